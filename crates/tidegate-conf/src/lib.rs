@@ -1,0 +1,1 @@
+//! The configuration language: lexer, parser, values, spans, diagnostics.

@@ -1,0 +1,1 @@
+//! The phase engine: servers, locations, variables, requests, filters, modules.

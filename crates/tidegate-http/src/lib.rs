@@ -1,0 +1,1 @@
+//! Wire protocols of the web, without configuration.

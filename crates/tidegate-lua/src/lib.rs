@@ -1,0 +1,1 @@
+//! Lua inside: virtual machine, light-thread scheduler, the ngx API, cosockets.

@@ -1,0 +1,22 @@
+//! What a result set is, and where its rows go.
+//!
+//! A back end ([`Execute`]: the MySQL client, the embedded engine) runs a statement and tells a [`Sink`] what it finds,
+//! straight from the page or packet buffer: columns, then values row by row, then a [`Summary`]. A sink is a
+//! [`Format`] (JSON, CSV, RDS, MySQL packets: bytes appended to a buffer) with a destination (an HTTP response), or
+//! something that builds values of its own (Lua tables).
+//!
+//! This crate knows nothing of sockets, files, SQL or configuration.
+//!
+//! Reading order: [`column`], [`value`], [`sink`], [`error`], then the formats.
+
+#![forbid(unsafe_code)]
+
+pub mod column;
+pub mod error;
+pub mod sink;
+pub mod value;
+
+pub use column::{Column, ColumnFlags, ColumnType};
+pub use error::{QueryError, ServerError, Stage};
+pub use sink::{Execute, Flow, Format, Sink, SinkClosed, Statement, Summary};
+pub use value::{Param, Value};

@@ -1,0 +1,126 @@
+//! The interface between a back end that has rows and whoever wants them.
+
+use std::task::{Context, Poll};
+
+use crate::{Column, Param, QueryError, Value};
+
+/// Whether a sink takes more rows now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Flow {
+    /// More rows are welcome.
+    More,
+    /// The sink's buffer is full: call [`Sink::poll_ready`] before the next row.
+    Full,
+}
+
+/// The receiver of the rows has gone; the statement need not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the receiver of the rows has gone")]
+pub struct SinkClosed;
+
+/// How a statement of a batch ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Rows changed; 0 for a result set.
+    pub affected_rows: u64,
+    /// First value generated for an `AUTO_INCREMENT` column; 0 if none.
+    pub insert_id: u64,
+    /// Number of warnings.
+    pub warnings: u16,
+    /// Server status bits, as MySQL's OK packet has them.
+    pub status: u16,
+    /// Text such as `Rows matched: 1  Changed: 1  Warnings: 0`; often empty.
+    pub info: Box<[u8]>,
+    /// Another result of the same batch follows.
+    pub more_results: bool,
+}
+
+/// Receives the results of a statement, in this order for each result:
+/// [`columns`](Self::columns), any number of rows ([`begin_row`](Self::begin_row), one [`value`](Self::value) for each
+/// column, [`end_row`](Self::end_row)), [`end_result`](Self::end_result). A statement that returns no rows calls
+/// `end_result` alone. After an error nothing more is called.
+pub trait Sink {
+    /// A result set begins.
+    fn columns(&mut self, columns: &[Column]);
+    /// A row begins.
+    fn begin_row(&mut self);
+    /// The next value of the row; `index` counts the columns from 0.
+    fn value(&mut self, index: usize, value: Value<'_>);
+    /// The row is complete.
+    fn end_row(&mut self) -> Flow;
+    /// The result is complete.
+    fn end_result(&mut self, summary: &Summary);
+    /// Waits until a sink that answered [`Flow::Full`] has room.
+    ///
+    /// # Errors
+    /// [`SinkClosed`] when nobody reads any more: the back end stops the statement.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>>;
+}
+
+/// A way to write results as bytes: each call appends to `out`. The calls come in the order of [`Sink`].
+pub trait Format {
+    /// A result set begins.
+    fn columns(&mut self, columns: &[Column], out: &mut Vec<u8>);
+    /// A row begins.
+    fn begin_row(&mut self, out: &mut Vec<u8>);
+    /// The next value of the row.
+    fn value(&mut self, index: usize, value: Value<'_>, out: &mut Vec<u8>);
+    /// The row is complete.
+    fn end_row(&mut self, out: &mut Vec<u8>);
+    /// The result is complete.
+    fn end_result(&mut self, summary: &Summary, out: &mut Vec<u8>);
+}
+
+/// A `Vec<u8>` as destination: collects everything, is never full.
+#[derive(Debug, Default)]
+pub struct Collect<F> {
+    /// How rows are written.
+    pub format: F,
+    /// What was written so far.
+    pub out: Vec<u8>,
+}
+
+impl<F: Format> Sink for Collect<F> {
+    fn columns(&mut self, columns: &[Column]) {
+        self.format.columns(columns, &mut self.out);
+    }
+    fn begin_row(&mut self) {
+        self.format.begin_row(&mut self.out);
+    }
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        self.format.value(index, value, &mut self.out);
+    }
+    fn end_row(&mut self) -> Flow {
+        self.format.end_row(&mut self.out);
+        Flow::More
+    }
+    fn end_result(&mut self, summary: &Summary) {
+        self.format.end_result(summary, &mut self.out);
+    }
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A statement to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Statement<'a> {
+    /// The text, in MySQL's dialect. With parameters, each `?` outside of quotes and comments stands for one of them.
+    pub sql: &'a [u8],
+    /// Values for the `?` in order; empty for a statement without parameters, which may then be a batch of several
+    /// statements separated by `;`.
+    pub params: &'a [Param],
+}
+
+/// A session with a database: what a statement runs on.
+#[allow(async_fn_in_trait, reason = "futures stay on their worker's thread; Send is never wanted")]
+pub trait Execute {
+    /// Runs a statement (or a batch) and streams its results into `sink`.
+    ///
+    /// Dropping the future stops the statement; the session is then no longer usable and must not return to a pool.
+    ///
+    /// # Errors
+    /// See [`QueryError`]; [`QueryError::Server`] leaves the session usable.
+    async fn execute<S: Sink>(&mut self, statement: Statement<'_>, sink: &mut S) -> Result<(), QueryError>;
+}

@@ -1,0 +1,1 @@
+//! The embedded engine: MySQL's dialect over SQLite.
