@@ -72,9 +72,8 @@ impl ColumnType {
             Decimal, Tiny, Short, Long, Float, Double, Null, Timestamp, LongLong, Int24, Date, Time, Datetime, Year,
             NewDate, Varchar, Bit,
         ];
-        const HIGH: [ColumnType; 11] = [
-            Json, NewDecimal, Enum, Set, TinyBlob, MediumBlob, LongBlob, Blob, VarString, String, Geometry,
-        ];
+        const HIGH: [ColumnType; 11] =
+            [Json, NewDecimal, Enum, Set, TinyBlob, MediumBlob, LongBlob, Blob, VarString, String, Geometry];
         match code {
             0..=16 => Some(LOW[usize::from(code)]),
             245..=255 => Some(HIGH[usize::from(code - 245)]),

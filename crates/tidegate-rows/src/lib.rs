@@ -7,12 +7,16 @@
 //!
 //! This crate knows nothing of sockets, files, SQL or configuration.
 //!
-//! Reading order: [`column`], [`value`], [`sink`], [`error`], then the formats.
+//! Reading order: [`column`], [`value`], [`sink`], [`error`], then the formats: [`json`], [`csv`], [`rds`].
 
 #![forbid(unsafe_code)]
 
 pub mod column;
+pub mod csv;
 pub mod error;
+pub mod json;
+pub mod number;
+pub mod rds;
 pub mod sink;
 pub mod value;
 

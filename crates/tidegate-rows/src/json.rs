@@ -1,0 +1,590 @@
+//! Results as JSON, exactly as rds-json-nginx-module writes them.
+//!
+//! ```text
+//! normal             [{"id":1,"name":"marry"},{"id":2,"name":null}]
+//! compact            [["id","name"],[1,"marry"],[2,null]]
+//! root "rows"        {"rows":[{"id":1,"name":"marry"}]}
+//! success, property  {"ok":true,"city":"Beijing","data":[…]}
+//! no result set      {"errcode":0,"errstr":"Rows matched: 1 …","insert_id":1,"affected_rows":1}
+//! ```
+//!
+//! Two deliberate differences, both where that module's output is not JSON: a `ZEROFILL` number loses its leading zeros,
+//! and a value of a numeric column that is no number becomes a string.
+//!
+//! Speed: the keys are rendered once for each result set, a number is copied, and a string is searched eight bytes at a
+//! time for the few bytes that need an escape.
+
+use std::ops::Deref;
+
+use crate::{
+    Column, ColumnFlags, Format, Summary, Value,
+    number::{append_double, append_float, append_int, append_uint, is_json_number},
+};
+
+/// Whether a row is an object or an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JsonShape {
+    /// `{"id":1,"name":"marry"}` for each row.
+    #[default]
+    Normal,
+    /// `[1,"marry"]` for each row, after an array of the columns' names.
+    Compact,
+}
+
+/// The key of a member, rendered once: `"name":`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonKey(Box<[u8]>);
+
+impl JsonKey {
+    /// The key `name`.
+    pub fn new(name: &[u8]) -> Self {
+        let mut rendered = Vec::with_capacity(name.len() + 3);
+        append_string(&mut rendered, name);
+        rendered.push(b':');
+        Self(rendered.into())
+    }
+}
+
+/// How results become JSON: what the `rds_json_*` directives say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonOptions {
+    /// `rds_json_format`.
+    pub shape: JsonShape,
+    /// `rds_json_root`. Without it the rows are the top level, or stand under `data` if there are properties.
+    pub root: Option<JsonKey>,
+    /// `rds_json_success_property`.
+    pub success: Option<JsonKey>,
+    /// `rds_json_errcode_key`.
+    pub errcode_key: JsonKey,
+    /// `rds_json_errstr_key`.
+    pub errstr_key: JsonKey,
+}
+
+impl Default for JsonOptions {
+    fn default() -> Self {
+        Self {
+            shape: JsonShape::Normal,
+            root: None,
+            success: None,
+            errcode_key: JsonKey::new(b"errcode"),
+            errstr_key: JsonKey::new(b"errstr"),
+        }
+    }
+}
+
+impl JsonOptions {
+    /// Appends the answer of `rds_json_ret`: `{"errcode":400,"errstr":"…"}` and the properties.
+    ///
+    /// `errcode` must be digits; `properties` are those of [`Json::property`].
+    pub fn append_ret(&self, errcode: &[u8], errstr: &[u8], properties: &[(&JsonKey, &[u8])], out: &mut Vec<u8>) {
+        out.push(b'{');
+        out.extend_from_slice(&self.errcode_key.0);
+        out.extend_from_slice(errcode);
+        if !errstr.is_empty() {
+            out.push(b',');
+            out.extend_from_slice(&self.errstr_key.0);
+            append_string(out, errstr);
+        }
+        if let Some(success) = &self.success {
+            out.push(b',');
+            out.extend_from_slice(&success.0);
+            out.extend_from_slice(if errcode.iter().all(|digit| *digit == b'0') { b"true" } else { b"false" });
+        }
+        for (key, value) in properties {
+            out.push(b',');
+            out.extend_from_slice(&key.0);
+            append_string(out, value);
+        }
+        out.push(b'}');
+    }
+}
+
+/// What is known of a column before the first row.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    /// End of what stands before the value, in `Json::heads`; it begins where that of the column before ends.
+    end: usize,
+    is_number: bool,
+    is_zerofill: bool,
+}
+
+/// Writes results as JSON. `O` points to the options: a reference, an `Rc` or an `Arc`.
+#[derive(Debug)]
+pub struct Json<O> {
+    options: O,
+    /// `"key":"value",` for each user property.
+    properties: Vec<u8>,
+    /// What stands before each value: `{"id":` `,"name":` or `[` `,`.
+    heads_text: Vec<u8>,
+    heads: Vec<Head>,
+    state: State,
+    /// Results of a batch are the elements of an array.
+    batch: Option<BatchState>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No result set is open.
+    Outside,
+    /// A result set is open, and the next row is its first.
+    FirstRow,
+    /// A result set is open, and the next row needs a comma before it.
+    MoreRows,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BatchState {
+    First,
+    More,
+}
+
+impl<O: Deref<Target = JsonOptions>> Json<O> {
+    /// A writer for the result of one statement.
+    pub fn new(options: O) -> Self {
+        Self {
+            options,
+            properties: Vec::new(),
+            heads_text: Vec::new(),
+            heads: Vec::new(),
+            state: State::Outside,
+            batch: None,
+        }
+    }
+
+    /// A writer for the results of several statements: they become the elements of an array. `drizzle_query` with
+    /// several statements is new in Tidegate, so no module's output stands against it.
+    pub fn batch(options: O) -> Self {
+        Self { batch: Some(BatchState::First), ..Self::new(options) }
+    }
+
+    /// Adds a user property (`rds_json_user_property`). To be called before the first result.
+    pub fn property(&mut self, key: &JsonKey, value: &[u8]) {
+        self.properties.extend_from_slice(&key.0);
+        append_string(&mut self.properties, value);
+        self.properties.push(b',');
+    }
+
+    fn begin_result(&mut self, out: &mut Vec<u8>) {
+        match self.batch {
+            None => {}
+            Some(BatchState::First) => {
+                out.push(b'[');
+                self.batch = Some(BatchState::More);
+            }
+            Some(BatchState::More) => out.push(b','),
+        }
+    }
+
+    fn has_object(&self) -> bool {
+        self.options.root.is_some() || self.options.success.is_some() || !self.properties.is_empty()
+    }
+
+    /// Begins the object with what both kinds of results share.
+    fn append_properties(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        if let Some(success) = &self.options.success {
+            out.extend_from_slice(&success.0);
+            out.extend_from_slice(b"true,");
+        }
+        out.extend_from_slice(&self.properties);
+    }
+
+    /// Renders what stands before each value of a row.
+    fn render_heads(&mut self, columns: &[Column]) {
+        self.heads.clear();
+        self.heads_text.clear();
+        for (index, column) in columns.iter().enumerate() {
+            let text = &mut self.heads_text;
+            match (self.options.shape, index) {
+                (JsonShape::Normal, 0) => text.push(b'{'),
+                (JsonShape::Compact, 0) => text.push(b'['),
+                _ => text.push(b','),
+            }
+            if self.options.shape == JsonShape::Normal {
+                append_string(text, &column.name);
+                text.push(b':');
+            }
+            self.heads.push(Head {
+                end: text.len(),
+                is_number: column.kind.is_number(),
+                is_zerofill: column.flags.0 & ColumnFlags::ZEROFILL != 0,
+            });
+        }
+    }
+
+    /// The result of a statement that returns no rows.
+    #[cold]
+    fn append_summary(&mut self, summary: &Summary, out: &mut Vec<u8>) {
+        self.begin_result(out);
+        self.append_properties(out);
+        out.extend_from_slice(&self.options.errcode_key.0);
+        out.push(b'0');
+        if !summary.info.is_empty() {
+            out.push(b',');
+            out.extend_from_slice(&self.options.errstr_key.0);
+            append_string(out, &summary.info);
+        }
+        if summary.insert_id != 0 {
+            out.extend_from_slice(b",\"insert_id\":");
+            append_uint(out, summary.insert_id);
+        }
+        if summary.affected_rows != 0 {
+            out.extend_from_slice(b",\"affected_rows\":");
+            append_uint(out, summary.affected_rows);
+        }
+        out.push(b'}');
+    }
+}
+
+impl<O: Deref<Target = JsonOptions>> Format for Json<O> {
+    fn columns(&mut self, columns: &[Column], out: &mut Vec<u8>) {
+        self.begin_result(out);
+        if self.has_object() {
+            self.append_properties(out);
+            match &self.options.root {
+                Some(root) => out.extend_from_slice(&root.0),
+                None => out.extend_from_slice(b"\"data\":"),
+            }
+        }
+        out.push(b'[');
+        self.state = State::FirstRow;
+        if self.options.shape == JsonShape::Compact {
+            for (index, column) in columns.iter().enumerate() {
+                out.push(if index == 0 { b'[' } else { b',' });
+                append_string(out, &column.name);
+            }
+            out.push(b']');
+            self.state = State::MoreRows;
+        }
+        self.render_heads(columns);
+    }
+
+    #[inline]
+    fn begin_row(&mut self, out: &mut Vec<u8>) {
+        if self.state == State::MoreRows {
+            out.push(b',');
+        }
+        self.state = State::MoreRows;
+    }
+
+    #[inline]
+    fn value(&mut self, index: usize, value: Value<'_>, out: &mut Vec<u8>) {
+        let Some(&head) = self.heads.get(index) else { return };
+        let start = if index == 0 { 0 } else { self.heads[index - 1].end };
+        out.extend_from_slice(&self.heads_text[start..head.end]);
+        match value {
+            Value::Bytes(text) if head.is_number => append_number(out, text, head.is_zerofill),
+            Value::Bytes(text) => append_string(out, text),
+            Value::Null => out.extend_from_slice(b"null"),
+            Value::Int(value) => append_int(out, value),
+            Value::Uint(value) => append_uint(out, value),
+            Value::Float(value) if value.is_finite() => append_float(out, value),
+            Value::Double(value) if value.is_finite() => append_double(out, value),
+            Value::Float(_) | Value::Double(_) => out.extend_from_slice(b"null"),
+        }
+    }
+
+    #[inline]
+    fn end_row(&mut self, out: &mut Vec<u8>) {
+        out.push(if self.options.shape == JsonShape::Normal { b'}' } else { b']' });
+    }
+
+    fn end_result(&mut self, summary: &Summary, out: &mut Vec<u8>) {
+        if self.state == State::Outside {
+            self.append_summary(summary, out);
+        } else {
+            self.state = State::Outside;
+            out.push(b']');
+            if self.has_object() {
+                out.push(b'}');
+            }
+        }
+        if self.batch.is_some() && !summary.more_results {
+            out.push(b']');
+            self.batch = Some(BatchState::First);
+        }
+    }
+}
+
+/// Appends the text of a numeric column.
+#[inline]
+fn append_number(out: &mut Vec<u8>, text: &[u8], is_zerofill: bool) {
+    if is_json_number(text) {
+        out.extend_from_slice(text);
+    } else {
+        append_odd_number(out, text, is_zerofill);
+    }
+}
+
+#[cold]
+fn append_odd_number(out: &mut Vec<u8>, text: &[u8], is_zerofill: bool) {
+    // The booleans of an RDS stream.
+    if matches!(text, b"true" | b"false") {
+        out.extend_from_slice(text);
+        return;
+    }
+    if is_zerofill {
+        let zeros = text.iter().take_while(|byte| **byte == b'0').count();
+        // A zero before the point, or alone, stays.
+        let keep = usize::from(!text.get(zeros).is_some_and(u8::is_ascii_digit)).min(zeros);
+        let stripped = &text[zeros - keep..];
+        if is_json_number(stripped) {
+            out.extend_from_slice(stripped);
+            return;
+        }
+    }
+    append_string(out, text);
+}
+
+/// Appends `text` as a JSON string. Bytes from 0x80 up are copied: their character set is the connection's.
+#[inline]
+pub fn append_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    append_escaped(out, text);
+    out.push(b'"');
+}
+
+/// Appends `text` with the escapes of a JSON string, without quotes.
+pub fn append_escaped(out: &mut Vec<u8>, mut text: &[u8]) {
+    loop {
+        let plain = plain_len(text);
+        out.extend_from_slice(&text[..plain]);
+        if plain == text.len() {
+            return;
+        }
+        append_escape(out, text[plain]);
+        text = &text[plain + 1..];
+    }
+}
+
+#[cold]
+fn append_escape(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x08 => b'b',
+        0x0c => b'f',
+        _ => {
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+/// Number of bytes before the first one that needs an escape.
+#[inline]
+fn plain_len(text: &[u8]) -> usize {
+    let (words, tail) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let found = special_bytes(u64::from_le_bytes(*word));
+        if found != 0 {
+            return index * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    tail.iter().position(special).map_or(text.len(), |at| words.len() * 8 + at)
+}
+
+/// Marks the bytes of a word that need an escape with their top bit.
+///
+/// The lowest mark is exact; marks above it may be wrong, since a subtraction borrows from the byte above.
+#[inline]
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    let quote = word ^ (ONES * b'"' as u64);
+    let quote = quote.wrapping_sub(ONES) & !quote;
+    let backslash = word ^ (ONES * b'\\' as u64);
+    let backslash = backslash.wrapping_sub(ONES) & !backslash;
+    (control | quote | backslash) & TOPS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ColumnType, sink::Collect};
+    use crate::{Flow, Sink};
+
+    fn columns() -> Vec<Column> {
+        vec![Column::expression(*b"id", ColumnType::Long), Column::expression(*b"name", ColumnType::VarString)]
+    }
+
+    fn rows<O: Deref<Target = JsonOptions>>(format: Json<O>, columns: &[Column], rows: &[&[Value<'_>]]) -> String {
+        let mut sink = Collect { format, out: Vec::new() };
+        sink.columns(columns);
+        for row in rows {
+            sink.begin_row();
+            for (index, value) in row.iter().enumerate() {
+                sink.value(index, *value);
+            }
+            assert_eq!(sink.end_row(), Flow::More);
+        }
+        sink.end_result(&Summary::default());
+        String::from_utf8(sink.out).unwrap()
+    }
+
+    const CATS: &[&[Value<'static>]] =
+        &[&[Value::Bytes(b"2"), Value::Null], &[Value::Bytes(b"3"), Value::Bytes(b"bob")]];
+
+    #[track_caller]
+    fn check_rows(options: JsonOptions, expected: &str) {
+        assert_eq!(rows(Json::new(&options), &columns(), CATS), expected);
+    }
+
+    #[test]
+    fn shapes_and_roots() {
+        let key = |name: &str| Some(JsonKey::new(name.as_bytes()));
+        let compact = JsonOptions { shape: JsonShape::Compact, ..Default::default() };
+        check_rows(JsonOptions::default(), r#"[{"id":2,"name":null},{"id":3,"name":"bob"}]"#);
+        check_rows(compact.clone(), r#"[["id","name"],[2,null],[3,"bob"]]"#);
+        check_rows(
+            JsonOptions { root: key("rows"), ..Default::default() },
+            r#"{"rows":[{"id":2,"name":null},{"id":3,"name":"bob"}]}"#,
+        );
+        check_rows(
+            JsonOptions { success: key("suc"), ..compact.clone() },
+            r#"{"suc":true,"data":[["id","name"],[2,null],[3,"bob"]]}"#,
+        );
+        check_rows(JsonOptions { root: key("'\"\\:"), ..compact }, r#"{"'\"\\:":[["id","name"],[2,null],[3,"bob"]]}"#);
+    }
+
+    #[test]
+    fn empty_results() {
+        let options = JsonOptions::default();
+        assert_eq!(rows(Json::new(&options), &columns(), &[]), "[]");
+        let options = JsonOptions { shape: JsonShape::Compact, ..Default::default() };
+        assert_eq!(rows(Json::new(&options), &columns(), &[]), r#"[["id","name"]]"#);
+    }
+
+    #[test]
+    fn user_properties() {
+        let options = JsonOptions {
+            success: Some(JsonKey::new(b"suc")),
+            root: Some(JsonKey::new(b"rows")),
+            ..Default::default()
+        };
+        let mut json = Json::new(&options);
+        json.property(&JsonKey::new(b"foo"), b"bar\"");
+        json.property(&JsonKey::new(b"\\bar"), b"\"baz\"\\");
+        assert_eq!(rows(json, &columns(), &[]), r#"{"suc":true,"foo":"bar\"","\\bar":"\"baz\"\\","rows":[]}"#);
+    }
+
+    #[track_caller]
+    fn check_summary(options: &JsonOptions, summary: Summary, expected: &str) {
+        let mut out = Vec::new();
+        Json::new(options).end_result(&summary, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn statements_without_rows() {
+        let options = JsonOptions::default();
+        check_summary(&options, Summary::default(), r#"{"errcode":0}"#);
+        let inserted = Summary { affected_rows: 1, insert_id: 2, ..Default::default() };
+        check_summary(&options, inserted.clone(), r#"{"errcode":0,"insert_id":2,"affected_rows":1}"#);
+        let info = Summary { info: b"Rows matched: 1".as_slice().into(), ..Default::default() };
+        check_summary(&options, info, r#"{"errcode":0,"errstr":"Rows matched: 1"}"#);
+        let options = JsonOptions {
+            success: Some(JsonKey::new(b"ok")),
+            root: Some(JsonKey::new(b"rows")),
+            errcode_key: JsonKey::new(b"code"),
+            ..Default::default()
+        };
+        check_summary(&options, inserted, r#"{"ok":true,"code":0,"insert_id":2,"affected_rows":1}"#);
+    }
+
+    #[test]
+    fn ret() {
+        let mut out = Vec::new();
+        let options = JsonOptions { success: Some(JsonKey::new(b"ret")), ..Default::default() };
+        options.append_ret(b"400", b"Non \"zero\"", &[(&JsonKey::new(b"city"), b"beijing")], &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#"{"errcode":400,"errstr":"Non \"zero\"","ret":false,"city":"beijing"}"#
+        );
+    }
+
+    #[test]
+    fn a_batch_is_an_array_of_results() {
+        let options = JsonOptions::default();
+        let mut sink = Collect { format: Json::batch(&options), out: Vec::new() };
+        sink.end_result(&Summary { affected_rows: 1, more_results: true, ..Default::default() });
+        sink.columns(&columns());
+        sink.end_result(&Summary::default());
+        assert_eq!(String::from_utf8(sink.out).unwrap(), r#"[{"errcode":0,"affected_rows":1},[]]"#);
+    }
+
+    #[track_caller]
+    fn check_value(kind: ColumnType, flags: u16, value: Value<'_>, expected: &str) {
+        let options = JsonOptions { shape: JsonShape::Compact, ..Default::default() };
+        let column = Column { flags: ColumnFlags(flags), ..Column::expression(*b"v", kind) };
+        let text = rows(Json::new(&options), &[column], &[&[value]]);
+        assert_eq!(text.strip_prefix(r#"[["v"],["#).unwrap().strip_suffix("]]").unwrap(), expected);
+    }
+
+    #[test]
+    fn values() {
+        use ColumnType::*;
+        check_value(Long, 0, Value::Bytes(b"-7"), "-7");
+        check_value(LongLong, 0, Value::Bytes(b"18446744073709551615"), "18446744073709551615");
+        check_value(NewDecimal, 0, Value::Bytes(b"0.10"), "0.10");
+        check_value(Double, 0, Value::Bytes(b"1e20"), "1e20");
+        check_value(Long, 0, Value::Bytes(b""), "\"\"");
+        check_value(Long, 0, Value::Bytes(b"abc"), "\"abc\"");
+        check_value(Long, ColumnFlags::ZEROFILL, Value::Bytes(b"00042"), "42");
+        check_value(Year, ColumnFlags::ZEROFILL, Value::Bytes(b"0000"), "0");
+        check_value(NewDecimal, ColumnFlags::ZEROFILL, Value::Bytes(b"000.50"), "0.50");
+        check_value(Long, 0, Value::Null, "null");
+        check_value(Long, 0, Value::Int(i64::MIN), "-9223372036854775808");
+        check_value(LongLong, 0, Value::Uint(u64::MAX), "18446744073709551615");
+        check_value(Double, 0, Value::Double(1.0), "1");
+        check_value(Double, 0, Value::Double(f64::INFINITY), "null");
+        check_value(Float, 0, Value::Float(0.1), "0.1");
+        check_value(Bit, 0, Value::Bytes(b"\x01"), "\"\\u0001\"");
+        check_value(Date, 0, Value::Bytes(b"2007-05-24"), "\"2007-05-24\"");
+        check_value(String, 0, Value::Bytes(b"12"), "\"12\"");
+    }
+
+    /// The obvious way, against which the fast one is checked.
+    fn escape_slowly(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for &byte in text {
+            match byte {
+                0..0x20 | b'"' | b'\\' => append_escape(&mut out, byte),
+                _ => out.push(byte),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn escapes() {
+        let mut out = Vec::new();
+        append_escaped(&mut out, "a\r\nb\u{8}你好\u{1a}\"\\\u{c}\t\u{0}\u{7f}/".as_bytes());
+        assert_eq!(out, "a\\r\\nb\\b你好\\u001a\\\"\\\\\\f\\t\\u0000\u{7f}/".as_bytes());
+    }
+
+    #[test]
+    fn every_byte_at_every_place() {
+        for byte in 0..=255u8 {
+            for len in 1..20 {
+                for at in 0..len {
+                    for filler in [b'x', 0xff, 0x20, 0x21, b'#'] {
+                        let mut text = vec![filler; len];
+                        text[at] = byte;
+                        let mut out = Vec::new();
+                        append_escaped(&mut out, &text);
+                        assert_eq!(out, escape_slowly(&text), "{text:?}");
+                    }
+                }
+            }
+        }
+    }
+}
