@@ -1,1 +1,27 @@
-//! Wire protocols of the web, without configuration.
+//! Wire protocols of the web: pure functions and state machines over byte slices.
+//!
+//! What lives here: the grammar of HTTP/1 in both directions. What this crate does not know: configuration, sockets,
+//! time, buffers of its own. A caller hands over bytes and gets positions, values and errors; memory that a connection
+//! can reuse ([`Fields`], [`RequestHead`]) is the caller's.
+//!
+//! Where nginx has a documented or well-known behaviour, it is followed (1.22 to 1.27), down to the messages.
+//!
+//! Reading order: [`known`] (field names as numbers), [`fields`] (the list), [`method`], [`request`] (heads of
+//! requests), [`uri`] and [`host`] (what a target means).
+#![forbid(unsafe_code)]
+
+pub mod bad_request;
+mod field_line;
+pub mod fields;
+pub mod host;
+pub mod known;
+pub mod method;
+pub mod request;
+mod request_line;
+pub mod uri;
+
+pub use bad_request::BadRequest;
+pub use fields::Fields;
+pub use known::Known;
+pub use method::Method;
+pub use request::{HeadLimits, HeadOptions, Parsed, RequestHead, parse_request};
