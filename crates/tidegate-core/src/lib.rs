@@ -1,1 +1,4 @@
 //! The phase engine: servers, locations, variables, requests, filters, modules.
+
+pub mod clock;
+pub mod log;
