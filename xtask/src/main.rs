@@ -1,2 +1,55 @@
-//! The project's own commands.
-fn main() {}
+//! The project's own commands: `cargo xtask test`, `bench`, `conformance`, `install`.
+//!
+//! Reading order: [`test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
+//! describes; [`services`] starts the databases and caches that cases talk to; [`bench`] compares CPU per request with
+//! nginx; [`conformance`] wraps public suites; [`install`] is apt. Nothing here is linked into the server.
+
+mod bench;
+mod cases;
+mod conformance;
+mod install;
+mod paths;
+mod process;
+mod sections;
+mod services;
+mod terminal;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Tests, benchmarks and conformance of Tidegate")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Formatting, lints, unit tests and end-to-end cases
+    Test(test::Options),
+    /// CPU per request beside Debian's nginx, written to bench/results/
+    Bench(bench::Options),
+    /// Public Test::Nginx suites against our binary
+    Conformance(conformance::Options),
+    /// Installs with apt what tests and benchmarks talk to, only what is missing
+    Install(install::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Test(options) => test::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Conformance(options) => conformance::run(&options),
+        Command::Install(options) => install::run(&options),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("{}: {problem}", terminal::red("xtask"));
+            ExitCode::FAILURE
+        }
+    }
+}

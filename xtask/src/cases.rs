@@ -1,0 +1,23 @@
+//! End-to-end cases: a configuration, requests over a socket, and what must come back.
+//!
+//! The format is described for its users in `docs/testing.md`. Reading order: [`case`] turns sections into a [`Case`],
+//! [`script`] its requests into steps; [`vars`] fills in ports and paths; [`server`] runs the binary in a directory of
+//! its own; [`client`] and [`response`] talk to it; [`check`] compares; [`run`] does this for all cases at once and
+//! [`pending`] knows which are expected to fail for now. Not known here: which features exist.
+
+mod case;
+mod check;
+mod client;
+mod execute;
+mod files;
+mod output;
+mod pending;
+mod response;
+mod run;
+mod script;
+mod server;
+mod vars;
+
+pub(crate) use run::{Counts, Selection, run_cases};
+pub(crate) use server::ServerKind;
+pub(crate) use vars::Vars;

@@ -1,0 +1,279 @@
+//! Compares what came with what the case expects. Every function returns the problems that it found.
+
+use super::case::{Case, Mode};
+use super::output;
+use super::response::Response;
+use super::server::Site;
+use super::vars::Vars;
+use crate::sections;
+use flate2::read::MultiGzDecoder;
+use regex::bytes::{Regex, RegexBuilder};
+use std::io::Read;
+
+/// Words in an error log line that no case may produce, unless it expects that very line.
+const ALARMS: &[&str] = &["[alert]", "[emerg]", "[crit]", "panicked at"];
+
+type Problems = Vec<String>;
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    RegexBuilder::new(text)
+        .dot_matches_new_line(true)
+        .multi_line(true)
+        .unicode(false)
+        .build()
+        .map_err(|e| format!("bad pattern: {e}"))
+}
+
+/// Checks response number `index` of the case.
+pub(crate) fn response(case: &Case, vars: &Vars, index: usize, response: &Response) -> Problems {
+    let mut problems = Problems::new();
+    let wanted = status(case, index);
+    if wanted.is_some_and(|w| w != response.status) {
+        problems.push(format!("status is {}, expected {}", response.status, wanted.unwrap_or_default()));
+    }
+    let checks = [headers(case, vars, index, response), body(case, vars, index, response)];
+    for outcome in checks {
+        match outcome {
+            Ok(found) => problems.extend(found),
+            Err(mistake) => problems.push(mistake),
+        }
+    }
+    if case.responses() > 1 {
+        problems.iter_mut().for_each(|p| *p = format!("response {}: {p}", index + 1));
+    }
+    problems
+}
+
+/// The expected status: one for all, one for each, or 200 unless raw bytes are expected.
+fn status(case: &Case, index: usize) -> Option<u16> {
+    match case.value("error_code") {
+        Some(codes) => {
+            let codes: Vec<&str> = codes.split_whitespace().collect();
+            codes.get(if codes.len() == 1 { 0 } else { index })?.parse().ok()
+        }
+        None if case.value("raw_response").is_some() || case.value("raw_response_like").is_some() => None,
+        None => Some(200),
+    }
+}
+
+fn headers(case: &Case, vars: &Vars, index: usize, response: &Response) -> Result<Problems, String> {
+    let mut problems = Problems::new();
+    for line in vars.expand(&case.piece("response_headers", index).unwrap_or_default())?.lines() {
+        if let Some(name) = line.strip_prefix('!') {
+            if let Some(value) = response.header(name.trim()) {
+                problems.push(format!("header {} must not be there, but is \"{value}\"", name.trim()));
+            }
+            continue;
+        }
+        let (name, wanted) = split_header(line)?;
+        let actual = response.header(name);
+        if actual.as_deref() != Some(wanted) {
+            problems.push(format!("header {name} is {}, expected \"{wanted}\"", quoted(actual)));
+        }
+    }
+    for line in vars.expand(&case.piece("response_headers_like", index).unwrap_or_default())?.lines() {
+        let (name, wanted) = split_header(line)?;
+        let actual = response.header(name);
+        let regex = pattern(&format!("^(?:{wanted})$"))?;
+        if !actual.as_ref().is_some_and(|a| regex.is_match(a.as_bytes())) {
+            problems.push(format!("header {name} is {}, expected to match {wanted}", quoted(actual)));
+        }
+    }
+    Ok(problems)
+}
+
+fn split_header(line: &str) -> Result<(&str, &str), String> {
+    let (name, value) = line.split_once(':').ok_or_else(|| format!("\"{line}\" is no header line"))?;
+    Ok((name.trim(), value.trim()))
+}
+
+fn quoted(value: Option<String>) -> String {
+    value.map_or_else(|| "missing".to_owned(), |v| format!("\"{v}\""))
+}
+
+fn body(case: &Case, vars: &Vars, index: usize, response: &Response) -> Result<Problems, String> {
+    let mut problems = Problems::new();
+    let body = if case.value("gunzip").is_some() { gunzip(response)? } else { response.body.clone() };
+    if let (Some(wanted), Some(section)) = (case.piece("response_body", index), case.section("response_body")) {
+        let wanted = vars.expand(&wanted)?;
+        let wanted = if section.escapes { sections::unescape(&wanted) } else { wanted.into_bytes() };
+        if wanted != body {
+            problems.push(output::difference("body", &text(&wanted), &text(&body)));
+        }
+    }
+    if let Some(wanted) = case.piece("response_body_like", index) {
+        let wanted = vars.expand(&wanted)?;
+        if !pattern(&wanted)?.is_match(&body) {
+            problems.push(format!("body does not match {}\n{}", wanted.trim_end(), output::tail(&text(&body), 12)));
+        }
+    }
+    if let Some(unwanted) = case.piece("response_body_unlike", index) {
+        let unwanted = vars.expand(&unwanted)?;
+        if pattern(&unwanted)?.is_match(&body) {
+            problems.push(format!("body matches {}\n{}", unwanted.trim_end(), output::tail(&text(&body), 12)));
+        }
+    }
+    if let Some(size) = case.piece("response_body_size", index)
+        && size.trim().parse() != Ok(body.len())
+    {
+        problems.push(format!("body has {} bytes, expected {}", body.len(), size.trim()));
+    }
+    Ok(problems)
+}
+
+fn gunzip(response: &Response) -> Result<Vec<u8>, String> {
+    let encoding = response.header("Content-Encoding");
+    if encoding.as_deref() != Some("gzip") {
+        return Err(format!("Content-Encoding is {}, expected \"gzip\"", quoted(encoding)));
+    }
+    let mut body = Vec::new();
+    MultiGzDecoder::new(response.body.as_slice()).read_to_end(&mut body).map_err(|e| format!("bad gzip data: {e}"))?;
+    Ok(body)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Checks the bytes of the whole conversation.
+pub(crate) fn raw(case: &Case, vars: &Vars, received: &[u8]) -> Result<Problems, String> {
+    let mut problems = Problems::new();
+    if let Some(wanted) = case.value("raw_response") {
+        let lines = sections::unescape(&vars.expand(wanted)?.replace('\n', ""));
+        if lines != received {
+            let readable = |bytes: &[u8]| text(bytes).replace("\r\n", "\n");
+            problems.push(output::difference("raw response", &readable(&lines), &readable(received)));
+        }
+    }
+    if let Some(wanted) = case.value("raw_response_like") {
+        let wanted = vars.expand(wanted)?;
+        if !pattern(&wanted)?.is_match(received) {
+            problems.push(format!(
+                "raw response does not match {}\n{}",
+                wanted.trim_end(),
+                output::tail(&text(received), 20)
+            ));
+        }
+    }
+    if let Some(unwanted) = case.value("raw_response_unlike") {
+        let unwanted = vars.expand(unwanted)?;
+        if pattern(&unwanted)?.is_match(received) {
+            problems.push(format!(
+                "raw response matches {}\n{}",
+                unwanted.trim_end(),
+                output::tail(&text(received), 20)
+            ));
+        }
+    }
+    Ok(problems)
+}
+
+/// Checks what a finished server or command has written.
+pub(crate) fn logs(case: &Case, site: &Site) -> Result<Problems, String> {
+    let mut log = site.read("logs/error.log");
+    if case.mode != Mode::Serve {
+        log.push_str(&site.read("stderr"));
+    }
+    let mut problems = error_log(case, &site.vars, &log)?;
+    let stderr = site.read("stderr");
+    problems.extend(alarms(case, &site.vars, &log)?);
+    if stderr.contains("panicked at") {
+        problems.push(format!("the server panicked\n{}", output::tail(&stderr, 12)));
+    }
+    for (name, actual) in [("stdout", site.read("stdout")), ("stderr", stderr)] {
+        problems.extend(written(case, &site.vars, name, &actual)?);
+    }
+    problems.extend(output_files(case, site)?);
+    Ok(problems)
+}
+
+fn lines<'a>(case: &Case, vars: &Vars, section: &str, store: &'a mut String) -> Result<Vec<&'a str>, String> {
+    *store = vars.expand(case.value(section).unwrap_or_default())?;
+    Ok(store.lines().filter(|l| !l.is_empty()).collect())
+}
+
+fn error_log(case: &Case, vars: &Vars, log: &str) -> Result<Problems, String> {
+    let mut problems = Problems::new();
+    let mut store = String::new();
+    for wanted in lines(case, vars, "error_log", &mut store)? {
+        if !log.contains(wanted) {
+            problems.push(format!("error log lacks \"{wanted}\""));
+        }
+    }
+    for wanted in lines(case, vars, "error_log_like", &mut store)? {
+        if !pattern(wanted)?.is_match(log.as_bytes()) {
+            problems.push(format!("no line of the error log matches {wanted}"));
+        }
+    }
+    for unwanted in lines(case, vars, "no_error_log", &mut store)? {
+        if let Some(line) = log.lines().find(|l| l.contains(unwanted)) {
+            problems.push(format!("error log has \"{unwanted}\": {line}"));
+        }
+    }
+    if let Some(grep) = case.value("grep_error_log") {
+        let regex = pattern(grep)?;
+        let found: String =
+            log.lines().filter_map(|l| regex.find(l.as_bytes())).map(|m| text(m.as_bytes()) + "\n").collect();
+        let wanted = vars.expand(case.value("grep_error_log_out").unwrap_or_default())?;
+        if found != wanted {
+            problems.push(output::difference("what grep_error_log found", &wanted, &found));
+        }
+    }
+    Ok(problems)
+}
+
+/// Alarms in the log that the case does not name among its expectations. A configuration that must be refused, and a
+/// command, may say what they like at these levels.
+fn alarms(case: &Case, vars: &Vars, log: &str) -> Result<Problems, String> {
+    let (mut plain, mut like) = (String::new(), String::new());
+    let expected = lines(case, vars, "error_log", &mut plain)?;
+    let patterns =
+        lines(case, vars, "error_log_like", &mut like)?.into_iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
+    let levels = if case.mode == Mode::Serve { ALARMS } else { &ALARMS[3..] };
+    let is_expected =
+        |line: &str| expected.iter().any(|e| line.contains(e)) || patterns.iter().any(|p| p.is_match(line.as_bytes()));
+    let found = log.lines().filter(|l| levels.iter().any(|a| l.contains(a)) && !is_expected(l));
+    Ok(found.map(|l| format!("unexpected in the error log: {l}")).collect())
+}
+
+fn written(case: &Case, vars: &Vars, name: &str, actual: &str) -> Result<Problems, String> {
+    let mut problems = Problems::new();
+    if let Some(wanted) = case.value(name) {
+        let wanted = vars.expand(wanted)?;
+        if wanted != actual {
+            problems.push(output::difference(name, &wanted, actual));
+        }
+    }
+    if let Some(wanted) = case.value(&format!("{name}_like")) {
+        let wanted = vars.expand(wanted)?;
+        if !pattern(&wanted)?.is_match(actual.as_bytes()) {
+            problems.push(format!("{name} does not match {}\n{}", wanted.trim_end(), output::tail(actual, 20)));
+        }
+    }
+    Ok(problems)
+}
+
+/// Sections of the shape `>>> path` and then text or a pattern.
+fn output_files(case: &Case, site: &Site) -> Result<Problems, String> {
+    let mut problems = Problems::new();
+    for section in ["output_file", "output_file_like"] {
+        let Some(value) = case.value(section) else { continue };
+        let value = site.vars.expand(value)?;
+        for part in value.split(">>>").skip(1) {
+            let (path, wanted) = part.split_once('\n').unwrap_or((part, ""));
+            let actual = site.read(path.trim());
+            if section == "output_file" && wanted != actual {
+                problems.push(output::difference(path.trim(), wanted, &actual));
+            } else if section == "output_file_like" && !pattern(wanted)?.is_match(actual.as_bytes()) {
+                problems.push(format!(
+                    "{} does not match {}\n{}",
+                    path.trim(),
+                    wanted.trim_end(),
+                    output::tail(&actual, 12)
+                ));
+            }
+        }
+    }
+    Ok(problems)
+}

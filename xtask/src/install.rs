@@ -1,0 +1,155 @@
+//! `cargo xtask install`: Debian and Ubuntu packages that tests and benchmarks talk to, only what is missing.
+
+use crate::paths;
+use clap::{Args, ValueEnum};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What is chosen on the command line.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// For what; everything if nothing is named
+    #[arg(value_enum)]
+    groups: Vec<Group>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Group {
+    /// A C toolchain and the servers that cases talk to
+    Tests,
+    /// nginx with its modules, and wrk
+    Bench,
+    /// The Perl harness of the public suites
+    Conformance,
+}
+
+/// Something that must be there, and the packages that bring it; the first that apt knows is taken.
+struct Need {
+    group: Group,
+    /// A program's name, or the path of a file.
+    what: &'static str,
+    packages: &'static [&'static str],
+}
+
+const fn need(group: Group, what: &'static str, packages: &'static [&'static str]) -> Need {
+    Need { group, what, packages }
+}
+
+const MODULES: &str = "/usr/lib/nginx/modules";
+
+/// Database packages are the `-core` ones where they exist: these bring programs, but start nothing at boot.
+const NEEDS: &[Need] = &[
+    need(Group::Tests, "cc", &["gcc"]),
+    need(Group::Tests, "make", &["make"]),
+    need(Group::Tests, "mariadbd", &["mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server"]),
+    need(Group::Tests, "mariadb-install-db", &["mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server"]),
+    need(Group::Tests, "mariadb", &["mariadb-client-core", "mariadb-client-core-10.6", "mariadb-client"]),
+    need(Group::Tests, "memcached", &["memcached"]),
+    need(Group::Tests, "redis-server", &["redis-server"]),
+    need(Group::Bench, "nginx", &["nginx"]),
+    need(Group::Bench, "wrk", &["wrk"]),
+    need(Group::Bench, "taskset", &["util-linux"]),
+    need(Group::Bench, "ngx_http_lua_module.so", &["libnginx-mod-http-lua"]),
+    need(Group::Bench, "ngx_http_echo_module.so", &["libnginx-mod-http-echo"]),
+    need(Group::Bench, "ngx_http_headers_more_filter_module.so", &["libnginx-mod-http-headers-more-filter"]),
+    need(Group::Bench, "ngx_http_set_misc_module.so", &["libnginx-mod-http-set-misc"]),
+    need(Group::Bench, "ngx_http_memc_module.so", &["libnginx-mod-http-memc"]),
+    need(Group::Bench, "ngx_http_srcache_filter_module.so", &["libnginx-mod-http-srcache-filter"]),
+    need(Group::Conformance, "python3", &["python3"]),
+    need(Group::Conformance, "curl", &["curl"]),
+    need(Group::Conformance, "openssl", &["openssl"]),
+    need(Group::Conformance, "ip", &["iproute2"]),
+    need(Group::Conformance, "/usr/share/perl5/Test/Base.pm", &["libtest-base-perl"]),
+    need(Group::Conformance, "/usr/share/perl5/Test/LongString.pm", &["libtest-longstring-perl"]),
+    need(Group::Conformance, "/usr/share/perl5/List/MoreUtils.pm", &["liblist-moreutils-perl"]),
+    need(Group::Conformance, "/usr/share/perl5/LWP.pm", &["libwww-perl"]),
+    need(Group::Conformance, "/usr/share/perl5/URI.pm", &["liburi-perl"]),
+    need(Group::Conformance, "/usr/share/perl5/Text/Diff.pm", &["libtext-diff-perl"]),
+    need(Group::Conformance, "/usr/share/perl5/IPC/Run.pm", &["libipc-run-perl"]),
+    need(Group::Conformance, "/usr/share/perl5/Protocol/WebSocket.pm", &["libprotocol-websocket-perl"]),
+];
+
+impl Need {
+    fn is_met(&self) -> bool {
+        if self.what.starts_with('/') {
+            Path::new(self.what).exists()
+        } else if self.what.ends_with(".so") {
+            Path::new(MODULES).join(self.what).exists()
+        } else {
+            paths::program(self.what).is_some()
+        }
+    }
+}
+
+/// Installs the chosen groups.
+///
+/// # Errors
+/// When something is missing and cannot be installed; names the packages.
+pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    let all = [Group::Tests, Group::Bench, Group::Conformance];
+    let groups = if options.groups.is_empty() { &all[..] } else { &options.groups };
+    install(groups)?;
+    Ok(true)
+}
+
+/// Installs what `cargo xtask test` needs.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn tests() -> Result<(), String> {
+    install(&[Group::Tests])
+}
+
+fn install(groups: &[Group]) -> Result<(), String> {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|n| groups.contains(&n.group) && !n.is_met()).collect();
+    if missing.is_empty() {
+        println!("everything is installed");
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|n| n.what).collect();
+    println!("missing: {}", names.join(", "));
+    let hint = || {
+        let packages: Vec<&str> = missing.iter().map(|n| n.packages[0]).collect();
+        format!("install the packages {} (or what your system calls them) and try again", packages.join(" "))
+    };
+    if paths::program("apt-get").is_none() {
+        return Err(format!("this is not Debian or Ubuntu: {}", hint()));
+    }
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root && paths::program("sudo").is_none() {
+        return Err(format!("apt-get needs root, and there is no sudo: as root, {}", hint()));
+    }
+    apt_get(is_root, &["update", "-qq"])?;
+    let mut packages: Vec<&str> = missing.iter().map(|n| available(n.packages)).collect();
+    packages.dedup();
+    println!("apt-get install {}", packages.join(" "));
+    let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    arguments.extend(&packages);
+    apt_get(is_root, &arguments)?;
+    match missing.iter().find(|n| !n.is_met()) {
+        Some(need) => Err(format!("{} is still missing after installing {}", need.what, need.packages[0])),
+        None => Ok(()),
+    }
+}
+
+/// The first package that this release has.
+fn available(packages: &'static [&'static str]) -> &'static str {
+    let is_known = |name: &&&str| {
+        let output = Command::new("apt-cache").args(["show", "--no-all-versions", name]).stderr(Stdio::null()).output();
+        output.is_ok_and(|o| o.status.success() && !o.stdout.is_empty())
+    };
+    packages.iter().find(is_known).unwrap_or(&packages[0])
+}
+
+fn apt_get(is_root: bool, arguments: &[&str]) -> Result<(), String> {
+    let mut command = if is_root { Command::new("apt-get") } else { Command::new("sudo") };
+    if !is_root {
+        command.args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    }
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    let status = command.status().map_err(|e| format!("cannot run apt-get: {e}"))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("apt-get {} ended with {status}", arguments.join(" ")))
+}

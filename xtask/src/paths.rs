@@ -1,0 +1,81 @@
+//! Where things are: the repository, the built server, scratch directories, free ports.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, process};
+
+/// The repository's root.
+pub(crate) fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands one level below the root")
+}
+
+/// Cargo's target directory.
+pub(crate) fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
+}
+
+/// The first program of that name on `PATH` or in the system's `sbin` directories, which a user's `PATH` often lacks.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+}
+
+/// A directory of this run below the system's temporary directory, removed when dropped.
+pub(crate) struct Scratch {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Scratch {
+    /// Creates `tidegate-LABEL-PID-N`, readable for every user, since workers may run as another one.
+    ///
+    /// # Errors
+    /// When the directory cannot be created.
+    pub(crate) fn new(label: &str, keep: bool) -> Result<Scratch, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("tidegate-{label}-{}-{number}", process::id()));
+        fs::create_dir_all(&path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+        Ok(Scratch { path, keep })
+    }
+
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Nothing depends on it: a leftover in the temporary directory is only untidy.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// First port handed out and how many follow: below Linux's ephemeral range (32768), so that no outgoing connection
+/// takes a port between the check and the server's bind.
+const PORTS: (u16, u16) = (20_000, 12_000);
+
+/// A TCP port that nothing listens on, not handed out twice in this run.
+///
+/// # Errors
+/// When the whole range is taken.
+pub(crate) fn free_port() -> Result<u16, String> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Runs that go at the same time start at different places.
+    let start = process::id().wrapping_mul(97);
+    for _ in 0..PORTS.1 {
+        let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % u32::from(PORTS.1);
+        let port = PORTS.0 + u16::try_from(step).expect("the remainder of a u16");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no free TCP port between 20000 and 32000".to_owned())
+}

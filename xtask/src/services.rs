@@ -1,0 +1,172 @@
+//! Real servers that cases talk to, started once per run in directories of their own.
+
+mod mariadb;
+
+use crate::cases::Vars;
+use crate::paths::{self, Scratch};
+use crate::process::{POLL, Process};
+use nix::sys::signal::Signal;
+use std::fs::File;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a service may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a service may take to stop before it is killed. Its data is thrown away anyway.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A kind of server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Service {
+    MariaDb,
+    Memcached,
+    Redis,
+    PhpFpm,
+}
+
+impl Service {
+    /// The service that a case calls by this name.
+    pub(crate) fn named(name: &str) -> Option<Service> {
+        match name {
+            "mariadb" => Some(Service::MariaDb),
+            "memcached" => Some(Service::Memcached),
+            "redis" => Some(Service::Redis),
+            "php-fpm" => Some(Service::PhpFpm),
+            _ => None,
+        }
+    }
+}
+
+/// Services that run until this is dropped.
+pub(crate) struct Running {
+    vars: Vars,
+    started: Vec<(Process, Scratch)>,
+}
+
+impl Running {
+    /// Ports and sockets as `$TEST_…` variables.
+    pub(crate) fn vars(&self) -> Vars {
+        self.vars.clone()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for (process, _) in &self.started {
+            process.signal(Signal::SIGTERM);
+        }
+        for (process, _) in &mut self.started {
+            process.wait(STOP_TIMEOUT);
+        }
+    }
+}
+
+/// Starts the services side by side and waits until all of them answer.
+///
+/// # Errors
+/// When a program is missing or a service does not answer in time; holds its last words.
+pub(crate) fn start(wanted: &[Service]) -> Result<Running, String> {
+    let mut running = Running { vars: Vars::default(), started: Vec::new() };
+    let mut ports = Vec::new();
+    for service in wanted {
+        let port = paths::free_port()?;
+        let scratch = Scratch::new("service", false)?;
+        let process = match service {
+            Service::MariaDb => mariadb::spawn(scratch.path(), port, &mut running.vars)?,
+            Service::Memcached => spawn_memcached(scratch.path(), port, &mut running.vars)?,
+            Service::Redis => spawn_redis(scratch.path(), port, &mut running.vars)?,
+            Service::PhpFpm => spawn_php_fpm(scratch.path(), port, &mut running.vars)?,
+        };
+        running.started.push((process, scratch));
+        ports.push(port);
+    }
+    for ((process, scratch), port) in running.started.iter_mut().zip(&ports) {
+        wait_until_answering(process, scratch.path(), *port)?;
+    }
+    for ((_, scratch), service) in running.started.iter().zip(wanted) {
+        if *service == Service::MariaDb {
+            mariadb::load_fixtures(scratch.path())?;
+        }
+    }
+    Ok(running)
+}
+
+/// Something listens on the port; the service's own readiness is `mariadb::load_fixtures`' affair.
+fn wait_until_answering(process: &mut Process, dir: &Path, port: u16) -> Result<(), String> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if let Some(status) = process.exited() {
+            return Err(format!("a service ended at its start ({status}):\n{}", last_words(dir)));
+        }
+        if Instant::now() > deadline {
+            return Err(format!("a service does not answer after {START_TIMEOUT:?}:\n{}", last_words(dir)));
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+fn last_words(dir: &Path) -> String {
+    let text = std::fs::read(dir.join("output.log")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+/// A program of that name.
+fn program(name: &str) -> Result<PathBuf, String> {
+    paths::program(name).ok_or_else(|| format!("{name} is not installed: `cargo xtask install` does that"))
+}
+
+/// A command whose output goes to `output.log` in its directory.
+fn command(name: &str, dir: &Path) -> Result<Command, String> {
+    let log = File::create(dir.join("output.log")).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let copy = log.try_clone().map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mut command = Command::new(program(name)?);
+    command.current_dir(dir).stdin(Stdio::null()).stdout(log).stderr(copy);
+    Ok(command)
+}
+
+fn spawn_memcached(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, String> {
+    vars.set("TEST_MEMCACHED_PORT", port);
+    let mut command = command("memcached", dir)?;
+    command.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "64"]);
+    if nix::unistd::geteuid().is_root() {
+        command.args(["-u", "root"]);
+    }
+    Process::spawn(&mut command)
+}
+
+fn spawn_redis(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, String> {
+    let socket = dir.join("redis.sock");
+    vars.set("TEST_REDIS_PORT", port);
+    vars.set("TEST_REDIS_SOCKET", socket.display());
+    let mut command = command("redis-server", dir)?;
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
+    command.arg("--unixsocket").arg(socket).arg("--dir").arg(dir);
+    Process::spawn(&mut command)
+}
+
+fn spawn_php_fpm(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, String> {
+    vars.set("TEST_PHP_FPM_PORT", port);
+    // Debian's program has the version in its name.
+    let names = ["php-fpm", "php-fpm8.4", "php-fpm8.3", "php-fpm8.2", "php-fpm8.1", "php-fpm7.4"];
+    let name = names.into_iter().find(|n| paths::program(n).is_some()).unwrap_or("php-fpm");
+    let is_root = nix::unistd::geteuid().is_root();
+    let user = if is_root { "user = root\ngroup = root\n" } else { "" };
+    let conf = format!(
+        "[global]\nerror_log = {0}/php.log\n[www]\n{user}listen = 127.0.0.1:{port}\npm = static\npm.max_children = 2\n",
+        dir.display()
+    );
+    let file = dir.join("php-fpm.conf");
+    std::fs::write(&file, conf).map_err(|e| format!("{}: {e}", file.display()))?;
+    let mut command = command(name, dir)?;
+    command.args(["--nodaemonize", "--fpm-config"]).arg(file);
+    if is_root {
+        command.arg("--allow-to-run-as-root");
+    }
+    Process::spawn(&mut command)
+}

@@ -1,0 +1,194 @@
+//! `cargo xtask test`: everything that must hold before a commit.
+
+use crate::cases::{Counts, Selection, ServerKind, run_cases};
+use crate::{install, paths, terminal};
+use clap::{Args, ValueEnum};
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What is chosen on the command line.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only cases and unit tests whose name contains this
+    name: Option<String>,
+    /// Only end-to-end cases
+    #[arg(long)]
+    cases: bool,
+    /// Which server the cases run against; nginx tells whether our expectations are right
+    #[arg(long, value_enum, default_value = "tidegate")]
+    server: ServerName,
+    /// How many cases run at once
+    #[arg(long, short, default_value_t = 4)]
+    jobs: usize,
+    /// Leaves the directories of the cases
+    #[arg(long)]
+    keep: bool,
+    /// Prints every case, not only those that fail
+    #[arg(long, short)]
+    verbose: bool,
+    /// Removes cases that pass from tests/pending.txt
+    #[arg(long)]
+    update_pending: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ServerName {
+    Tidegate,
+    Nginx,
+}
+
+/// Runs the steps and prints the plain last line `N passed, M failed`. True when nothing failed.
+///
+/// # Errors
+/// When a step could not be carried out at all.
+pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    let is_everything = options.name.is_none() && !options.cases && options.server == ServerName::Tidegate;
+    let mut counts = Counts::default();
+    if is_everything {
+        terminal::heading("what the tests talk to");
+        install::tests()?;
+        check_sources(&mut counts)?;
+    }
+    if is_everything {
+        unit_tests(None, &mut counts)?;
+    }
+    let kind = match options.server {
+        ServerName::Tidegate => ServerKind::Tidegate(tidegate()?),
+        ServerName::Nginx => ServerKind::Nginx(
+            paths::program("nginx").ok_or("nginx is not installed: `cargo xtask install bench` does that")?,
+        ),
+    };
+    terminal::heading("end-to-end cases");
+    let found = run_cases(&Selection {
+        name: options.name.as_deref(),
+        kind,
+        jobs: options.jobs,
+        keep: options.keep,
+        verbose: options.verbose || options.name.is_some(),
+        update_pending: options.update_pending,
+    })?;
+    add(&mut counts, found);
+    if options.name.is_some() && !options.cases && options.server == ServerName::Tidegate {
+        unit_tests(options.name.as_deref(), &mut counts)?;
+    }
+    if counts.passed + counts.failed + counts.pending + counts.skipped == 0 {
+        return Err("no test has that name".to_owned());
+    }
+    print_counts(counts);
+    Ok(counts.failed == 0)
+}
+
+fn add(counts: &mut Counts, more: Counts) {
+    counts.passed += more.passed;
+    counts.failed += more.failed;
+    counts.pending += more.pending;
+    counts.skipped += more.skipped;
+}
+
+fn print_counts(counts: Counts) {
+    for (count, what) in [(counts.pending, "pending (tests/pending.txt)"), (counts.skipped, "skipped")] {
+        if count > 0 {
+            println!("{}", terminal::yellow(&format!("{count} {what}")));
+        }
+    }
+    println!("{} passed, {} failed", counts.passed, counts.failed);
+}
+
+/// The binary under test: `TIDEGATE_BIN`, or the development build, which is brought up to date first.
+fn tidegate() -> Result<PathBuf, String> {
+    if let Some(path) = env::var_os("TIDEGATE_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    terminal::heading("build");
+    // The whole workspace, so that features are the same as for the unit tests and nothing is compiled twice.
+    if !cargo(&["build", "--workspace"])? {
+        return Err("the server does not compile".to_owned());
+    }
+    Ok(paths::target().join("debug/tidegate"))
+}
+
+/// Formatting and lints, each counted as one test.
+fn check_sources(counts: &mut Counts) -> Result<(), String> {
+    let steps: [(&str, &[&str]); 2] = [
+        ("formatting", &["fmt", "--all", "--check"]),
+        ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    ];
+    for (title, arguments) in steps {
+        terminal::heading(title);
+        if cargo(arguments)? {
+            counts.passed += 1;
+        } else {
+            counts.failed += 1;
+            println!("{} cargo {}", terminal::red("FAILED"), arguments.join(" "));
+        }
+    }
+    Ok(())
+}
+
+fn cargo_command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(paths::repository());
+    command
+}
+
+fn cargo(arguments: &[&str]) -> Result<bool, String> {
+    let status = cargo_command(arguments).status().map_err(|e| format!("cannot run cargo: {e}"))?;
+    Ok(status.success())
+}
+
+/// Runs `cargo test`, shows its output and adds up its results.
+fn unit_tests(name: Option<&str>, counts: &mut Counts) -> Result<(), String> {
+    terminal::heading("unit and integration tests");
+    let mut arguments = vec!["test", "--workspace", "--no-fail-fast", "--"];
+    arguments.extend(["--quiet"]);
+    arguments.extend(name);
+    let mut command = cargo_command(&arguments);
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("cannot run cargo: {e}"))?;
+    let failed_before = counts.failed;
+    let output = child.stdout.take().expect("stdout is piped");
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        match test_result(&line) {
+            Some((passed, failed)) => {
+                counts.passed += passed;
+                counts.failed += failed;
+            }
+            None if is_noise(&line) => {}
+            None => println!("{line}"),
+        }
+    }
+    let status = child.wait().map_err(|e| format!("cannot wait for cargo: {e}"))?;
+    if !status.success() && counts.failed == failed_before {
+        // It did not compile, or a test binary crashed.
+        counts.failed += 1;
+        println!("{} cargo {}", terminal::red("FAILED"), arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// `test result: ok. 3 passed; 0 failed; …` as (3, 0).
+fn test_result(line: &str) -> Option<(usize, usize)> {
+    let rest = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let mut parts = rest.split("; ");
+    let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
+    let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
+    Some((passed, failed))
+}
+
+fn is_noise(line: &str) -> bool {
+    line.is_empty() || line.starts_with("running ") || line.chars().all(|c| c == '.' || c == 'i')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_cargo_test() {
+        let line = "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        assert_eq!(test_result(line), Some((3, 1)));
+        assert_eq!(test_result("test a ... ok"), None);
+    }
+}
