@@ -7,10 +7,14 @@
 //! Where nginx has a documented or well-known behaviour, it is followed (1.22 to 1.27), down to the messages.
 //!
 //! Reading order: [`known`] (field names as numbers), [`fields`] (the list), [`method`], [`request`] (heads of
-//! requests), [`uri`] and [`host`] (what a target means).
+//! requests), [`uri`], [`host`] and [`escape`] (what a target means), [`status`], [`response`], [`error_page`] and
+//! [`date`] (what is answered).
 #![forbid(unsafe_code)]
 
 pub mod bad_request;
+pub mod date;
+pub mod error_page;
+pub mod escape;
 mod field_line;
 pub mod fields;
 pub mod host;
@@ -18,6 +22,8 @@ pub mod known;
 pub mod method;
 pub mod request;
 mod request_line;
+pub mod response;
+pub mod status;
 pub mod uri;
 
 pub use bad_request::BadRequest;
@@ -25,3 +31,5 @@ pub use fields::Fields;
 pub use known::Known;
 pub use method::Method;
 pub use request::{HeadLimits, HeadOptions, Parsed, RequestHead, parse_request};
+pub use response::{ConnectionField, ResponseParts};
+pub use status::reason;

@@ -1,7 +1,9 @@
-//! Request targets and URIs: normalising, escaping, unescaping.
+//! Request targets: path, arguments and the path's normal form.
 //!
 //! A target without `%`, `//`, `/.` and `#` is its own normal form, and [`scan_target`] finds that out while it looks
 //! for the target's end; only others are copied by [`normalise`].
+
+use crate::escape::hex_digit;
 
 /// A target with a broken escape, an escaped NUL, or more `..` than segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -153,7 +155,8 @@ pub(crate) fn normalise<'a>(target: &'a [u8], merge_slashes: bool, path: &mut Ve
 /// Ends a segment at a slash: dot segments are resolved, else the slash is written.
 fn end_segment(path: &mut Vec<u8>, segment: usize, merge_slashes: bool) -> Result<(), BadUri> {
     let is_empty = segment == path.len() && !path.is_empty();
-    if !resolve_dots(path, segment)? && !(is_empty && merge_slashes) {
+    let is_resolved = resolve_dots(path, segment)?;
+    if !is_resolved && !(is_empty && merge_slashes) {
         path.push(b'/');
     }
     Ok(())
@@ -189,15 +192,6 @@ fn until_fragment(args: &[u8]) -> &[u8] {
 fn decode_escape(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (&[high, low], rest) = bytes.split_first_chunk::<2>()?;
     Some((hex_digit(high)? << 4 | hex_digit(low)?, rest))
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
-    }
 }
 
 /// The extension of the last segment of a path: what follows its last dot, empty without one.
