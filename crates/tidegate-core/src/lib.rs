@@ -2,3 +2,4 @@
 
 pub mod clock;
 pub mod log;
+pub mod sockets;
