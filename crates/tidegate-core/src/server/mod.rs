@@ -1,0 +1,446 @@
+//! The worker threads of a process: started, replaced when they die, exchanged at a reload, ended.
+//!
+//! A *generation* is the set of workers that one configuration runs on. It goes through these states:
+//!
+//! ```text
+//! starting ──all ready──► serving ──quit, or the next generation serves──► quitting ──► gone
+//!    └──one failed──► gone (the generation before it goes on serving)
+//! ```
+//!
+//! - G1: a generation quits only when its successor is ready, so somebody accepts at any time during a reload.
+//! - G2: one generation at most is starting and one at most is serving; any number may be quitting.
+//! - G3: a worker that panics while serving is replaced, not sooner than [`RESTART_PAUSE`] after it was started.
+//!
+//! The owner polls [`Server::fd`] beside its signals and calls [`Server::turn`] when it is readable or when
+//! [`Server::deadline`] has passed. Nothing here blocks.
+//!
+//! What this does not know: configuration. A worker's body is a function.
+
+pub mod affinity;
+
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc as channel;
+use tokio::task::LocalSet;
+
+use self::affinity::CpuSet;
+use crate::log::{Level, SysError, note};
+use crate::sockets::{Listener, Sockets};
+
+/// A worker that dies again and again is started at most once in this time.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long workers may take to notice that they are to stop at once; nginx kills its own after the same time.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Stack of a worker thread: the main thread's usual size, since handlers of nested requests nest.
+const STACK_BYTES: usize = 8 << 20;
+
+/// What a worker is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Close the listeners and idle connections now, finish the requests, then return.
+    Quit,
+    /// Return now.
+    Stop,
+}
+
+/// What a worker starts with.
+pub struct WorkerStart {
+    /// Its number, from 0, stable over restarts and reloads.
+    pub id: usize,
+    /// How many workers there are.
+    pub worker_count: usize,
+    /// What it accepts on.
+    pub listeners: Vec<Listener>,
+    /// What it is told; closed only when the process ends.
+    pub control: channel::UnboundedReceiver<Control>,
+    /// To be called once the worker can serve.
+    pub ready: Ready,
+}
+
+/// Says that a worker is ready. A worker that returns without it failed to start.
+pub struct Ready(Box<dyn FnOnce() + Send>);
+
+impl Ready {
+    /// The worker serves from now on.
+    pub fn report(self) {
+        (self.0)();
+    }
+}
+
+/// A worker's whole life as a future on its own thread. `Err` says in a sentence why it could not start.
+pub type WorkerFuture = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// Makes a worker; runs on the worker's thread, inside its runtime.
+pub type WorkerBody = Arc<dyn Fn(WorkerStart) -> WorkerFuture + Send + Sync>;
+
+/// What a generation needs.
+#[derive(Clone)]
+pub struct Workers {
+    /// What each worker does.
+    pub body: WorkerBody,
+    /// How many there are.
+    pub count: usize,
+    /// Where they may run: one set for each, the last for the rest; empty for anywhere.
+    pub affinity: Vec<CpuSet>,
+    /// How long requests may take to finish when this generation quits; forever without it.
+    pub shutdown_timeout: Option<Duration>,
+}
+
+/// What happened.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The generation that was started last serves; its predecessor quits.
+    Serving,
+    /// The generation that was started last could not start, and why. Its predecessor, if any, goes on.
+    StartFailed(String),
+    /// No worker is left.
+    Finished,
+}
+
+/// The workers of a process.
+pub struct Server {
+    generations: Vec<Generation>,
+    number_next: u64,
+    events: mpsc::Receiver<Event>,
+    sender: Sender,
+    /// [`Self::quit`] or [`Self::stop`] was called: nothing is started any more.
+    ending: bool,
+}
+
+struct Generation {
+    number: u64,
+    state: State,
+    workers: Workers,
+    sockets: Sockets,
+    seats: Vec<Seat>,
+    /// When stragglers are told to stop, and after that, are given up.
+    deadline: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Starting,
+    Serving,
+    Quitting,
+    Stopping,
+}
+
+/// A worker's place in its generation.
+struct Seat {
+    control: channel::UnboundedSender<Control>,
+    thread: Option<JoinHandle<()>>,
+    ready: bool,
+    started: Instant,
+    /// When a replacement is due.
+    restart: Option<Instant>,
+}
+
+struct Event {
+    generation: u64,
+    id: usize,
+    what: What,
+}
+
+enum What {
+    Ready,
+    Ended(Ended),
+}
+
+enum Ended {
+    Returned,
+    Failed(String),
+    Panicked,
+}
+
+/// The workers' way back: a queue, and a descriptor that becomes readable.
+#[derive(Clone)]
+struct Sender {
+    events: mpsc::Sender<Event>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Sender {
+    fn send(&self, event: Event) {
+        // The receiver is gone only when the process ends.
+        let _ = self.events.send(event);
+        let one = 1u64;
+        // SAFETY: the descriptor is open, and eight bytes of a live integer are read.
+        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+}
+
+impl Server {
+    /// A server without workers.
+    ///
+    /// # Errors
+    /// The system gives no event descriptor.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes two integers and returns a new descriptor or -1.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and belongs to nobody else.
+        let wake = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
+        let (sender, events) = mpsc::channel();
+        let sender = Sender { events: sender, wake };
+        Ok(Self { generations: Vec::new(), number_next: 1, events, sender, ending: false })
+    }
+
+    /// Readable when [`Self::turn`] has something to do.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.sender.wake.as_fd()
+    }
+
+    /// Starts a generation: the first one, or the one of a reload.
+    ///
+    /// [`Self::turn`] says later how it went. A generation that was still starting is given up for this one.
+    ///
+    /// # Errors
+    /// The system refuses a thread; nothing has changed then.
+    pub fn start(&mut self, workers: Workers, sockets: Sockets) -> io::Result<()> {
+        if self.ending {
+            return Ok(());
+        }
+        for generation in self.generations.iter_mut().filter(|generation| generation.state == State::Starting) {
+            generation.stop();
+        }
+        let number = self.number_next;
+        self.number_next += 1;
+        let count = workers.count.max(1);
+        let mut generation = Generation {
+            number,
+            state: State::Starting,
+            workers,
+            sockets,
+            seats: Vec::with_capacity(count),
+            deadline: None,
+        };
+        for id in 0..count {
+            match generation.spawn(id, &self.sender) {
+                Ok(seat) => generation.seats.push(seat),
+                Err(error) => {
+                    generation.stop();
+                    self.generations.push(generation);
+                    return Err(error);
+                }
+            }
+        }
+        self.generations.push(generation);
+        Ok(())
+    }
+
+    /// Lets all workers finish their requests and go.
+    pub fn quit(&mut self) {
+        self.ending = true;
+        for generation in &mut self.generations {
+            match generation.state {
+                State::Starting => generation.stop(),
+                State::Serving => generation.quit(),
+                State::Quitting | State::Stopping => {}
+            }
+        }
+    }
+
+    /// Makes all workers go now.
+    pub fn stop(&mut self) {
+        self.ending = true;
+        for generation in &mut self.generations {
+            generation.stop();
+        }
+    }
+
+    /// Whether workers accept connections.
+    pub fn is_serving(&self) -> bool {
+        self.generations.iter().any(|generation| generation.state == State::Serving)
+    }
+
+    /// When [`Self::turn`] wants to be called, whatever happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        let restarts = |generation: &Generation| generation.seats.iter().filter_map(|seat| seat.restart).min();
+        self.generations
+            .iter()
+            .filter_map(|generation| generation.deadline.into_iter().chain(restarts(generation)).min())
+            .min()
+    }
+
+    /// Takes note of what the workers reported and does what has fallen due.
+    pub fn turn(&mut self) -> Vec<Outcome> {
+        let mut count = 0u64;
+        // SAFETY: the descriptor is open, and eight bytes of a live integer are written.
+        unsafe { libc::read(self.sender.wake.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+        let mut outcomes = Vec::new();
+        while let Ok(event) = self.events.try_recv() {
+            self.note_event(event, &mut outcomes);
+        }
+        self.do_what_is_due();
+        let had_any = !self.generations.is_empty();
+        self.generations
+            .retain(|generation| generation.seats.iter().any(|seat| seat.thread.is_some() || seat.restart.is_some()));
+        if had_any && self.generations.is_empty() && (self.ending || outcomes.is_empty()) {
+            outcomes.push(Outcome::Finished);
+        }
+        outcomes
+    }
+
+    fn note_event(&mut self, event: Event, outcomes: &mut Vec<Outcome>) {
+        let Event { generation: number, id, what } = event;
+        let Some(index) = self.generations.iter().position(|generation| generation.number == number) else { return };
+        let generation = &mut self.generations[index];
+        match what {
+            What::Ready => {
+                generation.seats[id].ready = true;
+                if generation.state == State::Starting && generation.seats.iter().all(|seat| seat.ready) {
+                    generation.state = State::Serving;
+                    outcomes.push(Outcome::Serving);
+                    let older = self.generations.iter_mut().filter(|other| other.number != number);
+                    older.filter(|other| other.state == State::Serving).for_each(Generation::quit); // G1
+                }
+            }
+            What::Ended(ended) => {
+                if let Some(thread) = generation.seats[id].thread.take() {
+                    // The thread has sent its last message; this waits for its end only.
+                    let _ = thread.join();
+                }
+                match (generation.state, ended) {
+                    (State::Starting, ended) => {
+                        outcomes.push(Outcome::StartFailed(ended.reason(id)));
+                        generation.stop();
+                    }
+                    (State::Serving, ended) => {
+                        note(Level::Alert, format_args!("{}, it is replaced", ended.reason(id)));
+                        let seat = &mut generation.seats[id];
+                        seat.restart = Some(Instant::now().max(seat.started + RESTART_PAUSE)); // G3
+                    }
+                    (State::Quitting | State::Stopping, Ended::Panicked) => {
+                        note(Level::Alert, format_args!("{} while it shut down", Ended::Panicked.reason(id)));
+                    }
+                    (State::Quitting | State::Stopping, _) => {}
+                }
+            }
+        }
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = Instant::now();
+        for generation in &mut self.generations {
+            if generation.deadline.is_some_and(|deadline| deadline <= now) {
+                if generation.state == State::Stopping {
+                    generation.give_up();
+                } else {
+                    generation.stop();
+                }
+            }
+            for id in 0..generation.seats.len() {
+                if generation.seats[id].restart.is_some_and(|due| due <= now) {
+                    match generation.spawn(id, &self.sender) {
+                        Ok(seat) => generation.seats[id] = seat,
+                        Err(error) => {
+                            note(Level::Alert, format_args!("cannot start a worker thread {}", SysError(&error)));
+                            generation.seats[id].restart = Some(now + RESTART_PAUSE);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Ended {
+    fn reason(self, id: usize) -> String {
+        match self {
+            Self::Returned => format!("worker {id} ended"),
+            Self::Failed(reason) => reason,
+            Self::Panicked => format!("worker {id} panicked"),
+        }
+    }
+}
+
+impl Generation {
+    fn tell(&mut self, control: Control) {
+        for seat in &mut self.seats {
+            seat.restart = None;
+            // A worker that is gone needs no telling.
+            let _ = seat.control.send(control);
+        }
+        // Workers hold their own descriptors until they have noticed; the last one to close frees the port.
+        self.sockets = Sockets::default();
+    }
+
+    fn quit(&mut self) {
+        self.tell(Control::Quit);
+        self.state = State::Quitting;
+        self.deadline = self.workers.shutdown_timeout.map(|timeout| Instant::now() + timeout);
+    }
+
+    fn stop(&mut self) {
+        if self.state != State::Stopping {
+            self.tell(Control::Stop);
+            self.state = State::Stopping;
+            self.deadline = Some(Instant::now() + STOP_WAIT_MAX);
+        }
+    }
+
+    /// Forgets threads that do not end; the process can end without them.
+    fn give_up(&mut self) {
+        self.deadline = None;
+        for (id, seat) in self.seats.iter_mut().enumerate() {
+            if seat.thread.take().is_some() {
+                note(Level::Alert, format_args!("worker {id} does not stop, it is left behind"));
+            }
+        }
+    }
+
+    fn spawn(&self, id: usize, sender: &Sender) -> io::Result<Seat> {
+        let (control, control_receiver) = channel::unbounded_channel();
+        let number = self.number;
+        let ready = {
+            let sender = sender.clone();
+            Ready(Box::new(move || sender.send(Event { generation: number, id, what: What::Ready })))
+        };
+        let worker_count = self.workers.count.max(1);
+        let listeners = self.sockets.for_worker(id, worker_count);
+        let start = WorkerStart { id, worker_count, listeners, control: control_receiver, ready };
+        let body = Arc::clone(&self.workers.body);
+        let cpus = self.workers.affinity.get(id).or(self.workers.affinity.last()).cloned();
+        let sender = sender.clone();
+        let run = move || {
+            if let Some(Err(error)) = cpus.map(|cpus| cpus.apply()) {
+                note(Level::Alert, format_args!("sched_setaffinity() failed {}", SysError(&error)));
+            }
+            let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run_worker(&body, start)));
+            let ended = ended.unwrap_or(Ended::Panicked);
+            sender.send(Event { generation: number, id, what: What::Ended(ended) });
+        };
+        let thread = std::thread::Builder::new().name(format!("worker {id}")).stack_size(STACK_BYTES).spawn(run)?;
+        Ok(Seat { control, thread: Some(thread), ready: false, started: Instant::now(), restart: None })
+    }
+}
+
+fn run_worker(body: &WorkerBody, start: WorkerStart) -> Ended {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Ended::Failed(format!("cannot start an event loop {}", SysError(&error))),
+    };
+    let tasks = LocalSet::new();
+    let result = tasks.block_on(&runtime, async { body(start).await });
+    drop(tasks);
+    // A look-up or a file on the blocking pool may hang; nobody waits for it any more.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => Ended::Returned,
+        Err(reason) => Ended::Failed(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests;
