@@ -493,3 +493,6 @@ fn os_error(error: &std::io::Error) -> String {
     let words = shown.strip_suffix(&format!(" (os error {number})")).unwrap_or(&shown);
     format!("{number}: {words}")
 }
+
+#[cfg(test)]
+mod tests;

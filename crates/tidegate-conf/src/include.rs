@@ -84,13 +84,18 @@ pub(crate) fn paths(conf_dir: &Path, pattern: &BStr) -> Vec<PathBuf> {
 }
 
 /// Reads a whole file; `at` is the `include` that names it.
+///
+/// A folder can be opened but not read, and `pread` is what nginx calls then.
 pub(crate) fn read(path: &Path, at: Option<Span>) -> Result<Vec<u8>, Box<Diagnostic>> {
     let failed = |operation, error| Box::new(Diagnostic::file_failed(operation, path, &error, at));
     let file = File::open(path).map_err(|error| failed("open", error))?;
     let mut text = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| failed("read", error))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| failed("pread", error))?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(Box::new(Diagnostic::file_too_large(path, FILE_BYTES_MAX, at)));
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests;
