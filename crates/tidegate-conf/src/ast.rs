@@ -28,7 +28,7 @@ pub struct Directive {
     pub body: Body,
     /// From the name to the closing `;` or `}`, which is included.
     pub span: Span,
-    /// Offset behind the `;` or the opening `{`, where the words end.
+    /// Offset behind the `;` or the opening `{`, where the words end; before a `}` that stands in place of the `;`.
     pub head_end: u32,
 }
 
