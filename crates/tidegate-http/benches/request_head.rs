@@ -24,6 +24,9 @@ const BROWSER: &[u8] = b"GET /articles/2024/how-tides-work?utm_source=feed&page=
 fn main() {
     let rounds = if std::env::args().any(|arg| arg == "--bench") { 2_000_000 } else { 10 };
     for (name, input) in [("small", SMALL), ("browser", BROWSER)] {
+        if std::env::args().nth(1).is_some_and(|only| !only.starts_with("--") && only != name) {
+            continue;
+        }
         let (limits, options, mut head) = (HeadLimits::default(), HeadOptions::default(), RequestHead::new());
         let mut best = f64::MAX;
         for _ in 0..5 {

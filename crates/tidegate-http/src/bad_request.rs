@@ -1,5 +1,7 @@
 //! Why a request head was refused.
 
+use std::fmt;
+
 use bstr::BStr;
 
 /// Why a request head was refused. The fault is the client's; the connection cannot be used further.
@@ -39,11 +41,11 @@ pub enum BadRequest {
     #[error("client sent invalid header line: \"{}\\x{:02x}...\"", BStr::new(.0), .1)]
     InvalidHeaderLine(Box<[u8]>, u8),
     /// A field that must be alone was there twice.
-    #[error("client sent duplicate header line: \"{}\", previous value: \"{}\"", BStr::new(.0), BStr::new(.1))]
-    DuplicateHeader(Box<[u8]>, Box<[u8]>),
+    #[error("client sent duplicate header line: {0}")]
+    DuplicateHeader(Box<Duplicate>),
     /// Two `Host` fields.
-    #[error("client sent duplicate host header: \"{}\", previous value: \"{}\"", BStr::new(.0), BStr::new(.1))]
-    DuplicateHost(Box<[u8]>, Box<[u8]>),
+    #[error("client sent duplicate host header: {0}")]
+    DuplicateHost(Box<Duplicate>),
     /// A `Host` field that cannot be a host.
     #[error("client sent invalid host header")]
     InvalidHost,
@@ -68,6 +70,21 @@ pub enum BadRequest {
     /// The method `TRACE`, which reflects credentials.
     #[error("client sent TRACE method")]
     Trace,
+}
+
+/// A header line and the earlier one that it repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// The later line.
+    pub line: Vec<u8>,
+    /// The earlier line.
+    pub previous: Vec<u8>,
+}
+
+impl fmt::Display for Duplicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\", previous value: \"{}\"", BStr::new(&self.line), BStr::new(&self.previous))
+    }
 }
 
 impl BadRequest {

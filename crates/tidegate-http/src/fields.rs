@@ -125,6 +125,7 @@ impl Fields {
     /// Takes over the fields of a parsed head: `entries` point into `head` from byte `base` on.
     ///
     /// `entries` gives its memory and gets the old one, emptied.
+    #[inline]
     pub(crate) fn adopt(&mut self, head: &[u8], base: usize, entries: &mut Vec<Entry>, present: KnownSet) {
         self.arena.clear();
         self.arena.extend_from_slice(head.get(base..).unwrap_or_default());

@@ -17,7 +17,10 @@ pub fn validate_host(host: &[u8], out: &mut Vec<u8>) -> Result<(), BadHost> {
     out.clear();
     let name = host_name(host)?;
     out.extend_from_slice(name);
-    out.make_ascii_lowercase();
+    // Reading the copy back at once stalls; names hardly ever need it.
+    if name.iter().any(u8::is_ascii_uppercase) {
+        out.make_ascii_lowercase();
+    }
     Ok(())
 }
 
@@ -26,34 +29,48 @@ pub fn validate_host(host: &[u8], out: &mut Vec<u8>) -> Result<(), BadHost> {
 /// # Errors
 /// As for [`validate_host`].
 pub fn host_name(host: &[u8]) -> Result<&[u8], BadHost> {
-    enum State {
-        Name,
-        Literal,
-        Rest,
-    }
-    let mut state = if host.first() == Some(&b'[') { State::Literal } else { State::Name };
-    let mut name_end = host.len();
-    let mut previous = 0;
+    let is_literal = host.first() == Some(&b'[');
+    let mut name_end = None;
+    let mut previous = PLAIN;
     for (i, &byte) in host.iter().enumerate() {
-        match (byte, &state) {
-            (b'.', _) if previous == b'.' => return Err(BadHost),
-            (b':', State::Name) => {
-                name_end = i;
-                state = State::Rest;
+        let class = HOST_CLASS[byte as usize];
+        if class != PLAIN {
+            match class {
+                BAD => return Err(BadHost),
+                DOT if previous == DOT => return Err(BadHost),
+                COLON if name_end.is_none() && !is_literal => name_end = Some(i),
+                BRACKET if name_end.is_none() && is_literal => name_end = Some(i + 1),
+                _ => {}
             }
-            (b']', State::Literal) => {
-                name_end = i + 1;
-                state = State::Rest;
-            }
-            (0..=b' ' | b'/' | 0x7f, _) => return Err(BadHost),
-            _ => {}
         }
-        previous = byte;
+        previous = class;
     }
-    let name = &host[..name_end];
+    let name = &host[..name_end.unwrap_or(host.len())];
     let name = name.strip_suffix(b".").unwrap_or(name);
     if name.is_empty() { Err(BadHost) } else { Ok(name) }
 }
+
+const PLAIN: u8 = 0;
+const DOT: u8 = 1;
+const COLON: u8 = 2;
+const BRACKET: u8 = 3;
+const BAD: u8 = 4;
+
+/// What a byte means in a host.
+static HOST_CLASS: [u8; 256] = {
+    let mut class = [PLAIN; 256];
+    let mut i = 0;
+    while i <= b' ' as usize {
+        class[i] = BAD;
+        i += 1;
+    }
+    class[0x7f] = BAD;
+    class[b'/' as usize] = BAD;
+    class[b'.' as usize] = DOT;
+    class[b':' as usize] = COLON;
+    class[b']' as usize] = BRACKET;
+    class
+};
 
 #[cfg(test)]
 mod tests {

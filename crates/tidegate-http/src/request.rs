@@ -14,7 +14,7 @@
 //! - **I4** Nothing of the caller's buffer is needed after completion: the head is copied once into memory that is
 //!   kept from request to request.
 
-use crate::bad_request::BadRequest;
+use crate::bad_request::{BadRequest, Duplicate};
 use crate::field_line::{FieldLine, parse_field_line, parse_length};
 use crate::fields::{Entry, Fields, Span};
 use crate::host::validate_host;
@@ -188,11 +188,10 @@ pub fn parse_request(
     if head.progress.stage == Stage::Done {
         head.clear();
     }
-    let parsed = head.parse(buf, limits, options);
-    if let Err(error) = &parsed {
-        head.keep_for_log(buf, error, limits);
+    match head.parse(buf, limits, options) {
+        Ok(parsed) => Ok(parsed),
+        Err(error) => Err(head.keep_for_log(buf, error, limits)),
     }
-    parsed
 }
 
 /// Field names of which a request may have one at most.
@@ -351,21 +350,19 @@ impl RequestHead {
     /// Parses the request line; `false` while it is incomplete.
     fn parse_line(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> Result<bool, BadRequest> {
         let buf = &buf[self.progress.start..];
-        let line = if self.is_still_incomplete(buf) { None } else { parse_request_line(buf)? };
-        let Some(line) = line else {
+        if self.is_still_incomplete(buf) || !parse_request_line(buf, &mut self.line)? {
             // A buffer that is full to its last byte already needs the next one.
             let fits = self.progress.buffers.hold(limits, 0, buf.len() + 1);
             return if fits { Ok(false) } else { Err(BadRequest::UriTooLong) };
-        };
-        if !self.progress.buffers.hold(limits, 0, line.next) {
+        }
+        if !self.progress.buffers.hold(limits, 0, self.line.next) {
             return Err(BadRequest::UriTooLong);
         }
         self.progress.searched = 0;
-        self.progress.line_start = line.next;
+        self.progress.line_start = self.line.next;
         self.progress.stage = Stage::Fields;
-        self.method = line.method;
-        self.version = line.version;
-        self.line = line;
+        self.method = self.line.method;
+        self.version = self.line.version;
         if !self.line.shape.plain {
             let target = self.line.target.of(buf);
             uri::normalise(target, options.merge_slashes, &mut self.path).map_err(|_| BadRequest::InvalidRequest)?;
@@ -444,8 +441,7 @@ impl RequestHead {
             Known::Other => {}
             Known::Host => {
                 if progress.present.contains(Known::Host) {
-                    let (new, old) = self.both_lines(head, entry);
-                    return Err(BadRequest::DuplicateHost(new, old));
+                    return Err(BadRequest::DuplicateHost(self.duplicate(head, entry)));
                 }
                 let value = entry.value.of(head);
                 if progress.host_from_target {
@@ -455,18 +451,15 @@ impl RequestHead {
                 }
             }
             Known::Connection => {
-                let value = entry.value.of(head);
-                if contains_word(value, b"close") {
-                    progress.connection = Connection::Close;
-                } else if contains_word(value, b"keep-alive") {
-                    progress.connection = Connection::KeepAlive;
+                let (connection, upgrade) = parse_connection(entry.value.of(head));
+                if connection != Connection::ByVersion {
+                    progress.connection = connection;
                 }
-                self.upgrade |= contains_word(value, b"upgrade");
+                self.upgrade |= upgrade;
             }
             _ => {
                 if UNIQUE_SET.contains(known) && progress.present.contains(known) {
-                    let (new, old) = self.both_lines(head, entry);
-                    return Err(BadRequest::DuplicateHeader(new, old));
+                    return Err(BadRequest::DuplicateHeader(self.duplicate(head, entry)));
                 }
             }
         }
@@ -477,10 +470,10 @@ impl RequestHead {
 
     /// The text of a field and of the one before it with the same name.
     #[cold]
-    fn both_lines(&self, head: &[u8], entry: Entry) -> (Box<[u8]>, Box<[u8]>) {
-        let text = |entry: &Entry| [entry.name.of(head), b": ", entry.value.of(head)].concat().into_boxed_slice();
+    fn duplicate(&self, head: &[u8], entry: Entry) -> Box<Duplicate> {
+        let text = |entry: &Entry| [entry.name.of(head), b": ", entry.value.of(head)].concat();
         let old = self.progress.entries.iter().find(|old| old.known == entry.known);
-        (text(&entry), old.map(text).unwrap_or_default())
+        Box::new(Duplicate { line: text(&entry), previous: old.map(text).unwrap_or_default() })
     }
 
     /// The checks that need all fields.
@@ -539,22 +532,41 @@ impl RequestHead {
 
     /// After an error: the request line and the fields before it, as far as they were read.
     #[cold]
-    fn keep_for_log(&mut self, buf: &[u8], error: &BadRequest, limits: &HeadLimits) {
+    fn keep_for_log(&mut self, buf: &[u8], error: BadRequest, limits: &HeadLimits) -> BadRequest {
         let head = buf.get(self.progress.start..).unwrap_or_default();
         let kept = head.len().min(limits.head_bytes_max());
-        if *error == BadRequest::UriTooLong {
+        if self.progress.stage == Stage::RequestLine {
+            self.line = RequestLine::default();
+        }
+        if error == BadRequest::UriTooLong {
             self.line.end = kept.min(limits.large_buffer_bytes.max(limits.buffer_bytes));
         }
         self.keep_alive = false;
         self.complete(&head[..kept]);
+        error
     }
 }
 
-/// Whether `value` has `word` somewhere, in any case, as nginx reads `Connection`: not split at commas.
+/// What a `Connection` field asks for, and whether it names `upgrade`.
+///
+/// As nginx reads it: the words may stand anywhere, `close` wins.
 #[inline]
-fn contains_word(value: &[u8], word: &[u8]) -> bool {
-    value.len() >= word.len()
-        && (value.eq_ignore_ascii_case(word) || value.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+fn parse_connection(value: &[u8]) -> (Connection, bool) {
+    // What nearly every client sends.
+    match value {
+        b"keep-alive" | b"Keep-Alive" => return (Connection::KeepAlive, false),
+        b"close" | b"Close" => return (Connection::Close, false),
+        _ => {}
+    }
+    let has = |word: &[u8]| value.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    let connection = if has(b"close") {
+        Connection::Close
+    } else if has(b"keep-alive") {
+        Connection::KeepAlive
+    } else {
+        Connection::ByVersion
+    };
+    (connection, has(b"upgrade"))
 }
 
 #[cfg(test)]

@@ -156,7 +156,8 @@ pub(crate) fn normalise<'a>(target: &'a [u8], merge_slashes: bool, path: &mut Ve
 fn end_segment(path: &mut Vec<u8>, segment: usize, merge_slashes: bool) -> Result<(), BadUri> {
     let is_empty = segment == path.len() && !path.is_empty();
     let is_resolved = resolve_dots(path, segment)?;
-    if !is_resolved && !(is_empty && merge_slashes) {
+    let is_merged = is_empty && merge_slashes;
+    if !is_resolved && !is_merged {
         path.push(b'/');
     }
     Ok(())
