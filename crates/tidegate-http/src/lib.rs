@@ -7,11 +7,17 @@
 //! Where nginx has a documented or well-known behaviour, it is followed (1.22 to 1.27), down to the messages.
 //!
 //! Reading order: [`known`] (field names as numbers), [`fields`] (the list), [`method`], [`request`] (heads of
-//! requests), [`uri`], [`host`] and [`escape`] (what a target means), [`status`], [`response`], [`error_page`] and
-//! [`date`] (what is answered).
+//! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`], [`chunked`] and [`body`]
+//! (where a body ends), [`conditional`] and [`range`] (what of an answer is wanted), [`status`], [`response`],
+//! [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered).
 #![forbid(unsafe_code)]
 
+pub mod args;
 pub mod bad_request;
+pub mod body;
+pub mod chunked;
+pub mod conditional;
+pub mod cookie;
 pub mod date;
 pub mod error_page;
 pub mod escape;
@@ -20,16 +26,21 @@ pub mod fields;
 pub mod host;
 pub mod known;
 pub mod method;
+pub mod range;
 pub mod request;
 mod request_line;
 pub mod response;
+pub mod response_head;
 pub mod status;
 pub mod uri;
 
 pub use bad_request::BadRequest;
+pub use body::{BodyDecoder, BodyLength};
+pub use chunked::{BodyPart, ChunkedDecoder};
 pub use fields::Fields;
 pub use known::Known;
 pub use method::Method;
 pub use request::{HeadLimits, HeadOptions, Parsed, RequestHead, parse_request};
 pub use response::{ConnectionField, ResponseParts};
+pub use response_head::{BadResponse, ResponseHead, parse_response};
 pub use status::reason;
