@@ -1,6 +1,50 @@
 //! The phase engine: servers, locations, variables, requests, filters, modules.
+//!
+//! What it does not know: any directive beyond nginx's core ones, Lua, SQL. Those are modules in crates above, made of
+//! the types here.
+//!
+//! In reading order:
+//!
+//! - [`module`], [`registry`]: what a module is
+//! - [`conf`]: from syntax trees to a [`conf::Config`]; [`main_conf`], [`http_core`]: the core's own directives
+//! - [`variable`], [`variables`], [`template`], [`regex`]: values in texts
+//! - [`server_name`], [`location`]: which block a request belongs to
+//! - [`request`], [`body`], [`output`], `transfer`: a request, its body, its response
+//! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
+//! - [`connection`], [`stream`], [`worker`], [`server`]: sockets and threads
+//! - [`log`], [`error_log`], [`clock`], [`sockets`]: what they stand on
 
+pub mod body;
 pub mod clock;
+pub mod conf;
+pub mod connection;
+pub mod error_log;
+pub mod http_core;
+mod listen;
+pub mod location;
 pub mod log;
+pub mod main_conf;
+pub mod module;
+pub mod output;
+pub mod phase;
+pub mod regex;
+pub mod registry;
+pub mod request;
 pub mod server;
+pub mod server_name;
 pub mod sockets;
+pub mod special_response;
+pub mod stream;
+pub mod subrequest;
+pub mod template;
+mod transfer;
+pub mod variable;
+pub mod variables;
+pub mod worker;
+
+/// The core's own modules.
+pub(crate) static MODULES: &[&dyn module::AnyModule] =
+    &[&main_conf::MODULE, &main_conf::EVENTS, &http_core::MODULE];
+
+/// The version of nginx whose behaviour is followed: `$nginx_version`, `ngx.config.nginx_version`.
+pub const NGINX_VERSION: &str = "1.27.1";

@@ -1,0 +1,387 @@
+//! The body of a request.
+//!
+//! Nothing is read before somebody asks. What is read stays in memory up to `client_body_buffer_size` and goes to a
+//! temporary file beyond that.
+
+use std::{
+    cell::{Cell, RefCell},
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::PathBuf,
+    rc::Rc,
+    sync::Arc,
+};
+
+use bstr::ByteSlice;
+use tidegate_http::chunked::ChunkedDecoder;
+
+use crate::{
+    clock,
+    log::Level,
+    phase::{Ready, Step},
+    request::Request,
+};
+
+/// How the end of a body is known.
+#[derive(Debug, Default)]
+enum Framing {
+    /// No body.
+    #[default]
+    None,
+    /// This many bytes are still to come.
+    Length(u64),
+    /// Chunked.
+    Chunked(Box<ChunkedDecoder>),
+}
+
+/// A body in a file.
+#[derive(Debug)]
+pub struct BodyFile {
+    /// The file.
+    pub file: Arc<File>,
+    /// Its path; `$request_body_file`.
+    pub path: PathBuf,
+    /// Length in bytes.
+    pub len: u64,
+    /// The file is left when the request ends.
+    keep: bool,
+}
+
+impl Drop for BodyFile {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The body of a request.
+#[derive(Debug, Default)]
+pub struct RequestBody {
+    framing: RefCell<Framing>,
+    /// All of it has been read, or there is none.
+    complete: Cell<bool>,
+    /// It was read into memory or a file for the handlers.
+    loaded: Cell<bool>,
+    /// What is in memory.
+    pub memory: RefCell<Vec<u8>>,
+    /// What went to a file instead.
+    pub file: RefCell<Option<BodyFile>>,
+    received: Cell<u64>,
+}
+
+/// Why a body cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The client has gone, or the connection broke: nobody to answer to.
+    #[error("client prematurely closed connection")]
+    Gone,
+    /// It takes too long: 408.
+    #[error("client timed out")]
+    TimedOut,
+    /// It is larger than `client_max_body_size`: 413.
+    #[error("client intended to send too large body: {0} bytes")]
+    TooLarge(u64),
+    /// The chunks are malformed: 400.
+    #[error("client sent invalid chunked body")]
+    BadChunk,
+    /// It cannot be stored: 500.
+    #[error("cannot store the request body: {0}")]
+    Store(io::Error),
+}
+
+impl BodyError {
+    /// What the engine does about it.
+    pub fn step(&self) -> Step {
+        match self {
+            BodyError::Gone => Step::Close,
+            BodyError::TimedOut => Step::Status(408),
+            BodyError::TooLarge(_) => Step::Status(413),
+            BodyError::BadChunk => Step::Status(400),
+            BodyError::Store(_) => Step::Status(500),
+        }
+    }
+}
+
+impl RequestBody {
+    pub(crate) fn reset(&mut self) {
+        *self.framing.get_mut() = Framing::None;
+        self.complete.set(true);
+        self.loaded.set(false);
+        let memory = self.memory.get_mut();
+        if memory.capacity() > 64 << 10 {
+            *memory = Vec::new();
+        } else {
+            memory.clear();
+        }
+        *self.file.get_mut() = None;
+        self.received.set(0);
+    }
+
+    pub(crate) fn begin(&mut self, length: Option<u64>, chunked: bool) {
+        *self.framing.get_mut() = match (chunked, length) {
+            (true, _) => Framing::Chunked(Box::default()),
+            (false, Some(length)) if length > 0 => Framing::Length(length),
+            _ => Framing::None,
+        };
+        self.complete.set(matches!(self.framing.get_mut(), Framing::None));
+    }
+
+    /// Gives a sub-request a body of its own.
+    pub fn set(&self, bytes: Vec<u8>) {
+        *self.framing.borrow_mut() = Framing::None;
+        *self.memory.borrow_mut() = bytes;
+        *self.file.borrow_mut() = None;
+        self.complete.set(true);
+        self.loaded.set(true);
+    }
+
+    /// Whether nothing of it is left on the connection.
+    pub fn is_consumed(&self) -> bool {
+        self.complete.get()
+    }
+    /// Whether it was read for the handlers.
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.get()
+    }
+    /// Marks the body as one that a handler reads piece by piece ([`Request::read_body_piece`]).
+    pub fn mark_loaded(&self) {
+        self.loaded.set(true);
+    }
+    /// Length of what was loaded.
+    pub fn len(&self) -> u64 {
+        self.file.borrow().as_ref().map_or_else(|| self.memory.borrow().len() as u64, |file| file.len)
+    }
+    /// Whether nothing was loaded.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Appends the loaded body to `out`, from the file too.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read_into(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        if let Some(file) = &*self.file.borrow() {
+            let start = out.len();
+            out.resize(start + usize::try_from(file.len).map_err(io::Error::other)?, 0);
+            return file.file.read_exact_at(&mut out[start..], 0);
+        }
+        out.extend_from_slice(&self.memory.borrow());
+        Ok(())
+    }
+}
+
+impl Request {
+    /// Reads the whole body, into memory or a file. Does nothing when that has been done.
+    pub fn read_body(self: &Rc<Self>) -> Ready<Result<(), BodyError>> {
+        if self.body.is_loaded() || self.is_subrequest() {
+            return Ready::Now(Ok(()));
+        }
+        if self.body.is_consumed() {
+            self.body.loaded.set(true);
+            return Ready::Now(Ok(()));
+        }
+        if let Err(error) = self.check_announced_length() {
+            return Ready::Now(Err(error));
+        }
+        // Often the whole body came with the head.
+        match self.take_buffered_body() {
+            Ok(true) => {
+                self.body.loaded.set(true);
+                return Ready::Now(Ok(()));
+            }
+            Ok(false) => {}
+            Err(error) => return Ready::Now(Err(error)),
+        }
+        let req = self.clone();
+        Ready::later(async move {
+            let result = req.load_body().await;
+            if let Err(error) = &result {
+                req.report_body_error(error);
+            }
+            result
+        })
+    }
+
+    /// Answers 413 for a length that is too large before a byte of it is read.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLarge`].
+    pub fn check_announced_length(&self) -> Result<(), BodyError> {
+        let max = self.http_conf().client_max_body_bytes();
+        match *self.body.framing.borrow() {
+            Framing::Length(length) if max > 0 && length > max => {
+                let error = BodyError::TooLarge(length);
+                self.report_body_error(&error);
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn report_body_error(&self, error: &BodyError) {
+        // The rest of the body is not worth reading: the answer goes out and the connection closes.
+        self.flags().keep_alive.set(false);
+        let level = match error {
+            BodyError::TooLarge(_) | BodyError::Store(_) => Level::Error,
+            _ => Level::Info,
+        };
+        self.log(level, format_args!("{error}"));
+    }
+
+    async fn load_body(self: &Rc<Self>) -> Result<(), BodyError> {
+        self.send_continue().await?;
+        let timeout_ms = self.http_conf().client_body_timeout_ms();
+        loop {
+            if self.take_buffered_body()? {
+                self.body.loaded.set(true);
+                return Ok(());
+            }
+            match self.conn.read_more(timeout_ms).await {
+                Ok(0) => return Err(BodyError::Gone),
+                Ok(_) => clock::update(),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
+                Err(_) => return Err(BodyError::Gone),
+            }
+        }
+    }
+
+    /// Tells a client that waits for it to go on.
+    async fn send_continue(&self) -> Result<(), BodyError> {
+        let expects = self.head.borrow().expect_continue;
+        if !expects || self.header_sent() || !self.conn.input.borrow().is_empty() {
+            return Ok(());
+        }
+        self.head.borrow_mut().expect_continue = false;
+        self.conn.output.borrow_mut().buf.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        self.conn.flush(self.http_conf().send_timeout_ms()).await.map_err(|_| BodyError::Gone)
+    }
+
+    /// Stores what is in the connection's buffer; answers whether the body is complete.
+    fn take_buffered_body(&self) -> Result<bool, BodyError> {
+        let mut piece = Vec::new();
+        let complete = self.decode_buffered(&mut piece)?;
+        self.store_piece(&piece)?;
+        Ok(complete)
+    }
+
+    /// Decodes what is in the connection's buffer into `out`; answers whether the body is complete.
+    fn decode_buffered(&self, out: &mut Vec<u8>) -> Result<bool, BodyError> {
+        let mut input = self.conn.input.borrow_mut();
+        let mut framing = self.body.framing.borrow_mut();
+        let before = out.len();
+        let (used, complete) = match &mut *framing {
+            Framing::None => (0, true),
+            Framing::Length(left) => {
+                let used = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                out.extend_from_slice(&input[..used]);
+                *left -= used as u64;
+                (used, *left == 0)
+            }
+            Framing::Chunked(decoder) => {
+                decoder.decode(&input, out).map_err(|_| BodyError::BadChunk).inspect_err(|error| {
+                    self.flags().keep_alive.set(false);
+                    self.log(Level::Info, format_args!("{error}"));
+                })?
+            }
+        };
+        input.drain(..used);
+        let received = self.body.received.get() + (out.len() - before) as u64;
+        self.body.received.set(received);
+        let max = self.http_conf().client_max_body_bytes();
+        if max > 0 && received > max {
+            return Err(BodyError::TooLarge(received));
+        }
+        self.body.complete.set(complete);
+        Ok(complete)
+    }
+
+    fn store_piece(&self, piece: &[u8]) -> Result<(), BodyError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let mut file = self.body.file.borrow_mut();
+        let mut memory = self.body.memory.borrow_mut();
+        let limit = self.http_conf().client_body_buffer_bytes();
+        if file.is_none() && memory.len() + piece.len() <= limit {
+            memory.extend_from_slice(piece);
+            return Ok(());
+        }
+        if file.is_none() {
+            let created = self.create_body_file().map_err(BodyError::Store)?;
+            let path = created.path.display().to_string();
+            self.log(
+                Level::Warn,
+                format_args!("a client request body is buffered to a temporary file {path}"),
+            );
+            *file = Some(created);
+        }
+        let file = file.as_mut().expect("was put there above");
+        for bytes in [memory.as_bytes(), piece] {
+            file.file.write_all_at(bytes, file.len).map_err(BodyError::Store)?;
+            file.len += bytes.len() as u64;
+        }
+        *memory = Vec::new();
+        Ok(())
+    }
+
+    fn create_body_file(&self) -> io::Result<BodyFile> {
+        let directory = self.conf().full_path(self.http_conf().client_body_temp_path());
+        let number = crate::worker::next_connection_number();
+        let path = directory.join(format!("{number:010}"));
+        let open = || File::options().read(true).write(true).create_new(true).open(&path);
+        let file = match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(&directory)?;
+                open()
+            }
+            result => result,
+        }?;
+        Ok(BodyFile { file: Arc::new(file), path, len: 0, keep: false })
+    }
+
+    /// Reads a piece of the body as it comes, for handlers that pass it on or parse it: appends to `out`, answers
+    /// whether that was the last.
+    ///
+    /// # Errors
+    /// See [`BodyError`].
+    pub async fn read_body_piece(self: &Rc<Self>, out: &mut Vec<u8>, timeout_ms: u64) -> Result<bool, BodyError> {
+        if self.body.is_consumed() {
+            return Ok(true);
+        }
+        self.send_continue().await?;
+        let before = out.len();
+        loop {
+            let complete = self.decode_buffered(out)?;
+            if complete || out.len() > before {
+                return Ok(complete);
+            }
+            match self.conn.read_more(timeout_ms).await {
+                Ok(0) => return Err(BodyError::Gone),
+                Ok(_) => clock::update(),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
+                Err(_) => return Err(BodyError::Gone),
+            }
+        }
+    }
+
+    /// Reads what nobody wanted, so that the next request can be found behind it.
+    ///
+    /// # Errors
+    /// See [`BodyError`]; the connection then has to be closed.
+    pub(crate) async fn discard_body(self: &Rc<Self>) -> Result<(), BodyError> {
+        if self.head.borrow().expect_continue && self.conn.input.borrow().is_empty() {
+            // The client was never told to go on; what it does now is its choice, so nothing can be told apart.
+            return Err(BodyError::Gone);
+        }
+        let timeout_ms = self.http_conf().lingering_timeout_ms();
+        let mut dropped = Vec::new();
+        loop {
+            dropped.clear();
+            if self.read_body_piece(&mut dropped, timeout_ms).await? {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A loaded configuration: levels, servers, locations, variables.
+//!
+//! Loading goes through [`build::Build`]; what comes out is a [`Config`], which never changes and is shared by all
+//! workers. A reload makes a new one.
+
+pub mod build;
+mod load;
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use bstr::BString;
+pub use build::Build;
+pub use load::{LoadError, LoadOptions, load};
+
+use crate::{
+    location::Locations,
+    module::{AnyConf, Context, Module},
+    phase::Program,
+    server_name::ServerNames,
+    sockets::ListenSpec,
+    variable::Variables,
+};
+
+/// Number of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LevelId(pub u32);
+
+/// Number of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ServerId(pub u32);
+
+/// One block of the configuration with all that its directives, and those of the blocks around it, say.
+pub struct Level {
+    /// Kind of block.
+    pub kind: Context,
+    /// The block around it.
+    pub parent: Option<LevelId>,
+    /// What stands between `location` and `{`, without the modifier; the name of an upstream; empty otherwise.
+    pub name: BString,
+    /// Handlers; empty for levels that no request is ever at.
+    pub program: Program,
+    /// Locations inside this block.
+    pub locations: Locations,
+    confs: Box<[Arc<AnyConf>]>,
+}
+
+impl Level {
+    /// What a module's directives say at this level.
+    pub fn conf<C: Send + Sync + 'static>(&self, module: &'static Module<C>) -> &C {
+        self.confs[module.slot.get()].downcast_ref::<C>().expect("a slot holds its module's configuration")
+    }
+
+    /// The same, to keep.
+    pub fn conf_arc<C: Send + Sync + 'static>(&self, module: &'static Module<C>) -> Arc<C> {
+        self.confs[module.slot.get()].clone().downcast::<C>().expect("a slot holds its module's configuration")
+    }
+}
+
+/// A `server { }`.
+pub struct Server {
+    /// Its level.
+    pub level: LevelId,
+    /// First of its names, for logs and redirects.
+    pub name: BString,
+    /// Its named locations, by name with the `@`.
+    pub named: HashMap<BString, LevelId>,
+}
+
+/// An address with the servers that listen on it.
+pub struct Listen {
+    /// Where and how.
+    pub spec: ListenSpec,
+    /// The server for names that no other has.
+    pub default: ServerId,
+    /// Servers by name.
+    pub names: ServerNames,
+    /// PROXY protocol is expected.
+    pub proxy_protocol: bool,
+}
+
+/// A loaded configuration.
+pub struct Config {
+    /// All levels; the first is the top level of the file.
+    pub levels: Vec<Level>,
+    /// The `http` level, if the file has one.
+    pub http: Option<LevelId>,
+    /// All servers.
+    pub servers: Vec<Server>,
+    /// All addresses.
+    pub listens: Vec<Listen>,
+    /// All variables.
+    pub variables: Variables,
+    /// Levels of `upstream` blocks by name.
+    pub upstreams: HashMap<BString, LevelId>,
+    /// Directory that relative paths start from (`-p`).
+    pub prefix: PathBuf,
+    /// The configuration file.
+    pub conf_path: PathBuf,
+    /// Text of all files, for `-T`.
+    pub sources: tidegate_conf::SourceMap,
+    /// Warnings that came up.
+    pub warnings: Vec<String>,
+    registry: &'static crate::registry::Registry,
+}
+
+impl Config {
+    /// The top level.
+    pub fn main_level(&self) -> &Level {
+        &self.levels[0]
+    }
+    /// What the directives of the top level say.
+    pub fn main(&self) -> &crate::main_conf::Conf {
+        self.main_level().conf(&crate::main_conf::MODULE)
+    }
+    /// What the directives of `events` say.
+    pub fn events(&self) -> &crate::main_conf::EventsConf {
+        self.main_level().conf(&crate::main_conf::EVENTS)
+    }
+    /// The `http` level, or the top level for a file without one.
+    pub fn http_level(&self) -> &Level {
+        &self.levels[self.http.unwrap_or(LevelId(0)).0 as usize]
+    }
+    /// What a module's directives say at the `http` level.
+    pub fn http_conf<C: Send + Sync + 'static>(&self, module: &'static Module<C>) -> &C {
+        self.http_level().conf(module)
+    }
+    /// Addresses to listen on.
+    pub fn listen_specs(&self) -> Vec<ListenSpec> {
+        self.listens.iter().map(|listen| listen.spec.clone()).collect()
+    }
+    /// A path as nginx understands it: relative ones start from the prefix.
+    pub fn full_path(&self, path: &[u8]) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        self.prefix.join(std::ffi::OsStr::from_bytes(path))
+    }
+    /// Calls each module's worker set-up on the current thread.
+    pub fn init_worker(&self) {
+        let level = self.http_level();
+        for (slot, module) in self.registry.modules().iter().enumerate() {
+            module.init_worker(&level.confs[slot]);
+        }
+    }
+    /// The modules.
+    pub fn registry(&self) -> &'static crate::registry::Registry {
+        self.registry
+    }
+}

@@ -1,0 +1,515 @@
+//! A client's connection: reads heads, runs requests, writes what they say, and takes the next.
+//!
+//! While a connection is idle it holds no buffers and no request: they go back to the worker and are taken again when
+//! bytes arrive.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use tidegate_http::{BadRequest, Method, Parsed, RequestHead, parse_request};
+
+use crate::{
+    clock,
+    conf::{Config, ServerId},
+    log::Level,
+    output::Progress,
+    phase::{self, LocalFuture, Ready},
+    request::Request,
+    stream::Stream,
+    transfer::OutputQueue,
+    worker::Worker,
+};
+
+/// Output of pipelined requests that comes together before it is written.
+const PIPELINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Address of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// An IP address with port.
+    Inet(SocketAddr),
+    /// A unix domain socket.
+    Unix,
+}
+
+/// A client's connection.
+pub struct Connection {
+    /// Number, unique in the process: `$connection`.
+    pub number: u64,
+    /// The socket.
+    pub stream: Stream,
+    /// The client, as the socket tells; see `realip` for who it says it is.
+    pub peer: Cell<Peer>,
+    /// Our end.
+    pub local: Peer,
+    /// Position of the address among the configuration's.
+    pub listen: usize,
+    /// Requests so far: `$connection_requests`.
+    pub requests: Cell<u64>,
+    /// When it was accepted, in milliseconds of [`clock::now_ms`].
+    pub accepted_ms: u64,
+    /// Bytes written.
+    pub(crate) sent: Cell<u64>,
+    pub(crate) output: RefCell<OutputQueue>,
+    /// Bytes that were read and not used yet.
+    pub(crate) input: RefCell<Vec<u8>>,
+    config: Arc<Config>,
+    /// When the wait under way is over, in milliseconds; 0 for never.
+    deadline_ms: Cell<u64>,
+    expired: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    broken: Cell<bool>,
+    idle: Cell<bool>,
+    closing: Cell<bool>,
+}
+
+/// What became of a wait.
+#[derive(Debug)]
+pub enum Wait {
+    /// What was waited for.
+    Ready,
+    /// It took too long.
+    TimedOut,
+    /// The connection is to be closed.
+    Closing,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: Stream, peer: Peer, local: Peer, listen: usize, config: Arc<Config>) -> Rc<Self> {
+        Rc::new(Connection {
+            number: crate::worker::next_connection_number(),
+            stream,
+            peer: Cell::new(peer),
+            local,
+            listen,
+            requests: Cell::new(0),
+            accepted_ms: clock::now_ms(),
+            sent: Cell::new(0),
+            output: RefCell::default(),
+            input: RefCell::default(),
+            config,
+            deadline_ms: Cell::new(0),
+            expired: Cell::new(false),
+            waker: RefCell::new(None),
+            broken: Cell::new(false),
+            idle: Cell::new(false),
+            closing: Cell::new(false),
+        })
+    }
+
+    /// The configuration that the connection was accepted under.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+    /// The server for names that no other has.
+    pub fn default_server(&self) -> ServerId {
+        self.config.listens.get(self.listen).map_or(ServerId(0), |listen| listen.default)
+    }
+    /// Whether nothing more can be written.
+    pub fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+    /// Gives the connection up: nothing more is written, and it is closed when its request has ended.
+    pub fn mark_broken(&self) {
+        self.broken.set(true);
+    }
+
+    /// Ends the connection as soon as it is idle; called when the worker shuts down.
+    pub(crate) fn close_when_idle(&self) {
+        self.closing.set(true);
+        if self.idle.get() {
+            self.wake();
+        }
+    }
+    /// Wakes the connection when its wait is over; called a few times a second.
+    pub(crate) fn check_deadline(&self, now_ms: u64) {
+        let deadline_ms = self.deadline_ms.get();
+        if deadline_ms != 0 && now_ms >= deadline_ms {
+            self.deadline_ms.set(0);
+            self.expired.set(true);
+            self.wake();
+        }
+    }
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+    fn remember_waker(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+
+    /// Waits for `poll` to be ready, at most `timeout_ms` (0: forever).
+    async fn wait(
+        &self,
+        timeout_ms: u64,
+        mut poll: impl FnMut(&Stream, &mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> io::Result<Wait> {
+        let mut armed = false;
+        let result = poll_fn(|cx| {
+            if let Poll::Ready(result) = poll(&self.stream, cx) {
+                return Poll::Ready(result.map(|()| Wait::Ready));
+            }
+            if self.closing.get() && self.idle.get() {
+                return Poll::Ready(Ok(Wait::Closing));
+            }
+            if self.expired.replace(false) {
+                return Poll::Ready(Ok(Wait::TimedOut));
+            }
+            if !armed {
+                armed = true;
+                self.deadline_ms.set(if timeout_ms == 0 { 0 } else { clock::now_ms() + timeout_ms });
+            }
+            self.remember_waker(cx);
+            Poll::Pending
+        })
+        .await;
+        self.deadline_ms.set(0);
+        self.expired.set(false);
+        result
+    }
+
+    /// Waits until there is something to read.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn readable(&self, timeout_ms: u64) -> io::Result<Wait> {
+        self.wait(timeout_ms, Stream::poll_read_ready).await
+    }
+
+    /// Writes everything that is queued.
+    ///
+    /// # Errors
+    /// Those of the socket; `TimedOut` when the client takes nothing for `timeout_ms`.
+    pub async fn flush(&self, timeout_ms: u64) -> io::Result<()> {
+        self.drain_to(0, timeout_ms).await
+    }
+
+    /// Writes until at most `bytes` are queued.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub async fn drain_to(&self, bytes: u64, timeout_ms: u64) -> io::Result<()> {
+        loop {
+            if self.broken.get() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            let written = self.output.borrow_mut().write_to(self);
+            match written {
+                Ok(true) => return Ok(()),
+                Ok(false) if bytes > 0 && self.output.borrow().len() <= bytes => return Ok(()),
+                Ok(false) => {}
+                Err(error) => {
+                    self.broken.set(true);
+                    return Err(error);
+                }
+            }
+            if let Wait::TimedOut = self.wait(timeout_ms, Stream::poll_write_ready).await? {
+                self.broken.set(true);
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Bytes that wait to be written.
+    pub fn unsent_bytes(&self) -> u64 {
+        self.output.borrow().len()
+    }
+
+    /// Reads more input; answers how many bytes came, 0 at the end.
+    ///
+    /// # Errors
+    /// Those of the socket, `TimedOut`, `ConnectionAborted` when the worker wants the connection closed.
+    pub(crate) async fn read_more(&self, timeout_ms: u64) -> io::Result<usize> {
+        loop {
+            match self.readable(timeout_ms).await? {
+                Wait::Ready => {}
+                Wait::TimedOut => return Err(io::ErrorKind::TimedOut.into()),
+                Wait::Closing => return Err(io::ErrorKind::ConnectionAborted.into()),
+            }
+            let mut input = self.input.borrow_mut();
+            if input.capacity() == 0 {
+                *input = crate::worker::take_buffer();
+            }
+            match self.stream.try_read_buf(&mut input) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Takes `count` bytes off the front of the input.
+    pub(crate) fn consume_input(&self, count: usize) {
+        let mut input = self.input.borrow_mut();
+        if count == input.len() {
+            input.clear();
+        } else {
+            input.drain(..count);
+        }
+    }
+
+    fn release_buffers(&self) {
+        let mut input = self.input.borrow_mut();
+        if input.is_empty() {
+            crate::worker::give_buffer(std::mem::take(&mut *input));
+        }
+        let mut output = self.output.borrow_mut();
+        if output.is_empty() {
+            crate::worker::give_buffer(std::mem::take(&mut output.buf));
+        }
+    }
+}
+
+/// What reading a head came to.
+enum Head {
+    Complete(Rc<Request>),
+    Bad(Rc<Request>, BadRequest),
+    TimedOut(Option<Rc<Request>>),
+    End,
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(conn: Rc<Connection>, worker: Rc<Worker>) {
+    while let Next::Request = serve_one(&conn, &worker).await {}
+    close(&conn).await;
+}
+
+/// Whether a connection goes on.
+enum Next {
+    Request,
+    Close,
+}
+
+async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
+    let req = match read_head(conn, worker).await {
+        Head::Complete(req) => req,
+        Head::Bad(req, bad) => {
+            req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
+            req.flags().malformed.set(true);
+            run(conn, &req, |req| phase::reject(req, bad.status())).await;
+            let _ = conn.flush(send_timeout_ms(&req)).await;
+            return Next::Close;
+        }
+        Head::TimedOut(Some(req)) => {
+            req.log(Level::Info, format_args!("client timed out while reading client request headers"));
+            run(conn, &req, |req| phase::reject(req, 408)).await;
+            return Next::Close;
+        }
+        Head::TimedOut(None) | Head::End => return Next::Close,
+    };
+    run(conn, &req, phase::run).await;
+    if conn.is_broken() {
+        return Next::Close;
+    }
+    let keep_alive = req.flags().keep_alive.get() && !worker.is_quitting();
+    let timeout_ms = send_timeout_ms(&req);
+    if keep_alive && !req.body.is_consumed() && req.discard_body().await.is_err() {
+        let _ = conn.flush(timeout_ms).await;
+        return Next::Close;
+    }
+    // A client that sends requests ahead gets the answers together.
+    let pipelined = keep_alive && !conn.input.borrow().is_empty();
+    if !(pipelined && conn.unsent_bytes() < PIPELINE_BYTES_MAX) && conn.flush(timeout_ms).await.is_err() {
+        return Next::Close;
+    }
+    if !keep_alive {
+        if !req.body.is_consumed() {
+            linger(conn, &req).await;
+        }
+        return Next::Close;
+    }
+    if conn.requests.get() == 1 {
+        conn.stream.set_nodelay();
+    }
+    worker.give_request(req);
+    Next::Request
+}
+
+/// Runs a request to its end; a panic inside ends the request, not the worker.
+async fn run(conn: &Rc<Connection>, req: &Rc<Request>, start: impl FnOnce(&Rc<Request>) -> Ready<()>) {
+    match catch_unwind(AssertUnwindSafe(|| start(req))) {
+        Ok(Ready::Now(())) => {}
+        Ok(Ready::Later(future)) => drive(conn, req, future).await,
+        Err(panic) => report_panic(req, &*panic),
+    }
+}
+
+/// Polls a waiting request; meanwhile output that was flushed goes out.
+async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>) {
+    poll_fn(|cx| {
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(Poll::Ready(())) => return Poll::Ready(()),
+            Ok(Poll::Pending) => {}
+            Err(panic) => {
+                report_panic(req, &*panic);
+                return Poll::Ready(());
+            }
+        }
+        let mut output = conn.output.borrow_mut();
+        while output.flush && !conn.is_broken() {
+            if conn.stream.poll_write_ready(cx).is_pending() {
+                break;
+            }
+            if output.write_to(conn).is_err() {
+                conn.mark_broken();
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+#[cold]
+fn report_panic(req: &Rc<Request>, panic: &(dyn std::any::Any + Send)) {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    req.log(Level::Alert, format_args!("request handler panicked: {}", text.unwrap_or("unknown cause")));
+    if req.response.borrow().progress == Progress::Open {
+        req.flags().keep_alive.set(false);
+        // The engine's state is gone, so the page is sent without it.
+        let _ = catch_unwind(AssertUnwindSafe(|| req.send_plain_error(500)));
+    } else {
+        req.close_connection();
+    }
+}
+
+fn send_timeout_ms(req: &Request) -> u64 {
+    req.http_conf().send_timeout_ms()
+}
+
+/// Reads the next head. A connection that waits for it holds nothing.
+async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
+    let first = conn.requests.get() == 0;
+    let server_level = conn.config().servers[conn.default_server().0 as usize].level;
+    let core = conn.config().levels[server_level.0 as usize].conf(&crate::http_core::MODULE);
+    let limits = core.head_limits();
+    let options = core.head_options();
+    let header_timeout_ms = core.client_header_timeout_ms();
+    if conn.input.borrow().is_empty() {
+        conn.release_buffers();
+        conn.idle.set(true);
+        let timeout_ms = if first { header_timeout_ms } else { core.keepalive_timeout_ms() };
+        let read = conn.read_more(timeout_ms).await;
+        conn.idle.set(false);
+        match read {
+            Ok(1..) => {}
+            _ => return Head::End,
+        }
+    }
+    clock::update();
+    let mut req = worker.take_request(conn);
+    let started_ms = clock::now_ms();
+    loop {
+        let parsed = {
+            let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
+            let input = conn.input.borrow();
+            parse_request(&input, &limits, &options, request.head.get_mut())
+        };
+        match parsed {
+            Ok(Parsed::Complete(consumed)) => {
+                conn.consume_input(consumed);
+                let begun = begin(&mut req, started_ms);
+                return match begun {
+                    Ok(()) => Head::Complete(req),
+                    Err(bad) => Head::Bad(req, bad),
+                };
+            }
+            Ok(Parsed::Partial) => {}
+            Err(bad) => {
+                let _ = begin(&mut req, started_ms);
+                return Head::Bad(req, bad);
+            }
+        }
+        {
+            let mut input = conn.input.borrow_mut();
+            if input.len() == input.capacity() {
+                let more = limits.large_buffer_bytes.max(input.capacity());
+                input.reserve(more);
+            }
+        }
+        let elapsed_ms = clock::now_ms().saturating_sub(started_ms);
+        let left_ms = header_timeout_ms.saturating_sub(elapsed_ms).max(u64::from(header_timeout_ms > 0));
+        match conn.read_more(left_ms).await {
+            Ok(1..) => clock::update(),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                conn.requests.set(conn.requests.get() + 1);
+                return Head::TimedOut(Some(req));
+            }
+            _ => return Head::End,
+        }
+    }
+}
+
+/// Makes a request of the head that was read into it: server, URI, body framing.
+fn begin(req: &mut Rc<Request>, started_ms: u64) -> Result<(), BadRequest> {
+    let request = Rc::get_mut(req).expect("nobody else has the request yet");
+    let conn = &request.conn;
+    conn.requests.set(conn.requests.get() + 1);
+    request.start_ms.set(started_ms);
+    let head: &mut RequestHead = request.head.get_mut();
+    request.method.set(head.method);
+    let uri = request.uri.get_mut();
+    uri.path.clear();
+    uri.path.extend_from_slice(head.path());
+    uri.args.clear();
+    uri.args.extend_from_slice(head.args());
+    uri.unparsed.clear();
+    uri.unparsed.extend_from_slice(head.target());
+    request.body.begin(head.content_length, head.chunked);
+    request.flags().keep_alive.set(head.keep_alive);
+    let keep_alive = head.keep_alive;
+    request.choose_server();
+    let core = request.http_conf();
+    let may_go_on = core.keepalive_timeout_ms() > 0 && request.conn.requests.get() < core.keepalive_requests();
+    request.flags().keep_alive.set(keep_alive && may_go_on);
+    if request.method.get() == Method::Trace {
+        return Err(BadRequest::Trace);
+    }
+    Ok(())
+}
+
+/// Reads what a client still sends after an answer that it did not wait for, so that the answer is not lost to a reset.
+///
+/// Source: nginx, `lingering_close`.
+async fn linger(conn: &Rc<Connection>, req: &Rc<Request>) {
+    let core = req.http_conf();
+    let (total_ms, pause_ms) = (core.lingering_time_ms(), core.lingering_timeout_ms());
+    conn.stream.shutdown_write();
+    let end_ms = clock::now_ms() + total_ms;
+    let mut buf = vec![0u8; 4096];
+    loop {
+        clock::update();
+        if clock::now_ms() >= end_ms {
+            return;
+        }
+        match conn.readable(pause_ms).await {
+            Ok(Wait::Ready) => {}
+            _ => return,
+        }
+        match conn.stream.try_read(&mut buf) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+async fn close(conn: &Rc<Connection>) {
+    if !conn.is_broken() && !conn.output.borrow().is_empty() {
+        let timeout_ms = 60_000;
+        let _ = conn.flush(timeout_ms).await;
+    }
+    conn.input.borrow_mut().clear();
+    *conn.output.borrow_mut() = OutputQueue::default();
+}

@@ -1,0 +1,108 @@
+//! Lines of the error log that tell which request they are about.
+
+use std::{fmt, fmt::Write, rc::Rc};
+
+use bstr::BStr;
+
+use crate::{
+    connection::{Connection, Peer},
+    log::{ErrorLog, Level, Line},
+    request::Request,
+};
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Inet(address) => write!(f, "{}", address.ip()),
+            Peer::Unix => f.write_str("unix:"),
+        }
+    }
+}
+
+/// The log that a request's lines go to.
+fn log_of(req: &Request) -> &ErrorLog {
+    match &req.http_conf().error_log {
+        Some(log) => log,
+        None => {
+            // Every configuration has one: the loader puts the default there.
+            static NONE: std::sync::OnceLock<ErrorLog> = std::sync::OnceLock::new();
+            NONE.get_or_init(ErrorLog::default)
+        }
+    }
+}
+
+/// Whether lines of this level are written for a request: nothing is worth formatting otherwise.
+pub fn enabled(req: &Request, level: Level) -> bool {
+    log_of(req).enabled(level)
+}
+
+/// Writes a line with the request's context: client, server, request line, sub-request, host.
+pub fn write_for_request(req: &Request, level: Level, message: fmt::Arguments<'_>) {
+    let log = log_of(req);
+    if log.enabled(level) {
+        log.write(level, Some(req.conn.number), message, |line| append_context(req, line));
+    }
+}
+
+/// As [`write_for_request`], for a message of bytes (`ngx.log`).
+pub fn write_bytes_for_request(req: &Request, level: Level, message: &[u8]) {
+    let log = log_of(req);
+    if log.enabled(level) {
+        log.write_bytes(level, Some(req.conn.number), message, |line| append_context(req, line));
+    }
+}
+
+/// Appends the context as nginx does.
+///
+/// Source: nginx, `ngx_http_log_error_handler`.
+fn append_context(req: &Request, line: &mut Line<'_>) {
+    let main = req.main();
+    // `Line` takes everything.
+    let _ = write!(line, ", client: {}", req.conn.peer.get());
+    let _ = write!(line, ", server: {}", main.config_server().name);
+    let head = main.head.borrow();
+    let request_line = head.request_line();
+    if !request_line.is_empty() {
+        let _ = write!(line, ", request: \"{}\"", BStr::new(request_line));
+    }
+    if req.is_subrequest() {
+        let _ = write!(line, ", subrequest: \"{}\"", BStr::new(&req.uri.borrow().path));
+    }
+    if let Some(upstream) = req.upstream_for_log() {
+        let _ = write!(line, ", upstream: \"{}\"", BStr::new(&upstream));
+    }
+    if let Some(host) = head.fields.get(tidegate_http::Known::Host) {
+        let _ = write!(line, ", host: \"{}\"", BStr::new(host));
+    }
+    if let Some(referer) = head.fields.get(tidegate_http::Known::Referer) {
+        let _ = write!(line, ", referrer: \"{}\"", BStr::new(referer));
+    }
+}
+
+/// What a module is talking to for a request; shown in the error log.
+#[derive(Debug, Default)]
+pub struct UpstreamForLog(pub std::cell::RefCell<Vec<u8>>);
+
+impl Request {
+    fn upstream_for_log(&self) -> Option<Vec<u8>> {
+        let shown = self.find_context::<UpstreamForLog>()?;
+        let text = shown.0.borrow().clone();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Sets what the error log shows as `upstream:` from now on; empty for nothing.
+    pub fn show_upstream_in_log(&self, text: &[u8]) {
+        let shown: Rc<UpstreamForLog> = self.context();
+        *shown.0.borrow_mut() = text.to_vec();
+    }
+}
+
+/// Writes a line about a connection that has no request yet.
+pub fn write_for_connection(conn: &Connection, level: Level, message: fmt::Arguments<'_>) {
+    let log = crate::log::main();
+    if log.enabled(level) {
+        log.write(level, Some(conn.number), message, |line| {
+            let _ = write!(line, ", client: {}", conn.peer.get());
+        });
+    }
+}

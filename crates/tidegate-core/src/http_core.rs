@@ -1,0 +1,612 @@
+//! The core directives of `http`, `server` and `location`: addresses, names, locations, limits, error pages.
+//!
+//! Source: nginx, `ngx_http_core_module`.
+
+use std::{sync::Arc, time::Duration};
+
+use bstr::{BString, ByteSlice};
+use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
+use tidegate_http::{HeadLimits, HeadOptions};
+
+use crate::{
+    conf::{
+        Build,
+        build::{ListenDraft, ListenFlags},
+    },
+    inherit,
+    location::{LocationDraft, Match},
+    log::{ErrorLog, Level, LogFile},
+    main_conf::{bad_value, block_of, error_log_target},
+    module::{Context, Directive, Module},
+    regex::{Regex, RegexOptions},
+    request::Request,
+    sockets::{ListenAddr, ListenOptions, ListenSpec},
+    template::Template,
+};
+
+/// The status that closes the connection without an answer.
+///
+/// Source: nginx, `NGX_HTTP_CLOSE`.
+pub const STATUS_CLOSE: u16 = 444;
+
+/// `satisfy all`
+pub const SATISFY_ALL: u32 = 0;
+/// `satisfy any`
+pub const SATISFY_ANY: u32 = 1;
+
+/// Where an `error_page` leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorTarget {
+    /// A path of this server.
+    Uri,
+    /// A named location.
+    Named,
+    /// Another site: a redirect.
+    Url,
+}
+
+/// One `error_page`.
+#[derive(Debug, Clone)]
+pub struct ErrorPage {
+    /// For these statuses.
+    pub statuses: Vec<u16>,
+    /// `=code`; 0 for a bare `=`: the page's own status.
+    pub answer: Option<u16>,
+    /// What `target` is.
+    pub kind: ErrorTarget,
+    /// Where to.
+    pub target: Template,
+}
+
+/// What the core's directives say at one level.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "each field is named as its directive, whose table entry documents it")]
+pub struct Conf {
+    pub absolute_redirect: Option<bool>,
+    pub chunked_transfer_encoding: Option<bool>,
+    pub client_body_buffer_size: Option<usize>,
+    pub client_body_in_file_only: Option<u32>,
+    pub client_body_in_single_buffer: Option<bool>,
+    pub client_body_temp_path: Option<BString>,
+    pub client_body_timeout: Option<Duration>,
+    pub client_header_buffer_size: Option<usize>,
+    pub client_header_timeout: Option<Duration>,
+    pub client_max_body_size: Option<u64>,
+    pub default_type: Option<BString>,
+    pub error_log: Option<Arc<ErrorLog>>,
+    error_log_targets: Vec<(Level, Arc<LogFile>)>,
+    pub error_pages: Arc<Vec<ErrorPage>>,
+    pub ignore_invalid_headers: Option<bool>,
+    pub internal: Option<bool>,
+    pub keepalive_requests: Option<u64>,
+    pub keepalive_timeout: Option<(Duration, Option<Duration>)>,
+    pub large_client_header_buffers: Option<(usize, usize)>,
+    pub lingering_close: Option<u32>,
+    pub lingering_time: Option<Duration>,
+    pub lingering_timeout: Option<Duration>,
+    pub log_not_found: Option<bool>,
+    pub log_subrequest: Option<bool>,
+    pub max_headers: Option<u64>,
+    pub merge_slashes: Option<bool>,
+    pub port_in_redirect: Option<bool>,
+    pub postpone_output: Option<usize>,
+    pub recursive_error_pages: Option<bool>,
+    pub reset_timedout_connection: Option<bool>,
+    pub satisfy: Option<u32>,
+    pub send_timeout: Option<Duration>,
+    pub server_name_in_redirect: Option<bool>,
+    pub server_tokens: Option<bool>,
+    pub underscores_in_headers: Option<bool>,
+    has_listen: bool,
+}
+
+fn ms(time: Option<Duration>, default_ms: u64) -> u64 {
+    time.map_or(default_ms, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[allow(missing_docs, reason = "each method is its directive's value, or nginx's default")]
+impl Conf {
+    pub fn client_body_buffer_bytes(&self) -> usize {
+        self.client_body_buffer_size.unwrap_or(16 << 10)
+    }
+    pub fn client_body_temp_path(&self) -> &[u8] {
+        self.client_body_temp_path.as_deref().map_or(b"client_body_temp", |path| path)
+    }
+    pub fn client_body_timeout_ms(&self) -> u64 {
+        ms(self.client_body_timeout, 60_000)
+    }
+    pub fn client_header_timeout_ms(&self) -> u64 {
+        ms(self.client_header_timeout, 60_000)
+    }
+    pub fn client_max_body_bytes(&self) -> u64 {
+        self.client_max_body_size.unwrap_or(1 << 20)
+    }
+    pub fn default_type(&self) -> &[u8] {
+        self.default_type.as_deref().map_or(b"text/plain", |kind| kind)
+    }
+    pub fn head_limits(&self) -> HeadLimits {
+        let (large_buffer_count, large_buffer_bytes) = self.large_client_header_buffers.unwrap_or((4, 8192));
+        HeadLimits {
+            buffer_bytes: self.client_header_buffer_size.unwrap_or(1024),
+            large_buffer_count,
+            large_buffer_bytes,
+            fields_max: usize::try_from(self.max_headers.unwrap_or(1000)).unwrap_or(usize::MAX),
+        }
+    }
+    pub fn head_options(&self) -> HeadOptions {
+        HeadOptions {
+            ignore_invalid_headers: self.ignore_invalid_headers.unwrap_or(true),
+            underscores_in_headers: self.underscores_in_headers.unwrap_or(false),
+            merge_slashes: self.merge_slashes.unwrap_or(true),
+        }
+    }
+    pub fn keepalive_requests(&self) -> u64 {
+        self.keepalive_requests.unwrap_or(1000)
+    }
+    pub fn keepalive_timeout_ms(&self) -> u64 {
+        ms(self.keepalive_timeout.map(|(time, _)| time), 75_000)
+    }
+    pub fn keepalive_header_seconds(&self) -> Option<u64> {
+        self.keepalive_timeout.and_then(|(_, header)| header).map(|header| header.as_secs())
+    }
+    pub fn lingering_time_ms(&self) -> u64 {
+        ms(self.lingering_time, 30_000)
+    }
+    pub fn lingering_timeout_ms(&self) -> u64 {
+        ms(self.lingering_timeout, 5_000)
+    }
+    pub fn postpone_output_bytes(&self) -> usize {
+        self.postpone_output.unwrap_or(1460)
+    }
+    pub fn send_timeout_ms(&self) -> u64 {
+        ms(self.send_timeout, 60_000)
+    }
+}
+
+const MAIN_SERVER: Context = Context::HTTP.or(Context::SERVER);
+
+/// The core's module for requests.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[
+        Directive::block("server", 0, 0, server).within(Context::HTTP).doc("A virtual server."),
+        Directive::block("location", 1, 2, location)
+            .within(Context::SERVER.or(Context::LOCATION))
+            .syntax("[ = | ~ | ~* | ^~ ] uri { ... } | @name { ... }")
+            .doc("Configuration for requests whose path matches."),
+        Directive::custom("listen", 1, u16::MAX, listen)
+            .within(Context::SERVER)
+            .syntax("address[:port] | port | unix:path [default_server] [options]")
+            .default("*:80")
+            .doc("Address that the server accepts connections on."),
+        Directive::custom("server_name", 1, u16::MAX, server_name)
+            .within(Context::SERVER)
+            .syntax("name ...")
+            .doc("Names of the server."),
+        Directive::flag("absolute_redirect", |c: &mut Conf| &mut c.absolute_redirect)
+            .default("on")
+            .doc("Redirects name scheme and host."),
+        Directive::flag("chunked_transfer_encoding", |c: &mut Conf| &mut c.chunked_transfer_encoding)
+            .default("on")
+            .doc("Bodies of unknown length go out in chunks to HTTP/1.1 clients."),
+        Directive::size("client_body_buffer_size", |c: &mut Conf| &mut c.client_body_buffer_size)
+            .default("16k")
+            .doc("How much of a request body stays in memory."),
+        Directive::choice(
+            "client_body_in_file_only",
+            |c: &mut Conf| &mut c.client_body_in_file_only,
+            &[("off", 0), ("on", 1), ("clean", 2)],
+        )
+        .default("off")
+        .doc("Every request body goes to a file."),
+        Directive::flag("client_body_in_single_buffer", |c: &mut Conf| &mut c.client_body_in_single_buffer)
+            .default("off")
+            .doc("Accepted: request bodies in memory are always in one piece."),
+        Directive::custom("client_body_temp_path", 1, 4, |conf: &mut Conf, directive, _| {
+            conf.client_body_temp_path = Some(directive.args[0].value.clone());
+            Ok(())
+        })
+        .syntax("path [level1 [level2 [level3]]]")
+        .default("client_body_temp")
+        .doc("Directory for large request bodies."),
+        Directive::time("client_body_timeout", |c: &mut Conf| &mut c.client_body_timeout)
+            .default("60s")
+            .doc("Longest pause between two pieces of a request body."),
+        Directive::size("client_header_buffer_size", |c: &mut Conf| &mut c.client_header_buffer_size)
+            .within(MAIN_SERVER)
+            .default("1k")
+            .doc("Memory that every request head starts with."),
+        Directive::time("client_header_timeout", |c: &mut Conf| &mut c.client_header_timeout)
+            .within(MAIN_SERVER)
+            .default("60s")
+            .doc("How long a request head may take."),
+        Directive::offset("client_max_body_size", |c: &mut Conf| &mut c.client_max_body_size)
+            .default("1m")
+            .doc("Largest request body; 0 for any."),
+        Directive::text("default_type", |c: &mut Conf| &mut c.default_type)
+            .within(Context::ALL_IF)
+            .default("text/plain")
+            .doc("Media type of responses that have none."),
+        Directive::custom("error_log", 1, 2, |conf: &mut Conf, directive, build| {
+            conf.error_log_targets.push(error_log_target(directive, build)?);
+            conf.error_log = Some(Arc::new(ErrorLog::new(conf.error_log_targets.clone())));
+            Ok(())
+        })
+        .syntax("file [level]")
+        .default("logs/error.log error")
+        .doc("Where errors are written, and from which level."),
+        Directive::custom("error_page", 2, u16::MAX, error_page)
+            .within(Context::ALL_IF)
+            .syntax("code ... [=[response]] uri")
+            .doc("What answers a request that ends with one of these codes."),
+        Directive::flag("ignore_invalid_headers", |c: &mut Conf| &mut c.ignore_invalid_headers)
+            .within(MAIN_SERVER)
+            .default("on")
+            .doc("Drops fields with odd names."),
+        Directive::custom("internal", 0, 0, |conf: &mut Conf, _, _| {
+            conf.internal = Some(true);
+            Ok(())
+        })
+        .within(Context::LOCATION)
+        .doc("The location serves internal requests only; others get 404."),
+        Directive::number("keepalive_requests", |c: &mut Conf| &mut c.keepalive_requests)
+            .default("1000")
+            .doc("How many requests a connection may bring."),
+        Directive::custom("keepalive_timeout", 1, 2, keepalive_timeout)
+            .syntax("timeout [header_timeout]")
+            .default("75s")
+            .doc("How long a connection may be idle; 0 closes it after each response."),
+        Directive::custom("large_client_header_buffers", 2, 2, |conf: &mut Conf, directive, _| {
+            let number = |index: usize, parse: fn(&bstr::BStr) -> Result<u64, values::ValueError>| {
+                let arg: &ast::Arg = &directive.args[index];
+                parse(arg.value.as_bstr()).map_err(|error| error.diagnostic(&directive.name.value, arg))
+            };
+            let (count, size) = (number(0, values::integer)?, number(1, values::size)?);
+            conf.large_client_header_buffers = Some((count as usize, size as usize));
+            Ok(())
+        })
+        .within(MAIN_SERVER)
+        .syntax("number size")
+        .default("4 8k")
+        .doc("How large a request head may become, and its longest line."),
+        Directive::choice(
+            "lingering_close",
+            |c: &mut Conf| &mut c.lingering_close,
+            &[("off", 0), ("on", 1), ("always", 2)],
+        )
+        .default("on")
+        .doc("Reads what a client still sends before the connection is closed."),
+        Directive::time("lingering_time", |c: &mut Conf| &mut c.lingering_time)
+            .default("30s")
+            .doc("How long that reading may take."),
+        Directive::time("lingering_timeout", |c: &mut Conf| &mut c.lingering_timeout)
+            .default("5s")
+            .doc("Longest pause in that reading."),
+        Directive::flag("log_not_found", |c: &mut Conf| &mut c.log_not_found)
+            .default("on")
+            .doc("Missing files are written to the error log."),
+        Directive::flag("log_subrequest", |c: &mut Conf| &mut c.log_subrequest)
+            .default("off")
+            .doc("Sub-requests are written to the access log."),
+        Directive::number("max_headers", |c: &mut Conf| &mut c.max_headers)
+            .within(MAIN_SERVER)
+            .default("1000")
+            .doc("How many fields a request may have."),
+        Directive::flag("merge_slashes", |c: &mut Conf| &mut c.merge_slashes)
+            .within(MAIN_SERVER)
+            .default("on")
+            .doc("Several slashes in a path count as one."),
+        Directive::flag("port_in_redirect", |c: &mut Conf| &mut c.port_in_redirect)
+            .default("on")
+            .doc("Redirects name the port."),
+        Directive::size("postpone_output", |c: &mut Conf| &mut c.postpone_output)
+            .default("1460")
+            .doc("How much output comes together before it is sent, if there is more to come."),
+        Directive::flag("recursive_error_pages", |c: &mut Conf| &mut c.recursive_error_pages)
+            .within(Context::ALL_IF)
+            .default("off")
+            .doc("An error page may lead to another."),
+        Directive::flag("reset_timedout_connection", |c: &mut Conf| &mut c.reset_timedout_connection)
+            .default("off")
+            .doc("Connections that timed out are reset, which frees their memory at once."),
+        Directive::choice("satisfy", |c: &mut Conf| &mut c.satisfy, &[("all", SATISFY_ALL), ("any", SATISFY_ANY)])
+            .default("all")
+            .doc("Whether all access checks must allow a request, or any."),
+        Directive::time("send_timeout", |c: &mut Conf| &mut c.send_timeout)
+            .default("60s")
+            .doc("Longest pause while a client takes a response."),
+        Directive::flag("server_name_in_redirect", |c: &mut Conf| &mut c.server_name_in_redirect)
+            .default("off")
+            .doc("Redirects name the server by its first name instead of the client's Host."),
+        Directive::flag("server_tokens", |c: &mut Conf| &mut c.server_tokens)
+            .default("on")
+            .doc("The Server field and error pages tell the version."),
+        Directive::flag("underscores_in_headers", |c: &mut Conf| &mut c.underscores_in_headers)
+            .within(MAIN_SERVER)
+            .default("off")
+            .doc("Names of fields may have underscores."),
+    ],
+    variables: crate::variables::VARIABLES,
+    inherit: |child, parent, kind| {
+        inherit!(child, parent; absolute_redirect, chunked_transfer_encoding, client_body_buffer_size,
+            client_body_in_file_only, client_body_in_single_buffer, client_body_temp_path, client_body_timeout,
+            client_header_buffer_size, client_header_timeout, client_max_body_size, default_type, error_log,
+            ignore_invalid_headers, keepalive_requests, keepalive_timeout, large_client_header_buffers,
+            lingering_close, lingering_time, lingering_timeout, log_not_found, log_subrequest, max_headers,
+            merge_slashes, port_in_redirect, postpone_output, recursive_error_pages, reset_timedout_connection,
+            satisfy, send_timeout, server_name_in_redirect, server_tokens, underscores_in_headers);
+        if kind.is_unnamed() {
+            inherit!(child, parent; internal);
+        }
+        if child.error_pages.is_empty() {
+            child.error_pages = parent.error_pages.clone();
+        }
+    },
+    ..Module::named("http_core")
+};
+
+fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
+    Diagnostic::new(Severity::Emerg, arg.span, message)
+}
+
+fn server(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let (server, level) = build.open_server(build.level());
+    build.walk(level, Context::SERVER, block_of(directive));
+    if !build.conf_mut(&MODULE, level).has_listen {
+        // SAFETY of the default: as nginx, 8000 for those who may not bind port 80.
+        // SAFETY: `geteuid` cannot fail.
+        let port = if unsafe { libc::geteuid() } == 0 { 80 } else { 8000 };
+        let addr = ListenAddr::Tcp(std::net::SocketAddr::from(([0, 0, 0, 0], port)));
+        let spec = ListenSpec { addr, options: ListenOptions::default() };
+        let flags = ListenFlags::default();
+        build.listens.push(ListenDraft { spec, server, flags, span: None });
+    }
+    if build.server_names[server.0 as usize].is_empty() {
+        build.server_names[server.0 as usize].push((BString::default(), None));
+    }
+    Ok(())
+}
+
+fn location(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let last = directive.args.last().unwrap_or(&directive.name);
+    let (kind, text) = match &*directive.args {
+        [modifier, text] => (location_match(modifier, text)?, text.value.clone()),
+        _ => location_glued(last)?,
+    };
+    let outer = build.level();
+    if build.kind() == Context::LOCATION {
+        check_nesting(&kind, &text, last, build)?;
+    }
+    let level = build.open_level(Context::LOCATION, Some(outer), text.clone());
+    build.add_location(LocationDraft { kind, text, level, span: last.span });
+    build.walk(level, Context::LOCATION, block_of(directive));
+    Ok(())
+}
+
+fn location_match(modifier: &ast::Arg, text: &ast::Arg) -> Result<Match, Diagnostic> {
+    match &**modifier.value {
+        b"=" => Ok(Match::Exact),
+        b"^~" => Ok(Match::PrefixFinal),
+        b"~" => location_regex(text, &text.value, RegexOptions::NONE),
+        b"~*" => location_regex(text, &text.value, RegexOptions::CASELESS),
+        _ => Err(emerg(modifier, format!("invalid location modifier \"{}\"", modifier.value))),
+    }
+}
+
+/// `location =/path` and the like: modifier and text in one word.
+fn location_glued(arg: &ast::Arg) -> Result<(Match, BString), Diagnostic> {
+    let text = &arg.value;
+    if arg.quoted {
+        return Ok((Match::Prefix, text.clone()));
+    }
+    Ok(if let Some(rest) = text.strip_prefix(b"=") {
+        (Match::Exact, rest.into())
+    } else if let Some(rest) = text.strip_prefix(b"^~") {
+        (Match::PrefixFinal, rest.into())
+    } else if let Some(rest) = text.strip_prefix(b"~*") {
+        (location_regex(arg, rest, RegexOptions::CASELESS)?, rest.into())
+    } else if let Some(rest) = text.strip_prefix(b"~") {
+        (location_regex(arg, rest, RegexOptions::NONE)?, rest.into())
+    } else if text.starts_with(b"@") {
+        (Match::Named, text.clone())
+    } else {
+        (Match::Prefix, text.clone())
+    })
+}
+
+fn location_regex(arg: &ast::Arg, pattern: &[u8], options: RegexOptions) -> Result<Match, Diagnostic> {
+    let regex = Regex::new(pattern, options).map_err(|error| emerg(arg, error.to_string()))?;
+    Ok(Match::Regex(Arc::new(regex)))
+}
+
+fn check_nesting(kind: &Match, text: &BString, arg: &ast::Arg, build: &Build<'_>) -> Result<(), Diagnostic> {
+    let outer = build.name_of(build.level()).to_owned();
+    let parent = build.parent_of(build.level());
+    let siblings = parent.map_or(&[][..], |parent| build.locations_of(parent));
+    let outer_kind = siblings.iter().find(|draft| draft.level == build.level()).map(|draft| &draft.kind);
+    match (outer_kind, kind) {
+        (Some(Match::Exact), _) => {
+            Err(emerg(arg, format!("location \"{text}\" cannot be inside the exact location \"{outer}\"")))
+        }
+        (Some(Match::Named), _) => {
+            Err(emerg(arg, format!("location \"{text}\" cannot be inside the named location \"{outer}\"")))
+        }
+        (_, Match::Named) => Err(emerg(arg, format!("named location \"{text}\" can be on the server level only"))),
+        (Some(Match::Prefix | Match::PrefixFinal), Match::Prefix | Match::PrefixFinal | Match::Exact)
+            if !text.starts_with(&outer) =>
+        {
+            Err(emerg(arg, format!("location \"{text}\" is outside location \"{outer}\"")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    conf.has_listen = true;
+    let server = build.server().expect("listen stands in a server");
+    let arg = &directive.args[0];
+    let mut flags = ListenFlags::default();
+    let mut options = ListenOptions::default();
+    for parameter in &directive.args[1..] {
+        crate::listen::parameter(parameter, &mut options, &mut flags)?;
+    }
+    for addr in crate::listen::addresses(arg)? {
+        let spec = ListenSpec { addr, options: options.clone() };
+        build.listens.push(ListenDraft { spec, server, flags, span: Some(arg.span) });
+    }
+    Ok(())
+}
+
+fn server_name(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let server = build.server().expect("server_name stands in a server");
+    for arg in &directive.args {
+        if let Some(pattern) = arg.value.strip_prefix(b"~") {
+            let regex =
+                Regex::new(pattern, RegexOptions::CASELESS).map_err(|error| emerg(arg, error.to_string()))?;
+            build.define_captures(&regex, arg.span)?;
+        }
+        let name = match &**arg.value {
+            // The machine's own name.
+            b"$hostname" => crate::variables::hostname().into(),
+            name => BString::from(name),
+        };
+        build.server_names[server.0 as usize].push((name, Some(arg.span)));
+    }
+    Ok(())
+}
+
+fn keepalive_timeout(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let time = |arg: &ast::Arg, parse: fn(&bstr::BStr) -> Result<Duration, values::ValueError>| {
+        parse(arg.value.as_bstr()).map_err(|error| error.diagnostic(&directive.name.value, arg))
+    };
+    if conf.keepalive_timeout.is_some() {
+        return Err(crate::main_conf::duplicate(directive));
+    }
+    let timeout = time(&directive.args[0], values::time)?;
+    let header = directive.args.get(1).map(|arg| time(arg, values::time_seconds)).transpose()?;
+    conf.keepalive_timeout = Some((timeout, header));
+    Ok(())
+}
+
+fn error_page(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let (target, words) = directive.args.split_last().expect("error_page has at least two arguments");
+    let mut statuses = Vec::new();
+    let mut answer = None;
+    for (index, word) in words.iter().enumerate() {
+        if let Some(code) = word.value.strip_prefix(b"=") {
+            if index + 1 != words.len() || index == 0 {
+                return Err(emerg(word, format!("invalid value \"{}\"", word.value)));
+            }
+            answer = Some(if code.is_empty() { 0 } else { status_code(code, word)? });
+            continue;
+        }
+        let status = status_code(&word.value, word)?;
+        if !(300..=599).contains(&status) {
+            return Err(emerg(word, format!("value \"{}\" must be between 300 and 599", word.value)));
+        }
+        statuses.push(status);
+    }
+    let kind = match &**target.value {
+        [b'@', ..] => ErrorTarget::Named,
+        [b'/', ..] => ErrorTarget::Uri,
+        _ => ErrorTarget::Url,
+    };
+    if statuses.is_empty() {
+        return Err(bad_value(directive));
+    }
+    let target = build.template(target)?;
+    Arc::make_mut(&mut conf.error_pages).push(ErrorPage { statuses, answer, kind, target });
+    Ok(())
+}
+
+fn status_code(text: &[u8], arg: &ast::Arg) -> Result<u16, Diagnostic> {
+    values::integer(text.as_bstr())
+        .ok()
+        .and_then(|number| u16::try_from(number).ok())
+        .ok_or_else(|| emerg(arg, format!("invalid value \"{}\"", arg.value)))
+}
+
+impl Request {
+    /// Chooses the server by the name that the client gave.
+    pub(crate) fn choose_server(&self) {
+        let listen = &self.conf().listens[self.conn.listen];
+        let head = self.head.borrow();
+        let found = listen.names.find(&head.host);
+        let (server, captures) = found.unwrap_or((listen.default, None));
+        self.set_server(server);
+        if let Some((_, captures)) = captures {
+            self.set_captures(&head.host, captures);
+        }
+    }
+
+    /// Chooses the location by the path. Answers a status when that is an answer already: 404 for an `internal`
+    /// location, 301 to add a slash, 413 for a body that is announced as too large.
+    pub(crate) fn find_location(&self) -> Option<u16> {
+        let server = self.config_server().level;
+        self.set_level(server);
+        let redirect = {
+            let uri = self.uri.borrow();
+            self.find_location_in(&uri.path)
+        };
+        if self.http_conf().internal == Some(true) && !self.flags().internal.get() {
+            self.set_level(server);
+            return Some(404);
+        }
+        if redirect {
+            self.add_slash();
+            return Some(301);
+        }
+        if !self.is_subrequest() && self.check_announced_length().is_err() {
+            return Some(413);
+        }
+        None
+    }
+
+    fn find_location_in(&self, path: &[u8]) -> bool {
+        let conf = self.conf();
+        let locations = &conf.levels[self.level_id().0 as usize].locations;
+        if locations.is_empty() {
+            return false;
+        }
+        let found = locations.find(path);
+        if let Some(level) = found.exact {
+            self.set_level(level);
+            return false;
+        }
+        if let Some(level) = locations.with_slash(path) {
+            if conf.levels[level.0 as usize].program.auto_redirect {
+                self.set_level(level);
+                return true;
+            }
+        }
+        let mut no_regex = false;
+        if let Some((level, final_)) = found.prefix {
+            self.set_level(level);
+            no_regex = final_;
+            if !conf.levels[level.0 as usize].locations.is_empty() && self.find_location_in(path) {
+                return true;
+            }
+        }
+        if !no_regex {
+            for (regex, level) in found.regexes {
+                if let Ok(Some(captures)) = regex.captures(path) {
+                    self.set_named_captures(regex, path, &captures);
+                    self.set_captures(path, captures);
+                    self.set_level(*level);
+                    return self.find_location_in(path);
+                }
+            }
+        }
+        false
+    }
+
+    fn add_slash(&self) {
+        let uri = self.uri.borrow();
+        let mut location = uri.path.clone();
+        location.push(b'/');
+        if !uri.args.is_empty() {
+            location.push(b'?');
+            location.extend_from_slice(&uri.args);
+        }
+        self.response.borrow_mut().fields.set_known(tidegate_http::Known::Location, &location);
+    }
+}

@@ -1,0 +1,176 @@
+//! The arguments of `listen`.
+//!
+//! Source: nginx, "listen" in `ngx_http_core_module`.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+};
+
+use bstr::ByteSlice;
+use tidegate_conf::{Diagnostic, Level, ast, values};
+
+use crate::{
+    conf::build::ListenFlags,
+    sockets::{KeepAlive, ListenAddr, ListenOptions},
+};
+
+/// The port of an address without one.
+const PORT_DEFAULT: u16 = 80;
+
+fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
+    Diagnostic::new(Level::Emerg, arg.span, message)
+}
+
+/// The addresses that the first argument stands for; a host name may have several.
+///
+/// # Errors
+/// A port that is none, a host that cannot be found.
+pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
+    let text = arg.value.to_str().map_err(|_| emerg(arg, format!("host not found in \"{}\"", arg.value)))?;
+    if let Some(path) = text.strip_prefix("unix:") {
+        if path.is_empty() {
+            return Err(emerg(arg, format!("no path in the unix domain socket \"{text}\" of the \"listen\" directive")));
+        }
+        return Ok(vec![ListenAddr::Unix(PathBuf::from(path))]);
+    }
+    let port_of = |text: &str| match text.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(emerg(arg, format!("invalid port in \"{}\" of the \"listen\" directive", arg.value))),
+    };
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        return Ok(vec![tcp(Ipv4Addr::UNSPECIFIED.into(), port_of(text)?)]);
+    }
+    if let Some(rest) = text.strip_prefix('[') {
+        let Some((host, port)) = rest.split_once(']') else {
+            return Err(emerg(arg, format!("invalid IPv6 address in \"{text}\" of the \"listen\" directive")));
+        };
+        let host: Ipv6Addr = host
+            .parse()
+            .map_err(|_| emerg(arg, format!("invalid IPv6 address in \"{text}\" of the \"listen\" directive")))?;
+        let port = port.strip_prefix(':').map_or(Ok(PORT_DEFAULT), port_of)?;
+        return Ok(vec![tcp(host.into(), port)]);
+    }
+    let (host, port) = match text.split_once(':') {
+        Some((host, port)) => (host, port_of(port)?),
+        None => (text, PORT_DEFAULT),
+    };
+    if host == "*" {
+        return Ok(vec![tcp(Ipv4Addr::UNSPECIFIED.into(), port)]);
+    }
+    // Only while the configuration loads; workers never look a name up this way.
+    match (host, port).to_socket_addrs() {
+        Ok(found) => {
+            let mut addresses: Vec<_> = found.map(ListenAddr::Tcp).collect();
+            addresses.dedup();
+            Ok(addresses)
+        }
+        Err(_) => Err(emerg(arg, format!("host not found in \"{text}\" of the \"listen\" directive"))),
+    }
+}
+
+fn tcp(host: IpAddr, port: u16) -> ListenAddr {
+    ListenAddr::Tcp(SocketAddr::new(host, port))
+}
+
+/// Applies one of the other arguments.
+///
+/// # Errors
+/// An unknown or bad parameter.
+pub(crate) fn parameter(
+    arg: &ast::Arg,
+    options: &mut ListenOptions,
+    flags: &mut ListenFlags,
+) -> Result<(), Diagnostic> {
+    const WORDS: &[&str] = &[
+        "default_server", "reuseport", "deferred", "proxy_protocol", "backlog=", "rcvbuf=", "sndbuf=", "fastopen=",
+        "ipv6only=", "so_keepalive=", "http2", "ssl", "bind",
+    ];
+    let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, WORDS.iter().copied());
+    let text = arg.value.to_str().map_err(|_| invalid())?;
+    let (word, value) = text.split_once('=').unwrap_or((text, ""));
+    flags.explicit = true;
+    match word {
+        "default_server" | "default" => {
+            flags.default_server = true;
+            flags.explicit = false;
+        }
+        "bind" => {}
+        "reuseport" => options.reuseport = true,
+        "deferred" => options.deferred = true,
+        "proxy_protocol" => flags.proxy_protocol = true,
+        "http2" => flags.http2 = true,
+        "backlog" => options.backlog = value.parse().map_err(|_| invalid())?,
+        "fastopen" => options.fastopen = Some(value.parse().map_err(|_| invalid())?),
+        "rcvbuf" => options.rcvbuf = Some(values::size(value.into()).map_err(|_| invalid())? as usize),
+        "sndbuf" => options.sndbuf = Some(values::size(value.into()).map_err(|_| invalid())? as usize),
+        "ipv6only" => options.ipv6only = values::flag(value.into()).map_err(|_| invalid())?,
+        "so_keepalive" => options.so_keepalive = Some(keep_alive(value).ok_or_else(invalid)?),
+        _ => return Err(invalid()),
+    }
+    Ok(())
+}
+
+fn keep_alive(value: &str) -> Option<KeepAlive> {
+    match value {
+        "off" => return Some(KeepAlive::Off),
+        "on" => return Some(KeepAlive::On { idle: None, interval: None, count: None }),
+        _ => {}
+    }
+    let mut parts = value.split(':');
+    let mut time = |part: Option<&str>| match part {
+        None | Some("") => Some(None),
+        Some(text) => values::time_seconds(text.into()).ok().map(Some),
+    };
+    let (idle, interval) = (time(parts.next())?, time(parts.next())?);
+    let count = match parts.next() {
+        None | Some("") => None,
+        Some(text) => Some(text.parse().ok()?),
+    };
+    parts.next().is_none().then_some(KeepAlive::On { idle, interval, count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arg(text: &str) -> ast::Arg {
+        let span = tidegate_conf::Span { file: tidegate_conf::FileId(0), start: 0, end: 0 };
+        ast::Arg { value: text.into(), span, quoted: false }
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let shown = match addresses(&arg(text)) {
+            Ok(found) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            Err(error) => error.message,
+        };
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn address_forms() {
+        check("8080", "0.0.0.0:8080");
+        check("*:8080", "0.0.0.0:8080");
+        check("127.0.0.1", "127.0.0.1:80");
+        check("127.0.0.1:81", "127.0.0.1:81");
+        check("[::]:80", "[::]:80");
+        check("[::1]", "[::1]:80");
+        check("unix:/tmp/x", "unix:/tmp/x");
+        check("70000", "invalid port in \"70000\" of the \"listen\" directive");
+        check("127.0.0.1:x", "invalid port in \"127.0.0.1:x\" of the \"listen\" directive");
+        check("[::1", "invalid IPv6 address in \"[::1\" of the \"listen\" directive");
+    }
+
+    #[test]
+    fn parameters() {
+        let (mut options, mut flags) = (ListenOptions::default(), ListenFlags::default());
+        for text in ["default_server", "backlog=1024", "so_keepalive=30m::10", "reuseport"] {
+            parameter(&arg(text), &mut options, &mut flags).expect("good");
+        }
+        assert!(flags.default_server && options.reuseport && options.backlog == 1024);
+        for text in ["defualt_server", "backlog=x", "so_keepalive=1:2:3:4"] {
+            assert!(parameter(&arg(text), &mut options, &mut flags).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The response: its head, the pieces of its body, and their way through the filters to the client.
+
+use std::{fs::File, rc::Rc, sync::Arc};
+
+use bstr::BString;
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tidegate_http::{Fields, Known};
+
+use crate::{phase::Ready, request::Request};
+
+/// The client has gone, or the response cannot be completed: the connection will be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the connection is closed")]
+pub struct Closed;
+
+/// A piece of a body.
+#[derive(Debug, Clone)]
+pub enum Buf {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// A part of an open file.
+    File {
+        /// The file.
+        file: Arc<File>,
+        /// Where the part begins.
+        offset: u64,
+        /// How long it is, in bytes.
+        len: u64,
+    },
+}
+
+impl Buf {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Buf::Bytes(bytes) => bytes.len() as u64,
+            Buf::File { len, .. } => *len,
+        }
+    }
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What goes through the body filters at a time.
+#[derive(Debug, Clone, Default)]
+pub struct Chunk {
+    /// The pieces, in order.
+    pub bufs: SmallVec<[Buf; 1]>,
+    /// Everything so far should reach the client now.
+    pub flush: bool,
+    /// The body ends here.
+    pub last: bool,
+}
+
+impl Chunk {
+    /// A chunk of bytes.
+    pub fn bytes(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        let mut chunk = Chunk::default();
+        if !bytes.is_empty() {
+            chunk.bufs.push(Buf::Bytes(bytes));
+        }
+        chunk
+    }
+    /// An empty chunk that ends the body.
+    pub fn end() -> Self {
+        Chunk { last: true, ..Chunk::default() }
+    }
+    /// Marks the chunk as the last one.
+    pub fn and_last(mut self) -> Self {
+        self.last = true;
+        self
+    }
+    /// Marks the chunk as one to be sent at once.
+    pub fn and_flush(mut self) -> Self {
+        self.flush = true;
+        self
+    }
+    /// Length of the pieces together.
+    pub fn len(&self) -> u64 {
+        self.bufs.iter().map(Buf::len).sum()
+    }
+    /// Whether the pieces are empty.
+    pub fn is_empty(&self) -> bool {
+        self.bufs.iter().all(Buf::is_empty)
+    }
+}
+
+/// How far a response is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Progress {
+    /// The head can still be changed.
+    #[default]
+    Open,
+    /// The head is on its way.
+    HeadSent,
+    /// The last piece of the body is on its way.
+    Ended,
+}
+
+/// The response's head.
+#[derive(Debug, Default)]
+pub struct Response {
+    /// Status code; 0 means that nobody set it (200).
+    pub status: u16,
+    /// Status line after the version, when it is not the standard one, e.g. from an upstream.
+    pub status_line: BString,
+    /// `Content-Type` without the charset; empty for none.
+    pub content_type: Vec<u8>,
+    /// Charset that is added to the content type; empty for none.
+    pub charset: Vec<u8>,
+    /// `Content-Length`, where the length is known.
+    pub content_length: Option<u64>,
+    /// `Last-Modified`, in seconds since 1970.
+    pub last_modified: Option<i64>,
+    /// All other fields.
+    pub fields: Fields,
+    /// The body may be served in ranges.
+    pub allow_ranges: bool,
+    /// How far the response is.
+    pub progress: Progress,
+    /// There is no body: HEAD, 204, 304.
+    pub header_only: bool,
+    /// The body goes out in chunks (RFC 9112, section 7.1).
+    pub chunked: bool,
+    /// The client is told that the response depends on `Accept-Encoding`.
+    pub vary_accept_encoding: bool,
+    /// Bytes of the body that the client writer took, framing not counted.
+    pub body_bytes: u64,
+    /// Length of the head as it was written.
+    pub header_bytes: u64,
+}
+
+impl Response {
+    pub(crate) fn reset(&mut self) {
+        let mut fields = std::mem::take(&mut self.fields);
+        let mut content_type = std::mem::take(&mut self.content_type);
+        fields.clear();
+        content_type.clear();
+        *self = Response { fields, content_type, ..Response::default() };
+    }
+
+    /// Takes back everything that a handler said about a body, before an error page takes its place.
+    pub fn clear_body_headers(&mut self) {
+        self.content_length = None;
+        self.last_modified = None;
+        self.allow_ranges = false;
+        self.charset.clear();
+        for known in [Known::ContentEncoding, Known::AcceptRanges, Known::ETag, Known::ContentRange] {
+            self.fields.remove(known);
+        }
+    }
+}
+
+impl Request {
+    /// Sends the response's head through the header filters and on its way. Does nothing when it has been sent.
+    pub fn send_header(self: &Rc<Self>) -> Ready<Result<(), Closed>> {
+        {
+            let mut response = self.response.borrow_mut();
+            if response.progress != Progress::Open {
+                return Ready::Now(Ok(()));
+            }
+            response.progress = Progress::HeadSent;
+            if response.status == 0 {
+                response.status = 200;
+            }
+            response.header_only = self.is_head() || matches!(response.status, 204 | 304 | 100..=199);
+        }
+        run_header_filters(self, 0)
+    }
+
+    /// Sends a chunk of the body through the body filters and on its way; the head goes first.
+    pub fn send(self: &Rc<Self>, chunk: Chunk) -> Ready<Result<(), Closed>> {
+        match self.send_header() {
+            Ready::Now(Ok(())) => run_body_filters(self, 0, chunk),
+            Ready::Now(Err(closed)) => Ready::Now(Err(closed)),
+            Ready::Later(head) => {
+                let req = self.clone();
+                Ready::later(async move {
+                    head.await?;
+                    run_body_filters(&req, 0, chunk).wait().await
+                })
+            }
+        }
+    }
+
+    /// Sends bytes of the body; copies them only where no filter wants them.
+    pub fn send_slice(self: &Rc<Self>, bytes: &[u8]) -> Ready<Result<(), Closed>> {
+        match self.send_header() {
+            Ready::Now(Ok(())) if self.level().program.body_filters.is_empty() && !self.is_subrequest() => {
+                Ready::Now(self.write_slice_to_client(bytes))
+            }
+            Ready::Now(Ok(())) => run_body_filters(self, 0, Chunk::bytes(Bytes::copy_from_slice(bytes))),
+            Ready::Now(Err(closed)) => Ready::Now(Err(closed)),
+            Ready::Later(head) => {
+                let (req, chunk) = (self.clone(), Chunk::bytes(Bytes::copy_from_slice(bytes)));
+                Ready::later(async move {
+                    head.await?;
+                    run_body_filters(&req, 0, chunk).wait().await
+                })
+            }
+        }
+    }
+
+    /// Sends a complete response whose body is `body`, with `Content-Length`.
+    pub fn send_complete(self: &Rc<Self>, status: u16, body: Bytes) -> Ready<Result<(), Closed>> {
+        {
+            let mut response = self.response.borrow_mut();
+            response.status = status;
+            response.content_length = Some(body.len() as u64);
+        }
+        self.send(Chunk::bytes(body).and_last())
+    }
+}
+
+fn run_header_filters(req: &Rc<Request>, from: usize) -> Ready<Result<(), Closed>> {
+    let mut index = from;
+    // The filter list is that of the level at which the head is sent; filters do not change levels.
+    while let Some(filter) = req.level().program.header_filters.get(index) {
+        index += 1;
+        match filter(req) {
+            Ready::Now(Ok(())) => {}
+            Ready::Now(Err(closed)) => return Ready::Now(Err(closed)),
+            Ready::Later(future) => {
+                let req = req.clone();
+                return Ready::later(async move {
+                    future.await?;
+                    run_header_filters(&req, index).wait().await
+                });
+            }
+        }
+    }
+    Ready::Now(req.write_head())
+}
+
+fn run_body_filters(req: &Rc<Request>, from: usize, chunk: Chunk) -> Ready<Result<(), Closed>> {
+    let mut chunk = chunk;
+    let mut index = from;
+    while let Some(filter) = req.level().program.body_filters.get(index) {
+        index += 1;
+        match filter(req, chunk) {
+            Ready::Now(Ok(next)) => chunk = next,
+            Ready::Now(Err(closed)) => return Ready::Now(Err(closed)),
+            Ready::Later(future) => {
+                let req = req.clone();
+                return Ready::later(async move {
+                    let next = future.await?;
+                    run_body_filters(&req, index, next).wait().await
+                });
+            }
+        }
+    }
+    Ready::Now(req.write_chunk(chunk))
+}

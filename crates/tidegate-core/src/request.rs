@@ -1,0 +1,387 @@
+//! A request, from its head to its last word in the log.
+//!
+//! A request lives on one worker's thread. It is shared (`Rc`) between the engine, the handler that waits and the light
+//! threads of its Lua code, so its parts are cells; nobody keeps a borrow over an `.await`.
+
+use std::{
+    any::{Any, TypeId},
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use bstr::{BStr, BString};
+use tidegate_http::{Known, Method, RequestHead};
+
+use crate::{
+    body::RequestBody,
+    conf::{Config, Level, LevelId, ServerId},
+    connection::Connection,
+    module::Module,
+    output::{Progress, Response},
+    phase::{Restart, URI_CHANGES_MAX},
+    regex::Captures,
+    variable::Values,
+};
+
+/// Where a request's response goes.
+#[derive(Debug)]
+pub enum Sink {
+    /// To the client: a main request.
+    Client,
+    /// Into memory: a sub-request whose parent wants the body.
+    Capture(Rc<RefCell<Vec<u8>>>),
+    /// Into the response of the main request, in order.
+    Parent,
+}
+
+/// The target of a request, decoded.
+#[derive(Debug, Default, Clone)]
+pub struct Uri {
+    /// Path, decoded and normalised: `$uri`.
+    pub path: Vec<u8>,
+    /// Behind the `?`, as sent: `$args`.
+    pub args: Vec<u8>,
+    /// As the client wrote it: `$request_uri`. Empty for sub-requests, which show their parent's.
+    pub unparsed: Vec<u8>,
+}
+
+/// The last match of a regular expression: `$1` and so on.
+#[derive(Debug, Default)]
+struct LastMatch {
+    subject: Vec<u8>,
+    captures: Captures,
+}
+
+/// A request.
+pub struct Request {
+    /// The connection that it came over.
+    pub conn: Rc<Connection>,
+    /// Method and fields, as parsed; a sub-request has a copy.
+    pub head: RefCell<RequestHead>,
+    /// Method; may be changed.
+    pub method: Cell<Method>,
+    /// Target, decoded.
+    pub uri: RefCell<Uri>,
+    /// The body.
+    pub body: RequestBody,
+    /// The response.
+    pub response: RefCell<Response>,
+    /// Where the response goes.
+    pub sink: Sink,
+    /// The request that this one is a sub-request of.
+    pub parent: Option<Rc<Request>>,
+    values: RefCell<Rc<Values>>,
+    level: Cell<LevelId>,
+    server: Cell<ServerId>,
+    flags: Flags,
+    restart: Cell<Restart>,
+    last_match: RefCell<LastMatch>,
+    contexts: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
+    /// When the first byte arrived, in milliseconds of [`crate::clock::now_ms`].
+    pub start_ms: Cell<u64>,
+    /// Sub-requests below this request that have not ended.
+    pub subrequest_depth: u16,
+}
+
+/// What is true of a request.
+#[derive(Debug, Default)]
+pub struct Flags {
+    /// Came to be through an internal redirect or is a sub-request: `internal` locations are open.
+    pub internal: Cell<bool>,
+    /// The path was rewritten and wants another location.
+    pub uri_changed: Cell<bool>,
+    /// How often it may still start over.
+    pub uri_changes_left: Cell<u8>,
+    /// An error page is being made.
+    pub error_page: Cell<bool>,
+    /// The connection may serve another request.
+    pub keep_alive: Cell<bool>,
+    /// The head could not be read.
+    pub malformed: Cell<bool>,
+    /// The location was an `internal` one that this request may see.
+    pub logged: Cell<bool>,
+    /// Lua or a directive wants the response to be flushed after each piece.
+    pub head_only_sub: Cell<bool>,
+}
+
+impl Request {
+    /// A main request of `conn`. Its head is filled in by the connection.
+    pub(crate) fn main_request(conn: Rc<Connection>, head: RequestHead) -> Rc<Self> {
+        let server = conn.default_server();
+        let req = Request {
+            head: RefCell::new(head),
+            method: Cell::new(Method::Get),
+            uri: RefCell::default(),
+            body: RequestBody::default(),
+            response: RefCell::default(),
+            sink: Sink::Client,
+            parent: None,
+            values: RefCell::default(),
+            level: Cell::new(conn.config().servers[server.0 as usize].level),
+            server: Cell::new(server),
+            flags: Flags::default(),
+            restart: Cell::new(Restart::ServerRewrite),
+            last_match: RefCell::default(),
+            contexts: RefCell::default(),
+            start_ms: Cell::new(0),
+            subrequest_depth: 0,
+            conn,
+        };
+        req.flags.uri_changes_left.set(URI_CHANGES_MAX + 1);
+        Rc::new(req)
+    }
+
+    /// Makes the request ready for the connection's next head; everything that can be reused keeps its memory.
+    pub(crate) fn reset(&mut self) {
+        self.body.reset();
+        self.response.get_mut().reset();
+        let slot_count = self.conn.config().variables.slot_count();
+        match Rc::get_mut(self.values.get_mut()) {
+            Some(values) => values.reset(slot_count),
+            None => {
+                let values = Values::default();
+                values.reset(slot_count);
+                *self.values.get_mut() = Rc::new(values);
+            }
+        }
+        self.flags = Flags::default();
+        self.flags.uri_changes_left.set(URI_CHANGES_MAX + 1);
+        self.restart.set(Restart::ServerRewrite);
+        self.last_match.get_mut().captures.groups.clear();
+        self.contexts.get_mut().clear();
+        let server = self.conn.default_server();
+        self.set_server(server);
+    }
+
+    /// A sub-request of `parent`, with copies of its head and either its variables or copies of them.
+    pub fn subrequest(parent: &Rc<Self>, sink: Sink, share_variables: bool) -> Self {
+        let values = if share_variables {
+            parent.values.borrow().clone()
+        } else {
+            Rc::new(parent.values.borrow().copy())
+        };
+        let req = Request {
+            conn: parent.conn.clone(),
+            head: RefCell::new(parent.head.borrow().clone()),
+            method: Cell::new(Method::Get),
+            uri: RefCell::new(Uri::default()),
+            body: RequestBody::default(),
+            response: RefCell::default(),
+            sink,
+            parent: Some(parent.clone()),
+            values: RefCell::new(values),
+            level: Cell::new(parent.config_server().level),
+            server: Cell::new(parent.server.get()),
+            flags: Flags::default(),
+            restart: Cell::new(Restart::ServerRewrite),
+            last_match: RefCell::default(),
+            contexts: RefCell::default(),
+            start_ms: Cell::new(crate::clock::now_ms()),
+            subrequest_depth: parent.subrequest_depth + 1,
+        };
+        req.flags.internal.set(true);
+        req.flags.uri_changes_left.set(URI_CHANGES_MAX + 1);
+        req
+    }
+
+    /// The configuration that the request was accepted under.
+    pub fn conf(&self) -> &Config {
+        self.conn.config()
+    }
+    /// The level of the configuration that applies now: the server, then the location, then an `if` inside it.
+    pub fn level(&self) -> &Level {
+        &self.conf().levels[self.level.get().0 as usize]
+    }
+    /// Number of the level that applies now.
+    pub fn level_id(&self) -> LevelId {
+        self.level.get()
+    }
+    /// Makes another level apply.
+    pub fn set_level(&self, level: LevelId) {
+        self.level.set(level);
+    }
+    /// What a module's directives say at the level that applies now.
+    pub fn module_conf<C: Send + Sync + 'static>(&self, module: &'static Module<C>) -> &C {
+        self.level().conf(module)
+    }
+    /// What the core's own directives say at the level that applies now.
+    pub fn http_conf(&self) -> &crate::http_core::Conf {
+        self.level().conf(&crate::http_core::MODULE)
+    }
+    /// The server that was chosen by name.
+    pub fn config_server(&self) -> &crate::conf::Server {
+        &self.conf().servers[self.server.get().0 as usize]
+    }
+    /// Chooses a server; its level applies.
+    pub fn set_server(&self, server: ServerId) {
+        self.server.set(server);
+        self.level.set(self.conf().servers[server.0 as usize].level);
+    }
+    /// Values of variables.
+    pub(crate) fn values(&self) -> Rc<Values> {
+        self.values.borrow().clone()
+    }
+    /// What is true of the request.
+    pub fn flags(&self) -> &Flags {
+        &self.flags
+    }
+
+    /// Whether this is a sub-request.
+    pub fn is_subrequest(&self) -> bool {
+        self.parent.is_some()
+    }
+    /// The main request.
+    pub fn main(&self) -> &Request {
+        let mut req = self;
+        while let Some(parent) = &req.parent {
+            req = parent;
+        }
+        req
+    }
+    /// The main request, to keep.
+    pub fn main_rc(self: &Rc<Self>) -> Rc<Request> {
+        let mut req = self;
+        while let Some(parent) = &req.parent {
+            req = parent;
+        }
+        req.clone()
+    }
+    /// Whether the client asked for the head alone.
+    pub fn is_head(&self) -> bool {
+        self.method.get() == Method::Head
+    }
+    /// Whether the response's head has been sent.
+    pub fn header_sent(&self) -> bool {
+        self.response.borrow().progress != Progress::Open
+    }
+    /// Whether the log phase runs for this request.
+    pub fn is_logged(&self) -> bool {
+        !self.is_subrequest() || self.http_conf().log_subrequest == Some(true)
+    }
+    /// First value of a field of the request's head.
+    pub fn header(&self, known: Known) -> Option<BString> {
+        self.head.borrow().fields.get(known).map(BString::from)
+    }
+    pub(crate) fn uri_ends_with_slash(&self) -> bool {
+        self.uri.borrow().path.ends_with(b"/")
+    }
+    pub(crate) fn satisfy_any(&self) -> bool {
+        self.http_conf().satisfy == Some(crate::http_core::SATISFY_ANY)
+    }
+
+    /// The context that a module keeps with this request, made when first asked for.
+    pub fn context<T: Default + 'static>(&self) -> Rc<T> {
+        if let Some(found) = self.find_context::<T>() {
+            return found;
+        }
+        let new = Rc::new(T::default());
+        self.contexts.borrow_mut().push((TypeId::of::<T>(), new.clone()));
+        new
+    }
+    /// The context that a module keeps with this request, if there is one.
+    pub fn find_context<T: 'static>(&self) -> Option<Rc<T>> {
+        let contexts = self.contexts.borrow();
+        let (_, found) = contexts.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+        found.clone().downcast::<T>().ok()
+    }
+    /// Puts a module's context in place.
+    pub fn set_context<T: 'static>(&self, context: Rc<T>) {
+        let mut contexts = self.contexts.borrow_mut();
+        contexts.retain(|(id, _)| *id != TypeId::of::<T>());
+        contexts.push((TypeId::of::<T>(), context));
+    }
+
+    /// Remembers a match: `$1` and so on mean its groups from now on.
+    pub fn set_captures(&self, subject: &[u8], captures: Captures) {
+        let mut last = self.last_match.borrow_mut();
+        last.subject.clear();
+        last.subject.extend_from_slice(subject);
+        last.captures = captures;
+    }
+    /// Appends group `group` of the last match to `out`; answers whether it took part.
+    pub fn capture(&self, group: usize, out: &mut Vec<u8>) -> bool {
+        let last = self.last_match.borrow();
+        match last.captures.groups.get(group) {
+            Some(&Some((start, end))) => {
+                out.extend_from_slice(&last.subject[start..end]);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes the engine start over at `restart`; the handler then answers [`crate::phase::Step::Redirected`].
+    pub fn restart_at(&self, restart: Restart) {
+        self.restart.set(restart);
+    }
+    pub(crate) fn take_restart(&self) -> Restart {
+        self.restart.get()
+    }
+    pub(crate) fn take_uri_changed(&self) -> bool {
+        self.flags.uri_changed.replace(false)
+    }
+    /// Counts a start over; `false` when there were too many.
+    pub(crate) fn count_uri_change(&self) -> bool {
+        let left = self.flags.uri_changes_left.get().saturating_sub(1);
+        self.flags.uri_changes_left.set(left);
+        left > 0
+    }
+    pub(crate) fn log_cycle(&self) {
+        let uri = self.uri.borrow();
+        self.log(
+            crate::log::Level::Error,
+            format_args!(
+                "rewrite or internal redirection cycle while processing \"{}\"",
+                BStr::new(&uri.path)
+            ),
+        );
+        self.flags.uri_changes_left.set(2);
+    }
+
+    /// Gives the request another URI and makes it start over with the server's rewrite phase, as an internal request.
+    /// `args` of `None` leaves them empty.
+    pub fn redirect_internally(&self, path: &[u8], args: Option<&[u8]>) {
+        {
+            let mut uri = self.uri.borrow_mut();
+            uri.path.clear();
+            uri.path.extend_from_slice(path);
+            uri.args.clear();
+            uri.args.extend_from_slice(args.unwrap_or_default());
+        }
+        self.flags.internal.set(true);
+        self.contexts.borrow_mut().clear();
+        self.set_server(self.server.get());
+        self.restart.set(Restart::ServerRewrite);
+    }
+
+    /// Sends the request to the named location `name` (with its `@`); answers whether there is one.
+    pub fn redirect_to_named(&self, name: &[u8]) -> bool {
+        let Some(level) = self.config_server().named.get(BStr::new(name)).copied() else {
+            return false;
+        };
+        self.flags.internal.set(true);
+        self.flags.uri_changed.set(false);
+        self.contexts.borrow_mut().clear();
+        self.set_level(level);
+        self.restart.set(Restart::Rewrite);
+        true
+    }
+
+    /// Writes a line to the error log, with the request's context behind it.
+    pub fn log(&self, level: crate::log::Level, message: std::fmt::Arguments<'_>) {
+        crate::error_log::write_for_request(self, level, message);
+    }
+
+    /// Gives everything back that the connection's next request does not need.
+    pub(crate) fn release(&mut self, nobody: Rc<Connection>) {
+        self.conn = nobody;
+        self.contexts.get_mut().clear();
+        self.body.reset();
+    }
+
+    /// The connection takes no more requests and is closed when the output has been written.
+    pub fn close_connection(&self) {
+        self.main().flags.keep_alive.set(false);
+        self.conn.mark_broken();
+    }
+}

@@ -1,0 +1,291 @@
+//! How a request ends with a status: `error_page`, the built-in pages, and the head as it is written.
+//!
+//! Source: nginx, `ngx_http_special_response_handler`, `ngx_http_header_filter`.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use tidegate_http::{
+    Known,
+    error_page::write_error_page,
+    response::{ConnectionField, ResponseParts},
+};
+
+use crate::{
+    clock,
+    conf::Config,
+    http_core::{ErrorTarget, STATUS_CLOSE},
+    output::{Chunk, Closed, Progress},
+    phase::{Ready, Step},
+    request::{Request, Sink},
+};
+
+/// Name and version as the `Server` field and the error pages show them.
+static PRODUCT: std::sync::OnceLock<Product> = std::sync::OnceLock::new();
+
+/// Name and version of the program.
+#[derive(Debug, Clone)]
+pub struct Product {
+    /// E.g. `nginx`.
+    pub name: &'static str,
+    /// E.g. `nginx/1.27.1`.
+    pub name_and_version: &'static str,
+}
+
+/// Sets under which name the program presents itself. The first call decides.
+pub fn set_product(product: Product) {
+    let _ = PRODUCT.set(product);
+}
+
+/// How the program presents itself.
+pub fn product() -> &'static Product {
+    PRODUCT.get_or_init(|| Product {
+        name: "tidegate",
+        name_and_version: concat!("tidegate/", env!("CARGO_PKG_VERSION")),
+    })
+}
+
+impl Request {
+    /// Ends the request with a status. Answers `Redirected` when an error page takes over, else the engine's last step.
+    pub(crate) fn end_with_status(self: &Rc<Self>, status: u16) -> Step {
+        if status == STATUS_CLOSE {
+            self.flags().keep_alive.set(false);
+            return Step::Close;
+        }
+        if self.header_sent() {
+            // The client has a head already; an unfinished body says that something went wrong.
+            return if status >= 300 { Step::Close } else { Step::Ok };
+        }
+        if matches!(status, 400 | 413 | 414 | 494 | 495 | 496 | 497 | 500 | 501) {
+            self.main().flags().keep_alive.set(false);
+        }
+        self.response.borrow_mut().status = status;
+        if status >= 300 {
+            let first = !self.flags().error_page.replace(true);
+            if first || self.http_conf().recursive_error_pages == Some(true) {
+                if let Some(step) = self.to_error_page(status) {
+                    return step;
+                }
+            }
+        }
+        Step::Ok
+    }
+
+    /// Follows `error_page`; `None` when there is none for the status.
+    fn to_error_page(self: &Rc<Self>, status: u16) -> Option<Step> {
+        let conf = self.level().conf_arc(&crate::http_core::MODULE);
+        let page = conf.error_pages.iter().find(|page| page.statuses.contains(&status))?;
+        match page.answer {
+            Some(0) => self.response.borrow_mut().status = 0,
+            Some(answer) => self.response.borrow_mut().status = answer,
+            None => {}
+        }
+        let target = page.target.eval(self);
+        match page.kind {
+            ErrorTarget::Named => {
+                if !self.redirect_to_named(&target) {
+                    self.log(
+                        crate::log::Level::Error,
+                        format_args!("could not find named location \"{}\"", bstr::BStr::new(&target)),
+                    );
+                    self.response.borrow_mut().status = 500;
+                    return None;
+                }
+            }
+            ErrorTarget::Uri => {
+                // The page is fetched with GET, whatever the client sent.
+                if self.method.get() != tidegate_http::Method::Head {
+                    self.method.set(tidegate_http::Method::Get);
+                }
+                let (path, args) = split(&target);
+                self.redirect_internally(path, args);
+            }
+            ErrorTarget::Url => {
+                let mut response = self.response.borrow_mut();
+                response.status = match page.answer {
+                    Some(answer @ (301 | 303 | 307 | 308)) => answer,
+                    _ => 302,
+                };
+                response.fields.set_known(Known::Location, &target);
+                return Some(Step::Ok);
+            }
+        }
+        if !self.count_uri_change() {
+            self.log_cycle();
+            self.response.borrow_mut().status = 500;
+            return None;
+        }
+        Some(Step::Redirected)
+    }
+
+    /// Sends what is missing of the response: the whole of it, or its end.
+    pub(crate) fn finish_response(self: &Rc<Self>) -> Ready<()> {
+        let progress = self.response.borrow().progress;
+        match progress {
+            Progress::Ended => Ready::Now(()),
+            Progress::HeadSent => self.send(Chunk::end()).map(|_| ()),
+            Progress::Open => {
+                let status = self.response.borrow().status;
+                if status >= 300 || self.flags().malformed.get() {
+                    return self.send_plain_error(status).map(|_| ());
+                }
+                let mut response = self.response.borrow_mut();
+                // Nothing was said about a body, so there is none.
+                if response.content_length.is_none() && !matches!(status, 204 | 304) {
+                    response.content_length = Some(0);
+                }
+                drop(response);
+                self.send(Chunk::end()).map(|_| ())
+            }
+        }
+    }
+
+    /// Sends the built-in page for a status, or an empty body for a status that has none.
+    pub(crate) fn send_plain_error(self: &Rc<Self>, status: u16) -> Ready<Result<(), Closed>> {
+        let mut body = Vec::new();
+        let product = match self.http_conf().server_tokens {
+            Some(false) => product().name,
+            _ => product().name_and_version,
+        };
+        let has_page = write_error_page(status, product, &mut body);
+        {
+            let mut response = self.response.borrow_mut();
+            response.clear_body_headers();
+            response.status = match status {
+                494..=497 => 400,
+                status => status,
+            };
+            response.content_type.clear();
+            if has_page {
+                response.content_type.extend_from_slice(b"text/html");
+            }
+            response.content_length = Some(body.len() as u64);
+        }
+        self.send(Chunk::bytes(Bytes::from(body)).and_last())
+    }
+
+    /// Decides how the body is framed and writes the head.
+    pub(crate) fn write_head(self: &Rc<Self>) -> Result<(), Closed> {
+        if !matches!(self.sink, Sink::Client) {
+            return Ok(());
+        }
+        let version = self.head.borrow().version;
+        if version < (1, 0) {
+            // HTTP/0.9 has no heads.
+            self.flags().keep_alive.set(false);
+            return Ok(());
+        }
+        self.make_location_absolute();
+        let conf = self.http_conf();
+        let mut response = self.response.borrow_mut();
+        let has_body = !response.header_only;
+        if has_body && response.content_length.is_none() {
+            if version >= (1, 1) && conf.chunked_transfer_encoding != Some(false) {
+                response.chunked = true;
+            } else {
+                self.flags().keep_alive.set(false);
+            }
+        }
+        let upgrade = response.status == 101;
+        if crate::worker::current().is_some_and(|worker| worker.is_quitting()) {
+            self.flags().keep_alive.set(false);
+        }
+        let keep_alive = self.flags().keep_alive.get();
+        let date = clock::http_date();
+        let response = &mut *response;
+        let location = response.fields.get(Known::Location).map(<[u8]>::to_vec);
+        if location.is_some() {
+            response.fields.remove(Known::Location);
+        }
+        let mut parts = ResponseParts::new(response.status, &response.fields);
+        parts.reason = (!response.status_line.is_empty()).then_some(response.status_line.as_slice());
+        let own_server = response.fields.contains(Known::Server);
+        parts.server = (!own_server).then(|| server_token(conf.server_tokens));
+        parts.date = (!response.fields.contains(Known::Date)).then(|| date.as_str().as_bytes());
+        parts.content_type = (!response.content_type.is_empty()).then_some(&response.content_type);
+        parts.charset = (!response.charset.is_empty()).then_some(&response.charset);
+        parts.content_length = response.content_length.filter(|_| response.status != 204 && !upgrade);
+        parts.last_modified = response.last_modified;
+        parts.location = location.as_deref();
+        parts.chunked = response.chunked;
+        parts.connection = match (upgrade, keep_alive) {
+            (true, _) => ConnectionField::Upgrade,
+            (_, true) => ConnectionField::KeepAlive,
+            (_, false) => ConnectionField::Close,
+        };
+        parts.keep_alive_timeout = conf.keepalive_header_seconds();
+        parts.vary_accept_encoding = response.vary_accept_encoding;
+        let mut output = self.conn.output.borrow_mut();
+        if output.buf.capacity() == 0 {
+            output.buf = crate::worker::take_buffer();
+        }
+        let before = output.len();
+        parts.write(&mut output.buf);
+        response.header_bytes = output.len() - before;
+        if let Some(location) = location {
+            response.fields.set_known(Known::Location, &location);
+        }
+        Ok(())
+    }
+
+    /// `Location: /path` becomes `Location: http://host/path`, unless `absolute_redirect off`.
+    fn make_location_absolute(&self) {
+        let conf = self.http_conf();
+        if conf.absolute_redirect == Some(false) {
+            return;
+        }
+        let mut response = self.response.borrow_mut();
+        let Some(path) = response.fields.get(Known::Location).filter(|value| value.starts_with(b"/")) else {
+            return;
+        };
+        let mut url = b"http://".to_vec();
+        if conf.server_name_in_redirect == Some(true) {
+            url.extend_from_slice(&self.config_server().name);
+        } else {
+            let head = self.head.borrow();
+            if head.host.is_empty() {
+                append_address(self, &mut url);
+            } else {
+                url.extend_from_slice(&head.host);
+            }
+        }
+        if conf.port_in_redirect != Some(false) {
+            if let crate::connection::Peer::Inet(address) = self.conn.local {
+                if address.port() != 80 {
+                    url.push(b':');
+                    url.extend_from_slice(itoa::Buffer::new().format(address.port()).as_bytes());
+                }
+            }
+        }
+        url.extend_from_slice(path);
+        response.fields.set_known(Known::Location, &url);
+    }
+}
+
+fn append_address(req: &Request, out: &mut Vec<u8>) {
+    if let crate::connection::Peer::Inet(address) = req.conn.local {
+        use std::io::Write;
+        let _ = write!(out, "{}", address.ip());
+    }
+}
+
+fn server_token(server_tokens: Option<bool>) -> &'static [u8] {
+    match server_tokens {
+        Some(false) => product().name.as_bytes(),
+        _ => product().name_and_version.as_bytes(),
+    }
+}
+
+fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b'?', target) {
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
+    }
+}
+
+impl Config {
+    /// The `http` level's core directives.
+    pub fn http_core(&self) -> &crate::http_core::Conf {
+        self.http_conf(&crate::http_core::MODULE)
+    }
+}

@@ -1,0 +1,121 @@
+//! A connected socket, whatever its kind.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::Interest,
+    net::{TcpStream, UnixStream},
+};
+
+/// A connected socket.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A unix domain socket.
+    Unix(UnixStream),
+    /// No socket any more.
+    Closed,
+}
+
+/// Most bytes that one `sendfile` is asked for, so that one connection does not keep the worker for itself.
+///
+/// Source: nginx, `sendfile_max_chunk`, whose default is 2 MB.
+const SENDFILE_BYTES_MAX: u64 = 2 << 20;
+
+macro_rules! on_socket {
+    ($self:ident, $socket:ident => $call:expr, $closed:expr) => {
+        match $self {
+            Stream::Tcp($socket) => $call,
+            Stream::Unix($socket) => $call,
+            Stream::Closed => $closed,
+        }
+    };
+}
+
+fn closed<T>() -> io::Result<T> {
+    Err(io::ErrorKind::NotConnected.into())
+}
+
+impl Stream {
+    /// Reads what is there; appends to `buf` within its capacity.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there.
+    pub fn try_read_buf(&self, buf: &mut Vec<u8>) -> io::Result<usize> {
+        on_socket!(self, socket => socket.try_read_buf(buf), closed())
+    }
+    /// Reads what is there.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there.
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        on_socket!(self, socket => socket.try_read(buf), closed())
+    }
+    /// Writes what the socket takes.
+    ///
+    /// # Errors
+    /// `WouldBlock` when it takes nothing now.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        on_socket!(self, socket => socket.try_write(bytes), closed())
+    }
+    /// Writes what the socket takes.
+    ///
+    /// # Errors
+    /// `WouldBlock` when it takes nothing now.
+    pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        on_socket!(self, socket => socket.try_write_vectored(slices), closed())
+    }
+    /// Whether there is something to read.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_socket!(self, socket => socket.poll_read_ready(cx), Poll::Ready(closed()))
+    }
+    /// Whether the socket takes something.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_socket!(self, socket => socket.poll_write_ready(cx), Poll::Ready(closed()))
+    }
+    /// Sends a part of a file from the page cache.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the socket takes nothing now; `UnexpectedEof` when the file has become shorter.
+    pub fn try_sendfile(&self, file: &File, offset: u64, len: u64) -> io::Result<usize> {
+        let send = |socket: BorrowedFd<'_>| {
+            let mut at = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let count = usize::try_from(len.min(SENDFILE_BYTES_MAX)).unwrap_or(usize::MAX);
+            // SAFETY: both descriptors are open for the time of the call, `at` is a live local.
+            let sent = unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), &mut at, count) };
+            match sent {
+                -1 => Err(io::Error::last_os_error()),
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                sent => Ok(sent as usize),
+            }
+        };
+        on_socket!(self, socket => socket.try_io(Interest::WRITABLE, || send(socket.as_fd())), closed())
+    }
+    /// Sends small packets at once.
+    pub fn set_nodelay(&self) {
+        if let Stream::Tcp(socket) = self {
+            // Failing changes nothing but a delay.
+            let _ = socket.set_nodelay(true);
+        }
+    }
+    /// Tells the peer that nothing more will be sent.
+    pub fn shutdown_write(&self) {
+        let fd = on_socket!(self, socket => socket.as_fd(), return);
+        let _ = socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Write);
+    }
+    /// Makes closing send a reset, so that the kernel keeps nothing for a peer that does not read.
+    pub fn reset_on_close(&self) {
+        let fd = on_socket!(self, socket => socket.as_fd(), return);
+        let _ = socket2::SockRef::from(&fd).set_linger(Some(std::time::Duration::ZERO));
+    }
+    /// The socket's descriptor.
+    pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        on_socket!(self, socket => Some(socket.as_fd()), None)
+    }
+}

@@ -1,0 +1,80 @@
+//! Sub-requests: requests that a request makes of its own server, without a connection of their own.
+
+use std::{cell::RefCell, rc::Rc};
+
+use tidegate_http::{Fields, Method};
+
+use crate::{
+    phase::{self, LocalFuture},
+    request::{Request, Sink},
+};
+
+/// How deep sub-requests may nest.
+///
+/// Source: nginx, `NGX_HTTP_MAX_SUBREQUESTS`.
+pub const DEPTH_MAX: u16 = 50;
+
+/// What a sub-request is to be.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Method; GET by default.
+    pub method: Option<Method>,
+    /// Body; none by default.
+    pub body: Option<Vec<u8>>,
+    /// Fields instead of the parent's.
+    pub fields: Option<Fields>,
+    /// Assignments to the parent's variables are seen by the sub-request and the other way round.
+    pub share_variables: bool,
+    /// The response is kept in memory instead of becoming part of the parent's.
+    pub capture: bool,
+}
+
+/// A sub-request that can be run and then looked at.
+pub struct Subrequest {
+    /// The request; its response's head can be read when [`run`](Self::run) is over.
+    pub req: Rc<Request>,
+    /// The captured body.
+    pub body: Rc<RefCell<Vec<u8>>>,
+}
+
+/// Why a sub-request cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubrequestError {
+    /// Too many inside one another.
+    #[error("subrequests cycle while processing")]
+    Cycle,
+}
+
+impl Subrequest {
+    /// A sub-request of `parent` for `path` (decoded) and `args`.
+    ///
+    /// # Errors
+    /// [`SubrequestError::Cycle`] beyond [`DEPTH_MAX`].
+    pub fn new(parent: &Rc<Request>, path: &[u8], args: &[u8], options: Options) -> Result<Self, SubrequestError> {
+        if parent.subrequest_depth >= DEPTH_MAX {
+            return Err(SubrequestError::Cycle);
+        }
+        let body = Rc::new(RefCell::new(Vec::new()));
+        let sink = if options.capture { Sink::Capture(body.clone()) } else { Sink::Parent };
+        let req = Request::subrequest(parent, sink, options.share_variables);
+        req.method.set(options.method.unwrap_or(Method::Get));
+        {
+            let mut uri = req.uri.borrow_mut();
+            uri.path.extend_from_slice(path);
+            uri.args.extend_from_slice(args);
+        }
+        if let Some(fields) = options.fields {
+            req.head.borrow_mut().fields = fields;
+        }
+        req.body.set(options.body.unwrap_or_default());
+        Ok(Subrequest { req: Rc::new(req), body })
+    }
+
+    /// Runs the sub-request to its end.
+    pub fn run(&self) -> LocalFuture<()> {
+        match phase::run(&self.req) {
+            phase::Ready::Now(()) => Box::pin(std::future::ready(())),
+            phase::Ready::Later(future) => future,
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The last stretch of a response: framing, and the connection's output queue.
+//!
+//! The head and small bodies are collected in one buffer and leave in one write; large pieces and files are queued
+//! behind it without a copy.
+
+use std::{collections::VecDeque, fs::File, io::IoSlice, rc::Rc, sync::Arc};
+
+use bytes::{Buf as _, Bytes};
+
+use crate::{
+    connection::Connection,
+    output::{Buf, Chunk, Closed, Progress},
+    request::{Request, Sink},
+};
+
+/// Pieces longer than this are queued instead of copied behind the others.
+const COPY_BYTES_MAX: usize = 4096;
+
+/// Slices that one `writev` takes.
+const SLICES_MAX: usize = 16;
+
+enum Segment {
+    Bytes(Bytes),
+    File { file: Arc<File>, offset: u64, len: u64 },
+}
+
+/// What waits to be written to a connection, in order: the queue, then the buffer.
+#[derive(Default)]
+pub(crate) struct OutputQueue {
+    queue: VecDeque<Segment>,
+    pub(crate) buf: Vec<u8>,
+    queued: u64,
+    /// Somebody wants everything so far to be sent now.
+    pub(crate) flush: bool,
+}
+
+impl OutputQueue {
+    pub(crate) fn len(&self) -> u64 {
+        self.queued + self.buf.len() as u64
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.buf.is_empty()
+    }
+    fn push(&mut self, segment: Segment) {
+        if !self.buf.is_empty() {
+            let buf = std::mem::take(&mut self.buf);
+            self.queued += buf.len() as u64;
+            self.queue.push_back(Segment::Bytes(buf.into()));
+        }
+        self.queued += match &segment {
+            Segment::Bytes(bytes) => bytes.len() as u64,
+            Segment::File { len, .. } => *len,
+        };
+        self.queue.push_back(segment);
+    }
+    fn push_buf(&mut self, buf: Buf) {
+        match buf {
+            Buf::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => self.buf.extend_from_slice(&bytes),
+            Buf::Bytes(bytes) => self.push(Segment::Bytes(bytes)),
+            Buf::File { file, offset, len } if len > 0 => self.push(Segment::File { file, offset, len }),
+            Buf::File { .. } => {}
+        }
+    }
+    /// Writes until everything is gone or the socket is full; answers whether everything is gone.
+    pub(crate) fn write_to(&mut self, conn: &Connection) -> std::io::Result<bool> {
+        loop {
+            if self.is_empty() {
+                self.flush = false;
+                return Ok(true);
+            }
+            let written = match self.queue.front() {
+                None => conn.stream.try_write(&self.buf),
+                Some(Segment::File { file, offset, len }) => conn.stream.try_sendfile(file, *offset, *len),
+                Some(Segment::Bytes(_)) => {
+                    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                    let count = self.slices(&mut slices);
+                    conn.stream.try_write_vectored(&slices[..count])
+                }
+            };
+            match written {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    conn.sent.set(conn.sent.get() + count as u64);
+                    self.consume(count);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+        let mut count = 0;
+        for segment in self.queue.iter().take(SLICES_MAX - 1) {
+            match segment {
+                Segment::Bytes(bytes) => slices[count] = IoSlice::new(bytes),
+                Segment::File { .. } => return count,
+            }
+            count += 1;
+        }
+        if count == self.queue.len() && !self.buf.is_empty() {
+            slices[count] = IoSlice::new(&self.buf);
+            count += 1;
+        }
+        count
+    }
+    fn consume(&mut self, mut count: usize) {
+        while count > 0 {
+            match self.queue.front_mut() {
+                None => {
+                    // Only the buffer is left. Keep its capacity unless one large response made it grow.
+                    if count == self.buf.len() {
+                        self.buf.clear();
+                    } else {
+                        self.buf.drain(..count);
+                    }
+                    return;
+                }
+                Some(Segment::Bytes(bytes)) => {
+                    let part = count.min(bytes.len());
+                    bytes.advance(part);
+                    count -= part;
+                    self.queued -= part as u64;
+                    if bytes.is_empty() {
+                        self.queue.pop_front();
+                    }
+                }
+                Some(Segment::File { offset, len, .. }) => {
+                    let part = (count as u64).min(*len);
+                    *offset += part;
+                    *len -= part;
+                    count -= part as usize;
+                    self.queued -= part;
+                    if *len == 0 {
+                        self.queue.pop_front();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Appends `<size in hex>\r\n`.
+fn chunk_size_line(size: u64, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [0u8; 16];
+    let (mut rest, mut at) = (size, digits.len());
+    loop {
+        at -= 1;
+        digits[at] = DIGITS[(rest & 15) as usize];
+        rest >>= 4;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Request {
+    /// Takes bytes of the body that need no filter.
+    pub(crate) fn write_slice_to_client(&self, bytes: &[u8]) -> Result<(), Closed> {
+        let mut response = self.response.borrow_mut();
+        if self.conn.is_broken() {
+            return Err(Closed);
+        }
+        if response.header_only || bytes.is_empty() {
+            return Ok(());
+        }
+        response.body_bytes += bytes.len() as u64;
+        let mut output = self.conn.output.borrow_mut();
+        if response.chunked {
+            chunk_size_line(bytes.len() as u64, &mut output.buf);
+            output.buf.extend_from_slice(bytes);
+            output.buf.extend_from_slice(b"\r\n");
+        } else {
+            output.buf.extend_from_slice(bytes);
+        }
+        drop(output);
+        drop(response);
+        self.maybe_flush(false)
+    }
+
+    /// Takes a chunk that has passed the filters.
+    pub(crate) fn write_chunk(self: &Rc<Self>, chunk: Chunk) -> Result<(), Closed> {
+        match &self.sink {
+            Sink::Client => self.write_chunk_to_client(chunk, true),
+            Sink::Capture(body) => {
+                let mut body = body.borrow_mut();
+                for buf in &chunk.bufs {
+                    append_to(buf, &mut body)?;
+                }
+                self.end_if(chunk.last);
+                Ok(())
+            }
+            Sink::Parent => {
+                let last = chunk.last;
+                self.response.borrow_mut().body_bytes += chunk.len();
+                self.main().write_chunk_to_client(chunk, false)?;
+                self.end_if(last);
+                Ok(())
+            }
+        }
+    }
+
+    fn end_if(&self, last: bool) {
+        if last {
+            self.response.borrow_mut().progress = Progress::Ended;
+        }
+    }
+
+    /// Frames a chunk and queues it. `may_end` is false for what a sub-request sends: its end is not the response's.
+    fn write_chunk_to_client(&self, chunk: Chunk, may_end: bool) -> Result<(), Closed> {
+        if self.conn.is_broken() {
+            return Err(Closed);
+        }
+        let mut response = self.response.borrow_mut();
+        let mut output = self.conn.output.borrow_mut();
+        let (len, flush, last) = (chunk.len(), chunk.flush, chunk.last && may_end);
+        if !response.header_only && len > 0 {
+            response.body_bytes += len;
+            if response.chunked {
+                chunk_size_line(len, &mut output.buf);
+            }
+            for buf in chunk.bufs {
+                output.push_buf(buf);
+            }
+            if response.chunked {
+                output.buf.extend_from_slice(b"\r\n");
+            }
+        }
+        if last && response.progress != Progress::Ended {
+            response.progress = Progress::Ended;
+            if response.chunked && !response.header_only {
+                output.buf.extend_from_slice(b"0\r\n\r\n");
+            }
+        }
+        drop(output);
+        drop(response);
+        self.maybe_flush(flush)
+    }
+
+    /// Writes what is queued when somebody asked for it or enough has come together; never waits.
+    fn maybe_flush(&self, flush: bool) -> Result<(), Closed> {
+        let mut output = self.conn.output.borrow_mut();
+        let postpone = self.http_conf().postpone_output_bytes() as u64;
+        if flush || (output.len() >= postpone && !self.response_ended()) {
+            output.flush = true;
+            if output.write_to(&self.conn).is_err() {
+                self.conn.mark_broken();
+                return Err(Closed);
+            }
+        }
+        Ok(())
+    }
+
+    fn response_ended(&self) -> bool {
+        self.response.borrow().progress == Progress::Ended
+    }
+}
+
+/// Reads a piece into memory. A file's part is read at once: captured sub-requests hold small bodies, and a cached page
+/// costs no wait.
+fn append_to(buf: &Buf, out: &mut Vec<u8>) -> Result<(), Closed> {
+    use std::os::unix::fs::FileExt;
+    match buf {
+        Buf::Bytes(bytes) => out.extend_from_slice(bytes),
+        Buf::File { file, offset, len } => {
+            let start = out.len();
+            out.resize(start + usize::try_from(*len).map_err(|_| Closed)?, 0);
+            file.read_exact_at(&mut out[start..], *offset).map_err(|_| Closed)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunk_sizes() {
+        for size in [0u64, 1, 15, 16, 255, 4096, u64::MAX] {
+            let mut out = Vec::new();
+            chunk_size_line(size, &mut out);
+            assert_eq!(out, format!("{size:x}\r\n").into_bytes());
+        }
+    }
+
+    #[test]
+    fn queue_consumes_in_order() {
+        let mut queue = OutputQueue::default();
+        queue.buf.extend_from_slice(b"head");
+        queue.push_buf(Buf::Bytes(Bytes::from(vec![b'x'; COPY_BYTES_MAX + 1])));
+        queue.buf.extend_from_slice(b"tail");
+        let total = queue.len();
+        assert_eq!(total, 8 + COPY_BYTES_MAX as u64 + 1);
+        queue.consume(5);
+        assert_eq!(queue.len(), total - 5);
+        queue.consume(COPY_BYTES_MAX + 1);
+        assert_eq!(queue.buf, b"ail");
+        queue.consume(3);
+        assert!(queue.is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! The variables that every request has: `$uri`, `$args`, `$http_*` and so on.
+//!
+//! Source: nginx, "Embedded Variables" of `ngx_http_core_module`.
+
+use std::io::Write;
+
+use tidegate_http::Known;
+
+use crate::{
+    clock,
+    connection::Peer,
+    request::Request,
+    variable::VariableDef,
+};
+
+/// The core's variables.
+pub(crate) static VARIABLES: &[VariableDef] = &[
+    VariableDef::changeable("args", args, |req, _, value| set(&mut req.uri.borrow_mut().args, value), "Arguments."),
+    VariableDef::new("query_string", args, "The same as $args."),
+    VariableDef::new("is_args", is_args, "\"?\" if there are arguments."),
+    VariableDef::new("uri", uri, "Path, decoded and normalised."),
+    VariableDef::new("document_uri", uri, "The same as $uri."),
+    VariableDef::new("request_uri", request_uri, "Target as the client sent it."),
+    VariableDef::new("request", |req, _, out| put(out, req.main().head.borrow().request_line()), "Request line."),
+    VariableDef::new("request_method", request_method, "Method."),
+    VariableDef::new("server_protocol", |req, _, out| put(out, req.main().head.borrow().protocol()), "Protocol."),
+    VariableDef::new("host", host, "Host of the request, or the server's name."),
+    VariableDef::new("hostname", |_, _, out| put(out, hostname().as_bytes()), "Name of the machine."),
+    VariableDef::new("scheme", |_, _, out| put(out, b"http"), "http or https."),
+    VariableDef::new("server_name", |req, _, out| put(out, &req.config_server().name), "Name of the server."),
+    VariableDef::new("server_port", server_port, "Port that accepted the connection."),
+    VariableDef::new("server_addr", server_addr, "Address that accepted the connection."),
+    VariableDef::new("remote_addr", remote_addr, "Address of the client."),
+    VariableDef::new("remote_port", remote_port, "Port of the client."),
+    VariableDef::new("connection", |req, _, out| number(out, req.conn.number), "Number of the connection."),
+    VariableDef::new(
+        "connection_requests",
+        |req, _, out| number(out, req.conn.requests.get()),
+        "Requests of the connection so far.",
+    ),
+    VariableDef::new("status", status, "Status of the response."),
+    VariableDef::new("body_bytes_sent", body_bytes_sent, "Bytes of the response's body."),
+    VariableDef::new("bytes_sent", bytes_sent, "Bytes of the response."),
+    VariableDef::new("request_time", request_time, "Seconds since the first byte of the request."),
+    VariableDef::new("msec", |_, _, out| seconds(out, clock::now_ms()), "Seconds since 1970."),
+    VariableDef::new("time_local", |_, _, out| put(out, clock::local_time().as_str().as_bytes()), "Local time."),
+    VariableDef::new("time_iso8601", |_, _, out| put(out, clock::iso8601_time().as_str().as_bytes()), "Local time."),
+    VariableDef::new("pid", |_, _, out| number(out, u64::from(std::process::id())), "Number of the process."),
+    VariableDef::new("nginx_version", |_, _, out| put(out, crate::NGINX_VERSION.as_bytes()), "Version."),
+    VariableDef::new("content_length", content_length, "Content-Length of the request."),
+    VariableDef::new("content_type", |req, _, out| field(req, Known::ContentType, out), "Content-Type of the request."),
+    VariableDef::new("request_body", request_body, "Body of the request, if it was read into memory."),
+    VariableDef::new("arg_", arg, "An argument."),
+    VariableDef::new("http_", http, "A field of the request."),
+    VariableDef::new("sent_http_", sent_http, "A field of the response."),
+    VariableDef::new("cookie_", cookie, "A cookie of the request."),
+];
+
+fn set(field: &mut Vec<u8>, value: &[u8]) {
+    field.clear();
+    field.extend_from_slice(value);
+}
+
+fn put(out: &mut Vec<u8>, value: &[u8]) -> bool {
+    out.extend_from_slice(value);
+    true
+}
+
+fn number(out: &mut Vec<u8>, value: u64) -> bool {
+    put(out, itoa::Buffer::new().format(value).as_bytes())
+}
+
+/// Appends milliseconds as seconds with three digits.
+fn seconds(out: &mut Vec<u8>, ms: u64) -> bool {
+    write!(out, "{}.{:03}", ms / 1000, ms % 1000).is_ok()
+}
+
+fn field(req: &Request, known: Known, out: &mut Vec<u8>) -> bool {
+    match req.head.borrow().fields.get(known) {
+        Some(value) => put(out, value),
+        None => false,
+    }
+}
+
+fn uri(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    put(out, &req.uri.borrow().path)
+}
+
+fn args(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let uri = req.uri.borrow();
+    !uri.args.is_empty() && put(out, &uri.args)
+}
+
+fn is_args(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    if !req.uri.borrow().args.is_empty() {
+        out.push(b'?');
+    }
+    true
+}
+
+fn request_uri(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    put(out, &req.main().uri.borrow().unparsed)
+}
+
+fn request_method(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    // nginx shows the main request's method here, in sub-requests too.
+    put(out, req.main().head.borrow().method_text())
+}
+
+fn host(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let head = req.head.borrow();
+    put(out, if head.host.is_empty() { &req.config_server().name } else { &head.host })
+}
+
+/// Name of the machine.
+pub(crate) fn hostname() -> &'static str {
+    static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    NAME.get_or_init(|| {
+        std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_lowercase()).unwrap_or_default()
+    })
+}
+
+fn server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    match req.conn.local {
+        Peer::Inet(address) => number(out, address.port().into()),
+        Peer::Unix => true,
+    }
+}
+
+fn server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    match req.conn.local_addr() {
+        Peer::Inet(address) => write!(out, "{}", address.ip()).is_ok(),
+        Peer::Unix => put(out, b"unix:"),
+    }
+}
+
+fn remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    write!(out, "{}", req.conn.peer.get()).is_ok()
+}
+
+fn remote_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    match req.conn.peer.get() {
+        Peer::Inet(address) => number(out, address.port().into()),
+        Peer::Unix => true,
+    }
+}
+
+fn status(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let status = req.response.borrow().status;
+    match status {
+        0 if req.head.borrow().version < (1, 0) => put(out, b"009"),
+        0 => put(out, b"000"),
+        status => write!(out, "{status:03}").is_ok(),
+    }
+}
+
+fn body_bytes_sent(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    number(out, req.response.borrow().body_bytes)
+}
+
+fn bytes_sent(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let response = req.response.borrow();
+    number(out, response.header_bytes + response.body_bytes)
+}
+
+fn request_time(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    seconds(out, clock::now_ms().saturating_sub(req.start_ms.get()))
+}
+
+fn content_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    field(req, Known::ContentLength, out)
+}
+
+fn request_body(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let has_memory = req.body.file.borrow().is_none() && !req.body.memory.borrow().is_empty();
+    has_memory && put(out, &req.body.memory.borrow())
+}
+
+/// `$arg_name`: the first argument of that name, any case.
+fn arg(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    let uri = req.uri.borrow();
+    for pair in uri.args.split(|&b| b == b'&') {
+        if pair.len() > name.len() && pair[name.len()] == b'=' && pair[..name.len()].eq_ignore_ascii_case(name) {
+            return put(out, &pair[name.len() + 1..]);
+        }
+    }
+    false
+}
+
+/// `$http_name`: all fields of that name; several are joined with commas.
+fn http(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    let head = req.head.borrow();
+    let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
+    join(head.fields.iter_underscored(name), separator, out)
+}
+
+fn sent_http(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    let response = req.response.borrow();
+    match name {
+        b"content_type" if !response.content_type.is_empty() => {
+            put(out, &response.content_type);
+            if !response.charset.is_empty() {
+                put(out, b"; charset=");
+                put(out, &response.charset);
+            }
+            true
+        }
+        b"content_length" if response.content_length.is_some() => {
+            response.content_length.is_some_and(|length| number(out, length))
+        }
+        b"last_modified" if response.last_modified.is_some() => response
+            .last_modified
+            .is_some_and(|seconds| put(out, &tidegate_http::date::http_date(seconds))),
+        b"transfer_encoding" if response.chunked => put(out, b"chunked"),
+        b"connection" => put(out, if req.flags().keep_alive.get() { b"keep-alive" } else { b"close" }),
+        _ => join(response.fields.iter_underscored(name), b", ", out),
+    }
+}
+
+fn join<'a>(values: impl Iterator<Item = &'a [u8]>, separator: &[u8], out: &mut Vec<u8>) -> bool {
+    let mut found = false;
+    for value in values {
+        if found {
+            out.extend_from_slice(separator);
+        }
+        found = true;
+        out.extend_from_slice(value);
+    }
+    found
+}
+
+/// `$cookie_name`: the value of a cookie, any case.
+fn cookie(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    let head = req.head.borrow();
+    for line in head.fields.iter_known(Known::Cookie) {
+        for pair in line.split(|&b| b == b';') {
+            let pair = pair.trim_ascii();
+            if let Some(at) = memchr::memchr(b'=', pair) {
+                if pair[..at].trim_ascii_end().eq_ignore_ascii_case(name) {
+                    return put(out, pair[at + 1..].trim_ascii());
+                }
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,304 @@
+//! A worker: one thread with an event loop, the connections that it accepted, and the memory that they share.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    os::fd::OwnedFd,
+    rc::{Rc, Weak},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tidegate_http::RequestHead;
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::Notify,
+};
+
+use crate::{
+    clock,
+    conf::Config,
+    connection::{self, Connection, Peer},
+    log::{self, Level},
+    request::Request,
+    server::{Control, WorkerBody, WorkerStart},
+    sockets::{ListenAddr, Listener},
+    stream::Stream,
+};
+
+/// How often time-outs are looked for. They come late by this much at most.
+const DEADLINE_CHECK: Duration = Duration::from_millis(100);
+
+/// How long accepting pauses when the process has no descriptors left.
+///
+/// Source: nginx, `accept_mutex_delay`.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Buffers and requests that a worker keeps for reuse.
+const SPARES_MAX: usize = 256;
+
+/// A buffer that grew beyond this is given back to the system.
+const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// A worker, as its connections see it.
+pub struct Worker {
+    /// Number, counted from 0.
+    pub id: usize,
+    config: Arc<Config>,
+    connections: RefCell<Vec<Weak<Connection>>>,
+    requests: RefCell<Vec<Rc<Request>>>,
+    active: Cell<usize>,
+    quitting: Cell<bool>,
+    changed: Notify,
+    nobody: Rc<Connection>,
+}
+
+static CONNECTION_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// Counters over all workers, as `stub_status` shows them.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub accepted: AtomicU64,
+    /// Requests begun.
+    pub requests: AtomicU64,
+    /// Connections open.
+    pub active: AtomicU64,
+}
+
+/// The counters of the process.
+pub static COUNTERS: Counters =
+    Counters { accepted: AtomicU64::new(0), requests: AtomicU64::new(0), active: AtomicU64::new(0) };
+
+thread_local! {
+    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static CURRENT: RefCell<Weak<Worker>> = const { RefCell::new(Weak::new()) };
+}
+
+pub(crate) fn next_connection_number() -> u64 {
+    CONNECTION_NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A buffer, empty, with memory.
+pub(crate) fn take_buffer() -> Vec<u8> {
+    BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(1024))
+}
+
+/// Takes a buffer back.
+pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
+    if buffer.capacity() == 0 || buffer.capacity() > SPARE_BUFFER_BYTES_MAX {
+        return;
+    }
+    buffer.clear();
+    BUFFERS.with_borrow_mut(|buffers| {
+        if buffers.len() < SPARES_MAX {
+            buffers.push(buffer);
+        }
+    });
+}
+
+/// The worker whose thread this is.
+pub fn current() -> Option<Rc<Worker>> {
+    CURRENT.with_borrow(Weak::upgrade)
+}
+
+impl Worker {
+    fn new(id: usize, config: Arc<Config>) -> Rc<Self> {
+        let nobody = Connection::new(Stream::Closed, Peer::Unix, Peer::Unix, 0, config.clone());
+        let worker = Rc::new(Worker {
+            id,
+            config,
+            connections: RefCell::default(),
+            requests: RefCell::default(),
+            active: Cell::new(0),
+            quitting: Cell::new(false),
+            changed: Notify::new(),
+            nobody,
+        });
+        CURRENT.set(Rc::downgrade(&worker));
+        worker
+    }
+
+    /// The configuration of the worker.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+    /// Whether the worker accepts no more (`ngx.worker.exiting`).
+    pub fn is_quitting(&self) -> bool {
+        self.quitting.get()
+    }
+    /// Waits until the worker begins to quit.
+    pub async fn quitting(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.quitting.get() {
+                return;
+            }
+            changed.await;
+        }
+    }
+    /// Keeps the worker from ending while the guard lives: timers, for example.
+    pub fn hold(self: &Rc<Self>) -> Hold {
+        self.active.set(self.active.get() + 1);
+        Hold(self.clone())
+    }
+
+    /// A request for `conn`, of used parts where there are any.
+    pub(crate) fn take_request(&self, conn: &Rc<Connection>) -> Rc<Request> {
+        COUNTERS.requests.fetch_add(1, Ordering::Relaxed);
+        let mut req = match self.requests.borrow_mut().pop() {
+            Some(req) => req,
+            None => Request::main_request(conn.clone(), RequestHead::new()),
+        };
+        let request = Rc::get_mut(&mut req).expect("a spare request belongs to nobody");
+        request.conn = conn.clone();
+        request.reset();
+        req
+    }
+    /// Takes a request back, if nobody else has it.
+    pub(crate) fn give_request(&self, mut req: Rc<Request>) {
+        if let Some(request) = Rc::get_mut(&mut req) {
+            request.release(self.nobody.clone());
+            let mut requests = self.requests.borrow_mut();
+            if requests.len() < SPARES_MAX {
+                requests.push(req);
+            }
+        }
+    }
+
+    fn quit(&self) {
+        self.quitting.set(true);
+        for conn in self.connections.borrow().iter().filter_map(Weak::upgrade) {
+            conn.close_when_idle();
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn accept(self: &Rc<Self>, stream: Stream, peer: Peer, local: Peer, listen: usize) {
+        clock::update();
+        COUNTERS.accepted.fetch_add(1, Ordering::Relaxed);
+        COUNTERS.active.fetch_add(1, Ordering::Relaxed);
+        let conn = Connection::new(stream, peer, local, listen, self.config.clone());
+        self.connections.borrow_mut().push(Rc::downgrade(&conn));
+        let hold = self.hold();
+        let worker = self.clone();
+        tokio::task::spawn_local(async move {
+            connection::serve(conn, worker).await;
+            COUNTERS.active.fetch_sub(1, Ordering::Relaxed);
+            drop(hold);
+        });
+    }
+
+    /// Wakes connections whose time is over and forgets those that have gone.
+    fn check_deadlines(&self) {
+        clock::update();
+        let now_ms = clock::now_ms();
+        self.connections.borrow_mut().retain(|conn| match conn.upgrade() {
+            Some(conn) => {
+                conn.check_deadline(now_ms);
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+/// Keeps a worker from ending.
+pub struct Hold(Rc<Worker>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.active.set(self.0.active.get() - 1);
+        if self.0.active.get() == 0 {
+            self.0.changed.notify_waiters();
+        }
+    }
+}
+
+/// What each worker thread does under `config`.
+pub fn body(config: Arc<Config>) -> WorkerBody {
+    Arc::new(move |start| Box::pin(run(start, config.clone())))
+}
+
+/// Runs a worker to its end, on the current thread, inside a `LocalSet`.
+async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
+    let WorkerStart { id, listeners, mut control, ready, .. } = start;
+    clock::update();
+    let worker = Worker::new(id, config.clone());
+    config.init_worker();
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .filter_map(|listener| {
+            let index = config.listens.iter().position(|listen| listen.spec.addr == listener.spec.addr)?;
+            Some(tokio::task::spawn_local(accept_loop(worker.clone(), listener, index)))
+        })
+        .collect();
+    ready.report();
+    let mut ticks = tokio::time::interval(DEADLINE_CHECK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => worker.check_deadlines(),
+            command = control.recv() => match command {
+                Some(Control::Quit) if !worker.is_quitting() => {
+                    accepting.iter().for_each(tokio::task::JoinHandle::abort);
+                    worker.quit();
+                }
+                Some(Control::Quit) => {}
+                Some(Control::Stop) | None => return Ok(()),
+            },
+            () = worker.changed.notified() => {}
+        }
+        if worker.is_quitting() && worker.active.get() == 0 {
+            return Ok(());
+        }
+    }
+}
+
+async fn accept_loop(worker: Rc<Worker>, listener: Listener, index: usize) {
+    let result = match listener.fd.try_clone() {
+        Ok(fd) => match listener.spec.addr {
+            ListenAddr::Tcp(_) => accept_tcp(&worker, fd, index).await,
+            ListenAddr::Unix(_) => accept_unix(&worker, fd, index).await,
+        },
+        Err(error) => Err(error),
+    };
+    if let Err(error) = result {
+        log::note(Level::Alert, format_args!("cannot accept on {}: {error}", listener.spec.addr));
+    }
+}
+
+async fn accept_tcp(worker: &Rc<Worker>, fd: OwnedFd, index: usize) -> io::Result<()> {
+    let listener = TcpListener::from_std(fd.into())?;
+    let local = Peer::Inet(listener.local_addr()?);
+    loop {
+        match listener.accept().await {
+            Ok((socket, peer)) => worker.accept(Stream::Tcp(socket), Peer::Inet(peer), local, index),
+            Err(error) => pause_after(error).await,
+        }
+    }
+}
+
+async fn accept_unix(worker: &Rc<Worker>, fd: OwnedFd, index: usize) -> io::Result<()> {
+    let listener = UnixListener::from_std(fd.into())?;
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => worker.accept(Stream::Unix(socket), Peer::Unix, Peer::Unix, index),
+            Err(error) => pause_after(error).await,
+        }
+    }
+}
+
+/// What fails on one connection leaves the others; what the process lacks comes back after a while.
+async fn pause_after(error: io::Error) {
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+            log::note(Level::Crit, format_args!("accept4() failed {}", log::SysError(&error)));
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        _ => log::note(Level::Info, format_args!("accept4() failed {}", log::SysError(&error))),
+    }
+}
