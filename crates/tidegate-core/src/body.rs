@@ -14,7 +14,7 @@ use std::{
 };
 
 use bstr::ByteSlice;
-use tidegate_http::chunked::ChunkedDecoder;
+use tidegate_http::chunked::{BadChunk, BodyPart, ChunkedDecoder};
 
 use crate::{
     clock,
@@ -172,6 +172,21 @@ impl RequestBody {
     }
 }
 
+/// Appends the content in `input` to `out`; answers how much input was used and whether the body is complete.
+fn decode_chunks(decoder: &mut ChunkedDecoder, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), BadChunk> {
+    let mut at = 0;
+    loop {
+        match decoder.decode(&input[at..])? {
+            BodyPart::Data { start, end } => {
+                out.extend_from_slice(&input[at + start..at + end]);
+                at += end;
+            }
+            BodyPart::Partial => return Ok((input.len(), false)),
+            BodyPart::End(used) => return Ok((at + used, true)),
+        }
+    }
+}
+
 impl Request {
     /// Reads the whole body, into memory or a file. Does nothing when that has been done.
     pub fn read_body(self: &Rc<Self>) -> Ready<Result<(), BodyError>> {
@@ -279,12 +294,10 @@ impl Request {
                 *left -= used as u64;
                 (used, *left == 0)
             }
-            Framing::Chunked(decoder) => {
-                decoder.decode(&input, out).map_err(|_| BodyError::BadChunk).inspect_err(|error| {
-                    self.flags().keep_alive.set(false);
-                    self.log(Level::Info, format_args!("{error}"));
-                })?
-            }
+            Framing::Chunked(decoder) => decode_chunks(decoder, &input, out).map_err(|_| {
+                self.flags().keep_alive.set(false);
+                BodyError::BadChunk
+            })?,
         };
         input.drain(..used);
         let received = self.body.received.get() + (out.len() - before) as u64;

@@ -109,6 +109,15 @@ impl Connection {
     pub fn config(&self) -> &Config {
         &self.config
     }
+    /// Our end, with the address that the client connected to where the socket listens on all.
+    pub fn local_addr(&self) -> Peer {
+        match (&self.stream, self.local) {
+            (Stream::Tcp(socket), Peer::Inet(address)) if address.ip().is_unspecified() => {
+                socket.local_addr().map_or(self.local, Peer::Inet)
+            }
+            _ => self.local,
+        }
+    }
     /// The server for names that no other has.
     pub fn default_server(&self) -> ServerId {
         self.config.listens.get(self.listen).map_or(ServerId(0), |listen| listen.default)
@@ -466,7 +475,6 @@ fn begin(req: &mut Rc<Request>, started_ms: u64) -> Result<(), BadRequest> {
     uri.unparsed.clear();
     uri.unparsed.extend_from_slice(head.target());
     request.body.begin(head.content_length, head.chunked);
-    request.flags().keep_alive.set(head.keep_alive);
     let keep_alive = head.keep_alive;
     request.choose_server();
     let core = request.http_conf();

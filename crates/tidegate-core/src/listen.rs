@@ -118,7 +118,7 @@ fn keep_alive(value: &str) -> Option<KeepAlive> {
         _ => {}
     }
     let mut parts = value.split(':');
-    let mut time = |part: Option<&str>| match part {
+    let time = |part: Option<&str>| match part {
         None | Some("") => Some(None),
         Some(text) => values::time_seconds(text.into()).ok().map(Some),
     };

@@ -91,7 +91,7 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("number | auto")
             .default("1")
             .doc("How many workers (threads with an event loop each) serve."),
-        Directive::custom("worker_cpu_affinity", 1, u16::MAX, |conf, directive, _| {
+        Directive::custom("worker_cpu_affinity", 1, u16::MAX, |conf: &mut Conf, directive, _| {
             conf.worker_cpu_affinity = Some(directive.args.iter().map(|arg| arg.value.clone()).collect());
             Ok(())
         })
@@ -107,7 +107,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("worker_shutdown_timeout", |c: &mut Conf| &mut c.worker_shutdown_timeout)
             .within(MAIN)
             .doc("How long old requests may take after a reload or a graceful stop."),
-        Directive::custom("worker_priority", 1, 1, |conf, directive, _| {
+        Directive::custom("worker_priority", 1, 1, |conf: &mut Conf, directive, _| {
             let text = directive.args[0].value.to_str_lossy();
             let error = || bad_value(directive);
             conf.worker_priority = Some(text.parse().map_err(|_| error())?);
@@ -127,7 +127,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::text("lock_file", |c: &mut Conf| &mut c.lock_file)
             .within(MAIN)
             .doc("Accepted for old configurations; locks need no file."),
-        Directive::custom("user", 1, 2, |conf, directive, _| {
+        Directive::custom("user", 1, 2, |conf: &mut Conf, directive, _| {
             let group = directive.args.get(1).map(|arg| arg.value.clone());
             conf.user = Some((directive.args[0].value.clone(), group));
             Ok(())
@@ -158,7 +158,7 @@ pub static MODULE: Module<Conf> = Module {
         .within(MAIN)
         .syntax("file")
         .doc("Accepted: modules are built in."),
-        Directive::custom("error_log", 1, 2, |conf, directive, build| {
+        Directive::custom("error_log", 1, 2, |conf: &mut Conf, directive, build| {
             conf.error_log_targets.push(error_log_target(directive, build)?);
             conf.error_log = Some(Arc::new(ErrorLog::new(conf.error_log_targets.clone())));
             Ok(())

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BStr, BString};
 
 use crate::{
     conf::ServerId,

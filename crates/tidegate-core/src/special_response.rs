@@ -102,10 +102,8 @@ impl Request {
             }
             ErrorTarget::Url => {
                 let mut response = self.response.borrow_mut();
-                response.status = match page.answer {
-                    Some(answer @ (301 | 303 | 307 | 308)) => answer,
-                    _ => 302,
-                };
+                let redirects = |status: &u16| matches!(status, 301 | 303 | 307 | 308);
+                response.status = page.answer.filter(redirects).unwrap_or(302);
                 response.fields.set_known(Known::Location, &target);
                 return Some(Step::Ok);
             }

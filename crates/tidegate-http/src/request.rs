@@ -77,7 +77,7 @@ pub enum Parsed {
 
 /// A request head. One is kept per connection and reused; every method answers for the last head that was complete,
 /// or, after an error, for the lines before it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestHead {
     /// The request method.
     pub method: Method,
@@ -109,7 +109,7 @@ pub struct RequestHead {
 }
 
 /// State of parsing between two reads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Progress {
     stage: Stage,
     /// Blank bytes before the request line.

@@ -6,7 +6,7 @@ use crate::method::{Method, is_method_byte};
 use crate::uri::{TargetShape, scan_target};
 
 /// A request line, in positions of the buffer it was read from.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestLine {
     pub(crate) method: Method,
     pub(crate) method_end: usize,

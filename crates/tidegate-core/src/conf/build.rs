@@ -384,9 +384,11 @@ impl<'a> Build<'a> {
                     Ok(true) => {}
                     Ok(false) => {
                         let message = format!("conflicting server name \"{name}\" on {}, ignored", draft.spec.addr);
-                        self.diagnostics.push(Diagnostic::new(Severity::Warn, *span, message));
+                        self.diagnostics.warn(*span, message);
                     }
-                    Err(error) => self.diagnostics.push(Diagnostic::new(Severity::Emerg, *span, error.to_string())),
+                    Err(error) => {
+                        self.diagnostics.error(*span, error.to_string());
+                    }
                 }
             }
         }

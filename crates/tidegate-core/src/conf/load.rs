@@ -45,9 +45,9 @@ pub fn load(options: &LoadOptions) -> Result<Arc<Config>, LoadError> {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     let conf_dir = options.conf_path.parent().map(PathBuf::from).unwrap_or_default();
-    let parse = ParseOptions::new(conf_dir.clone());
+    let parse = ParseOptions { conf_dir: conf_dir.clone(), ..ParseOptions::default() };
     let globals = options.globals.as_ref().map(|globals| {
-        tidegate_conf::parse_text("command line", globals.as_bytes(), &mut sources, &parse, &mut diagnostics)
+        tidegate_conf::parse_command_line(globals.as_bytes(), &mut sources, &parse, &mut diagnostics)
     });
     let tree = tidegate_conf::parse_file(&options.conf_path, &mut sources, &parse, &mut diagnostics);
     let parsed = !diagnostics.has_errors();
