@@ -572,12 +572,11 @@ impl Request {
             self.set_level(level);
             return false;
         }
-        if let Some(level) = locations.with_slash(path) {
-            if conf.levels[level.0 as usize].program.auto_redirect {
+        if let Some(level) = locations.with_slash(path)
+            && conf.levels[level.0 as usize].program.auto_redirect {
                 self.set_level(level);
                 return true;
             }
-        }
         let mut no_regex = false;
         if let Some((level, final_)) = found.prefix {
             self.set_level(level);

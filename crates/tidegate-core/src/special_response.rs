@@ -62,11 +62,10 @@ impl Request {
         self.response.borrow_mut().status = status;
         if status >= 300 {
             let first = !self.flags().error_page.replace(true);
-            if first || self.http_conf().recursive_error_pages == Some(true) {
-                if let Some(step) = self.to_error_page(status) {
+            if (first || self.http_conf().recursive_error_pages == Some(true))
+                && let Some(step) = self.to_error_page(status) {
                     return step;
                 }
-            }
         }
         Step::Ok
     }
@@ -247,14 +246,12 @@ impl Request {
                 url.extend_from_slice(&head.host);
             }
         }
-        if conf.port_in_redirect != Some(false) {
-            if let crate::connection::Peer::Inet(address) = self.conn.local {
-                if address.port() != 80 {
+        if conf.port_in_redirect != Some(false)
+            && let crate::connection::Peer::Inet(address) = self.conn.local
+                && address.port() != 80 {
                     url.push(b':');
                     url.extend_from_slice(itoa::Buffer::new().format(address.port()).as_bytes());
                 }
-            }
-        }
         url.extend_from_slice(path);
         response.fields.set_known(Known::Location, &url);
     }

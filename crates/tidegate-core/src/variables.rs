@@ -235,11 +235,10 @@ fn cookie(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
     for line in head.fields.iter_known(Known::Cookie) {
         for pair in line.split(|&b| b == b';') {
             let pair = pair.trim_ascii();
-            if let Some(at) = memchr::memchr(b'=', pair) {
-                if pair[..at].trim_ascii_end().eq_ignore_ascii_case(name) {
+            if let Some(at) = memchr::memchr(b'=', pair)
+                && pair[..at].trim_ascii_end().eq_ignore_ascii_case(name) {
                     return put(out, pair[at + 1..].trim_ascii());
                 }
-            }
         }
     }
     false

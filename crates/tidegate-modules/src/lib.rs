@@ -1,1 +1,14 @@
 //! One file for each nginx-style module.
+//!
+//! A module's file holds its directive table, its configuration struct, how inner levels inherit, its variables and its
+//! handlers. Adding a feature is adding a file and a line in [`MODULES`], whose order is the order in which handlers of
+//! a phase and filters run.
+//!
+//! What this crate does not know: how requests are read and written, and Lua.
+
+use tidegate_core::module::AnyModule;
+
+/// The modules, in the order in which their handlers and filters run.
+///
+/// Filters see a response in this order: those that replace bodies first, those that measure or encode them last.
+pub static MODULES: &[&dyn AnyModule] = &[];
