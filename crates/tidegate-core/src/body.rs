@@ -324,10 +324,7 @@ impl Request {
         if file.is_none() {
             let created = self.create_body_file().map_err(BodyError::Store)?;
             let path = created.path.display().to_string();
-            self.log(
-                Level::Warn,
-                format_args!("a client request body is buffered to a temporary file {path}"),
-            );
+            self.log(Level::Warn, format_args!("a client request body is buffered to a temporary file {path}"));
             *file = Some(created);
         }
         let file = file.as_mut().expect("was put there above");

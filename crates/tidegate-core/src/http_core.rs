@@ -460,8 +460,7 @@ fn server_name(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) 
     let server = build.server().expect("server_name stands in a server");
     for arg in &directive.args {
         if let Some(pattern) = arg.value.strip_prefix(b"~") {
-            let regex =
-                Regex::new(pattern, RegexOptions::CASELESS).map_err(|error| emerg(arg, error.to_string()))?;
+            let regex = Regex::new(pattern, RegexOptions::CASELESS).map_err(|error| emerg(arg, error.to_string()))?;
             build.define_captures(&regex, arg.span)?;
         }
         let name = match &**arg.value {
@@ -573,10 +572,11 @@ impl Request {
             return false;
         }
         if let Some(level) = locations.with_slash(path)
-            && conf.levels[level.0 as usize].program.auto_redirect {
-                self.set_level(level);
-                return true;
-            }
+            && conf.levels[level.0 as usize].program.auto_redirect
+        {
+            self.set_level(level);
+            return true;
+        }
         let mut no_regex = false;
         if let Some((level, final_)) = found.prefix {
             self.set_level(level);

@@ -43,8 +43,7 @@ pub mod variables;
 pub mod worker;
 
 /// The core's own modules.
-pub(crate) static MODULES: &[&dyn module::AnyModule] =
-    &[&main_conf::MODULE, &main_conf::EVENTS, &http_core::MODULE];
+pub(crate) static MODULES: &[&dyn module::AnyModule] = &[&main_conf::MODULE, &main_conf::EVENTS, &http_core::MODULE];
 
 /// The version of nginx whose behaviour is followed: `$nginx_version`, `ngx.config.nginx_version`.
 pub const NGINX_VERSION: &str = "1.27.1";

@@ -30,7 +30,10 @@ pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
     let text = arg.value.to_str().map_err(|_| emerg(arg, format!("host not found in \"{}\"", arg.value)))?;
     if let Some(path) = text.strip_prefix("unix:") {
         if path.is_empty() {
-            return Err(emerg(arg, format!("no path in the unix domain socket \"{text}\" of the \"listen\" directive")));
+            return Err(emerg(
+                arg,
+                format!("no path in the unix domain socket \"{text}\" of the \"listen\" directive"),
+            ));
         }
         return Ok(vec![ListenAddr::Unix(PathBuf::from(path))]);
     }
@@ -83,8 +86,19 @@ pub(crate) fn parameter(
     flags: &mut ListenFlags,
 ) -> Result<(), Diagnostic> {
     const WORDS: &[&str] = &[
-        "default_server", "reuseport", "deferred", "proxy_protocol", "backlog=", "rcvbuf=", "sndbuf=", "fastopen=",
-        "ipv6only=", "so_keepalive=", "http2", "ssl", "bind",
+        "default_server",
+        "reuseport",
+        "deferred",
+        "proxy_protocol",
+        "backlog=",
+        "rcvbuf=",
+        "sndbuf=",
+        "fastopen=",
+        "ipv6only=",
+        "so_keepalive=",
+        "http2",
+        "ssl",
+        "bind",
     ];
     let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, WORDS.iter().copied());
     let text = arg.value.to_str().map_err(|_| invalid())?;

@@ -294,10 +294,9 @@ pub fn error_log_target(
     let arg = &directive.args[0];
     let level = match directive.args.get(1) {
         None => Level::Error,
-        Some(word) => Level::ALL
-            .into_iter()
-            .find(|level| word.value == level.name())
-            .ok_or_else(|| Diagnostic::new(tidegate_conf::Level::Emerg, word.span, format!("invalid log level \"{}\"", word.value)))?,
+        Some(word) => Level::ALL.into_iter().find(|level| word.value == level.name()).ok_or_else(|| {
+            Diagnostic::new(tidegate_conf::Level::Emerg, word.span, format!("invalid log level \"{}\"", word.value))
+        })?,
     };
     let destination = Destination::parse(&arg.value.to_str_lossy(), &build.prefix)
         .map_err(|error| Diagnostic::new(tidegate_conf::Level::Emerg, arg.span, error.to_string()))?;

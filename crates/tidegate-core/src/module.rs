@@ -51,8 +51,16 @@ impl Context {
     /// The names of the block kinds, as one writes them.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         const NAMES: [&str; 10] = [
-            "main", "events", "http", "server", "location", "if in server", "if in location", "limit_except",
-            "upstream", "database",
+            "main",
+            "events",
+            "http",
+            "server",
+            "location",
+            "if in server",
+            "if in location",
+            "limit_except",
+            "upstream",
+            "database",
         ];
         NAMES.into_iter().enumerate().filter(move |(bit, _)| self.0 & (1 << bit) != 0).map(|(_, name)| name)
     }

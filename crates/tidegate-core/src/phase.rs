@@ -287,11 +287,14 @@ fn advance(req: &Rc<Request>, mut cursor: Cursor, mut step: Option<Step>) -> Pro
 fn call(req: &Rc<Request>, cursor: &mut Cursor) -> Outcome {
     loop {
         let program = &req.level().program;
-        if cursor.phase == Phase::Content && cursor.index == 0 && !cursor.in_content_handler
-            && let Some(content) = &program.content {
-                cursor.in_content_handler = true;
-                return content(req);
-            }
+        if cursor.phase == Phase::Content
+            && cursor.index == 0
+            && !cursor.in_content_handler
+            && let Some(content) = &program.content
+        {
+            cursor.in_content_handler = true;
+            return content(req);
+        }
         if let Some(handler) = program.handlers(cursor.phase).get(cursor.index) {
             return handler(req);
         }

@@ -108,11 +108,7 @@ impl Regex {
         let mut table: *const u8 = ptr::null();
         // SAFETY: PCRE2_INFO_NAMETABLE stores a pointer.
         unsafe {
-            pcre::pcre2_pattern_info_8(
-                self.code.as_ptr(),
-                pcre::PCRE2_INFO_NAMETABLE,
-                ptr::from_mut(&mut table).cast(),
-            )
+            pcre::pcre2_pattern_info_8(self.code.as_ptr(), pcre::PCRE2_INFO_NAMETABLE, ptr::from_mut(&mut table).cast())
         };
         // SAFETY: the table has `count` entries of `size` bytes and lives as long as the pattern.
         let table = unsafe { std::slice::from_raw_parts(table, count * size) };

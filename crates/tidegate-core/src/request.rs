@@ -155,11 +155,8 @@ impl Request {
 
     /// A sub-request of `parent`, with copies of its head and either its variables or copies of them.
     pub fn subrequest(parent: &Rc<Self>, sink: Sink, share_variables: bool) -> Self {
-        let values = if share_variables {
-            parent.values.borrow().clone()
-        } else {
-            Rc::new(parent.values.borrow().copy())
-        };
+        let values =
+            if share_variables { parent.values.borrow().clone() } else { Rc::new(parent.values.borrow().copy()) };
         let req = Request {
             conn: parent.conn.clone(),
             head: RefCell::new(parent.head.borrow().clone()),
@@ -330,10 +327,7 @@ impl Request {
         let uri = self.uri.borrow();
         self.log(
             crate::log::Level::Error,
-            format_args!(
-                "rewrite or internal redirection cycle while processing \"{}\"",
-                BStr::new(&uri.path)
-            ),
+            format_args!("rewrite or internal redirection cycle while processing \"{}\"", BStr::new(&uri.path)),
         );
         self.flags.uri_changes_left.set(2);
     }

@@ -39,10 +39,8 @@ pub fn set_product(product: Product) {
 
 /// How the program presents itself.
 pub fn product() -> &'static Product {
-    PRODUCT.get_or_init(|| Product {
-        name: "tidegate",
-        name_and_version: concat!("tidegate/", env!("CARGO_PKG_VERSION")),
-    })
+    PRODUCT
+        .get_or_init(|| Product { name: "tidegate", name_and_version: concat!("tidegate/", env!("CARGO_PKG_VERSION")) })
 }
 
 impl Request {
@@ -63,9 +61,10 @@ impl Request {
         if status >= 300 {
             let first = !self.flags().error_page.replace(true);
             if (first || self.http_conf().recursive_error_pages == Some(true))
-                && let Some(step) = self.to_error_page(status) {
-                    return step;
-                }
+                && let Some(step) = self.to_error_page(status)
+            {
+                return step;
+            }
         }
         Step::Ok
     }
@@ -248,10 +247,11 @@ impl Request {
         }
         if conf.port_in_redirect != Some(false)
             && let crate::connection::Peer::Inet(address) = self.conn.local
-                && address.port() != 80 {
-                    url.push(b':');
-                    url.extend_from_slice(itoa::Buffer::new().format(address.port()).as_bytes());
-                }
+            && address.port() != 80
+        {
+            url.push(b':');
+            url.extend_from_slice(itoa::Buffer::new().format(address.port()).as_bytes());
+        }
         url.extend_from_slice(path);
         response.fields.set_known(Known::Location, &url);
     }

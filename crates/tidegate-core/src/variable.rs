@@ -50,8 +50,16 @@ impl VariableDef {
 }
 
 enum Source {
-    Native { get: NativeGet, set: Option<NativeSet>, arg: Box<[u8]> },
-    Computed { compute: Compute, cached: bool, changeable: bool },
+    Native {
+        get: NativeGet,
+        set: Option<NativeSet>,
+        arg: Box<[u8]>,
+    },
+    Computed {
+        compute: Compute,
+        cached: bool,
+        changeable: bool,
+    },
     Plain,
     /// Used, but not defined yet.
     Undefined,

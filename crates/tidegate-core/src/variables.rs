@@ -6,12 +6,7 @@ use std::io::Write;
 
 use tidegate_http::Known;
 
-use crate::{
-    clock,
-    connection::Peer,
-    request::Request,
-    variable::VariableDef,
-};
+use crate::{clock, connection::Peer, request::Request, variable::VariableDef};
 
 /// The core's variables.
 pub(crate) static VARIABLES: &[VariableDef] = &[
@@ -208,9 +203,9 @@ fn sent_http(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
         b"content_length" if response.content_length.is_some() => {
             response.content_length.is_some_and(|length| number(out, length))
         }
-        b"last_modified" if response.last_modified.is_some() => response
-            .last_modified
-            .is_some_and(|seconds| put(out, &tidegate_http::date::http_date(seconds))),
+        b"last_modified" if response.last_modified.is_some() => {
+            response.last_modified.is_some_and(|seconds| put(out, &tidegate_http::date::http_date(seconds)))
+        }
         b"transfer_encoding" if response.chunked => put(out, b"chunked"),
         b"connection" => put(out, if req.flags().keep_alive.get() { b"keep-alive" } else { b"close" }),
         _ => join(response.fields.iter_underscored(name), b", ", out),
@@ -236,9 +231,10 @@ fn cookie(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
         for pair in line.split(|&b| b == b';') {
             let pair = pair.trim_ascii();
             if let Some(at) = memchr::memchr(b'=', pair)
-                && pair[..at].trim_ascii_end().eq_ignore_ascii_case(name) {
-                    return put(out, pair[at + 1..].trim_ascii());
-                }
+                && pair[..at].trim_ascii_end().eq_ignore_ascii_case(name)
+            {
+                return put(out, pair[at + 1..].trim_ascii());
+            }
         }
     }
     false

@@ -416,11 +416,7 @@ fn check_shape(directive: &ast::Directive, info: &DirectiveInfo, sources: &Sourc
 }
 
 /// Turns drafts into levels, outer ones first: each inherits from its parent, then installs its handlers.
-fn inherit_levels(
-    registry: &'static Registry,
-    drafts: Vec<DraftLevel>,
-    diagnostics: &mut Diagnostics,
-) -> Vec<Level> {
+fn inherit_levels(registry: &'static Registry, drafts: Vec<DraftLevel>, diagnostics: &mut Diagnostics) -> Vec<Level> {
     let modules = registry.modules();
     let mut levels: Vec<Level> = Vec::with_capacity(drafts.len());
     // What a level without any directive of a module gets from a given parent is the same for all such levels.

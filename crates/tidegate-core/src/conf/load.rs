@@ -46,13 +46,13 @@ pub fn load(options: &LoadOptions) -> Result<Arc<Config>, LoadError> {
     let mut diagnostics = Diagnostics::default();
     let conf_dir = options.conf_path.parent().map(PathBuf::from).unwrap_or_default();
     let parse = ParseOptions { conf_dir: conf_dir.clone(), ..ParseOptions::default() };
-    let globals = options.globals.as_ref().map(|globals| {
-        tidegate_conf::parse_command_line(globals.as_bytes(), &mut sources, &parse, &mut diagnostics)
-    });
+    let globals = options
+        .globals
+        .as_ref()
+        .map(|globals| tidegate_conf::parse_command_line(globals.as_bytes(), &mut sources, &parse, &mut diagnostics));
     let tree = tidegate_conf::parse_file(&options.conf_path, &mut sources, &parse, &mut diagnostics);
     let parsed = !diagnostics.has_errors();
-    let mut build =
-        Build::new(options.registry, &sources, &mut diagnostics, options.prefix.clone(), conf_dir);
+    let mut build = Build::new(options.registry, &sources, &mut diagnostics, options.prefix.clone(), conf_dir);
     build.testing = options.testing;
     if let Some(globals) = &globals {
         build.walk(LevelId(0), Context::MAIN, globals);
