@@ -1,2 +1,90 @@
-//! The binary.
-fn main() {}
+//! The binary: command line, supervisor, server process.
+//!
+//! In reading order: [`cli`] and [`identity`], what was typed and under which name; [`startup`], from there to
+//! running processes; [`supervisor`], which keeps a server process alive; [`serve`], that process; [`channel`], what
+//! the two say to each other; [`engine`], the only place that knows the crates below; then the smaller parts:
+//! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`].
+//!
+//! ```text
+//! tidegate -c x ──fork──► supervisor ──fork──► server process
+//!   waits for a word  ◄──── pipe ────┘  ◄─socket pair─┘   worker threads
+//! ```
+
+mod channel;
+mod cli;
+mod commands;
+mod configure;
+mod engine;
+mod identity;
+mod pid_file;
+mod privileges;
+mod serve;
+mod signals;
+mod startup;
+mod stdio;
+mod supervisor;
+mod upgrade;
+
+use std::ffi::OsString;
+
+use identity::Identity;
+use tidegate_core::log::{self, Level, note};
+
+/// Requests are made of many small blocks that live shortly: what this allocator is best at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {
+    let mut arguments = std::env::args_os();
+    let identity = Identity::of(&arguments.next().unwrap_or_default());
+    let arguments: Vec<OsString> = arguments.collect();
+    std::process::exit(run(identity, &arguments));
+}
+
+fn run(identity: Identity, arguments: &[OsString]) -> i32 {
+    if identity == Identity::Tidegate
+        && let Some(code) = commands::run(arguments)
+    {
+        return code;
+    }
+    let options = match cli::parse(arguments) {
+        Ok(options) => options,
+        Err(reason) => {
+            eprintln!("{}: {reason}", identity.name());
+            return 1;
+        }
+    };
+    if options.help || options.version || options.configure {
+        if options.configure {
+            eprint!("{}", configure::text(identity, engine::registry()));
+        } else {
+            eprint!("{}", identity.version_text());
+        }
+        if options.help {
+            eprint!("{}", cli::help_text(identity));
+        }
+        if !options.test {
+            return 0;
+        }
+    }
+    std::panic::set_hook(Box::new(log_panic));
+    startup::run(options, identity)
+}
+
+/// A panic is our mistake: it goes to the log with its place, and is written before anything else happens.
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    let backtrace = std::backtrace::Backtrace::capture();
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("unnamed");
+    match panic.location() {
+        Some(place) => note(Level::Alert, format_args!("thread \"{name}\" panicked at {place}: {text}")),
+        None => note(Level::Alert, format_args!("thread \"{name}\" panicked: {text}")),
+    }
+    if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
+        note(Level::Alert, format_args!("{backtrace}"));
+    }
+    log::flush();
+}

@@ -110,14 +110,9 @@ impl Case {
 
     /// The piece of a list section that belongs to response `index`; a single piece belongs to all of them.
     pub(crate) fn piece(&self, name: &str, index: usize) -> Option<String> {
-        let section = self.section(name)?;
-        let mut pieces = sections::pieces(&section.value);
+        let mut pieces = sections::pieces(self.value(name)?);
         let at = if pieces.len() == 1 { 0 } else { index };
-        let mut text = (at < pieces.len()).then(|| pieces.swap_remove(at).text)?;
-        if section.chomp && text.ends_with('\n') {
-            text.pop();
-        }
-        Some(text)
+        (at < pieces.len()).then(|| pieces.swap_remove(at).text)
     }
 }
 

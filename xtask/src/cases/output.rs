@@ -35,9 +35,9 @@ pub(crate) fn shown(line: &str) -> String {
     format!("{head}... ({} characters){end}", escaped.chars().count())
 }
 
-/// The end of a log, without notices: every start and stop writes the same ones.
+/// The end of a log.
 pub(crate) fn tail(log: &str, lines: usize) -> String {
-    let all: Vec<&str> = log.lines().filter(|l| !l.contains("[notice]")).collect();
+    let all: Vec<&str> = log.lines().collect();
     all[all.len().saturating_sub(lines)..].iter().map(|l| format!("      {l}\n")).collect()
 }
 

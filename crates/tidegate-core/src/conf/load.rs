@@ -62,7 +62,7 @@ pub fn load(options: &LoadOptions) -> Result<Arc<Config>, LoadError> {
     let config = build.finish(options.conf_path.clone()).filter(|_| parsed);
     match config {
         Some(mut config) if !diagnostics.has_errors() => {
-            config.warnings = diagnostics.iter().map(|d| d.one_line(&sources)).collect();
+            config.warnings = diagnostics.iter().map(|d| (d.level, d.one_line(&sources))).collect();
             config.sources = sources;
             Ok(Arc::new(config))
         }

@@ -98,8 +98,8 @@ pub struct Config {
     pub conf_path: PathBuf,
     /// Text of all files, for `-T`.
     pub sources: tidegate_conf::SourceMap,
-    /// Warnings that came up.
-    pub warnings: Vec<String>,
+    /// Warnings and notices that came up, in nginx's one-line form.
+    pub warnings: Vec<(tidegate_conf::Level, String)>,
     registry: &'static crate::registry::Registry,
 }
 

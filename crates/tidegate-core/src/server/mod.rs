@@ -264,6 +264,11 @@ impl Server {
         self.generations.iter().any(|generation| generation.state == State::Serving)
     }
 
+    /// Whether any worker is left, starting and quitting ones included.
+    pub fn has_workers(&self) -> bool {
+        !self.generations.is_empty()
+    }
+
     /// When [`Self::turn`] wants to be called, whatever happens.
     pub fn deadline(&self) -> Option<Instant> {
         let restarts = |generation: &Generation| generation.seats.iter().filter_map(|seat| seat.restart).min();

@@ -1,0 +1,201 @@
+//! Where the binary meets the engine: loading a configuration and what the processes need to know of it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bstr::ByteSlice;
+use tidegate_core::conf::{self, Config, LoadOptions};
+use tidegate_core::log::{self, ErrorLog, Level, note};
+use tidegate_core::registry::Registry;
+use tidegate_core::server::Workers;
+use tidegate_core::server::affinity::CpuSet;
+use tidegate_core::worker;
+
+use crate::identity::Identity;
+use crate::privileges::{Account, to_path};
+
+/// Pid file of a configuration that names none.
+const PID_PATH: &str = "logs/nginx.pid";
+
+/// The configuration is bad; the log says why.
+#[derive(Debug)]
+pub(crate) struct BadConfiguration;
+
+/// Loads the configuration, at the start and at every reload.
+#[derive(Debug)]
+pub(crate) struct Loader {
+    pub(crate) identity: Identity,
+    pub(crate) prefix: PathBuf,
+    pub(crate) conf_path: PathBuf,
+    pub(crate) globals: Option<String>,
+    pub(crate) testing: bool,
+    /// Whether a person at a terminal reads the problems.
+    pub(crate) interactive: std::cell::Cell<bool>,
+    /// The error log of a configuration that names none (`-e`).
+    pub(crate) error_log: Arc<ErrorLog>,
+}
+
+/// All modules that this binary was built with.
+pub(crate) fn registry() -> &'static Registry {
+    Registry::install(&[tidegate_modules::MODULES])
+}
+
+impl Loader {
+    /// Reads and checks the configuration. Problems go to the error log in nginx's words, and to a person with the
+    /// lines that they are in.
+    ///
+    /// # Errors
+    /// [`BadConfiguration`] after every problem was logged.
+    pub(crate) fn load(&self) -> Result<Arc<Config>, BadConfiguration> {
+        let options = LoadOptions {
+            prefix: self.prefix.clone(),
+            conf_path: self.conf_path.clone(),
+            globals: self.globals.clone(),
+            testing: self.testing,
+            registry: registry(),
+        };
+        match conf::load(&options) {
+            Ok(config) => {
+                for (level, warning) in &config.warnings {
+                    note(level_of(*level), format_args!("{warning}"));
+                }
+                self.check(&config)?;
+                Ok(config)
+            }
+            Err(error) => {
+                self.report(&error);
+                Err(BadConfiguration)
+            }
+        }
+    }
+
+    /// What only the process can tell.
+    fn check(&self, config: &Config) -> Result<(), BadConfiguration> {
+        let settings = Settings::of(config);
+        let account = Account::resolve(settings.user.as_ref()).map(drop);
+        account.and_then(|()| affinity(config, settings.worker_count).map(drop)).map_err(|reason| {
+            note(Level::Emerg, format_args!("{reason}"));
+            BadConfiguration
+        })
+    }
+
+    fn report(&self, error: &conf::LoadError) {
+        if self.interactive.get() {
+            log::echo_to_stderr(None);
+        }
+        for problem in error.diagnostics.iter() {
+            note(level_of(problem.level), format_args!("{}", problem.one_line(&error.sources)));
+        }
+        if !self.interactive.get() {
+            return;
+        }
+        let on_stderr = log::main().targets().iter().any(|(_, file)| file.is_stderr());
+        for problem in error.diagnostics.iter() {
+            let shown = problem.render(&error.sources);
+            let (head, excerpt) = shown.split_once('\n').unwrap_or((&shown, ""));
+            let name = self.identity.name();
+            match self.identity {
+                // The log has just written the sentence to the same place.
+                _ if on_stderr => eprint!("{excerpt}"),
+                Identity::Tidegate => eprint!("{name}: {head}\n{excerpt}"),
+                // Scripts compare what nginx prints, which has no column.
+                Identity::Nginx => {
+                    let level = problem.level.as_str();
+                    eprint!("{name}: [{level}] {}\n{excerpt}", problem.one_line(&error.sources));
+                }
+            }
+        }
+        log::echo_to_stderr(Some(self.identity.name()));
+    }
+}
+
+fn level_of(level: tidegate_conf::Level) -> Level {
+    match level {
+        tidegate_conf::Level::Emerg => Level::Emerg,
+        tidegate_conf::Level::Warn => Level::Warn,
+        tidegate_conf::Level::Notice => Level::Notice,
+    }
+}
+
+/// What the directives of the top level mean for processes, with nginx's defaults.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) daemon: bool,
+    pub(crate) master_process: bool,
+    pub(crate) pid: PathBuf,
+    pub(crate) user: Option<(String, Option<String>)>,
+    pub(crate) worker_count: usize,
+    pub(crate) rlimit_nofile: Option<u64>,
+    pub(crate) rlimit_core: Option<u64>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) working_directory: Option<PathBuf>,
+    pub(crate) env: Vec<(OsString, Option<OsString>)>,
+}
+
+impl Settings {
+    pub(crate) fn of(config: &Config) -> Self {
+        let main = config.main();
+        let text = |bytes: &[u8]| bytes.to_str_lossy().into_owned();
+        let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let user = main.user.as_ref();
+        let pid = main.pid.as_deref().map_or(PID_PATH.as_bytes(), |pid| pid.as_bytes());
+        Self {
+            daemon: main.daemon.unwrap_or(true),
+            master_process: main.master_process.unwrap_or(true),
+            pid: config.full_path(pid),
+            user: user.map(|(name, group)| (text(name), group.as_ref().map(|group| text(group)))),
+            worker_count: worker_count(main.worker_processes),
+            rlimit_nofile: main.worker_rlimit_nofile,
+            rlimit_core: main.worker_rlimit_core,
+            priority: main.worker_priority,
+            working_directory: main.working_directory.as_deref().map(|path| to_path(path)),
+            env: main.env.iter().map(|(name, value)| (os(name), value.as_ref().map(|value| os(value)))).collect(),
+        }
+    }
+}
+
+/// `worker_processes`: 1 by default, `auto` (0) for one on each processor that we may use.
+fn worker_count(configured: Option<u64>) -> usize {
+    match configured {
+        None => 1,
+        Some(0) => CpuSet::allowed().count().max(1),
+        Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
+    }
+}
+
+fn affinity(config: &Config, worker_count: usize) -> Result<Vec<CpuSet>, String> {
+    let masks = config.main().worker_cpu_affinity.as_deref().unwrap_or_default();
+    let masks: Vec<_> = masks.iter().map(|mask| mask.to_str_lossy()).collect();
+    let masks: Vec<_> = masks.iter().map(|mask| &**mask).collect();
+    CpuSet::parse_all(&masks, worker_count)
+}
+
+/// The workers of a configuration.
+pub(crate) fn workers(config: &Arc<Config>) -> Workers {
+    let count = Settings::of(config).worker_count;
+    // Checked when the configuration was loaded.
+    let affinity = affinity(config, count).unwrap_or_default();
+    let shutdown_timeout = config.main().worker_shutdown_timeout.filter(|timeout| *timeout > Duration::ZERO);
+    Workers { body: worker::body(Arc::clone(config)), count, affinity, shutdown_timeout }
+}
+
+/// The error log of the process under a configuration.
+pub(crate) fn error_log(config: &Config, loader: &Loader) -> Arc<ErrorLog> {
+    config.main().error_log.as_ref().unwrap_or(&loader.error_log).clone()
+}
+
+/// Opens the log files that a configuration names.
+///
+/// # Errors
+/// [`BadConfiguration`] after every file that cannot be opened was logged.
+pub(crate) fn open_logs() -> Result<(), BadConfiguration> {
+    log::open_registered().map_err(|errors| {
+        for error in errors {
+            note(Level::Emerg, format_args!("{error}"));
+        }
+        BadConfiguration
+    })
+}

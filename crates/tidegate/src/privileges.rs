@@ -1,0 +1,150 @@
+//! What the server process may do: whom it runs as, its limits, its environment.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{Gid, Group, Uid, User};
+use tidegate_core::log::{Level, note};
+
+use crate::engine::Settings;
+
+/// nginx's account when it is started by root and the configuration names none.
+const USER_DEFAULT: &str = "nobody";
+
+/// Variables that survive without an `env` directive: the time zone as in nginx, the search paths that Lua reads when
+/// a worker starts (nginx starts Lua before it clears the environment), and Rust's switch for stack traces.
+const ENVIRONMENT_KEPT: [&str; 4] = ["TZ", "LUA_PATH", "LUA_CPATH", "RUST_BACKTRACE"];
+
+/// The account that the server process changes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    name: CString,
+    uid: Uid,
+    gid: Gid,
+}
+
+impl Account {
+    /// Looks the configured account up; `None` when we are not root and cannot change anyway.
+    ///
+    /// # Errors
+    /// nginx's sentence about an unknown user or group.
+    pub(crate) fn resolve(user: Option<&(String, Option<String>)>) -> Result<Option<Self>, String> {
+        if !Uid::effective().is_root() {
+            if user.is_some() {
+                note(
+                    Level::Warn,
+                    format_args!(
+                        "the \"user\" directive makes sense only if the master process runs with super-user privileges, ignored"
+                    ),
+                );
+            }
+            return Ok(None);
+        }
+        let (name, group) = user.map_or((USER_DEFAULT, None), |(name, group)| (name.as_str(), group.as_deref()));
+        let entry = User::from_name(name).ok().flatten().ok_or_else(|| format!("getpwnam(\"{name}\") failed"))?;
+        // nginx takes the group of the user's name; accounts whose own group has another name are no reason to fail.
+        let gid = match group {
+            Some(group) => {
+                let entry = Group::from_name(group).ok().flatten();
+                entry.ok_or_else(|| format!("getgrnam(\"{group}\") failed"))?.gid
+            }
+            None => Group::from_name(name).ok().flatten().map_or(entry.gid, |group| group.gid),
+        };
+        let name = CString::new(name).map_err(|_| "the user's name holds a zero byte".to_owned())?;
+        Ok(Some(Self { name, uid: entry.uid, gid }))
+    }
+
+    fn assume(&self) -> Result<(), String> {
+        let failed = |call: &str, error: nix::Error| format!("{call} failed ({}: {})", error as i32, error.desc());
+        nix::unistd::setgid(self.gid).map_err(|error| failed(&format!("setgid({})", self.gid), error))?;
+        nix::unistd::initgroups(&self.name, self.gid).map_err(|error| failed("initgroups()", error))?;
+        nix::unistd::setuid(self.uid).map_err(|error| failed(&format!("setuid({})", self.uid), error))?;
+        // A process that changed its user leaves no core file otherwise.
+        let _ = nix::sys::prctl::set_dumpable(true);
+        Ok(())
+    }
+}
+
+/// Applies limits and gives up rights. The server process calls it first.
+///
+/// # Errors
+/// What must not be ignored: the account cannot be assumed.
+pub(crate) fn apply(settings: &Settings, account: Option<&Account>) -> Result<(), String> {
+    apply_limits(settings);
+    if let Some(account) = account {
+        account.assume()?;
+    }
+    if let Some(directory) = &settings.working_directory
+        && let Err(error) = std::env::set_current_dir(directory)
+    {
+        let error = tidegate_core::log::SysError(&error);
+        note(Level::Alert, format_args!("chdir(\"{}\") failed {error}", directory.display()));
+    }
+    Ok(())
+}
+
+/// Raises or lowers the limits that the configuration names.
+pub(crate) fn apply_limits(settings: &Settings) {
+    if let Some(files) = settings.rlimit_nofile
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, files, files)
+    {
+        note(
+            Level::Alert,
+            format_args!("setrlimit(RLIMIT_NOFILE, {files}) failed ({}: {})", error as i32, error.desc()),
+        );
+    }
+    if let Some(bytes) = settings.rlimit_core
+        && let Err(error) = setrlimit(Resource::RLIMIT_CORE, bytes, bytes)
+    {
+        note(Level::Alert, format_args!("setrlimit(RLIMIT_CORE, {bytes}) failed ({}: {})", error as i32, error.desc()));
+    }
+    if let Some(priority) = settings.priority {
+        // SAFETY: takes integers only; 0 is this process.
+        if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) } != 0 {
+            let error = std::io::Error::last_os_error();
+            let error = tidegate_core::log::SysError(&error);
+            note(Level::Alert, format_args!("setpriority({priority}) failed {error}"));
+        }
+    }
+}
+
+/// The limits on open files, for the log.
+pub(crate) fn file_limits() -> Option<(u64, u64)> {
+    getrlimit(Resource::RLIMIT_NOFILE).ok()
+}
+
+/// Leaves only the variables that the configuration names and [`ENVIRONMENT_KEPT`].
+///
+/// The process must have no other thread yet.
+pub(crate) fn limit_environment(directives: &[(OsString, Option<OsString>)]) {
+    let inherited: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    let mut wanted: BTreeMap<OsString, OsString> = BTreeMap::new();
+    let mut keep = |name: OsString| {
+        if let Some(value) = inherited.get(&name) {
+            wanted.insert(name, value.clone());
+        }
+    };
+    ENVIRONMENT_KEPT.into_iter().map(OsString::from).for_each(&mut keep);
+    directives.iter().filter(|(_, value)| value.is_none()).for_each(|(name, _)| keep(name.clone()));
+    for (name, value) in directives {
+        if let Some(value) = value {
+            wanted.insert(name.clone(), value.clone());
+        }
+    }
+    for name in inherited.keys().filter(|name| !wanted.contains_key(*name)) {
+        // SAFETY: no other thread runs, by the contract above.
+        unsafe { std::env::remove_var(name) };
+    }
+    for (name, value) in wanted.iter().filter(|(name, value)| inherited.get(*name) != Some(*value)) {
+        // SAFETY: no other thread runs, by the contract above.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
+
+/// A path of the configuration.
+pub(crate) fn to_path(bytes: &[u8]) -> PathBuf {
+    OsString::from_vec(bytes.to_vec()).into()
+}
