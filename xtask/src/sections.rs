@@ -31,6 +31,8 @@ pub(crate) struct Section {
     pub(crate) name: String,
     /// Whether the filter `escapes` was asked for.
     pub(crate) escapes: bool,
+    /// Whether the filter `chomp` was asked for: it also cuts the last line end of every piece.
+    pub(crate) chomp: bool,
     /// The text, after the filter `chomp`.
     pub(crate) value: String,
     /// Line number of the section's head, from 1.
@@ -137,7 +139,7 @@ fn close(blocks: &mut [Block], open: Option<(Head, Vec<&str>)>) {
         }
         text
     });
-    block.sections.push(Section { name: head.name, escapes: head.escapes, value, line: head.line });
+    block.sections.push(Section { name: head.name, escapes: head.escapes, chomp: head.chomp, value, line: head.line });
 }
 
 /// One part of a value that `~~~` lines divide.

@@ -110,9 +110,14 @@ impl Case {
 
     /// The piece of a list section that belongs to response `index`; a single piece belongs to all of them.
     pub(crate) fn piece(&self, name: &str, index: usize) -> Option<String> {
-        let mut pieces = sections::pieces(self.value(name)?);
+        let section = self.section(name)?;
+        let mut pieces = sections::pieces(&section.value);
         let at = if pieces.len() == 1 { 0 } else { index };
-        (at < pieces.len()).then(|| pieces.swap_remove(at).text)
+        let mut text = (at < pieces.len()).then(|| pieces.swap_remove(at).text)?;
+        if section.chomp && text.ends_with('\n') {
+            text.pop();
+        }
+        Some(text)
     }
 }
 

@@ -7,7 +7,7 @@ use super::output;
 use super::script::{self, Action, Step, Text};
 use super::server::{Server, ServerKind, Site};
 use super::vars::Vars;
-use crate::process::Process;
+use crate::process::{POLL, Process};
 use crate::sections;
 use std::fs;
 use std::thread;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const EVENTUALLY_PAUSE: Duration = Duration::from_millis(20);
 /// Starts with other ports after "Address already in use": somebody else took the port first.
 const START_TRIES: usize = 3;
+/// How long a line may take to its log after the response.
+const LOGS_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What running a case needs besides the case.
 pub(crate) struct Settings {
@@ -45,9 +47,9 @@ pub(crate) fn run(case: &Case, settings: &Settings) -> Vec<String> {
     };
     problems.extend(check::logs(case, &site).unwrap_or_else(|mistake| vec![mistake]));
     if !problems.is_empty() {
-        let log = site.read("logs/error.log");
+        let log = output::tail(&site.read("logs/error.log"), 12);
         if !log.is_empty() {
-            problems.push(format!("the error log ends with\n{}", output::tail(&log, 12)));
+            problems.push(format!("the error log ends with\n{log}"));
         }
         if settings.keep {
             problems.push(format!("kept: {}", site.dir().display()));
@@ -93,8 +95,20 @@ fn serve(case: &Case, settings: &Settings, mut site: Site) -> (Site, Vec<String>
     let mut talk = Talk { case, settings, site: &site, client: None, received: Vec::new(), index: 0 };
     let mut problems = talk.run().unwrap_or_else(|mistake| vec![mistake]);
     drop(talk);
+    if problems.is_empty() {
+        wait_for_logs(case, &site);
+    }
     problems.extend(server.stop());
     (site, problems)
+}
+
+/// A response may be here before its request is logged, and a single process ends at once when it is told to: gives the
+/// expected lines a moment. What is still missing then is judged after the end.
+fn wait_for_logs(case: &Case, site: &Site) {
+    let deadline = Instant::now() + LOGS_PATIENCE;
+    while check::logs(case, site).is_ok_and(|problems| !problems.is_empty()) && Instant::now() < deadline {
+        thread::sleep(POLL);
+    }
 }
 
 /// The conversation of a case.

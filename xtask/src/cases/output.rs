@@ -35,9 +35,9 @@ pub(crate) fn shown(line: &str) -> String {
     format!("{head}... ({} characters){end}", escaped.chars().count())
 }
 
-/// The end of a log.
+/// The end of a log, without notices: every start and stop writes the same ones.
 pub(crate) fn tail(log: &str, lines: usize) -> String {
-    let all: Vec<&str> = log.lines().collect();
+    let all: Vec<&str> = log.lines().filter(|l| !l.contains("[notice]")).collect();
     all[all.len().saturating_sub(lines)..].iter().map(|l| format!("      {l}\n")).collect()
 }
 

@@ -1,0 +1,240 @@
+`upstream`: choosing a peer, and the next one.
+
+=== TEST 1: round robin
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; listen 127.0.0.1:$TEST_PORT_3; return 200 "$server_port\n"; }
+--- config
+location / { proxy_pass http://u; }
+--- requests
+GET /
+~~~
+GET /
+~~~
+GET /
+--- response_body
+$TEST_PORT_2
+~~~
+$TEST_PORT_3
+~~~
+$TEST_PORT_2
+
+=== TEST 2: weights are spread smoothly
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_2 weight=3; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; listen 127.0.0.1:$TEST_PORT_3; return 200 "$server_port\n"; }
+--- config
+location / { proxy_pass http://u; }
+--- requests
+GET /
+~~~
+GET /
+~~~
+GET /
+~~~
+GET /
+--- response_body
+$TEST_PORT_2
+~~~
+$TEST_PORT_2
+~~~
+$TEST_PORT_3
+~~~
+$TEST_PORT_2
+
+=== TEST 3: a peer that is down is left out, a backup waits
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_2 down; server 127.0.0.1:$TEST_PORT_4; server 127.0.0.1:$TEST_PORT_3 backup; }
+server { listen 127.0.0.1:$TEST_PORT_2; listen 127.0.0.1:$TEST_PORT_3; return 200 "$server_port\n"; }
+--- config
+location / { add_header X-Up "$upstream_addr | $upstream_status"; proxy_pass http://u; }
+--- request
+GET /
+--- response_body
+$TEST_PORT_3
+--- response_headers
+X-Up: 127.0.0.1:$TEST_PORT_4, 127.0.0.1:$TEST_PORT_3 | 502, 200
+--- error_log
+connect() failed (111: Connection refused)
+
+=== TEST 4: proxy_next_upstream for a status
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 503; }
+server { listen 127.0.0.1:$TEST_PORT_3; return 200 "ok\n"; }
+--- config
+location / { proxy_next_upstream error http_503; proxy_pass http://u; }
+location /off { proxy_next_upstream off; proxy_pass http://u; }
+--- request
+GET /
+--- response_body
+ok
+
+=== TEST 5: a POST is not sent twice
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 503; }
+server { listen 127.0.0.1:$TEST_PORT_3; return 200 "ok\n"; }
+--- config
+location / { proxy_next_upstream error http_503; proxy_pass http://u; }
+location /idem { proxy_next_upstream error http_503 non_idempotent; proxy_pass http://u; }
+--- request
+POST /
+x
+--- error_code: 503
+
+=== TEST 6: with non_idempotent it is
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 503; }
+server { listen 127.0.0.1:$TEST_PORT_3; return 200 "ok\n"; }
+--- config
+location / { proxy_next_upstream error http_503 non_idempotent; proxy_pass http://u; }
+--- request
+POST /
+x
+--- response_body
+ok
+
+=== TEST 7: no live upstreams
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+--- config
+location / { proxy_pass http://u; }
+--- requests
+GET /
+~~~
+GET /
+--- error_code: 502 502
+--- error_log
+no live upstreams while connecting to upstream
+
+=== TEST 8: proxy_next_upstream_tries
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_3; server 127.0.0.1:$TEST_PORT_4; server 127.0.0.1:$TEST_PORT_2; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "ok\n"; }
+--- config
+location / { proxy_next_upstream_tries 2; proxy_pass http://u; }
+--- request
+GET /
+--- error_code: 502
+--- error_log
+connect() failed
+
+=== TEST 9: hash keeps a key at its peer
+--- http_config
+upstream u { hash $arg_k; server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "one\n"; }
+server { listen 127.0.0.1:$TEST_PORT_3; return 200 "two\n"; }
+--- config
+location / { proxy_pass http://u; }
+--- requests
+GET /?k=a
+~~~
+GET /?k=a
+~~~
+GET /?k=b
+~~~
+GET /?k=c
+~~~
+GET /?k=d
+--- response_body
+two
+~~~
+two
+~~~
+one
+~~~
+two
+~~~
+two
+
+=== TEST 10: consistent hashing
+--- http_config
+upstream u { hash $arg_k consistent; server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; listen 127.0.0.1:$TEST_PORT_3; return 200 "ok\n"; }
+--- config
+location / { proxy_pass http://u; }
+--- requests
+GET /?k=a
+~~~
+GET /?k=b
+--- response_body
+ok
+
+=== TEST 11: least_conn, random, ip_hash are understood
+--- http_config
+upstream a { least_conn; server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+upstream b { random two least_conn; server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+upstream c { ip_hash; server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; listen 127.0.0.1:$TEST_PORT_3; return 200 "ok\n"; }
+--- config
+location /a { proxy_pass http://a; }
+location /b { proxy_pass http://b; }
+location /c { proxy_pass http://c; }
+--- requests
+GET /a
+~~~
+GET /b
+~~~
+GET /c
+--- response_body
+ok
+
+=== TEST 12: an upstream chosen by a variable
+--- http_config
+upstream one { server 127.0.0.1:$TEST_PORT_2; }
+upstream two { server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "one $uri\n"; }
+server { listen 127.0.0.1:$TEST_PORT_3; return 200 "two $uri\n"; }
+--- config
+location / { proxy_pass http://$arg_u; }
+--- requests
+GET /x?u=one
+~~~
+GET /y?u=two
+--- response_body
+one /x
+~~~
+two /y
+
+=== TEST 13: an upstream without servers is refused
+--- http_config
+upstream u { }
+--- config
+location / { proxy_pass http://u; }
+--- must_die
+--- error_log
+no servers are inside upstream
+
+=== TEST 14: a doubled upstream is refused
+--- http_config
+upstream u { server 127.0.0.1:1; }
+upstream u { server 127.0.0.1:1; }
+--- config
+location / { proxy_pass http://u; }
+--- must_die
+--- error_log
+duplicate upstream "u"
+
+=== TEST 15: max_conns
+--- http_config
+upstream u { zone u 64k; server 127.0.0.1:$TEST_PORT max_conns=1; }
+--- config
+location /a { proxy_pass http://u/b; }
+location /b { proxy_pass http://u/c; }
+location /c { return 200 "x\n"; }
+--- request
+GET /a
+--- error_code: 502
+--- error_log
+no live upstreams
+
+=== TEST 16: a bad parameter is refused
+--- http_config
+upstream u { server 127.0.0.1:1 wieght=2; }
+--- config
+location / { proxy_pass http://u; }
+--- must_die
+--- error_log
+invalid parameter "wieght=2"
