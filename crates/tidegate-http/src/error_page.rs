@@ -5,7 +5,7 @@ use crate::status::reason;
 /// Writes nginx's page for a status and returns whether there is one; `product` stands at its foot, e.g. `nginx` or
 /// `nginx/1.26.2`.
 ///
-/// The codes that only exist inside the server (494 to 498) have pages of the status that the client sees.
+/// Codes that only exist inside the server (494 to 498) have pages of the status that they stand for.
 pub fn write_error_page(status: u16, product: &str, out: &mut Vec<u8>) -> bool {
     let Some(page) = Page::of(status) else { return false };
     for part in ["<html>\r\n<head><title>", page.code, " ", page.title, "</title></head>\r\n<body>\r\n<center><h1>"] {
@@ -31,13 +31,12 @@ pub fn has_error_page(status: u16) -> bool {
     Page::of(status).is_some()
 }
 
-/// The status that a client sees for a status of this server: 494 to 497 are 400, 498 is 404.
+/// The status that a client sees for a status of this server: 494 to 497 are 400.
 ///
 /// Source: nginx, `ngx_http_send_special_response`.
 pub const fn status_for_client(status: u16) -> u16 {
     match status {
         494..=497 => 400,
-        498 => 404,
         status => status,
     }
 }
@@ -127,6 +126,6 @@ mod tests {
         for some in [301, 303, 307, 308, 400, 403, 405, 413, 416, 421, 429, 495, 496, 497, 500, 502, 503, 504, 507] {
             assert!(has_error_page(some), "{some}");
         }
-        assert_eq!([494, 497, 498, 499, 404].map(status_for_client), [400, 400, 404, 499, 404]);
+        assert_eq!([494, 497, 498, 499, 404].map(status_for_client), [400, 400, 498, 499, 404]);
     }
 }

@@ -7,9 +7,11 @@
 //! Where nginx has a documented or well-known behaviour, it is followed (1.22 to 1.27), down to the messages.
 //!
 //! Reading order: [`known`] (field names as numbers), [`fields`] (the list), [`method`], [`request`] (heads of
-//! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`], [`chunked`] and [`body`]
-//! (where a body ends), [`conditional`] and [`range`] (what of an answer is wanted), [`status`], [`response`],
-//! [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered).
+//! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`] and [`user_agent`], [`chunked`]
+//! and [`body`] (where a body ends), [`conditional`] and [`range`] (what of an answer is wanted), [`status`],
+//! [`response`], [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered).
+//!
+//! What must hold for any input stands in `tests/invariants`; the fuzz target `http1` and a test drive it.
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -33,6 +35,7 @@ pub mod response;
 pub mod response_head;
 pub mod status;
 pub mod uri;
+pub mod user_agent;
 
 pub use bad_request::BadRequest;
 pub use body::{BodyDecoder, BodyLength};

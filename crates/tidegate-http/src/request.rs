@@ -311,7 +311,7 @@ impl RequestHead {
 
     fn parse(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> Result<Parsed, BadRequest> {
         if self.progress.stage == Stage::RequestLine {
-            if self.progress.line_start == 0 && !self.skip_blank_lines(buf, limits)? {
+            if !self.skip_blank_lines(buf, limits)? {
                 return Ok(Parsed::Partial);
             }
             if !self.parse_line(buf, limits, options)? {
@@ -376,7 +376,7 @@ impl RequestHead {
     }
 
     fn parse_fields(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> Result<Parsed, BadRequest> {
-        let head = &buf[self.progress.start..];
+        let head = buf.get(self.progress.start..).unwrap_or_default();
         if self.is_still_incomplete(head) {
             return self.incomplete(head, limits);
         }

@@ -1,7 +1,7 @@
 //! Request targets: path, arguments and the path's normal form.
 //!
-//! A target without `%`, `//`, `/.` and `#` is its own normal form, and [`scan_target`] finds that out while it looks
-//! for the target's end; only others are copied by [`normalise`].
+//! A target without `%`, `//`, `/.` and `#` is its own normal form, and the request-line parser finds that out while it
+//! looks for the target's end; only others are copied.
 
 use crate::escape::hex_digit;
 
