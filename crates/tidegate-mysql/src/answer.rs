@@ -1,0 +1,172 @@
+//! Packets that a server answers with: OK, ERR, EOF and column definitions.
+//!
+//! Source: MySQL internals, "Generic Response Packets" and "Column Definition".
+
+use tidegate_rows::{Column, ColumnFlags, ColumnType, ServerError, Summary};
+
+use crate::wire::{Malformed, Reader};
+
+/// Bits of the server's status.
+pub mod status {
+    /// A transaction is open.
+    pub const IN_TRANSACTION: u16 = 1;
+    /// Each statement is a transaction.
+    pub const AUTOCOMMIT: u16 = 2;
+    /// Another result of the batch follows.
+    pub const MORE_RESULTS: u16 = 8;
+}
+
+/// First byte of an OK packet.
+pub const OK: u8 = 0x00;
+/// First byte of a packet that asks for more in a login.
+pub const MORE_DATA: u8 = 0x01;
+/// First byte of the server's wish for a local file.
+pub const LOCAL_INFILE: u8 = 0xfb;
+/// First byte of an EOF packet, of the OK packet behind the rows, and of a login's switch to another plugin.
+pub const EOF: u8 = 0xfe;
+/// First byte of an ERR packet.
+pub const ERR: u8 = 0xff;
+
+/// Whether the packet ends the rows. A row may begin with the same byte, but has then 16 MiB and more.
+#[inline]
+pub fn ends_rows(packet: &[u8]) -> bool {
+    packet.first() == Some(&EOF) && packet.len() < crate::packet::FRAME_MAX
+}
+
+/// Reads an OK packet, whatever its first byte.
+///
+/// # Errors
+/// A packet that ends too early.
+pub fn ok(packet: &[u8]) -> Result<Summary, Malformed> {
+    let mut reader = Reader(packet);
+    reader.u8()?;
+    let affected_rows = reader.lenenc()?;
+    let insert_id = reader.lenenc()?;
+    let status = reader.u16()?;
+    let warnings = reader.u16()?;
+    // Servers write a length before the text; the manual says that there is none.
+    let rest = reader.rest();
+    let info = reader.lenenc_bytes().unwrap_or(rest);
+    Ok(Summary {
+        affected_rows,
+        insert_id,
+        warnings,
+        status,
+        info: info.into(),
+        more_results: status & self::status::MORE_RESULTS != 0,
+    })
+}
+
+/// Reads the packet behind the rows: an OK packet, or an EOF packet of a server that does not know better.
+///
+/// # Errors
+/// A packet that ends too early.
+pub fn end_of_rows(packet: &[u8], deprecate_eof: bool) -> Result<Summary, Malformed> {
+    if deprecate_eof {
+        let summary = ok(packet)?;
+        return Ok(Summary { affected_rows: 0, insert_id: 0, ..summary });
+    }
+    let mut reader = Reader(packet);
+    reader.u8()?;
+    // Servers of protocol 4.0 send neither.
+    let warnings = reader.u16().unwrap_or(0);
+    let status = reader.u16().unwrap_or(0);
+    let more_results = status & self::status::MORE_RESULTS != 0;
+    Ok(Summary { warnings, status, more_results, ..Summary::default() })
+}
+
+/// Reads an ERR packet. What is missing becomes a general error: the text matters more than its form.
+pub fn error(packet: &[u8]) -> ServerError {
+    const GENERAL: &[u8; 5] = b"HY000";
+    let mut reader = Reader(packet.get(1..).unwrap_or_default());
+    let code = reader.u16().unwrap_or(0);
+    let (sqlstate, message) = match reader.rest() {
+        [b'#', rest @ ..] if rest.len() >= 5 => {
+            let (state, message) = rest.split_at(5);
+            (<[u8; 5]>::try_from(state).unwrap_or(*GENERAL), message)
+        }
+        rest => (*GENERAL, rest),
+    };
+    ServerError { code, sqlstate, message: String::from_utf8_lossy(message).into_owned() }
+}
+
+/// Reads a column definition.
+///
+/// # Errors
+/// A packet that ends too early, or a type that no server sends.
+pub fn column(packet: &[u8]) -> Result<Column, Malformed> {
+    let mut reader = Reader(packet);
+    reader.lenenc_bytes()?; // catalog, always "def"
+    let schema = reader.lenenc_bytes()?;
+    let table = reader.lenenc_bytes()?;
+    let org_table = reader.lenenc_bytes()?;
+    let name = reader.lenenc_bytes()?;
+    let org_name = reader.lenenc_bytes()?;
+    let fixed = reader.lenenc_bytes()?;
+    let mut fixed = Reader(fixed);
+    let collation = fixed.u16()?;
+    let length = fixed.u32()?;
+    let kind = ColumnType::from_code(fixed.u8()?).ok_or(Malformed("unknown column type"))?;
+    let flags = ColumnFlags(fixed.u16()?);
+    let decimals = fixed.u8()?;
+    Ok(Column {
+        schema: schema.into(),
+        table: table.into(),
+        org_table: org_table.into(),
+        name: name.into(),
+        org_name: org_name.into(),
+        collation,
+        length,
+        kind,
+        flags,
+        decimals,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ok_packets() {
+        let summary = ok(b"\0\x01\xfc\x2c\x01\x0a\x00\x02\x00").unwrap();
+        assert_eq!((summary.affected_rows, summary.insert_id, summary.warnings), (1, 300, 2));
+        assert!(summary.more_results && summary.info.is_empty());
+        let summary = ok(b"\0\0\0\x02\0\0\0\x05hello").unwrap();
+        assert_eq!(&*summary.info, b"hello");
+        let summary = ok(b"\0\0\0\x02\0\0\0hello").unwrap();
+        assert_eq!(&*summary.info, b"hello");
+        assert!(ok(b"\0\0\0\x02").is_err());
+    }
+
+    #[test]
+    fn eof_packets() {
+        assert!(ends_rows(b"\xfe\0\0\x02\0"));
+        assert!(!ends_rows(b"\xfb"));
+        let summary = end_of_rows(b"\xfe\x01\0\x0a\0", false).unwrap();
+        assert_eq!((summary.warnings, summary.more_results), (1, true));
+        assert!(end_of_rows(b"\xfe\0\0\x08\0\0\0", true).unwrap().more_results);
+    }
+
+    #[test]
+    fn error_packets() {
+        let found = error(b"\xff\x7a\x04#42S02Table 'a.b' doesn't exist");
+        assert_eq!((found.code, found.sqlstate()), (1146, "42S02"));
+        assert_eq!(found.message, "Table 'a.b' doesn't exist");
+        let found = error(b"\xff\x10\x04Too many connections");
+        assert_eq!((found.code, &*found.message), (1040, "Too many connections"));
+        assert_eq!(error(b"\xff").code, 0);
+    }
+
+    #[test]
+    fn columns() {
+        let packet = b"\x03def\x01s\x01t\x02ot\x01n\x02on\x0c\x2d\0\x0a\0\0\0\x03\x21\0\0\0\0";
+        let column = column(packet).unwrap();
+        assert_eq!((&*column.schema, &*column.table, &*column.name), (&b"s"[..], &b"t"[..], &b"n"[..]));
+        assert_eq!((column.kind, column.length, column.collation), (ColumnType::Long, 10, 45));
+        assert!(column.flags.is_unsigned());
+        for cut in 0..packet.len() - 2 {
+            assert!(super::column(&packet[..cut]).is_err(), "{cut}");
+        }
+    }
+}

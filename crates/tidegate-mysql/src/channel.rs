@@ -1,0 +1,245 @@
+//! A stream of packets: the socket, the buffers on both sides of it, and the time-outs of its waits.
+
+use std::{
+    future::poll_fn,
+    io,
+    ops::Range,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
+};
+
+use tidegate_rows::{QueryError, ServerError, Sink, Stage};
+use tokio::time::Instant;
+
+use crate::{
+    answer,
+    compress::Compressed,
+    options::Timeouts,
+    packet::{PacketBuffer, put_packet},
+    stream::Stream,
+    timer::LazyTimer,
+    wire::Malformed,
+};
+
+/// Capacity of the output buffer that a connection keeps.
+const OUTPUT_SIZE_MAX: usize = 64 * 1024;
+
+/// A stream of packets.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) stream: Stream,
+    pub(crate) input: PacketBuffer,
+    /// Packets to send.
+    output: Vec<u8>,
+    pub(crate) compressed: Option<Box<Compressed>>,
+    timer: LazyTimer,
+    pub(crate) timeouts: Timeouts,
+    /// When everything must be done, and what to say if it is not.
+    pub(crate) deadline: Option<(Instant, Stage)>,
+    pub(crate) peer: Arc<str>,
+}
+
+impl Channel {
+    pub(crate) fn new(stream: Stream, peer: Arc<str>, timeouts: Timeouts, packet_bytes_max: usize) -> Self {
+        Self {
+            stream,
+            input: PacketBuffer::new(packet_bytes_max),
+            output: Vec::with_capacity(1024),
+            compressed: None,
+            timer: LazyTimer::default(),
+            timeouts,
+            deadline: None,
+            peer,
+        }
+    }
+
+    #[cold]
+    pub(crate) fn lost(&self, source: io::Error) -> QueryError {
+        QueryError::Lost { peer: self.peer.to_string(), source }
+    }
+
+    #[cold]
+    pub(crate) fn protocol(&self, what: impl ToString) -> QueryError {
+        QueryError::Protocol { peer: self.peer.to_string(), what: what.to_string() }
+    }
+
+    #[cold]
+    pub(crate) fn malformed(&self, error: Malformed) -> QueryError {
+        self.protocol(error)
+    }
+
+    /// Adds a command to what will be sent. Returns the sequence number that its answer will begin with.
+    pub(crate) fn put_command(&mut self, parts: &[&[u8]]) -> u8 {
+        let mut sequence = 0;
+        put_packet(&mut self.output, &mut sequence, parts);
+        sequence
+    }
+
+    /// Adds the next packet of the dialogue under way.
+    pub(crate) fn put_next(&mut self, payload: &[u8]) {
+        put_packet(&mut self.output, &mut self.input.sequence, &[payload]);
+    }
+
+    /// Sends everything.
+    pub(crate) async fn flush(&mut self, stage: Stage) -> Result<(), QueryError> {
+        if let Some(compressed) = &mut self.compressed {
+            let mut packed = Vec::with_capacity(self.output.len());
+            let mut sequence = 0;
+            compressed.compress(&self.output, &mut sequence, &mut packed).map_err(|error| self.lost(error))?;
+            self.output = packed;
+        }
+        let mut sent = 0;
+        let mut limit = None;
+        let result = poll_fn(|cx| {
+            loop {
+                let poll = if sent < self.output.len() {
+                    self.stream.poll_write(cx, &self.output[sent..])
+                } else {
+                    self.stream.poll_flush(cx).map_ok(|()| 0)
+                };
+                match poll {
+                    Poll::Ready(Ok(0)) if sent < self.output.len() => {
+                        return Poll::Ready(Err(self.lost(io::ErrorKind::WriteZero.into())));
+                    }
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Ok(())),
+                    Poll::Ready(Ok(count)) => sent += count,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(self.lost(error))),
+                    Poll::Pending => return self.poll_limit(&mut limit, stage, cx).map(Err),
+                }
+                // A plain socket has nothing to flush.
+                if sent == self.output.len() && !self.stream.is_tls() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        })
+        .await;
+        self.output.clear();
+        if self.output.capacity() > OUTPUT_SIZE_MAX {
+            self.output.shrink_to(OUTPUT_SIZE_MAX);
+        }
+        result
+    }
+
+    /// The next packet, if it has arrived.
+    #[inline]
+    pub(crate) fn try_packet(&mut self) -> Result<Option<Range<usize>>, QueryError> {
+        self.input.take().map_err(|error| self.protocol(error))
+    }
+
+    /// The next packet.
+    #[inline]
+    pub(crate) async fn packet(&mut self, stage: Stage) -> Result<Range<usize>, QueryError> {
+        loop {
+            if let Some(at) = self.try_packet()? {
+                return Ok(at);
+            }
+            self.fill(stage).await?;
+        }
+    }
+
+    /// Waits until more bytes have arrived.
+    pub(crate) async fn fill(&mut self, stage: Stage) -> Result<(), QueryError> {
+        let mut limit = None;
+        poll_fn(|cx| match self.poll_fill(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.lost(error))),
+            Poll::Pending => self.poll_limit(&mut limit, stage, cx).map(Err),
+        })
+        .await
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(compressed) = &mut self.compressed else {
+            let count = ready!(self.stream.poll_read(cx, self.input.space()))?;
+            self.input.arrived(count);
+            return Poll::Ready(if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) });
+        };
+        loop {
+            let count = compressed.take(self.input.space())?;
+            if count > 0 {
+                self.input.arrived(count);
+                return Poll::Ready(Ok(()));
+            }
+            let count = ready!(self.stream.poll_read(cx, compressed.space()))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            compressed.arrived(count);
+        }
+    }
+
+    /// Waits until the sink has room again.
+    pub(crate) async fn ready<S: Sink>(&mut self, sink: &mut S) -> Result<(), QueryError> {
+        poll_fn(|cx| match sink.poll_ready(cx) {
+            Poll::Ready(result) => Poll::Ready(result.map_err(QueryError::from)),
+            Poll::Pending => match self.deadline {
+                Some((at, stage)) => self.timer.poll_deadline(at, cx).map(|()| Err(QueryError::Timeout { stage })),
+                None => Poll::Pending,
+            },
+        })
+        .await
+    }
+
+    /// Ready with an error once the wait has taken too long. `limit` is what one wait remembers between polls.
+    fn poll_limit(
+        &mut self,
+        limit: &mut Option<Option<(Instant, Stage)>>,
+        stage: Stage,
+        cx: &mut Context<'_>,
+    ) -> Poll<QueryError> {
+        let Some((at, stage)) = *limit.get_or_insert_with(|| self.limit(stage)) else { return Poll::Pending };
+        self.timer.poll_deadline(at, cx).map(|()| QueryError::Timeout { stage })
+    }
+
+    fn limit(&self, stage: Stage) -> Option<(Instant, Stage)> {
+        let timeout = match stage {
+            Stage::Connect | Stage::Query => None,
+            Stage::SendQuery => self.timeouts.send_query,
+            Stage::RecvColumns => self.timeouts.recv_columns,
+            Stage::RecvRows => self.timeouts.recv_rows,
+        };
+        let own = timeout.map(|timeout| (after(timeout), stage));
+        match (own, self.deadline) {
+            (Some(own), Some(total)) => Some(if own.0 <= total.0 { own } else { total }),
+            (own, total) => own.or(total),
+        }
+    }
+
+    /// Whether the idle connection is still open. Bytes that nobody asked for count as closed: they are the server's
+    /// farewell.
+    pub(crate) fn is_open(&mut self) -> bool {
+        if !self.input.is_empty() || self.compressed.as_ref().is_some_and(|compressed| !compressed.is_empty()) {
+            return false;
+        }
+        let mut byte = [0];
+        self.stream.poll_read(&mut Context::from_waker(Waker::noop()), &mut byte).is_pending()
+    }
+
+    /// Gives memory back that large packets took.
+    pub(crate) fn shrink(&mut self) {
+        self.input.shrink();
+    }
+
+    /// What the server said before it closed the connection, when a statement could not be sent.
+    #[cold]
+    pub(crate) fn last_words(&mut self) -> Option<ServerError> {
+        let _ = self.poll_fill(&mut Context::from_waker(Waker::noop()));
+        self.input.follow_sequence();
+        let at = self.input.take().ok()??;
+        let packet = self.input.payload(at);
+        (packet.first() == Some(&answer::ERR)).then(|| answer::error(packet))
+    }
+
+    /// Moves to the worker that calls.
+    pub(crate) fn rebind(&mut self) -> io::Result<()> {
+        self.timer.reset();
+        self.stream.rebind()
+    }
+}
+
+/// The time in `timeout`; a time-out beyond the end of time is none that anybody lives to see.
+pub(crate) fn after(timeout: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
+    Instant::now() + timeout.min(FAR)
+}

@@ -1,0 +1,637 @@
+//! A connection: statements out, results in.
+//!
+//! A connection is always in one of four states; each method that talks to the server begins in `Idle` or `MoreResults`,
+//! is `Busy` while it waits, and ends in `Idle`, `MoreResults` or `Broken`. A future that is dropped half-way leaves
+//! `Busy` behind, and so a connection that nobody can use by mistake.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tidegate_rows::{
+    Column, Execute, Flow, Param, QueryError, ServerError, Sink, SinkClosed, Stage, Statement, Summary, Value,
+};
+
+use crate::{
+    answer,
+    channel::{Channel, after},
+    handshake::capability,
+    login::login,
+    options::{ConnectOptions, Timeouts},
+    rows, session,
+    statements::{COM_STMT_CLOSE, COM_STMT_PREPARE, Prepared, StatementCache, put_execute},
+    wire::{Malformed, Reader},
+};
+
+const COM_QUIT: u8 = 0x01;
+const COM_INIT_DB: u8 = 0x02;
+const COM_QUERY: u8 = 0x03;
+const COM_PING: u8 = 0x0e;
+const COM_RESET_CONNECTION: u8 = 0x1f;
+
+/// Errors behind which the server closes the connection.
+///
+/// ER_SERVER_SHUTDOWN, ER_NEW_ABORTING_CONNECTION, ER_NET_* (1153-1161), ER_CONNECTION_KILLED,
+/// ER_CLIENT_INTERACTION_TIMEOUT.
+const FATAL_ERRORS: &[u16] =
+    &[1053, 1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031];
+/// ER_UNKNOWN_STMT_HANDLER and ER_NEED_REPREPARE: the statement must be prepared anew.
+const PREPARE_AGAIN: &[u16] = &[1243, 1615];
+/// ER_WRONG_ARGUMENTS.
+const WRONG_ARGUMENTS: u16 = 1210;
+/// More columns than any server returns: the protocol's count of 16 bits elsewhere.
+const COLUMNS_MAX: u64 = 0xffff;
+/// ER_NOT_ALLOWED_COMMAND.
+const NOT_ALLOWED_COMMAND: u16 = 1148;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Busy,
+    MoreResults,
+    Broken,
+}
+
+/// How the rows of a result are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Text,
+    Binary,
+}
+
+/// A connection to a server.
+///
+/// Not `Clone` and not shared: one statement at a time. It belongs to the worker that made it; see
+/// [`rebind`](Self::rebind).
+#[derive(Debug)]
+pub struct Conn {
+    channel: Channel,
+    options: Arc<ConnectOptions>,
+    state: State,
+    /// Protocol of the results that follow.
+    protocol: Protocol,
+    deprecate_eof: bool,
+    is_mariadb: bool,
+    must_set_names: bool,
+    thread_id: u32,
+    server_version: Box<[u8]>,
+    /// Status of the last answer.
+    status: u16,
+    /// The session is not as it began.
+    dirty: bool,
+    /// Not even a reset makes it so again.
+    spoiled: bool,
+    /// The session is to be reset before the next statement.
+    reset_due: bool,
+    /// The server has shown that it can.
+    reset_works: bool,
+    /// Answers that come before the statement's own: those to the reset that travelled with it.
+    answers_before: usize,
+    /// Sequence number that the statement's own answer begins with.
+    answer_sequence: u8,
+    columns: ColumnCache,
+    statements: StatementCache,
+    scratch: Vec<u8>,
+}
+
+impl Conn {
+    /// Connects and logs in; a host name is looked up.
+    ///
+    /// # Errors
+    /// [`QueryError::Connect`], [`QueryError::Timeout`], [`QueryError::Protocol`], or [`QueryError::Server`] when the
+    /// server refuses.
+    pub async fn connect(options: Arc<ConnectOptions>) -> Result<Self, QueryError> {
+        Self::connect_to(options, &[]).await
+    }
+
+    /// Connects to the first of `addresses` that answers, and logs in.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_to(options: Arc<ConnectOptions>, addresses: &[SocketAddr]) -> Result<Self, QueryError> {
+        let login = login(&options, addresses).await?;
+        let mut conn = Self {
+            channel: login.channel,
+            state: State::Idle,
+            protocol: Protocol::Text,
+            deprecate_eof: login.capabilities & capability::DEPRECATE_EOF != 0,
+            is_mariadb: login.greeting.is_mariadb(),
+            must_set_names: login.must_set_names,
+            thread_id: login.greeting.thread_id,
+            server_version: login.greeting.version,
+            status: login.greeting.status,
+            dirty: false,
+            spoiled: false,
+            reset_due: false,
+            reset_works: false,
+            answers_before: 0,
+            answer_sequence: 1,
+            columns: ColumnCache::default(),
+            statements: StatementCache::new(options.statements_max),
+            scratch: Vec::new(),
+            options,
+        };
+        let names = conn.must_set_names.then(|| conn.set_names());
+        for sql in names.iter().chain(&conn.options.clone().init) {
+            conn.command(&[&[COM_QUERY], sql.as_bytes()]).await?;
+        }
+        Ok(conn)
+    }
+
+    /// The statement that sets the options' character set.
+    fn set_names(&self) -> String {
+        let charset = if self.options.charset.is_empty() { "utf8mb4" } else { &self.options.charset };
+        format!("SET NAMES '{}'", charset.replace(['\'', '\\'], ""))
+    }
+
+    /// Number of the connection on the server, for `KILL`.
+    pub fn thread_id(&self) -> u32 {
+        self.thread_id
+    }
+
+    /// Version of the server, e.g. `8.4.0` or `5.5.5-10.11.6-MariaDB`.
+    pub fn server_version(&self) -> &[u8] {
+        &self.server_version
+    }
+
+    /// Name of the server, for messages.
+    pub fn peer(&self) -> &str {
+        &self.channel.peer
+    }
+
+    /// What the connection was made with.
+    pub fn options(&self) -> &Arc<ConnectOptions> {
+        &self.options
+    }
+
+    /// Whether a transaction is open, as far as the last answer told.
+    pub fn in_transaction(&self) -> bool {
+        self.status & answer::status::IN_TRANSACTION != 0
+    }
+
+    /// Whether the connection can take a statement: it is neither broken nor in the midst of one.
+    pub fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
+    /// Whether results of a batch are still to be read.
+    pub fn has_more_results(&self) -> bool {
+        self.state == State::MoreResults
+    }
+
+    /// Whether the idle connection is still open, as far as can be told without asking the server.
+    pub fn is_open(&mut self) -> bool {
+        self.is_idle() && self.channel.is_open()
+    }
+
+    /// Whether a reset can make the session as it began.
+    pub fn can_be_reset(&self) -> bool {
+        !self.spoiled
+    }
+
+    /// Sets the time-outs of the statements to come.
+    pub fn set_timeouts(&mut self, timeouts: Timeouts) {
+        self.channel.timeouts = timeouts;
+    }
+
+    /// Moves the connection to the worker that calls: it leaves the event loop of the one it belonged to.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn rebind(&mut self) -> std::io::Result<()> {
+        self.channel.rebind().inspect_err(|_| self.state = State::Broken)
+    }
+
+    /// Notes that the next statement must find the session as it began. The reset travels with that statement.
+    pub fn reset_before_next(&mut self) {
+        let in_transaction = self.status & answer::status::IN_TRANSACTION != 0;
+        let no_autocommit = self.status & answer::status::AUTOCOMMIT == 0;
+        self.reset_due |= self.dirty || in_transaction || no_autocommit;
+    }
+
+    /// Gives memory back that large results took. For a connection that goes idle.
+    pub fn shrink(&mut self) {
+        const SCRATCH_SIZE_MAX: usize = 64 * 1024;
+        self.channel.shrink();
+        if self.scratch.capacity() > SCRATCH_SIZE_MAX {
+            self.scratch = Vec::new();
+        }
+    }
+
+    /// Whether [`reset_before_next`](Self::reset_before_next) has something to do, and the server has not yet shown
+    /// that it can: then a call to [`reset`](Self::reset) must show it.
+    pub fn needs_reset_now(&self) -> bool {
+        self.reset_due && (!self.reset_works || self.channel.compressed.is_some())
+    }
+
+    /// Asks the server for a sign of life.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn ping(&mut self) -> Result<(), QueryError> {
+        self.command(&[&[COM_PING]]).await
+    }
+
+    /// Makes the session as it began, now.
+    ///
+    /// # Errors
+    /// [`QueryError::Server`] from a server that cannot do it; the session is then as it was.
+    pub async fn reset(&mut self) -> Result<(), QueryError> {
+        self.command(&[&[COM_RESET_CONNECTION]]).await?;
+        self.reset_works = true;
+        self.forget_session();
+        let options = Arc::clone(&self.options);
+        if !options.schema.is_empty() {
+            self.command(&[&[COM_INIT_DB], options.schema.as_bytes()]).await?;
+        }
+        for sql in self.session_statements() {
+            self.command(&[&[COM_QUERY], sql.as_bytes()]).await?;
+        }
+        Ok(())
+    }
+
+    /// Says goodbye.
+    pub async fn quit(mut self) {
+        if self.state == State::Idle {
+            self.channel.put_command(&[&[COM_QUIT]]);
+            let _ = self.channel.flush(Stage::SendQuery).await;
+        }
+    }
+
+    /// Sends a statement, or a batch of them. Its results must be read: [`read_result`](Self::read_result).
+    ///
+    /// # Errors
+    /// The connection is lost, or was not idle.
+    pub async fn send_query(&mut self, sql: &[u8]) -> Result<(), QueryError> {
+        self.begin()?;
+        self.put_reset();
+        self.note_traces(sql);
+        self.send(Protocol::Text, &[&[COM_QUERY], sql]).await
+    }
+
+    /// Sends the values for a prepared statement, which is prepared first if it is not known yet. Its results must be
+    /// read: [`read_result`](Self::read_result).
+    ///
+    /// # Errors
+    /// As [`send_query`](Self::send_query), and [`QueryError::Server`] for a statement that the server cannot prepare
+    /// or that takes another number of parameters; the connection is then idle.
+    pub async fn send_prepared(&mut self, sql: &[u8], params: &[Param]) -> Result<(), QueryError> {
+        self.begin()?;
+        self.put_reset();
+        let prepared = match self.statements.get(sql) {
+            Some(prepared) => prepared,
+            None => {
+                let result = self.prepare(sql).await;
+                self.settle(result, State::Busy)?
+            }
+        };
+        if usize::from(prepared.params) != params.len() {
+            self.state = State::Idle;
+            let message = format!("the statement takes {} parameters, {} were given", prepared.params, params.len());
+            return Err(ServerError::new(WRONG_ARGUMENTS, b"HY000", message).into());
+        }
+        self.note_traces(sql);
+        let mut payload = std::mem::take(&mut self.scratch);
+        payload.clear();
+        put_execute(&mut payload, prepared.id, params);
+        let result = self.send(Protocol::Binary, &[&payload]).await;
+        self.scratch = payload;
+        result
+    }
+
+    /// Reads the next result into `sink`. Whether another one follows, [`has_more_results`](Self::has_more_results)
+    /// tells.
+    ///
+    /// # Errors
+    /// See [`QueryError`]; after [`QueryError::Server`] the connection is idle, and broken after all others.
+    pub async fn read_result<S: Sink>(&mut self, sink: &mut S) -> Result<(), QueryError> {
+        if self.state != State::MoreResults {
+            return Err(self.unusable());
+        }
+        self.state = State::Busy;
+        let result = self.result(sink).await;
+        let more = result.as_ref().is_ok_and(|summary| summary.more_results);
+        if let Ok(summary) = &result {
+            self.status = summary.status;
+        }
+        self.settle(result, if more { State::MoreResults } else { State::Idle }).map(drop)
+    }
+
+    async fn read_results<S: Sink>(&mut self, sink: &mut S) -> Result<(), QueryError> {
+        self.read_result(sink).await?;
+        while self.has_more_results() {
+            self.read_result(sink).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a prepared statement. If the server has forgotten it, it is prepared anew, once: nothing has run then.
+    async fn execute_prepared<S: Sink>(
+        &mut self,
+        sql: &[u8],
+        params: &[Param],
+        sink: &mut S,
+    ) -> Result<(), QueryError> {
+        self.send_prepared(sql, params).await?;
+        match self.read_results(sink).await {
+            Err(QueryError::Server(error)) if PREPARE_AGAIN.contains(&error.code) => {
+                self.statements.remove(sql);
+                self.send_prepared(sql, params).await?;
+                self.read_results(sink).await
+            }
+            result => result,
+        }
+    }
+
+    /// Runs a command whose results do not matter.
+    async fn command(&mut self, parts: &[&[u8]]) -> Result<(), QueryError> {
+        self.begin()?;
+        self.send(Protocol::Text, parts).await?;
+        self.read_results(&mut Nowhere).await
+    }
+
+    fn begin(&mut self) -> Result<(), QueryError> {
+        if self.state != State::Idle {
+            return Err(self.unusable());
+        }
+        self.state = State::Busy;
+        self.channel.deadline = self.channel.timeouts.query.map(|timeout| (after(timeout), Stage::Query));
+        Ok(())
+    }
+
+    #[cold]
+    fn unusable(&self) -> QueryError {
+        let what = match self.state {
+            State::Idle => "no result is due",
+            State::MoreResults => "results of the statement before were not read",
+            State::Busy => "the statement before was abandoned",
+            State::Broken => "the connection broke before",
+        };
+        self.channel.lost(std::io::Error::other(what))
+    }
+
+    /// Ends an operation: `next` is the state if it went well.
+    fn settle<T>(&mut self, result: Result<T, QueryError>, next: State) -> Result<T, QueryError> {
+        self.state = match &result {
+            Ok(_) => next,
+            Err(QueryError::Server(error)) if !FATAL_ERRORS.contains(&error.code) => State::Idle,
+            Err(_) => State::Broken,
+        };
+        result
+    }
+
+    /// Sends what has been put, and this command.
+    async fn send(&mut self, protocol: Protocol, parts: &[&[u8]]) -> Result<(), QueryError> {
+        self.protocol = protocol;
+        self.answer_sequence = self.channel.put_command(parts);
+        let result = match self.channel.flush(Stage::SendQuery).await {
+            Err(QueryError::Lost { peer, source }) => Err(match self.channel.last_words() {
+                Some(error) => error.into(),
+                None => QueryError::Lost { peer, source },
+            }),
+            result => result,
+        };
+        self.channel.input.sequence = self.answer_sequence;
+        match result {
+            Ok(()) => self.state = State::MoreResults,
+            Err(_) => self.state = State::Broken,
+        }
+        result
+    }
+
+    fn note_traces(&mut self, sql: &[u8]) {
+        if session::leaves_traces(sql) {
+            self.dirty = true;
+            self.spoiled |= self.options.schema.is_empty() && session::may_change_schema(sql);
+        }
+    }
+
+    /// The session on the server has become a new one.
+    fn forget_session(&mut self) {
+        self.statements.clear();
+        self.dirty = false;
+        self.reset_due = false;
+    }
+
+    /// Statements that make a session what the options say.
+    fn session_statements(&self) -> Vec<String> {
+        // MySQL forgets the login's character set, MariaDB returns to it.
+        let names = self.must_set_names || !self.is_mariadb;
+        names.then(|| self.set_names()).into_iter().chain(self.options.init.iter().cloned()).collect()
+    }
+
+    /// Adds the commands that reset the session, if that is due. They travel with the statement, and their answers are
+    /// read before its own.
+    fn put_reset(&mut self) {
+        if !self.reset_due {
+            return;
+        }
+        self.forget_session();
+        let options = Arc::clone(&self.options);
+        self.channel.put_command(&[&[COM_RESET_CONNECTION]]);
+        self.answers_before += 1;
+        if !options.schema.is_empty() {
+            self.channel.put_command(&[&[COM_INIT_DB], options.schema.as_bytes()]);
+            self.answers_before += 1;
+        }
+        for sql in self.session_statements() {
+            self.channel.put_command(&[&[COM_QUERY], sql.as_bytes()]);
+            self.answers_before += 1;
+        }
+    }
+
+    /// Reads the answers to the commands of [`put_reset`](Self::put_reset). Any error there is the end of the
+    /// connection, since the statement behind them has run in a session that is not what it should be.
+    async fn skip_answers(&mut self) -> Result<(), QueryError> {
+        while self.answers_before > 0 {
+            self.channel.input.sequence = 1;
+            loop {
+                let fatal = |error, channel: &Channel| match error {
+                    QueryError::Server(error) => channel.protocol(format_args!("cannot reset the session: {error}")),
+                    other => other,
+                };
+                let summary = self.one_result(Protocol::Text, &mut Nowhere).await;
+                if !summary.map_err(|error| fatal(error, &self.channel))?.more_results {
+                    break;
+                }
+            }
+            self.answers_before -= 1;
+        }
+        self.channel.input.sequence = self.answer_sequence;
+        Ok(())
+    }
+
+    async fn prepare(&mut self, sql: &[u8]) -> Result<Prepared, QueryError> {
+        self.answer_sequence = self.channel.put_command(&[&[COM_STMT_PREPARE], sql]);
+        self.channel.flush(Stage::SendQuery).await?;
+        self.channel.input.sequence = self.answer_sequence;
+        if self.answers_before > 0 {
+            self.skip_answers().await?;
+        }
+        let at = self.channel.packet(Stage::RecvColumns).await?;
+        let packet = self.channel.input.payload(at);
+        if packet.first() == Some(&answer::ERR) {
+            return Err(answer::error(packet).into());
+        }
+        let prepared = Prepared::read(packet).map_err(|error| self.channel.malformed(error))?;
+        for count in [prepared.params, prepared.columns] {
+            // The definitions come again with each result.
+            let ends = usize::from(!self.deprecate_eof && count > 0);
+            for _ in 0..usize::from(count) + ends {
+                self.channel.packet(Stage::RecvColumns).await?;
+            }
+        }
+        if let Some(gone) = self.statements.insert(sql, prepared) {
+            self.channel.put_command(&[&[COM_STMT_CLOSE], &gone.id.to_le_bytes()]);
+        }
+        Ok(prepared)
+    }
+
+    async fn result<S: Sink>(&mut self, sink: &mut S) -> Result<Summary, QueryError> {
+        if self.answers_before > 0 {
+            self.skip_answers().await?;
+        }
+        self.one_result(self.protocol, sink).await
+    }
+
+    async fn one_result<S: Sink>(&mut self, protocol: Protocol, sink: &mut S) -> Result<Summary, QueryError> {
+        let at = self.channel.packet(Stage::RecvColumns).await?;
+        let packet = self.channel.input.payload(at);
+        match packet.first() {
+            Some(&answer::OK) => {
+                let summary = answer::ok(packet).map_err(|error| self.channel.malformed(error))?;
+                sink.end_result(&summary);
+                Ok(summary)
+            }
+            Some(&answer::ERR) => Err(answer::error(packet).into()),
+            Some(&answer::LOCAL_INFILE) => Err(self.refuse_file().await?.into()),
+            _ => {
+                let count = Reader(packet).lenenc().map_err(|error| self.channel.malformed(error))?;
+                self.result_set(count, protocol, sink).await
+            }
+        }
+    }
+
+    async fn result_set<S: Sink>(
+        &mut self,
+        count: u64,
+        protocol: Protocol,
+        sink: &mut S,
+    ) -> Result<Summary, QueryError> {
+        if !(1..=COLUMNS_MAX).contains(&count) {
+            return Err(self.channel.protocol(format_args!("a result of {count} columns")));
+        }
+        let count = count as usize;
+        for index in 0..count {
+            let at = self.channel.packet(Stage::RecvColumns).await?;
+            let set = self.columns.set(index, self.channel.input.payload(at));
+            set.map_err(|error| self.channel.malformed(error))?;
+        }
+        self.columns.truncate(count);
+        if !self.deprecate_eof {
+            let at = self.channel.packet(Stage::RecvColumns).await?;
+            if !answer::ends_rows(self.channel.input.payload(at)) {
+                return Err(self.channel.protocol("no end of the columns"));
+            }
+        }
+        sink.columns(&self.columns.columns);
+        let summary = self.rows(protocol, sink).await?;
+        sink.end_result(&summary);
+        Ok(summary)
+    }
+
+    async fn rows<S: Sink>(&mut self, protocol: Protocol, sink: &mut S) -> Result<Summary, QueryError> {
+        let columns = &self.columns.columns;
+        loop {
+            while let Some(at) = self.channel.try_packet()? {
+                let packet = self.channel.input.payload(at);
+                match packet.first() {
+                    Some(&answer::EOF) if answer::ends_rows(packet) => {
+                        let summary = answer::end_of_rows(packet, self.deprecate_eof);
+                        return summary.map_err(|error| self.channel.malformed(error));
+                    }
+                    Some(&answer::ERR) => return Err(answer::error(packet).into()),
+                    _ => {}
+                }
+                let flow = match protocol {
+                    Protocol::Text => rows::text(packet, columns.len(), sink),
+                    Protocol::Binary => rows::binary(packet, columns, sink),
+                };
+                if flow.map_err(|error| self.channel.malformed(error))? == Flow::Full {
+                    self.channel.ready(sink).await?;
+                }
+            }
+            self.channel.fill(Stage::RecvRows).await?;
+        }
+    }
+
+    /// The server wants a file of this machine (`LOAD DATA LOCAL INFILE`): it gets an empty one, and the statement an
+    /// error.
+    #[cold]
+    async fn refuse_file(&mut self) -> Result<ServerError, QueryError> {
+        if self.channel.compressed.is_some() {
+            return Err(self.channel.protocol("LOAD DATA LOCAL INFILE is not allowed"));
+        }
+        self.channel.put_next(&[]);
+        self.channel.flush(Stage::SendQuery).await?;
+        let at = self.channel.packet(Stage::RecvColumns).await?;
+        let packet = self.channel.input.payload(at);
+        if packet.first() == Some(&answer::OK) && answer::ok(packet).is_ok_and(|summary| summary.more_results) {
+            return Err(self.channel.protocol("LOAD DATA LOCAL INFILE is not allowed"));
+        }
+        Ok(ServerError::new(NOT_ALLOWED_COMMAND, b"42000", "LOAD DATA LOCAL INFILE is not allowed"))
+    }
+}
+
+impl Execute for Conn {
+    async fn execute<S: Sink>(&mut self, statement: Statement<'_>, sink: &mut S) -> Result<(), QueryError> {
+        if statement.params.is_empty() {
+            self.send_query(statement.sql).await?;
+            self.read_results(sink).await
+        } else {
+            self.execute_prepared(statement.sql, statement.params, sink).await
+        }
+    }
+}
+
+/// The columns of the last result, with the packets that they came in: a statement that runs again finds them parsed.
+#[derive(Debug, Default)]
+struct ColumnCache {
+    packets: Vec<Box<[u8]>>,
+    columns: Vec<Column>,
+}
+
+impl ColumnCache {
+    fn set(&mut self, index: usize, packet: &[u8]) -> Result<(), Malformed> {
+        if self.packets.get(index).is_some_and(|known| **known == *packet) {
+            return Ok(());
+        }
+        self.truncate(index);
+        self.columns.push(answer::column(packet)?);
+        self.packets.push(packet.into());
+        Ok(())
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.packets.truncate(count);
+        self.columns.truncate(count);
+    }
+}
+
+/// Takes results that nobody wants.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn columns(&mut self, _columns: &[Column]) {}
+    fn begin_row(&mut self) {}
+    fn value(&mut self, _index: usize, _value: Value<'_>) {}
+    fn end_row(&mut self) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _summary: &Summary) {}
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
+        Poll::Ready(Ok(()))
+    }
+}

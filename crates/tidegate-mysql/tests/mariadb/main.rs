@@ -1,0 +1,6 @@
+//! The client against a MariaDB of its own.
+
+mod login;
+mod queries;
+mod server;
+mod sinks;

@@ -1,0 +1,183 @@
+//! A MariaDB of our own for the tests of this binary: started by the first that needs it, gone when the process ends.
+
+use std::{
+    fs,
+    io::Write,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, OnceLock},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use tidegate_mysql::{Address, Conn, ConnectOptions};
+
+/// How long the server may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Runs the server until standard input ends, which it does when the process that holds the other end is gone.
+const RUN_UNTIL_ABANDONED: &str = r#"
+dir=$1; shift
+"$@" >"$dir/log" 2>&1 </dev/null &
+pid=$!
+cat >/dev/null
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+[ -e "$dir/keep" ] || rm -rf "$dir"
+"#;
+
+/// A running server.
+pub(crate) struct Server {
+    dir: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) authorities: Vec<u8>,
+    _watcher: Child,
+}
+
+/// The server that the tests share.
+pub(crate) fn shared() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let server = Server::start();
+        server.sql(include_str!("users.sql"));
+        server
+    })
+}
+
+impl Server {
+    /// Installs and starts a server in a directory of its own.
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let dir = std::env::temp_dir().join(format!("tidegate-mysql-{}-{port}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        install(&dir);
+        let authorities = write_certificates(&dir);
+        drop(listener);
+        let mut server = Self { _watcher: run(&dir, port), dir, port, authorities };
+        server.wait();
+        server
+    }
+
+    /// Kills the server at once, and starts it again on the same data and port.
+    #[allow(dead_code)]
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self._watcher = run(&self.dir, self.port);
+        self.wait();
+    }
+
+    /// Kills the server at once.
+    pub(crate) fn kill(&mut self) {
+        fs::write(self.dir.join("keep"), "").expect("a file");
+        drop(self._watcher.stdin.take());
+        let _ = self._watcher.wait();
+        let _ = fs::remove_file(self.dir.join("socket"));
+        let _ = fs::remove_file(self.dir.join("keep"));
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.join("socket")
+    }
+
+    fn wait(&mut self) {
+        let start = Instant::now();
+        while start.elapsed() < START_TIMEOUT {
+            if std::os::unix::net::UnixStream::connect(self.socket()).is_ok() {
+                return;
+            }
+            sleep(Duration::from_millis(50));
+        }
+        let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+        panic!("mariadbd did not start within {START_TIMEOUT:?}:\n{log}");
+    }
+
+    /// Options of the administrator over the unix socket.
+    pub(crate) fn root(&self) -> ConnectOptions {
+        ConnectOptions::new(Address::Unix(self.socket()), "root", "")
+    }
+
+    /// Options of a user over TCP.
+    pub(crate) fn user(&self, user: &str, password: &str) -> ConnectOptions {
+        ConnectOptions::new(Address::tcp("127.0.0.1", self.port), user, password)
+    }
+
+    /// Runs statements as the administrator, outside of the runtime of a test.
+    fn sql(&self, sql: &str) {
+        let options = Arc::new(self.root());
+        std::thread::scope(|scope| {
+            let run = async {
+                let mut conn = Conn::connect(options).await.expect("root's connection");
+                conn.send_query(sql.as_bytes()).await.expect("sent");
+                let mut sink = crate::sinks::csv();
+                while conn.has_more_results() {
+                    conn.read_result(&mut sink).await.expect("a result");
+                }
+            };
+            let thread = scope.spawn(|| {
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(run);
+            });
+            thread.join().expect("statements");
+        });
+    }
+}
+
+fn install(dir: &Path) {
+    let output = Command::new("mariadb-install-db")
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", dir.join("data").display()))
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"])
+        .args(user_argument())
+        .stdin(Stdio::null())
+        .output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("cannot run mariadb-install-db ({error}): these tests need Debian's package mariadb-server")
+    });
+    assert!(output.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The server refuses to run as root unless told to.
+fn user_argument() -> Option<&'static str> {
+    let output = Command::new("id").arg("-u").output().expect("id");
+    (output.stdout.trim_ascii() == b"0").then_some("--user=root")
+}
+
+fn run(dir: &Path, port: u16) -> Child {
+    let path = |name: &str| dir.join(name).display().to_string();
+    let mut watcher = Command::new("sh")
+        .args(["-c", RUN_UNTIL_ABANDONED, "sh", &path(""), "/usr/sbin/mariadbd", "--no-defaults"])
+        .arg(format!("--datadir={}", path("data")))
+        .arg(format!("--socket={}", path("socket")))
+        .arg(format!("--pid-file={}", path("pid")))
+        .arg(format!("--port={port}"))
+        .arg(format!("--ssl-ca={}", path("ca.pem")))
+        .arg(format!("--ssl-cert={}", path("cert.pem")))
+        .arg(format!("--ssl-key={}", path("key.pem")))
+        .args(["--bind-address=127.0.0.1", "--skip-networking=0", "--skip-name-resolve"])
+        .args(["--max-allowed-packet=128M", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=64M"])
+        .args(["--innodb-flush-log-at-trx-commit=0", "--skip-log-bin", "--max-connections=200", "--local-infile=1"])
+        .args(["--character-set-server=utf8mb4", "--default-time-zone=+00:00", "--sql-mode="])
+        .args(user_argument())
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh");
+    watcher.stdin.as_mut().expect("a pipe").flush().expect("a pipe");
+    watcher
+}
+
+/// Writes a certificate for `localhost` and returns the authority that signed it.
+fn write_certificates(dir: &Path) -> Vec<u8> {
+    let authority_key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&authority_key).expect("a certificate");
+    let issuer = rcgen::Issuer::new(params, authority_key);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
+    let certificate = params.signed_by(&key, &issuer).expect("a certificate");
+    fs::write(dir.join("ca.pem"), authority.pem()).expect("a file");
+    fs::write(dir.join("cert.pem"), certificate.pem()).expect("a file");
+    fs::write(dir.join("key.pem"), key.serialize_pem()).expect("a file");
+    authority.pem().into_bytes()
+}

@@ -1,0 +1,11 @@
+create user native@'%' identified via mysql_native_password using password('some_pass');
+create user nobody@'%' identified via mysql_native_password using password('');
+create user secure@'%' identified via mysql_native_password using password('some_pass') require ssl;
+install soname 'auth_ed25519';
+create user ed@'%' identified via ed25519 using password('some_pass');
+grant all on *.* to native@'%';
+grant all on *.* to secure@'%';
+grant all on *.* to ed@'%';
+create database test;
+create table test.cats (id int not null, name varchar(20), primary key (id)) engine=innodb;
+insert into test.cats values (2, null), (3, 'bob');
