@@ -10,6 +10,7 @@ use bstr::{BStr, ByteSlice};
 
 use crate::diagnostic::Diagnostic;
 use crate::glob;
+use crate::parse::ParseOptions;
 use crate::source::{FileId, SourceMap, Span};
 
 /// A larger file is a mistake, such as an `include` of a log.
@@ -34,7 +35,13 @@ impl Including {
     }
 
     /// Reads a file, or finds it read before. The caller parses it and then calls [`leave`](Self::leave).
-    pub(crate) fn enter(&mut self, path: &Path, at: Span, sources: &mut SourceMap) -> Result<FileId, Box<Diagnostic>> {
+    pub(crate) fn enter(
+        &mut self,
+        path: &Path,
+        at: Span,
+        sources: &mut SourceMap,
+        options: &ParseOptions,
+    ) -> Result<FileId, Box<Diagnostic>> {
         let name = path.to_string_lossy();
         let known = sources.find(&name);
         if known.is_some_and(|file| self.open.contains(&file)) {
@@ -50,7 +57,7 @@ impl Including {
         let file = match known {
             Some(file) => file,
             None => {
-                let text = read(path, Some(at))?;
+                let text = read(path, Some(at), options)?;
                 sources.add_included(name.into_owned(), text, at)
             }
         };
@@ -86,9 +93,10 @@ pub(crate) fn paths(conf_dir: &Path, pattern: &BStr) -> Vec<PathBuf> {
 /// Reads a whole file; `at` is the `include` that names it.
 ///
 /// A folder can be opened but not read, and `pread` is what nginx calls then.
-pub(crate) fn read(path: &Path, at: Option<Span>) -> Result<Vec<u8>, Box<Diagnostic>> {
+pub(crate) fn read(path: &Path, at: Option<Span>, options: &ParseOptions) -> Result<Vec<u8>, Box<Diagnostic>> {
     let failed = |operation, error| Box::new(Diagnostic::file_failed(operation, path, &error, at));
-    let file = File::open(path).map_err(|error| failed("open", error))?;
+    let open = options.open.unwrap_or(|path| File::open(path));
+    let file = open(path).map_err(|error| failed("open", error))?;
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| failed("pread", error))?;
     if text.len() as u64 > FILE_BYTES_MAX {

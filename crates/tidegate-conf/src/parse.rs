@@ -3,6 +3,8 @@
 //! Reading never stops at an error that leaves the rest readable: a directive with an error in its words is left out, a
 //! block with one is kept, so that what stands inside is judged as well.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
@@ -29,6 +31,8 @@ pub struct ParseOptions {
     pub includes: Includes,
     /// Further names whose block is Lua code, beside those that end in `_by_lua_block`.
     pub lua_block_names: &'static [&'static str],
+    /// How files are opened; `None` for the usual way. A process that gave up its rights has others open them.
+    pub open: Option<fn(&Path) -> io::Result<File>>,
 }
 
 /// What to do with `include` directives.
@@ -51,7 +55,7 @@ pub fn parse_file(
     diagnostics: &mut Diagnostics,
 ) -> Vec<Directive> {
     let path = path.as_ref();
-    match include::read(path, None) {
+    match include::read(path, None, options) {
         Ok(text) => {
             let file = sources.add(path.to_string_lossy(), text);
             parse_source(file, sources, options, diagnostics)
@@ -155,7 +159,7 @@ impl Parser<'_> {
             return;
         };
         for path in include::paths(&self.options.conf_dir, pattern.value.as_bstr()) {
-            match self.including.enter(&path, pattern.span, self.sources) {
+            match self.including.enter(&path, pattern.span, self.sources, self.options) {
                 Ok(file) => {
                     let mut directives = self.file(file);
                     blocks.current().append(&mut directives);

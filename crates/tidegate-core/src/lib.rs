@@ -12,13 +12,14 @@
 //! - [`request`], [`body`], [`output`], `transfer`: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
 //! - [`connection`], [`stream`], [`worker`], [`server`]: sockets and threads
-//! - [`log`], [`error_log`], [`clock`], [`sockets`]: what they stand on
+//! - [`log`], [`error_log`], [`clock`], [`sockets`], [`files`]: what they stand on
 
 pub mod body;
 pub mod clock;
 pub mod conf;
 pub mod connection;
 pub mod error_log;
+pub mod files;
 pub mod http_core;
 mod listen;
 pub mod location;

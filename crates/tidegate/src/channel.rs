@@ -1,7 +1,7 @@
 //! Between supervisor and server process: short messages, some with a descriptor.
 //!
 //! Before [`ToServer::Reload`] and [`ToServer::Reopen`] the supervisor sends what the server process may not open for
-//! itself, since it has given up its rights: listening sockets and log files, one in each message.
+//! itself, since it has given up its rights: listening sockets, logs and secret files, one in each message.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -31,6 +31,8 @@ pub(crate) enum ToServer {
     Socket(OwnedFd),
     /// A log file.
     Log(PathBuf, OwnedFd),
+    /// A file of the configuration.
+    File(PathBuf, OwnedFd),
 }
 
 /// What the server process says.
@@ -134,6 +136,10 @@ impl ServerEnd {
         self.0.send(b'L', path.as_os_str().as_bytes(), Some(fd))
     }
 
+    pub(crate) fn send_file(&self, path: &Path, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.send(b'F', path.as_os_str().as_bytes(), Some(fd))
+    }
+
     /// The next message without waiting.
     pub(crate) fn take(&self) -> io::Result<Option<ToSupervisor>> {
         Ok(match self.0.receive()? {
@@ -169,6 +175,7 @@ impl SupervisorEnd {
             Some((b'o', _, _)) => Some(ToServer::Reopen),
             Some((b'S', _, Some(fd))) => Some(ToServer::Socket(fd)),
             Some((b'L', path, Some(fd))) => Some(ToServer::Log(OsString::from_vec(path).into(), fd)),
+            Some((b'F', path, Some(fd))) => Some(ToServer::File(OsString::from_vec(path).into(), fd)),
             _ => None,
         })
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 use tidegate_core::conf::Config;
+use tidegate_core::files;
 use tidegate_core::log::{self, ErrorLog, Level, SysError, note};
 use tidegate_core::server::{Outcome, Server};
 use tidegate_core::sockets::{Provided, Purpose, Sockets};
@@ -139,6 +140,7 @@ impl Process<'_> {
                     }
                 }
                 Ok(Some(ToServer::Log(path, fd))) => self.provided_logs.push((path, fd)),
+                Ok(Some(ToServer::File(path, fd))) => files::provide(path, fd),
                 Ok(None) => return,
                 Err(_) => {
                     // Nobody could control this process any more, and its ports would stay taken.
@@ -200,6 +202,7 @@ impl Process<'_> {
         }
         let prepared = self.prepare(&mut provided);
         log::withdraw_provided();
+        files::withdraw_provided();
         let Some(next) = prepared else {
             self.tell(&ToSupervisor::Failed("the configuration cannot be loaded".to_owned()));
             return;

@@ -3,12 +3,17 @@
 //! One thread, one loop. It reads the configuration only to know that it can be read, what to listen on and which
 //! logs to open; requests never reach it.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
+use tidegate_core::files;
 use tidegate_core::log::{self, Level, SysError, note};
 use tidegate_core::sockets::{Provided, Purpose, Sockets};
 
@@ -180,7 +185,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn spawn_failed(&mut self, call: &str, error: &std::io::Error) {
+    fn spawn_failed(&mut self, call: &str, error: &io::Error) {
         note(Level::Alert, format_args!("{call} failed while spawning the worker process {}", SysError(error)));
         if self.has_served {
             self.respawn_at = Some(Instant::now() + RESPAWN_PAUSE);
@@ -309,7 +314,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn end(&mut self, tell: impl FnOnce(&Child) -> std::io::Result<()>) {
+    fn end(&mut self, tell: impl FnOnce(&Child) -> io::Result<()>) {
         self.respawn_at = None;
         // Files go now, like ports; nginx does the same. A binary that took over uses them.
         if self.new_binary.is_none() {
@@ -345,22 +350,16 @@ impl Supervisor<'_> {
             self.spawn();
             return;
         }
-        let Some(next) = self.prepare() else { return };
+        files::start_record();
+        let prepared = self.prepare();
+        let files = files::take_record();
+        let Some(next) = prepared else { return };
         let Some(child) = &self.child else {
             // Dead and about to be started again: with the new configuration.
             self.serving = next;
             return;
         };
-        let mut sent = Ok(());
-        for fd in next.sockets.fds() {
-            sent = sent.and_then(|()| child.end.send_socket(fd));
-        }
-        log::open_files(|path, fd| {
-            if sent.is_ok() {
-                sent = child.end.send_log(path, fd);
-            }
-        });
-        match sent.and_then(|()| child.end.reload()) {
+        match send_reload(&child.end, &next, &files) {
             Ok(()) => self.pending = Some(next),
             Err(error) => note(Level::Alert, format_args!("cannot reach the worker process {}", SysError(&error))),
         }
@@ -428,4 +427,27 @@ impl Supervisor<'_> {
         drop(starter);
         code
     }
+}
+
+/// Sends a reload and what the server process may not open for itself.
+fn send_reload(end: &ServerEnd, next: &Served, files: &[PathBuf]) -> io::Result<()> {
+    /// Files that everybody may read are not worth a descriptor.
+    const OTHERS_READ: u32 = 0o004;
+    for fd in next.sockets.fds() {
+        end.send_socket(fd)?;
+    }
+    let mut sent = Ok(());
+    log::open_files(|path, fd| {
+        if sent.is_ok() {
+            sent = end.send_log(path, fd);
+        }
+    });
+    sent?;
+    for path in files {
+        let Ok(file) = File::open(path) else { continue };
+        if file.metadata()?.permissions().mode() & OTHERS_READ == 0 {
+            end.send_file(path, file.as_fd())?;
+        }
+    }
+    end.reload()
 }

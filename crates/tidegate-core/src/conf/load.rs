@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use tidegate_conf::{Diagnostics, ParseOptions, SourceMap};
 
 use super::{Build, Config, LevelId};
-use crate::{module::Context, registry::Registry};
+use crate::{files, module::Context, registry::Registry};
 
 /// Where to load from.
 pub struct LoadOptions {
@@ -45,7 +45,7 @@ pub fn load(options: &LoadOptions) -> Result<Arc<Config>, LoadError> {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     let conf_dir = options.conf_path.parent().map(PathBuf::from).unwrap_or_default();
-    let parse = ParseOptions { conf_dir: conf_dir.clone(), ..ParseOptions::default() };
+    let parse = ParseOptions { conf_dir: conf_dir.clone(), open: Some(files::open), ..ParseOptions::default() };
     let globals = options
         .globals
         .as_ref()
