@@ -97,6 +97,8 @@ pub struct Conf {
     pub server_name_in_redirect: Option<bool>,
     pub server_tokens: Option<bool>,
     pub underscores_in_headers: Option<bool>,
+    /// Set by the module `rewrite`, whose directive it is.
+    pub uninitialized_variable_warn: Option<bool>,
     has_listen: bool,
 }
 
@@ -333,7 +335,8 @@ pub static MODULE: Module<Conf> = Module {
             ignore_invalid_headers, keepalive_requests, keepalive_timeout, large_client_header_buffers,
             lingering_close, lingering_time, lingering_timeout, log_not_found, log_subrequest, max_headers,
             merge_slashes, port_in_redirect, postpone_output, recursive_error_pages, reset_timedout_connection,
-            satisfy, send_timeout, server_name_in_redirect, server_tokens, underscores_in_headers);
+            satisfy, send_timeout, server_name_in_redirect, server_tokens, underscores_in_headers,
+            uninitialized_variable_warn);
         if kind.is_unnamed() {
             inherit!(child, parent; internal);
         }
@@ -537,11 +540,20 @@ impl Request {
         }
     }
 
+    /// Gives the response the type that the configuration says, unless it has one.
+    pub fn set_default_content_type(&self) {
+        let mut response = self.response.borrow_mut();
+        if response.content_type.is_empty() {
+            response.content_type.extend_from_slice(self.http_conf().default_type());
+        }
+    }
+
     /// Chooses the location by the path. Answers a status when that is an answer already: 404 for an `internal`
     /// location, 301 to add a slash, 413 for a body that is announced as too large.
     pub(crate) fn find_location(&self) -> Option<u16> {
         let server = self.config_server().level;
         self.set_level(server);
+        self.flags().uri_changed.set(false);
         let redirect = {
             let uri = self.uri.borrow();
             self.find_location_in(&uri.path)
@@ -556,6 +568,11 @@ impl Request {
         }
         if !self.is_subrequest() && self.check_announced_length().is_err() {
             return Some(413);
+        }
+        if let Some((allowed, level)) = self.level().limit_except
+            && !allowed.contains(self.method.get())
+        {
+            self.set_level(level);
         }
         None
     }

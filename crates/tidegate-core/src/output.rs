@@ -164,6 +164,11 @@ impl Request {
                 return Ready::Now(Ok(()));
             }
             response.progress = Progress::HeadSent;
+            let err_status = self.flags().err_status.get();
+            if err_status != 0 && err_status != response.status {
+                response.status = err_status;
+                response.status_line.clear();
+            }
             if response.status == 0 {
                 response.status = 200;
             }

@@ -84,6 +84,8 @@ pub enum Step {
     Status(u16),
     /// The request got another URI or a named location ([`Request::redirect_internally`] and the like): start over.
     Redirected,
+    /// In any phase: the response has been sent, or all that will be sent of it; the request is over.
+    Done,
     /// The connection is to be closed without a further word.
     Close,
 }
@@ -372,6 +374,7 @@ fn apply(req: &Rc<Request>, cursor: &mut Cursor, step: Step) -> Option<Step> {
             req.log_cycle();
             finalize(req, cursor, 500)
         }
+        Step::Done => Some(Step::Ok),
         Step::Close => Some(Step::Close),
     }
 }

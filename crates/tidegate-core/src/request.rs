@@ -94,6 +94,10 @@ pub struct Flags {
     pub uri_changes_left: Cell<u8>,
     /// An error page is being made.
     pub error_page: Cell<bool>,
+    /// The status that the response will have whatever its handler says, because it is an error page; 0 for none.
+    pub err_status: Cell<u16>,
+    /// The path or the arguments are no longer those that the client sent: `$request_uri` does not stand for them.
+    pub uri_rewritten: Cell<bool>,
     /// The connection may serve another request.
     pub keep_alive: Cell<bool>,
     /// The head could not be read.
@@ -295,6 +299,10 @@ impl Request {
         last.subject.extend_from_slice(subject);
         last.captures = captures;
     }
+    /// Forgets the last match, after one that failed.
+    pub fn clear_captures(&self) {
+        self.last_match.borrow_mut().captures.groups.clear();
+    }
     /// Appends group `group` of the last match to `out`; answers whether it took part.
     pub fn capture(&self, group: usize, out: &mut Vec<u8>) -> bool {
         let last = self.last_match.borrow();
@@ -343,6 +351,7 @@ impl Request {
             uri.args.extend_from_slice(args.unwrap_or_default());
         }
         self.flags.internal.set(true);
+        self.flags.uri_rewritten.set(true);
         self.contexts.borrow_mut().clear();
         self.set_server(self.server.get());
         self.restart.set(Restart::ServerRewrite);

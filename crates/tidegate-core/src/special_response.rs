@@ -58,6 +58,7 @@ impl Request {
             self.main().flags().keep_alive.set(false);
         }
         self.response.borrow_mut().status = status;
+        self.flags().err_status.set(status);
         if status >= 300 {
             let first = !self.flags().error_page.replace(true);
             if (first || self.http_conf().recursive_error_pages == Some(true))
@@ -73,10 +74,9 @@ impl Request {
     fn to_error_page(self: &Rc<Self>, status: u16) -> Option<Step> {
         let conf = self.level().conf_arc(&crate::http_core::MODULE);
         let page = conf.error_pages.iter().find(|page| page.statuses.contains(&status))?;
-        match page.answer {
-            Some(0) => self.response.borrow_mut().status = 0,
-            Some(answer) => self.response.borrow_mut().status = answer,
-            None => {}
+        if let Some(answer) = page.answer {
+            self.flags().err_status.set(answer);
+            self.response.borrow_mut().status = answer;
         }
         let target = page.target.eval(self);
         match page.kind {
@@ -86,6 +86,7 @@ impl Request {
                         crate::log::Level::Error,
                         format_args!("could not find named location \"{}\"", bstr::BStr::new(&target)),
                     );
+                    self.flags().err_status.set(500);
                     self.response.borrow_mut().status = 500;
                     return None;
                 }
@@ -102,12 +103,14 @@ impl Request {
                 let mut response = self.response.borrow_mut();
                 let redirects = |status: &u16| matches!(status, 301 | 303 | 307 | 308);
                 response.status = page.answer.filter(redirects).unwrap_or(302);
+                self.flags().err_status.set(response.status);
                 response.fields.set_known(Known::Location, &target);
                 return Some(Step::Ok);
             }
         }
         if !self.count_uri_change() {
             self.log_cycle();
+            self.flags().err_status.set(500);
             self.response.borrow_mut().status = 500;
             return None;
         }
@@ -151,6 +154,7 @@ impl Request {
                 494..=497 => 400,
                 status => status,
             };
+            self.flags().err_status.set(0);
             response.content_type.clear();
             if has_page {
                 response.content_type.extend_from_slice(b"text/html");

@@ -7,7 +7,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use bstr::{BStr, BString, ByteSlice};
 
-use crate::request::Request;
+use crate::{log::Level, request::Request};
 
 /// Number of a variable in its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,7 +60,10 @@ enum Source {
         cached: bool,
         changeable: bool,
     },
-    Plain,
+    Plain {
+        /// Reading it before it was assigned is worth a warning; not so for groups of patterns.
+        warns: bool,
+    },
     /// Used, but not defined yet.
     Undefined,
 }
@@ -170,19 +173,35 @@ impl Variables {
     /// # Errors
     /// [`VariableError::Duplicate`] if the name belongs to a native variable that cannot be changed.
     pub fn define_plain(&mut self, name: &BStr) -> Result<VariableId, VariableError> {
+        self.define_assigned(name, true)
+    }
+
+    /// As [`define_plain`](Self::define_plain), for a named group of a pattern: it may have no value.
+    ///
+    /// # Errors
+    /// [`VariableError::Duplicate`] if the name belongs to a native variable that cannot be changed.
+    pub fn define_capture(&mut self, name: &BStr) -> Result<VariableId, VariableError> {
+        let id = self.define_assigned(name, false)?;
+        if let Source::Plain { warns } = &mut self.list[id.0 as usize].source {
+            *warns = false;
+        }
+        Ok(id)
+    }
+
+    fn define_assigned(&mut self, name: &BStr, warns: bool) -> Result<VariableId, VariableError> {
         if let Some(id) = self.resolve(name) {
             return match &self.list[id.0 as usize].source {
                 Source::Native { set: None, .. } => Err(VariableError::Duplicate),
                 Source::Undefined => {
                     self.list[id.0 as usize].slot = self.new_slot();
-                    self.list[id.0 as usize].source = Source::Plain;
+                    self.list[id.0 as usize].source = Source::Plain { warns };
                     Ok(id)
                 }
                 _ => Ok(id),
             };
         }
         let slot = self.new_slot();
-        Ok(self.push(name.to_ascii_lowercase().into(), Source::Plain, slot))
+        Ok(self.push(name.to_ascii_lowercase().into(), Source::Plain { warns }, slot))
     }
 
     /// Defines a variable that a directive computes. With `cached` it is computed once for a request.
@@ -274,7 +293,11 @@ impl Request {
         }
         match &variable.source {
             Source::Native { get, arg, .. } => get(self, arg, out),
-            Source::Plain | Source::Undefined => false,
+            Source::Plain { warns: true } => {
+                self.warn_of_uninitialized(variable);
+                true
+            }
+            Source::Plain { warns: false } | Source::Undefined => false,
             Source::Computed { compute, cached, .. } => {
                 let start = out.len();
                 let found = compute(self, out);
@@ -284,6 +307,17 @@ impl Request {
                 }
                 found
             }
+        }
+    }
+
+    /// A variable that `set` and the like assign is read before that: it is empty from now on, and the log says so once.
+    #[cold]
+    fn warn_of_uninitialized(&self, variable: &Variable) {
+        if let Some(slot) = variable.slot {
+            self.values().0.borrow_mut()[slot as usize] = Slot::Value(Vec::new());
+        }
+        if self.http_conf().uninitialized_variable_warn != Some(false) {
+            self.log(Level::Warn, format_args!("using uninitialized \"{}\" variable", variable.name));
         }
     }
 
@@ -321,13 +355,20 @@ impl Request {
                 return Err(VariableError::NotChangeable);
             }
             Source::Undefined => return Err(VariableError::Unknown),
-            Source::Computed { .. } | Source::Plain => {}
+            Source::Computed { .. } | Source::Plain { .. } => {}
         }
         let slot = variable.slot.ok_or(VariableError::NotChangeable)?;
-        self.values().0.borrow_mut()[slot as usize] = match value {
-            Some(value) => Slot::Value(value.to_vec()),
-            None => Slot::Missing,
-        };
+        let values = self.values();
+        let mut slots = values.0.borrow_mut();
+        match (value, &mut slots[slot as usize]) {
+            // The memory of the last value serves again.
+            (Some(value), Slot::Value(old)) => {
+                old.clear();
+                old.extend_from_slice(value);
+            }
+            (Some(value), slot) => *slot = Slot::Value(value.to_vec()),
+            (None, slot) => *slot = Slot::Missing,
+        }
         Ok(())
     }
 

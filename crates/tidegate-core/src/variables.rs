@@ -2,7 +2,7 @@
 //!
 //! Source: nginx, "Embedded Variables" of `ngx_http_core_module`.
 
-use std::io::Write;
+use std::{io::Write, rc::Rc};
 
 use tidegate_http::Known;
 
@@ -10,7 +10,7 @@ use crate::{clock, connection::Peer, request::Request, variable::VariableDef};
 
 /// The core's variables.
 pub(crate) static VARIABLES: &[VariableDef] = &[
-    VariableDef::changeable("args", args, |req, _, value| set(&mut req.uri.borrow_mut().args, value), "Arguments."),
+    VariableDef::changeable("args", args, set_args, "Arguments."),
     VariableDef::new("query_string", args, "The same as $args."),
     VariableDef::new("is_args", is_args, "\"?\" if there are arguments."),
     VariableDef::new("uri", uri, "Path, decoded and normalised."),
@@ -51,9 +51,11 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("cookie_", cookie, "A cookie of the request."),
 ];
 
-fn set(field: &mut Vec<u8>, value: &[u8]) {
-    field.clear();
-    field.extend_from_slice(value);
+fn set_args(req: &Rc<Request>, _: &[u8], value: &[u8]) {
+    let mut uri = req.uri.borrow_mut();
+    uri.args.clear();
+    uri.args.extend_from_slice(value);
+    req.flags().uri_rewritten.set(true);
 }
 
 fn put(out: &mut Vec<u8>, value: &[u8]) -> bool {

@@ -6,9 +6,11 @@
 //!
 //! What this crate does not know: how requests are read and written, and Lua.
 
+pub mod rewrite;
+
 use tidegate_core::module::AnyModule;
 
 /// The modules, in the order in which their handlers and filters run.
 ///
 /// Filters see a response in this order: those that replace bodies first, those that measure or encode them last.
-pub static MODULES: &[&dyn AnyModule] = &[];
+pub static MODULES: &[&dyn AnyModule] = &[&rewrite::MODULE];

@@ -6,7 +6,7 @@ use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, SourceMap, Span, ast, template as text};
 
 use crate::{
-    conf::{Config, Level, LevelId, Listen, Server, ServerId},
+    conf::{Config, Level, LevelId, Listen, MethodSet, Server, ServerId},
     location::{LocationDraft, Locations},
     module::{AnyConf, Context, DirectiveInfo, Module, Shape},
     phase::Program,
@@ -24,6 +24,7 @@ struct DraftLevel {
     name: BString,
     confs: Vec<Option<Box<AnyConf>>>,
     locations: Vec<LocationDraft>,
+    limit_except: Option<(MethodSet, LevelId)>,
     server: Option<ServerId>,
 }
 
@@ -123,7 +124,7 @@ impl<'a> Build<'a> {
         let mut confs = Vec::new();
         confs.resize_with(self.registry.modules().len(), || None);
         let server = parent.and_then(|parent| self.levels[parent.0 as usize].server);
-        self.levels.push(DraftLevel { kind, parent, name, confs, locations: Vec::new(), server });
+        self.levels.push(DraftLevel { kind, parent, name, confs, locations: Vec::new(), limit_except: None, server });
         if kind == Context::HTTP {
             self.http = Some(id);
         }
@@ -171,6 +172,14 @@ impl<'a> Build<'a> {
     /// Adds a location to the current level.
     pub fn add_location(&mut self, draft: LocationDraft) {
         self.levels[self.current.0 as usize].locations.push(draft);
+    }
+    /// Sends requests at the current level whose method is not one of `allowed` to `level`. Answers whether there was
+    /// no such rule yet.
+    pub fn set_limit_except(&mut self, allowed: MethodSet, level: LevelId) -> bool {
+        let slot = &mut self.levels[self.current.0 as usize].limit_except;
+        let first = slot.is_none();
+        *slot = Some((allowed, level));
+        first
     }
     /// Locations of some level so far.
     pub fn locations_of(&self, level: LevelId) -> &[LocationDraft] {
@@ -244,7 +253,7 @@ impl<'a> Build<'a> {
     /// A group has the name of a variable that cannot be changed.
     pub fn define_captures(&mut self, regex: &Regex, span: Span) -> Result<(), Diagnostic> {
         for (name, _) in regex.names() {
-            self.variables.define_plain(name.as_bstr()).map_err(|error| {
+            self.variables.define_capture(name.as_bstr()).map_err(|error| {
                 Diagnostic::new(Severity::Emerg, span, format!("group \"{name}\" of the pattern: {error}"))
             })?;
         }
@@ -456,6 +465,7 @@ fn inherit_levels(registry: &'static Registry, drafts: Vec<DraftLevel>, diagnost
             name: draft.name,
             program,
             locations: Locations::new(draft.locations, diagnostics),
+            limit_except: draft.limit_except,
             confs: confs.into(),
         });
     }

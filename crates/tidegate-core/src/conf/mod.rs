@@ -11,6 +11,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 use bstr::BString;
 pub use build::Build;
 pub use load::{LoadError, LoadOptions, load};
+use tidegate_http::Method;
 
 use crate::{
     location::Locations,
@@ -29,6 +30,21 @@ pub struct LevelId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ServerId(pub u32);
 
+/// Some of the request methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MethodSet(u32);
+
+impl MethodSet {
+    /// Adds a method.
+    pub fn insert(&mut self, method: Method) {
+        self.0 |= 1 << method as u32;
+    }
+    /// Whether `method` is one of them.
+    pub fn contains(self, method: Method) -> bool {
+        self.0 & (1 << method as u32) != 0
+    }
+}
+
 /// One block of the configuration with all that its directives, and those of the blocks around it, say.
 pub struct Level {
     /// Kind of block.
@@ -41,6 +57,8 @@ pub struct Level {
     pub program: Program,
     /// Locations inside this block.
     pub locations: Locations,
+    /// `limit_except`: requests with another method than these are at that level instead.
+    pub limit_except: Option<(MethodSet, LevelId)>,
     confs: Box<[Arc<AnyConf>]>,
 }
 
