@@ -83,12 +83,7 @@ impl Channel {
 
     /// Sends everything.
     pub(crate) async fn flush(&mut self, stage: Stage) -> Result<(), QueryError> {
-        if let Some(compressed) = &mut self.compressed {
-            let mut packed = Vec::with_capacity(self.output.len());
-            let mut sequence = 0;
-            compressed.compress(&self.output, &mut sequence, &mut packed).map_err(|error| self.lost(error))?;
-            self.output = packed;
-        }
+        self.compress_output();
         let mut sent = 0;
         let mut limit = None;
         let result = poll_fn(|cx| {
@@ -119,6 +114,22 @@ impl Channel {
             self.output.shrink_to(OUTPUT_SIZE_MAX);
         }
         result
+    }
+
+    /// Sends what goes out without waiting, for a connection that ends.
+    pub(crate) fn flush_now(&mut self) {
+        self.compress_output();
+        let mut cx = Context::from_waker(Waker::noop());
+        let _ = self.stream.poll_write(&mut cx, &self.output);
+        let _ = self.stream.poll_flush(&mut cx);
+    }
+
+    fn compress_output(&mut self) {
+        if let Some(compressed) = &mut self.compressed {
+            let mut packed = Vec::with_capacity(self.output.len());
+            compressed.compress(&self.output, &mut packed);
+            self.output = packed;
+        }
     }
 
     /// The next packet, if it has arrived.

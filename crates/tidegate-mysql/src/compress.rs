@@ -113,7 +113,8 @@ impl Compressed {
     }
 
     /// Turns the packets of one command into frames.
-    pub(crate) fn compress(&mut self, packets: &[u8], sequence: &mut u8, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn compress(&mut self, packets: &[u8], out: &mut Vec<u8>) {
+        let mut sequence = 0u8;
         for chunk in packets.chunks(FRAME_MAX) {
             let head = out.len();
             out.extend_from_slice(&[0; HEAD_SIZE]);
@@ -135,11 +136,10 @@ impl Compressed {
             }
             let len = (out.len() - head - HEAD_SIZE) as u32;
             out[head..head + 3].copy_from_slice(&len.to_le_bytes()[..3]);
-            out[head + 3] = *sequence;
+            out[head + 3] = sequence;
             out[head + 4..head + 7].copy_from_slice(&(plain_len as u32).to_le_bytes()[..3]);
-            *sequence = sequence.wrapping_add(1);
+            sequence = sequence.wrapping_add(1);
         }
-        Ok(())
     }
 }
 
@@ -156,10 +156,9 @@ mod tests {
 
     #[track_caller]
     fn check(text: &[u8], chunk: usize) {
-        let mut sequence = 0;
         let mut packed = Vec::new();
         let mut channel = Compressed::default();
-        channel.compress(text, &mut sequence, &mut packed).unwrap();
+        channel.compress(text, &mut packed);
         let mut found = Vec::new();
         let mut space = vec![0; 5000];
         for piece in packed.chunks(chunk) {

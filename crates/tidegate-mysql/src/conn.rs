@@ -103,15 +103,20 @@ impl Conn {
     /// [`QueryError::Connect`], [`QueryError::Timeout`], [`QueryError::Protocol`], or [`QueryError::Server`] when the
     /// server refuses.
     pub async fn connect(options: Arc<ConnectOptions>) -> Result<Self, QueryError> {
-        Self::connect_to(options, &[]).await
+        let timeouts = options.timeouts;
+        Self::connect_to(options, &[], timeouts).await
     }
 
-    /// Connects to the first of `addresses` that answers, and logs in.
+    /// Connects to the first of `addresses` that answers, and logs in. The time-outs replace those of the options.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub async fn connect_to(options: Arc<ConnectOptions>, addresses: &[SocketAddr]) -> Result<Self, QueryError> {
-        let login = login(&options, addresses).await?;
+    pub async fn connect_to(
+        options: Arc<ConnectOptions>,
+        addresses: &[SocketAddr],
+        timeouts: Timeouts,
+    ) -> Result<Self, QueryError> {
+        let login = login(&options, addresses, timeouts).await?;
         let mut conn = Self {
             channel: login.channel,
             state: State::Idle,
@@ -250,14 +255,6 @@ impl Conn {
             self.command(&[&[COM_QUERY], sql.as_bytes()]).await?;
         }
         Ok(())
-    }
-
-    /// Says goodbye.
-    pub async fn quit(mut self) {
-        if self.state == State::Idle {
-            self.channel.put_command(&[&[COM_QUIT]]);
-            let _ = self.channel.flush(Stage::SendQuery).await;
-        }
     }
 
     /// Sends a statement, or a batch of them. Its results must be read: [`read_result`](Self::read_result).
@@ -582,6 +579,16 @@ impl Conn {
             return Err(self.channel.protocol("LOAD DATA LOCAL INFILE is not allowed"));
         }
         Ok(ServerError::new(NOT_ALLOWED_COMMAND, b"42000", "LOAD DATA LOCAL INFILE is not allowed"))
+    }
+}
+
+impl Drop for Conn {
+    /// Says goodbye, as far as that needs no waiting: servers count connections that end without.
+    fn drop(&mut self) {
+        if self.state == State::Idle {
+            self.channel.put_command(&[&[COM_QUIT]]);
+            self.channel.flush_now();
+        }
     }
 }
 

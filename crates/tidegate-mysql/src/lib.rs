@@ -4,22 +4,27 @@
 //! [`tidegate_rows::Sink`]. The codec ([`wire`], [`packet`], [`answer`], [`handshake`], [`rows`], [`statements`]) reads
 //! and writes both sides of the protocol and does no input or output of its own.
 //!
+//! [`Pool`] keeps connections for all workers.
+//!
 //! This crate knows nothing of configuration files, HTTP or Lua.
 //!
-//! Reading order: [`options`], [`conn`], then the codec.
+//! Reading order: [`options`], [`conn`], [`pool`], then the codec.
 
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod auth;
+mod balancer;
 mod channel;
 pub mod charset;
 mod compress;
 pub mod conn;
 pub mod handshake;
+mod histogram;
 mod login;
 pub mod options;
 pub mod packet;
+pub mod pool;
 pub mod rows;
 mod rsa;
 pub mod session;
@@ -29,6 +34,9 @@ mod timer;
 pub mod tls;
 pub mod wire;
 
+pub use balancer::ServerOptions;
 pub use conn::Conn;
+pub use histogram::Histogram;
 pub use options::{Address, ConnectOptions, Timeouts, TlsMode};
+pub use pool::{Overflow, Pool, PoolMode, PoolOptions, PoolStats, PooledConn, Resolved, Resolver};
 pub use tls::{TlsClient, TlsOptions, TlsVerify};

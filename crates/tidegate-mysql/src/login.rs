@@ -14,7 +14,7 @@ use crate::{
     charset::default_collation,
     compress::Compressed,
     handshake::{Greeting, Response, capability, read_switch},
-    options::{Address, ConnectOptions, TlsMode},
+    options::{Address, ConnectOptions, Timeouts, TlsMode},
     rsa::PublicKey,
     stream::{Socket, Stream},
 };
@@ -42,9 +42,13 @@ pub(crate) struct Login {
 }
 
 /// Connects and logs in. `addresses` are those of a TCP host, tried in turn; without any, the host is looked up.
-pub(crate) async fn login(options: &ConnectOptions, addresses: &[SocketAddr]) -> Result<Login, QueryError> {
+pub(crate) async fn login(
+    options: &ConnectOptions,
+    addresses: &[SocketAddr],
+    timeouts: Timeouts,
+) -> Result<Login, QueryError> {
     let peer: Arc<str> = options.address.to_string().into();
-    let deadline = options.timeouts.connect.map(|timeout| (after(timeout), Stage::Connect));
+    let deadline = timeouts.connect.map(|timeout| (after(timeout), Stage::Connect));
     let connecting = connect_socket(&options.address, addresses);
     let connected = match deadline {
         Some((at, stage)) => {
@@ -53,7 +57,7 @@ pub(crate) async fn login(options: &ConnectOptions, addresses: &[SocketAddr]) ->
         None => connecting.await,
     };
     let socket = connected.map_err(|source| QueryError::Connect { peer: peer.to_string(), source })?;
-    let mut channel = Channel::new(Stream::Plain(socket), peer, options.timeouts, options.packet_bytes_max);
+    let mut channel = Channel::new(Stream::Plain(socket), peer, timeouts, options.packet_bytes_max);
     channel.deadline = deadline;
     let mut login = handshake(options, channel).await.map_err(|error| match error {
         QueryError::Lost { peer, source } => QueryError::Connect { peer, source },

@@ -355,5 +355,4 @@ async fn pings_and_resets() {
         rows(&mut conn, "set @a = 1").await.unwrap();
         conn.reset_before_next();
     }
-    conn.quit().await;
 }

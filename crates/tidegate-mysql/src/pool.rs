@@ -1,0 +1,542 @@
+//! Pools of connections.
+//!
+//! A pool is shared by all workers. Each worker has a shelf of its own for idle connections, whose lock only its owner
+//! takes, unless another worker has nothing on its own shelf: then it borrows. `max` counts over all workers, since it
+//! is what the database sees.
+//!
+//! Invariants:
+//!
+//! - I1: each open connection, and each one being made, holds a [`Permit`]; `open` is the number of permits.
+//! - I2: whoever gives something back (a connection, a permit) first looks for waiters, and looks again after it put a
+//!   connection on a shelf. Whoever waits looks at the shelves again after it joined the queue. So nobody waits while
+//!   something lies idle.
+//! - I3: a connection lies on at most one shelf, and only while it is idle: not broken, not in the midst of a statement.
+//! - I4: a connection that changes workers is registered with the event loop of its new one before it is used.
+
+mod options;
+mod shelf;
+
+use std::{
+    cell::RefCell,
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tidegate_rows::{Execute, QueryError, Sink, Stage, Statement};
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    balancer::Balancer,
+    channel::after,
+    conn::Conn,
+    histogram::Histogram,
+    options::{Address, Timeouts},
+};
+
+pub use options::{Overflow, PoolMode, PoolOptions, Resolved, Resolver};
+use shelf::{Core, Grant, Permit, Pooled, Shelf, Waiter, WorkerShelves};
+
+/// How long the system's answer is used if there is no [`Resolver`].
+const SYSTEM_ANSWER_VALID: Duration = Duration::from_secs(30);
+
+/// What a pool has done and what it holds, at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Connections open or being made.
+    pub open: usize,
+    /// Connections that lie idle.
+    pub idle: usize,
+    /// Callers that wait.
+    pub waiting: usize,
+    /// Callers that found an idle connection of their worker.
+    pub hits: u64,
+    /// Callers that borrowed one from another worker, or were handed one while they waited.
+    pub lent: u64,
+    /// Connections made.
+    pub connects: u64,
+    /// Connections that could not be made.
+    pub connect_errors: u64,
+    /// Callers that had to wait.
+    pub waits: u64,
+    /// Callers that were turned away, at once or after their wait.
+    pub rejected: u64,
+    /// Idle connections that were found closed or too old.
+    pub expired: u64,
+    /// Statements run.
+    pub queries: u64,
+    /// Statements that ended with an error.
+    pub query_errors: u64,
+    /// How long statements took, with all their rows.
+    pub latency: Histogram,
+}
+
+/// A pool. Clones are the same pool; any thread may hold one, and read the statistics.
+#[derive(Clone)]
+pub struct Pool(Arc<Shared>);
+
+struct Shared {
+    options: PoolOptions,
+    core: Arc<Core>,
+    balancer: Mutex<Balancer>,
+    shelves: RwLock<Vec<Arc<Shelf>>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for shelf in self.shelves.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            shelf.close();
+        }
+    }
+}
+
+thread_local! {
+    static SHELVES: RefCell<WorkerShelves> = RefCell::default();
+}
+
+impl Pool {
+    /// A pool without connections.
+    pub fn new(options: PoolOptions) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let core = Core::new(NEXT_ID.fetch_add(1, Relaxed), options.max);
+        let balancer = Mutex::new(Balancer::new(options.servers.clone()));
+        Self(Arc::new(Shared { options, core, balancer, shelves: RwLock::default() }))
+    }
+
+    /// What the pool was made of.
+    pub fn options(&self) -> &PoolOptions {
+        &self.0.options
+    }
+
+    /// A connection for the calling worker, with these time-outs. An idle one, if there is one; else a new one, if one
+    /// more may be open; else what [`Overflow`] says.
+    ///
+    /// The future may be dropped at any time.
+    ///
+    /// # Errors
+    /// [`QueryError::PoolBusy`], and all that connecting can run into.
+    pub async fn get(&self, timeouts: Timeouts) -> Result<PooledConn, QueryError> {
+        let shelf = self.shelf();
+        let server = match self.0.options.mode {
+            PoolMode::Single => None,
+            PoolMode::Multi => Some(self.choose(&[])?),
+        };
+        let permit = loop {
+            // Whoever waits comes first.
+            let queue = self.0.core.waiting.load(SeqCst) > 0;
+            let Some(pooled) = (if queue { None } else { self.idle(&shelf, server) }) else {
+                match self.permit(&shelf, server).await? {
+                    Grant::Permit(permit) => break permit,
+                    Grant::Conn(pooled) => match self.fit(pooled, &shelf, server, timeouts).await {
+                        Ok(conn) => return Ok(conn),
+                        Err(permit) => break permit,
+                    },
+                }
+            };
+            match self.fit(pooled, &shelf, server, timeouts).await {
+                Ok(conn) => return Ok(conn),
+                // There may be others.
+                Err(permit) => drop(permit),
+            }
+        };
+        self.connect(permit, shelf, server, timeouts).await
+    }
+
+    /// Closes idle connections that have become too old. To be called now and then by each worker; what lies on a shelf
+    /// is otherwise looked at only when it is taken.
+    pub fn sweep(&self) {
+        let shelf = self.shelf();
+        let now = Instant::now();
+        while shelf.idle().front().is_some_and(|pooled| self.is_too_old(pooled, now)) {
+            if shelf.take_oldest().is_some() {
+                shelf.counters.expired.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// What the pool has done and holds.
+    pub fn stats(&self) -> PoolStats {
+        let core = &self.0.core;
+        let mut stats = PoolStats {
+            open: core.open.load(Relaxed),
+            idle: core.idle.load(Relaxed),
+            waiting: core.waiting.load(Relaxed),
+            ..PoolStats::default()
+        };
+        for shelf in self.shelves() {
+            let counters = &shelf.counters;
+            stats.hits += counters.hits.load(Relaxed);
+            stats.lent += counters.lent.load(Relaxed);
+            stats.connects += counters.connects.load(Relaxed);
+            stats.connect_errors += counters.connect_errors.load(Relaxed);
+            stats.waits += counters.waits.load(Relaxed);
+            stats.rejected += counters.rejected.load(Relaxed);
+            stats.expired += counters.expired.load(Relaxed);
+            stats.query_errors += counters.query_errors.load(Relaxed);
+            counters.latency.add_to(&mut stats.latency);
+        }
+        stats.queries = stats.latency.count();
+        stats
+    }
+
+    fn shelves(&self) -> Vec<Arc<Shelf>> {
+        self.0.shelves.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The shelf of the calling worker.
+    fn shelf(&self) -> Arc<Shelf> {
+        SHELVES.with_borrow_mut(|own| {
+            let found = own.0.iter().find(|shelf| shelf.core.id == self.0.core.id);
+            found.map(Arc::clone).unwrap_or_else(|| self.add_shelf(own))
+        })
+    }
+
+    #[cold]
+    fn add_shelf(&self, own: &mut WorkerShelves) -> Arc<Shelf> {
+        own.0.retain(|shelf| !shelf.closed.load(SeqCst));
+        let mut shelves = self.0.shelves.write().unwrap_or_else(PoisonError::into_inner);
+        let shelf = Shelf::new(shelves.len(), Arc::clone(&self.0.core));
+        shelves.push(Arc::clone(&shelf));
+        own.0.push(Arc::clone(&shelf));
+        shelf
+    }
+
+    fn balancer(&self) -> MutexGuard<'_, Balancer> {
+        self.0.balancer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn choose(&self, tried: &[usize]) -> Result<usize, QueryError> {
+        let chosen = self.balancer().choose(tried, Instant::now());
+        chosen.ok_or_else(|| QueryError::Connect {
+            peer: self.0.options.name.clone(),
+            source: io::Error::other("no live upstreams"),
+        })
+    }
+
+    /// An idle connection, of this worker or of another.
+    fn idle(&self, own: &Shelf, server: Option<usize>) -> Option<Box<Pooled>> {
+        if let Some(pooled) = own.take(server) {
+            return Some(pooled);
+        }
+        if self.0.core.idle.load(SeqCst) == 0 {
+            return None;
+        }
+        let shelves = self.0.shelves.read().unwrap_or_else(PoisonError::into_inner);
+        // Each worker begins behind itself, so that not all fall on the same one.
+        let (before, behind) = shelves.split_at((own.number + 1).min(shelves.len()));
+        behind.iter().chain(before).find_map(|shelf| shelf.take(server))
+    }
+
+    /// A permit, or a connection that somebody gave back.
+    async fn permit(&self, shelf: &Shelf, server: Option<usize>) -> Result<Grant, QueryError> {
+        let core = &self.0.core;
+        if core.waiting.load(SeqCst) == 0 {
+            if let Some(permit) = core.permit() {
+                return Ok(Grant::Permit(permit));
+            }
+        }
+        // With the wrong server's connections on the shelves, one of them makes room.
+        if server.is_some()
+            && let Some(pooled) = self.shelves().iter().find_map(|shelf| shelf.take_oldest())
+        {
+            return Ok(Grant::Permit(pooled.permit));
+        }
+        let busy = |waited: Duration| {
+            shelf.counters.rejected.fetch_add(1, Relaxed);
+            QueryError::PoolBusy { pool: self.0.options.name.clone(), waited }
+        };
+        match self.0.options.overflow {
+            Overflow::Reject => Err(busy(Duration::ZERO)),
+            Overflow::Ignore => Ok(Grant::Permit(core.extra_permit())),
+            Overflow::Wait { queue_max, .. } if core.waiting.load(SeqCst) >= queue_max => Err(busy(Duration::ZERO)),
+            Overflow::Wait { timeout, .. } => {
+                shelf.counters.waits.fetch_add(1, Relaxed);
+                let begin = Instant::now();
+                let place = Place::join(self);
+                // I2: look again.
+                self.serve_waiters(shelf);
+                place.wait(timeout).await.ok_or_else(|| busy(begin.elapsed()))
+            }
+        }
+    }
+
+    /// Hands what lies idle or is free to those that wait.
+    fn serve_waiters(&self, shelf: &Shelf) {
+        let core = &self.0.core;
+        while core.waiting.load(SeqCst) > 0 {
+            let grant = match self.idle(shelf, None) {
+                Some(pooled) => Grant::Conn(pooled),
+                None => match core.permit() {
+                    Some(permit) => Grant::Permit(permit),
+                    None => return,
+                },
+            };
+            let Some(waiter) = core.next_waiter() else {
+                if let Grant::Conn(pooled) = grant {
+                    shelf.put(pooled);
+                }
+                return;
+            };
+            // A waiter that has gone meanwhile leaves what it would have got.
+            if let Err(Grant::Conn(pooled)) = waiter.sender.send(grant) {
+                shelf.put(pooled);
+            }
+        }
+    }
+
+    fn is_too_old(&self, pooled: &Pooled, now: Instant) -> bool {
+        let options = &self.0.options;
+        options.idle_timeout.is_some_and(|limit| now.duration_since(pooled.used) >= limit)
+            || options.lifetime.is_some_and(|limit| now.duration_since(pooled.made) >= limit)
+    }
+
+    /// Makes sure that a connection can be used by this worker. If not, what is left is its permit.
+    async fn fit(
+        &self,
+        mut pooled: Box<Pooled>,
+        shelf: &Arc<Shelf>,
+        server: Option<usize>,
+        timeouts: Timeouts,
+    ) -> Result<PooledConn, Permit> {
+        if server.is_some_and(|server| server != pooled.server) {
+            return Err(pooled.permit);
+        }
+        let is_at_home = pooled.home == shelf.number;
+        if self.is_too_old(&pooled, Instant::now())
+            || (!is_at_home && pooled.conn.rebind().is_err())
+            || !pooled.conn.is_open()
+        {
+            shelf.counters.expired.fetch_add(1, Relaxed);
+            return Err(pooled.permit);
+        }
+        pooled.home = shelf.number;
+        pooled.conn.set_timeouts(timeouts);
+        if pooled.conn.needs_reset_now() && pooled.conn.reset().await.is_err() {
+            return Err(pooled.permit);
+        }
+        let counter = if is_at_home { &shelf.counters.hits } else { &shelf.counters.lent };
+        counter.fetch_add(1, Relaxed);
+        Ok(PooledConn { pooled: Some(pooled), pool: self.clone(), shelf: Arc::clone(shelf) })
+    }
+
+    /// A new connection to the server whose turn it is, or to the next one that answers.
+    async fn connect(
+        &self,
+        permit: Permit,
+        shelf: Arc<Shelf>,
+        server: Option<usize>,
+        timeouts: Timeouts,
+    ) -> Result<PooledConn, QueryError> {
+        let mut tried = Vec::new();
+        let mut server = match server {
+            Some(server) => server,
+            None => self.choose(&tried)?,
+        };
+        loop {
+            let error = match self.connect_to(server, timeouts).await {
+                Ok(conn) => {
+                    self.balancer().reached(server);
+                    shelf.counters.connects.fetch_add(1, Relaxed);
+                    let now = Instant::now();
+                    let pooled = Pooled { conn, permit, server, home: shelf.number, made: now, used: now };
+                    return Ok(PooledConn { pooled: Some(Box::new(pooled)), pool: self.clone(), shelf });
+                }
+                Err(error) => error,
+            };
+            shelf.counters.connect_errors.fetch_add(1, Relaxed);
+            if matches!(&error, QueryError::Server(refusal) if !is_overload(refusal.code)) {
+                // A wrong password is no better on another server.
+                return Err(error);
+            }
+            self.balancer().failed(server, Instant::now());
+            tried.push(server);
+            server = match self.choose(&tried) {
+                Ok(next) => next,
+                Err(_) => return Err(error),
+            };
+        }
+    }
+
+    async fn connect_to(&self, server: usize, timeouts: Timeouts) -> Result<Conn, QueryError> {
+        let options = Arc::clone(&self.balancer().options(server).connect);
+        let addresses = match &options.address {
+            Address::Unix(_) => Vec::new(),
+            Address::Tcp { host, port } => {
+                let resolving = self.addresses(server, host, *port);
+                let resolved = match timeouts.connect {
+                    Some(timeout) => tokio::time::timeout_at(after(timeout), resolving)
+                        .await
+                        .map_err(|_| QueryError::Timeout { stage: Stage::Connect })?,
+                    None => resolving.await,
+                };
+                resolved.map_err(|source| QueryError::Connect { peer: options.address.to_string(), source })?
+            }
+        };
+        Conn::connect_to(options, &addresses, timeouts).await
+    }
+
+    /// The addresses of a server's host.
+    async fn addresses(&self, server: usize, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        if let Some(addresses) = self.balancer().addresses(server, Instant::now()) {
+            return Ok(addresses);
+        }
+        let resolved = match &self.0.options.resolver {
+            Some(resolver) => resolver(host, port).await,
+            None => tokio::net::lookup_host((host, port))
+                .await
+                .map(|addresses| Resolved { addresses: addresses.collect(), valid: SYSTEM_ANSWER_VALID }),
+        };
+        let mut balancer = self.balancer();
+        match resolved {
+            Ok(resolved) if !resolved.addresses.is_empty() => {
+                balancer.set_addresses(server, resolved.addresses, after(resolved.valid));
+                Ok(balancer.last_addresses(server).unwrap_or_default())
+            }
+            // Old addresses are better than none while the name service is away.
+            result => balancer.last_addresses(server).map(Ok).unwrap_or_else(|| {
+                let none = io::Error::new(io::ErrorKind::NotFound, format!("host \"{host}\" has no address"));
+                Err(result.err().unwrap_or(none))
+            }),
+        }
+    }
+
+    /// Takes a connection back.
+    fn give_back(&self, mut pooled: Box<Pooled>, shelf: &Shelf) {
+        let core = &self.0.core;
+        let beyond_max = core.max > 0 && core.open.load(SeqCst) > core.max;
+        if !pooled.conn.is_idle() || beyond_max || self.0.options.idle_max == 0 {
+            return;
+        }
+        if self.0.options.reset {
+            pooled.conn.reset_before_next();
+            if !pooled.conn.can_be_reset() {
+                return;
+            }
+        }
+        pooled.conn.shrink();
+        pooled.used = Instant::now();
+        shelf.put(pooled);
+        if core.waiting.load(SeqCst) > 0 {
+            self.serve_waiters(shelf);
+        } else if core.idle.load(SeqCst) > self.0.options.idle_max {
+            drop(shelf.take_oldest());
+        }
+    }
+}
+
+/// Whether a refusal is the server's own trouble, so that another one may do better: ER_CON_COUNT_ERROR,
+/// ER_HOST_IS_BLOCKED, ER_SERVER_SHUTDOWN.
+fn is_overload(code: u16) -> bool {
+    matches!(code, 1040 | 1129 | 1053)
+}
+
+/// A place in the queue. Dropped before its turn, it leaves the queue and passes on what it may have got.
+struct Place<'a> {
+    pool: &'a Pool,
+    id: u64,
+    receiver: oneshot::Receiver<Grant>,
+}
+
+impl<'a> Place<'a> {
+    fn join(pool: &'a Pool) -> Self {
+        let core = &pool.0.core;
+        let (sender, receiver) = oneshot::channel();
+        let id = core.next_waiter.fetch_add(1, Relaxed);
+        let mut queue = core.queue();
+        queue.push_back(Waiter { id, sender });
+        core.waiting.fetch_add(1, SeqCst);
+        Self { pool, id, receiver }
+    }
+
+    async fn wait(mut self, timeout: Option<Duration>) -> Option<Grant> {
+        let granted = match timeout {
+            Some(timeout) => tokio::time::timeout_at(after(timeout), &mut self.receiver).await.ok()?,
+            None => (&mut self.receiver).await,
+        };
+        granted.ok()
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let core = &self.pool.0.core;
+        {
+            let mut queue = core.queue();
+            if let Some(at) = queue.iter().position(|waiter| waiter.id == self.id) {
+                queue.remove(at);
+                core.waiting.fetch_sub(1, SeqCst);
+                return;
+            }
+        }
+        self.receiver.close();
+        if let Ok(Grant::Conn(pooled)) = self.receiver.try_recv() {
+            let shelf = self.pool.shelf();
+            shelf.put(pooled);
+            self.pool.serve_waiters(&shelf);
+        }
+    }
+}
+
+/// A connection that returns to its pool when it is dropped, if it is idle then: a broken one, or one whose results
+/// were not read to their end, is closed.
+pub struct PooledConn {
+    /// Present until dropped.
+    pooled: Option<Box<Pooled>>,
+    pool: Pool,
+    shelf: Arc<Shelf>,
+}
+
+impl PooledConn {
+    /// Index of the server in the pool's options.
+    pub fn server(&self) -> usize {
+        self.pooled.as_ref().map_or(0, |pooled| pooled.server)
+    }
+}
+
+impl Deref for PooledConn {
+    type Target = Conn;
+    fn deref(&self) -> &Conn {
+        &self.pooled.as_ref().expect("present until dropped").conn
+    }
+}
+
+impl DerefMut for PooledConn {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.pooled.as_mut().expect("present until dropped").conn
+    }
+}
+
+impl fmt::Debug for PooledConn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PooledConn").field("peer", &self.peer()).finish_non_exhaustive()
+    }
+}
+
+impl Execute for PooledConn {
+    async fn execute<S: Sink>(&mut self, statement: Statement<'_>, sink: &mut S) -> Result<(), QueryError> {
+        let begin = Instant::now();
+        let result = Conn::execute(self, statement, sink).await;
+        let counters = &self.shelf.counters;
+        counters.latency.record(begin.elapsed());
+        if result.is_err() {
+            counters.query_errors.fetch_add(1, Relaxed);
+        }
+        result
+    }
+}
+
+impl Drop for PooledConn {
+    fn drop(&mut self) {
+        if let Some(pooled) = self.pooled.take() {
+            self.pool.give_back(pooled, &self.shelf);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Pools.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tidegate_mysql::{
+    Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, PooledConn, Resolved, ServerOptions, Timeouts,
+};
+use tidegate_rows::QueryError;
+use tokio::{task::LocalSet, time::sleep};
+
+use crate::{
+    server::{Server, shared},
+    sinks::rows,
+};
+
+fn options(max: usize, overflow: Overflow) -> PoolOptions {
+    let server = ServerOptions::new(shared().user("native", "some_pass"));
+    PoolOptions { max, overflow, ..PoolOptions::new("cats", vec![server]) }
+}
+
+const WAIT: Overflow = Overflow::Wait { timeout: Some(Duration::from_secs(20)), queue_max: usize::MAX };
+
+async fn get(pool: &Pool) -> PooledConn {
+    pool.get(Timeouts::default()).await.unwrap()
+}
+
+async fn query(pool: &Pool, sql: &str) -> Result<String, QueryError> {
+    rows(&mut pool.get(Timeouts::default()).await?, sql).await
+}
+
+/// Runs a future on a worker of its own.
+fn on_worker<T: Send>(run: impl AsyncFnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            LocalSet::new().block_on(&runtime, run())
+        });
+        worker.join().unwrap()
+    })
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let pool = Pool::new(options(0, WAIT));
+    let first = query(&pool, "select connection_id()").await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(query(&pool, "select connection_id()").await.unwrap(), first);
+    }
+    // An error of the statement does not harm.
+    assert!(query(&pool, "selec").await.is_err());
+    assert_eq!(query(&pool, "select connection_id()").await.unwrap(), first);
+    let (one, two) = (get(&pool).await, get(&pool).await);
+    assert_eq!(format!("{}\n", one.thread_id()), first);
+    assert_ne!(one.thread_id(), two.thread_id());
+    drop((one, two));
+    let stats = pool.stats();
+    assert_eq!((stats.connects, stats.hits, stats.open, stats.idle), (2, 8, 2, 2));
+    assert_eq!((stats.queries, stats.query_errors, stats.latency.count()), (8, 1, 8));
+}
+
+#[tokio::test]
+async fn dirty_sessions_are_reset() {
+    for (reset, expected) in [(true, ",0\n"), (false, "5,1\n")] {
+        let pool = Pool::new(PoolOptions { reset, ..options(1, WAIT) });
+        for _ in 0..3 {
+            query(&pool, "set @a = 5; begin").await.unwrap();
+            assert_eq!(query(&pool, "select @a, @@in_transaction").await.unwrap(), expected);
+        }
+        assert_eq!(pool.stats().connects, 1);
+    }
+    // No reset brings a connection back to no schema at all.
+    let pool = Pool::new(options(1, WAIT));
+    query(&pool, "use test").await.unwrap();
+    assert_eq!(query(&pool, "select database()").await.unwrap(), "\n");
+    assert_eq!(pool.stats().connects, 2);
+}
+
+#[tokio::test]
+async fn the_limit_holds_and_waiters_queue_fairly() {
+    let pool = Pool::new(options(1, WAIT));
+    let order = std::cell::RefCell::new(Vec::new());
+    let held = get(&pool).await;
+    let waiters = (0..5).map(|number| {
+        let (pool, order) = (&pool, &order);
+        async move {
+            let mut conn = get(pool).await;
+            order.borrow_mut().push(number);
+            rows(&mut conn, "select sleep(0.01)").await.unwrap();
+        }
+    });
+    let release = async {
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(pool.stats().waiting, 5);
+        drop(held);
+    };
+    let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+    for waiter in waiters {
+        all.push(Box::pin(waiter));
+    }
+    all.push(Box::pin(release));
+    join_all(all).await;
+    assert_eq!(*order.borrow(), [0, 1, 2, 3, 4]);
+    let stats = pool.stats();
+    assert_eq!((stats.connects, stats.waits, stats.waiting, stats.open), (1, 5, 0, 1));
+}
+
+async fn join_all(mut all: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>>) {
+    std::future::poll_fn(|cx| {
+        all.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn overflows() {
+    let pool = Pool::new(options(1, Overflow::Reject));
+    let held = get(&pool).await;
+    let error = pool.get(Timeouts::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "no free connection in pool \"cats\" after 0ns");
+    drop(held);
+    get(&pool).await;
+
+    let timeout = Some(Duration::from_millis(50));
+    let pool = Pool::new(options(1, Overflow::Wait { timeout, queue_max: 1 }));
+    let held = get(&pool).await;
+    let (first, second) = tokio::join!(pool.get(Timeouts::default()), pool.get(Timeouts::default()));
+    assert!(matches!(first, Err(QueryError::PoolBusy { waited, .. }) if waited >= Duration::from_millis(50)));
+    assert!(matches!(second, Err(QueryError::PoolBusy { waited, .. }) if waited == Duration::ZERO));
+    assert_eq!((pool.stats().waiting, pool.stats().rejected), (0, 2));
+    drop(held);
+    get(&pool).await;
+
+    let pool = Pool::new(options(1, Overflow::Ignore));
+    let (one, two) = (get(&pool).await, get(&pool).await);
+    assert_eq!(pool.stats().open, 2);
+    drop((one, two));
+    assert_eq!((pool.stats().open, pool.stats().idle), (1, 1));
+}
+
+#[tokio::test]
+async fn a_waiter_that_leaves_takes_nothing_with_it() {
+    let pool = Pool::new(options(1, WAIT));
+    let held = get(&pool).await;
+    for _ in 0..3 {
+        assert!(tokio::time::timeout(Duration::from_millis(10), pool.get(Timeouts::default())).await.is_err());
+    }
+    {
+        // The connection is handed to the waiter, who then goes without having looked.
+        let mut waiting = Box::pin(pool.get(Timeouts::default()));
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(waiting.as_mut().poll(cx))).await.is_pending());
+        drop(held);
+        assert_eq!(pool.stats().idle, 0);
+        drop(waiting);
+    }
+    assert_eq!((pool.stats().idle, pool.stats().waiting), (1, 0));
+    get(&pool).await;
+    assert_eq!(pool.stats().connects, 1);
+}
+
+#[tokio::test]
+async fn broken_connections_are_not_handed_out() {
+    let pool = Pool::new(options(1, WAIT));
+    let mut conn = get(&pool).await;
+    let id = conn.thread_id();
+    assert!(tokio::time::timeout(Duration::from_millis(20), rows(&mut conn, "select sleep(5)")).await.is_err());
+    drop(conn);
+    assert_eq!(pool.stats().open, 0);
+    let conn = get(&pool).await;
+    assert_ne!(conn.thread_id(), id);
+    let id = conn.thread_id();
+    drop(conn);
+    // Results that nobody read.
+    let mut conn = get(&pool).await;
+    conn.send_query(b"select 1").await.unwrap();
+    drop(conn);
+    assert_eq!(pool.stats().open, 0);
+    // Killed while it lay idle.
+    let conn = get(&pool).await;
+    assert_ne!(conn.thread_id(), id);
+    let id = conn.thread_id();
+    drop(conn);
+    let killer = Pool::new(options(1, WAIT));
+    query(&killer, &format!("kill {id}")).await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    let conn = get(&pool).await;
+    assert_ne!(conn.thread_id(), id);
+    assert_eq!(pool.stats().expired, 1);
+}
+
+#[tokio::test]
+async fn idle_connections_age() {
+    let pool = Pool::new(PoolOptions { idle_timeout: Some(Duration::from_millis(30)), ..options(0, WAIT) });
+    drop((get(&pool).await, get(&pool).await));
+    assert_eq!(pool.stats().idle, 2);
+    pool.sweep();
+    assert_eq!(pool.stats().idle, 2);
+    sleep(Duration::from_millis(40)).await;
+    pool.sweep();
+    assert_eq!((pool.stats().idle, pool.stats().open), (0, 0));
+
+    let pool = Pool::new(PoolOptions { lifetime: Some(Duration::from_millis(30)), ..options(0, WAIT) });
+    let id = get(&pool).await.thread_id();
+    assert_eq!(get(&pool).await.thread_id(), id);
+    sleep(Duration::from_millis(40)).await;
+    assert_ne!(get(&pool).await.thread_id(), id);
+
+    let pool = Pool::new(PoolOptions { idle_max: 1, ..options(0, WAIT) });
+    drop((get(&pool).await, get(&pool).await, get(&pool).await));
+    assert_eq!((pool.stats().idle, pool.stats().open), (1, 1));
+    let pool = Pool::new(PoolOptions { idle_max: 0, ..options(0, WAIT) });
+    drop(get(&pool).await);
+    assert_eq!((pool.stats().idle, pool.stats().open), (0, 0));
+}
+
+#[tokio::test]
+async fn the_end_of_a_pool_closes_its_connections() {
+    let pool = Pool::new(options(0, WAIT));
+    let id = get(&pool).await.thread_id();
+    drop(pool);
+    let other = Pool::new(options(0, WAIT));
+    let look = format!("select count(*) from information_schema.processlist where id = {id}");
+    for _ in 0..100 {
+        if query(&other, &look).await.unwrap() == "0\n" {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("connection {id} is still open");
+}
+
+#[test]
+fn workers_lend_to_each_other() {
+    let pool = Pool::new(options(1, WAIT));
+    let id = on_worker(async || {
+        let id = get(&pool).await.thread_id();
+        let seen = std::thread::scope(|scope| {
+            let other = scope.spawn(|| on_worker(async || query(&pool, "select connection_id()").await.unwrap()));
+            other.join().unwrap()
+        });
+        assert_eq!(seen, format!("{id}\n"));
+        // The other worker has ended, and its connections with it.
+        assert_eq!(pool.stats().open, 0);
+        id
+    });
+    assert_eq!((pool.stats().lent, pool.stats().connects), (1, 1));
+    assert_ne!(on_worker(async || get(&pool).await.thread_id()), id);
+}
+
+/// Many workers and callers, few connections, and callers that give up at any moment.
+#[test]
+fn nothing_is_lost_in_a_crowd() {
+    const MAX: usize = 3;
+    let pool = Pool::new(options(MAX, WAIT));
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let (pool, done) = (&pool, &done);
+            scope.spawn(move || {
+                on_worker(async || {
+                    let tasks = (0..20).map(|task| {
+                        Box::pin(async move {
+                            for round in 0..15 {
+                                assert!(pool.stats().open <= MAX);
+                                let number = worker * 1000 + task * 20 + round;
+                                let run = query(pool, "select 1");
+                                if number % 7 == 0 {
+                                    let limit = Duration::from_micros(number * 37 % 3000);
+                                    let _ = tokio::time::timeout(limit, run).await;
+                                } else {
+                                    assert_eq!(run.await.unwrap(), "1\n");
+                                    done.fetch_add(1, SeqCst);
+                                }
+                            }
+                        }) as std::pin::Pin<Box<dyn Future<Output = ()>>>
+                    });
+                    join_all(tasks.collect()).await;
+                });
+            });
+        }
+    });
+    let stats = pool.stats();
+    assert_eq!((stats.waiting, stats.open), (0, 0), "{stats:?}");
+    assert!(done.load(SeqCst) >= 1000);
+}
+
+#[tokio::test]
+async fn servers_that_are_down_are_passed_over() {
+    let dead = ServerOptions::new(ConnectOptions::new(Address::tcp("127.0.0.1", 1), "native", "some_pass"));
+    let alive = ServerOptions::new(shared().user("native", "some_pass"));
+    for servers in [
+        vec![dead.clone(), alive.clone()],
+        vec![dead.clone(), ServerOptions { backup: true, ..alive.clone() }],
+        vec![ServerOptions { weight: 100, ..dead.clone() }, alive.clone()],
+    ] {
+        let pool = Pool::new(PoolOptions::new("cats", servers));
+        let held = [get(&pool).await, get(&pool).await, get(&pool).await];
+        assert!(held.iter().all(|conn| conn.server() == 1));
+        assert_eq!(pool.stats().connect_errors, 1);
+    }
+    let pool = Pool::new(PoolOptions::new("cats", vec![dead.clone(), dead]));
+    assert!(matches!(pool.get(Timeouts::default()).await, Err(QueryError::Connect { .. })));
+    let error = pool.get(Timeouts::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot connect to cats: no live upstreams");
+    assert_eq!(pool.stats().open, 0);
+    let wrong = ServerOptions::new(shared().user("native", "wrong"));
+    let pool = Pool::new(PoolOptions::new("cats", vec![wrong, alive]));
+    assert!(matches!(pool.get(Timeouts::default()).await, Err(QueryError::Server(error)) if error.code == 1045));
+}
+
+#[tokio::test]
+async fn modes() {
+    let servers = || {
+        let server = ServerOptions::new(shared().user("native", "some_pass"));
+        vec![server.clone(), server]
+    };
+    for (mode, expected) in [(PoolMode::Single, [0, 0, 0, 0]), (PoolMode::Multi, [0, 1, 0, 1])] {
+        for max in [0, 1] {
+            let pool = Pool::new(PoolOptions { mode, max, ..PoolOptions::new("cats", servers()) });
+            for expected in expected {
+                assert_eq!(get(&pool).await.server(), expected);
+                assert!(max == 0 || pool.stats().open <= 1);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn names_are_looked_up_again() {
+    let port = shared().port;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let mut connect = shared().user("native", "some_pass");
+    connect.address = Address::tcp("db.example", port);
+    let mut options = PoolOptions { idle_max: 0, ..PoolOptions::new("cats", vec![ServerOptions::new(connect)]) };
+    options.resolver = Some(Arc::new(move |host, port| {
+        assert_eq!(host, "db.example");
+        let number = count.fetch_add(1, SeqCst);
+        Box::pin(async move {
+            // The first address refuses, the third answer is none.
+            let addresses = vec!["127.0.0.1:1".parse().unwrap(), ([127, 0, 0, 1], port).into()];
+            match number {
+                0 | 1 => Ok(Resolved { addresses, valid: Duration::from_millis(30) }),
+                _ => Err(std::io::Error::other("no name service")),
+            }
+        })
+    }));
+    let pool = Pool::new(options);
+    for expected in [1, 1, 2, 3] {
+        if expected > 1 {
+            sleep(Duration::from_millis(40)).await;
+        }
+        get(&pool).await;
+        assert_eq!(asked.load(SeqCst), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_dies_and_returns() {
+    let mut server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let connect = server.root();
+    let pool = Pool::new(PoolOptions { max: 4, ..PoolOptions::new("cats", vec![ServerOptions::new(connect)]) });
+    drop((get(&pool).await, get(&pool).await));
+    let big = "select seq, repeat('x', 1000) from mysql.seq_1_to_10000000";
+    let (streaming, waiting, server) = {
+        let kill = async {
+            sleep(Duration::from_millis(200)).await;
+            tokio::task::spawn_blocking(move || {
+                server.kill();
+                server
+            })
+            .await
+            .unwrap()
+        };
+        tokio::join!(query(&pool, big), query(&pool, "select sleep(20)"), kill)
+    };
+    for result in [streaming, waiting] {
+        let error = result.unwrap_err();
+        assert!(matches!(error, QueryError::Lost { .. }), "{error}");
+    }
+    for _ in 0..3 {
+        let error = query(&pool, "select 1").await.unwrap_err();
+        assert!(matches!(error, QueryError::Connect { .. } | QueryError::Lost { .. }), "{error}");
+    }
+    assert_eq!(pool.stats().open, 0);
+    let _server = tokio::task::spawn_blocking(move || {
+        let mut server = server;
+        server.restart();
+        server
+    })
+    .await
+    .unwrap();
+    assert_eq!(query(&pool, "select 1").await.unwrap(), "1\n");
+}
