@@ -1,6 +1,141 @@
-//! Placeholder.
-#[derive(clap::Args)]
-pub(crate) struct Options {}
-pub(crate) fn run(_: &Options) -> Result<bool, String> {
-    Ok(true)
+//! `cargo xtask bench`: how much CPU a request costs us and Debian's nginx, side by side.
+//!
+//! On a small machine throughput is bounded by the load generator; CPU time per request is not. One worker each, on a
+//! core of its own; the generator has another; the servers take turns, and the median of the rounds counts.
+//!
+//! Reading order: [`definition`] reads `bench/*.bench`; [`server`] starts one contestant; [`load`] and [`cpu`] measure
+//! requests, [`special`] the other figures; [`report`] writes `bench/results/`.
+
+mod cpu;
+mod definition;
+mod load;
+mod report;
+mod server;
+mod special;
+
+use crate::cases::Vars;
+use crate::{install, paths, services, terminal};
+use clap::Args;
+use definition::{Bench, Kind};
+use report::Row;
+use server::Contestant;
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+pub(crate) use definition::smoke_blocks;
+
+/// What is chosen on the command line.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Files of bench/ without their ending, or parts of a benchmark's name; everything if nothing is named
+    names: Vec<String>,
+    /// Rounds; each measures nginx and then ours
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Seconds of load in one round of one server
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// A built binary instead of a release build of this tree
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// A directory of Lua libraries that nginx's side needs, for instance lua-resty-mysql/lib (TEST_LUA_LIB)
+    #[arg(long, env = "TIDEGATE_BENCH_LUA_LIB")]
+    lua_lib: Option<PathBuf>,
+    /// Measures only ours
+    #[arg(long)]
+    only_ours: bool,
+    /// Prints the results without writing bench/results/
+    #[arg(long)]
+    dry: bool,
+}
+
+/// Runs the chosen benchmarks. False when a target was missed.
+///
+/// # Errors
+/// When something cannot be built or started.
+pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    install::benchmarks()?;
+    let contestants = contestants(options)?;
+    let mut is_good = true;
+    let mut found = false;
+    for (file, benches) in definition::load()? {
+        let chosen: Vec<&Bench> = benches.iter().filter(|b| is_chosen(&options.names, &file, &b.title)).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        found = true;
+        terminal::heading(&file);
+        let mut rows = Vec::new();
+        for bench in &chosen {
+            match measure(bench, options, &contestants) {
+                Ok(row) => {
+                    println!("{}", row.line());
+                    is_good &= row.is_met();
+                    rows.push(row);
+                }
+                Err(problem) => {
+                    is_good = false;
+                    println!("{} {}: {problem}", terminal::red("FAILED"), bench.title);
+                }
+            }
+        }
+        // A part of a file must not replace the figures of all of it.
+        if !options.dry && !options.only_ours && chosen.len() == benches.len() && rows.len() == chosen.len() {
+            report::write(&file, &rows, &contestants, options.rounds, options.seconds)?;
+        }
+    }
+    if !found {
+        return Err("no benchmark has that name".to_owned());
+    }
+    Ok(is_good)
+}
+
+fn is_chosen(names: &[String], file: &str, title: &str) -> bool {
+    names.is_empty() || names.iter().any(|n| n == file || title.contains(n.as_str()))
+}
+
+/// nginx (unless only ours is asked for), then ours.
+fn contestants(options: &Options) -> Result<Vec<Contestant>, String> {
+    let ours = match &options.binary {
+        Some(path) => path.clone(),
+        None => build_release()?,
+    };
+    let mut list = Vec::new();
+    if !options.only_ours {
+        list.push(Contestant::nginx(paths::program("nginx").ok_or("nginx is not installed")?));
+    }
+    list.push(Contestant::tidegate(ours));
+    Ok(list)
+}
+
+fn build_release() -> Result<PathBuf, String> {
+    terminal::heading("release build");
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--release", "--package", "tidegate"]).current_dir(paths::repository());
+    match command.status() {
+        Ok(status) if status.success() => Ok(paths::target().join("release/tidegate")),
+        Ok(_) => Err("the release build failed".to_owned()),
+        Err(e) => Err(format!("cannot run cargo: {e}")),
+    }
+}
+
+fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Result<Row, String> {
+    let running = services::start(&bench.services)?;
+    let mut vars: Vars = running.vars();
+    if let Some(dir) = &options.lua_lib {
+        vars.set("TEST_LUA_LIB", dir.display());
+    }
+    let time = Duration::from_secs(options.seconds);
+    let mut row = Row::new(bench);
+    match bench.kind {
+        Kind::Http => load::compare(bench, &vars, contestants, options.rounds, time, &mut row)?,
+        Kind::IdleMemory => special::idle_memory(bench, &vars, contestants, &mut row)?,
+        Kind::SlowClients => special::slow_clients(bench, &vars, contestants, time, &mut row)?,
+        Kind::ConfigTest => special::config_test(bench, &vars, contestants, options.rounds, &mut row)?,
+        Kind::Start => special::start(bench, &vars, contestants, options.rounds, &mut row)?,
+        Kind::Reload => special::reload(bench, &vars, contestants, &mut row)?,
+    }
+    Ok(row)
 }

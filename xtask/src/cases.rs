@@ -18,6 +18,8 @@ mod script;
 mod server;
 mod vars;
 
+pub(crate) use files::write_plain as write_files;
+pub(crate) use response::parse_get as parse_response;
 pub(crate) use run::{Counts, Selection, run_cases};
 pub(crate) use server::ServerKind;
 pub(crate) use vars::Vars;

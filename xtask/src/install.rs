@@ -100,6 +100,14 @@ pub(crate) fn tests() -> Result<(), String> {
     install(&[Group::Tests])
 }
 
+/// Installs what `cargo xtask bench` needs.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn benchmarks() -> Result<(), String> {
+    install(&[Group::Tests, Group::Bench])
+}
+
 fn install(groups: &[Group]) -> Result<(), String> {
     let missing: Vec<&Need> = NEEDS.iter().filter(|n| groups.contains(&n.group) && !n.is_met()).collect();
     if missing.is_empty() {

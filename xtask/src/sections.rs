@@ -14,7 +14,7 @@
 //! Blank lines around a value are dropped and it ends in one line end, unless it stands on the section's own line.
 
 /// One `===` block.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Clone)]
 pub(crate) struct Block {
     /// What follows `===`.
     pub(crate) title: String,

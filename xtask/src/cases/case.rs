@@ -138,6 +138,16 @@ pub(crate) fn load(root: &Path) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
+/// A case from elsewhere: a benchmark with one request.
+///
+/// # Errors
+/// When its sections make no case.
+pub(crate) fn from_block(label: &str, block: Block) -> Result<Case, String> {
+    let mut case = parse_case(label, block)?;
+    case.place = label.to_owned();
+    Ok(case)
+}
+
 fn find_files(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let unreadable = |e| format!("{}: {e}", dir.display());
     for entry in fs::read_dir(dir).map_err(unreadable)? {

@@ -29,6 +29,14 @@ pub(crate) fn write(dir: &Path, text: &str, escapes: bool) -> Result<(), String>
     Ok(())
 }
 
+/// [`write`] without escapes.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_plain(dir: &Path, text: &str) -> Result<(), String> {
+    write(dir, text, false)
+}
+
 fn write_one(dir: &Path, head: &str, mut content: String, escapes: bool) -> Result<(), String> {
     let mut words = head.split_whitespace();
     let name = words.next().ok_or("no path after \">>>\"")?;

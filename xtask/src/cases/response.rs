@@ -57,6 +57,14 @@ pub(crate) fn parse(bytes: &[u8], method: &str, eof: bool) -> Parsed {
     }
 }
 
+/// Status and body of the only response on a closed connection, to a GET request.
+pub(crate) fn parse_get(bytes: &[u8]) -> Option<(u16, Vec<u8>)> {
+    match parse(bytes, "GET", true) {
+        Parsed::Complete(response, used) if used == bytes.len() => Some((response.status, response.body)),
+        _ => None,
+    }
+}
+
 fn parse_head(head: &[u8], response: &mut Response) -> Result<(), String> {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.split("\r\n");

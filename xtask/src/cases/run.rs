@@ -4,6 +4,7 @@ use super::case::{self, Case};
 use super::execute::{self, Settings};
 use super::pending::Pending;
 use super::server::ServerKind;
+use crate::bench;
 use crate::paths;
 use crate::services::{self, Service};
 use crate::terminal::{self, Progress};
@@ -51,7 +52,10 @@ enum Verdict {
 /// When a file of cases is malformed or a service does not start.
 pub(crate) fn run_cases(selection: &Selection) -> Result<Counts, String> {
     let root = paths::repository().join("tests");
-    let all = case::load(&root.join("cases"))?;
+    let mut all = case::load(&root.join("cases"))?;
+    for (label, block) in bench::smoke_blocks()? {
+        all.push(case::from_block(&label, block)?);
+    }
     let pending_file = root.join("pending.txt");
     let pending = match selection.kind {
         ServerKind::Tidegate(_) => Pending::load(&pending_file)?,

@@ -1,0 +1,188 @@
+//! `bench/*.bench`: what is measured, in the sections of `docs/testing.md` and a few of its own.
+
+use crate::paths;
+use crate::sections::{self, Block, Section};
+use crate::services::Service;
+use std::fs;
+
+/// How the figure of a benchmark comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// CPU per request under load.
+    Http,
+    /// Memory per idle keep-alive connection.
+    IdleMemory,
+    /// The p99 of a normal client beside many slow ones.
+    SlowClients,
+    /// Time of `-t`.
+    ConfigTest,
+    /// Time from the start to the first answer.
+    Start,
+    /// Requests that fail while the configuration is loaded again and again.
+    Reload,
+}
+
+/// One `===` block.
+pub(crate) struct Bench {
+    pub(crate) title: String,
+    pub(crate) kind: Kind,
+    /// Path and query of the request.
+    pub(crate) url: String,
+    pub(crate) connections: usize,
+    /// Arguments for wrk besides connections, time and URL.
+    pub(crate) wrk: Vec<String>,
+    /// Ours by nginx's, at most.
+    pub(crate) ratio: Option<f64>,
+    /// The same for user-space time.
+    pub(crate) user_ratio: Option<f64>,
+    pub(crate) services: Vec<Service>,
+    pub(crate) block: Block,
+}
+
+const SECTIONS: &[&str] = &[
+    "kind",
+    "config",
+    "nginx_config",
+    "tidegate_config",
+    "http_config",
+    "nginx_http_config",
+    "tidegate_http_config",
+    "nginx_modules",
+    "backend",
+    "user_files",
+    "url",
+    "connections",
+    "wrk",
+    "script",
+    "expect",
+    "ratio",
+    "user_ratio",
+    "services",
+];
+
+impl Bench {
+    /// A section's text, or nothing.
+    pub(crate) fn value(&self, name: &str) -> &str {
+        self.block.value(name).unwrap_or_default()
+    }
+
+    /// `config` or the one that only this contestant (`nginx` or `tidegate`) has.
+    pub(crate) fn config(&self, contestant: &str, section: &str) -> String {
+        let own = self.block.value(&format!("{contestant}_{section}"));
+        own.unwrap_or_else(|| self.value(section)).to_owned()
+    }
+}
+
+/// Files with their benchmarks, in the order of their names.
+///
+/// # Errors
+/// Names the file and the mistake.
+pub(crate) fn load() -> Result<Vec<(String, Vec<Bench>)>, String> {
+    let mut files = Vec::new();
+    for (label, blocks) in blocks()? {
+        let benches = blocks.into_iter().map(parse).collect::<Result<Vec<_>, _>>();
+        files.push((label.clone(), benches.map_err(|e| format!("bench/{label}.bench: {e}"))?));
+    }
+    Ok(files)
+}
+
+fn blocks() -> Result<Vec<(String, Vec<Block>)>, String> {
+    let dir = paths::repository().join("bench");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))? {
+        let path = entry.map_err(|e| format!("{}: {e}", dir.display()))?.path();
+        if path.extension().is_none_or(|e| e != "bench") {
+            continue;
+        }
+        let label = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        files.push((label, sections::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?));
+    }
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(files)
+}
+
+fn parse(block: Block) -> Result<Bench, String> {
+    block.expect_names(SECTIONS)?;
+    let title = block.title.clone();
+    let number = |name: &str| -> Result<Option<f64>, String> {
+        let parsed = block.value(name).map(|v| v.trim().parse());
+        parsed.transpose().map_err(|_| format!("{title}: \"{name}\" is no number"))
+    };
+    let kind = match block.value("kind").unwrap_or("http") {
+        "http" => Kind::Http,
+        "idle_memory" => Kind::IdleMemory,
+        "slow_clients" => Kind::SlowClients,
+        "config_test" => Kind::ConfigTest,
+        "start" => Kind::Start,
+        "reload" => Kind::Reload,
+        other => return Err(format!("{title}: unknown kind \"{other}\"")),
+    };
+    let words = block.value("services").unwrap_or_default().split_whitespace();
+    let services = words.map(|w| Service::named(w).ok_or_else(|| format!("{title}: unknown service \"{w}\"")));
+    let connections = block.value("connections").unwrap_or("64");
+    Ok(Bench {
+        kind,
+        url: block.value("url").unwrap_or("/").to_owned(),
+        connections: connections.parse().map_err(|_| format!("{title}: \"{connections}\" is no number"))?,
+        wrk: block.value("wrk").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+        ratio: number("ratio")?,
+        user_ratio: number("user_ratio")?,
+        services: services.collect::<Result<_, _>>()?,
+        title: block.title.clone(),
+        block,
+    })
+}
+
+/// The benchmarks as end-to-end cases with one request each, so that their configurations never rot: label and block.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
+    let mut cases = Vec::new();
+    for (label, benches) in load()? {
+        for bench in benches {
+            if matches!(bench.kind, Kind::Http | Kind::Reload | Kind::SlowClients | Kind::IdleMemory) {
+                cases.push((format!("bench/{label}"), smoke_block(&bench)));
+            }
+        }
+    }
+    Ok(cases)
+}
+
+fn smoke_block(bench: &Bench) -> Block {
+    let mut block = Block { title: bench.title.clone(), line: bench.block.line, sections: Vec::new() };
+    let mut add = |name: &str, value: String| {
+        let section = Section { name: name.to_owned(), escapes: false, chomp: false, value, line: bench.block.line };
+        block.sections.push(section);
+    };
+    let backend = match bench.value("backend") {
+        "" => String::new(),
+        content => format!("server {{ listen 127.0.0.1:$TEST_PORT_2; {content} }}"),
+    };
+    add("config", bench.config("tidegate", "config"));
+    add("http_config", format!("{}{backend}", bench.config("tidegate", "http_config")));
+    add("user_files", bench.value("user_files").to_owned());
+    add("services", bench.value("services").to_owned());
+    add("request", format!("GET {}", bench.url));
+    if !bench.value("expect").is_empty() {
+        add("response_body_like", bench.value("expect").to_owned());
+    }
+    if bench.block.section("tidegate_config").is_some() || bench.block.section("tidegate_http_config").is_some() {
+        add("tidegate_only", "the other side of the benchmark is configured in another way".to_owned());
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_definition_is_understood() {
+        let files = load().unwrap();
+        assert!(!files.is_empty());
+        let is_named = |b: &Bench| !b.title.is_empty() && (b.ratio.is_some() || b.kind == Kind::Reload);
+        assert!(files.iter().flat_map(|(_, benches)| benches).all(is_named));
+    }
+}

@@ -1,0 +1,163 @@
+//! Load by wrk, and CPU per request meanwhile.
+
+use super::cpu;
+use super::definition::Bench;
+use super::report::Row;
+use super::server::{Contestant, LOAD_CORE, Running, Site};
+use crate::cases::{self, Vars};
+use crate::paths;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+/// What wrk found.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Load {
+    pub(super) requests: u64,
+    pub(super) per_second: f64,
+    pub(super) p99_us: f64,
+    /// Errors of the socket and responses other than 2xx and 3xx.
+    pub(super) failed: u64,
+}
+
+/// One round of one contestant.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sample {
+    pub(super) us_per_request: f64,
+    pub(super) user_us: f64,
+    pub(super) load: Load,
+}
+
+/// Measures all rounds and puts the medians into `row`.
+pub(super) fn compare(
+    bench: &Bench,
+    vars: &Vars,
+    contestants: &[Contestant],
+    rounds: usize,
+    time: Duration,
+    row: &mut Row,
+) -> Result<(), String> {
+    let backend = start_backend(bench)?;
+    let port = backend.as_ref().map(|(site, _)| site.port);
+    let mut servers = Vec::new();
+    for contestant in contestants {
+        let site = Site::create(bench, vars, contestant, port)?;
+        let server = Running::start(&site, &contestant.binary)?;
+        check_answer(bench, &site)?;
+        run_wrk(bench, &site, Duration::from_millis(500))?;
+        servers.push((site, server));
+    }
+    let mut samples = vec![Vec::new(); servers.len()];
+    for _ in 0..rounds {
+        for (index, (site, server)) in servers.iter().enumerate() {
+            let before = cpu::usage(server.pid());
+            let load = run_wrk(bench, site, time)?;
+            let used = cpu::usage(server.pid()).since(&before);
+            if load.requests == 0 || load.failed > load.requests / 100 {
+                let name = contestants[index].name;
+                return Err(format!("{name}: {} of {} requests failed", load.failed, load.requests));
+            }
+            let us_per_request = used.total.as_secs_f64() * 1e6 / load.requests as f64;
+            samples[index].push(Sample { us_per_request, user_us: us_per_request * used.user_share(), load });
+        }
+    }
+    for (contestant, samples) in contestants.iter().zip(&mut samples) {
+        row.add(contestant.name, median(samples));
+    }
+    Ok(())
+}
+
+/// The server behind a proxy: always nginx, and its CPU is nobody's.
+pub(super) fn start_backend(bench: &Bench) -> Result<Option<(Site, Running)>, String> {
+    if bench.value("backend").is_empty() {
+        return Ok(None);
+    }
+    let site = Site::create_backend(bench)?;
+    let server = Running::start(&site, &paths::program("nginx").ok_or("nginx is not installed")?)?;
+    Ok(Some((site, server)))
+}
+
+/// The answer is the expected one: a fast error page would win every comparison.
+fn check_answer(bench: &Bench, site: &Site) -> Result<(), String> {
+    let expected = site.vars.expand(bench.value("expect"))?;
+    let bytes = super::special::fetch(site.port, &bench.url)?;
+    let pattern = regex::bytes::Regex::new(&format!("(?s){}", expected.trim_end())).map_err(|e| e.to_string())?;
+    let answer = cases::parse_response(&bytes);
+    if !answer.is_some_and(|(status, body)| status == 200 && pattern.is_match(&body)) {
+        let shown: String = String::from_utf8_lossy(&bytes).chars().take(300).collect();
+        return Err(format!("unexpected answer:\n{shown}\n{}", site.last_words()));
+    }
+    Ok(())
+}
+
+fn median(samples: &mut [Sample]) -> Sample {
+    // User and system time are sampled in ticks: their proportion is taken from all rounds together.
+    let total: f64 = samples.iter().map(|s| s.us_per_request).sum();
+    let user_share = samples.iter().map(|s| s.user_us).sum::<f64>() / total;
+    samples.sort_by(|a, b| a.us_per_request.total_cmp(&b.us_per_request));
+    let mut sample = samples[samples.len() / 2].clone();
+    sample.user_us = sample.us_per_request * user_share;
+    sample
+}
+
+/// Runs wrk on the load's core.
+pub(super) fn run_wrk(bench: &Bench, site: &Site, time: Duration) -> Result<Load, String> {
+    let mut command = Command::new("taskset");
+    command.args(["-c", LOAD_CORE, "wrk", "-t1", "--latency"]);
+    command.arg(format!("-c{}", bench.connections)).arg(format!("-d{}s", time.as_secs().max(1)));
+    if !bench.value("script").is_empty() {
+        let script = site.dir().join("wrk.lua");
+        fs::write(&script, site.vars.expand(bench.value("script"))?)
+            .map_err(|e| format!("cannot write wrk.lua: {e}"))?;
+        command.arg("-s").arg(script);
+    }
+    command.args(&bench.wrk).arg(format!("http://127.0.0.1:{}{}", site.port, bench.url));
+    let output = command.output().map_err(|e| format!("cannot run wrk: {e}"))?;
+    parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
+        format!("wrk said: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+fn parse(text: &str) -> Option<Load> {
+    let mut load = Load::default();
+    for line in text.lines().map(str::trim) {
+        if let Some((count, _)) = line.split_once(" requests in ") {
+            load.requests = count.parse().ok()?;
+        } else if let Some(rate) = line.strip_prefix("Requests/sec:") {
+            load.per_second = rate.trim().parse().ok()?;
+        } else if let Some(time) = line.strip_prefix("99%") {
+            load.p99_us = microseconds(time.trim())?;
+        } else if let Some(count) = line.strip_prefix("Non-2xx or 3xx responses:") {
+            load.failed += count.trim().parse::<u64>().ok()?;
+        } else if let Some(errors) = line.strip_prefix("Socket errors:") {
+            let numbers = errors.split([' ', ',']).filter_map(|w| w.parse::<u64>().ok());
+            load.failed += numbers.sum::<u64>();
+        }
+    }
+    (load.per_second > 0.0).then_some(load)
+}
+
+fn microseconds(text: &str) -> Option<f64> {
+    let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let number: f64 = text[..unit].parse().ok()?;
+    match &text[unit..] {
+        "us" => Some(number),
+        "ms" => Some(number * 1e3),
+        "s" => Some(number * 1e6),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_wrk_prints() {
+        let text = "  Latency Distribution\n     50%  301.00us\n     99%    1.52ms\n  6000 requests in 1.10s, 1.0MB read\n  \
+                    Socket errors: connect 0, read 3, write 0, timeout 1\n  Non-2xx or 3xx responses: 5\nRequests/sec:   5454.5\n";
+        let load = parse(text).unwrap();
+        assert_eq!(load, Load { requests: 6000, per_second: 5454.5, p99_us: 1520.0, failed: 9 });
+        assert_eq!(parse("unable to connect"), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! One contestant with the configuration of a benchmark.
+
+use super::definition::Bench;
+use crate::cases::Vars;
+use crate::paths::{self, Scratch};
+use crate::process::{POLL, Process};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The core of the servers and the core of the load.
+pub(super) const SERVER_CORE: &str = "0";
+pub(super) const LOAD_CORE: &str = "1";
+
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A server program that takes part.
+pub(crate) struct Contestant {
+    /// `nginx` or `tidegate`: also the prefix of its own sections.
+    pub(super) name: &'static str,
+    pub(super) binary: PathBuf,
+}
+
+impl Contestant {
+    pub(super) fn nginx(binary: PathBuf) -> Contestant {
+        Contestant { name: "nginx", binary }
+    }
+
+    pub(super) fn tidegate(binary: PathBuf) -> Contestant {
+        Contestant { name: "tidegate", binary }
+    }
+
+    /// What `-v` says.
+    pub(super) fn version(&self) -> String {
+        let output = Command::new(&self.binary).arg("-v").output();
+        let text = output.map(|o| String::from_utf8_lossy(&[o.stdout, o.stderr].concat()).into_owned());
+        text.unwrap_or_default().lines().next().unwrap_or("unknown version").to_owned()
+    }
+}
+
+/// A configuration on disk.
+pub(super) struct Site {
+    scratch: Scratch,
+    pub(super) vars: Vars,
+    pub(super) port: u16,
+}
+
+impl Site {
+    /// Writes configuration and files.
+    pub(super) fn create(
+        bench: &Bench,
+        vars: &Vars,
+        contestant: &Contestant,
+        backend: Option<u16>,
+    ) -> Result<Site, String> {
+        let scratch = Scratch::new("bench", false)?;
+        let port = paths::free_port()?;
+        let mut vars = vars.clone();
+        vars.set("TEST_PORT", port);
+        vars.set("TEST_DIR", scratch.path().display());
+        if let Some(backend) = backend {
+            vars.set("TEST_PORT_2", backend);
+        }
+        let config = bench.config(contestant.name, "config");
+        let http = bench.config(contestant.name, "http_config");
+        let modules = if contestant.name == "nginx" { modules(bench.value("nginx_modules")) } else { String::new() };
+        let site = Site { scratch, vars, port };
+        site.write(&format!("{modules}{}", template(&http, &format!("listen 127.0.0.1:$TEST_PORT;\n{config}"))))?;
+        let files = site.vars.expand(bench.value("user_files"))?;
+        crate::cases::write_files(&site.dir().join("html"), &files)?;
+        Ok(site)
+    }
+
+    /// The same for the server behind a proxy.
+    pub(super) fn create_backend(bench: &Bench) -> Result<Site, String> {
+        let scratch = Scratch::new("bench", false)?;
+        let port = paths::free_port()?;
+        let mut vars = Vars::default();
+        vars.set("TEST_PORT", port);
+        let site = Site { scratch, vars, port };
+        let content = bench.value("backend");
+        site.write(&template("", &format!("listen 127.0.0.1:$TEST_PORT;\n{content}")))?;
+        Ok(site)
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    fn write(&self, text: &str) -> Result<(), String> {
+        for dir in ["conf", "logs", "html"] {
+            fs::create_dir_all(self.dir().join(dir)).map_err(|e| format!("cannot create {dir}: {e}"))?;
+        }
+        fs::write(self.dir().join("conf/nginx.conf"), self.vars.expand(text)?)
+            .map_err(|e| format!("cannot write nginx.conf: {e}"))
+    }
+
+    /// The command line of a server on this site, pinned to the servers' core.
+    pub(super) fn command(&self, binary: &Path) -> Command {
+        let mut command = Command::new("taskset");
+        command.args(["-c", SERVER_CORE]).arg(binary);
+        command.arg("-p").arg(format!("{}/", self.dir().display()));
+        command.args(["-c", "conf/nginx.conf", "-e", "logs/error.log"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// The end of the error log.
+    pub(super) fn last_words(&self) -> String {
+        let text = fs::read(self.dir().join("logs/error.log")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("\n")
+    }
+}
+
+fn modules(names: &str) -> String {
+    let lines = names.split_whitespace().map(|n| format!("load_module /usr/lib/nginx/modules/{n}.so;\n"));
+    lines.collect()
+}
+
+/// One worker, nothing logged, keep-alive without end.
+fn template(http: &str, server: &str) -> String {
+    // Workers that keep the rights of whoever runs this can read its files wherever they are.
+    let user = if nix::unistd::geteuid().is_root() { "user root;\n" } else { "" };
+    format!(
+        "{user}daemon off;\nworker_processes 1;\nworker_rlimit_nofile 20000;\npid logs/nginx.pid;\nerror_log logs/error.log warn;\n\
+         events {{ worker_connections 12000; }}\nhttp {{\naccess_log off;\ndefault_type text/plain;\n\
+         keepalive_timeout 600s;\nkeepalive_requests 100000000;\nclient_body_temp_path body;\nproxy_temp_path proxy;\n\
+         fastcgi_temp_path fastcgi;\nuwsgi_temp_path uwsgi;\nscgi_temp_path scgi;\n{http}\nserver {{\n{server}\n}}\n}}\n"
+    )
+}
+
+/// A started contestant or backend.
+pub(super) struct Running {
+    process: Process,
+}
+
+impl Running {
+    /// Starts a server and waits until it accepts connections.
+    pub(super) fn start(site: &Site, binary: &Path) -> Result<Running, String> {
+        let mut process = Process::spawn(&mut site.command(binary))?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        while TcpStream::connect(("127.0.0.1", site.port)).is_err() {
+            if let Some(status) = process.exited() {
+                return Err(format!("{} ended at its start ({status}): {}", binary.display(), site.last_words()));
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{} does not answer: {}", binary.display(), site.last_words()));
+            }
+            thread::sleep(POLL);
+        }
+        Ok(Running { process })
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // TERM, not QUIT: idle connections of a load generator need no grace.
+        self.process.signal(Signal::SIGTERM);
+        self.process.wait(Duration::from_secs(3));
+    }
+}

@@ -1,0 +1,241 @@
+//! Figures that are not CPU per request: memory, slow clients, start, configuration test, reload.
+
+use super::cpu;
+use super::definition::Bench;
+use super::load::{self, Load, Sample};
+use super::report::Row;
+use super::server::{Contestant, Running, Site};
+use crate::cases::Vars;
+use crate::process::Process;
+use nix::sys::signal::Signal;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How many blocks of ten lines make the large configuration.
+const CONFIG_BLOCKS: usize = 1000;
+/// Reloads during one load.
+const RELOADS: usize = 20;
+
+/// One request on a connection of its own, read to its end.
+///
+/// # Errors
+/// When the server cannot be reached or does not answer.
+pub(super) fn fetch(port: u16, url: &str) -> Result<Vec<u8>, String> {
+    let failed = |e: std::io::Error| format!("no answer from port {port}: {e}");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(failed)?;
+    let request = format!("GET {url} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(failed)?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// A keep-alive connection that has had one answer.
+fn connect_idle(port: u16, url: &str) -> Result<TcpStream, String> {
+    let failed = |e: std::io::Error| format!("no answer from port {port}: {e}");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(failed)?;
+    stream.write_all(format!("GET {url} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).map_err(failed)?;
+    let mut buf = [0; 4096];
+    stream.read(&mut buf).map_err(failed)?;
+    Ok(stream)
+}
+
+fn raise_file_limit(wanted: usize) -> Result<(), String> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| e.to_string())?;
+    let wanted = wanted as u64;
+    if hard < wanted {
+        return Err(format!("{wanted} open files are needed, the limit is {hard} (ulimit -n)"));
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|e| e.to_string())
+}
+
+fn figure(value: f64) -> Sample {
+    Sample { us_per_request: value, user_us: 0.0, load: Load::default() }
+}
+
+/// Memory per idle connection, in bytes.
+pub(super) fn idle_memory(bench: &Bench, vars: &Vars, contestants: &[Contestant], row: &mut Row) -> Result<(), String> {
+    raise_file_limit(bench.connections + 200)?;
+    row.unit("bytes");
+    for contestant in contestants {
+        let site = Site::create(bench, vars, contestant, None)?;
+        let server = Running::start(&site, &contestant.binary)?;
+        // The first connections grow caches that stay.
+        let _warm = (0..50).map(|_| connect_idle(site.port, &bench.url)).collect::<Result<Vec<_>, _>>()?;
+        let before = cpu::memory_bytes(server.pid());
+        let idle = (0..bench.connections).map(|_| connect_idle(site.port, &bench.url));
+        let idle = idle.collect::<Result<Vec<_>, _>>()?;
+        let after = cpu::memory_bytes(server.pid());
+        row.add(contestant.name, figure(after.saturating_sub(before) as f64 / idle.len() as f64));
+    }
+    Ok(())
+}
+
+/// The p99 latency of wrk beside slow clients, relative to the same server without them.
+pub(super) fn slow_clients(
+    bench: &Bench,
+    vars: &Vars,
+    contestants: &[Contestant],
+    time: Duration,
+    row: &mut Row,
+) -> Result<(), String> {
+    let slow: usize = bench.wrk.first().and_then(|w| w.parse().ok()).unwrap_or(10_000);
+    raise_file_limit(slow + 200)?;
+    row.unit("times the lone p99");
+    row.is_absolute();
+    let probe = Bench {
+        wrk: Vec::new(),
+        block: bench.block.clone(),
+        title: bench.title.clone(),
+        url: bench.url.clone(),
+        services: Vec::new(),
+        ..*bench
+    };
+    for contestant in contestants {
+        let site = Site::create(bench, vars, contestant, None)?;
+        let _server = Running::start(&site, &contestant.binary)?;
+        let alone = load::run_wrk(&probe, &site, time)?;
+        let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", bench.url);
+        let mut clients = Vec::with_capacity(slow);
+        for _ in 0..slow {
+            clients.push(TcpStream::connect(("127.0.0.1", site.port)).map_err(|e| format!("slow client: {e}"))?);
+        }
+        let done = AtomicBool::new(false);
+        let (beside, answered) = thread::scope(|scope| {
+            let sender = scope.spawn(|| send_slowly(&mut clients, request.as_bytes(), &done));
+            let beside = load::run_wrk(&probe, &site, time);
+            done.store(true, Ordering::Relaxed);
+            (beside, sender.join().expect("the sender has no panic of its own"))
+        });
+        if answered < slow {
+            return Err(format!("{}: only {answered} of {slow} slow clients were answered", contestant.name));
+        }
+        row.add(contestant.name, figure(beside?.p99_us / alone.p99_us.max(1.0)));
+    }
+    Ok(())
+}
+
+/// Sends one byte a second on every connection until `done`, then the rest; counts the answers.
+fn send_slowly(clients: &mut [TcpStream], request: &[u8], done: &AtomicBool) -> usize {
+    let mut sent = 0;
+    while !done.load(Ordering::Relaxed) && sent + 1 < request.len() {
+        let started = Instant::now();
+        for client in clients.iter_mut() {
+            // A refused byte shows in the count of answers.
+            let _ = client.write_all(&request[sent..=sent]);
+        }
+        sent += 1;
+        while started.elapsed() < Duration::from_secs(1) && !done.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let mut answered = 0;
+    let mut buf = [0; 32];
+    for client in clients.iter_mut() {
+        let _ = client.set_read_timeout(Some(Duration::from_secs(10)));
+        let is_answered = client.write_all(&request[sent..]).is_ok() && client.read(&mut buf).is_ok_and(|n| n > 0);
+        answered += usize::from(is_answered && buf.starts_with(b"HTTP/1.1 200"));
+    }
+    answered
+}
+
+/// Time of `-t`, in milliseconds.
+pub(super) fn config_test(
+    bench: &Bench,
+    vars: &Vars,
+    contestants: &[Contestant],
+    rounds: usize,
+    row: &mut Row,
+) -> Result<(), String> {
+    row.unit("ms");
+    let large: String = (0..CONFIG_BLOCKS).map(|n| block_of_ten_lines(bench.value("script"), n)).collect();
+    let mut block = bench.block.clone();
+    for section in block.sections.iter_mut().filter(|s| s.name == "config") {
+        section.value.push_str(&large);
+    }
+    let bench = Bench {
+        block,
+        title: bench.title.clone(),
+        url: bench.url.clone(),
+        wrk: Vec::new(),
+        services: Vec::new(),
+        ..*bench
+    };
+    for contestant in contestants {
+        let site = Site::create(&bench, vars, contestant, None)?;
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let started = Instant::now();
+            let mut process = Process::spawn(site.command(&contestant.binary).arg("-t"))?;
+            let status = process.wait(Duration::from_secs(60)).ok_or("-t does not end")?;
+            times.push(started.elapsed().as_secs_f64() * 1e3);
+            if !status.success() {
+                return Err(format!("{}: -t ended with {status}: {}", contestant.name, site.last_words()));
+            }
+        }
+        row.add(contestant.name, figure(lowest(&times)));
+    }
+    Ok(())
+}
+
+fn block_of_ten_lines(template: &str, number: usize) -> String {
+    template.replace("NUMBER", &number.to_string())
+}
+
+fn lowest(times: &[f64]) -> f64 {
+    times.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// Time from the start to the end of the first answer, in milliseconds.
+pub(super) fn start(
+    bench: &Bench,
+    vars: &Vars,
+    contestants: &[Contestant],
+    rounds: usize,
+    row: &mut Row,
+) -> Result<(), String> {
+    row.unit("ms");
+    for contestant in contestants {
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let site = Site::create(bench, vars, contestant, None)?;
+            let started = Instant::now();
+            let _server = Process::spawn(&mut site.command(&contestant.binary))?;
+            while fetch(site.port, &bench.url).map_or(true, |bytes| bytes.is_empty()) {
+                if started.elapsed() > Duration::from_secs(20) {
+                    return Err(format!("{} does not answer: {}", contestant.name, site.last_words()));
+                }
+                thread::sleep(Duration::from_micros(200));
+            }
+            times.push(started.elapsed().as_secs_f64() * 1e3);
+        }
+        row.add(contestant.name, figure(lowest(&times)));
+    }
+    Ok(())
+}
+
+/// Failed requests while the server reloads again and again.
+pub(super) fn reload(bench: &Bench, vars: &Vars, contestants: &[Contestant], row: &mut Row) -> Result<(), String> {
+    row.unit("failed requests");
+    row.is_absolute();
+    for contestant in contestants {
+        let site = Site::create(bench, vars, contestant, None)?;
+        let server = Running::start(&site, &contestant.binary)?;
+        let load = thread::scope(|scope| {
+            let worker = scope.spawn(|| load::run_wrk(bench, &site, Duration::from_secs(6)));
+            for _ in 0..RELOADS {
+                thread::sleep(Duration::from_millis(250));
+                server.signal(Signal::SIGHUP);
+            }
+            worker.join().expect("the load has no panic of its own")
+        })?;
+        row.add(contestant.name, figure(load.failed as f64));
+    }
+    Ok(())
+}
