@@ -20,6 +20,7 @@ use definition::{Bench, Kind};
 use report::Row;
 use server::Contestant;
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -40,9 +41,9 @@ pub(crate) struct Options {
     /// A built binary instead of a release build of this tree
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// A directory of Lua libraries that nginx's side needs, for instance lua-resty-mysql/lib (TEST_LUA_LIB)
+    /// Directories of Lua libraries that nginx's side needs, divided by colons, for instance lua-resty-mysql/lib
     #[arg(long, env = "TIDEGATE_BENCH_LUA_LIB")]
-    lua_lib: Option<PathBuf>,
+    lua_lib: Option<OsString>,
     /// Measures only ours
     #[arg(long)]
     only_ours: bool,
@@ -124,9 +125,9 @@ fn build_release() -> Result<PathBuf, String> {
 fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Result<Row, String> {
     let running = services::start(&bench.services)?;
     let mut vars: Vars = running.vars();
-    if let Some(dir) = &options.lua_lib {
-        vars.set("TEST_LUA_LIB", dir.display());
-    }
+    let dirs = options.lua_lib.iter().flat_map(env::split_paths);
+    let patterns: Vec<String> = dirs.map(|dir| format!("{}/?.lua", dir.display())).collect();
+    vars.set("TEST_LUA_PATH", patterns.join(";"));
     let time = Duration::from_secs(options.seconds);
     let mut row = Row::new(bench);
     match bench.kind {

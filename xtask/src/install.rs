@@ -55,6 +55,7 @@ const NEEDS: &[Need] = &[
     need(Group::Bench, "ngx_http_set_misc_module.so", &["libnginx-mod-http-set-misc"]),
     need(Group::Bench, "ngx_http_memc_module.so", &["libnginx-mod-http-memc"]),
     need(Group::Bench, "ngx_http_srcache_filter_module.so", &["libnginx-mod-http-srcache-filter"]),
+    need(Group::Bench, "/usr/share/lua/5.1/cjson/util.lua", &["lua-cjson"]),
     need(Group::Conformance, "python3", &["python3"]),
     need(Group::Conformance, "curl", &["curl"]),
     need(Group::Conformance, "openssl", &["openssl"]),
