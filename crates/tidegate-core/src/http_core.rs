@@ -225,7 +225,6 @@ pub static MODULE: Module<Conf> = Module {
             .default("1m")
             .doc("Largest request body; 0 for any."),
         Directive::text("default_type", |c: &mut Conf| &mut c.default_type)
-            .within(Context::ALL_IF)
             .default("text/plain")
             .doc("Media type of responses that have none."),
         Directive::custom("error_log", 1, 2, |conf: &mut Conf, directive, build| {

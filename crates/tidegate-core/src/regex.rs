@@ -24,7 +24,7 @@ unsafe impl Sync for Regex {}
 
 /// Why a pattern does not compile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("pcre2_compile() failed: {message} in \"{pattern}\" at \"{rest}\"")]
+#[error("pcre2_compile() failed: {message} in \"{pattern}\"{}", at(.rest))]
 pub struct RegexError {
     /// PCRE's message.
     pub message: String,
@@ -32,6 +32,11 @@ pub struct RegexError {
     pub pattern: BString,
     /// The pattern from where the error is.
     pub rest: BString,
+}
+
+/// The place of an error; nothing at the end of the pattern.
+fn at(rest: &BString) -> String {
+    if rest.is_empty() { String::new() } else { format!(" at \"{rest}\"") }
 }
 
 /// Why a match could not be carried out.
@@ -277,6 +282,8 @@ mod tests {
         let regex = Regex::new(br"^(?<name>\w+)\.(?<ext>\w+)$", RegexOptions::CASELESS).expect("compiles");
         assert_eq!(regex.names(), [("ext".into(), 2), ("name".into(), 1)]);
         let error = Regex::new(b"a(b", RegexOptions::NONE).expect_err("unbalanced");
-        assert_eq!(error.to_string(), "pcre2_compile() failed: missing closing parenthesis in \"a(b\" at \"\"");
+        assert_eq!(error.to_string(), "pcre2_compile() failed: missing closing parenthesis in \"a(b\"");
+        let error = Regex::new(b"a)b", RegexOptions::NONE).expect_err("unbalanced");
+        assert_eq!(error.to_string(), "pcre2_compile() failed: unmatched closing parenthesis in \"a)b\" at \")b\"");
     }
 }
