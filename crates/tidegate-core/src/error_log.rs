@@ -19,37 +19,35 @@ impl fmt::Display for Peer {
     }
 }
 
-/// The log that a request's lines go to.
-fn log_of(req: &Request) -> &ErrorLog {
-    match &req.http_conf().error_log {
-        Some(log) => log,
-        None => {
-            // Every configuration has one: the loader puts the default there.
-            static NONE: std::sync::OnceLock<ErrorLog> = std::sync::OnceLock::new();
-            NONE.get_or_init(ErrorLog::default)
-        }
+/// Calls `use_log` with the log that a request's lines go to: that of its level, of the top level, of the process.
+fn with_log<T>(req: &Request, use_log: impl FnOnce(&ErrorLog) -> T) -> T {
+    match req.http_conf().error_log.as_ref().or(req.conf().main().error_log.as_ref()) {
+        Some(log) => use_log(log),
+        None => use_log(&crate::log::main()),
     }
 }
 
 /// Whether lines of this level are written for a request: nothing is worth formatting otherwise.
 pub fn enabled(req: &Request, level: Level) -> bool {
-    log_of(req).enabled(level)
+    with_log(req, |log| log.enabled(level))
 }
 
 /// Writes a line with the request's context: client, server, request line, sub-request, host.
 pub fn write_for_request(req: &Request, level: Level, message: fmt::Arguments<'_>) {
-    let log = log_of(req);
-    if log.enabled(level) {
-        log.write(level, Some(req.conn.number), message, |line| append_context(req, line));
-    }
+    with_log(req, |log| {
+        if log.enabled(level) {
+            log.write(level, Some(req.conn.number), message, |line| append_context(req, line));
+        }
+    });
 }
 
 /// As [`write_for_request`], for a message of bytes (`ngx.log`).
 pub fn write_bytes_for_request(req: &Request, level: Level, message: &[u8]) {
-    let log = log_of(req);
-    if log.enabled(level) {
-        log.write_bytes(level, Some(req.conn.number), message, |line| append_context(req, line));
-    }
+    with_log(req, |log| {
+        if log.enabled(level) {
+            log.write_bytes(level, Some(req.conn.number), message, |line| append_context(req, line));
+        }
+    });
 }
 
 /// Appends the context as nginx does.

@@ -186,6 +186,10 @@ impl Request {
                 self.flags().keep_alive.set(false);
             }
         }
+        if response.status == 204 {
+            response.content_type.clear();
+            response.last_modified = None;
+        }
         let upgrade = response.status == 101;
         if crate::worker::current().is_some_and(|worker| worker.is_quitting()) {
             self.flags().keep_alive.set(false);

@@ -253,9 +253,9 @@ impl<'a> Build<'a> {
     /// A group has the name of a variable that cannot be changed.
     pub fn define_captures(&mut self, regex: &Regex, span: Span) -> Result<(), Diagnostic> {
         for (name, _) in regex.names() {
-            self.variables.define_capture(name.as_bstr()).map_err(|error| {
-                Diagnostic::new(Severity::Emerg, span, format!("group \"{name}\" of the pattern: {error}"))
-            })?;
+            self.variables
+                .define_capture(name.as_bstr())
+                .map_err(|_| Diagnostic::new(Severity::Emerg, span, format!("the duplicate \"{name}\" variable")))?;
         }
         Ok(())
     }
