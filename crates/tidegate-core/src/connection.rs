@@ -28,6 +28,10 @@ use crate::{
     worker::Worker,
 };
 
+/// How long a worker that shuts down waits for the first byte of a connection that it has accepted: long enough for a
+/// client far away, short enough for those who wait for the shutdown.
+const FRESH_WAIT_MS_MAX: u64 = 2000;
+
 /// Output of pipelined requests that comes together before it is written.
 const PIPELINE_BYTES_MAX: u64 = 64 << 10;
 
@@ -136,7 +140,17 @@ impl Connection {
         self.closing.set(true);
         if self.idle.get() {
             self.wake();
+        } else if self.is_fresh() {
+            let latest_ms = clock::now_ms() + FRESH_WAIT_MS_MAX;
+            self.deadline_ms.set(match self.deadline_ms.get() {
+                0 => latest_ms,
+                deadline_ms => deadline_ms.min(latest_ms),
+            });
         }
+    }
+    /// Whether not a byte of a request has come yet.
+    fn is_fresh(&self) -> bool {
+        self.requests.get() == 0 && self.input.borrow().is_empty()
     }
     /// Wakes the connection when its wait is over; called a few times a second.
     pub(crate) fn check_deadline(&self, now_ms: u64) {
@@ -178,6 +192,11 @@ impl Connection {
             }
             if !armed {
                 armed = true;
+                let timeout_ms = match timeout_ms {
+                    _ if !(self.closing.get() && self.is_fresh()) => timeout_ms,
+                    0 => FRESH_WAIT_MS_MAX,
+                    _ => timeout_ms.min(FRESH_WAIT_MS_MAX),
+                };
                 self.deadline_ms.set(if timeout_ms == 0 { 0 } else { clock::now_ms() + timeout_ms });
             }
             self.remember_waker(cx);
@@ -406,7 +425,8 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     let header_timeout_ms = core.client_header_timeout_ms();
     if conn.input.borrow().is_empty() {
         conn.release_buffers();
-        conn.idle.set(true);
+        // Whoever has just connected is about to ask, and would take a closed connection for a failure.
+        conn.idle.set(!first);
         let timeout_ms = if first { header_timeout_ms } else { core.keepalive_timeout_ms() };
         let read = conn.read_more(timeout_ms).await;
         conn.idle.set(false);

@@ -22,7 +22,7 @@ use crate::{privileges, supervisor, upgrade};
 
 /// Does what the options say. Returns the exit code.
 pub(crate) fn run(options: Options, identity: Identity) -> i32 {
-    let inherited = upgrade::inherited();
+    let inherited = upgrade::take_variable();
     log::echo_to_stderr(Some(identity.name()));
     set_product(identity.product());
     let loader = match loader(&options, identity) {
@@ -162,12 +162,12 @@ struct Prepared {
 fn prepare(
     loader: &Loader,
     config: Arc<Config>,
-    inherited: Option<Provided>,
+    inherited: Option<String>,
 ) -> Result<Prepared, engine::BadConfiguration> {
     let is_upgrade = inherited.is_some();
-    let mut inherited = inherited.unwrap_or_default();
     engine::open_logs()?;
     log::set_main(engine::error_log(&config, loader));
+    let mut inherited = inherited.map_or_else(Provided::default, |variable| Provided::inherit(&variable));
     let count = Settings::of(&config).worker_count;
     let specs = config.listen_specs();
     let sockets = Sockets::open(&specs, count, &Sockets::default(), &mut inherited, Purpose::Serve)

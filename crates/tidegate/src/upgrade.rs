@@ -9,7 +9,7 @@ use std::process::Command;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
-use tidegate_core::sockets::{Provided, Sockets};
+use tidegate_core::sockets::Sockets;
 
 /// The variable that names inherited sockets.
 const VARIABLE: &str = "NGINX";
@@ -37,12 +37,12 @@ fn set_fd_flag(fd: BorrowedFd<'_>, flag: FdFlag) -> io::Result<()> {
     Ok(())
 }
 
-/// The sockets of the binary before us, if it started us.
+/// The value of the variable, if the binary before us started us; nobody sees it afterwards.
 ///
-/// Call it once, before anything else opens descriptors or starts threads.
-pub(crate) fn inherited() -> Option<Provided> {
+/// The process must have no other thread yet.
+pub(crate) fn take_variable() -> Option<String> {
     let variable = std::env::var(VARIABLE).ok()?;
-    // SAFETY: no other thread runs yet, by the contract above.
+    // SAFETY: no other thread runs, by the contract above.
     unsafe { std::env::remove_var(VARIABLE) };
-    Some(Provided::inherit(&variable))
+    Some(variable)
 }

@@ -6,7 +6,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -50,18 +49,14 @@ fn a_daemon_serves_when_the_command_returns() {
     for main in [ALONE, SUPERVISED] {
         let site = Site::new(main, "");
         let here = std::env::current_dir().expect("somewhere");
-        let status = site.command().stdout(Stdio::null()).status().expect("the binary runs");
-        assert!(status.success(), "{}", site.log());
-        let pid = site.try_pid().expect("the pid file is there at once");
+        let pid = site.start_daemon();
         site.get();
         assert_eq!(link(pid, "cwd"), here);
         for (stream, expected) in [("fd/0", Path::new("/dev/null")), ("fd/1", Path::new("/dev/null"))] {
             assert_eq!(link(pid, stream), expected);
         }
         assert_eq!(link(pid, "fd/2"), site.dir.join("logs/error.log"));
-        site.signal(Signal::SIGQUIT);
-        eventually("it ends", || (!is_running(pid)).then_some(()));
-        site.check_gone();
+        site.quit_daemon();
     }
 }
 
@@ -99,13 +94,13 @@ fn a_start_that_fails_says_so() {
 
 #[test]
 fn a_server_process_that_dies_comes_back() {
-    let mut site = Site::new("worker_processes 2;", "");
-    site.start();
-    let supervisor = site.pid();
-    for signal in [Signal::SIGKILL, Signal::SIGSEGV] {
+    let site = Site::new("worker_processes 2;", "");
+    let supervisor = site.start_daemon();
+    for signal in [Signal::SIGKILL, Signal::SIGABRT] {
         let first = site.server_pid();
         kill(first, signal).expect("delivered");
         let began = Instant::now();
+        eventually("it is gone", || (!is_running(first)).then_some(()));
         // Connections wait in the queue of the socket, which the supervisor holds open.
         site.get();
         assert!(began.elapsed() < Duration::from_secs(5));
@@ -116,7 +111,7 @@ fn a_server_process_that_dies_comes_back() {
             signal as i32
         ));
     }
-    site.quit();
+    site.quit_daemon();
 }
 
 #[test]

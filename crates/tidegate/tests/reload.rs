@@ -3,7 +3,6 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -210,9 +209,7 @@ fn old_workers_finish_their_requests() {
 #[test]
 fn a_new_binary_takes_over_the_sockets() {
     let site = Site::new("", "");
-    let status = site.command().stdout(Stdio::null()).status().expect("the binary runs");
-    assert!(status.success());
-    let old = site.pid();
+    let old = site.start_daemon();
     kill(old, Signal::SIGUSR2).expect("delivered");
     let new = eventually("there is a new supervisor", || site.try_pid().filter(|pid| *pid != old));
     assert!(site.dir.join("logs/nginx.pid.oldbin").exists());
@@ -229,26 +226,20 @@ fn a_new_binary_takes_over_the_sockets() {
     assert!(!site.dir.join("logs/nginx.pid.oldbin").exists());
     site.get();
     assert_eq!(site.pid(), new);
-    kill(new, Signal::SIGQUIT).expect("delivered");
-    eventually("the new supervisor is gone", || (!is_running(new)).then_some(()));
-    site.check_gone();
+    site.quit_daemon();
 }
 
 #[test]
 fn an_upgrade_may_be_taken_back() {
     let site = Site::new("", "");
-    let status = site.command().stdout(Stdio::null()).status().expect("the binary runs");
-    assert!(status.success());
-    let old = site.pid();
+    let old = site.start_daemon();
     kill(old, Signal::SIGUSR2).expect("delivered");
     let new = eventually("there is a new supervisor", || site.try_pid().filter(|pid| *pid != old));
     site.wait_for_log("using inherited sockets from \"");
     kill(new, Signal::SIGQUIT).expect("delivered");
     eventually("the old one has its pid file back", || site.try_pid().filter(|pid| *pid == old));
     site.get();
-    kill(old, Signal::SIGQUIT).expect("delivered");
-    eventually("it ends", || (!is_running(old)).then_some(()));
-    site.check_gone();
+    site.quit_daemon();
 }
 
 #[test]
@@ -258,10 +249,8 @@ fn start_and_stop_are_quick() {
     for main in MODES {
         let site = Site::new(main, "");
         let began = Instant::now();
-        assert!(site.command().stdout(Stdio::null()).status().expect("the binary runs").success());
-        let pid = site.pid();
-        site.signal(Signal::SIGQUIT);
-        eventually("it ends", || (!is_running(pid)).then_some(()));
+        site.start_daemon();
+        site.quit_daemon();
         slowest = slowest.max(began.elapsed());
     }
     assert!(slowest < Duration::from_millis(900), "{slowest:?}");

@@ -92,6 +92,23 @@ impl Site {
         self.wait_until_serving();
     }
 
+    /// Starts in the background. When the command returns, the server process has reported to its supervisor.
+    #[track_caller]
+    pub(crate) fn start_daemon(&self) -> Pid {
+        let status = self.command().stdout(Stdio::null()).status().expect("the binary runs");
+        assert!(status.success(), "{}", self.log());
+        self.try_pid().expect("the pid file is there at once")
+    }
+
+    /// Ends what [`Self::start_daemon`] started.
+    #[track_caller]
+    pub(crate) fn quit_daemon(&self) {
+        let pid = self.pid();
+        self.signal(Signal::SIGQUIT);
+        eventually("it ends", || (!is_running(pid)).then_some(()));
+        self.check_gone();
+    }
+
     #[track_caller]
     pub(crate) fn wait_until_serving(&self) {
         eventually("the server answers", || self.try_get(self.port).ok());
