@@ -30,7 +30,6 @@ pub(crate) enum Link {
 }
 
 /// What this process serves.
-#[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) config: Arc<Config>,
     pub(crate) sockets: Sockets,

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
@@ -219,7 +220,10 @@ impl Supervisor<'_> {
             note(Level::Emerg, format_args!("{reason}"));
             return EXIT_FAILED;
         }
-        serve::run(self.loader, self.serving.clone(), &signals, Link::Supervised(end))
+        // No copy may stay here: a port is free only when its last descriptor is closed.
+        let sockets = std::mem::take(&mut self.serving.sockets);
+        let served = Served { config: Arc::clone(&self.serving.config), sockets };
+        serve::run(self.loader, served, &signals, Link::Supervised(end))
     }
 
     fn hear_child(&mut self) {
