@@ -1,0 +1,113 @@
+//! Rows on their way into a response.
+
+use std::{
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use tidegate_core::{
+    output::{Chunk, Closed},
+    phase::{LocalFuture, Ready},
+    request::Request,
+};
+use tidegate_rows::{Column, Flow, Format, Sink, SinkClosed, Summary, Value};
+
+/// Rows that come together before they are sent, in bytes: two of nginx's output buffers.
+const SEND_BYTES: usize = 64 << 10;
+
+/// Output that may wait for a slow client before the database has to wait, in bytes.
+const BACKLOG_BYTES_MAX: u64 = 256 << 10;
+
+/// Writes rows into the response of a request. The database waits while the client is slow.
+pub struct ResponseSink<F> {
+    req: Rc<Request>,
+    format: F,
+    out: Vec<u8>,
+    /// Something was sent already: the length of the response is not known beforehand.
+    streaming: bool,
+    waiting: Option<LocalFuture<Result<(), Closed>>>,
+    closed: bool,
+}
+
+impl<F: Format> ResponseSink<F> {
+    /// A sink for `req`, whose head has been prepared but not sent.
+    pub fn new(req: Rc<Request>, format: F) -> Self {
+        ResponseSink { req, format, out: Vec::new(), streaming: false, waiting: None, closed: false }
+    }
+
+    /// Sends what is left. A response that fits into one piece has its length announced.
+    ///
+    /// # Errors
+    /// [`Closed`] when the client has gone.
+    pub async fn finish(self) -> Result<(), Closed> {
+        if let Some(waiting) = self.waiting {
+            waiting.await?;
+        }
+        if self.closed {
+            return Err(Closed);
+        }
+        if !self.streaming {
+            self.req.response.borrow_mut().content_length = Some(self.out.len() as u64);
+        }
+        self.req.send(Chunk::bytes(self.out).and_last()).wait().await
+    }
+
+    /// Whether nothing has been sent: an error can still get a status of its own.
+    pub fn is_untouched(&self) -> bool {
+        !self.streaming
+    }
+
+    fn send(&mut self) -> Flow {
+        self.streaming = true;
+        let rows = std::mem::replace(&mut self.out, Vec::with_capacity(SEND_BYTES + 4096));
+        match self.req.send(Chunk::bytes(rows)) {
+            Ready::Now(Ok(())) if self.req.conn.unsent_bytes() <= BACKLOG_BYTES_MAX => Flow::More,
+            Ready::Now(Ok(())) => {
+                let (conn, timeout_ms) = (self.req.conn.clone(), self.req.http_conf().send_timeout_ms());
+                self.waiting = Some(Box::pin(async move {
+                    conn.drain_to(BACKLOG_BYTES_MAX / 2, timeout_ms).await.map_err(|_| Closed)
+                }));
+                Flow::Full
+            }
+            Ready::Now(Err(Closed)) => {
+                self.closed = true;
+                Flow::Full
+            }
+            Ready::Later(sending) => {
+                self.waiting = Some(sending);
+                Flow::Full
+            }
+        }
+    }
+}
+
+impl<F: Format> Sink for ResponseSink<F> {
+    fn columns(&mut self, columns: &[Column]) {
+        self.format.columns(columns, &mut self.out);
+    }
+    fn begin_row(&mut self) {
+        self.format.begin_row(&mut self.out);
+    }
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        self.format.value(index, value, &mut self.out);
+    }
+    fn end_row(&mut self) -> Flow {
+        self.format.end_row(&mut self.out);
+        if self.out.len() < SEND_BYTES { Flow::More } else { self.send() }
+    }
+    fn end_result(&mut self, summary: &Summary) {
+        self.format.end_result(summary, &mut self.out);
+    }
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
+        if self.closed {
+            return Poll::Ready(Err(SinkClosed));
+        }
+        let Some(waiting) = &mut self.waiting else {
+            return Poll::Ready(Ok(()));
+        };
+        let result = std::task::ready!(waiting.as_mut().poll(cx));
+        self.waiting = None;
+        self.closed = result.is_err();
+        Poll::Ready(result.map_err(|Closed| SinkClosed))
+    }
+}

@@ -1,0 +1,169 @@
+//! `rds_json`: rows as JSON.
+//!
+//! Follows rds-json-nginx-module. A response of `drizzle_pass` in the same location becomes JSON on its way out of the
+//! database, without RDS in between.
+
+use std::sync::{Arc, OnceLock};
+
+use bstr::{BString, ByteSlice};
+use tidegate_conf::{Diagnostic, ast};
+use tidegate_core::{
+    conf::Build,
+    inherit,
+    module::{Context, Directive, Module},
+    phase::{Program, Ready, Step},
+    request::Request,
+    template::Template,
+};
+use tidegate_rows::json::{Json, JsonKey, JsonOptions, JsonShape};
+
+/// What the directives say at one level.
+#[derive(Debug, Default)]
+pub struct Conf {
+    /// `rds_json`
+    pub rds_json: Option<bool>,
+    /// `rds_json_format`
+    pub rds_json_format: Option<u32>,
+    /// `rds_json_root`
+    pub rds_json_root: Option<BString>,
+    /// `rds_json_success_property`
+    pub rds_json_success_property: Option<BString>,
+    /// `rds_json_user_property`
+    pub rds_json_user_property: Option<Vec<(JsonKey, Template)>>,
+    /// `rds_json_errcode_key`
+    pub rds_json_errcode_key: Option<BString>,
+    /// `rds_json_errstr_key`
+    pub rds_json_errstr_key: Option<BString>,
+    /// `rds_json_content_type`
+    pub rds_json_content_type: Option<BString>,
+    /// `rds_json_buffer_size`, accepted: the size follows the result.
+    pub rds_json_buffer_size: Option<usize>,
+    /// `rds_json_ret`
+    pub rds_json_ret: Option<(BString, Template)>,
+    options: OnceLock<Arc<JsonOptions>>,
+}
+
+const PLACES: Context = Context::ALL_IF;
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[
+        Directive::flag("rds_json", |c: &mut Conf| &mut c.rds_json)
+            .within(PLACES)
+            .default("off")
+            .doc("Answers with the rows as JSON."),
+        Directive::choice("rds_json_format", |c: &mut Conf| &mut c.rds_json_format, &[("normal", 0), ("compact", 1)])
+            .within(PLACES)
+            .default("normal")
+            .doc("An object for each row, or an array for each row behind one of the names."),
+        Directive::text("rds_json_root", |c: &mut Conf| &mut c.rds_json_root)
+            .within(PLACES)
+            .doc("Puts the rows under this key of an object."),
+        Directive::text("rds_json_success_property", |c: &mut Conf| &mut c.rds_json_success_property)
+            .within(PLACES)
+            .doc("Adds a key that tells whether the statement succeeded."),
+        Directive::custom("rds_json_user_property", 2, 2, user_property)
+            .within(PLACES)
+            .syntax("key value")
+            .doc("Adds a key with a value of your own."),
+        Directive::text("rds_json_errcode_key", |c: &mut Conf| &mut c.rds_json_errcode_key)
+            .within(PLACES)
+            .default("errcode")
+            .doc("Key of the error code."),
+        Directive::text("rds_json_errstr_key", |c: &mut Conf| &mut c.rds_json_errstr_key)
+            .within(PLACES)
+            .default("errstr")
+            .doc("Key of the error text."),
+        Directive::text("rds_json_content_type", |c: &mut Conf| &mut c.rds_json_content_type)
+            .within(PLACES)
+            .default("application/json")
+            .doc("Content type of the response."),
+        Directive::size("rds_json_buffer_size", |c: &mut Conf| &mut c.rds_json_buffer_size)
+            .within(PLACES)
+            .doc("Accepted: buffers grow with the result."),
+        Directive::custom("rds_json_ret", 2, 2, ret)
+            .within(Context::LOCATION.or(Context::LOCATION_IF))
+            .syntax("errcode errstr")
+            .doc("Answers with an error code and text."),
+    ],
+    inherit: |child, parent, kind| {
+        inherit!(child, parent; rds_json, rds_json_format, rds_json_root, rds_json_success_property,
+            rds_json_user_property, rds_json_errcode_key, rds_json_errstr_key, rds_json_content_type,
+            rds_json_buffer_size);
+        if kind.is_unnamed() {
+            inherit!(child, parent; rds_json_ret);
+        }
+    },
+    install,
+    ..Module::named("rds_json")
+};
+
+fn user_property(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let value = build.template(&directive.args[1])?;
+    conf.rds_json_user_property.get_or_insert_default().push((JsonKey::new(&directive.args[0].value), value));
+    Ok(())
+}
+
+fn ret(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let code = &directive.args[0];
+    if code.value.is_empty() || !code.value.iter().all(u8::is_ascii_digit) {
+        return Err(Diagnostic::invalid_value(&code.value, code.span));
+    }
+    let text = build.template(&directive.args[1])?;
+    conf.rds_json_ret = Some((code.value.clone(), text));
+    Ok(())
+}
+
+impl Conf {
+    /// Whether rows are to become JSON.
+    pub fn is_on(&self) -> bool {
+        self.rds_json == Some(true)
+    }
+
+    /// Content type of the response.
+    pub fn content_type(&self) -> &[u8] {
+        self.rds_json_content_type.as_ref().map_or(b"application/json", |kind| kind.as_bytes())
+    }
+
+    fn options(&self) -> &Arc<JsonOptions> {
+        self.options.get_or_init(|| {
+            let key = |key: &Option<BString>| key.as_ref().map(|key| JsonKey::new(key));
+            let defaults = JsonOptions::default();
+            Arc::new(JsonOptions {
+                shape: if self.rds_json_format == Some(1) { JsonShape::Compact } else { JsonShape::Normal },
+                root: key(&self.rds_json_root),
+                success: key(&self.rds_json_success_property),
+                errcode_key: key(&self.rds_json_errcode_key).unwrap_or(defaults.errcode_key),
+                errstr_key: key(&self.rds_json_errstr_key).unwrap_or(defaults.errstr_key),
+            })
+        })
+    }
+
+    /// A writer for the rows of one response.
+    pub fn format(&self, req: &Request) -> Json<Arc<JsonOptions>> {
+        let mut json = Json::new(self.options().clone());
+        for (key, value) in self.rds_json_user_property.iter().flatten() {
+            json.property(key, &value.eval_cow(req));
+        }
+        json
+    }
+}
+
+fn install(conf: &Arc<Conf>, program: &mut Program) {
+    if conf.rds_json_ret.is_none() {
+        return;
+    }
+    let conf = conf.clone();
+    program.content(move |req| {
+        let Some((code, text)) = &conf.rds_json_ret else {
+            return Ready::Now(Step::Declined);
+        };
+        let properties: Vec<_> =
+            conf.rds_json_user_property.iter().flatten().map(|(key, value)| (key, value.eval_cow(req))).collect();
+        let properties: Vec<_> = properties.iter().map(|(key, value)| (*key, &**value)).collect();
+        let mut body = Vec::new();
+        conf.options().append_ret(code, &text.eval_cow(req), &properties, &mut body);
+        req.response.borrow_mut().content_type = conf.content_type().to_vec();
+        req.send_complete(200, body.into()).map(|_| Step::Ok)
+    });
+}
