@@ -6,11 +6,22 @@
 //!
 //! What this crate does not know: how requests are read and written, and Lua.
 
+pub mod drizzle;
+pub mod rds_csv;
+pub mod rds_json;
 pub mod rewrite;
+pub mod upstream;
 
 use tidegate_core::module::AnyModule;
 
-/// The modules, in the order in which their handlers and filters run.
+/// The modules, in the order in which their handlers and filters run, one to a line.
 ///
 /// Filters see a response in this order: those that replace bodies first, those that measure or encode them last.
-pub static MODULES: &[&dyn AnyModule] = &[&rewrite::MODULE];
+#[rustfmt::skip]
+pub static MODULES: &[&dyn AnyModule] = &[
+    &rewrite::MODULE,
+    &upstream::MODULE,
+    &drizzle::MODULE,
+    &rds_json::MODULE,
+    &rds_csv::MODULE,
+];

@@ -19,7 +19,7 @@ const SEND_BYTES: usize = 64 << 10;
 const BACKLOG_BYTES_MAX: u64 = 256 << 10;
 
 /// Writes rows into the response of a request. The database waits while the client is slow.
-pub struct ResponseSink<F> {
+pub(super) struct ResponseSink<F> {
     req: Rc<Request>,
     format: F,
     out: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct ResponseSink<F> {
 
 impl<F: Format> ResponseSink<F> {
     /// A sink for `req`, whose head has been prepared but not sent.
-    pub fn new(req: Rc<Request>, format: F) -> Self {
+    pub(super) fn new(req: Rc<Request>, format: F) -> Self {
         ResponseSink { req, format, out: Vec::new(), streaming: false, waiting: None, closed: false }
     }
 
@@ -39,7 +39,7 @@ impl<F: Format> ResponseSink<F> {
     ///
     /// # Errors
     /// [`Closed`] when the client has gone.
-    pub async fn finish(self) -> Result<(), Closed> {
+    pub(super) async fn finish(self) -> Result<(), Closed> {
         if let Some(waiting) = self.waiting {
             waiting.await?;
         }
@@ -53,7 +53,7 @@ impl<F: Format> ResponseSink<F> {
     }
 
     /// Whether nothing has been sent: an error can still get a status of its own.
-    pub fn is_untouched(&self) -> bool {
+    pub(super) fn is_untouched(&self) -> bool {
         !self.streaming
     }
 
