@@ -110,7 +110,7 @@ impl Site {
     pub(crate) fn write_config(&self, case: &Case, kind: &ServerKind, config: Option<&str>) -> Result<(), String> {
         let text = match case.value("conf_file") {
             Some(whole) => format!("{}{whole}", kind.preamble()),
-            None => format!("{}{}", kind.preamble(), template(case, config)),
+            None => format!("{}{}", kind.preamble(), template(case, config, kind)),
         };
         let text = self.vars.expand(&text)?;
         fs::write(self.dir().join("conf/nginx.conf"), text).map_err(|e| format!("cannot write nginx.conf: {e}"))
@@ -170,7 +170,7 @@ impl Site {
 }
 
 /// The configuration around the fragments of a case.
-fn template(case: &Case, config: Option<&str>) -> String {
+fn template(case: &Case, config: Option<&str>, kind: &ServerKind) -> String {
     let section = |name: &str| case.value(name).unwrap_or_default();
     let master = if case.master { "on" } else { "off" };
     let level = case.value("log_level").unwrap_or("info");
@@ -179,12 +179,19 @@ fn template(case: &Case, config: Option<&str>) -> String {
             "    server {{\n        listen 127.0.0.1:$TEST_PORT;\n        server_name localhost;\n\n{config}\n    }}\n"
         )
     });
+    // Debian's nginx would write to its own directories; what our binary does not have, it does not get.
+    let paths = match kind {
+        ServerKind::Nginx(..) => {
+            "access_log logs/access.log; proxy_temp_path proxy_temp; fastcgi_temp_path fastcgi_temp; uwsgi_temp_path uwsgi_temp; \
+             scgi_temp_path scgi_temp;"
+        }
+        ServerKind::Tidegate(..) => "",
+    };
     format!(
         "daemon off;\nmaster_process {master};\nworker_processes 1;\npid logs/nginx.pid;\n\
          error_log logs/error.log {level};\n{}\nevents {{\n    worker_connections 256;\n}}\nhttp {{\n    \
-         access_log logs/access.log;\n    default_type text/plain;\n    client_body_temp_path client_body_temp;\n    \
-         proxy_temp_path proxy_temp;\n    fastcgi_temp_path fastcgi_temp;\n    uwsgi_temp_path uwsgi_temp;\n    \
-         scgi_temp_path scgi_temp;\n{}\n{server}}}\n",
+         default_type text/plain;\n    client_body_temp_path client_body_temp;\n    \
+         {paths}\n{}\n{server}}}\n",
         section("main_config"),
         section("http_config"),
     )
