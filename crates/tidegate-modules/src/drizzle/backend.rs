@@ -51,8 +51,11 @@ impl ServerDraft {
                 b"charset" => server.charset = text()?,
                 b"protocol" if value == b"mysql" => {}
                 b"protocol" => {
-                    let message = format!("drizzle: invalid protocol: {} in \"drizzle_server\" directive", value.as_bstr());
-                    return Err(Diagnostic::new(Severity::Emerg, arg.span, message).with_hint("the protocol is \"mysql\""));
+                    let message =
+                        format!("drizzle: invalid protocol: {} in \"drizzle_server\" directive", value.as_bstr());
+                    return Err(
+                        Diagnostic::new(Severity::Emerg, arg.span, message).with_hint("the protocol is \"mysql\"")
+                    );
                 }
                 _ => return Err(invalid()),
             }
@@ -87,9 +90,7 @@ fn parse_address(arg: &ast::Arg) -> Result<Address, Diagnostic> {
         return Ok(Address::Unix(path.into()));
     }
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
-            (host, port.parse().map_err(|_| bad())?)
-        }
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().map_err(|_| bad())?),
         _ => (text, PORT_DEFAULT),
     };
     Ok(Address::tcp(host.trim_start_matches('[').trim_end_matches(']'), port))

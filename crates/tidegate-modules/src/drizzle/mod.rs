@@ -254,7 +254,12 @@ fn backend_of(req: &Request, conf: &Conf) -> Option<Arc<Backend>> {
         req.log(Level::Error, format_args!("drizzle: no \"drizzle_server\" in upstream \"{}\"", level.name));
         return None;
     }
-    Some(upstream.backend.get_or_init(|| Backend::new(level.name.as_ref(), &upstream.servers, upstream.keepalive)).clone())
+    Some(
+        upstream
+            .backend
+            .get_or_init(|| Backend::new(level.name.as_ref(), &upstream.servers, upstream.keepalive))
+            .clone(),
+    )
 }
 
 async fn run(req: Rc<Request>, conf: Arc<Conf>, backend: Arc<Backend>, statements: Statements) -> Step {
