@@ -63,7 +63,7 @@ impl Peer {
     fn is_available(&self, now: Instant) -> bool {
         let failing = self.options.max_fails > 0 && self.fails >= self.options.max_fails;
         let resting = self.checked.is_some_and(|checked| now.duration_since(checked) <= self.options.fail_timeout);
-        !self.options.down && !(failing && resting)
+        !(self.options.down || failing && resting)
     }
 }
 

@@ -27,6 +27,8 @@ pub mod packet;
 pub mod pool;
 pub mod rows;
 mod rsa;
+#[cfg(test)]
+mod scripted;
 pub mod session;
 pub mod statements;
 mod stream;

@@ -235,10 +235,10 @@ impl Pool {
     /// A permit, or a connection that somebody gave back.
     async fn permit(&self, shelf: &Shelf, server: Option<usize>) -> Result<Grant, QueryError> {
         let core = &self.0.core;
-        if core.waiting.load(SeqCst) == 0 {
-            if let Some(permit) = core.permit() {
-                return Ok(Grant::Permit(permit));
-            }
+        if core.waiting.load(SeqCst) == 0
+            && let Some(permit) = core.permit()
+        {
+            return Ok(Grant::Permit(permit));
         }
         // With the wrong server's connections on the shelves, one of them makes room.
         if server.is_some()

@@ -140,11 +140,11 @@ fn mask(data: &mut [u8], seed: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A key made for these tests.
-    const PUBLIC: &str = include_str!("../tests/keys/rsa_public.pem");
+    pub(crate) const PUBLIC: &str = include_str!("../tests/keys/rsa_public.pem");
     const MODULUS: &str = include_str!("../tests/keys/rsa_modulus.hex");
     const EXPONENT: &str = include_str!("../tests/keys/rsa_private_exponent.hex");
 
@@ -153,7 +153,7 @@ mod tests {
     }
 
     /// The server's side.
-    fn decrypt(cipher: &[u8]) -> Vec<u8> {
+    pub(crate) fn decrypt(cipher: &[u8]) -> Vec<u8> {
         let odd: Option<Odd<BoxedUint>> = Odd::new(number(MODULUS)).into();
         let params = BoxedMontyParams::new_vartime(odd.unwrap());
         let cipher = BoxedUint::from_be_slice(cipher, 2048).unwrap();
