@@ -22,7 +22,7 @@ const READ_SIZE: usize = 16 * 1024;
 
 /// Both directions of a compressed connection.
 #[derive(Debug)]
-pub(crate) struct Compressed {
+pub struct Compressed {
     /// Bytes as they arrived: those before `start` are used, those behind `end` are room.
     raw: Vec<u8>,
     start: usize,
@@ -50,12 +50,15 @@ impl Default for Compressed {
 
 impl Compressed {
     /// Whether nothing waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.start == self.end && self.plain_start == self.plain.len()
     }
 
     /// Moves inflated bytes into `space`, and returns how many; 0 means that more must arrive.
-    pub(crate) fn take(&mut self, space: &mut [u8]) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// A frame that does not inflate, or not to the length that it promises.
+    pub fn take(&mut self, space: &mut [u8]) -> io::Result<usize> {
         while self.plain_start == self.plain.len() {
             if !self.next_frame()? {
                 return Ok(0);
@@ -69,7 +72,7 @@ impl Compressed {
     }
 
     /// Room for bytes to arrive.
-    pub(crate) fn space(&mut self) -> &mut [u8] {
+    pub fn space(&mut self) -> &mut [u8] {
         self.raw.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -85,7 +88,7 @@ impl Compressed {
     }
 
     /// Notes that `count` bytes arrived in [`space`](Self::space).
-    pub(crate) fn arrived(&mut self, count: usize) {
+    pub fn arrived(&mut self, count: usize) {
         self.end = (self.end + count).min(self.raw.len());
     }
 
@@ -113,7 +116,7 @@ impl Compressed {
     }
 
     /// Turns the packets of one command into frames.
-    pub(crate) fn compress(&mut self, packets: &[u8], out: &mut Vec<u8>) {
+    pub fn compress(&mut self, packets: &[u8], out: &mut Vec<u8>) {
         let mut sequence = 0u8;
         for chunk in packets.chunks(FRAME_MAX) {
             let head = out.len();

@@ -3,16 +3,14 @@
 //! A connection is always in one of four states; each method that talks to the server begins in `Idle` or `MoreResults`,
 //! is `Busy` while it waits, and ends in `Idle`, `MoreResults` or `Broken`. A future that is dropped half-way leaves
 //! `Busy` behind, and so a connection that nobody can use by mistake.
+//!
+//! Reading what the server answers is [`results`].
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    task::{Context, Poll},
-};
+mod results;
 
-use tidegate_rows::{
-    Column, Execute, Flow, Param, QueryError, ServerError, Sink, SinkClosed, Stage, Statement, Summary, Value,
-};
+use std::{net::SocketAddr, sync::Arc};
+
+use tidegate_rows::{Execute, Param, QueryError, ServerError, Sink, Stage, Statement};
 
 use crate::{
     answer,
@@ -20,10 +18,10 @@ use crate::{
     handshake::capability,
     login::login,
     options::{ConnectOptions, Timeouts},
-    rows, session,
-    statements::{COM_STMT_CLOSE, COM_STMT_PREPARE, Prepared, StatementCache, put_execute},
-    wire::{Malformed, Reader},
+    session,
+    statements::{COM_STMT_CLOSE, COM_STMT_PREPARE, StatementCache, put_execute},
 };
+use results::{ColumnCache, Nowhere};
 
 const COM_QUIT: u8 = 0x01;
 const COM_INIT_DB: u8 = 0x02;
@@ -41,10 +39,6 @@ const FATAL_ERRORS: &[u16] =
 const PREPARE_AGAIN: &[u16] = &[1243, 1615];
 /// ER_WRONG_ARGUMENTS.
 const WRONG_ARGUMENTS: u16 = 1210;
-/// More columns than any server returns: the protocol's count of 16 bits elsewhere.
-const COLUMNS_MAX: u64 = 0xffff;
-/// ER_NOT_ALLOWED_COMMAND.
-const NOT_ALLOWED_COMMAND: u16 = 1148;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -438,148 +432,6 @@ impl Conn {
             self.answers_before += 1;
         }
     }
-
-    /// Reads the answers to the commands of [`put_reset`](Self::put_reset). Any error there is the end of the
-    /// connection, since the statement behind them has run in a session that is not what it should be.
-    async fn skip_answers(&mut self) -> Result<(), QueryError> {
-        while self.answers_before > 0 {
-            self.channel.input.sequence = 1;
-            loop {
-                let fatal = |error, channel: &Channel| match error {
-                    QueryError::Server(error) => channel.protocol(format_args!("cannot reset the session: {error}")),
-                    other => other,
-                };
-                let summary = self.one_result(Protocol::Text, &mut Nowhere).await;
-                if !summary.map_err(|error| fatal(error, &self.channel))?.more_results {
-                    break;
-                }
-            }
-            self.answers_before -= 1;
-        }
-        self.channel.input.sequence = self.answer_sequence;
-        Ok(())
-    }
-
-    async fn prepare(&mut self, sql: &[u8]) -> Result<Prepared, QueryError> {
-        self.answer_sequence = self.channel.put_command(&[&[COM_STMT_PREPARE], sql]);
-        self.channel.flush(Stage::SendQuery).await?;
-        self.channel.input.sequence = self.answer_sequence;
-        if self.answers_before > 0 {
-            self.skip_answers().await?;
-        }
-        let at = self.channel.packet(Stage::RecvColumns).await?;
-        let packet = self.channel.input.payload(at);
-        if packet.first() == Some(&answer::ERR) {
-            return Err(answer::error(packet).into());
-        }
-        let prepared = Prepared::read(packet).map_err(|error| self.channel.malformed(error))?;
-        for count in [prepared.params, prepared.columns] {
-            // The definitions come again with each result.
-            let ends = usize::from(!self.deprecate_eof && count > 0);
-            for _ in 0..usize::from(count) + ends {
-                self.channel.packet(Stage::RecvColumns).await?;
-            }
-        }
-        if let Some(gone) = self.statements.insert(sql, prepared) {
-            self.channel.put_command(&[&[COM_STMT_CLOSE], &gone.id.to_le_bytes()]);
-        }
-        Ok(prepared)
-    }
-
-    async fn result<S: Sink>(&mut self, sink: &mut S) -> Result<Summary, QueryError> {
-        if self.answers_before > 0 {
-            self.skip_answers().await?;
-        }
-        self.one_result(self.protocol, sink).await
-    }
-
-    async fn one_result<S: Sink>(&mut self, protocol: Protocol, sink: &mut S) -> Result<Summary, QueryError> {
-        let at = self.channel.packet(Stage::RecvColumns).await?;
-        let packet = self.channel.input.payload(at);
-        match packet.first() {
-            Some(&answer::OK) => {
-                let summary = answer::ok(packet).map_err(|error| self.channel.malformed(error))?;
-                sink.end_result(&summary);
-                Ok(summary)
-            }
-            Some(&answer::ERR) => Err(answer::error(packet).into()),
-            Some(&answer::LOCAL_INFILE) => Err(self.refuse_file().await?.into()),
-            _ => {
-                let count = Reader(packet).lenenc().map_err(|error| self.channel.malformed(error))?;
-                self.result_set(count, protocol, sink).await
-            }
-        }
-    }
-
-    async fn result_set<S: Sink>(
-        &mut self,
-        count: u64,
-        protocol: Protocol,
-        sink: &mut S,
-    ) -> Result<Summary, QueryError> {
-        if !(1..=COLUMNS_MAX).contains(&count) {
-            return Err(self.channel.protocol(format_args!("a result of {count} columns")));
-        }
-        let count = count as usize;
-        for index in 0..count {
-            let at = self.channel.packet(Stage::RecvColumns).await?;
-            let set = self.columns.set(index, self.channel.input.payload(at));
-            set.map_err(|error| self.channel.malformed(error))?;
-        }
-        self.columns.truncate(count);
-        if !self.deprecate_eof {
-            let at = self.channel.packet(Stage::RecvColumns).await?;
-            if !answer::ends_rows(self.channel.input.payload(at)) {
-                return Err(self.channel.protocol("no end of the columns"));
-            }
-        }
-        sink.columns(&self.columns.columns);
-        let summary = self.rows(protocol, sink).await?;
-        sink.end_result(&summary);
-        Ok(summary)
-    }
-
-    async fn rows<S: Sink>(&mut self, protocol: Protocol, sink: &mut S) -> Result<Summary, QueryError> {
-        let columns = &self.columns.columns;
-        loop {
-            while let Some(at) = self.channel.try_packet()? {
-                let packet = self.channel.input.payload(at);
-                match packet.first() {
-                    Some(&answer::EOF) if answer::ends_rows(packet) => {
-                        let summary = answer::end_of_rows(packet, self.deprecate_eof);
-                        return summary.map_err(|error| self.channel.malformed(error));
-                    }
-                    Some(&answer::ERR) => return Err(answer::error(packet).into()),
-                    _ => {}
-                }
-                let flow = match protocol {
-                    Protocol::Text => rows::text(packet, columns.len(), sink),
-                    Protocol::Binary => rows::binary(packet, columns, sink),
-                };
-                if flow.map_err(|error| self.channel.malformed(error))? == Flow::Full {
-                    self.channel.ready(sink).await?;
-                }
-            }
-            self.channel.fill(Stage::RecvRows).await?;
-        }
-    }
-
-    /// The server wants a file of this machine (`LOAD DATA LOCAL INFILE`): it gets an empty one, and the statement an
-    /// error.
-    #[cold]
-    async fn refuse_file(&mut self) -> Result<ServerError, QueryError> {
-        if self.channel.compressed.is_some() {
-            return Err(self.channel.protocol("LOAD DATA LOCAL INFILE is not allowed"));
-        }
-        self.channel.put_next(&[]);
-        self.channel.flush(Stage::SendQuery).await?;
-        let at = self.channel.packet(Stage::RecvColumns).await?;
-        let packet = self.channel.input.payload(at);
-        if packet.first() == Some(&answer::OK) && answer::ok(packet).is_ok_and(|summary| summary.more_results) {
-            return Err(self.channel.protocol("LOAD DATA LOCAL INFILE is not allowed"));
-        }
-        Ok(ServerError::new(NOT_ALLOWED_COMMAND, b"42000", "LOAD DATA LOCAL INFILE is not allowed"))
-    }
 }
 
 impl Drop for Conn {
@@ -600,45 +452,5 @@ impl Execute for Conn {
         } else {
             self.execute_prepared(statement.sql, statement.params, sink).await
         }
-    }
-}
-
-/// The columns of the last result, with the packets that they came in: a statement that runs again finds them parsed.
-#[derive(Debug, Default)]
-struct ColumnCache {
-    packets: Vec<Box<[u8]>>,
-    columns: Vec<Column>,
-}
-
-impl ColumnCache {
-    fn set(&mut self, index: usize, packet: &[u8]) -> Result<(), Malformed> {
-        if self.packets.get(index).is_some_and(|known| **known == *packet) {
-            return Ok(());
-        }
-        self.truncate(index);
-        self.columns.push(answer::column(packet)?);
-        self.packets.push(packet.into());
-        Ok(())
-    }
-
-    fn truncate(&mut self, count: usize) {
-        self.packets.truncate(count);
-        self.columns.truncate(count);
-    }
-}
-
-/// Takes results that nobody wants.
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn columns(&mut self, _columns: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _index: usize, _value: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
-        Flow::More
-    }
-    fn end_result(&mut self, _summary: &Summary) {}
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
-        Poll::Ready(Ok(()))
     }
 }

@@ -17,7 +17,7 @@ pub mod auth;
 mod balancer;
 mod channel;
 pub mod charset;
-mod compress;
+pub mod compress;
 pub mod conn;
 pub mod handshake;
 mod histogram;
