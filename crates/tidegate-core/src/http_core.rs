@@ -203,7 +203,8 @@ pub static MODULE: Module<Conf> = Module {
         Directive::flag("client_body_in_single_buffer", |c: &mut Conf| &mut c.client_body_in_single_buffer)
             .default("off")
             .doc("Accepted: request bodies in memory are always in one piece."),
-        Directive::custom("client_body_temp_path", 1, 4, |conf: &mut Conf, directive, _| {
+        Directive::custom("client_body_temp_path", 1, 4, |conf: &mut Conf, directive, build| {
+            build.temp_path(&directive.args[0].value);
             conf.client_body_temp_path = Some(directive.args[0].value.clone());
             Ok(())
         })

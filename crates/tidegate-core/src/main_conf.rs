@@ -49,6 +49,8 @@ pub struct Conf {
     pub pcre_jit: Option<bool>,
     /// `thread_pool`: names with numbers of threads.
     pub thread_pools: Vec<(BString, u64)>,
+    /// There is an `events` block. nginx wants one, which catches files that are empty or cut.
+    pub has_events: bool,
     /// `error_log` of the top level.
     pub error_log: Option<Arc<ErrorLog>>,
     error_log_targets: Vec<(Level, Arc<LogFile>)>,
@@ -167,7 +169,8 @@ pub static MODULE: Module<Conf> = Module {
         .syntax("file [level]")
         .default("logs/error.log error")
         .doc("Where errors are written, and from which level."),
-        Directive::block("events", 0, 0, |_, directive, build| {
+        Directive::block("events", 0, 0, |conf: &mut Conf, directive, build| {
+            conf.has_events = true;
             let level = build.level();
             build.walk(level, Context::EVENTS, block_of(directive));
             Ok(())

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 use tidegate_core::conf::{self, Config, LoadOptions};
+use tidegate_core::http_core;
 use tidegate_core::log::{self, ErrorLog, Level, note};
 use tidegate_core::registry::Registry;
 use tidegate_core::server::Workers;
@@ -74,8 +75,20 @@ impl Loader {
 
     /// What only the process can tell.
     fn check(&self, config: &Config) -> Result<(), BadConfiguration> {
+        if !config.main().has_events {
+            note(Level::Emerg, format_args!("no \"events\" section in configuration"));
+            return Err(BadConfiguration);
+        }
         let settings = Settings::of(config);
-        let account = Account::resolve(settings.user.as_ref()).map(drop);
+        if settings.user.is_some() && !Account::can_change() {
+            note(
+                Level::Warn,
+                format_args!(
+                    "the \"user\" directive makes sense only if the master process runs with super-user privileges, ignored"
+                ),
+            );
+        }
+        let account = Account::find(settings.user.as_ref()).map(drop);
         account.and_then(|()| affinity(config, settings.worker_count).map(drop)).map_err(|reason| {
             note(Level::Emerg, format_args!("{reason}"));
             BadConfiguration
@@ -180,6 +193,25 @@ pub(crate) fn workers(config: &Arc<Config>) -> Workers {
     let affinity = affinity(config, count).unwrap_or_default();
     let shutdown_timeout = config.main().worker_shutdown_timeout.filter(|timeout| *timeout > Duration::ZERO);
     Workers { body: worker::body(Arc::clone(config)), count, affinity, shutdown_timeout }
+}
+
+/// Makes the directories that workers write to theirs.
+///
+/// # Errors
+/// [`BadConfiguration`] after the reason was logged.
+pub(crate) fn prepare_directories(config: &Config) -> Result<(), BadConfiguration> {
+    let settings = Settings::of(config);
+    let default = config.full_path(config.http_conf(&http_core::MODULE).client_body_temp_path());
+    let paths = config.temp_paths.iter().chain(config.http.is_some().then_some(&default));
+    let account = Account::find(settings.user.as_ref());
+    let prepared = account.and_then(|account| match account {
+        Some(account) => account.prepare_directories(paths.map(PathBuf::as_path)),
+        None => Ok(()),
+    });
+    prepared.map_err(|reason| {
+        note(Level::Emerg, format_args!("{reason}"));
+        BadConfiguration
+    })
 }
 
 /// The error log of the process under a configuration.

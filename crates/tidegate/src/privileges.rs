@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
-use tidegate_core::log::{Level, note};
+use tidegate_core::log::{Level, SysError, note};
 
 use crate::engine::Settings;
 
@@ -27,20 +28,17 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// Whether this process may become somebody else.
+    pub(crate) fn can_change() -> bool {
+        Uid::effective().is_root()
+    }
+
     /// Looks the configured account up; `None` when we are not root and cannot change anyway.
     ///
     /// # Errors
     /// nginx's sentence about an unknown user or group.
-    pub(crate) fn resolve(user: Option<&(String, Option<String>)>) -> Result<Option<Self>, String> {
-        if !Uid::effective().is_root() {
-            if user.is_some() {
-                note(
-                    Level::Warn,
-                    format_args!(
-                        "the \"user\" directive makes sense only if the master process runs with super-user privileges, ignored"
-                    ),
-                );
-            }
+    pub(crate) fn find(user: Option<&(String, Option<String>)>) -> Result<Option<Self>, String> {
+        if !Self::can_change() {
             return Ok(None);
         }
         let (name, group) = user.map_or((USER_DEFAULT, None), |(name, group)| (name.as_str(), group.as_deref()));
@@ -55,6 +53,34 @@ impl Account {
         };
         let name = CString::new(name).map_err(|_| "the user's name holds a zero byte".to_owned())?;
         Ok(Some(Self { name, uid: entry.uid, gid }))
+    }
+
+    /// Makes directories that the server process is to write to, and makes them its own.
+    ///
+    /// Does nothing for root, who can make them when they are needed.
+    ///
+    /// # Errors
+    /// nginx's sentence about the directory that cannot be made.
+    pub(crate) fn prepare_directories<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<(), String> {
+        if self.uid.is_root() {
+            return Ok(());
+        }
+        for path in paths {
+            let failed = |call: &str, error: std::io::Error| {
+                format!("{call} \"{}\" failed {}", path.display(), SysError(&error))
+            };
+            // As in nginx: for its owner alone, and not the directories above.
+            match std::fs::DirBuilder::new().mode(0o700).create(path) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                other => other.map_err(|error| failed("mkdir()", error))?,
+            }
+            let owner = std::fs::metadata(path).map_err(|error| failed("stat()", error))?.uid();
+            if owner != self.uid.as_raw() {
+                std::os::unix::fs::chown(path, Some(self.uid.as_raw()), None)
+                    .map_err(|error| failed("chown()", error))?;
+            }
+        }
+        Ok(())
     }
 
     fn assume(&self) -> Result<(), String> {
@@ -80,7 +106,7 @@ pub(crate) fn apply(settings: &Settings, account: Option<&Account>) -> Result<()
     if let Some(directory) = &settings.working_directory
         && let Err(error) = std::env::set_current_dir(directory)
     {
-        let error = tidegate_core::log::SysError(&error);
+        let error = SysError(&error);
         note(Level::Alert, format_args!("chdir(\"{}\") failed {error}", directory.display()));
     }
     Ok(())
@@ -88,7 +114,9 @@ pub(crate) fn apply(settings: &Settings, account: Option<&Account>) -> Result<()
 
 /// Raises or lowers the limits that the configuration names.
 pub(crate) fn apply_limits(settings: &Settings) {
-    if let Some(files) = settings.rlimit_nofile
+    // All workers share the limit, so the part of it that anybody may use is used.
+    let files = settings.rlimit_nofile.or_else(|| getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(_, hard)| hard));
+    if let Some(files) = files
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, files, files)
     {
         note(
@@ -105,7 +133,7 @@ pub(crate) fn apply_limits(settings: &Settings) {
         // SAFETY: takes integers only; 0 is this process.
         if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) } != 0 {
             let error = std::io::Error::last_os_error();
-            let error = tidegate_core::log::SysError(&error);
+            let error = SysError(&error);
             note(Level::Alert, format_args!("setpriority({priority}) failed {error}"));
         }
     }

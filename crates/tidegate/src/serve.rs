@@ -42,6 +42,8 @@ struct Process<'a> {
     serving: Served,
     /// A reload whose workers are starting, and the error log to go back to if they cannot.
     pending: Option<(Served, Arc<ErrorLog>)>,
+    /// Another one was asked for meanwhile.
+    reload_again: bool,
     provided: Provided,
     provided_logs: Vec<(std::path::PathBuf, std::os::fd::OwnedFd)>,
     has_served: bool,
@@ -66,6 +68,7 @@ pub(crate) fn run(loader: &Loader, served: Served, signals: &Signals, link: Link
         server,
         serving: served,
         pending: None,
+        reload_again: false,
         provided: Provided::default(),
         provided_logs: Vec::new(),
         has_served: false,
@@ -102,6 +105,9 @@ impl Process<'_> {
         self.obey_supervisor();
         for outcome in self.server.turn() {
             self.note_outcome(outcome);
+        }
+        if self.pending.is_none() && std::mem::take(&mut self.reload_again) {
+            self.reload();
         }
     }
 
@@ -194,6 +200,10 @@ impl Process<'_> {
         if self.ending {
             return;
         }
+        if self.pending.is_some() {
+            self.reload_again = true;
+            return;
+        }
         note(Level::Notice, format_args!("reconfiguring"));
         let mut provided = std::mem::take(&mut self.provided);
         for (path, fd) in self.provided_logs.drain(..) {
@@ -206,10 +216,7 @@ impl Process<'_> {
             self.tell(&ToSupervisor::Failed("the configuration cannot be loaded".to_owned()));
             return;
         };
-        let previous_log = match self.pending.take() {
-            Some((_, log)) => log,
-            None => log::main(),
-        };
+        let previous_log = log::main();
         log::set_main(engine::error_log(&next.config, self.loader));
         let workers = engine::workers(&next.config);
         let started = self.server.start(workers, next.sockets.clone());

@@ -179,6 +179,9 @@ fn serve(loader: &Loader, prepared: Prepared) -> i32 {
     let Prepared { served, is_upgrade } = prepared;
     let settings = Settings::of(&served.config);
     note_system();
+    if settings.master_process && engine::prepare_directories(&served.config).is_err() {
+        return EXIT_FAILED;
+    }
     let starter = if settings.daemon && !is_upgrade {
         match stdio::daemonize() {
             Ok(Daemonized::Background(starter)) => Some(starter),

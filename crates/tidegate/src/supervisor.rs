@@ -52,8 +52,10 @@ struct Supervisor<'a> {
     loader: &'a Loader,
     signals: Signals,
     serving: Served,
-    /// A reload that the server process is working on.
+    /// A reload that the server process is working on; there is one at a time.
     pending: Option<Served>,
+    /// Another one was asked for meanwhile.
+    reload_again: bool,
     pid_file: PidFile,
     starter: Option<Starter>,
     has_served: bool,
@@ -79,6 +81,7 @@ pub(crate) fn run(
         signals,
         serving: served,
         pending: None,
+        reload_again: false,
         pid_file,
         starter,
         has_served: false,
@@ -116,6 +119,9 @@ impl Supervisor<'_> {
             self.obey(received);
         }
         self.do_what_is_due();
+        if self.pending.is_none() && std::mem::take(&mut self.reload_again) {
+            self.reload();
+        }
     }
 
     fn obey(&mut self, Received { signal, from }: Received) {
@@ -209,12 +215,8 @@ impl Supervisor<'_> {
             }
         };
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(signal_mask), None);
-        // Checked when the configuration was loaded; the warning about `user` was given then.
-        let account = if nix::unistd::Uid::effective().is_root() {
-            Account::resolve(settings.user.as_ref()).unwrap_or(None)
-        } else {
-            None
-        };
+        // Checked when the configuration was loaded.
+        let account = Account::find(settings.user.as_ref()).unwrap_or(None);
         privileges::limit_environment(&settings.env);
         if let Err(reason) = privileges::apply(&settings, account.as_ref()) {
             note(Level::Emerg, format_args!("{reason}"));
@@ -348,6 +350,10 @@ impl Supervisor<'_> {
         if self.ending.is_some() {
             return;
         }
+        if self.pending.is_some() {
+            self.reload_again = true;
+            return;
+        }
         note(Level::Notice, format_args!("reconfiguring"));
         if std::mem::take(&mut self.resting) && self.child.is_none() {
             // The new binary was not wanted; this one serves again.
@@ -373,6 +379,7 @@ impl Supervisor<'_> {
     fn prepare(&self) -> Option<Served> {
         let config = self.loader.load().ok()?;
         engine::open_logs().ok()?;
+        engine::prepare_directories(&config).ok()?;
         let count = Settings::of(&config).worker_count;
         let mut provided = Provided::default();
         let specs = config.listen_specs();

@@ -104,6 +104,10 @@ fn a_missing_file_and_directives_on_the_command_line() {
     let path = site.dir.join("conf/no.conf");
     let expected = format!("open() \"{}\" failed (2: No such file or directory)", path.display());
     assert!(code == 1 && err.contains(&expected), "{err}");
+    site.write_conf("");
+    let (code, _, err) = text(&site.run(&["-t"]));
+    assert!(code == 1 && err.contains("[emerg] no \"events\" section in configuration\n"), "{err}");
+    site.configure("", "");
     let (code, _, err) = text(&site.run(&["-t", "-g", "foo on;"]));
     assert!(code == 1 && err.contains("unknown directive \"foo\" in command line"), "{err}");
 }

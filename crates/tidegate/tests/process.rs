@@ -213,6 +213,9 @@ fn the_server_process_changes_its_user() {
     let nobody = nix::unistd::User::from_name("nobody").expect("asked").expect("there").uid;
     assert_eq!(uid(site.server_pid()), format!("Uid:\t{nobody}\t{nobody}\t{nobody}\t{nobody}"));
     assert_eq!(uid(site.pid()), "Uid:\t0\t0\t0\t0");
+    // What workers write to is theirs.
+    let temp = std::fs::metadata(site.dir.join("client_body_temp")).expect("made");
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&temp), nobody.as_raw());
     // A reload reads what only root may read, and opens a log where only root may write.
     let secret = site.dir.join("conf/secret.conf");
     std::fs::write(&secret, "server_tokens off;").expect("written");

@@ -29,6 +29,23 @@ fn a_reload_serves_the_new_configuration() {
 }
 
 #[test]
+fn reloads_in_a_row_end_with_the_last_configuration() {
+    for main in MODES {
+        let mut site = Site::new(main, "");
+        site.start();
+        for round in 0..10 {
+            let tokens = if round % 2 == 0 { "server_tokens on;" } else { "server_tokens off;" };
+            site.configure(main, tokens);
+            site.signal(Signal::SIGHUP);
+        }
+        eventually("the last configuration serves", || (!shows_version(&site.get())).then_some(()));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!shows_version(&site.get()));
+        site.quit();
+    }
+}
+
+#[test]
 fn a_reload_opens_and_closes_ports() {
     for main in MODES {
         let mut site = Site::new(main, "");

@@ -72,6 +72,8 @@ pub struct Build<'a> {
     pub upstreams: HashMap<BString, LevelId>,
     /// All `listen` so far.
     pub listens: Vec<ListenDraft>,
+    /// Directories that workers write to; made theirs before they start.
+    pub temp_paths: Vec<PathBuf>,
     /// Names of each server.
     pub server_names: Vec<Vec<(BString, Option<Span>)>>,
     levels: Vec<DraftLevel>,
@@ -100,6 +102,7 @@ impl<'a> Build<'a> {
             testing: false,
             upstreams: HashMap::new(),
             listens: Vec::new(),
+            temp_paths: Vec::new(),
             server_names: Vec::new(),
             levels: Vec::new(),
             servers: Vec::new(),
@@ -297,6 +300,15 @@ impl<'a> Build<'a> {
         result
     }
 
+    /// Takes note of a directory that workers write to, relative to the prefix.
+    pub fn temp_path(&mut self, path: &[u8]) {
+        use std::os::unix::ffi::OsStrExt;
+        let path = self.prefix.join(std::ffi::OsStr::from_bytes(path));
+        if !self.temp_paths.contains(&path) {
+            self.temp_paths.push(path);
+        }
+    }
+
     /// Everything is read: checks what needs the whole, inherits, installs.
     pub(super) fn finish(mut self, conf_path: PathBuf) -> Option<Config> {
         self.report_unknown_variables();
@@ -319,6 +331,7 @@ impl<'a> Build<'a> {
             listens,
             variables: self.variables,
             upstreams: self.upstreams,
+            temp_paths: self.temp_paths,
             prefix,
             conf_path,
             sources: SourceMap::default(),

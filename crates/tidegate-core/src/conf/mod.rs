@@ -110,6 +110,8 @@ pub struct Config {
     pub variables: Variables,
     /// Levels of `upstream` blocks by name.
     pub upstreams: HashMap<BString, LevelId>,
+    /// Directories that the configuration has workers write to.
+    pub temp_paths: Vec<PathBuf>,
     /// Directory that relative paths start from (`-p`).
     pub prefix: PathBuf,
     /// The configuration file.

@@ -68,8 +68,11 @@ impl Site {
         ));
     }
 
+    /// Puts the text in place of the configuration in one step: a server may be reading it.
     pub(crate) fn write_conf(&self, text: &str) {
-        std::fs::write(self.dir.join("conf/nginx.conf"), text).expect("written");
+        let (new, path) = (self.dir.join("conf/new"), self.dir.join("conf/nginx.conf"));
+        std::fs::write(&new, text).expect("written");
+        std::fs::rename(new, path).expect("renamed");
     }
 
     /// The binary with this site's prefix.
