@@ -182,7 +182,7 @@ fn template(case: &Case, config: Option<&str>, kind: &ServerKind) -> String {
     // Debian's nginx would write to its own directories; what our binary does not have, it does not get.
     let paths = match kind {
         ServerKind::Nginx(..) => {
-            "access_log logs/access.log; proxy_temp_path proxy_temp; fastcgi_temp_path fastcgi_temp; uwsgi_temp_path uwsgi_temp; \
+            "access_log logs/access.log; client_body_temp_path client_body_temp; proxy_temp_path proxy_temp; fastcgi_temp_path fastcgi_temp; uwsgi_temp_path uwsgi_temp; \
              scgi_temp_path scgi_temp;"
         }
         ServerKind::Tidegate(..) => "",
@@ -190,7 +190,7 @@ fn template(case: &Case, config: Option<&str>, kind: &ServerKind) -> String {
     format!(
         "daemon off;\nmaster_process {master};\nworker_processes 1;\npid logs/nginx.pid;\n\
          error_log logs/error.log {level};\n{}\nevents {{\n    worker_connections 256;\n}}\nhttp {{\n    \
-         default_type text/plain;\n    client_body_temp_path client_body_temp;\n    \
+         default_type text/plain;\n    \
          {paths}\n{}\n{server}}}\n",
         section("main_config"),
         section("http_config"),
