@@ -72,7 +72,6 @@ pub struct Conf {
     pub client_header_buffer_size: Option<usize>,
     pub client_header_timeout: Option<Duration>,
     pub client_max_body_size: Option<u64>,
-    pub default_type: Option<BString>,
     pub error_log: Option<Arc<ErrorLog>>,
     error_log_targets: Vec<(Level, Arc<LogFile>)>,
     pub error_pages: Arc<Vec<ErrorPage>>,
@@ -122,9 +121,6 @@ impl Conf {
     }
     pub fn client_max_body_bytes(&self) -> u64 {
         self.client_max_body_size.unwrap_or(1 << 20)
-    }
-    pub fn default_type(&self) -> &[u8] {
-        self.default_type.as_deref().map_or(b"text/plain", |kind| kind)
     }
     pub fn head_limits(&self) -> HeadLimits {
         let (large_buffer_count, large_buffer_bytes) = self.large_client_header_buffers.unwrap_or((4, 8192));
@@ -225,9 +221,6 @@ pub static MODULE: Module<Conf> = Module {
         Directive::offset("client_max_body_size", |c: &mut Conf| &mut c.client_max_body_size)
             .default("1m")
             .doc("Largest request body; 0 for any."),
-        Directive::text("default_type", |c: &mut Conf| &mut c.default_type)
-            .default("text/plain")
-            .doc("Media type of responses that have none."),
         Directive::custom("error_log", 1, 2, |conf: &mut Conf, directive, build| {
             conf.error_log_targets.push(error_log_target(directive, build)?);
             conf.error_log = Some(Arc::new(ErrorLog::new(conf.error_log_targets.clone())));
@@ -331,7 +324,7 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, kind| {
         inherit!(child, parent; absolute_redirect, chunked_transfer_encoding, client_body_buffer_size,
             client_body_in_file_only, client_body_in_single_buffer, client_body_temp_path, client_body_timeout,
-            client_header_buffer_size, client_header_timeout, client_max_body_size, default_type, error_log,
+            client_header_buffer_size, client_header_timeout, client_max_body_size, error_log,
             ignore_invalid_headers, keepalive_requests, keepalive_timeout, large_client_header_buffers,
             lingering_close, lingering_time, lingering_timeout, log_not_found, log_subrequest, max_headers,
             merge_slashes, port_in_redirect, postpone_output, recursive_error_pages, reset_timedout_connection,
@@ -537,14 +530,6 @@ impl Request {
         self.set_server(server);
         if let Some((_, captures)) = captures {
             self.set_captures(&head.host, captures);
-        }
-    }
-
-    /// Gives the response the type that the configuration says, unless it has one.
-    pub fn set_default_content_type(&self) {
-        let mut response = self.response.borrow_mut();
-        if response.content_type.is_empty() {
-            response.content_type.extend_from_slice(self.http_conf().default_type());
         }
     }
 

@@ -9,12 +9,14 @@
 //! - [`conf`]: from syntax trees to a [`conf::Config`]; [`main_conf`], [`http_core`]: the core's own directives
 //! - [`variable`], [`variables`], [`template`], [`regex`]: values in texts
 //! - [`server_name`], [`location`]: which block a request belongs to
-//! - [`request`], [`body`], [`output`], `transfer`: a request, its body, its response
+//! - [`request`], [`body`], [`output`], [`byte_ranges`], `transfer`: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
+//! - [`static_files`]: from a path to an open file
 //! - [`connection`], [`stream`], [`worker`], [`server`]: sockets and threads
 //! - [`log`], [`error_log`], [`clock`], [`sockets`], [`files`]: what they stand on
 
 pub mod body;
+pub mod byte_ranges;
 pub mod clock;
 pub mod conf;
 pub mod connection;
@@ -35,6 +37,7 @@ pub mod server;
 pub mod server_name;
 pub mod sockets;
 pub mod special_response;
+pub mod static_files;
 pub mod stream;
 pub mod subrequest;
 pub mod template;
@@ -44,7 +47,8 @@ pub mod variables;
 pub mod worker;
 
 /// The core's own modules.
-pub(crate) static MODULES: &[&dyn module::AnyModule] = &[&main_conf::MODULE, &main_conf::EVENTS, &http_core::MODULE];
+pub(crate) static MODULES: &[&dyn module::AnyModule] =
+    &[&main_conf::MODULE, &main_conf::EVENTS, &http_core::MODULE, &static_files::MODULE, &static_files::types::MODULE];
 
 /// The version of nginx whose behaviour is followed: `$nginx_version`, `ngx.config.nginx_version`.
 pub const NGINX_VERSION: &str = "1.27.1";

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tidegate_http::{Fields, Known};
 
-use crate::{phase::Ready, request::Request};
+use crate::{byte_ranges::ByteRanges, phase::Ready, request::Request};
 
 /// The client has gone, or the response cannot be completed: the connection will be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +83,20 @@ impl Chunk {
     pub fn len(&self) -> u64 {
         self.bufs.iter().map(Buf::len).sum()
     }
+    /// Reads the parts of files into memory, for filters that look at the bytes. Small ones only: it does not wait well.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has become shorter.
+    pub fn read_files(&mut self) -> Result<(), Closed> {
+        for buf in &mut self.bufs {
+            if let Buf::File { .. } = buf {
+                let mut bytes = Vec::new();
+                crate::transfer::append_to(buf, &mut bytes)?;
+                *buf = Buf::Bytes(bytes.into());
+            }
+        }
+        Ok(())
+    }
     /// Whether the pieces are empty.
     pub fn is_empty(&self) -> bool {
         self.bufs.iter().all(Buf::is_empty)
@@ -120,6 +134,11 @@ pub struct Response {
     pub fields: Fields,
     /// The body may be served in ranges.
     pub allow_ranges: bool,
+    /// Of several ranges at once none is served: the body comes in pieces.
+    pub single_range: bool,
+    /// A header filter wants the request to end with this status instead; 0 for none. Set by
+    /// [`Request::finalize_from_filter`].
+    finalize: u16,
     /// How far the response is.
     pub progress: Progress,
     /// There is no body: HEAD, 204, 304.
@@ -128,6 +147,10 @@ pub struct Response {
     pub chunked: bool,
     /// The client is told that the response depends on `Accept-Encoding`.
     pub vary_accept_encoding: bool,
+    /// A filter wants the body in memory: files are read for it.
+    pub filter_need_in_memory: bool,
+    /// What the client gets of the body instead of the whole.
+    pub ranges: Option<Box<ByteRanges>>,
     /// Bytes of the body that the client writer took, framing not counted.
     pub body_bytes: u64,
     /// Length of the head as it was written.
@@ -149,7 +172,7 @@ impl Response {
         self.last_modified = None;
         self.allow_ranges = false;
         self.charset.clear();
-        for known in [Known::ContentEncoding, Known::AcceptRanges, Known::ETag, Known::ContentRange] {
+        for known in [Known::ContentEncoding, Known::AcceptRanges, Known::ETag] {
             self.fields.remove(known);
         }
     }
@@ -160,6 +183,9 @@ impl Request {
     pub fn send_header(self: &Rc<Self>) -> Ready<Result<(), Closed>> {
         {
             let mut response = self.response.borrow_mut();
+            if response.finalize != 0 {
+                return Ready::Now(Err(Closed));
+            }
             if response.progress != Progress::Open {
                 return Ready::Now(Ok(()));
             }
@@ -180,13 +206,13 @@ impl Request {
     /// Sends a chunk of the body through the body filters and on its way; the head goes first.
     pub fn send(self: &Rc<Self>, chunk: Chunk) -> Ready<Result<(), Closed>> {
         match self.send_header() {
-            Ready::Now(Ok(())) => run_body_filters(self, 0, chunk),
+            Ready::Now(Ok(())) => begin_body_filters(self, chunk),
             Ready::Now(Err(closed)) => Ready::Now(Err(closed)),
             Ready::Later(head) => {
                 let req = self.clone();
                 Ready::later(async move {
                     head.await?;
-                    run_body_filters(&req, 0, chunk).wait().await
+                    begin_body_filters(&req, chunk).wait().await
                 })
             }
         }
@@ -195,19 +221,45 @@ impl Request {
     /// Sends bytes of the body; copies them only where no filter wants them.
     pub fn send_slice(self: &Rc<Self>, bytes: &[u8]) -> Ready<Result<(), Closed>> {
         match self.send_header() {
-            Ready::Now(Ok(())) if self.level().program.body_filters.is_empty() && !self.is_subrequest() => {
-                Ready::Now(self.write_slice_to_client(bytes))
-            }
-            Ready::Now(Ok(())) => run_body_filters(self, 0, Chunk::bytes(Bytes::copy_from_slice(bytes))),
+            Ready::Now(Ok(())) if self.takes_slices() => Ready::Now(self.write_slice_to_client(bytes)),
+            Ready::Now(Ok(())) => begin_body_filters(self, Chunk::bytes(Bytes::copy_from_slice(bytes))),
             Ready::Now(Err(closed)) => Ready::Now(Err(closed)),
             Ready::Later(head) => {
                 let (req, chunk) = (self.clone(), Chunk::bytes(Bytes::copy_from_slice(bytes)));
                 Ready::later(async move {
                     head.await?;
-                    run_body_filters(&req, 0, chunk).wait().await
+                    begin_body_filters(&req, chunk).wait().await
                 })
             }
         }
+    }
+
+    /// Called by a header filter: the response that was prepared is dropped, and the request ends with `status`, for
+    /// which error pages apply.
+    pub fn finalize_from_filter(&self, status: u16) -> Ready<Result<(), Closed>> {
+        self.response.borrow_mut().finalize = status;
+        Ready::Now(Err(Closed))
+    }
+
+    /// Whether a header filter wants another response.
+    pub(crate) fn wants_finalize(&self) -> bool {
+        self.response.borrow().finalize != 0
+    }
+
+    /// The status that a header filter wants; the response can be begun anew.
+    pub(crate) fn take_finalize(&self) -> Option<u16> {
+        let mut response = self.response.borrow_mut();
+        if response.finalize == 0 {
+            return None;
+        }
+        response.progress = Progress::Open;
+        response.ranges = None;
+        Some(std::mem::take(&mut response.finalize))
+    }
+
+    /// Whether nobody between a handler and the client wants to see the body.
+    fn takes_slices(&self) -> bool {
+        self.level().program.body_filters.is_empty() && !self.is_subrequest() && self.response.borrow().ranges.is_none()
     }
 
     /// Sends a complete response whose body is `body`, with `Content-Length`.
@@ -239,6 +291,17 @@ fn run_header_filters(req: &Rc<Request>, from: usize) -> Ready<Result<(), Closed
         }
     }
     Ready::Now(req.write_head())
+}
+
+/// The ranges that the client wants are cut out of the body first; the filters see those.
+fn begin_body_filters(req: &Rc<Request>, chunk: Chunk) -> Ready<Result<(), Closed>> {
+    let mut response = req.response.borrow_mut();
+    let chunk = match &mut response.ranges {
+        Some(ranges) => ranges.cut(chunk),
+        None => chunk,
+    };
+    drop(response);
+    run_body_filters(req, 0, chunk)
 }
 
 fn run_body_filters(req: &Rc<Request>, from: usize, chunk: Chunk) -> Ready<Result<(), Closed>> {

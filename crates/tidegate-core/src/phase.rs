@@ -5,7 +5,10 @@
 
 use std::{future::Future, pin::Pin, rc::Rc};
 
+use bstr::BStr;
+
 use crate::{
+    log::Level,
     output::{Chunk, Closed},
     request::Request,
 };
@@ -238,14 +241,18 @@ fn finish(req: &Rc<Request>, step: Step) -> Ready<()> {
         return Ready::Now(());
     }
     match req.finish_response() {
-        Ready::Now(()) => {
+        Ready::Now(()) if !req.wants_finalize() => {
             log(req);
             Ready::Now(())
         }
-        Ready::Later(future) => {
+        response => {
             let req = req.clone();
             Ready::later(async move {
-                future.await;
+                response.wait().await;
+                if let Some(status) = req.take_finalize() {
+                    // Too late for error pages.
+                    let _ = req.send_plain_error(status).wait().await;
+                }
                 log(&req);
             })
         }
@@ -317,7 +324,7 @@ fn next_phase(req: &Rc<Request>, cursor: &mut Cursor) -> Option<Step> {
         Phase::Access => Phase::Precontent,
         Phase::Precontent => Phase::Content,
         Phase::Content | Phase::Log => {
-            return Some(Step::Status(if req.uri_ends_with_slash() { 403 } else { 404 }));
+            return Some(Step::Status(nobody_answers(req)));
         }
     };
     *cursor = Cursor::at(next);
@@ -335,8 +342,24 @@ fn next_phase(req: &Rc<Request>, cursor: &mut Cursor) -> Option<Step> {
     }
 }
 
+/// The status where no content handler has an answer.
+fn nobody_answers(req: &Request) -> u16 {
+    if !req.uri_ends_with_slash() {
+        req.log(Level::Error, format_args!("no handler found"));
+        return 404;
+    }
+    let mut path = Vec::new();
+    if req.map_uri_to_path(&mut path).is_some() {
+        req.log(Level::Error, format_args!("directory index of \"{}\" is forbidden", BStr::new(&path)));
+    }
+    403
+}
+
 /// Takes a handler's answer. Returns the last step when the request is over.
 fn apply(req: &Rc<Request>, cursor: &mut Cursor, step: Step) -> Option<Step> {
+    if let Some(status) = req.take_finalize() {
+        return finalize(req, cursor, status);
+    }
     match step {
         Step::Declined if cursor.in_content_handler => finalize(req, cursor, 404),
         Step::Declined => {

@@ -92,6 +92,11 @@ pub struct Flags {
     pub uri_changed: Cell<bool>,
     /// How often it may still start over.
     pub uri_changes_left: Cell<u8>,
+    /// The path was rewritten inside its location without choosing another (`rewrite … break`), so that `alias`
+    /// cannot tell what stands behind the location's prefix.
+    pub alias_blocked: Cell<bool>,
+    /// `alias` of a location with a regular expression has the path appended: `try_files` chose it.
+    pub add_uri_to_alias: Cell<bool>,
     /// An error page is being made.
     pub error_page: Cell<bool>,
     /// The status that the response will have whatever its handler says, because it is an error page; 0 for none.
@@ -352,6 +357,8 @@ impl Request {
         }
         self.flags.internal.set(true);
         self.flags.uri_rewritten.set(true);
+        self.flags.alias_blocked.set(false);
+        self.flags.add_uri_to_alias.set(false);
         self.contexts.borrow_mut().clear();
         self.set_server(self.server.get());
         self.restart.set(Restart::ServerRewrite);

@@ -261,7 +261,7 @@ impl Request {
 
 /// Reads a piece into memory. A file's part is read at once: captured sub-requests hold small bodies, and a cached page
 /// costs no wait.
-fn append_to(buf: &Buf, out: &mut Vec<u8>) -> Result<(), Closed> {
+pub(crate) fn append_to(buf: &Buf, out: &mut Vec<u8>) -> Result<(), Closed> {
     use std::os::unix::fs::FileExt;
     match buf {
         Buf::Bytes(bytes) => out.extend_from_slice(bytes),

@@ -7,21 +7,45 @@
 //! What this crate does not know: how requests are read and written, and Lua.
 
 pub mod drizzle;
+pub mod index;
+pub mod not_modified;
+pub mod range;
 pub mod rds_csv;
 pub mod rds_json;
 pub mod rewrite;
+pub mod r#static;
 pub mod upstream;
 
 use tidegate_core::module::AnyModule;
 
-/// The modules, in the order in which their handlers and filters run, one to a line.
+/// The modules, in the order in which their handlers and filters run, one to a line. Those of Lua come behind them, then
+/// [`FILTERS`].
 ///
-/// Filters see a response in this order: those that replace bodies first, those that measure or encode them last.
+/// Content handlers that every location has stand in nginx's order: `index`, `autoindex`, `gzip_static`, `static`.
+/// `not_modified` is the first of the filters: it sees what the content handler said.
 #[rustfmt::skip]
 pub static MODULES: &[&dyn AnyModule] = &[
     &rewrite::MODULE,
+    &index::MODULE,
+    &r#static::MODULE,
+    &not_modified::MODULE,
     &upstream::MODULE,
     &drizzle::MODULE,
     &rds_json::MODULE,
     &rds_csv::MODULE,
+];
+
+/// The filters, and the access log, that run behind those of Lua.
+///
+/// nginx's order: the fields of `headers` first, since later filters may take some back; then those that change the
+/// body, from its text to its encoding; last what depends on the final length.
+///
+/// ```text
+/// not_modified → Lua, headers_more → headers → gunzip → sub_filter → addition → charset → gzip → range → client
+/// ```
+///
+/// The parts that a range asks for are cut out before any body filter (the core's `byte_ranges`).
+#[rustfmt::skip]
+pub static FILTERS: &[&dyn AnyModule] = &[
+    &range::MODULE,
 ];

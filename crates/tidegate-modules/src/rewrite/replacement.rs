@@ -102,6 +102,7 @@ impl Rewrite {
         flags.internal.set(true);
         flags.uri_rewritten.set(true);
         flags.uri_changed.set(self.after != After::Break);
+        flags.alias_blocked.set(self.after == After::Break);
         if let After::Redirect(status) = self.after {
             self.redirect(req, log);
             return Some(Step::Status(status));

@@ -1,0 +1,77 @@
+//! Conditional requests: 304 for what the client has, 412 for what is not what it expects.
+//!
+//! Source: nginx, `ngx_http_not_modified_filter_module`; RFC 9110, section 13.
+
+use std::{rc::Rc, sync::Arc};
+
+use tidegate_core::{
+    inherit,
+    module::{Directive, Module},
+    output::Closed,
+    phase::Ready,
+    request::Request,
+};
+use tidegate_http::{
+    Known,
+    conditional::{Conditions, IfModifiedSince, Verdict},
+};
+
+/// What the directive says at one level.
+#[derive(Debug, Default)]
+pub struct Conf {
+    /// `if_modified_since`
+    pub if_modified_since: Option<u32>,
+}
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[Directive::choice(
+        "if_modified_since",
+        |c: &mut Conf| &mut c.if_modified_since,
+        &[("off", 0), ("exact", 1), ("before", 2)],
+    )
+    .syntax("off | exact | before")
+    .default("exact")
+    .doc("How the time of a response is compared with If-Modified-Since.")],
+    inherit: |child, parent, _| inherit!(child, parent; if_modified_since),
+    install: |conf, program| {
+        let conf = conf.clone();
+        program.header_filter(move |req| filter(req, &conf));
+    },
+    ..Module::named("not_modified")
+};
+
+fn filter(req: &Rc<Request>, conf: &Arc<Conf>) -> Ready<Result<(), Closed>> {
+    let mut response = req.response.borrow_mut();
+    if response.status != 200 || req.is_subrequest() {
+        return Ready::Now(Ok(()));
+    }
+    let verdict = {
+        let head = req.head.borrow();
+        let rule = match conf.if_modified_since {
+            Some(0) => IfModifiedSince::Off,
+            Some(2) => IfModifiedSince::Before,
+            _ => IfModifiedSince::Exact,
+        };
+        Conditions::of(&head.fields).test(response.fields.get(Known::ETag), response.last_modified, rule)
+    };
+    match verdict {
+        Verdict::Send => {}
+        Verdict::PreconditionFailed => {
+            response.fields.clear();
+            drop(response);
+            return req.finalize_from_filter(412);
+        }
+        Verdict::NotModified => {
+            response.status = 304;
+            response.status_line.clear();
+            response.header_only = true;
+            response.content_type.clear();
+            response.content_length = None;
+            response.allow_ranges = false;
+            response.fields.remove(Known::AcceptRanges);
+            response.fields.remove(Known::ContentEncoding);
+        }
+    }
+    Ready::Now(Ok(()))
+}
