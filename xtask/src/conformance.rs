@@ -1,6 +1,142 @@
-//! Placeholder.
-#[derive(clap::Args)]
-pub(crate) struct Options {}
-pub(crate) fn run(_: &Options) -> Result<bool, String> {
-    Ok(true)
+//! `cargo xtask conformance DIR`: public Test::Nginx suites against our binary.
+//!
+//! `DIR/src` holds the checkouts, one directory each, and test-nginx. The suites are run by a runner outside of this
+//! repository (`--runner`), which takes `run --binary BIN --json FILE SUITE…`; here the binary gets the name that suites
+//! expect, and the results become `conformance/summary.md`. Logs of each file are in `DIR/work/logs`.
+
+mod summary;
+
+use crate::paths::{self, Scratch};
+use crate::{install, terminal};
+use clap::Args;
+use std::env;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is chosen on the command line.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The directory whose src/ has the checkouts
+    dir: PathBuf,
+    /// Suites or files of suites, for instance lua-nginx-module/t/002-content.t; all of lua-nginx-module if none is named
+    suites: Vec<String>,
+    /// The runner's program
+    #[arg(long, env = "TIDEGATE_CONFORMANCE_RUNNER")]
+    runner: Option<PathBuf>,
+    /// Results of the real thing: only blocks that pass there are run
+    #[arg(long)]
+    baseline: Option<PathBuf>,
+    /// Only files whose path matches this pattern
+    #[arg(long)]
+    filter: Option<String>,
+    /// Only these blocks of each file, for instance 1,2,7
+    #[arg(long)]
+    blocks: Option<String>,
+    /// A built binary instead of a release build of this tree
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// How many files run at once
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Where the results of each block are written; DIR/last.json if not given
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Also writes conformance/summary.md, which a run of all of a suite does anyway
+    #[arg(long)]
+    summary: bool,
+    /// More arguments for the runner, after `--`
+    #[arg(last = true)]
+    more: Vec<String>,
+}
+
+/// Runs the suites. False when the runner could not finish.
+///
+/// # Errors
+/// When the runner, a checkout or the binary is missing.
+pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    install::conformance()?;
+    let runner = runner(options)?;
+    let lab = options.dir.join("src");
+    if !lab.join("test-nginx").is_dir() {
+        return Err(format!("{} has no checkout of test-nginx", lab.display()));
+    }
+    let scratch = Scratch::new("conformance", false)?;
+    let binary = named_nginx(&binary(options)?, scratch.path())?;
+    let results = options.json.clone().unwrap_or_else(|| options.dir.join("last.json"));
+    let baseline = baseline(options, &runner);
+    let mut command = Command::new(&runner);
+    command.arg("run").arg("--lab").arg(&lab).arg("--binary").arg(&binary);
+    command.arg("--jobs").arg(options.jobs.to_string()).arg("--json").arg(&results);
+    command.arg("--work").arg(options.dir.join("work"));
+    if let Some(baseline) = &baseline {
+        command.arg("--only-held").arg(baseline);
+    }
+    for (flag, value) in [("--filter", &options.filter), ("--blocks", &options.blocks)] {
+        if let Some(value) = value {
+            command.arg(flag).arg(value);
+        }
+    }
+    command.args(&options.more);
+    let default = ["lua-nginx-module".to_owned()];
+    let suites = if options.suites.is_empty() { &default[..] } else { &options.suites };
+    command.args(suites);
+    terminal::heading(&format!("{} with {}", suites.join(" "), runner.display()));
+    let status = command.status().map_err(|e| format!("cannot run {}: {e}", runner.display()))?;
+    let is_whole = options.filter.is_none() && options.blocks.is_none() && suites.iter().all(|s| !s.contains('/'));
+    let text = fs::read_to_string(&results).map_err(|e| format!("{}: {e}", results.display()))?;
+    let totals = summary::read(&text)?;
+    print!("{}", summary::short(&totals));
+    println!("blocks: {}", results.display());
+    if is_whole || options.summary {
+        let file = paths::repository().join("conformance/summary.md");
+        let held_to = baseline.as_ref().and_then(|b| b.file_name()).map(|n| n.to_string_lossy().into_owned());
+        let text = summary::markdown(&totals, held_to.as_deref());
+        fs::create_dir_all(paths::repository().join("conformance")).map_err(|e| format!("conformance: {e}"))?;
+        fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+        println!("table: {}", file.display());
+    }
+    Ok(status.code().is_some_and(|code| code <= 1))
+}
+
+/// `--runner`, or the one that lies beside the repository where this is developed.
+fn runner(options: &Options) -> Result<PathBuf, String> {
+    let path = match &options.runner {
+        Some(path) => path.clone(),
+        None => paths::repository().join("../shared/conformance/run.py"),
+    };
+    fs::canonicalize(&path).map_err(|_| format!("no runner at {}: name one with --runner", path.display()))
+}
+
+/// `--baseline`, or `baseline-lua.json` beside the runner if the suite is the one that it is about.
+fn baseline(options: &Options, runner: &Path) -> Option<PathBuf> {
+    if options.baseline.is_some() {
+        return options.baseline.clone();
+    }
+    let is_lua = options.suites.iter().all(|s| s.contains("lua-nginx-module"));
+    let file = runner.with_file_name("baseline-lua.json");
+    (is_lua && file.is_file()).then_some(file)
+}
+
+fn binary(options: &Options) -> Result<PathBuf, String> {
+    if let Some(path) = &options.binary {
+        return Ok(path.clone());
+    }
+    terminal::heading("release build");
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--release", "--package", "tidegate"]).current_dir(paths::repository());
+    match command.status() {
+        Ok(status) if status.success() => Ok(paths::target().join("release/tidegate")),
+        Ok(_) => Err("the release build failed".to_owned()),
+        Err(e) => Err(format!("cannot run cargo: {e}")),
+    }
+}
+
+/// A link called `nginx`: under that name the binary presents itself as nginx, which suites look at.
+fn named_nginx(binary: &Path, dir: &Path) -> Result<PathBuf, String> {
+    let target = fs::canonicalize(binary).map_err(|e| format!("{}: {e}", binary.display()))?;
+    let link = dir.join("nginx");
+    symlink(&target, &link).map_err(|e| format!("cannot link {}: {e}", link.display()))?;
+    Ok(link)
 }

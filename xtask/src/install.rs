@@ -109,6 +109,14 @@ pub(crate) fn benchmarks() -> Result<(), String> {
     install(&[Group::Tests, Group::Bench])
 }
 
+/// Installs what `cargo xtask conformance` needs.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn conformance() -> Result<(), String> {
+    install(&[Group::Tests, Group::Conformance])
+}
+
 fn install(groups: &[Group]) -> Result<(), String> {
     let missing: Vec<&Need> = NEEDS.iter().filter(|n| groups.contains(&n.group) && !n.is_met()).collect();
     if missing.is_empty() {

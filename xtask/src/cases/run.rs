@@ -41,7 +41,7 @@ pub(crate) struct Counts {
 enum Verdict {
     Passed,
     Failed(Vec<String>),
-    Pending,
+    Pending(Vec<String>),
     PassedUnexpectedly,
     Skipped(String),
 }
@@ -118,23 +118,18 @@ fn judge(case: &Case, settings: &Settings, pending: &Pending) -> Verdict {
         (true, None) => Verdict::Passed,
         (true, Some(_)) => Verdict::PassedUnexpectedly,
         (false, None) => Verdict::Failed(problems),
-        (false, Some(_)) => Verdict::Pending,
+        (false, Some(_)) => Verdict::Pending(problems),
     }
 }
 
 fn report(progress: &Mutex<Progress>, selection: &Selection, case: &Case, verdict: &Verdict, number: usize, of: usize) {
     let mut progress = progress.lock().expect("no worker panicked with the lock");
     let line = match verdict {
-        Verdict::Failed(problems) => {
-            let mut text = format!("{} {} ({})\n", terminal::red("FAILED"), case.name, case.place);
-            for problem in problems {
-                text.push_str(&format!("    {}\n", problem.trim_end()));
-            }
-            Some(text.trim_end().to_owned())
-        }
+        Verdict::Failed(problems) => Some(failure(&terminal::red("FAILED"), case, problems)),
         Verdict::Skipped(reason) => Some(format!("{} {}: {reason}", terminal::yellow("skipped"), case.name)),
         Verdict::Passed if selection.verbose => Some(format!("{} {}", terminal::green("passed"), case.name)),
-        Verdict::Pending if selection.verbose => Some(format!("{} {}", terminal::yellow("pending"), case.name)),
+        // Whoever asks for a case by name wants to know what it lacks.
+        Verdict::Pending(problems) if selection.verbose => Some(failure(&terminal::yellow("pending"), case, problems)),
         _ => None,
     };
     if let Some(line) = line {
@@ -142,6 +137,14 @@ fn report(progress: &Mutex<Progress>, selection: &Selection, case: &Case, verdic
         println!("{line}");
     }
     progress.show(&format!("[{number}/{of}] {}", case.name));
+}
+
+fn failure(word: &str, case: &Case, problems: &[String]) -> String {
+    let mut text = format!("{word} {} ({})", case.name, case.place);
+    for problem in problems {
+        text.push_str(&format!("\n    {}", problem.trim_end()));
+    }
+    text
 }
 
 fn finish(
@@ -157,7 +160,7 @@ fn finish(
         match verdict {
             Verdict::Passed => counts.passed += 1,
             Verdict::Failed(_) => counts.failed += 1,
-            Verdict::Pending => counts.pending += 1,
+            Verdict::Pending(_) => counts.pending += 1,
             Verdict::Skipped(_) => counts.skipped += 1,
             Verdict::PassedUnexpectedly => unexpected.push(case.name.as_str()),
         }

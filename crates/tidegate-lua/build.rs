@@ -1,0 +1,82 @@
+//! Builds LuaJIT with the options that Tidegate relies on, and lists the bundled Lua sources.
+//!
+//! Why the build lives here and not in `mlua-sys`: see `docs/decisions/0003-luajit-build.md`.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Compiled loops look at the hook mask: `lua_cpu_budget` can stop a script that runs in a trace.
+const CHECKHOOK: &str = "-DLUAJIT_ENABLE_CHECKHOOK";
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=luajit");
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    build_luajit(&out_dir);
+    bundle_lua(&out_dir);
+}
+
+/// Builds `libluajit.a` and our few additions to its internals.
+fn build_luajit(out_dir: &Path) {
+    let debug = env::var("PROFILE").is_ok_and(|profile| profile == "debug");
+    let cflags = match env::var("TARGET_CFLAGS") {
+        Ok(flags) => format!("{flags} {CHECKHOOK}"),
+        Err(_) => CHECKHOOK.to_owned(),
+    };
+    // SAFETY: a build script has one thread here. LuaJIT's makefile takes target flags from this variable only.
+    unsafe { env::set_var("TARGET_CFLAGS", cflags) };
+    let artifacts = luajit_src::Build::new().lua52compat(true).debug(debug).build();
+
+    let mut cc = cc::Build::new();
+    cc.file("luajit/extension.c")
+        .include(out_dir.join("luajit-build").join("src"))
+        .define("LUAJIT_ENABLE_LUA52COMPAT", None)
+        .define("LUAJIT_ENABLE_CHECKHOOK", None)
+        .warnings(true)
+        .extra_warnings(false);
+    if debug {
+        cc.define("LUA_USE_ASSERT", None).define("LUA_USE_APICHECK", None);
+    }
+    // Before LuaJIT itself: the extension refers to LuaJIT's internals.
+    cc.compile("tidegate_luajit");
+    artifacts.print_cargo_metadata();
+}
+
+/// Writes `bundle.rs`: module name and source of every file below `lualib/`.
+fn bundle_lua(out_dir: &Path) {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"))
+        .join("../../lualib")
+        .canonicalize()
+        .expect("lualib/ stands at the top of the repository");
+    println!("cargo:rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    files.sort_by_cached_key(|file| module_name(&root, file));
+    let mut text = String::from("pub(crate) static MODULES: &[(&str, &[u8])] = &[\n");
+    for file in &files {
+        let name = module_name(&root, file);
+        writeln!(text, "    ({name:?}, include_bytes!({:?})),", file.display().to_string()).expect("a String grows");
+    }
+    text.push_str("];\n");
+    fs::write(out_dir.join("bundle.rs"), text).expect("OUT_DIR is writable");
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("lualib/ is readable") {
+        let path = entry.expect("lualib/ is readable").path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "lua") {
+            files.push(path);
+        }
+    }
+}
+
+/// `resty.lock` for `resty/lock.lua`; `a.b` for `a/b/init.lua`.
+fn module_name(root: &Path, file: &Path) -> String {
+    let relative = file.strip_prefix(root).expect("collected below the root").with_extension("");
+    let name = relative.to_string_lossy().replace('/', ".");
+    name.strip_suffix(".init").unwrap_or(&name).to_owned()
+}

@@ -1,0 +1,45 @@
+/*
+ * What Tidegate needs of LuaJIT's inside and the public C API does not give.
+ * Compiled against the headers of the very LuaJIT that build.rs builds.
+ */
+#define LUA_CORE
+
+#include "lj_obj.h"
+#include "lj_gc.h"
+#include "lj_func.h"
+#include "lj_frame.h"
+#include "lj_state.h"
+
+#if !LJ_GC64
+#error "Tidegate wants LuaJIT with 64-bit references (GC64)"
+#endif
+
+/*
+ * Makes a coroutine that ended, failed or waits fit for a new function: its stack is empty and its status LUA_OK.
+ * Open upvalues are closed first, since closures that escaped may refer to its slots.
+ *
+ * Returns 0 and changes nothing when the coroutine runs at present.
+ */
+int
+tidegate_lua_resetthread(lua_State *L)
+{
+    TValue *bottom = tvref(L->stack) + 1 + LJ_FR2;
+
+    if (L->cframe != NULL) {
+        return 0;
+    }
+    lj_func_closeuv(L, bottom);
+    L->base = bottom;
+    L->top = bottom;
+    L->status = LUA_OK;
+    /* A function may have changed it with setfenv(0, ...). Threads are never black: no barrier. */
+    setgcrefr(L->env, mainthread(G(L))->env);
+    return 1;
+}
+
+/* Bytes that the collector counts as allocated; lua_gc(LUA_GCCOUNT) rounds to KB and needs two calls. */
+size_t
+tidegate_lua_allocated(lua_State *L)
+{
+    return G(L)->gc.total;
+}

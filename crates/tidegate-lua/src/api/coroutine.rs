@@ -1,0 +1,58 @@
+//! Which coroutines scripts must not resume, and what `coroutine.status` says of light threads.
+//!
+//! A weak table in the registry, the *guard*, holds the coroutines that belong to the scheduler (entry threads, light
+//! threads) and user coroutines while a wait runs through them. The Lua half asks it before it resumes.
+
+use std::ffi::c_void;
+
+use mlua_sys as ffi;
+
+use super::{Family, push_registry};
+use crate::error::{CResult, LuaError};
+use crate::function::function;
+use crate::scheduler::with_run;
+use crate::stack::Lua;
+
+pub(crate) static FAMILY: Family = Family {
+    name: "coroutine",
+    cdef: "",
+    ffi: &[],
+    functions: &[("guard", function(guard)), ("thread_status", function(thread_status))],
+};
+
+static GUARD_KEY: u8 = 0;
+
+/// Registry key of the guard.
+pub(crate) fn guard_key() -> *const c_void {
+    (&raw const GUARD_KEY).cast()
+}
+
+/// Creates the guard. *May raise* (memory).
+pub(super) fn create_guard(lua: Lua) {
+    lua.push_light(guard_key());
+    lua.push_table(0, 64);
+    lua.push_table(0, 1);
+    lua.push_bytes(b"k");
+    lua.raw_set_field(-2, b"__mode");
+    lua.set_metatable(-2);
+    lua.raw_set(ffi::LUA_REGISTRYINDEX);
+}
+
+/// `guard()`: the table itself.
+fn guard(lua: Lua) -> CResult {
+    push_registry(lua, guard_key());
+    Ok(1)
+}
+
+/// `thread_status(co)` for a guarded coroutine that LuaJIT calls suspended: it waits, or it ended and has results.
+fn thread_status(lua: Lua) -> CResult {
+    let thread = lua.to_thread(1).ok_or(LuaError::argument(1, "coroutine expected"))?;
+    let alive = with_run(|run| run.is_alive(thread)).unwrap_or(false) || thread.status() == ffi::LUA_YIELD;
+    let status: &[u8] = match (alive, thread.top()) {
+        (true, _) => b"running",
+        (false, 0) => b"dead",
+        (false, _) => b"zombie",
+    };
+    lua.push_bytes(status);
+    Ok(1)
+}

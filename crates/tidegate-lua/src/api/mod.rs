@@ -1,0 +1,242 @@
+//! The `ngx.*` API, one file per family.
+//!
+//! # How to add a family
+//!
+//! 1. `src/api/NAME.rs`: the Rust functions and a `pub(crate) static FAMILY: Family`.
+//! 2. `lualib/tidegate/api/NAME.lua`: the Lua half. It is called once per virtual machine with `(ngx, native, base)`:
+//!    `ngx` is the global table to add functions to, `native` holds this family's functions by name, `base` holds what
+//!    families share (`lualib/tidegate/boot.lua` lists it). A family without a Lua half may leave the file out: its
+//!    classic functions are reached by others as `base.native.NAME`.
+//! 3. A line in [`FAMILIES`]. Order matters only where one Lua half uses another's functions at load time.
+//!
+//! # Which kind of function
+//!
+//! | | [`Family::ffi`] | [`Family::functions`] |
+//! | --- | --- | --- |
+//! | is | an `extern "C"` function, reached through a typed pointer | a classic function on the Lua stack |
+//! | in traces | compiled: about the cost of a C call | ends the trace (LuaJIT stitches the halves) |
+//! | may run Lua, raise, touch the stack | **never** | yes |
+//! | use it for | everything on the hot path | everything that takes or gives tables, functions, many values |
+//!
+//! An FFI function that runs Lua code corrupts the virtual machine: a compiled trace keeps its state in registers. So
+//! nothing that may call a filter, a callback or a finalizer is an FFI function.
+//!
+//! # Errors in FFI functions
+//!
+//! They return a negative number after [`ffi_error`] has kept the message; the Lua half calls `base.raise()`, or
+//! returns `nil, base.message()`.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_int, c_void};
+use std::rc::Rc;
+
+use mlua_sys as ffi;
+use mlua_sys::lua_CFunction;
+
+use crate::bundle;
+use crate::error::{CResult, Failure, LuaError};
+use crate::function::function;
+use crate::stack::{Lua, Type};
+use crate::vm::Vm;
+
+mod base;
+pub(crate) mod coroutine;
+mod log;
+mod require;
+mod semaphore;
+mod sleep;
+mod stdlib;
+mod thread;
+mod timer;
+
+/// All families, in the order in which their Lua halves run.
+static FAMILIES: &[&Family] = &[
+    &base::FAMILY,
+    &log::FAMILY,
+    &coroutine::FAMILY,
+    &thread::FAMILY,
+    &sleep::FAMILY,
+    &require::FAMILY,
+    &stdlib::FAMILY,
+    &timer::FAMILY,
+    &semaphore::FAMILY,
+];
+
+/// A family of API functions.
+pub(crate) struct Family {
+    /// Name of the Rust file, of the Lua file and in `base.native`.
+    pub(crate) name: &'static str,
+    /// C types that the declarations below use, for `ffi.cdef`; names begin with `tg_`.
+    pub(crate) cdef: &'static str,
+    /// Functions called through the FFI.
+    pub(crate) ffi: &'static [FfiFunction],
+    /// Functions called through the classic API.
+    pub(crate) functions: &'static [(&'static str, lua_CFunction)],
+}
+
+/// A function called through the FFI.
+pub(crate) struct FfiFunction {
+    /// Name in the `native` table.
+    pub(crate) name: &'static str,
+    /// The type of a pointer to it, as C declares it: `int (*)(double)`.
+    pub(crate) ctype: &'static str,
+    /// Its address.
+    pub(crate) address: Address,
+}
+
+/// The address of a function.
+pub(crate) struct Address(pub(crate) *const c_void);
+
+// SAFETY: the address of a function, which is never written through.
+unsafe impl Sync for Address {}
+
+/// Lists FFI functions: `ffi_functions! { sleep: "int (*)(double)", … }`.
+///
+/// The Rust function must be `unsafe extern "C"` or `extern "C"` with the parameters that the type says.
+macro_rules! ffi_functions {
+    ($($function:path as $name:literal: $ctype:literal),* $(,)?) => {
+        &[$($crate::api::FfiFunction {
+            name: $name,
+            ctype: $ctype,
+            address: $crate::api::Address($function as *const ::std::ffi::c_void),
+        }),*]
+    };
+}
+pub(crate) use ffi_functions;
+
+thread_local! {
+    static FFI_ERROR: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps `message` for the Lua half and gives the number that says so.
+#[cold]
+pub(crate) fn ffi_error(message: &[u8]) -> c_int {
+    FFI_ERROR.with_borrow_mut(|kept| {
+        kept.clear();
+        kept.extend_from_slice(message);
+    });
+    -1
+}
+
+/// As [`ffi_error`], for an error of the other kind of function.
+#[cold]
+pub(crate) fn ffi_lua_error(error: &LuaError) -> c_int {
+    match error {
+        LuaError::Message(text) => ffi_error(text.as_bytes()),
+        LuaError::Bare(text) => ffi_error(text),
+        LuaError::Argument { reason, .. } => ffi_error(reason.as_bytes()),
+        LuaError::ArgumentType { expected, .. } => ffi_error(expected.as_bytes()),
+        LuaError::OnStack => ffi_error(b"error"),
+    }
+}
+
+/// The message of the FFI function that failed last.
+pub(crate) fn take_ffi_error(lua: Lua) -> CResult {
+    let message = FFI_ERROR.take();
+    lua.push_bytes(&message);
+    Ok(1)
+}
+
+/// Raises the message of the FFI function that failed last, at the place of the script that called the API function.
+pub(crate) fn raise_ffi_error(_lua: Lua) -> CResult {
+    Err(LuaError::from(String::from_utf8_lossy(&FFI_ERROR.take()).into_owned()))
+}
+
+/// Loads the API into a new virtual machine.
+pub(crate) fn load(vm: &Rc<Vm>) -> Result<(), Failure> {
+    let lua = vm.main();
+    let mut broken = None;
+    lua.protect(|lua| {
+        lua.reserve(16)?;
+        coroutine::create_guard(lua);
+        broken = push_boot(lua, vm).err();
+        if broken.is_some() {
+            return Ok(());
+        }
+        // The boot chunk's failure carries its traceback: it is called in here so that everything is protected.
+        broken = lua.call(1, 0).err();
+        Ok(())
+    })?;
+    broken.map_or(Ok(()), Err)
+}
+
+/// Pushes the boot chunk and its argument.
+fn push_boot(lua: Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
+    push_chunk(lua, "tidegate.boot")?;
+    lua.push_table(0, 8);
+    lua.push_table(c_int::try_from(FAMILIES.len()).unwrap_or(0), 0);
+    for (number, family) in (1..).zip(FAMILIES) {
+        push_family(lua, family)?;
+        lua.raw_set_index(-2, number);
+    }
+    lua.raw_set_field(-2, b"families");
+    lua.push_light(Vm::token());
+    lua.raw_set_field(-2, b"token");
+    lua.push_light(std::ptr::null());
+    lua.raw_set_field(-2, b"null");
+    lua.push_function(function(bundle::load));
+    lua.raw_set_field(-2, b"bundled");
+    let config = vm.config();
+    if let Some(path) = &config.package_path {
+        lua.push_bytes(path);
+        lua.raw_set_field(-2, b"package_path");
+    }
+    if let Some(path) = &config.package_cpath {
+        lua.push_bytes(path);
+        lua.raw_set_field(-2, b"package_cpath");
+    }
+    lua.push_bytes(config.prefix.as_os_str().as_encoded_bytes());
+    lua.raw_set_field(-2, b"prefix");
+    Ok(())
+}
+
+fn push_family(lua: Lua, family: &Family) -> Result<(), Failure> {
+    lua.push_table(0, 5);
+    lua.push_bytes(family.name.as_bytes());
+    lua.raw_set_field(-2, b"name");
+    lua.push_bytes(family.cdef.as_bytes());
+    lua.raw_set_field(-2, b"cdef");
+    lua.push_table(0, c_int::try_from(family.functions.len() + family.ffi.len()).unwrap_or(0));
+    for (name, function) in family.functions {
+        lua.push_function(*function);
+        lua.raw_set_field(-2, name.as_bytes());
+    }
+    lua.raw_set_field(-2, b"native");
+    lua.push_table(0, c_int::try_from(family.ffi.len()).unwrap_or(0));
+    for function in family.ffi {
+        lua.push_table(2, 0);
+        lua.push_bytes(function.ctype.as_bytes());
+        lua.raw_set_index(-2, 1);
+        lua.push_light(function.address.0);
+        lua.raw_set_index(-2, 2);
+        lua.raw_set_field(-2, function.name.as_bytes());
+    }
+    lua.raw_set_field(-2, b"ffi");
+    let module = format!("tidegate.api.{}", family.name);
+    if bundle::source(module.as_bytes()).is_some() {
+        push_chunk(lua, &module)?;
+        lua.raw_set_field(-2, b"chunk");
+    }
+    Ok(())
+}
+
+/// Compiles the internal module `name` and pushes the function.
+fn push_chunk(lua: Lua, name: &str) -> Result<(), Failure> {
+    let source = bundle::source(name.as_bytes()).unwrap_or_default();
+    let chunk_name = CString::new(format!("={name}")).unwrap_or_default();
+    lua.load(source, &chunk_name)
+}
+
+/// Demands that argument `n` is a Lua function (C functions cannot be entry points in OpenResty).
+pub(crate) fn check_lua_function(lua: Lua, n: c_int) -> Result<(), LuaError> {
+    if lua.type_of(n) == Type::Function && !lua.is_c_function(n) {
+        return Ok(());
+    }
+    Err(LuaError::argument(n, "Lua function expected"))
+}
+
+/// Pushes the registry's value under the light key `key`.
+pub(crate) fn push_registry(lua: Lua, key: *const c_void) {
+    lua.push_light(key);
+    lua.raw_get(ffi::LUA_REGISTRYINDEX);
+}

@@ -1,0 +1,153 @@
+//! `ngx.semaphore`: counting semaphores between light threads, of one request or of several.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::Family;
+use crate::error::{CResult, LuaError};
+use crate::function::function;
+use crate::phase::Phases;
+use crate::scheduler::{Answer, with_run};
+use crate::stack::Lua;
+use crate::userdata::{Userdata, check_userdata, push_userdata};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "semaphore",
+    cdef: "",
+    ffi: &[],
+    functions: &[
+        ("new", function(new)),
+        ("post", function(post)),
+        ("wait", function(wait)),
+        ("count", function(count)),
+    ],
+};
+
+#[derive(Default)]
+struct Semaphore {
+    resources: Cell<u64>,
+    /// The longest waiting first.
+    waiters: RefCell<VecDeque<Rc<Waiter>>>,
+}
+
+#[derive(Default)]
+struct Waiter {
+    granted: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+struct Handle(Rc<Semaphore>);
+
+impl Userdata for Handle {
+    const NAME: &'static CStr = c"tidegate.semaphore";
+    const TYPE_NAME: &'static str = "semaphore";
+}
+
+/// A place in the queue, left when the wait ends or is dropped.
+struct Place {
+    semaphore: Rc<Semaphore>,
+    waiter: Rc<Waiter>,
+    taken: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
+        if self.waiter.granted.get() {
+            // The waiter went away with a grant that it did not use: the next one gets it.
+            self.semaphore.post(1);
+        } else {
+            self.semaphore.waiters.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
+        }
+    }
+}
+
+impl Semaphore {
+    fn post(&self, count: u64) {
+        self.resources.set(self.resources.get().saturating_add(count));
+        while self.resources.get() > 0 {
+            let Some(waiter) = self.waiters.borrow_mut().pop_front() else { return };
+            self.resources.set(self.resources.get() - 1);
+            waiter.granted.set(true);
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// `new(count)`
+fn new(lua: Lua) -> CResult {
+    let resources = lua.check_integer(1)?;
+    let semaphore = Semaphore { resources: Cell::new(resources.unsigned_abs()), ..Semaphore::default() };
+    push_userdata(lua, Handle(Rc::new(semaphore)));
+    Ok(1)
+}
+
+/// `post(semaphore, count)`
+fn post(lua: Lua) -> CResult {
+    let count = lua.check_integer(2)?.unsigned_abs();
+    check_userdata::<Handle>(&lua, 1)?.0.post(count);
+    Ok(0)
+}
+
+/// `count(semaphore)`: resources, or minus the number of waiters.
+fn count(lua: Lua) -> CResult {
+    let semaphore = &check_userdata::<Handle>(&lua, 1)?.0;
+    let waiters = i64::try_from(semaphore.waiters.borrow().len()).unwrap_or(i64::MAX);
+    let resources = i64::try_from(semaphore.resources.get()).unwrap_or(i64::MAX);
+    lua.push_integer(resources - waiters);
+    Ok(1)
+}
+
+/// `wait(semaphore, seconds)`: `true`, `nil, "timeout"`, or nothing when the Lua half is to await.
+fn wait(lua: Lua) -> CResult {
+    let semaphore = check_userdata::<Handle>(&lua, 1)?.0.clone();
+    let ms = (lua.check_number(2)? * 1000.0) as u64;
+    with_run(|run| {
+        if let Err(LuaError::Message(reason)) = Phases::YIELDABLE.check(run.phase()) {
+            lua.push_nil();
+            lua.push_bytes(reason.as_bytes());
+            return Ok(2);
+        }
+        if semaphore.resources.get() > 0 && semaphore.waiters.borrow().is_empty() {
+            semaphore.resources.set(semaphore.resources.get() - 1);
+            lua.push_bool(true);
+            return Ok(1);
+        }
+        if ms == 0 {
+            lua.push_nil();
+            lua.push_bytes(b"timeout");
+            return Ok(2);
+        }
+        let waiter = Rc::new(Waiter::default());
+        semaphore.waiters.borrow_mut().push_back(waiter.clone());
+        let place = Place { semaphore, waiter, taken: false };
+        run.wait(lua, granted(place, Duration::from_millis(ms)))?;
+        Ok(0)
+    })
+    .unwrap_or(Err(LuaError::new("no request found")))
+}
+
+async fn granted(mut place: Place, timeout: Duration) -> Answer {
+    let mut sleep = Box::pin(tokio::time::sleep(timeout));
+    poll_fn(|cx| {
+        if place.waiter.granted.get() {
+            place.taken = true;
+            return Poll::Ready(Answer::True);
+        }
+        if sleep.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Answer::FalseError("timeout".into()));
+        }
+        place.waiter.waker.set(Some(cx.waker().clone()));
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,177 @@
+//! `ngx.thread.*`: light threads.
+//!
+//! Results of a thread that ended stand on its own stack, so that the thread needs no record: what nobody waits for is
+//! garbage with the coroutine object. A weak table remembers which coroutine spawned which.
+
+use std::ffi::{c_int, c_void};
+
+use mlua_sys as ffi;
+
+use super::{Family, check_lua_function, push_registry};
+use crate::error::{CResult, LuaError};
+use crate::function::function;
+use crate::phase::Phases;
+use crate::scheduler::{Run, with_run};
+use crate::stack::{Lua, Type};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "thread",
+    cdef: "",
+    ffi: &[],
+    functions: &[("spawn", function(spawn)), ("wait", function(wait)), ("kill", function(kill))],
+};
+
+static PARENTS_KEY: u8 = 0;
+
+/// Pushes the table of parents: coroutine to light pointer. *May raise* (memory).
+fn push_parents(lua: Lua) {
+    let key = (&raw const PARENTS_KEY).cast::<c_void>();
+    push_registry(lua, key);
+    if lua.type_of(-1) == Type::Table {
+        return;
+    }
+    lua.pop(1);
+    lua.push_table(0, 8);
+    lua.push_table(0, 1);
+    lua.push_bytes(b"k");
+    lua.raw_set_field(-2, b"__mode");
+    lua.set_metatable(-2);
+    lua.push_light(key);
+    lua.push_value(-2);
+    lua.raw_set(ffi::LUA_REGISTRYINDEX);
+}
+
+fn in_run(lua: Lua, body: impl FnOnce(&Run) -> CResult) -> CResult {
+    with_run(|run| {
+        Phases::YIELDABLE.check(run.phase())?;
+        if !lua.is_yieldable() {
+            return Err(LuaError::new("attempt to yield across C-call boundary"));
+        }
+        body(run)
+    })
+    .unwrap_or(Err(LuaError::new("no request found")))
+}
+
+/// `spawn(function, …)`: the new light thread. The Lua half awaits next: the new one runs first.
+fn spawn(lua: Lua) -> CResult {
+    check_lua_function(lua, 1)?;
+    in_run(lua, |run| {
+        let count = lua.top();
+        lua.reserve(8)?;
+        let thread = lua.push_new_thread();
+        thread.reserve(count)?;
+        push_parents(lua);
+        lua.push_value(-2);
+        lua.push_light(lua.raw().cast());
+        lua.raw_set(-3);
+        lua.pop(1);
+        push_registry(lua, super::coroutine::guard_key());
+        lua.push_value(-2);
+        lua.push_bool(true);
+        lua.raw_set(-3);
+        lua.pop(1);
+        lua.push_value(-1);
+        let anchor = lua.make_ref();
+        lua.insert(1);
+        lua.move_to(thread, count);
+        run.spawn(thread, anchor, count - 1, lua);
+        Ok(1)
+    })
+}
+
+/// What a script may do with a coroutine as a light thread.
+enum Relation {
+    NotUserThread,
+    NotParent,
+    Parent,
+}
+
+fn relation(lua: Lua, index: c_int) -> Relation {
+    push_parents(lua);
+    lua.push_value(index);
+    lua.raw_get(-2);
+    let parent = lua.to_userdata(-1);
+    lua.pop(2);
+    if parent.is_null() {
+        Relation::NotUserThread
+    } else if parent == lua.raw().cast() {
+        Relation::Parent
+    } else {
+        Relation::NotParent
+    }
+}
+
+/// `wait(thread, …)`: the results of the first that ended; nothing when all run and the Lua half is to await.
+fn wait(lua: Lua) -> CResult {
+    in_run(lua, |run| {
+        let count = lua.top();
+        if count == 0 {
+            return Err(LuaError::new("at least one coroutine should be specified"));
+        }
+        lua.reserve(4)?;
+        let mut waited = Vec::new();
+        for index in 1..=count {
+            let Some(thread) = lua.to_thread(index) else {
+                return Err(LuaError::argument(index, "lua thread expected"));
+            };
+            match relation(lua, index) {
+                Relation::NotUserThread => {
+                    return Err(LuaError::new("attempt to wait on a coroutine that is not a user thread"));
+                }
+                Relation::NotParent => return Err(LuaError::new("only the parent coroutine can wait on the thread")),
+                Relation::Parent => {}
+            }
+            if run.is_alive(thread) {
+                waited.push(thread);
+                continue;
+            }
+            let results = thread.top();
+            if results > 0 {
+                lua.reserve(results)?;
+                thread.move_to(lua, results);
+                return Ok(results);
+            }
+            if index == count && waited.is_empty() {
+                lua.push_nil();
+                lua.push_bytes(b"already waited or killed");
+                return Ok(2);
+            }
+        }
+        run.wait_threads(lua, waited)?;
+        Ok(0)
+    })
+}
+
+/// `kill(thread)`: 1, or nil and why not.
+fn kill(lua: Lua) -> CResult {
+    let refuse = |reason: &[u8]| {
+        lua.push_nil();
+        lua.push_bytes(reason);
+        Ok(2)
+    };
+    let Some(thread) = lua.to_thread(1) else { return Err(LuaError::argument(1, "lua thread expected")) };
+    let Some(killed) = with_run(|run| -> Result<Option<&str>, LuaError> {
+        Phases::YIELDABLE.check(run.phase())?;
+        match relation(lua, 1) {
+            Relation::NotUserThread => Ok(Some("not user thread")),
+            Relation::NotParent => Ok(Some("killer not parent")),
+            Relation::Parent => Ok(if run.kill(thread) {
+                None
+            } else if thread.top() > 0 {
+                thread.set_top(0);
+                Some("already terminated")
+            } else {
+                Some("already waited or killed")
+            }),
+        }
+    }) else {
+        return Err(LuaError::new("no request found"));
+    };
+    match killed? {
+        Some(reason) => refuse(reason.as_bytes()),
+        None => {
+            lua.push_integer(1);
+            Ok(1)
+        }
+    }
+}

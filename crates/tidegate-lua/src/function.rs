@@ -1,0 +1,139 @@
+//! Rust functions that Lua calls through the classic C API.
+//!
+//! ```ignore
+//! fn pid(lua: Lua) -> CResult {
+//!     lua.push_integer(i64::from(std::process::id()));
+//!     Ok(1)
+//! }
+//! static FUNCTIONS: &[(&str, lua_CFunction)] = &[("pid", function(pid))];
+//! ```
+//!
+//! The body returns its count of results or a [`LuaError`]. Raising is the shim's very last act, when every Rust value
+//! is gone: a function never raises a Lua error itself. A panic in a body ends the process (LuaJIT cannot carry it), so
+//! bodies do not panic.
+//!
+//! These functions may run Lua code. Functions called through the FFI must not ([`crate::api`] has the choice).
+
+use std::ffi::{c_char, c_int};
+use std::mem::{self, MaybeUninit};
+
+use mlua_sys as ffi;
+use mlua_sys::{lua_CFunction, lua_Debug, lua_State};
+
+use crate::error::{CResult, LuaError};
+use crate::stack::Lua;
+
+/// Makes a `lua_CFunction` of a Rust function. The function must be a plain `fn` item or a closure that captures nothing.
+pub const fn function<F>(_body: F) -> lua_CFunction
+where
+    F: Fn(Lua) -> CResult + Copy + 'static,
+{
+    const { assert!(mem::size_of::<F>() == 0, "a function for Lua captures nothing") };
+    shim::<F>
+}
+
+unsafe extern "C-unwind" fn shim<F>(state: *mut lua_State) -> c_int
+where
+    F: Fn(Lua) -> CResult + Copy + 'static,
+{
+    // SAFETY: `F` has no size (asserted in `function`) and is `Copy`: any bit pattern of no bits is a value of it.
+    let body: F = unsafe { mem::zeroed() };
+    // SAFETY: LuaJIT passes the state that calls.
+    let lua = unsafe { Lua::from_raw(state) };
+    finish(lua, body(lua))
+}
+
+/// Ends a function called by Lua: gives its count of results, or raises its error.
+pub(crate) fn finish(lua: Lua, outcome: CResult) -> c_int {
+    let error = match outcome {
+        Ok(count) => return count,
+        Err(error) => error,
+    };
+    let raise = prepare(lua, error);
+    let state = lua.raw();
+    // Nothing with a destructor lives in this frame or, by the shim's form, in its caller's.
+    // SAFETY: the message or error value is on top of the stack.
+    unsafe {
+        match raise {
+            Raise::Value => ffi::lua_error(state),
+            Raise::Argument(argument) => {
+                ffi::luaL_argerror(state, argument, ffi::lua_tolstring(state, -1, std::ptr::null_mut()))
+            }
+            Raise::ArgumentType(argument) => {
+                ffi::luaL_typerror(state, argument, ffi::lua_tolstring(state, -1, std::ptr::null_mut()))
+            }
+        }
+    }
+}
+
+/// What is left to do once the Rust error was dropped.
+enum Raise {
+    Value,
+    Argument(c_int),
+    ArgumentType(c_int),
+}
+
+/// Puts the error's text on the stack and drops the error.
+#[cold]
+fn prepare(lua: Lua, error: LuaError) -> Raise {
+    match error {
+        LuaError::Message(message) => {
+            let text = [place_of_caller(lua).as_slice(), message.as_bytes()].concat();
+            lua.push_bytes(&text);
+            Raise::Value
+        }
+        LuaError::Bare(message) => {
+            lua.push_bytes(&message);
+            Raise::Value
+        }
+        LuaError::Argument { argument, reason } => {
+            lua.push_bytes(reason.as_bytes());
+            Raise::Argument(argument)
+        }
+        LuaError::ArgumentType { argument, expected } => {
+            lua.push_bytes(expected.as_bytes());
+            Raise::ArgumentType(argument)
+        }
+        LuaError::OnStack => Raise::Value,
+    }
+}
+
+/// Chunks whose names begin so are ours: an error is not their fault.
+pub(crate) const INTERNAL_CHUNKS: &[u8] = b"=tidegate.";
+
+/// `file:line: ` of the script that called the running function, past the Lua halves of our own API; empty when a C
+/// function called it.
+fn place_of_caller(lua: Lua) -> Vec<u8> {
+    let mut debug = MaybeUninit::<lua_Debug>::zeroed();
+    let mut level = 1;
+    // SAFETY: LuaJIT fills `debug` when the level exists; `source` belongs to a live function.
+    unsafe {
+        while ffi::lua_getstack(lua.raw(), level, debug.as_mut_ptr()) == 1 {
+            ffi::lua_getinfo(lua.raw(), c"Sl".as_ptr(), debug.as_mut_ptr());
+            let debug = debug.assume_init_ref();
+            let internal = c_bytes(debug.source).starts_with(INTERNAL_CHUNKS);
+            let tail_call = c_bytes(debug.what) == b"tail";
+            if !internal && !tail_call {
+                if debug.currentline <= 0 {
+                    return Vec::new();
+                }
+                let source = c_bytes(debug.short_src.as_ptr().cast::<c_char>());
+                return [source, format!(":{}: ", debug.currentline).as_bytes()].concat();
+            }
+            level += 1;
+        }
+    }
+    Vec::new()
+}
+
+/// A zero-terminated string from LuaJIT's debug interface as bytes; empty for null.
+///
+/// # Safety
+/// `text` is null or points to a zero-terminated string that outlives the result.
+pub(crate) unsafe fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return b"";
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::ffi::CStr::from_ptr(text) }.to_bytes()
+}

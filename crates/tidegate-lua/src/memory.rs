@@ -1,0 +1,77 @@
+//! `lua_memory_limit`: a script that takes too much gets `not enough memory`, and the process lives on.
+//!
+//! The limit sits in front of LuaJIT's own allocator. LuaJIT collects garbage by pace, not by need, so that a heap may
+//! reach twice its live size before a cycle ends; near the limit a full collection runs between two resumes.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+
+use mlua_sys as ffi;
+
+use crate::stack::Lua;
+
+/// A full collection runs when this share of the limit is in use, in percent.
+const RELIEF_PERCENT: usize = 75;
+
+/// Counts what one virtual machine allocates.
+pub(crate) struct MemoryLimit {
+    inner: ffi::lua_Alloc,
+    inner_data: *mut c_void,
+    used: Cell<usize>,
+    limit: usize,
+    /// Use after the last relief; the next waits until a tenth of the limit was added.
+    relieved_at: Cell<usize>,
+}
+
+impl MemoryLimit {
+    /// Puts a limit of `limit` bytes on the virtual machine of `main`.
+    pub(crate) fn install(main: Lua, limit: usize) -> Box<Self> {
+        let mut inner_data = ptr::null_mut();
+        // SAFETY: a live state.
+        let inner = unsafe { ffi::lua_getallocf(main.raw(), &raw mut inner_data) };
+        let memory = Box::new(Self {
+            inner,
+            inner_data,
+            used: Cell::new(main.allocated_bytes()),
+            limit,
+            relieved_at: Cell::new(0),
+        });
+        // SAFETY: the box keeps its address and lives until `uninstall`; the allocator forwards to the one before.
+        unsafe { ffi::lua_setallocf(main.raw(), allocate, ptr::from_ref(&*memory).cast_mut().cast()) };
+        memory
+    }
+
+    /// Puts LuaJIT's own allocator back: the end of the state recognises it and frees everything at once.
+    pub(crate) fn uninstall(&self, main: Lua) {
+        // SAFETY: every block came from the inner allocator.
+        unsafe { ffi::lua_setallocf(main.raw(), self.inner, self.inner_data) };
+    }
+
+    /// Collects garbage when the limit is near. Called while no script runs.
+    pub(crate) fn relieve(&self, main: Lua) {
+        let used = self.used.get();
+        if used < self.limit / 100 * RELIEF_PERCENT || used < self.relieved_at.get() + self.limit / 10 {
+            return;
+        }
+        // SAFETY: a full collection raises nothing: errors of finalizers are swallowed by LuaJIT.
+        unsafe { ffi::lua_gc(main.raw(), ffi::LUA_GCCOLLECT, 0) };
+        self.relieved_at.set(self.used.get());
+    }
+}
+
+unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void {
+    // SAFETY: `install` passed this address, and the box outlives the state's use of it.
+    let memory = unsafe { &*data.cast::<MemoryLimit>() };
+    let used = memory.used.get();
+    let after = used.saturating_sub(old).saturating_add(new);
+    if new > old && after > memory.limit {
+        return ptr::null_mut();
+    }
+    // SAFETY: forwards LuaJIT's own request to LuaJIT's own allocator.
+    let result = unsafe { (memory.inner)(memory.inner_data, block, old, new) };
+    if new == 0 || !result.is_null() {
+        memory.used.set(after);
+    }
+    result
+}

@@ -1,0 +1,546 @@
+//! One execution of one chunk and its light threads.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::ptr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use mlua_sys as ffi;
+
+use super::thread::{LightThread, Wait};
+use crate::error::{CResult, FailureKind, LuaError};
+use crate::host::{Host, LogLevel};
+use crate::phase::{Phase, Phases};
+use crate::stack::{Lua, Ref};
+use crate::traceback;
+use crate::vm::Vm;
+
+/// Light threads resumed in one poll before other tasks of the worker get their turn.
+const RESUMES_PER_POLL: u32 = 256;
+
+/// What a wait ends with: the results of the API function that waited.
+pub enum Answer {
+    /// No values.
+    Nothing,
+    /// `true`.
+    True,
+    /// `1`, the old API's way to say yes.
+    One,
+    /// `nil` and a message.
+    NilError(Cow<'static, str>),
+    /// `false` and a message.
+    FalseError(Cow<'static, str>),
+    /// Whatever the function pushes, or the error that it returns. It runs inside the coroutine.
+    Push(Box<dyn FnOnce(Lua) -> CResult>),
+    /// The results of a light thread that ended; they stand on its stack.
+    Thread(Lua),
+}
+
+impl Answer {
+    /// Pushes the results onto the coroutine that waited.
+    pub(crate) fn push(self, lua: Lua) -> CResult {
+        match self {
+            Self::Nothing => Ok(0),
+            Self::True => {
+                lua.push_bool(true);
+                Ok(1)
+            }
+            Self::One => {
+                lua.push_integer(1);
+                Ok(1)
+            }
+            Self::NilError(message) => {
+                lua.push_nil();
+                lua.push_bytes(message.as_bytes());
+                Ok(2)
+            }
+            Self::FalseError(message) => {
+                lua.push_bool(false);
+                lua.push_bytes(message.as_bytes());
+                Ok(2)
+            }
+            Self::Push(push) => push(lua),
+            Self::Thread(thread) => {
+                let count = thread.top();
+                lua.reserve(count)?;
+                thread.move_to(lua, count);
+                Ok(count)
+            }
+        }
+    }
+}
+
+/// Why a script ended a run before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// `ngx.exit(status)`, and what is built on it (`ngx.redirect`).
+    Exit(i32),
+    /// `ngx.exec`: the host knows where to.
+    Exec,
+    /// `ngx.req.set_uri(…, true)`: locations are searched again.
+    Rewrite,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every thread came to its end.
+    Done,
+    /// A script stopped the run.
+    Stopped(Stop),
+    /// The entry thread failed; the error stands in the log.
+    Failed,
+}
+
+/// A chunk after [`start`].
+pub enum Started {
+    /// It came to its end without waiting.
+    Done(Outcome),
+    /// It waits.
+    Waiting(Waiting),
+}
+
+/// One execution of one chunk: its entry thread, its other light threads and whom they serve.
+pub struct Run {
+    vm: Rc<Vm>,
+    host: Rc<dyn Host>,
+    phase: Cell<Phase>,
+    entry: Rc<LightThread>,
+    users: RefCell<Vec<Rc<LightThread>>>,
+    /// Threads to resume next, in order.
+    posted: RefCell<VecDeque<Rc<LightThread>>>,
+    /// Ended threads whose results a waiting parent has yet to take.
+    lingering: RefCell<Vec<Rc<LightThread>>>,
+    current: Cell<*const LightThread>,
+    stop: Cell<Option<Stop>>,
+    /// Where the next search for woken threads begins: none is favoured.
+    poll_next: Cell<usize>,
+    keep_result: bool,
+    result: Cell<Option<Vec<u8>>>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Run> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls `body` with the run whose Lua code is executing, if any is: `None` in finalizers during the end of a virtual
+/// machine only.
+pub fn with_run<R>(body: impl FnOnce(&Run) -> R) -> Option<R> {
+    let run = CURRENT.get();
+    if run.is_null() {
+        return None;
+    }
+    // SAFETY: the pointer is set while `Run::resume`, which borrows the run, is on the stack of this thread (I2).
+    Some(body(unsafe { &*run }))
+}
+
+/// Runs `chunk` (a function kept in the registry) for `host` until it ends or waits.
+pub fn start(vm: &Rc<Vm>, host: Rc<dyn Host>, phase: Phase, chunk: Ref) -> Started {
+    match start_with(vm, host, phase, false, |lua| {
+        lua.push_ref(chunk);
+        0
+    }) {
+        Ok(started) => started,
+        Err(_) => Started::Done(Outcome::Failed),
+    }
+}
+
+/// Runs the function that `prepare` pushes, followed by arguments whose count it returns.
+///
+/// `keep_result` keeps the first value that the function returns for [`Waiting::take_result`] and
+/// [`Vm::take_result`].
+///
+/// # Errors
+/// When there is no memory for a coroutine.
+pub fn start_with(
+    vm: &Rc<Vm>,
+    host: Rc<dyn Host>,
+    phase: Phase,
+    keep_result: bool,
+    prepare: impl FnOnce(Lua) -> c_int,
+) -> Result<Started, LuaError> {
+    let entry = vm.take_thread()?;
+    let args = prepare(entry.lua());
+    Ok(Run::launch(vm, host, phase, keep_result, entry, args))
+}
+
+impl Run {
+    /// Starts `entry`, on whose stack stand a function and `args` arguments.
+    pub(crate) fn launch(
+        vm: &Rc<Vm>,
+        host: Rc<dyn Host>,
+        phase: Phase,
+        keep_result: bool,
+        entry: Rc<LightThread>,
+        args: c_int,
+    ) -> Started {
+        entry.begin(args, None);
+        let run = Run {
+            vm: vm.clone(),
+            host,
+            phase: Cell::new(phase),
+            current: Cell::new(Rc::as_ptr(&entry)),
+            entry,
+            users: RefCell::default(),
+            posted: RefCell::default(),
+            lingering: RefCell::default(),
+            stop: Cell::new(None),
+            poll_next: Cell::new(0),
+            keep_result,
+            result: Cell::new(None),
+        };
+        // The commonest end of all comes first: one thread, no wait.
+        let first = match run.step(&run.entry) {
+            Some(outcome) => Some(outcome),
+            None => run.drive_posted(),
+        };
+        match first {
+            Some(outcome) => {
+                vm.keep_result(run.result.take());
+                Started::Done(outcome)
+            }
+            None => Started::Waiting(Waiting { run: Box::new(run) }),
+        }
+    }
+
+    /// The virtual machine.
+    pub fn vm(&self) -> &Rc<Vm> {
+        &self.vm
+    }
+
+    /// Whom the script serves.
+    pub fn host(&self) -> &Rc<dyn Host> {
+        &self.host
+    }
+
+    /// The phase.
+    pub fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Lets the running API function wait for `future`: its Lua half must call `await()` next.
+    ///
+    /// # Errors
+    /// In a phase where scripts do not wait, or when the code that runs cannot be suspended (inside a metamethod, an
+    /// iterator or a callback of a C function).
+    pub fn wait(&self, lua: Lua, future: impl Future<Output = Answer> + 'static) -> Result<(), LuaError> {
+        self.check_wait(lua)?;
+        self.current_thread().wait_for(Wait::Future(Box::pin(future)));
+        Ok(())
+    }
+
+    /// As [`Run::wait`], from a function called through the FFI, which has no Lua state: a place that cannot be
+    /// suspended shows when `await()` yields.
+    ///
+    /// # Errors
+    /// In a phase where scripts do not wait.
+    pub fn wait_ffi(&self, future: impl Future<Output = Answer> + 'static) -> Result<(), LuaError> {
+        Phases::YIELDABLE.check(self.phase())?;
+        self.current_thread().wait_for(Wait::Future(Box::pin(future)));
+        Ok(())
+    }
+
+    fn check_wait(&self, lua: Lua) -> Result<(), LuaError> {
+        Phases::YIELDABLE.check(self.phase())?;
+        if lua.is_yieldable() { Ok(()) } else { Err(LuaError::new("attempt to yield across C-call boundary")) }
+    }
+
+    /// Ends the run for `reason` as soon as the running function has called `await()`.
+    ///
+    /// # Errors
+    /// When the code that runs cannot be suspended.
+    pub fn stop(&self, lua: Lua, reason: Stop) -> Result<(), LuaError> {
+        if !lua.is_yieldable() {
+            return Err(LuaError::new("attempt to yield across C-call boundary"));
+        }
+        self.stop.set(Some(reason));
+        Ok(())
+    }
+
+    /// The answer that the running function waited for.
+    pub(crate) fn take_answer(&self) -> Answer {
+        self.current_thread().answer.take().unwrap_or(Answer::Nothing)
+    }
+
+    fn current_thread(&self) -> &LightThread {
+        // SAFETY: points into an `Rc` that `entry` or `users` holds: it is set by `step`, which holds one as well.
+        unsafe { &*self.current.get() }
+    }
+
+    /// Whether `lua` is the coroutine of a light thread of this run that has not ended.
+    pub(crate) fn is_alive(&self, lua: Lua) -> bool {
+        (self.entry.lua == lua && self.entry.alive.get()) || self.users.borrow().iter().any(|user| user.lua == lua)
+    }
+
+    /// Adds a light thread whose coroutine holds a function and `args` arguments, kept alive by `anchor`. It runs next;
+    /// its spawner, the running coroutine `parent`, goes on after those that are ready (it must call `await()`).
+    pub(crate) fn spawn(&self, lua: Lua, anchor: Ref, args: c_int, parent: Lua) {
+        let thread = LightThread::new(lua, anchor);
+        thread.begin(args, Some(parent));
+        self.users.borrow_mut().push(thread.clone());
+        let current = self.current_rc();
+        let mut posted = self.posted.borrow_mut();
+        posted.push_front(thread);
+        posted.extend(current);
+    }
+
+    fn current_rc(&self) -> Option<Rc<LightThread>> {
+        let current = self.current.get();
+        if ptr::eq(current, Rc::as_ptr(&self.entry)) {
+            return Some(self.entry.clone());
+        }
+        self.users.borrow().iter().find(|user| ptr::eq(current, Rc::as_ptr(user))).cloned()
+    }
+
+    /// Lets the running function wait for the first of `threads` to end.
+    ///
+    /// # Errors
+    /// As [`Run::wait`].
+    pub(crate) fn wait_threads(&self, lua: Lua, threads: Vec<Lua>) -> Result<(), LuaError> {
+        self.check_wait(lua)?;
+        self.current_thread().wait_for(Wait::Threads(threads));
+        Ok(())
+    }
+
+    /// Ends the light thread of coroutine `lua` where it stands; `false` if it is none or ended before.
+    pub(crate) fn kill(&self, lua: Lua) -> bool {
+        let killed = {
+            let mut users = self.users.borrow_mut();
+            match users.iter().position(|user| user.lua == lua) {
+                Some(at) => users.remove(at),
+                None => return false,
+            }
+        };
+        self.posted.borrow_mut().retain(|thread| !Rc::ptr_eq(thread, &killed));
+        killed.end();
+        lua.reset();
+        self.vm.main().unref(killed.anchor);
+        true
+    }
+
+    /// Resumes `thread` once. Gives the run's outcome when that ended it.
+    fn step(&self, thread: &Rc<LightThread>) -> Option<Outcome> {
+        let status = self.resume(thread);
+        match status {
+            ffi::LUA_YIELD => {
+                if let Some(reason) = self.stop.take() {
+                    return Some(Outcome::Stopped(reason));
+                }
+                let waits = thread.lua.top() == 1 && self.vm.is_token(thread.lua, 1);
+                thread.lua.set_top(0);
+                if !waits {
+                    // The user's own coroutine.yield in a light thread: the others go first.
+                    self.posted.borrow_mut().push_back(thread.clone());
+                }
+                None
+            }
+            ffi::LUA_OK => self.end_thread(thread, Ok(())),
+            error => self.end_thread(thread, Err(FailureKind::from_status(error))),
+        }
+    }
+
+    fn resume(&self, thread: &Rc<LightThread>) -> c_int {
+        self.current.set(Rc::as_ptr(thread));
+        let outer = CURRENT.replace(self);
+        let watch = self.vm.budget_begin(thread.lua);
+        let status = thread.lua.resume(thread.args.replace(0));
+        self.vm.budget_end(watch);
+        CURRENT.set(outer);
+        status
+    }
+
+    fn end_thread(&self, thread: &Rc<LightThread>, end: Result<(), FailureKind>) -> Option<Outcome> {
+        if let Err(kind) = end {
+            self.log_failure(thread, kind);
+        }
+        if Rc::ptr_eq(thread, &self.entry) {
+            if end.is_err() {
+                return Some(Outcome::Failed);
+            }
+            if self.keep_result {
+                self.result.set(thread.lua.to_bytes(1).map(<[u8]>::to_vec));
+            }
+            thread.end();
+            thread.lua.set_top(0);
+        } else {
+            self.end_user_thread(thread, end.is_ok());
+        }
+        let over = !self.entry.alive.get() && self.users.borrow().is_empty();
+        over.then_some(Outcome::Done)
+    }
+
+    /// Leaves `ok, results…` on the ended thread's stack and wakes a parent that waits for it.
+    fn end_user_thread(&self, thread: &Rc<LightThread>, ok: bool) {
+        let lua = thread.lua;
+        if ok {
+            lua.push_bool(true);
+            lua.insert(1);
+        } else {
+            // The error value is all that remains of the failed function.
+            let shelf = self.vm.main();
+            lua.move_to(shelf, 1);
+            lua.reset();
+            lua.push_bool(false);
+            shelf.move_to(lua, 1);
+        }
+        thread.end();
+        self.users.borrow_mut().retain(|user| !Rc::ptr_eq(user, thread));
+        match self.find_waiter(lua) {
+            Some(waiter) => {
+                waiter.wait.take();
+                waiter.answer.set(Some(Answer::Thread(lua)));
+                self.posted.borrow_mut().push_front(waiter);
+                self.lingering.borrow_mut().push(thread.clone());
+            }
+            // From here on only the script's own reference keeps it: an ended thread that nobody can wait for is garbage.
+            None => self.vm.main().unref(thread.anchor),
+        }
+    }
+
+    /// Lets go of an ended thread whose results were taken.
+    pub(crate) fn release(&self, lua: Lua) {
+        let released = {
+            let mut lingering = self.lingering.borrow_mut();
+            let at = lingering.iter().position(|thread| thread.lua == lua);
+            at.map(|at| lingering.swap_remove(at))
+        };
+        if let Some(thread) = released {
+            self.vm.main().unref(thread.anchor);
+        }
+    }
+
+    fn find_waiter(&self, ended: Lua) -> Option<Rc<LightThread>> {
+        let waits =
+            |thread: &LightThread| matches!(&*thread.wait.borrow(), Wait::Threads(list) if list.contains(&ended));
+        if self.entry.alive.get() && waits(&self.entry) {
+            return Some(self.entry.clone());
+        }
+        self.users.borrow().iter().find(|user| waits(user)).cloned()
+    }
+
+    fn log_failure(&self, thread: &Rc<LightThread>, kind: FailureKind) {
+        let message = traceback::error_text(thread.lua);
+        let chain = self.parents(thread);
+        let trace = traceback::of_coroutines(chain.into_iter());
+        let who = if Rc::ptr_eq(thread, &self.entry) { "entry" } else { "user" };
+        let mut text = format!("lua {who} thread aborted: {}: ", kind.as_str()).into_bytes();
+        text.extend_from_slice(&message);
+        text.push(b'\n');
+        text.extend_from_slice(&trace);
+        self.host.log(LogLevel::Error, &text);
+    }
+
+    /// The coroutine that failed and the light threads above it that are still alive.
+    fn parents(&self, thread: &LightThread) -> Vec<Lua> {
+        let mut chain = vec![thread.lua];
+        let mut above = thread.parent.get();
+        while let Some(lua) = above {
+            // A parent that is no light thread may be collected by now: it is compared, not looked into.
+            if !self.is_alive(lua) || chain.contains(&lua) {
+                break;
+            }
+            chain.push(lua);
+            above = self.users.borrow().iter().find(|user| user.lua == lua).and_then(|user| user.parent.get());
+        }
+        chain
+    }
+
+    /// Resumes posted threads until none is left or the run ends.
+    fn drive_posted(&self) -> Option<Outcome> {
+        for _ in 0..RESUMES_PER_POLL {
+            let thread = self.posted.borrow_mut().pop_front()?;
+            if let Some(outcome) = self.step(&thread) {
+                return Some(outcome);
+            }
+        }
+        None
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        for _ in 0..RESUMES_PER_POLL {
+            let next = self.posted.borrow_mut().pop_front();
+            let Some(thread) = next.or_else(|| self.poll_waiting(cx)) else { return Poll::Pending };
+            if let Some(outcome) = self.step(&thread) {
+                return Poll::Ready(outcome);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Polls what was woken until one thread has its answer.
+    fn poll_waiting(&self, cx: &mut Context<'_>) -> Option<Rc<LightThread>> {
+        let count = self.users.borrow().len();
+        if count == 0 {
+            return self.entry.poll_alone(cx).then(|| self.entry.clone());
+        }
+        let first = self.poll_next.get();
+        for step in 0..=count {
+            let index = (first + step) % (count + 1);
+            let thread = match index.checked_sub(1) {
+                None => self.entry.clone(),
+                Some(user) => match self.users.borrow().get(user) {
+                    Some(user) => user.clone(),
+                    None => continue,
+                },
+            };
+            if thread.poll_woken(cx) {
+                self.poll_next.set(index + 1);
+                return Some(thread);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        for user in self.users.take() {
+            user.end();
+            user.lua.reset();
+            self.vm.main().unref(user.anchor);
+        }
+        for ended in self.lingering.take() {
+            self.vm.main().unref(ended.anchor);
+        }
+        self.entry.end();
+        self.vm.give_thread(self.entry.clone());
+    }
+}
+
+/// A run that waits. Dropping it ends its threads where they stand.
+pub struct Waiting {
+    run: Box<Run>,
+}
+
+impl Waiting {
+    /// The run, to ask for its phase and host.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The first value that the chunk returned, when it was started to keep it.
+    pub fn take_result(&self) -> Option<Vec<u8>> {
+        self.run.result.take()
+    }
+}
+
+impl Future for Waiting {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        self.run.poll(cx)
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").field("phase", &self.run.phase()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,314 @@
+//! Scripts that wait, fail, spawn and stop.
+
+use crate::phase::Phase;
+use crate::scheduler::Outcome;
+use crate::testing::{TestHost, check, check_abort, in_runtime, launch, run, run_in, vm_with};
+use crate::vm::VmConfig;
+
+#[test]
+fn a_chunk_runs_to_its_end() {
+    check("out('hello')", &["hello"]);
+}
+
+#[test]
+fn a_sleep_suspends_and_goes_on() {
+    check("local a = 1; ngx.sleep(0.01); out(a, select('#', ngx.sleep(0)))", &["1 0"]);
+}
+
+#[test]
+fn waits_pass_through_user_coroutines() {
+    check(
+        "local co = coroutine.wrap(function(a)
+             out('in', a); ngx.sleep(0.01)
+             local b = coroutine.yield('first'); out('again', b); ngx.sleep(0.01); return 'last'
+         end)
+         out(co('x')) out(co('y'))",
+        &["in x", "first", "again y", "last"],
+    );
+    check(
+        "local outer = coroutine.create(function()
+             local inner = coroutine.create(function() ngx.sleep(0.01); coroutine.yield(1, 2); error('deep') end)
+             out(coroutine.resume(inner)); ngx.sleep(0.01); out(coroutine.resume(inner)); return 'done'
+         end)
+         out(coroutine.resume(outer)); out(coroutine.status(outer)); out(coroutine.resume(outer))",
+        &[
+            "true 1 2",
+            "false content_by_lua(nginx.conf:1):2: deep",
+            "true done",
+            "dead",
+            "false cannot resume dead coroutine",
+        ],
+    );
+}
+
+#[test]
+fn resume_keeps_counts_of_values() {
+    check(
+        "local co = coroutine.create(function(...) out(select('#', ...)); coroutine.yield(); return nil, nil end)
+         out(select('#', coroutine.resume(co, nil, nil))); out(select('#', coroutine.resume(co)))",
+        &["2", "1", "3"],
+    );
+}
+
+#[test]
+fn waits_pass_through_pcall_metamethods_and_iterators() {
+    check(
+        "out(pcall(function() ngx.sleep(0.01); error('x', 0) end))
+         out(xpcall(function() ngx.sleep(0.01); return 'y' end, debug.traceback))
+         local t = setmetatable({}, { __index = function(_, k) ngx.sleep(0.01); return k .. '!' end })
+         out(t.key)
+         for i in (function() ngx.sleep(0.01); return nil end) do out(i) end
+         out('end')",
+        &["false x", "true y", "key!", "end"],
+    );
+}
+
+#[test]
+fn a_wait_in_a_c_callback_is_an_error() {
+    check(
+        "out(pcall(string.gsub, 'a', 'a', function() ngx.sleep(0) end)) ngx.sleep(0) out('alive')",
+        &["false content_by_lua(nginx.conf:1):1: attempt to yield across C-call boundary", "alive"],
+    );
+}
+
+#[test]
+fn errors_carry_tracebacks() {
+    check_abort(
+        "local function f() error('oops') end\nlocal function g() f() end\ng()",
+        "lua entry thread aborted: runtime error: content_by_lua(nginx.conf:1):1: oops\n\
+         stack traceback:\ncoroutine 0:\n\
+         \t[C]: in function 'error'\n\
+         \tcontent_by_lua(nginx.conf:1):1: in function 'f'\n\
+         \tcontent_by_lua(nginx.conf:1):2: in function 'g'\n\
+         \tcontent_by_lua(nginx.conf:1):3: in main chunk",
+    );
+    let ran = run("error({})");
+    assert!(ran.log[0].1.starts_with("lua entry thread aborted: runtime error: unknown reason\nstack traceback:"));
+}
+
+#[test]
+fn threads_interleave_as_in_openresty() {
+    check(
+        "local function f(n) for i = 1, 2 do out(n, i); coroutine.yield() end return n end
+         local a = ngx.thread.spawn(f, 'a'); out('spawned a')
+         local b = ngx.thread.spawn(f, 'b'); out('spawned b')
+         out(ngx.thread.wait(a)); out(ngx.thread.wait(b)); out(ngx.thread.wait(b))",
+        &["a 1", "spawned a", "b 1", "a 2", "spawned b", "b 2", "true a", "true b", "nil already waited or killed"],
+    );
+}
+
+#[test]
+fn threads_wait_kill_and_fail() {
+    check(
+        "local function nap(t, r) ngx.sleep(t) return r end
+         local slow, fast = ngx.thread.spawn(nap, 0.2, 'slow'), ngx.thread.spawn(nap, 0.1, 'fast')
+         out(coroutine.status(slow)); out(ngx.thread.wait(slow, fast)); out(ngx.thread.kill(slow))
+         out(ngx.thread.kill(slow)); out(coroutine.status(slow))
+         local z = ngx.thread.spawn(function() return 1, nil, 3 end)
+         out(coroutine.status(z)); out(ngx.thread.wait(z)); out(coroutine.status(z))
+         out(pcall(ngx.thread.wait)); out(pcall(ngx.thread.wait, coroutine.create(function() end)))",
+        &[
+            "running",
+            "true fast",
+            "1",
+            "nil already waited or killed",
+            "dead",
+            "zombie",
+            "true 1 nil 3",
+            "dead",
+            "false at least one coroutine should be specified",
+            "false attempt to wait on a coroutine that is not a user thread",
+        ],
+    );
+    let ran = run("out(ngx.thread.wait(ngx.thread.spawn(function() ngx.sleep(0.1); error('bad') end)))");
+    assert_eq!(ran.out, ["false content_by_lua(nginx.conf:1):1: bad"]);
+    assert_eq!(
+        ran.log[0].1,
+        "lua user thread aborted: runtime error: content_by_lua(nginx.conf:1):1: bad\n\
+         stack traceback:\ncoroutine 0:\n\
+         \t[C]: in function 'error'\n\
+         \tcontent_by_lua(nginx.conf:1):1: in function <content_by_lua(nginx.conf:1):1>\n\
+         coroutine 1:\n\
+         \t[C]: in function 'wait'\n\
+         \tcontent_by_lua(nginx.conf:1):1: in main chunk"
+    );
+}
+
+#[test]
+fn many_threads_sleep_at_once() {
+    check(
+        "local threads = {}
+         for i = 1, 300 do threads[i] = ngx.thread.spawn(function() ngx.sleep(0.001 * (i % 7 + 1)); return i end) end
+         local sum = 0
+         for i = 1, 300 do local _, n = ngx.thread.wait(threads[i]); sum = sum + n end
+         out(sum)",
+        &["45150"],
+    );
+}
+
+#[test]
+fn the_run_waits_for_threads_that_nobody_waits_for() {
+    check("ngx.thread.spawn(function() ngx.sleep(0.1); out('late') end) out('early')", &["early", "late"]);
+}
+
+#[test]
+fn scheduler_threads_cannot_be_resumed() {
+    check(
+        "local entry = coroutine.running()
+         local t = ngx.thread.spawn(function() out(coroutine.status(entry)); out(coroutine.resume(entry)); ngx.sleep(0) end)
+         out(coroutine.resume(t)); ngx.thread.wait(t)",
+        &["running", "false cannot resume running coroutine", "false cannot resume running coroutine"],
+    );
+    // The second thread must not resume a coroutine through which the first one waits.
+    check(
+        "local co = coroutine.create(function() ngx.sleep(0.1); return 'own' end)
+         local t = ngx.thread.spawn(function() out(coroutine.resume(co)) end)
+         out(coroutine.resume(co)); ngx.thread.wait(t)",
+        &["false cannot resume running coroutine", "true own"],
+    );
+}
+
+#[test]
+fn timers_run_apart() {
+    check(
+        "out(ngx.timer.at(0.01, function(premature, a, b) ngx.sleep(0.01); out(premature, a, b, ngx.get_phase()) end, 1, nil))
+         out(ngx.timer.pending_count())",
+        &["1", "1", "false 1 nil timer"],
+    );
+    let ran = run("ngx.timer.at(0, function() error('late') end)");
+    assert!(ran.log[0].1.starts_with("lua entry thread aborted: runtime error: content_by_lua(nginx.conf:1):1: late"));
+}
+
+#[test]
+fn timers_have_bounds() {
+    let vm = vm_with(VmConfig { max_pending_timers: 1, max_running_timers: 1, ..VmConfig::default() });
+    let ran = run_in(
+        &vm,
+        Phase::Content,
+        "local f = function() ngx.sleep(1) end
+         out(ngx.timer.at(0, f)); out(ngx.timer.at(0, f)); ngx.sleep(0.1); out(ngx.timer.at(0, f)); ngx.sleep(0.1)
+         out(pcall(ngx.timer.at, 1)); out(pcall(ngx.timer.every, 0, f)); out(pcall(ngx.timer.at, 1, print))",
+    );
+    assert_eq!(
+        ran.out,
+        [
+            "1",
+            "nil too many pending timers",
+            "1",
+            "false expecting at least 2 arguments but got 1",
+            "false delay cannot be zero",
+            "false bad argument #2 to '?' (Lua function expected)"
+        ]
+    );
+    assert_eq!(
+        ran.log[0].1,
+        "lua failed to run timer with function defined at =content_by_lua(nginx.conf:1):1: 1 lua_max_running_timers are not enough"
+    );
+}
+
+#[test]
+fn timers_end_with_the_worker() {
+    let vm = vm_with(VmConfig::default());
+    let host = TestHost::new();
+    in_runtime(async {
+        launch(
+            &vm,
+            &host,
+            Phase::Content,
+            "local n = 0
+             ngx.timer.every(0.01, function(premature)
+                 n = n + 1; out(n, premature, ngx.timer.pending_count())
+                 if premature then out(ngx.timer.at(1, function() end)); ngx.timer.at(0, function() out('last') end) end
+             end)
+             ngx.sleep(0.025)",
+        )
+        .await;
+        vm.end_timers();
+        vm.timers_ended().await;
+    });
+    assert_eq!(host.out.take(), ["1 false 1", "2 false 1", "3 true 0", "nil process exiting", "last"]);
+}
+
+#[test]
+fn semaphores_count() {
+    check(
+        "local semaphore = require 'ngx.semaphore'
+         local s = semaphore.new(1)
+         out(s:wait(0)); out(s:wait(0)); out(s:wait(0.01)); out(s:count())
+         local t = ngx.thread.spawn(function() out(s:wait(1)); return 'got' end)
+         out(s:count()); s:post(); out(s:count()); out(ngx.thread.wait(t)); s:post(2); out(s:count())",
+        &["true", "nil timeout", "false timeout", "0", "-1", "0", "true", "true got", "2"],
+    );
+    // A waiter that is killed gives its place back.
+    check(
+        "local s = require('ngx.semaphore').new()
+         local t = ngx.thread.spawn(function() s:wait(10) end)
+         ngx.thread.kill(t); out(s:count()); s:post(); out(s:wait(0))",
+        &["0", "true"],
+    );
+}
+
+#[test]
+fn phases_that_do_not_wait_say_so() {
+    let vm = vm_with(VmConfig::default());
+    let ran = run_in(
+        &vm,
+        Phase::Log,
+        "out(pcall(ngx.sleep, 1)); out(pcall(ngx.thread.spawn, function() end)); out(ngx.get_phase())",
+    );
+    assert_eq!(
+        ran.out,
+        ["false API disabled in the context of log_by_lua*", "false API disabled in the context of log_by_lua*", "log"]
+    );
+}
+
+#[test]
+fn entry_threads_are_reused_clean() {
+    let vm = vm_with(VmConfig::default());
+    for code in
+        ["local x = 1; coroutine.yield(x)", "error('x')", "ngx.sleep(0); error('y')", "setfenv(0, {})", "out(x)"]
+    {
+        let ran = run_in(&vm, Phase::Content, code);
+        assert!(ran.out.is_empty() || ran.out == ["nil"], "{ran:?}");
+    }
+    let ran = run_in(&vm, Phase::Content, "return 1, 2, 3");
+    assert_eq!(ran.outcome, Outcome::Done);
+}
+
+#[test]
+fn a_global_write_is_reported() {
+    let ran = run("x = 1; x = 2");
+    assert_eq!(ran.log.len(), 1);
+    let line = &ran.log[0].1;
+    assert!(line.starts_with("[lua] tidegate.boot:"), "{line}");
+    assert!(line.contains("writing a global Lua variable ('x') which may lead to race conditions between concurrent requests, so prefer the use of 'local' variables\nstack traceback:\n\t"), "{line}");
+}
+
+#[test]
+fn log_lines_have_places() {
+    let ran = run("local function f() ngx.log(ngx.ERR, 'a', 1, nil, true, ngx.null) end f() print('p')");
+    let lines: Vec<&str> = ran.log.iter().map(|(_, line)| line.as_str()).collect();
+    assert_eq!(
+        lines,
+        ["[lua] content_by_lua(nginx.conf:1):1: f(): a1niltruenull", "[lua] content_by_lua(nginx.conf:1):1: p"]
+    );
+}
+
+#[test]
+fn a_module_may_wait_at_its_top_level() {
+    check("package.preload.m = function() ngx.sleep(0.01); return { v = 5 } end out(require('m').v)", &["5"]);
+}
+
+#[test]
+fn a_dropped_run_leaves_no_trace() {
+    let vm = vm_with(VmConfig::default());
+    let ran = run_in(
+        &vm,
+        Phase::Content,
+        "local s = require('ngx.semaphore').new()
+         ngx.thread.spawn(function() local t = ngx.thread.spawn(function() s:wait(100) end); ngx.thread.wait(t) end)
+         error('end')",
+    );
+    assert_eq!(ran.outcome, Outcome::Failed);
+    check("out(1)", &["1"]);
+}

@@ -1,0 +1,508 @@
+//! A thin layer over the raw Lua API: one `lua_State`, typed pushes and reads.
+//!
+//! # Where errors may be raised
+//!
+//! Most API calls can raise a Lua error, if only for want of memory. An error leaves the function by unwinding to the
+//! nearest `lua_pcall` or `lua_resume`. Hence the two rules of this crate:
+//!
+//! 1. A method of [`Lua`] whose documentation says *may raise* is called in a **protected context** only: inside a
+//!    function that Lua called ([`crate::function`]), or inside [`Lua::protect`].
+//! 2. Around such a call no Rust value with a destructor that *must* run may be alive (a lock guard, a `RefCell` borrow).
+//!    Plain memory is safe either way: LuaJIT on the platforms that we build for unwinds through Rust frames and runs
+//!    their destructors, but a borrow released late or a lock held across a script is a bug that no test finds.
+//!
+//! Errors of our own are never raised from inside Rust code: functions return `Err(`[`LuaError`]`)` and the shim raises
+//! after everything was dropped.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::{ptr, slice};
+
+use mlua_sys as ffi;
+use mlua_sys::lua_State;
+
+use crate::error::{CResult, Failure, FailureKind, LuaError};
+use crate::traceback;
+
+unsafe extern "C-unwind" {
+    /// See `luajit/extension.c`.
+    fn tidegate_lua_resetthread(state: *mut lua_State) -> c_int;
+    /// See `luajit/extension.c`.
+    fn tidegate_lua_allocated(state: *mut lua_State) -> usize;
+    /// In LuaJIT since 2.1, missing in mlua-sys' list for Lua 5.1.
+    fn lua_isyieldable(state: *mut lua_State) -> c_int;
+}
+
+/// A Lua state (the main one or a coroutine's): a pointer, freely copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lua {
+    state: *mut lua_State,
+}
+
+/// Types of Lua values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    /// No such stack slot: an argument that was not given.
+    None,
+    /// `nil`.
+    Nil,
+    /// `true` or `false`.
+    Boolean,
+    /// A bare pointer.
+    LightUserdata,
+    /// A double, or an integer that LuaJIT keeps as such.
+    Number,
+    /// Bytes.
+    String,
+    /// A table.
+    Table,
+    /// A Lua or C function.
+    Function,
+    /// A block of memory with a metatable.
+    Userdata,
+    /// A coroutine.
+    Thread,
+    /// An FFI value.
+    Cdata,
+}
+
+/// A value kept alive in the registry, by its number. Freed with [`Lua::unref`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ref(c_int);
+
+impl Lua {
+    /// Wraps a raw state.
+    ///
+    /// # Safety
+    /// `state` points to a live state, and the value is not used after that state was closed or collected.
+    pub unsafe fn from_raw(state: *mut lua_State) -> Self {
+        Self { state }
+    }
+
+    /// The raw state, for API that this layer does not cover.
+    pub fn raw(self) -> *mut lua_State {
+        self.state
+    }
+
+    /// How many values the current function has on its stack.
+    pub fn top(self) -> c_int {
+        // SAFETY: `state` is live (from_raw).
+        unsafe { ffi::lua_gettop(self.state) }
+    }
+
+    /// Cuts the stack to `top` values, or fills it up with `nil`.
+    pub fn set_top(self, top: c_int) {
+        // SAFETY: `state` is live; growing stays within the slots that callers reserved.
+        unsafe { ffi::lua_settop(self.state, top) }
+    }
+
+    /// Removes `count` values from the top.
+    pub fn pop(self, count: c_int) {
+        self.set_top(-count - 1);
+    }
+
+    /// Makes sure of `count` free slots.
+    ///
+    /// # Errors
+    /// When the stack would exceed LuaJIT's limit.
+    pub fn reserve(self, count: c_int) -> Result<(), LuaError> {
+        // SAFETY: `state` is live; lua_checkstack reports failure instead of raising it.
+        if unsafe { ffi::lua_checkstack(self.state, count) } == 0 {
+            return Err(LuaError::new("stack overflow"));
+        }
+        Ok(())
+    }
+
+    /// The type of the value at `index`.
+    pub fn type_of(self, index: c_int) -> Type {
+        // SAFETY: any index is acceptable to lua_type.
+        match unsafe { ffi::lua_type(self.state, index) } {
+            ffi::LUA_TNIL => Type::Nil,
+            ffi::LUA_TBOOLEAN => Type::Boolean,
+            ffi::LUA_TLIGHTUSERDATA => Type::LightUserdata,
+            ffi::LUA_TNUMBER => Type::Number,
+            ffi::LUA_TSTRING => Type::String,
+            ffi::LUA_TTABLE => Type::Table,
+            ffi::LUA_TFUNCTION => Type::Function,
+            ffi::LUA_TUSERDATA => Type::Userdata,
+            ffi::LUA_TTHREAD => Type::Thread,
+            10 => Type::Cdata,
+            _ => Type::None,
+        }
+    }
+
+    /// The type's name as Lua prints it: `nil`, `table`, `no value`, …
+    pub fn type_name(self, index: c_int) -> &'static str {
+        match self.type_of(index) {
+            Type::None => "no value",
+            Type::Nil => "nil",
+            Type::Boolean => "boolean",
+            Type::LightUserdata | Type::Userdata => "userdata",
+            Type::Number => "number",
+            Type::String => "string",
+            Type::Table => "table",
+            Type::Function => "function",
+            Type::Thread => "thread",
+            Type::Cdata => "cdata",
+        }
+    }
+
+    /// Whether `index` holds `nil` or nothing.
+    pub fn is_none_or_nil(self, index: c_int) -> bool {
+        matches!(self.type_of(index), Type::None | Type::Nil)
+    }
+
+    /// Whether `index` holds a function written in C.
+    pub fn is_c_function(self, index: c_int) -> bool {
+        // SAFETY: any index is acceptable.
+        unsafe { ffi::lua_iscfunction(self.state, index) != 0 }
+    }
+
+    /// Pushes `nil`.
+    pub fn push_nil(self) {
+        // SAFETY: callers reserved a slot (functions start with LUA_MINSTACK of them).
+        unsafe { ffi::lua_pushnil(self.state) }
+    }
+
+    /// Pushes a boolean.
+    pub fn push_bool(self, value: bool) {
+        // SAFETY: as for `push_nil`.
+        unsafe { ffi::lua_pushboolean(self.state, c_int::from(value)) }
+    }
+
+    /// Pushes an integer.
+    pub fn push_integer(self, value: i64) {
+        // SAFETY: as for `push_nil`.
+        unsafe { ffi::lua_pushinteger(self.state, value as ffi::lua_Integer) }
+    }
+
+    /// Pushes a number.
+    pub fn push_number(self, value: f64) {
+        // SAFETY: as for `push_nil`.
+        unsafe { ffi::lua_pushnumber(self.state, value) }
+    }
+
+    /// Pushes a string. *May raise* (memory).
+    pub fn push_bytes(self, bytes: &[u8]) {
+        // SAFETY: as for `push_nil`; pointer and length belong together.
+        unsafe { ffi::lua_pushlstring_(self.state, bytes.as_ptr().cast::<c_char>(), bytes.len()) }
+    }
+
+    /// Pushes a bare pointer.
+    pub fn push_light(self, pointer: *const c_void) {
+        // SAFETY: as for `push_nil`; Lua never dereferences it.
+        unsafe { ffi::lua_pushlightuserdata(self.state, pointer.cast_mut()) }
+    }
+
+    /// Pushes a function without upvalues. *May raise* (memory).
+    pub fn push_function(self, function: ffi::lua_CFunction) {
+        // SAFETY: as for `push_nil`; `function` comes from `crate::function` and keeps its rules.
+        unsafe { ffi::lua_pushcclosure(self.state, function, 0) }
+    }
+
+    /// Pushes a copy of the value at `index`.
+    pub fn push_value(self, index: c_int) {
+        // SAFETY: as for `push_nil`; the index is valid by the caller's bookkeeping.
+        unsafe { ffi::lua_pushvalue(self.state, index) }
+    }
+
+    /// Pushes this state itself as a coroutine value.
+    pub fn push_thread(self) {
+        // SAFETY: as for `push_nil`.
+        unsafe { ffi::lua_pushthread(self.state) };
+    }
+
+    /// Pushes a new table with room for `array` and `hash` entries. *May raise* (memory).
+    pub fn push_table(self, array: c_int, hash: c_int) {
+        // SAFETY: as for `push_nil`.
+        unsafe { ffi::lua_createtable(self.state, array, hash) }
+    }
+
+    /// Moves the top value to `index`, shifting the others up.
+    pub fn insert(self, index: c_int) {
+        // SAFETY: the index is valid by the caller's bookkeeping.
+        unsafe { ffi::lua_insert(self.state, index) }
+    }
+
+    /// Removes the value at `index`, shifting the others down.
+    pub fn remove(self, index: c_int) {
+        // SAFETY: the index is valid by the caller's bookkeeping.
+        unsafe { ffi::lua_remove(self.state, index) }
+    }
+
+    /// Moves `count` values to the top of `target`, a coroutine of the same virtual machine.
+    pub fn move_to(self, target: Lua, count: c_int) {
+        // SAFETY: both states are live and of one VM; the caller reserved the slots on `target`.
+        unsafe { ffi::lua_xmove(self.state, target.state, count) }
+    }
+
+    /// The value at `index` as a string, borrowed from Lua: valid while the value stays on the stack. A number is
+    /// converted in place (*may raise* then); other types give `None`.
+    pub fn to_bytes(&self, index: c_int) -> Option<&[u8]> {
+        let mut len = 0;
+        // SAFETY: any index is acceptable; a non-null result is a string of `len` bytes which the stack keeps alive.
+        unsafe {
+            let pointer = ffi::lua_tolstring(self.state, index, &raw mut len);
+            if pointer.is_null() { None } else { Some(slice::from_raw_parts(pointer.cast::<u8>(), len)) }
+        }
+    }
+
+    /// Lua's truth of the value at `index`.
+    pub fn to_bool(self, index: c_int) -> bool {
+        // SAFETY: any index is acceptable.
+        unsafe { ffi::lua_toboolean(self.state, index) != 0 }
+    }
+
+    /// The value at `index` as a number; strings that look like numbers count.
+    pub fn to_number(self, index: c_int) -> Option<f64> {
+        // SAFETY: any index is acceptable.
+        unsafe {
+            if ffi::lua_isnumber(self.state, index) == 0 { None } else { Some(ffi::lua_tonumber(self.state, index)) }
+        }
+    }
+
+    /// The coroutine at `index`.
+    pub fn to_thread(self, index: c_int) -> Option<Lua> {
+        // SAFETY: any index is acceptable; a non-null result is a live state of this VM.
+        let state = unsafe { ffi::lua_tothread(self.state, index) };
+        if state.is_null() { None } else { Some(Lua { state }) }
+    }
+
+    /// The pointer in the userdata at `index` (light or full), or null.
+    pub fn to_userdata(self, index: c_int) -> *mut c_void {
+        // SAFETY: any index is acceptable.
+        unsafe { ffi::lua_touserdata(self.state, index) }
+    }
+
+    /// Argument `n` as a string.
+    ///
+    /// # Errors
+    /// When it is neither a string nor a number.
+    pub fn check_bytes(&self, n: c_int) -> Result<&[u8], LuaError> {
+        self.to_bytes(n).ok_or(LuaError::ArgumentType { argument: n, expected: "string" })
+    }
+
+    /// Argument `n` as a number.
+    ///
+    /// # Errors
+    /// When it is not a number and does not look like one.
+    pub fn check_number(self, n: c_int) -> Result<f64, LuaError> {
+        self.to_number(n).ok_or(LuaError::ArgumentType { argument: n, expected: "number" })
+    }
+
+    /// Argument `n` as an integer, fractions cut off as LuaJIT does.
+    ///
+    /// # Errors
+    /// When it is not a number and does not look like one.
+    pub fn check_integer(self, n: c_int) -> Result<i64, LuaError> {
+        self.check_number(n).map(|number| number as i64)
+    }
+
+    /// Argument `n` as a number, or `default` when it is absent or nil.
+    ///
+    /// # Errors
+    /// When it is present and not a number.
+    pub fn opt_number(self, n: c_int, default: f64) -> Result<f64, LuaError> {
+        if self.is_none_or_nil(n) { Ok(default) } else { self.check_number(n) }
+    }
+
+    /// Demands that argument `n` is of type `wanted`.
+    ///
+    /// # Errors
+    /// When it is of another type.
+    pub fn check_type(self, n: c_int, wanted: Type) -> Result<(), LuaError> {
+        if self.type_of(n) == wanted {
+            return Ok(());
+        }
+        let expected = match wanted {
+            Type::Table => "table",
+            Type::Function => "function",
+            Type::Thread => "thread",
+            Type::Userdata | Type::LightUserdata => "userdata",
+            Type::String => "string",
+            Type::Number => "number",
+            Type::Boolean => "boolean",
+            Type::Cdata => "cdata",
+            Type::Nil | Type::None => "nil",
+        };
+        Err(LuaError::ArgumentType { argument: n, expected })
+    }
+
+    /// `index` counted from the bottom: it stays right when values are pushed.
+    fn absolute(self, index: c_int) -> c_int {
+        if index > 0 || index <= ffi::LUA_REGISTRYINDEX { index } else { self.top() + 1 + index }
+    }
+
+    /// Pushes `table[name]` without metamethods. *May raise* (memory).
+    pub fn raw_get_field(self, table: c_int, name: &[u8]) {
+        let table = self.absolute(table);
+        self.push_bytes(name);
+        // SAFETY: `table` holds a table by the caller's bookkeeping.
+        unsafe { ffi::lua_rawget_(self.state, table) }
+    }
+
+    /// Pops a value into `table[name]` without metamethods. *May raise* (memory).
+    pub fn raw_set_field(self, table: c_int, name: &[u8]) {
+        let table = self.absolute(table);
+        self.push_bytes(name);
+        self.insert(-2);
+        // SAFETY: `table` holds a table by the caller's bookkeeping.
+        unsafe { ffi::lua_rawset(self.state, table) }
+    }
+
+    /// Pushes `table[key]` without metamethods, the key being popped from the top.
+    pub fn raw_get(self, table: c_int) {
+        // SAFETY: `table` holds a table by the caller's bookkeeping.
+        unsafe { ffi::lua_rawget_(self.state, table) }
+    }
+
+    /// Pops value and key into `table[key]` without metamethods. *May raise* (memory).
+    pub fn raw_set(self, table: c_int) {
+        // SAFETY: `table` holds a table by the caller's bookkeeping.
+        unsafe { ffi::lua_rawset(self.state, table) }
+    }
+
+    /// Pushes `table[index]` without metamethods.
+    pub fn raw_get_index(self, table: c_int, index: c_int) {
+        // SAFETY: `table` holds a table by the caller's bookkeeping.
+        unsafe { ffi::lua_rawgeti_(self.state, table, index) }
+    }
+
+    /// Pops a value into `table[index]` without metamethods. *May raise* (memory).
+    pub fn raw_set_index(self, table: c_int, index: c_int) {
+        // SAFETY: `table` holds a table by the caller's bookkeeping.
+        unsafe { ffi::lua_rawseti_(self.state, table, index) }
+    }
+
+    /// Pops a table and makes it the metatable of the value at `index`.
+    pub fn set_metatable(self, index: c_int) {
+        // SAFETY: the index is valid by the caller's bookkeeping.
+        unsafe { ffi::lua_setmetatable(self.state, index) };
+    }
+
+    /// Pops the top value into the registry. *May raise* (memory).
+    pub fn make_ref(self) -> Ref {
+        // SAFETY: the stack has a value on top by the caller's bookkeeping.
+        Ref(unsafe { ffi::luaL_ref(self.state, ffi::LUA_REGISTRYINDEX) })
+    }
+
+    /// Pushes the value kept under `reference`.
+    pub fn push_ref(self, reference: Ref) {
+        // SAFETY: as for `push_nil`; the registry is a table.
+        unsafe { ffi::lua_rawgeti_(self.state, ffi::LUA_REGISTRYINDEX, reference.0) }
+    }
+
+    /// Frees `reference`.
+    pub fn unref(self, reference: Ref) {
+        // SAFETY: the slot exists, so that storing into it allocates nothing.
+        unsafe { ffi::luaL_unref(self.state, ffi::LUA_REGISTRYINDEX, reference.0) }
+    }
+
+    /// Creates a coroutine and pushes it. *May raise* (memory).
+    pub fn push_new_thread(self) -> Lua {
+        // SAFETY: as for `push_nil`.
+        Lua { state: unsafe { ffi::lua_newthread(self.state) } }
+    }
+
+    /// Compiles `source` under `name` (`=text` or `@file`) and pushes the function. Source and bytecode both do.
+    ///
+    /// # Errors
+    /// When it does not compile; nothing is left on the stack then.
+    pub fn load(self, source: &[u8], name: &CStr) -> Result<(), Failure> {
+        // SAFETY: as for `push_nil`; luaL_loadbuffer reports errors by its status and copies what it needs.
+        let status =
+            unsafe { ffi::luaL_loadbuffer(self.state, source.as_ptr().cast::<c_char>(), source.len(), name.as_ptr()) };
+        if status == ffi::LUA_OK {
+            return Ok(());
+        }
+        let failure = Failure {
+            message: traceback::error_text(self),
+            traceback: Vec::new(),
+            kind: FailureKind::from_status(status),
+        };
+        self.pop(1);
+        Err(failure)
+    }
+
+    /// Calls the function below its `args` arguments; `results` values (or all of them: -1) take their place.
+    ///
+    /// # Errors
+    /// The error that the function raised, with a traceback. Nothing is left on the stack then.
+    pub fn call(self, args: c_int, results: c_int) -> Result<(), Failure> {
+        let base = self.top() - args;
+        // SAFETY: as for `push_nil`. A light C function without upvalues: pushing it may raise for want of memory
+        // only, which `Vm` treats as fatal during set-up.
+        unsafe { ffi::lua_pushcclosure(self.state, traceback::message_handler, 0) };
+        self.insert(base);
+        // SAFETY: function and arguments are on the stack, the handler below them.
+        let status = unsafe { ffi::lua_pcall(self.state, args, results, base) };
+        self.remove(base);
+        if status == ffi::LUA_OK {
+            return Ok(());
+        }
+        let failure = traceback::take_handled(self, status);
+        self.pop(1);
+        Err(failure)
+    }
+
+    /// Runs `body` in a protected context: Lua errors that it raises come back as [`Failure`].
+    ///
+    /// # Errors
+    /// What `body` returned or raised.
+    pub fn protect<F: FnOnce(Lua) -> Result<(), LuaError>>(self, body: F) -> Result<(), Failure> {
+        unsafe extern "C-unwind" fn trampoline<F: FnOnce(Lua) -> Result<(), LuaError>>(state: *mut lua_State) -> c_int {
+            let lua = Lua { state };
+            let slot = lua.to_userdata(1).cast::<Option<F>>();
+            // SAFETY: `protect` passes a pointer to its own `Option<F>`, which outlives the call.
+            let body = unsafe { (*slot).take() };
+            lua.pop(1);
+            let outcome: CResult = match body {
+                Some(body) => body(lua).map(|()| 0),
+                None => Ok(0),
+            };
+            crate::function::finish(lua, outcome)
+        }
+        let mut slot = Some(body);
+        // SAFETY: the trampoline keeps the rules of `crate::function`; lua_cpcall reports errors by its status.
+        let status = unsafe { ffi::lua_cpcall(self.state, trampoline::<F>, ptr::from_mut(&mut slot).cast()) };
+        if status == ffi::LUA_OK {
+            return Ok(());
+        }
+        let failure = Failure {
+            message: traceback::error_text(self),
+            traceback: Vec::new(),
+            kind: FailureKind::from_status(status),
+        };
+        self.pop(1);
+        Err(failure)
+    }
+
+    /// Starts or continues this coroutine with `args` values on its stack; gives LuaJIT's status.
+    pub fn resume(self, args: c_int) -> c_int {
+        // SAFETY: the state is a coroutine that is not running; errors are reported by the status.
+        unsafe { ffi::lua_resume_(self.state, args) }
+    }
+
+    /// LuaJIT's status of this coroutine: `LUA_OK` (new, ended or running), `LUA_YIELD`, or an error.
+    pub fn status(self) -> c_int {
+        // SAFETY: `state` is live.
+        unsafe { ffi::lua_status(self.state) }
+    }
+
+    /// Whether the running function may yield.
+    pub fn is_yieldable(self) -> bool {
+        // SAFETY: `state` is live.
+        unsafe { lua_isyieldable(self.state) != 0 }
+    }
+
+    /// Makes a coroutine that ended, failed or waits fit for a new function. `false` when it is running.
+    pub fn reset(self) -> bool {
+        // SAFETY: `state` is live; the function checks that it does not run.
+        unsafe { tidegate_lua_resetthread(self.state) != 0 }
+    }
+
+    /// Bytes in use by the virtual machine.
+    pub fn allocated_bytes(self) -> usize {
+        // SAFETY: `state` is live.
+        unsafe { tidegate_lua_allocated(self.state) }
+    }
+}

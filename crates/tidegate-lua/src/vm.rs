@@ -1,0 +1,235 @@
+//! A LuaJIT virtual machine: one per worker thread (and one per request with `lua_code_cache off`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mlua_sys as ffi;
+
+use crate::api;
+use crate::budget::{self, Watch};
+use crate::chunk::ChunkId;
+use crate::error::{Failure, FailureKind, LuaError};
+use crate::memory::MemoryLimit;
+use crate::scheduler::LightThread;
+use crate::stack::{Lua, Ref};
+use crate::timers::Timers;
+
+/// What the `lua_*` directives of the `http` level say.
+#[derive(Debug, Clone)]
+pub struct VmConfig {
+    /// `lua_package_path`, if given.
+    pub package_path: Option<Vec<u8>>,
+    /// `lua_package_cpath`, if given.
+    pub package_cpath: Option<Vec<u8>>,
+    /// The server's prefix: `$prefix` in the two paths, `ngx.config.prefix()`.
+    pub prefix: PathBuf,
+    /// `lua_thread_cache_max_entries`: coroutines kept for reuse.
+    pub thread_cache_max_entries: usize,
+    /// `lua_max_pending_timers`
+    pub max_pending_timers: usize,
+    /// `lua_max_running_timers`
+    pub max_running_timers: usize,
+    /// `lua_memory_limit`: bytes of Lua objects, if limited.
+    pub memory_limit: Option<usize>,
+    /// `lua_cpu_budget`: processor time that a script may use without waiting, if limited.
+    pub cpu_budget: Option<Duration>,
+}
+
+impl Default for VmConfig {
+    /// lua-nginx-module's defaults.
+    fn default() -> Self {
+        Self {
+            package_path: None,
+            package_cpath: None,
+            prefix: PathBuf::from("/"),
+            thread_cache_max_entries: 1024,
+            max_pending_timers: 1024,
+            max_running_timers: 256,
+            memory_limit: None,
+            cpu_budget: None,
+        }
+    }
+}
+
+/// A virtual machine and what the Rust side keeps beside it.
+pub struct Vm {
+    main: Lua,
+    config: VmConfig,
+    idle: RefCell<Vec<Rc<LightThread>>>,
+    /// Compiled inline chunks by [`ChunkId`].
+    pub(crate) chunks: RefCell<Vec<Option<Ref>>>,
+    /// Compiled files by path.
+    pub(crate) files: RefCell<HashMap<Vec<u8>, Ref>>,
+    pub(crate) timers: Timers,
+    result: Cell<Option<Vec<u8>>>,
+    budget: Option<Watch>,
+    /// Freed after the state: LuaJIT's allocations go through it.
+    memory: Option<Box<MemoryLimit>>,
+}
+
+/// The address that scripts yield to say "suspend me": see [`crate::scheduler`].
+static TOKEN: u8 = 0;
+
+impl Vm {
+    /// Creates a virtual machine with the whole API loaded.
+    ///
+    /// # Errors
+    /// When there is no memory, or bundled code fails (a bug).
+    pub fn new(config: VmConfig) -> Result<Rc<Self>, Failure> {
+        // SAFETY: creates a state with LuaJIT's own allocator, or returns null.
+        let state = unsafe { ffi::luaL_newstate() };
+        if state.is_null() {
+            return Err(Failure {
+                message: b"no memory for a Lua virtual machine".to_vec(),
+                traceback: Vec::new(),
+                kind: FailureKind::Memory,
+            });
+        }
+        // SAFETY: just created; `Vm` closes it when dropped.
+        let main = unsafe { Lua::from_raw(state) };
+        let vm = Rc::new(Self {
+            main,
+            budget: config.cpu_budget.map(Watch::new),
+            memory: config.memory_limit.map(|limit| MemoryLimit::install(main, limit)),
+            timers: Timers::new(config.max_pending_timers, config.max_running_timers),
+            config,
+            idle: RefCell::default(),
+            chunks: RefCell::default(),
+            files: RefCell::default(),
+            result: Cell::new(None),
+        });
+        main.protect(|lua| {
+            // SAFETY: a fresh state in a protected context.
+            unsafe { ffi::luaL_openlibs(lua.raw()) };
+            Ok(())
+        })?;
+        api::load(&vm)?;
+        Ok(vm)
+    }
+
+    /// The main state. Its stack is empty between calls.
+    pub fn main(&self) -> Lua {
+        self.main
+    }
+
+    /// The configuration that it was made with.
+    pub fn config(&self) -> &VmConfig {
+        &self.config
+    }
+
+    /// Bytes of Lua objects in use.
+    pub fn allocated_bytes(&self) -> usize {
+        self.main.allocated_bytes()
+    }
+
+    /// The token's address.
+    pub(crate) fn token() -> *const c_void {
+        (&raw const TOKEN).cast()
+    }
+
+    /// Whether the value at `index` is the token.
+    pub(crate) fn is_token(&self, lua: Lua, index: c_int) -> bool {
+        std::ptr::eq(lua.to_userdata(index), Self::token())
+    }
+
+    /// A coroutine with an empty stack, from the cache if it has one.
+    pub(crate) fn take_thread(&self) -> Result<Rc<LightThread>, LuaError> {
+        let cached = self.idle.borrow_mut().pop();
+        if let Some(thread) = cached {
+            return Ok(thread);
+        }
+        let mut created = None;
+        let made = self.main.protect(|lua| {
+            let thread = lua.push_new_thread();
+            created = Some((thread, lua.make_ref()));
+            Ok(())
+        });
+        match (made, created) {
+            (Ok(()), Some((thread, anchor))) => {
+                self.guard_thread(thread);
+                Ok(LightThread::new(thread, anchor))
+            }
+            _ => Err(LuaError::new("no memory for a coroutine")),
+        }
+    }
+
+    /// Takes a coroutine back, whatever state it is in.
+    pub(crate) fn give_thread(&self, thread: Rc<LightThread>) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < self.config.thread_cache_max_entries && thread.lua().reset() {
+            idle.push(thread);
+            return;
+        }
+        drop(idle);
+        self.main.unref(thread.anchor);
+    }
+
+    /// Marks a coroutine of the scheduler's, so that a script that gets hold of it cannot resume it.
+    fn guard_thread(&self, thread: Lua) {
+        // A failure here is a want of memory; the script then merely could do harm to itself.
+        let _ = self.main.protect(|lua| {
+            lua.push_light(api::coroutine::guard_key());
+            lua.raw_get(ffi::LUA_REGISTRYINDEX);
+            if lua.type_of(-1) == crate::stack::Type::Table {
+                lua.reserve(2)?;
+                thread.push_thread();
+                thread.move_to(lua, 1);
+                lua.push_bool(true);
+                lua.raw_set(-3);
+            }
+            lua.pop(1);
+            Ok(())
+        });
+    }
+
+    pub(crate) fn keep_result(&self, result: Option<Vec<u8>>) {
+        self.result.set(result);
+    }
+
+    /// The first value that a chunk returned which was started to keep it and ended at once.
+    pub fn take_result(&self) -> Option<Vec<u8>> {
+        self.result.take()
+    }
+
+    /// The compiled inline chunk `id`, if it was compiled before.
+    pub(crate) fn chunk(&self, id: ChunkId) -> Option<Ref> {
+        self.chunks.borrow().get(id.index()).copied().flatten()
+    }
+
+    pub(crate) fn budget_begin(&self, lua: Lua) -> budget::Nesting {
+        match &self.budget {
+            None => budget::Nesting::default(),
+            Some(watch) => watch.begin(lua),
+        }
+    }
+
+    pub(crate) fn budget_end(&self, nesting: budget::Nesting) {
+        if let Some(watch) = &self.budget {
+            watch.end(nesting);
+        }
+        if let Some(memory) = &self.memory {
+            memory.relieve(self.main);
+        }
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.memory {
+            memory.uninstall(self.main);
+        }
+        // SAFETY: the last use: runs and timers hold the `Rc` that just went away.
+        unsafe { ffi::lua_close(self.main.raw()) };
+    }
+}
+
+impl fmt::Debug for Vm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vm").field("allocated_bytes", &self.allocated_bytes()).finish_non_exhaustive()
+    }
+}

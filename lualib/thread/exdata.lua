@@ -1,0 +1,12 @@
+-- thread.exdata(): the value that this coroutine was given with thread.exdata(value), or nil.
+
+local running, select = coroutine.running, select
+local data = setmetatable({}, { __mode = "k" })
+
+return function(...)
+    if select("#", ...) > 0 then
+        data[running()] = (...)
+        return
+    end
+    return data[running()]
+end

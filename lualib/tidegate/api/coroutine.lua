@@ -1,0 +1,70 @@
+-- coroutine.*: LuaJIT's own coroutines, through which waits pass.
+--
+-- When a function waits inside a user coroutine, the scheduler's token comes out of `resume`. It is handed on by
+-- yielding it to whoever resumed this coroutine; when the scheduler goes on, so does the coroutine below. While a
+-- coroutine is suspended in this way the guard has it: another light thread must not resume it meanwhile.
+
+local _, native, base = ...
+
+local coroutine = coroutine
+local create, resume, yield = coroutine.create, coroutine.resume, coroutine.yield
+local status, running = coroutine.status, coroutine.running
+local error, select, type, tostring = error, select, type, tostring
+local guard = native.guard()
+local thread_status = native.thread_status
+local token = base.token
+
+-- Results of resuming `co`: the token is not for the caller.
+local function pass(co, ok, first, ...)
+    if first ~= token then
+        return ok, first, ...
+    end
+    guard[co] = true
+    yield(token)
+    guard[co] = nil
+    return pass(co, resume(co))
+end
+
+-- `pass` would turn a lone `true` into `true, nil`.
+local function hand_on(co, ...)
+    if select("#", ...) > 1 then
+        return pass(co, ...)
+    end
+    return ...
+end
+
+local function guarded_status(co)
+    local state = status(co)
+    if state == "suspended" and guard[co] then
+        return thread_status(co)
+    end
+    return state
+end
+
+local function checked_resume(co, ...)
+    if guard[co] then
+        local state = guarded_status(co)
+        if state ~= "suspended" then
+            return false, "cannot resume " .. state .. " coroutine"
+        end
+    end
+    return hand_on(co, resume(co, ...))
+end
+
+coroutine.resume = checked_resume
+coroutine.status = guarded_status
+
+local function wrapped(ok, ...)
+    if ok then
+        return ...
+    end
+    -- The error keeps its value and its position, as if the caller had raised it.
+    return error((...), 0)
+end
+
+function coroutine.wrap(f)
+    local co = create(f)
+    return function(...)
+        return wrapped(checked_resume(co, ...))
+    end
+end

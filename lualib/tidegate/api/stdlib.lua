@@ -1,0 +1,143 @@
+-- table.sort in Lua: LuaJIT compiles it together with the comparison, and a comparison may wait.
+--
+-- Quicksort with the median of three and insertion sort for short ranges, on one explicit stack of ranges (a loop of
+-- its own, not recursion, so that traces stay whole). The smaller part is sorted first: the stack stays below
+-- log2(n). Like Lua's, it is not stable; an order function that contradicts itself is reported instead of running
+-- over the ends. As in Lua 5.1 elements are read and written without metamethods: a table's own entries count.
+
+local _, _, base = ...
+
+local fail = base.fail
+local rawget, type, select = rawget, type, select
+local floor = math.floor
+
+-- Ranges of so many elements are left to insertion sort.
+local SHORT = 12
+
+local function insertion_default(t, low, high)
+    for i = low + 1, high do
+        local value = t[i]
+        local j = i - 1
+        while j >= low and value < t[j] do
+            t[j + 1] = t[j]
+            j = j - 1
+        end
+        t[j + 1] = value
+    end
+end
+
+local function insertion(t, low, high, less)
+    for i = low + 1, high do
+        local value = t[i]
+        local j = i - 1
+        while j >= low and less(value, t[j]) do
+            t[j + 1] = t[j]
+            j = j - 1
+        end
+        t[j + 1] = value
+    end
+end
+
+local function invalid()
+    return fail("invalid order function for sorting")
+end
+
+-- Moves the median of first, middle and last to `low + 1` after putting the three in order, and gives it.
+local function partition_default(t, low, high)
+    local middle = floor((low + high) / 2)
+    local a, b, c = t[low], t[middle], t[high]
+    if b < a then a, b = b, a end
+    if c < b then
+        b, c = c, b
+        if b < a then a, b = b, a end
+    end
+    t[low], t[high] = a, c
+    t[middle] = t[high - 1]
+    t[high - 1] = b
+    local i, j = low, high - 1
+    while true do
+        i = i + 1
+        while t[i] < b do
+            i = i + 1
+            if i > high then return invalid() end
+        end
+        j = j - 1
+        while b < t[j] do
+            j = j - 1
+            if j < low then return invalid() end
+        end
+        if j < i then break end
+        t[i], t[j] = t[j], t[i]
+    end
+    t[high - 1], t[i] = t[i], b
+    return i
+end
+
+local function partition(t, low, high, less)
+    local middle = floor((low + high) / 2)
+    local a, b, c = t[low], t[middle], t[high]
+    if less(b, a) then a, b = b, a end
+    if less(c, b) then
+        b, c = c, b
+        if less(b, a) then a, b = b, a end
+    end
+    t[low], t[high] = a, c
+    t[middle] = t[high - 1]
+    t[high - 1] = b
+    local i, j = low, high - 1
+    while true do
+        i = i + 1
+        while less(t[i], b) do
+            i = i + 1
+            if i > high then return invalid() end
+        end
+        j = j - 1
+        while less(b, t[j]) do
+            j = j - 1
+            if j < low then return invalid() end
+        end
+        if j < i then break end
+        t[i], t[j] = t[j], t[i]
+    end
+    t[high - 1], t[i] = t[i], b
+    return i
+end
+
+local function quicksort(t, low, high, partition_range, insertion_range, less)
+    local ranges, depth = {}, 0
+    while true do
+        while high - low > SHORT do
+            local pivot = partition_range(t, low, high, less)
+            if pivot - low < high - pivot then
+                ranges[depth + 1], ranges[depth + 2] = pivot + 1, high
+                high = pivot - 1
+            else
+                ranges[depth + 1], ranges[depth + 2] = low, pivot - 1
+                low = pivot + 1
+            end
+            depth = depth + 2
+        end
+        insertion_range(t, low, high, less)
+        if depth == 0 then
+            return
+        end
+        low, high = ranges[depth - 1], ranges[depth]
+        depth = depth - 2
+    end
+end
+
+-- table.sort(t [, less])
+function table.sort(...)
+    local t, less = ...
+    if type(t) ~= "table" then
+        local got = select("#", ...) == 0 and "no value" or type(t)
+        return fail("bad argument #1 to 'sort' (table expected, got " .. got .. ")")
+    end
+    if less == nil then
+        quicksort(t, 1, #t, partition_default, insertion_default)
+    elseif type(less) == "function" then
+        quicksort(t, 1, #t, partition, insertion, less)
+    else
+        return fail("bad argument #2 to 'sort' (function expected, got " .. type(less) .. ")")
+    end
+end

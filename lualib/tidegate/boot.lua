@@ -1,0 +1,133 @@
+-- Prepares a new virtual machine: the global environment, the `ngx` table and the Lua halves of the API.
+--
+-- Called once with the table that src/api/mod.rs builds. Chunks below receive (ngx, native, base); `base` has
+--   await()          suspends the light thread until its wait ends; returns the wait's results
+--   settle(...)      its arguments, or await() when there are none: for functions that may answer at once
+--   fail(message)    raises an error at the place of the script that called the API function, however deep we are
+--   raise()          the same with the message of the FFI function that failed last
+--   message()        that message, to be returned
+--   phase()          number of the running phase
+--   native           functions of all families, by family
+--   ffi, str         the FFI library, and a `tg_str[1]` for results that are used at once
+
+local boot = ...
+
+local ffi = require "ffi"
+local select = select
+local native_yield = coroutine.yield
+
+-- Traces: the defaults of OpenResty's LuaJIT, which real applications need.
+require("jit.opt").start("maxtrace=8000", "maxrecord=16000", "minstitch=3", "maxmcode=40960")
+
+local ngx = {}
+_G.ngx = ngx
+package.loaded.ngx = ngx
+
+local base = { ffi = ffi, native = {}, token = boot.token, null = boot.null, prefix = boot.prefix }
+
+for _, family in ipairs(boot.families) do
+    if family.cdef ~= "" then
+        ffi.cdef(family.cdef)
+    end
+    local native = family.native
+    for name, declaration in pairs(family.ffi) do
+        native[name] = ffi.cast(declaration[1], declaration[2])
+    end
+    base.native[family.name] = native
+end
+
+local token = boot.token
+local collect, fail = base.native.base.collect, base.native.base.fail
+local isyieldable = coroutine.isyieldable
+
+local function await()
+    if not isyieldable() then
+        return fail("attempt to yield across C-call boundary")
+    end
+    native_yield(token)
+    return collect()
+end
+
+base.await = await
+base.phase = base.native.base.phase
+base.fail = fail
+base.raise = base.native.base.raise
+base.message = base.native.base.message
+base.str = ffi.new("tg_str[1]")
+
+function base.settle(...)
+    if select("#", ...) == 0 then
+        return await()
+    end
+    return ...
+end
+
+-- Search paths. Debian's directories come last: its lua-cjson, lua-lpeg and lua-socket work out of the box.
+local function search_path(path, current, extra)
+    if path then
+        -- `;;` stands for what was there before.
+        path = path:gsub(";;", ";\1;")
+        path = path:gsub("%${?prefix}?", function(word)
+            if word == "$prefix" or word == "${prefix}" then
+                return (boot.prefix:gsub("%%", "%%%%"))
+            end
+        end)
+        current = path:gsub("\1", (current:gsub("%%", "%%%%")))
+    end
+    for template in extra:gmatch("[^;]+") do
+        if not (";" .. current .. ";"):find(";" .. template .. ";", 1, true) then
+            current = current .. ";" .. template
+        end
+    end
+    return current
+end
+
+package.path = search_path(boot.package_path, package.path,
+    "/usr/local/share/lua/5.1/?.lua;/usr/local/share/lua/5.1/?/init.lua;/usr/share/lua/5.1/?.lua;/usr/share/lua/5.1/?/init.lua")
+package.cpath = search_path(boot.package_cpath, package.cpath,
+    "/usr/local/lib/lua/5.1/?.so;/usr/lib/" .. ffi.arch:gsub("x64", "x86_64"):gsub("arm64", "aarch64")
+    .. "-linux-gnu/lua/5.1/?.so;/usr/lib/lua/5.1/?.so")
+
+-- Bundled modules: after the user's path, but for those that speak to nginx's own symbols.
+local bundled = boot.bundled
+
+local function find_bundled(name)
+    return bundled(name) or "\n\tno module '" .. name .. "' in the binary"
+end
+
+local function find_ours_first(name)
+    if name:find("^ngx%.") then
+        return bundled(name)
+    end
+    if name == "resty.core" or name:find("^resty%.core%.") then
+        return bundled(name) or function()
+            return {}
+        end
+    end
+end
+
+table.insert(package.loaders, 2, find_ours_first)
+table.insert(package.loaders, find_bundled)
+
+for _, family in ipairs(boot.families) do
+    if family.chunk then
+        family.chunk(ngx, base.native[family.name], base)
+    end
+end
+
+-- Globals are shared between all requests of a worker: a new one is most often a forgotten `local`.
+local ngx_log, ngx_WARN, get_phase = ngx.log, ngx.WARN, ngx.get_phase
+local rawset, tostring, traceback = rawset, tostring, debug.traceback
+
+setmetatable(_G, {
+    __newindex = function(table, key, value)
+        rawset(table, key, value)
+        local phase = get_phase()
+        if phase == "init_worker" or phase == "init" then
+            return
+        end
+        ngx_log(ngx_WARN, "writing a global Lua variable ('", tostring(key),
+            "') which may lead to race conditions between concurrent requests, so ",
+            "prefer the use of 'local' variables", traceback("", 2))
+    end,
+})
