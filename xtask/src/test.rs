@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
         unit_tests(None, &mut counts)?;
     }
     let kind = match options.server {
-        ServerName::Tidegate => ServerKind::Tidegate(tidegate()?),
+        ServerName::Tidegate => ServerKind::Tidegate(tidegate(is_everything)?),
         ServerName::Nginx => ServerKind::Nginx(
             paths::program("nginx").ok_or("nginx is not installed: `cargo xtask install bench` does that")?,
         ),
@@ -97,13 +97,15 @@ fn print_counts(counts: Counts) {
 }
 
 /// The binary under test: `TIDEGATE_BIN`, or the development build, which is brought up to date first.
-fn tidegate() -> Result<PathBuf, String> {
+fn tidegate(with_tests: bool) -> Result<PathBuf, String> {
     if let Some(path) = env::var_os("TIDEGATE_BIN") {
         return Ok(PathBuf::from(path));
     }
     terminal::heading("build");
-    // The whole workspace, so that features are the same as for the unit tests and nothing is compiled twice.
-    if !cargo(&["build", "--workspace"])? {
+    // Cargo chooses the features of dependencies by what is built together: after the unit tests the same choice again
+    // finds everything compiled, without them the smaller one is faster.
+    let targets: &[&str] = if with_tests { &["--bins", "--tests"] } else { &[] };
+    if !cargo(&[&["build", "--workspace"], targets].concat())? {
         return Err("the server does not compile".to_owned());
     }
     Ok(paths::target().join("debug/tidegate"))

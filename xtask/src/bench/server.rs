@@ -70,7 +70,10 @@ impl Site {
         let http = bench.config(contestant.name, "http_config");
         let modules = if contestant.name == "nginx" { modules(bench.value("nginx_modules")) } else { String::new() };
         let site = Site { scratch, vars, port };
-        site.write(&format!("{modules}{}", template(&http, &format!("listen 127.0.0.1:$TEST_PORT;\n{config}"))))?;
+        site.write(&format!(
+            "{modules}{}",
+            template(contestant.name, &http, &format!("listen 127.0.0.1:$TEST_PORT;\n{config}"))
+        ))?;
         let files = site.vars.expand(bench.value("user_files"))?;
         crate::cases::write_files(&site.dir().join("html"), &files)?;
         Ok(site)
@@ -84,7 +87,7 @@ impl Site {
         vars.set("TEST_PORT", port);
         let site = Site { scratch, vars, port };
         let content = bench.value("backend");
-        site.write(&template("", &format!("listen 127.0.0.1:$TEST_PORT;\n{content}")))?;
+        site.write(&template("nginx", "", &format!("listen 127.0.0.1:$TEST_PORT;\n{content}")))?;
         Ok(site)
     }
 
@@ -125,14 +128,21 @@ fn modules(names: &str) -> String {
 }
 
 /// One worker, nothing logged, keep-alive without end.
-fn template(http: &str, server: &str) -> String {
+fn template(name: &str, http: &str, server: &str) -> String {
+    // A package's nginx keeps these outside of the prefix; ours does not.
+    let paths = match name {
+        "nginx" => {
+            "client_body_temp_path body;\nproxy_temp_path proxy;\nfastcgi_temp_path fastcgi;\n\
+             uwsgi_temp_path uwsgi;\nscgi_temp_path scgi;\n"
+        }
+        _ => "",
+    };
     // Workers that keep the rights of whoever runs this can read its files wherever they are.
     let user = if nix::unistd::geteuid().is_root() { "user root;\n" } else { "" };
     format!(
         "{user}daemon off;\nworker_processes 1;\nworker_rlimit_nofile 20000;\npid logs/nginx.pid;\nerror_log logs/error.log warn;\n\
          events {{ worker_connections 12000; }}\nhttp {{\naccess_log off;\ndefault_type text/plain;\n\
-         keepalive_timeout 600s;\nkeepalive_requests 100000000;\nclient_body_temp_path body;\nproxy_temp_path proxy;\n\
-         fastcgi_temp_path fastcgi;\nuwsgi_temp_path uwsgi;\nscgi_temp_path scgi;\n{http}\nserver {{\n{server}\n}}\n}}\n"
+         keepalive_timeout 600s;\nkeepalive_requests 100000000;\n{paths}{http}\nserver {{\n{server}\n}}\n}}\n"
     )
 }
 
