@@ -4,7 +4,7 @@
 
 use tidegate_rows::{Column, ColumnFlags, ColumnType, ServerError, Summary};
 
-use crate::wire::{Malformed, Reader};
+use crate::wire::{Malformed, Reader, put_lenenc, put_lenenc_bytes};
 
 /// Bits of the server's status.
 pub mod status {
@@ -123,6 +123,57 @@ pub fn column(packet: &[u8]) -> Result<Column, Malformed> {
     })
 }
 
+/// Appends the payload of an OK packet. `first` is [`OK`], or [`EOF`] behind rows.
+pub fn put_ok(out: &mut Vec<u8>, first: u8, summary: &Summary) {
+    out.push(first);
+    put_lenenc(out, summary.affected_rows);
+    put_lenenc(out, summary.insert_id);
+    out.extend_from_slice(&status_of(summary).to_le_bytes());
+    out.extend_from_slice(&summary.warnings.to_le_bytes());
+    if !summary.info.is_empty() {
+        put_lenenc_bytes(out, &summary.info);
+    }
+}
+
+/// Appends the payload of the packet behind the rows, or, for a client that does not know better, behind the columns.
+pub fn put_end_of_rows(out: &mut Vec<u8>, summary: &Summary, deprecate_eof: bool) {
+    if deprecate_eof {
+        put_ok(out, EOF, &Summary { affected_rows: 0, insert_id: 0, ..summary.clone() });
+    } else {
+        out.push(EOF);
+        out.extend_from_slice(&summary.warnings.to_le_bytes());
+        out.extend_from_slice(&status_of(summary).to_le_bytes());
+    }
+}
+
+fn status_of(summary: &Summary) -> u16 {
+    let more = if summary.more_results { status::MORE_RESULTS } else { 0 };
+    summary.status & !status::MORE_RESULTS | more
+}
+
+/// Appends the payload of an ERR packet.
+pub fn put_error(out: &mut Vec<u8>, error: &ServerError) {
+    out.push(ERR);
+    out.extend_from_slice(&error.code.to_le_bytes());
+    out.push(b'#');
+    out.extend_from_slice(&error.sqlstate);
+    out.extend_from_slice(error.message.as_bytes());
+}
+
+/// Appends the payload of a column definition.
+pub fn put_column(out: &mut Vec<u8>, column: &Column) {
+    let texts = [&b"def"[..], &column.schema, &column.table, &column.org_table, &column.name, &column.org_name];
+    for text in texts {
+        put_lenenc_bytes(out, text);
+    }
+    out.push(12);
+    out.extend_from_slice(&column.collation.to_le_bytes());
+    out.extend_from_slice(&column.length.to_le_bytes());
+    out.push(column.kind as u8);
+    out.extend_from_slice(&column.flags.0.to_le_bytes());
+    out.extend_from_slice(&[column.decimals, 0, 0]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,5 +219,42 @@ mod tests {
         for cut in 0..packet.len() - 2 {
             assert!(super::column(&packet[..cut]).is_err(), "{cut}");
         }
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let summary = Summary {
+            affected_rows: 300,
+            insert_id: u64::MAX,
+            warnings: 2,
+            status: status::AUTOCOMMIT | status::MORE_RESULTS,
+            info: (*b"hi").into(),
+            more_results: true,
+        };
+        let mut out = Vec::new();
+        put_ok(&mut out, OK, &summary);
+        assert_eq!(ok(&out), Ok(summary.clone()));
+        let rowless = Summary { affected_rows: 0, insert_id: 0, ..summary };
+        for deprecate_eof in [true, false] {
+            let mut out = Vec::new();
+            put_end_of_rows(&mut out, &rowless, deprecate_eof);
+            assert!(ends_rows(&out));
+            let info = if deprecate_eof { rowless.info.clone() } else { Box::default() };
+            assert_eq!(end_of_rows(&out, deprecate_eof), Ok(Summary { info, ..rowless.clone() }));
+        }
+        let failure = ServerError::new(1146, b"42S02", "no such table");
+        let mut out = Vec::new();
+        put_error(&mut out, &failure);
+        assert_eq!(error(&out), failure);
+        let definition = Column {
+            schema: (*b"s").into(),
+            length: 77,
+            flags: ColumnFlags(ColumnFlags::UNSIGNED),
+            decimals: 31,
+            ..Column::expression(*b"n", ColumnType::Double)
+        };
+        let mut out = Vec::new();
+        put_column(&mut out, &definition);
+        assert_eq!(column(&out), Ok(definition));
     }
 }

@@ -274,7 +274,7 @@ impl Conn {
         let prepared = match self.statements.get(sql) {
             Some(prepared) => prepared,
             None => {
-                let result = self.prepare(sql).await;
+                let result = Box::pin(self.prepare(sql)).await;
                 self.settle(result, State::Busy)?
             }
         };
@@ -329,8 +329,8 @@ impl Conn {
         match self.read_results(sink).await {
             Err(QueryError::Server(error)) if PREPARE_AGAIN.contains(&error.code) => {
                 self.statements.remove(sql);
-                self.send_prepared(sql, params).await?;
-                self.read_results(sink).await
+                Box::pin(self.send_prepared(sql, params)).await?;
+                Box::pin(self.read_results(sink)).await
             }
             result => result,
         }

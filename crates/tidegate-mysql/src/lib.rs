@@ -1,8 +1,8 @@
 //! MySQL wire protocol: packets, client, pools.
 //!
 //! [`Conn`] is a connection: it logs in, sends statements and streams their results from the packets' buffer into a
-//! [`tidegate_rows::Sink`]. The codec ([`wire`], [`packet`], [`answer`], [`handshake`], [`rows`], [`statements`]) reads
-//! and writes both sides of the protocol and does no input or output of its own.
+//! [`tidegate_rows::Sink`]. The codec ([`wire`], [`packet`], [`answer`], [`handshake`], [`rows`], [`text_results`],
+//! [`statements`], [`compress`]) reads and writes both sides of the protocol and does no input or output of its own.
 //!
 //! [`Pool`] keeps connections for all workers.
 //!
@@ -32,6 +32,7 @@ mod scripted;
 pub mod session;
 pub mod statements;
 mod stream;
+pub mod text_results;
 mod timer;
 pub mod tls;
 pub mod wire;

@@ -144,7 +144,8 @@ impl Pool {
                 Err(permit) => drop(permit),
             }
         };
-        self.connect(permit, shelf, server, timeouts).await
+        // In a box: connecting is rare, and its future is large.
+        Box::pin(self.connect(permit, shelf, server, timeouts)).await
     }
 
     /// Closes idle connections that have become too old. To be called now and then by each worker; what lies on a shelf
@@ -316,7 +317,7 @@ impl Pool {
         }
         pooled.home = shelf.number;
         pooled.conn.set_timeouts(timeouts);
-        if pooled.conn.needs_reset_now() && pooled.conn.reset().await.is_err() {
+        if pooled.conn.needs_reset_now() && Box::pin(pooled.conn.reset()).await.is_err() {
             return Err(pooled.permit);
         }
         let counter = if is_at_home { &shelf.counters.hits } else { &shelf.counters.lent };

@@ -473,6 +473,60 @@ async fn statements_that_the_server_forgot_are_prepared_again() {
     .await;
 }
 
+#[tokio::test]
+async fn resets_travel_with_the_statement() {
+    for reset_fails in [false, true] {
+        let server = async |mut peer: Peer<TcpStream>| {
+            peer.greet("mysql_native_password", CAPABILITIES).await;
+            peer.write(OK).await;
+            let expect = async |peer: &mut Peer<TcpStream>, command: &[u8], answer: &[u8]| {
+                assert_eq!(peer.read().await.as_deref(), Some(command));
+                peer.write(answer).await;
+            };
+            expect(&mut peer, b"\x03set @a = 1", OK).await;
+            // The first reset shows that the server can; MySQL forgets the character set.
+            expect(&mut peer, b"\x1f", OK).await;
+            expect(&mut peer, b"\x02world", OK).await;
+            expect(&mut peer, b"\x03SET NAMES 'utf8mb4'", OK).await;
+            expect(&mut peer, b"\x03set @a = 2", OK).await;
+            // The next one waits for no answer.
+            for command in [&b"\x1f"[..], b"\x02world", b"\x03SET NAMES 'utf8mb4'", b"\x03select"] {
+                assert_eq!(peer.read().await.as_deref(), Some(command));
+            }
+            for answer in [if reset_fails { b"\xff\x17\x04#08S01Unknown command" } else { OK }, OK, OK] {
+                peer.input.sequence = 1;
+                peer.write(answer).await;
+            }
+            peer.input.sequence = 1;
+            for packet in result_set() {
+                peer.write(&packet).await;
+            }
+        };
+        let change = |options: &mut ConnectOptions| options.schema = "world".to_owned();
+        meet(change, server, async |conn| {
+            let mut conn = conn.expect("a connection");
+            run(&mut conn, "set @a = 1").await.expect("an answer");
+            conn.reset_before_next();
+            assert!(conn.needs_reset_now());
+            conn.reset().await.expect("an answer");
+            assert!(!conn.needs_reset_now());
+            conn.reset_before_next();
+            run(&mut conn, "set @a = 2").await.expect("an answer");
+            conn.reset_before_next();
+            assert!(!conn.needs_reset_now());
+            let result = run(&mut conn, "select").await;
+            if reset_fails {
+                let error = result.unwrap_err().to_string();
+                assert!(error.ends_with("cannot reset the session: Unknown command (1047, 08S01)"), "{error}");
+                assert!(!conn.is_idle());
+            } else {
+                assert_eq!(result.expect("rows"), ROWS);
+            }
+        })
+        .await;
+    }
+}
+
 /// All bytes of a conversation, as the server sends them: greeting, OK, result.
 fn conversation() -> [Vec<u8>; 3] {
     let frame = |first: u8, payloads: &[Vec<u8>]| {
@@ -536,4 +590,25 @@ async fn conversations_with_every_byte_changed() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn futures_of_statements_stay_small() {
+    meet(
+        |_| {},
+        async |mut peer: Peer<TcpStream>| {
+            peer.greet("mysql_native_password", CAPABILITIES).await;
+            peer.write(OK).await;
+        },
+        async |conn| {
+            let mut conn = conn.expect("a connection");
+            let mut sink = Collect { format: Csv::new(CsvOptions::default()), out: Vec::new() };
+            let size = size_of_val(&conn.execute(Statement { sql: b"", params: &[] }, &mut sink));
+            assert!(size <= 1024, "{size}");
+        },
+    )
+    .await;
+    let pool = crate::Pool::new(crate::PoolOptions::new("", Vec::new()));
+    let size = size_of_val(&pool.get(crate::Timeouts::default()));
+    assert!(size <= 1024, "{size}");
 }

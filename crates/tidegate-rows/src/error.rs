@@ -1,6 +1,6 @@
 //! Why a query gave no complete result.
 
-use std::{io, time::Duration};
+use std::{fmt, io, time::Duration};
 
 /// An error that the database reports for a statement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +41,18 @@ pub enum Stage {
     Query,
 }
 
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connecting to the database",
+            Self::SendQuery => "sending the statement",
+            Self::RecvColumns => "waiting for the columns",
+            Self::RecvRows => "waiting for rows",
+            Self::Query => "the statement",
+        })
+    }
+}
+
 /// Why a query gave no complete result.
 ///
 /// Whose fault: [`Server`](Self::Server) is the statement's; [`PoolBusy`](Self::PoolBusy) is a matter of capacity;
@@ -69,7 +81,7 @@ pub enum QueryError {
         source: io::Error,
     },
     /// A stage took too long.
-    #[error("{stage:?} timed out")]
+    #[error("{stage} timed out")]
     Timeout {
         /// Which one.
         stage: Stage,

@@ -102,7 +102,8 @@ impl JsonOptions {
 /// What is known of a column before the first row.
 #[derive(Debug, Clone, Copy)]
 struct Head {
-    /// End of what stands before the value, in `Json::heads`; it begins where that of the column before ends.
+    /// Where it begins and ends in `Json::heads_text`. Behind it stands the quote of a string.
+    start: usize,
     end: usize,
     is_number: bool,
     is_zerofill: bool,
@@ -114,7 +115,7 @@ pub struct Json<O> {
     options: O,
     /// `"key":"value",` for each user property.
     properties: Vec<u8>,
-    /// What stands before each value: `{"id":` `,"name":` or `[` `,`.
+    /// What stands before each value: `{"id":"` `,"name":"` or `["` `,"`.
     heads_text: Vec<u8>,
     heads: Vec<Head>,
     state: State,
@@ -195,6 +196,7 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
         self.heads_text.clear();
         for (index, column) in columns.iter().enumerate() {
             let text = &mut self.heads_text;
+            let start = text.len();
             match (self.options.shape, index) {
                 (JsonShape::Normal, 0) => text.push(b'{'),
                 (JsonShape::Compact, 0) => text.push(b'['),
@@ -204,8 +206,11 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
                 append_string(text, &column.name);
                 text.push(b':');
             }
+            let end = text.len();
+            text.push(b'"');
             self.heads.push(Head {
-                end: text.len(),
+                start,
+                end,
                 is_number: column.kind.is_number(),
                 is_zerofill: column.flags.0 & ColumnFlags::ZEROFILL != 0,
             });
@@ -270,11 +275,17 @@ impl<O: Deref<Target = JsonOptions>> Format for Json<O> {
     #[inline]
     fn value(&mut self, index: usize, value: Value<'_>, out: &mut Vec<u8>) {
         let Some(&head) = self.heads.get(index) else { return };
-        let start = if index == 0 { 0 } else { self.heads[index - 1].end };
-        out.extend_from_slice(&self.heads_text[start..head.end]);
+        if let Value::Bytes(text) = value
+            && !head.is_number
+        {
+            out.extend_from_slice(&self.heads_text[head.start..=head.end]);
+            append_escaped(out, text);
+            out.push(b'"');
+            return;
+        }
+        out.extend_from_slice(&self.heads_text[head.start..head.end]);
         match value {
-            Value::Bytes(text) if head.is_number => append_number(out, text, head.is_zerofill),
-            Value::Bytes(text) => append_string(out, text),
+            Value::Bytes(text) => append_number(out, text, head.is_zerofill),
             Value::Null => out.extend_from_slice(b"null"),
             Value::Int(value) => append_int(out, value),
             Value::Uint(value) => append_uint(out, value),

@@ -68,7 +68,7 @@ impl Conn {
 
     pub(super) async fn result<S: Sink>(&mut self, sink: &mut S) -> Result<Summary, QueryError> {
         if self.answers_before > 0 {
-            self.skip_answers().await?;
+            Box::pin(self.skip_answers()).await?;
         }
         self.one_result(self.protocol, sink).await
     }
@@ -83,7 +83,7 @@ impl Conn {
                 Ok(summary)
             }
             Some(&answer::ERR) => Err(answer::error(packet).into()),
-            Some(&answer::LOCAL_INFILE) => Err(self.refuse_file().await?.into()),
+            Some(&answer::LOCAL_INFILE) => Err(Box::pin(self.refuse_file()).await?.into()),
             _ => {
                 let count = Reader(packet).lenenc().map_err(|error| self.channel.malformed(error))?;
                 self.result_set(count, protocol, sink).await
@@ -103,24 +103,23 @@ impl Conn {
         let count = count as usize;
         for index in 0..count {
             let at = self.channel.packet(Stage::RecvColumns).await?;
-            let set = self.columns.set(index, self.channel.input.payload(at));
+            let set = self.columns.set(index, count, self.channel.input.payload(at));
             set.map_err(|error| self.channel.malformed(error))?;
         }
-        self.columns.truncate(count);
         if !self.deprecate_eof {
             let at = self.channel.packet(Stage::RecvColumns).await?;
             if !answer::ends_rows(self.channel.input.payload(at)) {
                 return Err(self.channel.protocol("no end of the columns"));
             }
         }
-        sink.columns(&self.columns.columns);
+        sink.columns(self.columns.columns());
         let summary = self.rows(protocol, sink).await?;
         sink.end_result(&summary);
         Ok(summary)
     }
 
     async fn rows<S: Sink>(&mut self, protocol: Protocol, sink: &mut S) -> Result<Summary, QueryError> {
-        let columns = &self.columns.columns;
+        let columns = self.columns.columns();
         loop {
             while let Some(at) = self.channel.try_packet()? {
                 let packet = self.channel.input.payload(at);
@@ -162,27 +161,64 @@ impl Conn {
     }
 }
 
-/// The columns of the last result, with the packets that they came in: a statement that runs again finds them parsed.
+/// How many sets of columns a connection remembers.
+const COLUMN_SETS_MAX: usize = 16;
+
+/// The columns of results that were read before, with the packets that they came in: a statement that runs again finds
+/// them parsed.
 #[derive(Debug, Default)]
 pub(super) struct ColumnCache {
+    sets: Vec<ColumnSet>,
+    /// Index of the set of the result under way.
+    current: usize,
+    /// Index of the set that goes next when there is no room.
+    oldest: usize,
+}
+
+#[derive(Debug, Default)]
+struct ColumnSet {
     packets: Vec<Box<[u8]>>,
     columns: Vec<Column>,
 }
 
 impl ColumnCache {
-    fn set(&mut self, index: usize, packet: &[u8]) -> Result<(), Malformed> {
-        if self.packets.get(index).is_some_and(|known| **known == *packet) {
+    /// Takes the definition of the next of `count` columns.
+    fn set(&mut self, index: usize, count: usize, packet: &[u8]) -> Result<(), Malformed> {
+        if index == 0 {
+            self.choose(count, packet);
+        }
+        let set = &mut self.sets[self.current];
+        if set.packets.get(index).is_some_and(|known| **known == *packet) {
             return Ok(());
         }
-        self.truncate(index);
-        self.columns.push(answer::column(packet)?);
-        self.packets.push(packet.into());
+        set.packets.truncate(index);
+        set.columns.truncate(index);
+        set.columns.push(answer::column(packet)?);
+        set.packets.push(packet.into());
         Ok(())
     }
 
-    fn truncate(&mut self, count: usize) {
-        self.packets.truncate(count);
-        self.columns.truncate(count);
+    /// Makes the set of a result that begins with this column the current one.
+    fn choose(&mut self, count: usize, first: &[u8]) {
+        let fits = |set: &ColumnSet| set.packets.len() == count && *set.packets[0] == *first;
+        self.current = match self.sets.iter().position(fits) {
+            Some(known) => known,
+            None if self.sets.len() < COLUMN_SETS_MAX => {
+                self.sets.push(ColumnSet::default());
+                self.sets.len() - 1
+            }
+            None => {
+                let oldest = self.oldest;
+                self.oldest = (oldest + 1) % COLUMN_SETS_MAX;
+                self.sets[oldest] = ColumnSet::default();
+                oldest
+            }
+        };
+    }
+
+    /// The columns of the result under way.
+    fn columns(&self) -> &[Column] {
+        self.sets.get(self.current).map_or(&[], |set| &set.columns)
     }
 }
 
