@@ -244,6 +244,7 @@ impl Process<'_> {
                     self.after_reload(&previous);
                 }
                 if !std::mem::replace(&mut self.has_served, true) {
+                    self.loader.interactive.set(false);
                     stdio::stderr_follows_error_log();
                     log::echo_to_stderr(None);
                 }

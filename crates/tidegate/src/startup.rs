@@ -35,6 +35,13 @@ pub(crate) fn run(options: Options, identity: Identity) -> i32 {
     let config = match loader.load() {
         Ok(config) => config,
         Err(engine::BadConfiguration) => {
+            if options.prefix.is_none() && options.conf.is_none() && !loader.conf_path.exists() {
+                eprintln!(
+                    "{}: name a configuration with -c FILE, or with -p DIR a directory that has {}",
+                    identity.name(),
+                    cli::CONF_PATH
+                );
+            }
             if options.test {
                 eprintln!("{}: configuration file {} test failed", identity.name(), loader.conf_path.display());
             }

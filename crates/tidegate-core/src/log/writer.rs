@@ -13,7 +13,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -47,6 +47,8 @@ const FLUSH_WAIT_MAX: Duration = Duration::from_millis(500);
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static PARKED: AtomicBool = AtomicBool::new(false);
 static THREAD: OnceLock<Thread> = OnceLock::new();
+/// Lines for [computed paths](Target::Path) that found no room.
+static LOST_TO_PATHS: AtomicU64 = AtomicU64::new(0);
 static SOURCES: Mutex<Vec<Source>> = Mutex::new(Vec::new());
 static DRAIN: Mutex<Drain> =
     Mutex::new(Drain { spare: Queue::EMPTY, scratch: Vec::new(), failure_last: None, lost_last: None });
@@ -177,14 +179,7 @@ pub(super) fn add_buffer(buffer: Arc<BufferLane>) {
 
 /// Hands over one line for a file, or writes it when there is no writer.
 pub(super) fn submit(file: &Arc<LogFile>, level: Option<Level>, line: &[u8]) {
-    let lane = if is_running() { lane() } else { None };
-    let Some(lane) = lane else {
-        // The loss is counted in the file; there is nobody else to tell.
-        let _ = file.write_now(level, line);
-        return;
-    };
-    {
-        let mut queue = lock(&lane.queue);
+    let queued = with_queue(|queue| {
         if queue.bytes.len() + line.len() > LANE_BYTES_MAX {
             file.count_lost(1);
             return;
@@ -198,35 +193,38 @@ pub(super) fn submit(file: &Arc<LogFile>, level: Option<Level>, line: &[u8]) {
             }
             _ => queue.records.push(Record { target: Target::File(Arc::clone(file)), level, size: line.len() }),
         }
+    });
+    if queued.is_none() {
+        // The loss is counted in the file; there is nobody else to tell.
+        let _ = file.write_now(level, line);
     }
-    wake();
 }
 
 /// Hands over one line for a computed path, or writes it when there is no writer.
 pub(super) fn submit_to_path(files: &Arc<PathFiles>, path: &[u8], line: &[u8]) {
-    let lane = if is_running() { lane() } else { None };
-    let Some(lane) = lane else {
-        if let Err(error) = files.write(path, line) {
-            report_path_failure(path, &error);
-        }
-        return;
-    };
-    {
-        let mut queue = lock(&lane.queue);
+    let queued = with_queue(|queue| {
         let size = path.len() + line.len();
         if queue.bytes.len() + size > LANE_BYTES_MAX {
+            LOST_TO_PATHS.fetch_add(1, Ordering::Relaxed);
             return;
         }
         queue.bytes.extend_from_slice(path);
         queue.bytes.extend_from_slice(line);
         let target = Target::Path { files: Arc::clone(files), path_size: path.len() };
         queue.records.push(Record { target, level: None, size });
+    });
+    if queued.is_none()
+        && let Err(error) = files.write(path, line)
+    {
+        report_path_failure(path, &error);
     }
-    wake();
 }
 
-/// This thread's lane; nothing while the thread is ending.
-fn lane() -> Option<Arc<Lane>> {
+/// Puts something into this thread's lane and wakes the writer; `None` if there is no writer, or the thread is ending.
+fn with_queue(put: impl FnOnce(&mut Queue)) -> Option<()> {
+    if !is_running() {
+        return None;
+    }
     LANE.try_with(|lane| {
         let mut lane = lane.borrow_mut();
         let lane = lane.get_or_insert_with(|| {
@@ -234,9 +232,11 @@ fn lane() -> Option<Arc<Lane>> {
             lock(&SOURCES).push(Source::Lane(Arc::clone(&lane)));
             lane
         });
-        Arc::clone(lane)
+        put(&mut lock(&lane.queue));
     })
-    .ok()
+    .ok()?;
+    wake();
+    Some(())
 }
 
 /// Writes everything that was handed over before this call, on the calling thread.
@@ -364,6 +364,10 @@ fn report_lost(state: &mut Drain, now: Instant) {
         return;
     }
     state.lost_last = Some(now);
+    match LOST_TO_PATHS.swap(0, Ordering::Relaxed) {
+        0 => {}
+        lines => note(Level::Alert, format_args!("{lines} lines for logs with computed paths were lost")),
+    }
     registry::each_lossy(|file, lines| {
         note(Level::Alert, format_args!("{lines} lines for log \"{file}\" were lost: it took no more"));
     });
