@@ -142,7 +142,7 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
     let mut cases = Vec::new();
     for (label, benches) in load()? {
         for bench in benches {
-            if matches!(bench.kind, Kind::Http | Kind::Reload | Kind::SlowClients | Kind::IdleMemory) {
+            if matches!(bench.kind, Kind::Http | Kind::Reload | Kind::SlowClients | Kind::IdleMemory | Kind::Start) {
                 cases.push((format!("bench/{label}"), smoke_block(&bench)));
             }
         }

@@ -277,3 +277,66 @@ fn output_files(case: &Case, site: &Site) -> Result<Problems, String> {
     }
     Ok(problems)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::case;
+    use super::*;
+
+    #[track_caller]
+    fn parse(expectations: &str) -> Case {
+        let text = format!("=== t\n--- request\nGET /\n{expectations}");
+        case::from_block("a/b", sections::parse(&text).unwrap().remove(0)).unwrap()
+    }
+
+    /// Problems that a response `201`, `A: 1`, `A: 2`, body `hello\n` has with these expectations.
+    #[track_caller]
+    fn check(expectations: &str, expected: &[&str]) {
+        let header = |value: &str| ("A".to_owned(), value.to_owned());
+        let found = Response {
+            status: 201,
+            headers: vec![header("1"), header("2")],
+            body: b"hello\n".to_vec(),
+            interim: Vec::new(),
+        };
+        assert_eq!(response(&parse(expectations), &Vars::default(), 0, &found), expected);
+    }
+
+    #[test]
+    fn responses() {
+        check("", &["status is 201, expected 200"]);
+        check("--- error_code: 201\n--- response_body\nhello\n", &[]);
+        check("--- error_code: 201\n--- response_headers\na: 1, 2\n!B\n", &[]);
+        check(
+            "--- error_code: 201\n--- response_headers\nB: x\n!A\n",
+            &["header B is missing, expected \"x\"", "header A must not be there, but is \"1, 2\""],
+        );
+        check(
+            "--- error_code: 201\n--- response_headers_like\nA: \\d\n",
+            &["header A is \"1, 2\", expected to match \\d"],
+        );
+        check("--- error_code: 201\n--- response_body_like: ^h.*o$\n", &[]);
+        check("--- error_code: 201\n--- response_body_unlike: l+\n", &["body matches l+\n      hello\n"]);
+        check("--- error_code: 201\n--- response_body_size: 5\n", &["body has 6 bytes, expected 5"]);
+        check("--- error_code: 201\n--- gunzip\n", &["Content-Encoding is missing, expected \"gzip\""]);
+    }
+
+    #[track_caller]
+    fn check_log(expectations: &str, log: &str, expected: &[&str]) {
+        let case = parse(expectations);
+        let mut problems = error_log(&case, &Vars::default(), log).unwrap();
+        problems.extend(alarms(&case, &Vars::default(), log).unwrap());
+        assert_eq!(problems, expected);
+    }
+
+    #[test]
+    fn logs() {
+        check_log("", "[error] a\n", &[]);
+        check_log("", "[alert] a\n", &["unexpected in the error log: [alert] a"]);
+        check_log("--- error_log\nan alert\n", "[alert] an alert\n", &[]);
+        check_log("--- error_log_like: al.rt\n", "[alert] an alert\n", &[]);
+        check_log("--- error_log\na\nb\n", "a\n", &["error log lacks \"b\""]);
+        check_log("--- no_error_log\nb\n", "a\nb c\n", &["error log has \"b\": b c"]);
+        check_log("--- grep_error_log: [0-9]+\n--- grep_error_log_out\n1\n22\n", "a 1\nb\n22 c\n", &[]);
+    }
+}
