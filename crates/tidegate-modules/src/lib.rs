@@ -8,6 +8,7 @@
 
 pub mod drizzle;
 pub mod index;
+pub mod log;
 pub mod not_modified;
 pub mod range;
 pub mod rds_csv;
@@ -48,4 +49,5 @@ pub static MODULES: &[&dyn AnyModule] = &[
 #[rustfmt::skip]
 pub static FILTERS: &[&dyn AnyModule] = &[
     &range::MODULE,
+    &log::MODULE,
 ];
