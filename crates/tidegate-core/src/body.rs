@@ -105,6 +105,10 @@ impl BodyError {
 }
 
 impl RequestBody {
+    /// Bytes of it that have come.
+    pub fn received_bytes(&self) -> u64 {
+        self.received.get()
+    }
     pub(crate) fn reset(&mut self) {
         *self.framing.get_mut() = Framing::None;
         self.complete.set(true);

@@ -423,7 +423,8 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     let limits = core.head_limits();
     let options = core.head_options();
     let header_timeout_ms = core.client_header_timeout_ms();
-    if conn.input.borrow().is_empty() {
+    let pipelined = !conn.input.borrow().is_empty();
+    if !pipelined {
         conn.release_buffers();
         // Whoever has just connected is about to ask, and would take a closed connection for a failure.
         conn.idle.set(!first);
@@ -448,6 +449,7 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
             Ok(Parsed::Complete(consumed)) => {
                 conn.consume_input(consumed);
                 let begun = begin(&mut req, started_ms);
+                req.flags().pipelined.set(pipelined);
                 return match begun {
                     Ok(()) => Head::Complete(req),
                     Err(bad) => Head::Bad(req, bad),

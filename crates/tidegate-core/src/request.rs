@@ -105,6 +105,8 @@ pub struct Flags {
     pub uri_rewritten: Cell<bool>,
     /// The connection may serve another request.
     pub keep_alive: Cell<bool>,
+    /// It was there before the answer to the request before it.
+    pub pipelined: Cell<bool>,
     /// The head could not be read.
     pub malformed: Cell<bool>,
     /// The location was an `internal` one that this request may see.

@@ -42,6 +42,9 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("time_iso8601", |_, _, out| put(out, clock::iso8601_time().as_str().as_bytes()), "Local time."),
     VariableDef::new("pid", |_, _, out| number(out, u64::from(std::process::id())), "Number of the process."),
     VariableDef::new("nginx_version", |_, _, out| put(out, crate::NGINX_VERSION.as_bytes()), "Version."),
+    VariableDef::new("request_length", request_length, "Bytes of the request: its head and what was read of its body."),
+    VariableDef::new("remote_user", remote_user, "Name that the client gives in Basic authentication."),
+    VariableDef::new("pipe", pipe, "\"p\" if the request was sent before the answer to the one before it."),
     VariableDef::new("content_length", content_length, "Content-Length of the request."),
     VariableDef::new("content_type", |req, _, out| field(req, Known::ContentType, out), "Content-Type of the request."),
     VariableDef::new("request_body", request_body, "Body of the request, if it was read into memory."),
@@ -162,6 +165,31 @@ fn bytes_sent(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 
 fn request_time(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     seconds(out, clock::now_ms().saturating_sub(req.start_ms.get()))
+}
+
+fn request_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let req = req.main();
+    number(out, req.head.borrow().raw().len() as u64 + req.body.received_bytes())
+}
+
+fn pipe(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    put(out, if req.main().flags().pipelined.get() { b"p" } else { b"." })
+}
+
+/// Source: nginx, `ngx_http_auth_basic_user`.
+fn remote_user(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    use base64::Engine;
+    let head = req.head.borrow();
+    let Some(value) = head.fields.get(Known::Authorization) else { return false };
+    let Some((scheme, text)) = value.split_first_chunk::<6>() else { return false };
+    if !scheme.eq_ignore_ascii_case(b"Basic ") {
+        return false;
+    }
+    let Ok(decoded) = base64::engine::general_purpose::STANDARD.decode(text.trim_ascii()) else { return false };
+    match memchr::memchr(b':', &decoded) {
+        Some(at) if at > 0 => put(out, &decoded[..at]),
+        _ => false,
+    }
 }
 
 fn content_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
