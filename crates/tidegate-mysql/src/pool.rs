@@ -450,8 +450,9 @@ impl<'a> Place<'a> {
     fn join(pool: &'a Pool) -> Self {
         let core = &pool.0.core;
         let (sender, receiver) = oneshot::channel();
-        let id = core.next_waiter.fetch_add(1, Relaxed);
         let mut queue = core.queue();
+        // Under the lock, so that the queue stays in order.
+        let id = core.next_waiter.fetch_add(1, Relaxed);
         queue.push_back(Waiter { id, sender });
         core.waiting.fetch_add(1, SeqCst);
         Self { pool, id, receiver }
@@ -471,7 +472,8 @@ impl Drop for Place<'_> {
         let core = &self.pool.0.core;
         {
             let mut queue = core.queue();
-            if let Some(at) = queue.iter().position(|waiter| waiter.id == self.id) {
+            // Those who wait stand in the order of their numbers.
+            if let Ok(at) = queue.binary_search_by_key(&self.id, |waiter| waiter.id) {
                 queue.remove(at);
                 core.waiting.fetch_sub(1, SeqCst);
                 return;

@@ -2,6 +2,9 @@
 //!
 //! A pool resets a session before its next use only if it must, since a reset costs the server about as much as a small
 //! statement. The judgement errs on the safe side: a statement that is not understood counts as one that leaves traces.
+//!
+//! Two things escape it, and are accepted: `last_insert_id()` and its like show what the statement before did, and a
+//! stored function or a trigger may set a user variable that nobody sees in the statement.
 
 /// Words that begin statements which leave a session as it was, unless something in [`leaves_traces`] says otherwise.
 const CLEAN: &[&[u8]] = &[

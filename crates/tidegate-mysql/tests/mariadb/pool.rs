@@ -10,6 +10,7 @@ use std::{
 
 use tidegate_mysql::{
     Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, PooledConn, Resolved, ServerOptions, Timeouts,
+    TlsClient, TlsMode, TlsOptions, TlsVerify,
 };
 use tidegate_rows::QueryError;
 use tokio::{task::LocalSet, time::sleep};
@@ -237,20 +238,31 @@ async fn the_end_of_a_pool_closes_its_connections() {
 
 #[test]
 fn workers_lend_to_each_other() {
-    let pool = Pool::new(options(1, WAIT));
-    let id = on_worker(async || {
-        let id = get(&pool).await.thread_id();
-        let seen = std::thread::scope(|scope| {
-            let other = scope.spawn(|| on_worker(async || query(&pool, "select connection_id()").await.unwrap()));
-            other.join().unwrap()
+    let server = shared();
+    let unverified = TlsOptions { verify: TlsVerify::None, ..TlsOptions::default() };
+    let encrypted = ConnectOptions {
+        tls_mode: TlsMode::Required,
+        tls: Some(TlsClient::new(&unverified).unwrap()),
+        ..server.user("secure", "some_pass")
+    };
+    for connect in [server.user("native", "some_pass"), server.root(), encrypted] {
+        let servers = vec![ServerOptions::new(connect)];
+        let pool = Pool::new(PoolOptions { max: 1, overflow: WAIT, ..PoolOptions::new("cats", servers) });
+        let id = on_worker(async || {
+            let id = get(&pool).await.thread_id();
+            // This worker is blocked meanwhile: the other cannot depend on its event loop.
+            let seen = std::thread::scope(|scope| {
+                let other = scope.spawn(|| on_worker(async || query(&pool, "select connection_id()").await.unwrap()));
+                other.join().unwrap()
+            });
+            assert_eq!(seen, format!("{id}\n"));
+            // The other worker has ended, and its connections with it.
+            assert_eq!(pool.stats().open, 0);
+            id
         });
-        assert_eq!(seen, format!("{id}\n"));
-        // The other worker has ended, and its connections with it.
-        assert_eq!(pool.stats().open, 0);
-        id
-    });
-    assert_eq!((pool.stats().lent, pool.stats().connects), (1, 1));
-    assert_ne!(on_worker(async || get(&pool).await.thread_id()), id);
+        assert_eq!((pool.stats().lent, pool.stats().connects), (1, 1));
+        assert_ne!(on_worker(async || get(&pool).await.thread_id()), id);
+    }
 }
 
 /// Many workers and callers, few connections, and callers that give up at any moment.
@@ -367,6 +379,16 @@ async fn a_server_that_dies_and_returns() {
     let connect = server.root();
     let pool = Pool::new(PoolOptions { max: 4, ..PoolOptions::new("cats", vec![ServerOptions::new(connect)]) });
     drop((get(&pool).await, get(&pool).await));
+    query(&pool, "set global max_allowed_packet = 1048576").await.unwrap();
+    let other = Pool::new(PoolOptions::new(
+        "cats",
+        vec![ServerOptions::new(pool.options().servers[0].connect.as_ref().clone())],
+    ));
+    for size in [1 << 20, 4 << 20, 40 << 20] {
+        let error = query(&other, &format!("select '{}'", "x".repeat(size))).await.unwrap_err();
+        assert!(matches!(&error, QueryError::Server(error) if error.code == 1153), "{size}: {error}");
+        assert_eq!(other.stats().open, 0);
+    }
     let big = "select seq, repeat('x', 1000) from mysql.seq_1_to_10000000";
     let (streaming, waiting, server) = {
         let kill = async {

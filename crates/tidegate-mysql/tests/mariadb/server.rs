@@ -125,6 +125,8 @@ impl Server {
 
 fn install(dir: &Path) {
     let output = Command::new("mariadb-install-db")
+        // Two installations that share a directory for temporary tables get into each other's way.
+        .env("TMPDIR", dir)
         .arg("--no-defaults")
         .arg(format!("--datadir={}", dir.join("data").display()))
         .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"])
@@ -134,7 +136,8 @@ fn install(dir: &Path) {
     let output = output.unwrap_or_else(|error| {
         panic!("cannot run mariadb-install-db ({error}): these tests need Debian's package mariadb-server")
     });
-    assert!(output.status.success(), "mariadb-install-db: {}", String::from_utf8_lossy(&output.stdout));
+    let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "mariadb-install-db: {told}\n{errors}");
 }
 
 /// The server refuses to run as root unless told to.
@@ -151,6 +154,7 @@ fn run(dir: &Path, port: u16) -> Child {
         .arg(format!("--socket={}", path("socket")))
         .arg(format!("--pid-file={}", path("pid")))
         .arg(format!("--port={port}"))
+        .env("TMPDIR", dir)
         .arg(format!("--ssl-ca={}", path("ca.pem")))
         .arg(format!("--ssl-cert={}", path("cert.pem")))
         .arg(format!("--ssl-key={}", path("key.pem")))
