@@ -6,8 +6,10 @@
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -87,6 +89,36 @@ impl Drop for Process {
     }
 }
 
+/// Processes whose working directory is `dir`: those that a server started there has left, daemons too, which no process
+/// group and no parent leads to any more.
+pub(crate) fn working_in(dir: &Path) -> Vec<Pid> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
+        // Unreadable: a zombie, a process of somebody else, or one that is gone by now.
+        if fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir) {
+            found.push(Pid::from_raw(pid));
+        }
+    }
+    found
+}
+
 fn die_with_parent() -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paths::Scratch;
+
+    #[test]
+    fn a_process_is_found_by_its_directory_and_ends_when_dropped() {
+        let scratch = Scratch::new("process", false).unwrap();
+        let process = Process::spawn(Command::new("sleep").arg("60").current_dir(scratch.path())).unwrap();
+        assert_eq!(working_in(scratch.path()), [process.pid()]);
+        assert!(process.group_is_alive());
+        drop(process);
+        assert_eq!(working_in(scratch.path()), []);
+    }
 }

@@ -7,8 +7,9 @@ use super::output;
 use super::script::{self, Action, Step, Text};
 use super::server::{Server, ServerKind, Site};
 use super::vars::Vars;
-use crate::process::{POLL, Process};
+use crate::process::{self, POLL, Process};
 use crate::sections;
+use nix::sys::signal::{Signal, kill};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 const EVENTUALLY_PAUSE: Duration = Duration::from_millis(20);
 /// Starts with other ports after "Address already in use": somebody else took the port first.
 const START_TRIES: usize = 3;
+/// How long a process may be there after its parent has ended.
+const LEFTOVERS_PATIENCE: Duration = Duration::from_millis(300);
 /// How long a line may take to its log after the response.
 const LOGS_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -45,6 +48,7 @@ pub(crate) fn run(case: &Case, settings: &Settings) -> Vec<String> {
             (site, problems)
         }
     };
+    problems.extend(end_leftovers(&site));
     problems.extend(check::logs(case, &site).unwrap_or_else(|mistake| vec![mistake]));
     if !problems.is_empty() {
         let log = output::tail(&site.read("logs/error.log"), 12);
@@ -56,6 +60,21 @@ pub(crate) fn run(case: &Case, settings: &Settings) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Nothing may run any more when a case is over, not even a daemon that should have refused its configuration.
+fn end_leftovers(site: &Site) -> Option<String> {
+    let deadline = Instant::now() + LEFTOVERS_PATIENCE;
+    let mut left = process::working_in(site.dir());
+    while !left.is_empty() && Instant::now() < deadline {
+        thread::sleep(POLL);
+        left = process::working_in(site.dir());
+    }
+    for pid in &left {
+        // ESRCH: it has ended by itself.
+        let _ = kill(*pid, Signal::SIGKILL);
+    }
+    (!left.is_empty()).then(|| format!("{} processes were left behind", left.len()))
 }
 
 fn command(site: &Site, settings: &Settings, args: &[String], code: i32, timeout: Duration) -> Vec<String> {

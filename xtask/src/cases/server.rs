@@ -239,9 +239,6 @@ impl Server {
                 Some(_) => {}
             }
         }
-        if self.process.exited().is_some() && self.process.group_is_alive() {
-            problems.push("the server left a process behind".to_owned());
-        }
         problems
     }
 }
