@@ -16,7 +16,12 @@ use std::{
 use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, ast};
 
-use crate::{conf::Build, phase::Program, template::Template, variable::VariableDef};
+use crate::{
+    conf::Build,
+    phase::{LocalFuture, Program},
+    template::Template,
+    variable::VariableDef,
+};
 
 /// Where a directive may stand: a set of block kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,8 +256,12 @@ pub struct Module<C: 'static> {
     pub finish: Option<fn(&mut C, &mut Build<'_>) -> Result<(), Diagnostic>>,
     /// Registers handlers for a location (or a server, before a location is known) that has this configuration.
     pub install: fn(&Arc<C>, &mut Program),
-    /// Called on each worker's thread as it starts, with the configuration of the top level.
-    pub init_worker: Option<fn(&Arc<C>)>,
+    /// Called on each worker's thread as it starts, with the configuration of the `http` level. An error, a sentence,
+    /// keeps the worker from starting.
+    pub init_worker: Option<fn(&Arc<C>) -> Result<(), String>>,
+    /// Called on each worker's thread as it ends, with the configuration of the `http` level: after the last request,
+    /// or at once when the worker is stopped. The worker waits for the future.
+    pub exit_worker: Option<fn(&Arc<C>, WorkerEnd) -> LocalFuture<()>>,
     /// Position in the registry; given by [`crate::registry::Registry`].
     pub slot: Slot,
 }
@@ -268,9 +277,19 @@ impl<C: 'static> Module<C> {
             finish: None,
             install: |_, _| {},
             init_worker: None,
+            exit_worker: None,
             slot: Slot::new(),
         }
     }
+}
+
+/// How a worker ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerEnd {
+    /// Its requests have ended.
+    Finished,
+    /// It is stopped, whatever it does.
+    Stopped,
 }
 
 /// Position of a module in the registry.
@@ -351,7 +370,12 @@ pub trait AnyModule: Sync {
     /// See [`Module::install`].
     fn install(&self, conf: &Arc<AnyConf>, program: &mut Program);
     /// See [`Module::init_worker`].
-    fn init_worker(&self, conf: &Arc<AnyConf>);
+    ///
+    /// # Errors
+    /// Why the worker cannot start.
+    fn init_worker(&self, conf: &Arc<AnyConf>) -> Result<(), String>;
+    /// See [`Module::exit_worker`].
+    fn exit_worker(&self, conf: &Arc<AnyConf>, end: WorkerEnd) -> Option<LocalFuture<()>>;
 }
 
 const RIGHT_TYPE: &str = "the registry hands each module its own configuration";
@@ -410,10 +434,15 @@ impl<C: Default + Send + Sync + 'static> AnyModule for Module<C> {
         let conf = conf.clone().downcast::<C>().expect(RIGHT_TYPE);
         (self.install)(&conf, program);
     }
-    fn init_worker(&self, conf: &Arc<AnyConf>) {
-        if let Some(init_worker) = self.init_worker {
-            init_worker(&conf.clone().downcast::<C>().expect(RIGHT_TYPE));
+    fn init_worker(&self, conf: &Arc<AnyConf>) -> Result<(), String> {
+        match self.init_worker {
+            Some(init_worker) => init_worker(&conf.clone().downcast::<C>().expect(RIGHT_TYPE)),
+            None => Ok(()),
         }
+    }
+    fn exit_worker(&self, conf: &Arc<AnyConf>, end: WorkerEnd) -> Option<LocalFuture<()>> {
+        let exit_worker = self.exit_worker?;
+        Some(exit_worker(&conf.clone().downcast::<C>().expect(RIGHT_TYPE), end))
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 use tidegate_http::RequestHead;
 use tokio::{
     net::{TcpListener, UnixListener},
-    sync::Notify,
+    sync::{Notify, mpsc::UnboundedReceiver},
 };
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     conf::Config,
     connection::{self, Connection, Peer},
     log::{self, Level},
+    module::WorkerEnd,
     request::Request,
     server::{Control, WorkerBody, WorkerStart},
     sockets::{ListenAddr, Listener},
@@ -228,7 +229,7 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
     let WorkerStart { id, listeners, mut control, ready, .. } = start;
     clock::update();
     let worker = Worker::new(id, config.clone());
-    config.init_worker();
+    config.init_worker()?;
     let accepting: Vec<_> = listeners
         .into_iter()
         .filter_map(|listener| {
@@ -248,14 +249,26 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
                     worker.quit();
                 }
                 Some(Control::Quit) => {}
-                Some(Control::Stop) | None => return Ok(()),
+                Some(Control::Stop) | None => {
+                    config.exit_worker(WorkerEnd::Stopped).await;
+                    return Ok(());
+                }
             },
             () = worker.changed.notified() => {}
         }
         if worker.is_quitting() && worker.active.get() == 0 {
+            tokio::select! {
+                () = config.exit_worker(WorkerEnd::Finished) => {}
+                () = stopped(&mut control) => {}
+            }
             return Ok(());
         }
     }
+}
+
+/// Waits until the worker is told to stop at once.
+async fn stopped(control: &mut UnboundedReceiver<Control>) {
+    while let Some(Control::Quit) = control.recv().await {}
 }
 
 async fn accept_loop(worker: Rc<Worker>, listener: Listener, index: usize) {

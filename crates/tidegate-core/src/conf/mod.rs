@@ -15,7 +15,7 @@ use tidegate_http::Method;
 
 use crate::{
     location::Locations,
-    module::{AnyConf, Context, Module},
+    module::{AnyConf, Context, Module, WorkerEnd},
     phase::Program,
     server_name::ServerNames,
     sockets::ListenSpec,
@@ -154,10 +154,21 @@ impl Config {
         self.prefix.join(std::ffi::OsStr::from_bytes(path))
     }
     /// Calls each module's worker set-up on the current thread.
-    pub fn init_worker(&self) {
+    ///
+    /// # Errors
+    /// The first module's that cannot start.
+    pub fn init_worker(&self) -> Result<(), String> {
         let level = self.http_level();
-        for (slot, module) in self.registry.modules().iter().enumerate() {
-            module.init_worker(&level.confs[slot]);
+        let modules = self.registry.modules().iter().zip(&level.confs);
+        modules.into_iter().try_for_each(|(module, conf)| module.init_worker(conf))
+    }
+    /// Lets each module end its work on the current thread.
+    pub async fn exit_worker(&self, end: WorkerEnd) {
+        let level = self.http_level();
+        for (module, conf) in self.registry.modules().iter().zip(&level.confs) {
+            if let Some(future) = module.exit_worker(conf, end) {
+                future.await;
+            }
         }
     }
     /// The modules.
