@@ -115,19 +115,4 @@ for _, family in ipairs(boot.families) do
     end
 end
 
--- Globals are shared between all requests of a worker: a new one is most often a forgotten `local`.
-local ngx_log, ngx_WARN, get_phase = ngx.log, ngx.WARN, ngx.get_phase
-local rawset, tostring, traceback = rawset, tostring, debug.traceback
-
-setmetatable(_G, {
-    __newindex = function(table, key, value)
-        rawset(table, key, value)
-        local phase = get_phase()
-        if phase == "init_worker" or phase == "init" then
-            return
-        end
-        ngx_log(ngx_WARN, "writing a global Lua variable ('", tostring(key),
-            "') which may lead to race conditions between concurrent requests, so ",
-            "prefer the use of 'local' variables", traceback("", 2))
-    end,
-})
+boot.write_guard(ngx)

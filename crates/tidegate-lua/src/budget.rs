@@ -8,7 +8,7 @@
 //!
 //! The hot path pays two stores per resume, and only with the directive on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -20,6 +20,7 @@ use std::time::Duration;
 use mlua_sys as ffi;
 use mlua_sys::{lua_Debug, lua_State};
 
+use crate::function::place_of_script;
 use crate::stack::Lua;
 
 /// The signal that interrupts a worker. Its default action is to do nothing, so that a late one harms nobody.
@@ -57,6 +58,8 @@ thread_local! {
     static RUNNING: Cell<*mut lua_State> = const { Cell::new(ptr::null_mut()) };
     /// The entry of the virtual machine that it belongs to.
     static RUNNING_WATCH: Cell<*const Watched> = const { Cell::new(ptr::null()) };
+    /// The error that the running script was stopped with; empty until then.
+    static MESSAGE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 static WATCHED: Mutex<Vec<Weak<Watched>>> = Mutex::new(Vec::new());
@@ -95,8 +98,9 @@ impl Watch {
         }
         self.shared.sequence.fetch_add(1, Ordering::Relaxed);
         if self.shared.fired.swap(false, Ordering::Relaxed) {
-            // SAFETY: removes the hook that the handler set, if it did.
+            // SAFETY: removes the hook that the handler set.
             unsafe { ffi::lua_sethook(lua, None, 0, 0) };
+            MESSAGE.take();
         }
     }
 }
@@ -145,17 +149,27 @@ extern "C" fn on_signal(_signal: c_int) {
 
 /// Runs in the script, between two instructions.
 unsafe extern "C-unwind" fn on_hook(state: *mut lua_State, _debug: *mut lua_Debug) {
-    let watched = RUNNING_WATCH.get();
-    // SAFETY: set while a script runs, see `on_signal`.
-    let limit_ms = unsafe { watched.as_ref() }.map_or(0, |watched| watched.limit.as_millis());
-    let limit_ms = c_int::try_from(limit_ms).unwrap_or(c_int::MAX);
-    // SAFETY: a hook may raise errors. It adds no frame, so that level 0 is the interrupted function.
-    unsafe {
-        ffi::luaL_where(state, 0);
-        let place = ffi::lua_tolstring(state, -1, ptr::null_mut());
-        ffi::lua_pushfstring(state, c"%sCPU budget of %dms exceeded".as_ptr(), place, limit_ms);
-        ffi::lua_error(state)
-    }
+    // SAFETY: LuaJIT passes the state that runs.
+    let lua = unsafe { Lua::from_raw(state) };
+    push_message(lua);
+    // SAFETY: a hook may raise errors; nothing with a destructor is alive.
+    unsafe { ffi::lua_error(state) };
+}
+
+/// Pushes the error. A script that caught it gets it again, with the place where it was stopped first.
+fn push_message(lua: Lua) {
+    MESSAGE.with_borrow_mut(|message| {
+        if message.is_empty() {
+            let watched = RUNNING_WATCH.get();
+            // SAFETY: set while a script runs, see `on_signal`.
+            let limit_ms = unsafe { watched.as_ref() }.map_or(0, |watched| watched.limit.as_millis());
+            // A hook adds no frame: level 0 is the interrupted function.
+            *message = place_of_script(lua, 0);
+            message.extend_from_slice(format!("CPU budget of {limit_ms}ms exceeded").as_bytes());
+        }
+    });
+    let message = MESSAGE.with_borrow(Clone::clone);
+    lua.push_bytes(&message);
 }
 
 /// What the watchdog remembers of a worker between two looks.

@@ -52,6 +52,7 @@ pub struct LoadError {
 impl Chunk {
     /// Inline code of `directive` (`content_by_lua`, without `_block`) at `line` of the configuration file `file`, given
     /// relative to the configuration's directory.
+    #[must_use]
     pub fn inline(directive: &str, file: &[u8], line: usize, source: &[u8]) -> Self {
         let name = chunk_name(directive, file, line);
         Self { id: ChunkId::next(), source: source.to_vec(), name }
@@ -126,6 +127,7 @@ fn skip_shebang(source: &[u8]) -> &[u8] {
 }
 
 fn compile(vm: &Vm, source: &[u8], name: &std::ffi::CStr) -> Result<Ref, Failure> {
+    vm.relieve_memory();
     let mut compiled = None;
     vm.main().protect(|lua| {
         compiled = Some(lua.load(source, name).map(|()| lua.make_ref()));

@@ -78,7 +78,7 @@ enum Raise {
 fn prepare(lua: Lua, error: LuaError) -> Raise {
     match error {
         LuaError::Message(message) => {
-            let text = [place_of_caller(lua).as_slice(), message.as_bytes()].concat();
+            let text = [place_of_script(lua, 1).as_slice(), message.as_bytes()].concat();
             lua.push_bytes(&text);
             Raise::Value
         }
@@ -101,11 +101,10 @@ fn prepare(lua: Lua, error: LuaError) -> Raise {
 /// Chunks whose names begin so are ours: an error is not their fault.
 pub(crate) const INTERNAL_CHUNKS: &[u8] = b"=tidegate.";
 
-/// `file:line: ` of the script that called the running function, past the Lua halves of our own API; empty when a C
-/// function called it.
-fn place_of_caller(lua: Lua) -> Vec<u8> {
+/// `file:line: ` of the script at `level` of the stack or above, past the Lua halves of our own API; empty when a C
+/// function comes first.
+pub(crate) fn place_of_script(lua: Lua, mut level: c_int) -> Vec<u8> {
     let mut debug = MaybeUninit::<lua_Debug>::zeroed();
-    let mut level = 1;
     // SAFETY: LuaJIT fills `debug` when the level exists; `source` belongs to a live function.
     unsafe {
         while ffi::lua_getstack(lua.raw(), level, debug.as_mut_ptr()) == 1 {

@@ -1,61 +1,117 @@
-//! What Lua needs of the world around it: the seam between this crate's scheduler and the HTTP core.
+//! On whose behalf a script runs: a request, a timer, the start or end of a worker.
 
 use std::any::Any;
+use std::fmt::Write;
 use std::rc::Rc;
 
+use tidegate_core::error_log;
+use tidegate_core::log::{self, Level};
+use tidegate_core::request::Request;
+
+use crate::phase::Phase;
+
 /// nginx's log levels; the numbers are those of `ngx.ERR` and its kin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum LogLevel {
-    /// `ngx.STDERR`: to standard error, whatever the level of the log.
-    Stderr = 0,
-    /// `ngx.EMERG`
-    Emerg = 1,
-    /// `ngx.ALERT`
-    Alert = 2,
-    /// `ngx.CRIT`
-    Crit = 3,
-    /// `ngx.ERR`
-    Error = 4,
-    /// `ngx.WARN`
-    Warn = 5,
-    /// `ngx.NOTICE`
-    Notice = 6,
-    /// `ngx.INFO`
-    Info = 7,
-    /// `ngx.DEBUG`
-    Debug = 8,
+pub type LogLevel = Level;
+
+/// Whom a run serves.
+#[derive(Clone)]
+pub enum Host {
+    /// A request: everything is there.
+    Request(Rc<Request>),
+    /// Nobody's request: a timer, a worker's start or end, a test.
+    Other(Rc<dyn Surroundings>),
 }
 
-impl LogLevel {
-    /// From the number that Lua code uses.
-    pub fn from_number(number: i64) -> Option<Self> {
-        Some(match number {
-            0 => Self::Stderr,
-            1 => Self::Emerg,
-            2 => Self::Alert,
-            3 => Self::Crit,
-            4 => Self::Error,
-            5 => Self::Warn,
-            6 => Self::Notice,
-            7 => Self::Info,
-            8 => Self::Debug,
-            _ => return None,
-        })
-    }
-}
-
-/// On whose behalf a script runs: a request, a timer, the start of a worker.
-pub trait Host {
-    /// Writes to the error log with this host's tail (client, request, …).
+/// What a script has around it when there is no request.
+pub trait Surroundings {
+    /// Writes to the error log, with a tail that says where the script runs.
     fn log(&self, level: LogLevel, message: &[u8]);
 
     /// Whether the error log takes messages of `level`. Costly messages are not built otherwise.
     fn logs(&self, level: LogLevel) -> bool;
 
-    /// The host of a timer that a script of this host creates: it outlives the request.
-    fn timer_host(&self) -> Rc<dyn Host>;
+    /// The host of a timer that a script creates here.
+    fn timer_host(&self) -> Host;
 
-    /// The concrete type, for the API that belongs to requests.
+    /// The concrete type, for tests.
     fn as_any(&self) -> &dyn Any;
+}
+
+impl Host {
+    /// The request, if it is one.
+    pub fn request(&self) -> Option<&Rc<Request>> {
+        match self {
+            Self::Request(req) => Some(req),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// Writes to the error log with this host's tail.
+    pub fn log(&self, level: LogLevel, message: &[u8]) {
+        match self {
+            Self::Request(req) => error_log::write_bytes_for_request(req, level, message),
+            Self::Other(other) => other.log(level, message),
+        }
+    }
+
+    /// Whether the error log takes messages of `level`.
+    pub fn logs(&self, level: LogLevel) -> bool {
+        match self {
+            Self::Request(req) => error_log::enabled(req, level),
+            Self::Other(other) => other.logs(level),
+        }
+    }
+
+    /// The host of a timer that a script creates here.
+    pub fn timer_host(&self) -> Host {
+        match self {
+            Self::Request(req) => {
+                let tail = format!(", context: ngx.timer, client: {}, server: {}", req.conn.peer.get(), server_of(req));
+                Host::Other(Rc::new(Detached { tail, connection: Some(req.conn.number) }))
+            }
+            Self::Other(other) => other.timer_host(),
+        }
+    }
+}
+
+fn server_of(req: &Request) -> String {
+    match req.conn.local_addr() {
+        tidegate_core::connection::Peer::Inet(address) => address.to_string(),
+        tidegate_core::connection::Peer::Unix => "unix:".to_owned(),
+    }
+}
+
+/// Surroundings that write to the error log of the process.
+pub struct Detached {
+    tail: String,
+    connection: Option<u64>,
+}
+
+impl Detached {
+    /// A host whose log lines end in `, context: CONTEXT`; in nothing for an empty context.
+    pub fn host(context: &str) -> Host {
+        let tail = if context.is_empty() { String::new() } else { format!(", context: {context}") };
+        Host::Other(Rc::new(Self { tail, connection: None }))
+    }
+}
+
+impl Surroundings for Detached {
+    fn log(&self, level: LogLevel, message: &[u8]) {
+        log::main().write_bytes(level, self.connection, message, |line| {
+            // `Line` takes everything.
+            let _ = line.write_str(&self.tail);
+        });
+    }
+
+    fn logs(&self, level: LogLevel) -> bool {
+        log::main().enabled(level)
+    }
+
+    fn timer_host(&self) -> Host {
+        Detached::host(Phase::Timer.context_name())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 }

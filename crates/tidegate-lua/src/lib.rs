@@ -1,6 +1,6 @@
 //! Lua inside: the virtual machine, the scheduler of light threads, the `ngx` API.
 //!
-//! What it does not know: how requests arrive or responses leave; a script's surroundings are a [`host::Host`].
+//! What it does not know: how requests arrive or responses leave, which is the core's.
 //!
 //! Reading order:
 //!
@@ -11,15 +11,20 @@
 //! | [`chunk`] | code of `*_by_lua*` directives, compiled once |
 //! | [`phase`], [`host`] | where a script runs and for whom |
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
+//! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `worker` | the nginx modules made of all this |
 //! | `api` | the `ngx.*` families; how to add one stands there |
 //! | `bundle` | the Lua sources in the binary (`lualib/`) |
 
 pub mod chunk;
+pub mod code;
+pub mod directives;
 pub mod error;
 pub mod function;
 pub mod host;
 pub mod phase;
 pub mod scheduler;
+pub mod set_by_lua;
+pub mod settings;
 pub mod stack;
 pub mod userdata;
 pub mod vm;
@@ -28,8 +33,13 @@ mod api;
 mod budget;
 mod bundle;
 mod memory;
+mod phases;
+mod request_context;
 mod timers;
 mod traceback;
+mod worker;
 
 #[cfg(test)]
 mod testing;
+
+pub use directives::MODULES;

@@ -22,6 +22,8 @@ pub(crate) struct MemoryLimit {
     limit: usize,
     /// Use after the last relief; the next waits until a tenth of the limit was added.
     relieved_at: Cell<usize>,
+    /// An allocation was refused since the last relief.
+    refused: Cell<bool>,
 }
 
 impl MemoryLimit {
@@ -36,6 +38,7 @@ impl MemoryLimit {
             used: Cell::new(main.allocated_bytes()),
             limit,
             relieved_at: Cell::new(0),
+            refused: Cell::new(false),
         });
         // SAFETY: the box keeps its address and lives until `uninstall`; the allocator forwards to the one before.
         unsafe { ffi::lua_setallocf(main.raw(), allocate, ptr::from_ref(&*memory).cast_mut().cast()) };
@@ -48,10 +51,11 @@ impl MemoryLimit {
         unsafe { ffi::lua_setallocf(main.raw(), self.inner, self.inner_data) };
     }
 
-    /// Collects garbage when the limit is near. Called while no script runs.
+    /// Collects garbage when the limit is near. Called between runs, when a script's last objects are garbage.
     pub(crate) fn relieve(&self, main: Lua) {
         let used = self.used.get();
-        if used < self.limit / 100 * RELIEF_PERCENT || used < self.relieved_at.get() + self.limit / 10 {
+        let near = used >= self.limit / 100 * RELIEF_PERCENT && used >= self.relieved_at.get() + self.limit / 10;
+        if !near && !self.refused.replace(false) {
             return;
         }
         // SAFETY: a full collection raises nothing: errors of finalizers are swallowed by LuaJIT.
@@ -66,6 +70,7 @@ unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize,
     let used = memory.used.get();
     let after = used.saturating_sub(old).saturating_add(new);
     if new > old && after > memory.limit {
+        memory.refused.set(true);
         return ptr::null_mut();
     }
     // SAFETY: forwards LuaJIT's own request to LuaJIT's own allocator.

@@ -9,7 +9,7 @@ use mlua_sys as ffi;
 use crate::chunk::Chunk;
 use crate::error::CResult;
 use crate::function::function;
-use crate::host::{Host, LogLevel};
+use crate::host::{Host, LogLevel, Surroundings};
 use crate::phase::Phase;
 use crate::scheduler::{Outcome, Started, start, with_run};
 use crate::stack::Lua;
@@ -32,7 +32,7 @@ impl TestHost {
     }
 }
 
-impl Host for TestHost {
+impl Surroundings for TestHost {
     fn log(&self, level: LogLevel, message: &[u8]) {
         self.log.borrow_mut().push((level, String::from_utf8_lossy(message).into_owned()));
     }
@@ -41,8 +41,8 @@ impl Host for TestHost {
         true
     }
 
-    fn timer_host(&self) -> Rc<dyn Host> {
-        self.this.borrow().upgrade().expect("the test holds its host")
+    fn timer_host(&self) -> Host {
+        Host::Other(self.this.borrow().upgrade().expect("the test holds its host"))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -61,7 +61,7 @@ fn out(lua: Lua) -> CResult {
         lua.pop(2);
     }
     with_run(|run| {
-        let host = run.host().clone();
+        let Host::Other(host) = run.host() else { panic!("tests have no requests") };
         let host = host.as_any().downcast_ref::<TestHost>().expect("tests use this host");
         host.out.borrow_mut().push(line.join(" "));
     });
@@ -104,7 +104,7 @@ pub(crate) async fn launch(vm: &Rc<Vm>, host: &Rc<TestHost>, phase: Phase, code:
         Ok(function) => function,
         Err(error) => panic!("{error}"),
     };
-    match start(vm, host.clone(), phase, function) {
+    match start(vm, Host::Other(host.clone()), phase, function) {
         Started::Done(outcome) => outcome,
         Started::Waiting(waiting) => waiting.await,
     }

@@ -166,7 +166,7 @@ impl Drop for Prepared {
 }
 
 /// Starts a timer whose function and arguments stand on the stack of `thread`.
-pub(crate) fn launch(vm: &Rc<Vm>, host: Rc<dyn Host>, thread: Rc<LightThread>, delay: Duration, repeat: bool) {
+pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Duration, repeat: bool) {
     let pending = Pending::new(vm);
     let alarm = vm.timers.add_alarm();
     let mut prepared = Prepared { vm: vm.clone(), thread: Some(thread) };
@@ -223,7 +223,7 @@ fn copy(vm: &Rc<Vm>, thread: &LightThread) -> Option<Rc<LightThread>> {
     Some(next)
 }
 
-async fn run(vm: &Rc<Vm>, host: Rc<dyn Host>, thread: Rc<LightThread>, premature: bool) {
+async fn run(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, premature: bool) {
     let lua = thread.lua();
     if vm.timers.running() >= vm.timers.running_max {
         let place = place_of_function(lua);

@@ -139,6 +139,7 @@ impl Vm {
 
     /// A coroutine with an empty stack, from the cache if it has one.
     pub(crate) fn take_thread(&self) -> Result<Rc<LightThread>, LuaError> {
+        self.relieve_memory();
         let cached = self.idle.borrow_mut().pop();
         if let Some(thread) = cached {
             return Ok(thread);
@@ -155,6 +156,13 @@ impl Vm {
                 Ok(LightThread::new(thread, anchor))
             }
             _ => Err(LuaError::new("no memory for a coroutine")),
+        }
+    }
+
+    /// Collects garbage when `lua_memory_limit` is near.
+    pub(crate) fn relieve_memory(&self) {
+        if let Some(memory) = &self.memory {
+            memory.relieve(self.main);
         }
     }
 
@@ -211,9 +219,6 @@ impl Vm {
     pub(crate) fn budget_end(&self, nesting: budget::Nesting) {
         if let Some(watch) = &self.budget {
             watch.end(nesting);
-        }
-        if let Some(memory) = &self.memory {
-            memory.relieve(self.main);
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Loader {
 
 /// All modules that this binary was built with.
 pub(crate) fn registry() -> &'static Registry {
-    Registry::install(&[tidegate_modules::MODULES, tidegate_modules::FILTERS])
+    Registry::install(&[tidegate_modules::MODULES, tidegate_lua::MODULES, tidegate_modules::FILTERS])
 }
 
 impl Loader {

@@ -8,12 +8,8 @@ local running, status, isyieldable = coroutine.running, coroutine.status, corout
 local package = package
 local loaded = package.loaded
 
--- Stands in package.loaded while a module loads.
-local loading = setmetatable({}, {
-    __tostring = function()
-        return "module being loaded"
-    end,
-})
+-- Stands in package.loaded while a module loads. Not a table: luaL_register would take it for the module.
+local loading = newproxy(false)
 -- Which coroutine loads which module.
 local loaders_at_work = setmetatable({}, { __mode = "v" })
 -- A module that takes longer to load failed, or is part of a circle of modules that wait for each other.

@@ -20,8 +20,12 @@ pub(crate) static FAMILY: Family =
 /// `ngx.log(level, …)`
 fn log(lua: Lua) -> CResult {
     let number = lua.check_integer(1)?;
-    let level =
-        LogLevel::from_number(number).ok_or_else(|| LuaError::argument(1, format!("bad log level: {number}")))?;
+    let level = match number {
+        // ngx.STDERR: a line whatever the log's level; the worst level is the nearest that files have.
+        0 => Some(LogLevel::Emerg),
+        _ => u8::try_from(number).ok().and_then(LogLevel::from_number),
+    };
+    let level = level.ok_or_else(|| LuaError::argument(1, format!("bad log level: {number}")))?;
     lua.remove(1);
     write(lua, level)
 }

@@ -27,7 +27,7 @@
 //! returns `nil, base.message()`.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::rc::Rc;
 
 use mlua_sys as ffi;
@@ -40,8 +40,10 @@ use crate::stack::{Lua, Type};
 use crate::vm::Vm;
 
 mod base;
+mod control;
 pub(crate) mod coroutine;
 mod log;
+mod output;
 mod require;
 mod semaphore;
 mod sleep;
@@ -55,6 +57,8 @@ static FAMILIES: &[&Family] = &[
     &log::FAMILY,
     &coroutine::FAMILY,
     &thread::FAMILY,
+    &control::FAMILY,
+    &output::FAMILY,
     &sleep::FAMILY,
     &require::FAMILY,
     &stdlib::FAMILY,
@@ -170,6 +174,8 @@ fn push_boot(lua: Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
         lua.raw_set_index(-2, number);
     }
     lua.raw_set_field(-2, b"families");
+    push_chunk_as(lua, "tidegate.write_guard", c"=_G write guard")?;
+    lua.raw_set_field(-2, b"write_guard");
     lua.push_light(Vm::token());
     lua.raw_set_field(-2, b"token");
     lua.push_light(std::ptr::null());
@@ -222,9 +228,12 @@ fn push_family(lua: Lua, family: &Family) -> Result<(), Failure> {
 
 /// Compiles the internal module `name` and pushes the function.
 fn push_chunk(lua: Lua, name: &str) -> Result<(), Failure> {
-    let source = bundle::source(name.as_bytes()).unwrap_or_default();
     let chunk_name = CString::new(format!("={name}")).unwrap_or_default();
-    lua.load(source, &chunk_name)
+    push_chunk_as(lua, name, &chunk_name)
+}
+
+fn push_chunk_as(lua: Lua, name: &str, chunk_name: &CStr) -> Result<(), Failure> {
+    lua.load(bundle::source(name.as_bytes()).unwrap_or_default(), chunk_name)
 }
 
 /// Demands that argument `n` is a Lua function (C functions cannot be entry points in OpenResty).

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use mlua_sys as ffi;
+use tidegate_core::request::Request;
 
 use super::thread::{LightThread, Wait};
 use crate::error::{CResult, FailureKind, LuaError};
@@ -109,7 +110,7 @@ pub enum Started {
 /// One execution of one chunk: its entry thread, its other light threads and whom they serve.
 pub struct Run {
     vm: Rc<Vm>,
-    host: Rc<dyn Host>,
+    host: Host,
     phase: Cell<Phase>,
     entry: Rc<LightThread>,
     users: RefCell<Vec<Rc<LightThread>>>,
@@ -141,7 +142,7 @@ pub fn with_run<R>(body: impl FnOnce(&Run) -> R) -> Option<R> {
 }
 
 /// Runs `chunk` (a function kept in the registry) for `host` until it ends or waits.
-pub fn start(vm: &Rc<Vm>, host: Rc<dyn Host>, phase: Phase, chunk: Ref) -> Started {
+pub fn start(vm: &Rc<Vm>, host: Host, phase: Phase, chunk: Ref) -> Started {
     match start_with(vm, host, phase, false, |lua| {
         lua.push_ref(chunk);
         0
@@ -160,7 +161,7 @@ pub fn start(vm: &Rc<Vm>, host: Rc<dyn Host>, phase: Phase, chunk: Ref) -> Start
 /// When there is no memory for a coroutine.
 pub fn start_with(
     vm: &Rc<Vm>,
-    host: Rc<dyn Host>,
+    host: Host,
     phase: Phase,
     keep_result: bool,
     prepare: impl FnOnce(Lua) -> c_int,
@@ -174,7 +175,7 @@ impl Run {
     /// Starts `entry`, on whose stack stand a function and `args` arguments.
     pub(crate) fn launch(
         vm: &Rc<Vm>,
-        host: Rc<dyn Host>,
+        host: Host,
         phase: Phase,
         keep_result: bool,
         entry: Rc<LightThread>,
@@ -215,8 +216,13 @@ impl Run {
     }
 
     /// Whom the script serves.
-    pub fn host(&self) -> &Rc<dyn Host> {
+    pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// The request that the script serves, if it serves one.
+    pub fn request(&self) -> Option<&Rc<Request>> {
+        self.host.request()
     }
 
     /// The phase.

@@ -280,7 +280,7 @@ fn a_global_write_is_reported() {
     let ran = run("x = 1; x = 2");
     assert_eq!(ran.log.len(), 1);
     let line = &ran.log[0].1;
-    assert!(line.starts_with("[lua] tidegate.boot:"), "{line}");
+    assert!(line.starts_with("[lua] _G write guard:12: __newindex(): "), "{line}");
     assert!(line.contains("writing a global Lua variable ('x') which may lead to race conditions between concurrent requests, so prefer the use of 'local' variables\nstack traceback:\n\t"), "{line}");
 }
 
@@ -311,4 +311,72 @@ fn a_dropped_run_leaves_no_trace() {
     );
     assert_eq!(ran.outcome, Outcome::Failed);
     check("out(1)", &["1"]);
+}
+
+#[test]
+fn a_loop_is_stopped() {
+    let vm = vm_with(VmConfig { cpu_budget: Some(std::time::Duration::from_millis(20)), ..VmConfig::default() });
+    for code in [
+        "while true do end",
+        "local n = 0 while true do n = n + 1 end",
+        "local function spin() while true do end end while true do pcall(spin) end",
+        "local t = {} for i = 1, 1e15 do t[i % 100] = tostring(i) end",
+        "ngx.sleep(0) while true do end",
+        "coroutine.wrap(function() while true do end end)()",
+        "ngx.thread.wait(ngx.thread.spawn(function() while true do end end)) while true do end",
+    ] {
+        let ran = run_in(&vm, Phase::Content, code);
+        assert_eq!(ran.outcome, Outcome::Failed, "{code}: {ran:?}");
+        let line = &ran.log.last().expect("a line").1;
+        assert!(
+            line.contains("content_by_lua(nginx.conf:1):1: CPU budget of 20ms exceeded\nstack traceback:"),
+            "{line}"
+        );
+        // The hook is gone.
+        assert_eq!(run_in(&vm, Phase::Content, "for i = 1, 1e4 do end out('ok')").out, ["ok"]);
+    }
+}
+
+#[test]
+fn memory_has_a_limit() {
+    let vm = vm_with(VmConfig { memory_limit: Some(32 << 20), ..VmConfig::default() });
+    for code in [
+        "local t = {} for i = 1, 1e9 do t[i] = ('x'):rep(1000) .. i end",
+        "local s = 'x' while true do s = s .. s end",
+        "local t = {} while true do t = { t } end",
+    ] {
+        let ran = run_in(&vm, Phase::Content, code);
+        assert_eq!(ran.outcome, Outcome::Failed, "{ran:?}");
+        assert!(ran.log[0].1.contains("not enough memory"), "{ran:?}");
+        // What the script held is garbage, and is collected in time.
+        assert_eq!(run_in(&vm, Phase::Content, "local t = {} for i = 1, 1e5 do t[i] = i end out(#t)").out, ["100000"]);
+    }
+}
+
+#[test]
+fn garbage_alone_does_not_reach_the_limit() {
+    let vm = vm_with(VmConfig { memory_limit: Some(32 << 20), ..VmConfig::default() });
+    let ran = run_in(&vm, Phase::Content, "for i = 1, 2e5 do local t = { ('x'):rep(500) .. i } end out('ok')");
+    assert_eq!(ran.out, ["ok"]);
+}
+
+#[test]
+fn bundled_modules_and_table_extensions() {
+    check(
+        "out(require('resty.core').version ~= nil, pcall(require, 'tidegate.boot'))
+         out(require('table.nkeys')({ 1, 2, a = 1 }), require('table.isarray')({ 1, 2 }), require('table.isarray')({ a = 1 }),
+             require('table.isempty')({}), require('table.clone')({ 5 })[1], require('table.new')(1, 1))
+         local exdata = require('thread.exdata') exdata(7) out(exdata(), coroutine.wrap(function() return exdata() end)())
+         out(pcall(require, 'no.such.module'))"
+            .replace("require('table.new')(1, 1)", "type(require('table.new')(1, 1))")
+            .replace("pcall(require, 'tidegate.boot')", "(pcall(require, 'tidegate.boot'))")
+            .replace("out(pcall(require, 'no.such.module'))", "out((select(2, pcall(require, 'no.such.module')):match('^[^\\n]*')))")
+            .as_str(),
+        &[
+            "true false",
+            "3 true false true 5 table",
+            "7 nil",
+            "module 'no.such.module' not found:",
+        ],
+    );
 }

@@ -1,0 +1,224 @@
+//! Handlers: Lua code in the phases of a request.
+//!
+//! A chunk that does not wait answers at once ([`Ready::Now`]): the request then needs no future of ours.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tidegate_core::output::{Chunk, Closed};
+use tidegate_core::phase::{Outcome as Answer, Phase as CorePhase, Program, Ready, Step};
+use tidegate_core::request::Request;
+
+use crate::code::Code;
+use crate::host::{Host, LogLevel};
+use crate::phase::Phase;
+use crate::scheduler::{Outcome, Started, Stop, start};
+use crate::settings;
+use crate::worker;
+
+/// nginx's codes that `ngx.exit` takes beside HTTP statuses.
+mod code {
+    /// `ngx.OK`
+    pub(super) const OK: i32 = 0;
+    /// `ngx.ERROR`
+    pub(super) const ERROR: i32 = -1;
+    /// `ngx.DECLINED`
+    pub(super) const DECLINED: i32 = -5;
+}
+
+/// What follows from how a run ended.
+type Conclude = fn(&Rc<Request>, Outcome) -> Answer;
+
+/// Installs `server_rewrite_by_lua*`.
+pub(crate) fn install_server_rewrite(code: &Arc<Code>, program: &mut Program) {
+    let code = code.clone();
+    program.on(CorePhase::ServerRewrite, move |req| run(req, &code, Phase::ServerRewrite, conclude_early));
+}
+
+/// Installs code of a phase before the content.
+pub(crate) fn install_early(phase: CorePhase, code: &Arc<Code>, program: &mut Program) {
+    let code = code.clone();
+    let (lua_phase, conclude): (Phase, Conclude) = match phase {
+        CorePhase::Access => (Phase::Access, conclude_access),
+        CorePhase::Precontent => (Phase::Precontent, conclude_early),
+        _ => (Phase::Rewrite, conclude_early),
+    };
+    program.on(phase, move |req| run_with_body(req, &code, lua_phase, conclude));
+}
+
+/// Installs `content_by_lua*`.
+pub(crate) fn install_content(code: &Arc<Code>, program: &mut Program) {
+    let code = code.clone();
+    program.content(move |req| run_with_body(req, &code, Phase::Content, conclude_content));
+}
+
+/// Runs code after the request's body was read, where `lua_need_request_body` wants that.
+fn run_with_body(req: &Rc<Request>, code: &Arc<Code>, phase: Phase, conclude: Conclude) -> Answer {
+    if req.module_conf(&settings::MODULE).lua_need_request_body != Some(true) {
+        return run(req, code, phase, conclude);
+    }
+    let (req, code) = (req.clone(), code.clone());
+    req.read_body().then(move |read| match read {
+        Ok(()) => run(&req, &code, phase, conclude),
+        Err(error) => Ready::Now(error.step()),
+    })
+}
+
+fn run(req: &Rc<Request>, code: &Arc<Code>, phase: Phase, conclude: Conclude) -> Answer {
+    match begin(req, code, phase) {
+        Err(status) => Ready::Now(Step::Status(status)),
+        Ok(Started::Done(outcome)) => conclude(req, outcome),
+        Ok(Started::Waiting(waiting)) => {
+            let req = req.clone();
+            Ready::later(async move {
+                let outcome = waiting.await;
+                conclude(&req, outcome).wait().await
+            })
+        }
+    }
+}
+
+/// Starts code for a request; an error is a status, its cause stands in the log.
+fn begin(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<Started, u16> {
+    let fail = |message: &[u8], status| {
+        Host::Request(req.clone()).log(LogLevel::Error, message);
+        status
+    };
+    let vm = worker::vm_for(req).map_err(|failure| fail(&failure.message, 500))?;
+    let function = code.load(&vm, Some(req)).map_err(|error| fail(&error.message, error.status))?;
+    Ok(start(&vm, Host::Request(req.clone()), phase, function))
+}
+
+/// After `content_by_lua*`: the response is complete.
+fn conclude_content(req: &Rc<Request>, outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Done | Outcome::Stopped(Stop::Exit(code::OK)) => end_response(req, Step::Ok),
+        Outcome::Failed => Ready::Now(Step::Status(500)),
+        Outcome::Stopped(Stop::Exit(code::DECLINED)) => Ready::Now(Step::Declined),
+        Outcome::Stopped(Stop::Exit(status)) => exit(req, status),
+        Outcome::Stopped(Stop::Exec | Stop::Rewrite) => Ready::Now(Step::Redirected),
+    }
+}
+
+/// After `rewrite_by_lua*` and its like: the next handler's turn, unless a response was begun.
+fn conclude_early(req: &Rc<Request>, outcome: Outcome) -> Answer {
+    conclude_phase(req, outcome, Step::Declined)
+}
+
+/// After `access_by_lua*`: permission is given, unless a response was begun.
+fn conclude_access(req: &Rc<Request>, outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Stopped(Stop::Exit(code::DECLINED)) => Ready::Now(Step::Declined),
+        other => conclude_phase(req, other, Step::Ok),
+    }
+}
+
+fn conclude_phase(req: &Rc<Request>, outcome: Outcome, go_on: Step) -> Answer {
+    match outcome {
+        Outcome::Done | Outcome::Stopped(Stop::Exit(code::OK | code::DECLINED)) => {
+            if req.header_sent() {
+                // It is no longer safe to go on to handlers that make a response.
+                end_response(req, Step::Done)
+            } else {
+                Ready::Now(go_on)
+            }
+        }
+        Outcome::Failed => Ready::Now(Step::Status(500)),
+        Outcome::Stopped(Stop::Exit(status)) => exit(req, status),
+        Outcome::Stopped(Stop::Exec | Stop::Rewrite) => Ready::Now(Step::Redirected),
+    }
+}
+
+/// `ngx.exit(status)` with anything but `ngx.OK` and `ngx.DECLINED`.
+///
+/// Source: lua-nginx-module, `ngx_http_lua_handle_exit`.
+fn exit(req: &Rc<Request>, status: i32) -> Answer {
+    let Ok(status) = u16::try_from(status) else {
+        // ngx.ERROR: the connection is closed.
+        debug_assert!(status <= code::ERROR);
+        return Ready::Now(Step::Close);
+    };
+    let sent = req.header_sent();
+    if !sent && req.response.borrow().status == 0 && status >= 200 {
+        req.response.borrow_mut().status = status;
+    }
+    match status {
+        408 | 444 | 499 => Ready::Now(if status == 408 && !sent { Step::Status(408) } else { Step::Close }),
+        204 if !sent => Ready::Now(Step::Status(204)),
+        200..=299 => end_response(req, Step::Done),
+        // The status went out already; what was sent is the response.
+        _ if sent => end_response(req, Step::Done),
+        _ => Ready::Now(Step::Status(status)),
+    }
+}
+
+/// Sends what is missing of the response: the head, made as for any output of Lua, and the end of the body.
+fn end_response(req: &Rc<Request>, step: Step) -> Answer {
+    prepare_head(req);
+    match req.send(Chunk::end()) {
+        Ready::Now(sent) => Ready::Now(after_sending(sent, step)),
+        Ready::Later(future) => Ready::later(async move { after_sending(future.await, step) }),
+    }
+}
+
+fn after_sending(sent: Result<(), Closed>, step: Step) -> Step {
+    match sent {
+        Ok(()) => step,
+        Err(Closed) => Step::Close,
+    }
+}
+
+/// Gives the head what Lua's output gets by default, if it can still be changed.
+pub(crate) fn prepare_head(req: &Rc<Request>) {
+    if req.header_sent() {
+        return;
+    }
+    if req.module_conf(&settings::MODULE).lua_use_default_type != Some(false) {
+        req.set_default_content_type();
+    }
+}
+
+/// Installs `header_filter_by_lua*`.
+pub(crate) fn install_header_filter(code: &Arc<Code>, program: &mut Program) {
+    let code = code.clone();
+    program.header_filter(move |req| match begin(req, &code, Phase::HeaderFilter) {
+        Ok(Started::Done(Outcome::Done | Outcome::Stopped(_))) => Ready::Now(Ok(())),
+        Ok(Started::Done(Outcome::Failed)) | Err(_) => Ready::Now(Err(Closed)),
+        Ok(Started::Waiting(waiting)) => Ready::later(async move {
+            match waiting.await {
+                Outcome::Failed => Err(Closed),
+                Outcome::Done | Outcome::Stopped(_) => Ok(()),
+            }
+        }),
+    });
+}
+
+/// Installs `body_filter_by_lua*`.
+pub(crate) fn install_body_filter(code: &Arc<Code>, program: &mut Program) {
+    let code = code.clone();
+    program.body_filter(move |req, chunk| {
+        // TODO(#3): `ngx.arg[1]` and `ngx.arg[2]` belong to the request API.
+        match begin(req, &code, Phase::BodyFilter) {
+            Ok(Started::Done(Outcome::Done | Outcome::Stopped(_))) => Ready::Now(Ok(chunk)),
+            Ok(Started::Done(Outcome::Failed)) | Err(_) => Ready::Now(Err(Closed)),
+            Ok(Started::Waiting(waiting)) => Ready::later(async move {
+                match waiting.await {
+                    Outcome::Failed => Err(Closed),
+                    Outcome::Done | Outcome::Stopped(_) => Ok(chunk),
+                }
+            }),
+        }
+    });
+}
+
+/// Installs `log_by_lua*`.
+pub(crate) fn install_log(code: &Arc<Code>, program: &mut Program) {
+    let code = code.clone();
+    program.on(CorePhase::Log, move |req| match begin(req, &code, Phase::Log) {
+        Ok(Started::Waiting(waiting)) => Ready::later(async move {
+            waiting.await;
+            Step::Declined
+        }),
+        Ok(Started::Done(_)) | Err(_) => Ready::Now(Step::Declined),
+    });
+}

@@ -1,0 +1,239 @@
+//! The `lua_*` directives that are settings: paths, limits, time-outs.
+//!
+//! Follows lua-nginx-module, with `lua_cpu_budget` and `lua_memory_limit` of our own. Directives with code are in
+//! [`crate::directives`].
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bstr::BString;
+use tidegate_core::inherit;
+use tidegate_core::module::{Context, Directive, Module};
+
+use crate::vm::VmConfig;
+
+/// What the settings say at one level.
+#[derive(Debug, Default)]
+pub struct Conf {
+    /// `lua_package_path`
+    pub lua_package_path: Option<BString>,
+    /// `lua_package_cpath`
+    pub lua_package_cpath: Option<BString>,
+    /// `lua_code_cache`
+    pub lua_code_cache: Option<bool>,
+    /// `lua_thread_cache_max_entries`
+    pub lua_thread_cache_max_entries: Option<u64>,
+    /// `lua_max_pending_timers`
+    pub lua_max_pending_timers: Option<u64>,
+    /// `lua_max_running_timers`
+    pub lua_max_running_timers: Option<u64>,
+    /// `lua_memory_limit`
+    pub lua_memory_limit: Option<usize>,
+    /// `lua_cpu_budget`
+    pub lua_cpu_budget: Option<Duration>,
+    /// `lua_need_request_body`
+    pub lua_need_request_body: Option<bool>,
+    /// `lua_check_client_abort`
+    pub lua_check_client_abort: Option<bool>,
+    /// `lua_use_default_type`
+    pub lua_use_default_type: Option<bool>,
+    /// `lua_http10_buffering`
+    pub lua_http10_buffering: Option<bool>,
+    /// `lua_transform_underscores_in_response_headers`
+    pub lua_transform_underscores_in_response_headers: Option<bool>,
+    /// `lua_socket_log_errors`
+    pub lua_socket_log_errors: Option<bool>,
+    /// `lua_socket_connect_timeout`
+    pub lua_socket_connect_timeout: Option<Duration>,
+    /// `lua_socket_send_timeout`
+    pub lua_socket_send_timeout: Option<Duration>,
+    /// `lua_socket_read_timeout`
+    pub lua_socket_read_timeout: Option<Duration>,
+    /// `lua_socket_keepalive_timeout`
+    pub lua_socket_keepalive_timeout: Option<Duration>,
+    /// `lua_socket_buffer_size`
+    pub lua_socket_buffer_size: Option<usize>,
+    /// `lua_socket_send_lowat`, accepted
+    pub lua_socket_send_lowat: Option<usize>,
+    /// `lua_socket_pool_size`
+    pub lua_socket_pool_size: Option<u64>,
+    /// `lua_regex_cache_max_entries`
+    pub lua_regex_cache_max_entries: Option<u64>,
+    /// `lua_regex_match_limit`
+    pub lua_regex_match_limit: Option<u64>,
+    /// `lua_capture_error_log`
+    pub lua_capture_error_log: Option<usize>,
+    /// `lua_worker_thread_vm_pool_size`
+    pub lua_worker_thread_vm_pool_size: Option<u64>,
+    /// `lua_malloc_trim`, accepted
+    pub lua_malloc_trim: Option<u64>,
+    /// `lua_sa_restart`, accepted
+    pub lua_sa_restart: Option<bool>,
+    /// `rewrite_by_lua_no_postpone`
+    pub rewrite_by_lua_no_postpone: Option<bool>,
+    /// `access_by_lua_no_postpone`
+    pub access_by_lua_no_postpone: Option<bool>,
+    /// `precontent_by_lua_no_postpone`
+    pub precontent_by_lua_no_postpone: Option<bool>,
+    /// Some directive with Lua code stands somewhere; at the `http` level only.
+    pub(crate) used: bool,
+}
+
+const HTTP: Context = Context::HTTP;
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[
+        Directive::text("lua_package_path", |c: &mut Conf| &mut c.lua_package_path)
+            .within(HTTP)
+            .syntax("lua-style-path-str")
+            .doc("Where `require` looks for Lua modules; `;;` stands for the default."),
+        Directive::text("lua_package_cpath", |c: &mut Conf| &mut c.lua_package_cpath)
+            .within(HTTP)
+            .syntax("lua-style-cpath-str")
+            .doc("Where `require` looks for C modules; `;;` stands for the default."),
+        Directive::flag("lua_code_cache", |c: &mut Conf| &mut c.lua_code_cache)
+            .within(Context::ALL_IF)
+            .default("on")
+            .doc("With `off` each request gets a virtual machine of its own: for development."),
+        Directive::number("lua_thread_cache_max_entries", |c: &mut Conf| &mut c.lua_thread_cache_max_entries)
+            .within(HTTP)
+            .default("1024")
+            .doc("Coroutines kept for reuse in each worker."),
+        Directive::number("lua_max_pending_timers", |c: &mut Conf| &mut c.lua_max_pending_timers)
+            .within(HTTP)
+            .default("1024")
+            .doc("Timers that may be pending at a time in each worker."),
+        Directive::number("lua_max_running_timers", |c: &mut Conf| &mut c.lua_max_running_timers)
+            .within(HTTP)
+            .default("256")
+            .doc("Timers that may run at a time in each worker."),
+        Directive::size("lua_memory_limit", |c: &mut Conf| &mut c.lua_memory_limit)
+            .within(HTTP)
+            .default("0")
+            .doc("Memory for Lua objects in each worker; a script that needs more gets an error. 0 sets no limit."),
+        Directive::time("lua_cpu_budget", |c: &mut Conf| &mut c.lua_cpu_budget)
+            .within(HTTP)
+            .default("0")
+            .doc("Processor time that a script may use without waiting before it is stopped. 0 sets no limit."),
+        Directive::flag("lua_need_request_body", |c: &mut Conf| &mut c.lua_need_request_body)
+            .within(Context::ALL_IF)
+            .default("off")
+            .doc("The request's body is read before Lua code of the request runs."),
+        Directive::flag("lua_check_client_abort", |c: &mut Conf| &mut c.lua_check_client_abort)
+            .within(Context::ALL_IF)
+            .default("off")
+            .doc("A client that closes its connection ends the Lua code of its request."),
+        Directive::flag("lua_use_default_type", |c: &mut Conf| &mut c.lua_use_default_type)
+            .within(Context::ALL_IF)
+            .default("on")
+            .doc("Responses made by Lua code get the type of `default_type`."),
+        Directive::flag("lua_http10_buffering", |c: &mut Conf| &mut c.lua_http10_buffering)
+            .within(Context::ALL_IF)
+            .default("on")
+            .doc("Responses to HTTP/1.0 are buffered for the sake of `Content-Length`."),
+        Directive::flag("lua_transform_underscores_in_response_headers", |c: &mut Conf| {
+            &mut c.lua_transform_underscores_in_response_headers
+        })
+        .within(Context::ALL_IF)
+        .default("on")
+        .doc("`_` in names given to `ngx.header` stands for `-`."),
+        Directive::flag("lua_socket_log_errors", |c: &mut Conf| &mut c.lua_socket_log_errors)
+            .within(Context::ALL_IF)
+            .default("on")
+            .doc("Failures of cosockets are written to the error log."),
+        Directive::time("lua_socket_connect_timeout", |c: &mut Conf| &mut c.lua_socket_connect_timeout)
+            .within(Context::ALL_IF)
+            .default("60s")
+            .doc("How long a cosocket may take to connect."),
+        Directive::time("lua_socket_send_timeout", |c: &mut Conf| &mut c.lua_socket_send_timeout)
+            .within(Context::ALL_IF)
+            .default("60s")
+            .doc("How long a cosocket waits until it can write."),
+        Directive::time("lua_socket_read_timeout", |c: &mut Conf| &mut c.lua_socket_read_timeout)
+            .within(Context::ALL_IF)
+            .default("60s")
+            .doc("How long a cosocket waits for something to read."),
+        Directive::time("lua_socket_keepalive_timeout", |c: &mut Conf| &mut c.lua_socket_keepalive_timeout)
+            .within(Context::ALL_IF)
+            .default("60s")
+            .doc("How long a pooled connection may stay unused."),
+        Directive::size("lua_socket_buffer_size", |c: &mut Conf| &mut c.lua_socket_buffer_size)
+            .within(Context::ALL_IF)
+            .default("4k")
+            .doc("Size of a cosocket's buffer for reading."),
+        Directive::size("lua_socket_send_lowat", |c: &mut Conf| &mut c.lua_socket_send_lowat)
+            .within(Context::ALL_IF)
+            .default("0")
+            .doc("Accepted for old configurations."),
+        Directive::number("lua_socket_pool_size", |c: &mut Conf| &mut c.lua_socket_pool_size)
+            .within(Context::ALL_IF)
+            .default("30")
+            .doc("Connections in the pool of one address."),
+        Directive::number("lua_regex_cache_max_entries", |c: &mut Conf| &mut c.lua_regex_cache_max_entries)
+            .within(HTTP)
+            .default("1024")
+            .doc("Compiled patterns kept in each worker."),
+        Directive::number("lua_regex_match_limit", |c: &mut Conf| &mut c.lua_regex_match_limit)
+            .within(HTTP)
+            .default("0")
+            .doc("Steps that a match may take; 0 for PCRE's default."),
+        Directive::size("lua_capture_error_log", |c: &mut Conf| &mut c.lua_capture_error_log)
+            .within(HTTP)
+            .doc("Size of the buffer that `ngx.errlog` reads lines of the error log from."),
+        Directive::number("lua_worker_thread_vm_pool_size", |c: &mut Conf| &mut c.lua_worker_thread_vm_pool_size)
+            .within(HTTP)
+            .default("10")
+            .doc("Virtual machines for `ngx.run_worker_thread`."),
+        Directive::number("lua_malloc_trim", |c: &mut Conf| &mut c.lua_malloc_trim)
+            .within(HTTP)
+            .default("1000")
+            .doc("Accepted for old configurations."),
+        Directive::flag("lua_sa_restart", |c: &mut Conf| &mut c.lua_sa_restart)
+            .within(HTTP)
+            .default("on")
+            .doc("Accepted: system calls are restarted."),
+        Directive::flag("rewrite_by_lua_no_postpone", |c: &mut Conf| &mut c.rewrite_by_lua_no_postpone)
+            .within(HTTP)
+            .default("off")
+            .doc("`rewrite_by_lua*` runs before the directives of the rewrite module, not after them."),
+        Directive::flag("access_by_lua_no_postpone", |c: &mut Conf| &mut c.access_by_lua_no_postpone)
+            .within(HTTP)
+            .default("off")
+            .doc("`access_by_lua*` runs before other access modules, not after them."),
+        Directive::flag("precontent_by_lua_no_postpone", |c: &mut Conf| &mut c.precontent_by_lua_no_postpone)
+            .within(HTTP)
+            .default("off")
+            .doc("`precontent_by_lua*` runs before other modules of its phase, not after them."),
+    ],
+    inherit: |child, parent, _| {
+        inherit!(child, parent;
+            lua_code_cache, lua_need_request_body, lua_check_client_abort, lua_use_default_type, lua_http10_buffering,
+            lua_transform_underscores_in_response_headers, lua_socket_log_errors, lua_socket_connect_timeout,
+            lua_socket_send_timeout, lua_socket_read_timeout, lua_socket_keepalive_timeout, lua_socket_buffer_size,
+            lua_socket_send_lowat, lua_socket_pool_size,
+        );
+    },
+    ..Module::named("lua")
+};
+
+impl Conf {
+    /// The settings of virtual machines, from those of the `http` level.
+    pub(crate) fn vm_config(&self, prefix: PathBuf) -> VmConfig {
+        let defaults = VmConfig::default();
+        let number = |value: Option<u64>, default: usize| {
+            value.map_or(default, |value| usize::try_from(value).unwrap_or(usize::MAX))
+        };
+        let path = |value: &Option<BString>| value.as_ref().map(|path| path.to_vec());
+        VmConfig {
+            package_path: path(&self.lua_package_path),
+            package_cpath: path(&self.lua_package_cpath),
+            prefix,
+            thread_cache_max_entries: number(self.lua_thread_cache_max_entries, defaults.thread_cache_max_entries),
+            max_pending_timers: number(self.lua_max_pending_timers, defaults.max_pending_timers),
+            max_running_timers: number(self.lua_max_running_timers, defaults.max_running_timers),
+            memory_limit: self.lua_memory_limit.filter(|&limit| limit > 0),
+            cpu_budget: self.lua_cpu_budget.filter(|budget| !budget.is_zero()),
+        }
+    }
+}
