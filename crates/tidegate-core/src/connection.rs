@@ -32,6 +32,9 @@ use crate::{
 /// client far away, short enough for those who wait for the shutdown.
 const FRESH_WAIT_MS_MAX: u64 = 2000;
 
+/// How long a connection keeps its buffers while it waits for the next request: a busy one never gives them back.
+const RELEASE_MS: u64 = 50;
+
 /// Output of pipelined requests that comes together before it is written.
 const PIPELINE_BYTES_MAX: u64 = 64 << 10;
 
@@ -72,6 +75,10 @@ pub struct Connection {
     waker: RefCell<Option<Waker>>,
     broken: Cell<bool>,
     idle: Cell<bool>,
+    /// Since when it waits for a head, in milliseconds; 0 while it does not.
+    waiting_since_ms: Cell<u64>,
+    /// The request of before, to be used again. It refers back to the connection: see [`Connection::release`].
+    spare: RefCell<Option<Rc<Request>>>,
     closing: Cell<bool>,
 }
 
@@ -105,6 +112,8 @@ impl Connection {
             waker: RefCell::new(None),
             broken: Cell::new(false),
             idle: Cell::new(false),
+            waiting_since_ms: Cell::new(0),
+            spare: RefCell::new(None),
             closing: Cell::new(false),
         })
     }
@@ -152,8 +161,14 @@ impl Connection {
     fn is_fresh(&self) -> bool {
         self.requests.get() == 0 && self.input.borrow().is_empty()
     }
-    /// Wakes the connection when its wait is over; called a few times a second.
-    pub(crate) fn check_deadline(&self, now_ms: u64) {
+    /// Wakes the connection when its wait is over, and takes from one that waits what it does not need; called a few
+    /// times a second.
+    pub(crate) fn check_deadline(&self, now_ms: u64, worker: &Worker) {
+        let since_ms = self.waiting_since_ms.get();
+        if since_ms != 0 && now_ms.saturating_sub(since_ms) >= RELEASE_MS {
+            self.waiting_since_ms.set(0);
+            self.release(worker);
+        }
         let deadline_ms = self.deadline_ms.get();
         if deadline_ms != 0 && now_ms >= deadline_ms {
             self.deadline_ms.set(0);
@@ -287,7 +302,11 @@ impl Connection {
         }
     }
 
-    fn release_buffers(&self) {
+    /// Gives buffers and the spare request back to the worker.
+    fn release(&self, worker: &Worker) {
+        if let Some(req) = self.spare.take() {
+            worker.give_request(req);
+        }
         let mut input = self.input.borrow_mut();
         if input.is_empty() {
             crate::worker::give_buffer(std::mem::take(&mut *input));
@@ -311,6 +330,7 @@ enum Head {
 pub(crate) async fn serve(conn: Rc<Connection>, worker: Rc<Worker>) {
     while let Next::Request = serve_one(&conn, &worker).await {}
     close(&conn).await;
+    conn.release(&worker);
 }
 
 /// Whether a connection goes on.
@@ -360,7 +380,7 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
     if conn.requests.get() == 1 {
         conn.stream.set_nodelay();
     }
-    worker.give_request(req);
+    *conn.spare.borrow_mut() = Some(req);
     Next::Request
 }
 
@@ -425,19 +445,20 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     let header_timeout_ms = core.client_header_timeout_ms();
     let pipelined = !conn.input.borrow().is_empty();
     if !pipelined {
-        conn.release_buffers();
+        conn.waiting_since_ms.set(clock::now_ms());
         // Whoever has just connected is about to ask, and would take a closed connection for a failure.
         conn.idle.set(!first);
         let timeout_ms = if first { header_timeout_ms } else { core.keepalive_timeout_ms() };
         let read = conn.read_more(timeout_ms).await;
         conn.idle.set(false);
+        conn.waiting_since_ms.set(0);
         match read {
             Ok(1..) => {}
             _ => return Head::End,
         }
     }
     clock::update();
-    let mut req = worker.take_request(conn);
+    let mut req = worker.take_request(conn, conn.spare.take());
     let started_ms = clock::now_ms();
     loop {
         let parsed = {

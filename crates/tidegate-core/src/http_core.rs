@@ -524,6 +524,9 @@ impl Request {
     /// Chooses the server by the name that the client gave.
     pub(crate) fn choose_server(&self) {
         let listen = &self.conf().listens[self.conn.listen];
+        if listen.one_server {
+            return;
+        }
         let head = self.head.borrow();
         let found = listen.names.find(&head.host);
         let (server, captures) = found.unwrap_or((listen.default, None));

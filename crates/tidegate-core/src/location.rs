@@ -5,9 +5,10 @@
 //!
 //! Source: nginx, "location" in `ngx_http_core_module`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use bstr::BString;
+use rustc_hash::FxHashMap;
 use tidegate_conf::{Diagnostic, Diagnostics, Span};
 
 use crate::{conf::LevelId, regex::Regex};
@@ -59,7 +60,7 @@ struct Prefix {
 /// The locations inside a server or a location, ready to be searched.
 #[derive(Default)]
 pub struct Locations {
-    exact: HashMap<BString, LevelId>,
+    exact: FxHashMap<BString, LevelId>,
     /// Sorted by text.
     prefixes: Vec<Prefix>,
     regexes: Vec<(Arc<Regex>, LevelId)>,

@@ -5,9 +5,8 @@
 //!
 //! Source: nginx, "Server names".
 
-use std::collections::HashMap;
-
 use bstr::{BStr, BString};
+use rustc_hash::FxHashMap;
 
 use crate::{
     conf::ServerId,
@@ -17,11 +16,11 @@ use crate::{
 /// Servers of an address, by name.
 #[derive(Default)]
 pub struct ServerNames {
-    exact: HashMap<BString, ServerId>,
+    exact: FxHashMap<BString, ServerId>,
     /// `.example.com` for `*.example.com`.
-    leading: HashMap<BString, ServerId>,
+    leading: FxHashMap<BString, ServerId>,
     /// `mail.` for `mail.*`.
-    trailing: HashMap<BString, ServerId>,
+    trailing: FxHashMap<BString, ServerId>,
     regexes: Vec<(Regex, ServerId)>,
 }
 

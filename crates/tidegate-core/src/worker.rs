@@ -52,6 +52,8 @@ pub struct Worker {
     connections: RefCell<Vec<Weak<Connection>>>,
     requests: RefCell<Vec<Rc<Request>>>,
     active: Cell<usize>,
+    /// Requests that are not in [`COUNTERS`] yet: a counter that all workers write to would cost each of them a miss.
+    requests_uncounted: Cell<u64>,
     quitting: Cell<bool>,
     changed: Notify,
     nobody: Rc<Connection>,
@@ -115,6 +117,7 @@ impl Worker {
             connections: RefCell::default(),
             requests: RefCell::default(),
             active: Cell::new(0),
+            requests_uncounted: Cell::new(0),
             quitting: Cell::new(false),
             changed: Notify::new(),
             nobody,
@@ -147,9 +150,15 @@ impl Worker {
         Hold(self.clone())
     }
 
-    /// A request for `conn`, of used parts where there are any.
-    pub(crate) fn take_request(&self, conn: &Rc<Connection>) -> Rc<Request> {
-        COUNTERS.requests.fetch_add(1, Ordering::Relaxed);
+    /// A request for `conn`: the one of before if nobody has it any more, else one of the worker's, else a new one.
+    pub(crate) fn take_request(&self, conn: &Rc<Connection>, spare: Option<Rc<Request>>) -> Rc<Request> {
+        self.requests_uncounted.set(self.requests_uncounted.get() + 1);
+        if let Some(mut req) = spare
+            && let Some(request) = Rc::get_mut(&mut req)
+        {
+            request.reset();
+            return req;
+        }
         let mut req = match self.requests.borrow_mut().pop() {
             Some(req) => req,
             None => Request::main_request(conn.clone(), RequestHead::new()),
@@ -196,10 +205,11 @@ impl Worker {
     /// Wakes connections whose time is over and forgets those that have gone.
     fn check_deadlines(&self) {
         clock::update();
+        COUNTERS.requests.fetch_add(self.requests_uncounted.take(), Ordering::Relaxed);
         let now_ms = clock::now_ms();
         self.connections.borrow_mut().retain(|conn| match conn.upgrade() {
             Some(conn) => {
-                conn.check_deadline(now_ms);
+                conn.check_deadline(now_ms, self);
                 true
             }
             None => false,

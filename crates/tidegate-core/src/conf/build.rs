@@ -417,7 +417,8 @@ impl<'a> Build<'a> {
         let proxy_protocol = group.iter().any(|draft| draft.flags.proxy_protocol);
         // Socket options stand with any one of the servers.
         let spec = group.iter().find(|draft| draft.flags.explicit).unwrap_or(&group[0]).spec.clone();
-        Listen { spec, default, names, proxy_protocol }
+        let one_server = names.is_trivial(default);
+        Listen { spec, default, names, one_server, proxy_protocol }
     }
 }
 

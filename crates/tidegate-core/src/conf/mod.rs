@@ -92,6 +92,8 @@ pub struct Listen {
     pub default: ServerId,
     /// Servers by name.
     pub names: ServerNames,
+    /// All names belong to the default server: none needs to be looked up.
+    pub one_server: bool,
     /// PROXY protocol is expected.
     pub proxy_protocol: bool,
 }
