@@ -4,7 +4,7 @@
 //! bytes arrive.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     future::poll_fn,
     io,
     net::SocketAddr,
@@ -14,7 +14,11 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tidegate_http::{BadRequest, Method, Parsed, RequestHead, parse_request};
+use bstr::ByteSlice;
+use tidegate_http::{
+    BadRequest, Method, Parsed, RequestHead, parse_request,
+    proxy_protocol::{ProxyHeader, parse_proxy_header},
+};
 
 use crate::{
     clock,
@@ -53,8 +57,11 @@ pub struct Connection {
     pub number: u64,
     /// The socket.
     pub stream: Stream,
-    /// The client, as the socket tells; see `realip` for who it says it is.
+    /// The client: who the socket says it is, or for one request who a trusted proxy says it is (`realip`).
     pub peer: Cell<Peer>,
+    /// Who the socket says the client is.
+    pub socket_peer: Peer,
+    proxy_header: OnceCell<ProxyHeader>,
     /// Our end.
     pub local: Peer,
     /// Position of the address among the configuration's.
@@ -99,6 +106,8 @@ impl Connection {
             number: crate::worker::next_connection_number(),
             stream,
             peer: Cell::new(peer),
+            socket_peer: peer,
+            proxy_header: OnceCell::new(),
             local,
             listen,
             requests: Cell::new(0),
@@ -121,6 +130,10 @@ impl Connection {
     /// The configuration that the connection was accepted under.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+    /// What a balancer said ahead of the connection's bytes, where `listen … proxy_protocol` expects that.
+    pub fn proxy_header(&self) -> Option<&ProxyHeader> {
+        self.proxy_header.get()
     }
     /// Our end, with the address that the client connected to where the socket listens on all.
     pub fn local_addr(&self) -> Peer {
@@ -328,9 +341,45 @@ enum Head {
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(conn: Rc<Connection>, worker: Rc<Worker>) {
-    while let Next::Request = serve_one(&conn, &worker).await {}
+    if read_proxy_header(&conn).await {
+        while let Next::Request = serve_one(&conn, &worker).await {}
+    }
     close(&conn).await;
     conn.release(&worker);
+}
+
+/// Reads the header of the PROXY protocol, where one is expected; `false` when it does not come or is malformed.
+async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
+    if !conn.config().listens.get(conn.listen).is_some_and(|listen| listen.proxy_protocol) {
+        return true;
+    }
+    let server_level = conn.config().servers[conn.default_server().0 as usize].level;
+    let core = conn.config().levels[server_level.0 as usize].conf(&crate::http_core::MODULE);
+    loop {
+        if !matches!(conn.read_more(core.client_header_timeout_ms()).await, Ok(1..)) {
+            return false;
+        }
+        let parsed = parse_proxy_header(&conn.input.borrow());
+        match parsed {
+            Ok(None) => {
+                let mut input = conn.input.borrow_mut();
+                if input.len() == input.capacity() {
+                    input.reserve(core.head_limits().large_buffer_bytes);
+                }
+            }
+            Ok(Some((header, used))) => {
+                conn.consume_input(used);
+                let _ = conn.proxy_header.set(header);
+                return true;
+            }
+            Err(error) => {
+                let input = conn.input.borrow();
+                let message = format_args!("{error}: \"{}\"", input.as_bstr());
+                crate::error_log::write_for_connection(conn, Level::Error, message);
+                return false;
+            }
+        }
+    }
 }
 
 /// Whether a connection goes on.
@@ -508,6 +557,7 @@ fn begin(req: &mut Rc<Request>, started_ms: u64) -> Result<(), BadRequest> {
     let conn = &request.conn;
     conn.requests.set(conn.requests.get() + 1);
     request.start_ms.set(started_ms);
+    conn.peer.set(conn.socket_peer);
     let head: &mut RequestHead = request.head.get_mut();
     request.method.set(head.method);
     let uri = request.uri.get_mut();

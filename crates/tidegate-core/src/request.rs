@@ -77,6 +77,7 @@ pub struct Request {
     restart: Cell<Restart>,
     last_match: RefCell<LastMatch>,
     contexts: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
+    lasting_contexts: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     /// When the first byte arrived, in milliseconds of [`crate::clock::now_ms`].
     pub start_ms: Cell<u64>,
     /// Sub-requests below this request that have not ended.
@@ -134,6 +135,7 @@ impl Request {
             restart: Cell::new(Restart::ServerRewrite),
             last_match: RefCell::default(),
             contexts: RefCell::default(),
+            lasting_contexts: RefCell::default(),
             start_ms: Cell::new(0),
             subrequest_depth: 0,
             conn,
@@ -160,6 +162,7 @@ impl Request {
         self.restart.set(Restart::ServerRewrite);
         self.last_match.get_mut().captures.groups.clear();
         self.contexts.get_mut().clear();
+        self.lasting_contexts.get_mut().clear();
         let server = self.conn.default_server();
         self.set_server(server);
     }
@@ -184,6 +187,7 @@ impl Request {
             restart: Cell::new(Restart::ServerRewrite),
             last_match: RefCell::default(),
             contexts: RefCell::default(),
+            lasting_contexts: RefCell::default(),
             start_ms: Cell::new(crate::clock::now_ms()),
             subrequest_depth: parent.subrequest_depth + 1,
         };
@@ -299,6 +303,23 @@ impl Request {
         contexts.push((TypeId::of::<T>(), context));
     }
 
+    /// The context that a module keeps with the main request until its end, over internal redirects; made when first
+    /// asked for. Dropping it is the end of the request.
+    pub fn lasting_context<T: Default + 'static>(&self) -> Rc<T> {
+        if let Some(found) = self.find_lasting_context::<T>() {
+            return found;
+        }
+        let new = Rc::new(T::default());
+        self.main().lasting_contexts.borrow_mut().push((TypeId::of::<T>(), new.clone()));
+        new
+    }
+    /// The context that [`lasting_context`](Self::lasting_context) made, if it did.
+    pub fn find_lasting_context<T: 'static>(&self) -> Option<Rc<T>> {
+        let contexts = self.main().lasting_contexts.borrow();
+        let (_, found) = contexts.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+        found.clone().downcast::<T>().ok()
+    }
+
     /// Remembers a match: `$1` and so on mean its groups from now on.
     pub fn set_captures(&self, subject: &[u8], captures: Captures) {
         let mut last = self.last_match.borrow_mut();
@@ -388,6 +409,7 @@ impl Request {
     pub(crate) fn release(&mut self, nobody: Rc<Connection>) {
         self.conn = nobody;
         self.contexts.get_mut().clear();
+        self.lasting_contexts.get_mut().clear();
         self.body.reset();
     }
 

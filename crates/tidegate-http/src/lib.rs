@@ -9,7 +9,8 @@
 //! Reading order: [`known`] (field names as numbers), [`fields`] (the list), [`method`], [`request`] (heads of
 //! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`] and [`user_agent`], [`chunked`]
 //! and [`body`] (where a body ends), [`conditional`] and [`range`] (what of an answer is wanted), [`status`],
-//! [`response`], [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered).
+//! [`response`], [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered);
+//! [`proxy_protocol`] (what a balancer says ahead of all this).
 //!
 //! What must hold for any input stands in `tests/invariants`; the fuzz target `http1` and a test drive it.
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ pub mod fields;
 pub mod host;
 pub mod known;
 pub mod method;
+pub mod proxy_protocol;
 pub mod range;
 pub mod request;
 mod request_line;

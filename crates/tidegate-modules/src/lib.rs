@@ -6,15 +6,23 @@
 //!
 //! What this crate does not know: how requests are read and written, and Lua.
 
+pub mod access;
 pub mod drizzle;
 pub mod index;
 pub mod log;
 pub mod not_modified;
 pub mod range;
+pub mod geo;
+mod hostnames;
+pub mod limit_except;
+pub mod map;
+mod network;
 pub mod rds_csv;
 pub mod rds_json;
+pub mod realip;
 pub mod rewrite;
 pub mod r#static;
+pub mod split_clients;
 pub mod upstream;
 
 use tidegate_core::module::AnyModule;
@@ -30,6 +38,12 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &index::MODULE,
     &r#static::MODULE,
     &not_modified::MODULE,
+    &map::MODULE,
+    &geo::MODULE,
+    &split_clients::MODULE,
+    &realip::MODULE,
+    &limit_except::MODULE,
+    &access::MODULE,
     &upstream::MODULE,
     &drizzle::MODULE,
     &rds_json::MODULE,

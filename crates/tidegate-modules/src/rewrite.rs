@@ -114,7 +114,9 @@ pub static MODULE: Module<Conf> = Module {
             .default("on")
             .doc("Variables that are read before they were set are reported in the error log."),
     ],
-    inherit: |child, parent, _| inherit!(child, parent; rewrite_log),
+    inherit: |child, parent, _| {
+        inherit!(child, parent; rewrite_log);
+    },
     install,
     ..Module::named("rewrite")
 };
