@@ -374,7 +374,7 @@ async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
             }
             Err(error) => {
                 let input = conn.input.borrow();
-                let message = format_args!("{error}: \"{}\"", input.as_bstr());
+                let message = format_args!("{error}: \"{}\" while reading PROXY protocol", input.as_bstr());
                 crate::error_log::write_for_connection(conn, Level::Error, message);
                 return false;
             }
@@ -492,8 +492,9 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     let limits = core.head_limits();
     let options = core.head_options();
     let header_timeout_ms = core.client_header_timeout_ms();
-    let pipelined = !conn.input.borrow().is_empty();
-    if !pipelined {
+    let waits = conn.input.borrow().is_empty();
+    let pipelined = !waits && !first;
+    if waits {
         conn.waiting_since_ms.set(clock::now_ms());
         // Whoever has just connected is about to ask, and would take a closed connection for a failure.
         conn.idle.set(!first);

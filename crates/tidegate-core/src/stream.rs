@@ -97,6 +97,17 @@ impl Stream {
         };
         on_socket!(self, socket => socket.try_io(Interest::WRITABLE, || send(socket.as_fd())), closed())
     }
+    /// What the kernel knows of a TCP connection.
+    pub fn tcp_info(&self) -> Option<libc::tcp_info> {
+        let Stream::Tcp(socket) = self else { return None };
+        // SAFETY: all bytes of the struct are integers, for which zero is a value.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut len = std::mem::size_of::<libc::tcp_info>() as libc::socklen_t;
+        let out = std::ptr::from_mut(&mut info).cast();
+        // SAFETY: `out` and `len` describe a live local that is large enough for what the option gives.
+        let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, out, &mut len) };
+        (result == 0).then_some(info)
+    }
     /// Sends small packets at once.
     pub fn set_nodelay(&self) {
         if let Stream::Tcp(socket) = self {

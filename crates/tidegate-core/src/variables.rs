@@ -2,11 +2,13 @@
 //!
 //! Source: nginx, "Embedded Variables" of `ngx_http_core_module`.
 
-use std::{io::Write, rc::Rc};
+use std::{cell::OnceCell, io::Write, rc::Rc};
 
 use tidegate_http::Known;
 
-use crate::{clock, connection::Peer, request::Request, variable::VariableDef};
+use crate::{clock, output::Progress, request::Request, variable::VariableDef};
+
+mod connection;
 
 /// The core's variables.
 pub(crate) static VARIABLES: &[VariableDef] = &[
@@ -23,16 +25,31 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("hostname", |_, _, out| put(out, hostname().as_bytes()), "Name of the machine."),
     VariableDef::new("scheme", |_, _, out| put(out, b"http"), "http or https."),
     VariableDef::new("server_name", |req, _, out| put(out, &req.config_server().name), "Name of the server."),
-    VariableDef::new("server_port", server_port, "Port that accepted the connection."),
-    VariableDef::new("server_addr", server_addr, "Address that accepted the connection."),
-    VariableDef::new("remote_addr", remote_addr, "Address of the client."),
-    VariableDef::new("remote_port", remote_port, "Port of the client."),
+    VariableDef::new("https", |_, _, _| true, "\"on\" over TLS."),
+    VariableDef::new("server_port", connection::server_port, "Port that accepted the connection."),
+    VariableDef::new("server_addr", connection::server_addr, "Address that accepted the connection."),
+    VariableDef::new("remote_addr", connection::remote_addr, "Address of the client."),
+    VariableDef::new("remote_port", connection::remote_port, "Port of the client."),
+    VariableDef::new("binary_remote_addr", connection::binary_remote_addr, "Address of the client, 4 or 16 bytes."),
+    VariableDef::new("remote_user", remote_user, "Name given for Basic authentication."),
     VariableDef::new("connection", |req, _, out| number(out, req.conn.number), "Number of the connection."),
     VariableDef::new(
         "connection_requests",
         |req, _, out| number(out, req.conn.requests.get()),
         "Requests of the connection so far.",
     ),
+    VariableDef::new("connection_time", connection::time, "Seconds since the connection was made."),
+    VariableDef::new("proxy_protocol_addr", connection::proxy_addr, "Client of the PROXY protocol's header."),
+    VariableDef::new("proxy_protocol_port", connection::proxy_port, "Its port."),
+    VariableDef::new("proxy_protocol_server_addr", connection::proxy_server_addr, "Server of that header."),
+    VariableDef::new("proxy_protocol_server_port", connection::proxy_server_port, "Its port."),
+    VariableDef::new("proxy_protocol_tlv_", connection::proxy_tlv, "A value of that header, e.g. alpn or 0x01."),
+    VariableDef::new("tcpinfo_rtt", connection::tcpinfo_rtt, "Round-trip time that the kernel measured, in us."),
+    VariableDef::new("tcpinfo_rttvar", connection::tcpinfo_rttvar, "Its variance, in us."),
+    VariableDef::new("tcpinfo_snd_cwnd", connection::tcpinfo_snd_cwnd, "Congestion window, in packets."),
+    VariableDef::new("tcpinfo_rcv_space", connection::tcpinfo_rcv_space, "Receive buffer, in bytes."),
+    VariableDef::new("request_id", request_id, "32 random hexadecimal digits."),
+    VariableDef::new("request_completion", request_completion, "\"OK\" when the response was complete."),
     VariableDef::new("status", status, "Status of the response."),
     VariableDef::new("body_bytes_sent", body_bytes_sent, "Bytes of the response's body."),
     VariableDef::new("bytes_sent", bytes_sent, "Bytes of the response."),
@@ -43,10 +60,10 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("pid", |_, _, out| number(out, u64::from(std::process::id())), "Number of the process."),
     VariableDef::new("nginx_version", |_, _, out| put(out, crate::NGINX_VERSION.as_bytes()), "Version."),
     VariableDef::new("request_length", request_length, "Bytes of the request: its head and what was read of its body."),
-    VariableDef::new("remote_user", remote_user, "Name that the client gives in Basic authentication."),
     VariableDef::new("pipe", pipe, "\"p\" if the request was sent before the answer to the one before it."),
     VariableDef::new("content_length", content_length, "Content-Length of the request."),
     VariableDef::new("content_type", |req, _, out| field(req, Known::ContentType, out), "Content-Type of the request."),
+    VariableDef::new("request_body_file", request_body_file, "Path of the file that holds the request's body."),
     VariableDef::new("request_body", request_body, "Body of the request, if it was read into memory."),
     VariableDef::new("arg_", arg, "An argument."),
     VariableDef::new("http_", http, "A field of the request."),
@@ -120,28 +137,42 @@ pub(crate) fn hostname() -> &'static str {
     })
 }
 
-fn server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.local {
-        Peer::Inet(address) => number(out, address.port().into()),
-        Peer::Unix => true,
+/// `$remote_user`: what stands before the colon in `Authorization: Basic`.
+fn remote_user(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let head = req.main().head.borrow();
+    match head.fields.get(Known::Authorization).and_then(tidegate_http::basic_auth::credentials) {
+        Some((user, _)) => put(out, &user),
+        None => false,
     }
 }
 
-fn server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.local_addr() {
-        Peer::Inet(address) => write!(out, "{}", address.ip()).is_ok(),
-        Peer::Unix => put(out, b"unix:"),
+/// `$request_id`: made when first asked for.
+#[derive(Default)]
+struct RequestId(OnceCell<[u8; 16]>);
+
+fn request_id(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let id = req.lasting_context::<RequestId>();
+    let bytes = id.0.get_or_init(|| {
+        let mut bytes = [0; 16];
+        // The system always has some; were it ever not so, an identifier of zeros harms nobody.
+        let _ = getrandom::fill(&mut bytes);
+        bytes
+    });
+    write!(out, "{:032x}", u128::from_be_bytes(*bytes)).is_ok()
+}
+
+fn request_completion(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    if req.response.borrow().progress == Progress::Ended {
+        out.extend_from_slice(b"OK");
     }
+    true
 }
 
-fn remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    write!(out, "{}", req.conn.peer.get()).is_ok()
-}
-
-fn remote_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.peer.get() {
-        Peer::Inet(address) => number(out, address.port().into()),
-        Peer::Unix => true,
+fn request_body_file(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    match &*req.body.file.borrow() {
+        Some(file) => put(out, file.path.as_os_str().as_bytes()),
+        None => false,
     }
 }
 
@@ -174,22 +205,6 @@ fn request_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 
 fn pipe(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     put(out, if req.main().flags().pipelined.get() { b"p" } else { b"." })
-}
-
-/// Source: nginx, `ngx_http_auth_basic_user`.
-fn remote_user(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    use base64::Engine;
-    let head = req.head.borrow();
-    let Some(value) = head.fields.get(Known::Authorization) else { return false };
-    let Some((scheme, text)) = value.split_first_chunk::<6>() else { return false };
-    if !scheme.eq_ignore_ascii_case(b"Basic ") {
-        return false;
-    }
-    let Ok(decoded) = base64::engine::general_purpose::STANDARD.decode(text.trim_ascii()) else { return false };
-    match memchr::memchr(b':', &decoded) {
-        Some(at) if at > 0 => put(out, &decoded[..at]),
-        _ => false,
-    }
 }
 
 fn content_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {

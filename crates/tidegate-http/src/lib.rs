@@ -7,7 +7,7 @@
 //! Where nginx has a documented or well-known behaviour, it is followed (1.22 to 1.27), down to the messages.
 //!
 //! Reading order: [`known`] (field names as numbers), [`fields`] (the list), [`method`], [`request`] (heads of
-//! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`] and [`user_agent`], [`chunked`]
+//! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`], [`basic_auth`] and [`user_agent`], [`chunked`]
 //! and [`body`] (where a body ends), [`conditional`] and [`range`] (what of an answer is wanted), [`status`],
 //! [`response`], [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered);
 //! [`proxy_protocol`] (what a balancer says ahead of all this).
@@ -17,6 +17,7 @@
 
 pub mod args;
 pub mod bad_request;
+pub mod basic_auth;
 pub mod body;
 pub mod chunked;
 pub mod conditional;

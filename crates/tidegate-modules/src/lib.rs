@@ -8,21 +8,21 @@
 
 pub mod access;
 pub mod drizzle;
-pub mod index;
-pub mod log;
-pub mod not_modified;
-pub mod range;
 pub mod geo;
 mod hostnames;
+pub mod index;
 pub mod limit_except;
+pub mod log;
 pub mod map;
 mod network;
+pub mod not_modified;
+pub mod range;
 pub mod rds_csv;
 pub mod rds_json;
 pub mod realip;
 pub mod rewrite;
-pub mod r#static;
 pub mod split_clients;
+pub mod r#static;
 pub mod upstream;
 
 use tidegate_core::module::AnyModule;

@@ -1,0 +1,100 @@
+//! Variables about the connection: addresses, the PROXY protocol's header, what the kernel measured.
+
+use std::{io::Write, net::SocketAddr};
+
+use super::{number, put, seconds};
+use crate::{clock, connection::Peer, request::Request};
+
+pub(super) fn server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    match req.conn.local {
+        Peer::Inet(address) => number(out, address.port().into()),
+        Peer::Unix => true,
+    }
+}
+
+pub(super) fn server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    match req.conn.local_addr() {
+        Peer::Inet(address) => write!(out, "{}", address.ip()).is_ok(),
+        Peer::Unix => put(out, b"unix:"),
+    }
+}
+
+pub(super) fn remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    write!(out, "{}", req.conn.peer.get()).is_ok()
+}
+
+pub(super) fn remote_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    match req.conn.peer.get() {
+        Peer::Inet(address) => number(out, address.port().into()),
+        Peer::Unix => true,
+    }
+}
+
+pub(super) fn binary_remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    match req.conn.peer.get() {
+        Peer::Inet(SocketAddr::V4(address)) => put(out, &address.ip().octets()),
+        Peer::Inet(SocketAddr::V6(address)) => put(out, &address.ip().octets()),
+        Peer::Unix => put(out, b"unix:"),
+    }
+}
+
+pub(super) fn time(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    seconds(out, clock::now_ms().saturating_sub(req.conn.accepted_ms))
+}
+
+/// The client and the server of the PROXY protocol's header.
+fn proxied(req: &Request) -> Option<(SocketAddr, SocketAddr)> {
+    req.conn.proxy_header()?.addresses
+}
+
+fn address(out: &mut Vec<u8>, address: Option<SocketAddr>) -> bool {
+    address.is_some_and(|address| write!(out, "{}", address.ip()).is_ok())
+}
+
+fn port(out: &mut Vec<u8>, address: Option<SocketAddr>) -> bool {
+    address.is_some_and(|address| number(out, address.port().into()))
+}
+
+pub(super) fn proxy_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    address(out, proxied(req).map(|(client, _)| client))
+}
+
+pub(super) fn proxy_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    port(out, proxied(req).map(|(client, _)| client))
+}
+
+pub(super) fn proxy_server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    address(out, proxied(req).map(|(_, server)| server))
+}
+
+pub(super) fn proxy_server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    port(out, proxied(req).map(|(_, server)| server))
+}
+
+pub(super) fn proxy_tlv(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    match req.conn.proxy_header().and_then(|header| header.tlv_named(name)) {
+        Some(value) => put(out, value),
+        None => false,
+    }
+}
+
+/// What the kernel knows of a TCP connection.
+fn tcp_info(req: &Request) -> Option<libc::tcp_info> {
+    req.conn.stream.tcp_info()
+}
+
+pub(super) fn tcpinfo_rtt(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    tcp_info(req).is_some_and(|info| number(out, info.tcpi_rtt.into()))
+}
+
+pub(super) fn tcpinfo_rttvar(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    tcp_info(req).is_some_and(|info| number(out, info.tcpi_rttvar.into()))
+}
+
+pub(super) fn tcpinfo_snd_cwnd(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    tcp_info(req).is_some_and(|info| number(out, info.tcpi_snd_cwnd.into()))
+}
+
+pub(super) fn tcpinfo_rcv_space(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    tcp_info(req).is_some_and(|info| number(out, info.tcpi_rcv_space.into()))
+}
