@@ -132,6 +132,10 @@ pub struct Response {
     pub last_modified: Option<i64>,
     /// All other fields.
     pub fields: Fields,
+    /// Fields that go behind the body, if it goes out in chunks.
+    pub trailers: Fields,
+    /// There will be trailers: the body goes out in chunks even if its length is known.
+    pub expect_trailers: bool,
     /// The body may be served in ranges.
     pub allow_ranges: bool,
     /// Of several ranges at once none is served: the body comes in pieces.
@@ -161,9 +165,11 @@ impl Response {
     pub(crate) fn reset(&mut self) {
         let mut fields = std::mem::take(&mut self.fields);
         let mut content_type = std::mem::take(&mut self.content_type);
+        let mut trailers = std::mem::take(&mut self.trailers);
         fields.clear();
         content_type.clear();
-        *self = Response { fields, content_type, ..Response::default() };
+        trailers.clear();
+        *self = Response { fields, content_type, trailers, ..Response::default() };
     }
 
     /// Takes back everything that a handler said about a body, before an error page takes its place.

@@ -179,8 +179,12 @@ impl Request {
         let conf = self.http_conf();
         let mut response = self.response.borrow_mut();
         let has_body = !response.header_only;
+        let may_chunk = version >= (1, 1) && conf.chunked_transfer_encoding != Some(false);
+        if has_body && response.expect_trailers && may_chunk {
+            response.content_length = None;
+        }
         if has_body && response.content_length.is_none() {
-            if version >= (1, 1) && conf.chunked_transfer_encoding != Some(false) {
+            if may_chunk {
                 response.chunked = true;
             } else {
                 self.flags().keep_alive.set(false);

@@ -232,7 +232,9 @@ impl Request {
         if last && response.progress != Progress::Ended {
             response.progress = Progress::Ended;
             if response.chunked && !response.header_only {
-                output.buf.extend_from_slice(b"0\r\n\r\n");
+                output.buf.extend_from_slice(b"0\r\n");
+                tidegate_http::response::write_fields(&response.trailers, &mut output.buf);
+                output.buf.extend_from_slice(b"\r\n");
             }
         }
         drop(output);

@@ -10,12 +10,18 @@ pub mod access;
 pub mod drizzle;
 pub mod geo;
 mod hostnames;
+pub mod autoindex;
+mod directory;
+pub mod drizzle;
+pub mod empty_gif;
+pub mod headers;
 pub mod index;
 pub mod limit_except;
 pub mod log;
 pub mod map;
 mod network;
 pub mod not_modified;
+pub mod random_index;
 pub mod range;
 pub mod rds_csv;
 pub mod rds_json;
@@ -23,6 +29,7 @@ pub mod realip;
 pub mod rewrite;
 pub mod split_clients;
 pub mod r#static;
+pub mod try_files;
 pub mod upstream;
 
 use tidegate_core::module::AnyModule;
@@ -35,7 +42,11 @@ use tidegate_core::module::AnyModule;
 #[rustfmt::skip]
 pub static MODULES: &[&dyn AnyModule] = &[
     &rewrite::MODULE,
+    &try_files::MODULE,
+    &empty_gif::MODULE,
+    &random_index::MODULE,
     &index::MODULE,
+    &autoindex::MODULE,
     &r#static::MODULE,
     &not_modified::MODULE,
     &map::MODULE,
@@ -62,6 +73,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
 /// The parts that a range asks for are cut out before any body filter (the core's `byte_ranges`).
 #[rustfmt::skip]
 pub static FILTERS: &[&dyn AnyModule] = &[
+    &headers::MODULE,
     &range::MODULE,
     &log::MODULE,
 ];

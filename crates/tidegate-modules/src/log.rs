@@ -446,7 +446,7 @@ fn escape(line: &mut Vec<u8>, start: usize) {
 }
 
 /// Escapes what stands in `line` from `start` on for a JSON string.
-fn escape_json(line: &mut Vec<u8>, start: usize) {
+pub(crate) fn escape_json(line: &mut Vec<u8>, start: usize) {
     let is_plain = |&byte: &u8| byte >= b' ' && byte != b'"' && byte != b'\\';
     let Some(at) = line[start..].iter().position(|byte| !is_plain(byte)) else { return };
     let rest = line.split_off(start + at);

@@ -132,7 +132,11 @@ impl OpenFailure {
         if self.is_not_found() && req.http_conf().log_not_found == Some(false) {
             return;
         }
-        let level = if self.status() == 500 { Level::Crit } else { Level::Error };
+        self.log_at(req, path, if self.status() == 500 { Level::Crit } else { Level::Error });
+    }
+
+    /// Writes the failure to the error log.
+    pub fn log_at(&self, req: &Request, path: &[u8], level: Level) {
         let error = io::Error::from_raw_os_error(self.errno);
         req.log(level, format_args!("{} \"{}\" failed {}", self.call, BStr::new(path), SysError(&error)));
     }

@@ -23,11 +23,14 @@ use crate::{
 
 /// How the path of a request and the directive's text make a file name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mapping {
+pub enum Mapping {
     /// `root`: the path is appended.
     Root,
     /// `alias`: the path without its first bytes (the location's text) is appended.
-    Alias { skip: usize },
+    Alias {
+        /// Length of the location's text.
+        skip: usize,
+    },
     /// `alias` in a location with a regular expression: the text is the whole name.
     Whole,
 }
@@ -46,6 +49,11 @@ impl Root {
     pub(super) fn fixed(path: &Path) -> Self {
         let path = Template::literal(path.as_os_str().as_bytes());
         Root { path, mapping: Mapping::Root, prefix: None }
+    }
+
+    /// How the path of a request and the text make a file name.
+    pub fn mapping(&self) -> Mapping {
+        self.mapping
     }
 
     /// Whether this is an `alias`.
