@@ -7,14 +7,14 @@
 //! What this crate does not know: how requests are read and written, and Lua.
 
 pub mod access;
-pub mod drizzle;
-pub mod geo;
-mod hostnames;
 pub mod autoindex;
 mod directory;
 pub mod drizzle;
+pub mod drizzle;
 pub mod empty_gif;
+pub mod geo;
 pub mod headers;
+mod hostnames;
 pub mod index;
 pub mod limit_except;
 pub mod log;
