@@ -10,7 +10,6 @@ pub mod access;
 pub mod autoindex;
 mod directory;
 pub mod drizzle;
-pub mod drizzle;
 pub mod empty_gif;
 pub mod geo;
 pub mod headers;
