@@ -399,8 +399,13 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
             return Next::Close;
         }
         Head::TimedOut(Some(req)) => {
-            req.log(Level::Info, format_args!("client timed out while reading client request headers"));
-            run(conn, &req, |req| phase::reject(req, 408)).await;
+            req.log(
+                Level::Info,
+                format_args!("client timed out (110: Connection timed out) while reading client request headers"),
+            );
+            // Somebody this slow is not told; the access log shows it.
+            req.response.borrow_mut().status = 408;
+            phase::log(&req);
             return Next::Close;
         }
         Head::TimedOut(None) | Head::End => return Next::Close,

@@ -520,6 +520,17 @@ fn status_code(text: &[u8], arg: &ast::Arg) -> Result<u16, Diagnostic> {
         .ok_or_else(|| emerg(arg, format!("invalid value \"{}\"", arg.value)))
 }
 
+/// How a search for a location ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// With a prefix or nothing: regular expressions further out still count.
+    Open,
+    /// With the location to use.
+    Final,
+    /// With a location whose paths end with a slash, which the request's does not.
+    AddSlash,
+}
+
 impl Request {
     /// Chooses the server by the name that the client gave.
     pub(crate) fn choose_server(&self) {
@@ -531,7 +542,8 @@ impl Request {
         let found = listen.names.find(&head.host);
         let (server, captures) = found.unwrap_or((listen.default, None));
         self.set_server(server);
-        if let Some((_, captures)) = captures {
+        if let Some((regex, captures)) = captures {
+            self.set_named_captures(regex, &head.host, &captures);
             self.set_captures(&head.host, captures);
         }
     }
@@ -544,7 +556,7 @@ impl Request {
         self.flags().uri_changed.set(false);
         let redirect = {
             let uri = self.uri.borrow();
-            self.find_location_in(&uri.path)
+            self.find_location_in(&uri.path) == Search::AddSlash
         };
         if self.http_conf().internal == Some(true) && !self.flags().internal.get() {
             self.set_level(server);
@@ -565,42 +577,44 @@ impl Request {
         None
     }
 
-    fn find_location_in(&self, path: &[u8]) -> bool {
+    /// Searches inside the current level, and inside what it finds.
+    fn find_location_in(&self, path: &[u8]) -> Search {
         let conf = self.conf();
         let locations = &conf.levels[self.level_id().0 as usize].locations;
         if locations.is_empty() {
-            return false;
+            return Search::Open;
         }
         let found = locations.find(path);
         if let Some(level) = found.exact {
             self.set_level(level);
-            return false;
+            return Search::Final;
         }
         if let Some(level) = locations.with_slash(path)
             && conf.levels[level.0 as usize].program.auto_redirect
         {
             self.set_level(level);
-            return true;
+            return Search::AddSlash;
         }
-        let mut no_regex = false;
         if let Some((level, final_)) = found.prefix {
             self.set_level(level);
-            no_regex = final_;
-            if !conf.levels[level.0 as usize].locations.is_empty() && self.find_location_in(path) {
-                return true;
+            match self.find_location_in(path) {
+                Search::Open if final_ => return Search::Open,
+                Search::Open => {}
+                search => return search,
             }
         }
-        if !no_regex {
-            for (regex, level) in found.regexes {
-                if let Ok(Some(captures)) = regex.captures(path) {
-                    self.set_named_captures(regex, path, &captures);
-                    self.set_captures(path, captures);
-                    self.set_level(*level);
-                    return self.find_location_in(path);
-                }
+        for (regex, level) in found.regexes {
+            if let Ok(Some(captures)) = regex.captures(path) {
+                self.set_named_captures(regex, path, &captures);
+                self.set_captures(path, captures);
+                self.set_level(*level);
+                return match self.find_location_in(path) {
+                    Search::Open => Search::Final,
+                    search => search,
+                };
             }
         }
-        false
+        Search::Open
     }
 
     fn add_slash(&self) {

@@ -103,26 +103,33 @@ pub(crate) fn parameter(
     let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, WORDS.iter().copied());
     let text = arg.value.to_str().map_err(|_| invalid())?;
     let (word, value) = text.split_once('=').unwrap_or((text, ""));
-    flags.explicit = true;
     match word {
-        "default_server" | "default" => {
-            flags.default_server = true;
-            flags.explicit = false;
+        "default_server" | "default" => flags.default_server = true,
+        "proxy_protocol" => flags.proxy_protocol = true,
+        "http2" => flags.http2 = true,
+        _ => {
+            (flags.explicit, flags.bind) = (true, true);
+            socket_parameter(word, value, options).ok_or_else(invalid)?;
         }
+    }
+    Ok(())
+}
+
+/// Applies an argument that belongs to the socket; `None` for one that is unknown or bad.
+fn socket_parameter(word: &str, value: &str, options: &mut ListenOptions) -> Option<()> {
+    match word {
         "bind" => {}
         "reuseport" => options.reuseport = true,
         "deferred" => options.deferred = true,
-        "proxy_protocol" => flags.proxy_protocol = true,
-        "http2" => flags.http2 = true,
-        "backlog" => options.backlog = value.parse().map_err(|_| invalid())?,
-        "fastopen" => options.fastopen = Some(value.parse().map_err(|_| invalid())?),
-        "rcvbuf" => options.rcvbuf = Some(values::size(value.into()).map_err(|_| invalid())? as usize),
-        "sndbuf" => options.sndbuf = Some(values::size(value.into()).map_err(|_| invalid())? as usize),
-        "ipv6only" => options.ipv6only = values::flag(value.into()).map_err(|_| invalid())?,
-        "so_keepalive" => options.so_keepalive = Some(keep_alive(value).ok_or_else(invalid)?),
-        _ => return Err(invalid()),
+        "backlog" => options.backlog = value.parse().ok()?,
+        "fastopen" => options.fastopen = Some(value.parse().ok()?),
+        "rcvbuf" => options.rcvbuf = Some(values::size(value.into()).ok()? as usize),
+        "sndbuf" => options.sndbuf = Some(values::size(value.into()).ok()? as usize),
+        "ipv6only" => options.ipv6only = values::flag(value.into()).ok()?,
+        "so_keepalive" => options.so_keepalive = Some(keep_alive(value)?),
+        _ => return None,
     }
-    Ok(())
+    Some(())
 }
 
 fn keep_alive(value: &str) -> Option<KeepAlive> {

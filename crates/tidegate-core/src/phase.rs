@@ -260,7 +260,7 @@ fn finish(req: &Rc<Request>, step: Step) -> Ready<()> {
 }
 
 /// Runs the log phase: its handlers have no say in anything any more.
-fn log(req: &Rc<Request>) {
+pub(crate) fn log(req: &Rc<Request>) {
     if !req.is_logged() {
         return;
     }

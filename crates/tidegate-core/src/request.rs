@@ -258,6 +258,11 @@ impl Request {
         }
         req.clone()
     }
+    /// Text of the method that applies now; `head` is the request's.
+    pub fn method_text<'h>(&self, head: &'h RequestHead) -> &'h [u8] {
+        let method = self.method.get();
+        if method == head.method { head.method_text() } else { method.name().as_bytes() }
+    }
     /// Whether the client asked for the head alone.
     pub fn is_head(&self) -> bool {
         self.method.get() == Method::Head

@@ -170,7 +170,8 @@ impl Request {
             return Ok(());
         }
         let version = self.head.borrow().version;
-        if version < (1, 0) {
+        // A head that could not be read has no version; its sender understands an answer all the same.
+        if version < (1, 0) && !self.flags().malformed.get() {
             // HTTP/0.9 has no heads.
             self.flags().keep_alive.set(false);
             return Ok(());

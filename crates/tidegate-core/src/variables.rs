@@ -121,7 +121,8 @@ fn request_uri(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 
 fn request_method(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     // nginx shows the main request's method here, in sub-requests too.
-    put(out, req.main().head.borrow().method_text())
+    let main = req.main();
+    put(out, main.method_text(&main.head.borrow()))
 }
 
 fn host(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {

@@ -297,9 +297,18 @@ async fn accept_loop(worker: Rc<Worker>, listener: Listener, index: usize) {
 async fn accept_tcp(worker: &Rc<Worker>, fd: OwnedFd, index: usize) -> io::Result<()> {
     let listener = TcpListener::from_std(fd.into())?;
     let local = Peer::Inet(listener.local_addr()?);
+    let shared_with = &worker.config.listens[index].shared_with;
     loop {
         match listener.accept().await {
-            Ok((socket, peer)) => worker.accept(Stream::Tcp(socket), Peer::Inet(peer), local, index),
+            Ok((socket, peer)) if shared_with.is_empty() => {
+                worker.accept(Stream::Tcp(socket), Peer::Inet(peer), local, index);
+            }
+            Ok((socket, peer)) => {
+                let reached = socket.local_addr().ok();
+                let exact = shared_with.iter().find(|(address, _)| Some(*address) == reached);
+                let (local, index) = exact.map_or((local, index), |&(address, index)| (Peer::Inet(address), index));
+                worker.accept(Stream::Tcp(socket), Peer::Inet(peer), local, index);
+            }
             Err(error) => pause_after(error).await,
         }
     }

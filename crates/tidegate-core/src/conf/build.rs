@@ -13,7 +13,7 @@ use crate::{
     regex::Regex,
     registry::Registry,
     server_name::ServerNames,
-    sockets::ListenSpec,
+    sockets::{ListenAddr, ListenSpec},
     template::{Part, Template},
     variable::{VariableId, Variables},
 };
@@ -39,6 +39,8 @@ pub struct ListenFlags {
     pub http2: bool,
     /// Socket options were given here.
     pub explicit: bool,
+    /// `bind`: a socket of its own, although another accepts on all addresses of the port.
+    pub bind: bool,
 }
 
 /// A `listen` of a server.
@@ -386,6 +388,10 @@ impl<'a> Build<'a> {
                         let message = format!("a duplicate default server for {}", draft.spec.addr);
                         self.diagnostics.push(Diagnostic::new(Severity::Emerg, draft.span, message));
                     }
+                    if draft.flags.explicit && group.iter().any(|other| other.flags.explicit) {
+                        let message = format!("duplicate listen options for {}", draft.spec.addr);
+                        self.diagnostics.push(Diagnostic::new(Severity::Emerg, draft.span, message));
+                    }
                     if group.iter().any(|other| other.server == draft.server) {
                         let message = format!("a duplicate listen {}", draft.spec.addr);
                         self.diagnostics.push(Diagnostic::new(Severity::Emerg, draft.span, message));
@@ -394,7 +400,10 @@ impl<'a> Build<'a> {
                 }
             }
         }
-        order.into_iter().map(|group| self.listen_of(group)).collect()
+        let bound: Vec<bool> = order.iter().map(|group| group.iter().any(|draft| draft.flags.bind)).collect();
+        let mut listens: Vec<Listen> = order.into_iter().map(|group| self.listen_of(group)).collect();
+        share_wildcards(&mut listens, &bound);
+        listens
     }
 
     fn listen_of(&mut self, group: Vec<ListenDraft>) -> Listen {
@@ -418,7 +427,32 @@ impl<'a> Build<'a> {
         // Socket options stand with any one of the servers.
         let spec = group.iter().find(|draft| draft.flags.explicit).unwrap_or(&group[0]).spec.clone();
         let one_server = names.is_trivial(default);
-        Listen { spec, default, names, one_server, proxy_protocol }
+        Listen { spec, default, names, one_server, proxy_protocol, shared_with: Vec::new(), is_shared: false }
+    }
+}
+
+/// A socket on all addresses of a port takes the connections to single ones too: the system does not let both be bound.
+///
+/// Source: nginx, `ngx_http_init_listening`.
+fn share_wildcards(listens: &mut [Listen], bound: &[bool]) {
+    let address = |listen: &Listen| match listen.spec.addr {
+        ListenAddr::Tcp(address) => Some(address),
+        ListenAddr::Unix(_) => None,
+    };
+    for wildcard in 0..listens.len() {
+        let Some(all) = address(&listens[wildcard]).filter(|address| address.ip().is_unspecified()) else {
+            continue;
+        };
+        for exact in 0..listens.len() {
+            let shares = |one: &std::net::SocketAddr| one.port() == all.port() && one.is_ipv4() == all.is_ipv4();
+            if let Some(one) = address(&listens[exact]).filter(shares)
+                && exact != wildcard
+                && !bound[exact]
+            {
+                listens[exact].is_shared = true;
+                listens[wildcard].shared_with.push((one, exact));
+            }
+        }
     }
 }
 

@@ -96,6 +96,10 @@ pub struct Listen {
     pub one_server: bool,
     /// PROXY protocol is expected.
     pub proxy_protocol: bool,
+    /// Exact addresses of the same port that this wildcard address accepts for: they have no socket of their own.
+    pub shared_with: Vec<(std::net::SocketAddr, usize)>,
+    /// A wildcard address accepts for this one.
+    pub is_shared: bool,
 }
 
 /// A loaded configuration.
@@ -148,7 +152,7 @@ impl Config {
     }
     /// Addresses to listen on.
     pub fn listen_specs(&self) -> Vec<ListenSpec> {
-        self.listens.iter().map(|listen| listen.spec.clone()).collect()
+        self.listens.iter().filter(|listen| !listen.is_shared).map(|listen| listen.spec.clone()).collect()
     }
     /// A path as nginx understands it: relative ones start from the prefix.
     pub fn full_path(&self, path: &[u8]) -> PathBuf {
