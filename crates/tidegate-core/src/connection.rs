@@ -533,6 +533,8 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
             }
             Ok(Parsed::Partial) => {}
             Err(bad) => {
+                let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
+                request.head.get_mut().keep_bad_line(&conn.input.borrow());
                 let _ = begin(&mut req, started_ms);
                 return Head::Bad(req, bad);
             }

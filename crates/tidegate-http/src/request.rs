@@ -254,6 +254,18 @@ impl RequestHead {
         self.raw.get(..self.line.end).unwrap_or_default()
     }
 
+    /// Remembers a request line that could not be read, so that logs can show it. `input` begins with it.
+    pub fn keep_bad_line(&mut self, input: &[u8]) {
+        if self.line.end != 0 {
+            return;
+        }
+        let end = memchr::memchr(b'\n', input).unwrap_or(input.len());
+        let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+        self.raw.clear();
+        self.raw.extend_from_slice(line);
+        self.line = RequestLine { end: line.len(), ..RequestLine::default() };
+    }
+
     /// `$request_uri`: path and arguments as sent; `/` when an absolute target ends behind its host.
     ///
     /// It starts with `?` when an absolute target has arguments but no path.
