@@ -450,6 +450,8 @@ async fn run(conn: &Rc<Connection>, req: &Rc<Request>, start: impl FnOnce(&Rc<Re
 /// Polls a waiting request; meanwhile output that was flushed goes out.
 async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>) {
     poll_fn(|cx| {
+        // Time has passed while the request waited.
+        clock::update();
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Ready(())) => return Poll::Ready(()),
             Ok(Poll::Pending) => {}

@@ -15,7 +15,9 @@ pub mod geo;
 pub mod headers;
 mod hostnames;
 pub mod index;
+pub mod limit_conn;
 pub mod limit_except;
+pub mod limit_req;
 pub mod log;
 pub mod map;
 mod network;
@@ -30,6 +32,7 @@ pub mod split_clients;
 pub mod r#static;
 pub mod try_files;
 pub mod upstream;
+mod zone;
 
 use tidegate_core::module::AnyModule;
 
@@ -52,6 +55,8 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &geo::MODULE,
     &split_clients::MODULE,
     &realip::MODULE,
+    &limit_req::MODULE,
+    &limit_conn::MODULE,
     &limit_except::MODULE,
     &access::MODULE,
     &upstream::MODULE,
