@@ -1,4 +1,5 @@
-//! Exports the Lua C API from the executable, so that C modules for Lua (`lua-cjson`, LPeg, …) find it.
+//! Exports the Lua C API from the executable, so that C modules for Lua (`lua-cjson`, LPeg, …) find it, and what Lua code
+//! reaches through `ffi.C` under a name of nginx.
 //!
 //! Only that: `-rdynamic` would export every symbol of the program, a hundred times as many.
 

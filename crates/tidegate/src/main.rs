@@ -3,7 +3,8 @@
 //! In reading order: [`cli`] and [`identity`], what was typed and under which name; [`startup`], from there to
 //! running processes; [`supervisor`], which keeps a server process alive; [`serve`], that process; [`channel`], what
 //! the two say to each other; [`engine`], the only place that knows the crates below; then the smaller parts:
-//! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`].
+//! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`],
+//! [`exports`].
 //!
 //! ```text
 //! tidegate -c x ──fork──► supervisor ──fork──► server process
@@ -15,6 +16,7 @@ mod cli;
 mod commands;
 mod configure;
 mod engine;
+mod exports;
 mod identity;
 mod pid_file;
 mod privileges;
@@ -67,6 +69,7 @@ fn run(identity: Identity, arguments: &[OsString]) -> i32 {
             return 0;
         }
     }
+    exports::set_command_line(std::env::args_os());
     std::panic::set_hook(Box::new(log_panic));
     startup::run(options, identity)
 }
