@@ -239,7 +239,7 @@ impl Request {
         }
     }
 
-    fn report_body_error(&self, error: &BodyError) {
+    pub(crate) fn report_body_error(&self, error: &BodyError) {
         // The rest of the body is not worth reading: the answer goes out and the connection closes.
         self.flags().keep_alive.set(false);
         let level = match error {

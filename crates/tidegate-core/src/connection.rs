@@ -298,7 +298,7 @@ impl Connection {
             if input.capacity() == 0 {
                 *input = crate::worker::take_buffer();
             }
-            match self.stream.try_read_buf(&mut input) {
+            match self.stream.try_read_buf(&mut *input) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result,
             }

@@ -83,9 +83,11 @@ pub struct UpstreamForLog(pub std::cell::RefCell<Vec<u8>>);
 
 impl Request {
     fn upstream_for_log(&self) -> Option<Vec<u8>> {
-        let shown = self.find_context::<UpstreamForLog>()?;
-        let text = shown.0.borrow().clone();
-        (!text.is_empty()).then_some(text)
+        if let Some(shown) = self.find_context::<UpstreamForLog>() {
+            let text = shown.0.borrow().clone();
+            return (!text.is_empty()).then_some(text);
+        }
+        self.upstream_in_log()
     }
 
     /// Sets what the error log shows as `upstream:` from now on; empty for nothing.

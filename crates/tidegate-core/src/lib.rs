@@ -13,6 +13,7 @@
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
 //! - [`connection`], [`stream`], [`worker`], [`server`]: sockets and threads
+//! - [`upstream`]: talking to other servers for a request
 //! - [`log`], [`error_log`], [`clock`], [`sockets`], [`files`]: what they stand on
 
 pub mod body;
@@ -20,6 +21,7 @@ pub mod byte_ranges;
 pub mod clock;
 pub mod conf;
 pub mod connection;
+pub mod deadline;
 pub mod error_log;
 pub mod files;
 pub mod http_core;
@@ -42,6 +44,7 @@ pub mod stream;
 pub mod subrequest;
 pub mod template;
 mod transfer;
+pub mod upstream;
 pub mod variable;
 pub mod variables;
 pub mod worker;

@@ -149,6 +149,10 @@ pub struct Response {
     pub header_only: bool,
     /// The body goes out in chunks (RFC 9112, section 7.1).
     pub chunked: bool,
+    /// `Location` stays as it is, even where `absolute_redirect` would add the host.
+    pub keep_location: bool,
+    /// Another server has tested the request's conditions (`If-Modified-Since` and the like).
+    pub conditions_are_tested: bool,
     /// The client is told that the response depends on `Accept-Encoding`.
     pub vary_accept_encoding: bool,
     /// A filter wants the body in memory: files are read for it.

@@ -80,6 +80,8 @@ pub struct Request {
     lasting_contexts: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     /// When the first byte arrived, in milliseconds of [`crate::clock::now_ms`].
     pub start_ms: Cell<u64>,
+    /// What became of asking upstreams.
+    pub(crate) upstream: RefCell<crate::upstream::record::Slot>,
     /// Sub-requests below this request that have not ended.
     pub subrequest_depth: u16,
 }
@@ -137,6 +139,7 @@ impl Request {
             contexts: RefCell::default(),
             lasting_contexts: RefCell::default(),
             start_ms: Cell::new(0),
+            upstream: RefCell::default(),
             subrequest_depth: 0,
             conn,
         };
@@ -146,6 +149,7 @@ impl Request {
 
     /// Makes the request ready for the connection's next head; everything that can be reused keeps its memory.
     pub(crate) fn reset(&mut self) {
+        self.upstream.get_mut().clear();
         self.body.reset();
         self.response.get_mut().reset();
         let slot_count = self.conn.config().variables.slot_count();
@@ -189,6 +193,7 @@ impl Request {
             contexts: RefCell::default(),
             lasting_contexts: RefCell::default(),
             start_ms: Cell::new(crate::clock::now_ms()),
+            upstream: RefCell::default(),
             subrequest_depth: parent.subrequest_depth + 1,
         };
         req.flags.internal.set(true);
@@ -412,6 +417,7 @@ impl Request {
 
     /// Gives everything back that the connection's next request does not need.
     pub(crate) fn release(&mut self, nobody: Rc<Connection>) {
+        self.upstream.get_mut().clear();
         self.conn = nobody;
         self.contexts.get_mut().clear();
         self.lasting_contexts.get_mut().clear();

@@ -244,6 +244,9 @@ impl Request {
             return;
         }
         let mut response = self.response.borrow_mut();
+        if response.keep_location {
+            return;
+        }
         let Some(path) = response.fields.get(Known::Location).filter(|value| value.starts_with(b"/")) else {
             return;
         };

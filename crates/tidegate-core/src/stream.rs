@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::BufMut;
 use tokio::{
     io::Interest,
     net::{TcpStream, UnixStream},
@@ -43,12 +44,46 @@ fn closed<T>() -> io::Result<T> {
 }
 
 impl Stream {
-    /// Reads what is there; appends to `buf` within its capacity.
+    /// Reads what is there; appends to `buf` within its capacity, which must not be used up.
+    ///
+    /// A read that leaves room has taken everything there was, so the socket counts as not ready from then on: the next
+    /// wait needs no further call to find that out.
     ///
     /// # Errors
     /// `WouldBlock` when nothing is there.
-    pub fn try_read_buf(&self, buf: &mut Vec<u8>) -> io::Result<usize> {
-        on_socket!(self, socket => socket.try_read_buf(buf), closed())
+    pub fn try_read_buf(&self, buf: &mut impl BufMut) -> io::Result<usize> {
+        let mut partial = 0;
+        let mut receive = |socket: BorrowedFd<'_>| {
+            let room = buf.chunk_mut();
+            let (start, len) = (room.as_mut_ptr(), room.len());
+            // SAFETY: `start` and `len` describe writable memory of `buf`.
+            let count = unsafe { libc::recv(socket.as_raw_fd(), start.cast(), len, 0) };
+            let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
+            // SAFETY: the kernel has written the first `count` bytes.
+            unsafe { buf.advance_mut(count) };
+            if 0 < count && count < len {
+                partial = count;
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(count)
+        };
+        let result =
+            on_socket!(self, socket => socket.try_io(Interest::READABLE, || receive(socket.as_fd())), closed());
+        if partial > 0 { Ok(partial) } else { result }
+    }
+    /// Looks whether there is something to read without taking it; `Ok(false)` at the end of the input.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there and the peer has not closed.
+    pub fn try_peek(&self) -> io::Result<bool> {
+        let peek = |socket: BorrowedFd<'_>| {
+            let mut byte = 0u8;
+            // SAFETY: the buffer is a live local of one byte.
+            let count =
+                unsafe { libc::recv(socket.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1, libc::MSG_PEEK) };
+            if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count > 0) }
+        };
+        on_socket!(self, socket => socket.try_io(Interest::READABLE, || peek(socket.as_fd())), closed())
     }
     /// Reads what is there.
     ///
@@ -114,6 +149,12 @@ impl Stream {
             // Failing changes nothing but a delay.
             let _ = socket.set_nodelay(true);
         }
+    }
+    /// Makes the system look after a connection that is idle.
+    pub fn set_keepalive(&self) {
+        let fd = on_socket!(self, socket => socket.as_fd(), return);
+        // Failing changes nothing but when a dead peer is noticed.
+        let _ = socket2::SockRef::from(&fd).set_keepalive(true);
     }
     /// Tells the peer that nothing more will be sent.
     pub fn shutdown_write(&self) {

@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, fs::File, io::IoSlice, rc::Rc, sync::Arc};
 
 use bytes::{Buf as _, Bytes};
+use tidegate_http::chunked::write_last_chunk;
 
 use crate::{
     connection::Connection,
@@ -232,9 +233,7 @@ impl Request {
         if last && response.progress != Progress::Ended {
             response.progress = Progress::Ended;
             if response.chunked && !response.header_only {
-                output.buf.extend_from_slice(b"0\r\n");
-                tidegate_http::response::write_fields(&response.trailers, &mut output.buf);
-                output.buf.extend_from_slice(b"\r\n");
+                write_last_chunk(&response.trailers, &mut output.buf);
             }
         }
         drop(output);
@@ -254,6 +253,12 @@ impl Request {
             }
         }
         Ok(())
+    }
+
+    /// Takes note of bytes that went to the client past the queue, after an upgrade.
+    pub(crate) fn count_sent(&self, count: u64) {
+        self.response.borrow_mut().body_bytes += count;
+        self.conn.sent.set(self.conn.sent.get() + count);
     }
 
     fn response_ended(&self) -> bool {

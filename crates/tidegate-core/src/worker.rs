@@ -207,6 +207,8 @@ impl Worker {
         clock::update();
         COUNTERS.requests.fetch_add(self.requests_uncounted.take(), Ordering::Relaxed);
         let now_ms = clock::now_ms();
+        crate::deadline::check_all(now_ms);
+        crate::upstream::keepalive::sweep(now_ms);
         self.connections.borrow_mut().retain(|conn| match conn.upgrade() {
             Some(conn) => {
                 conn.check_deadline(now_ms, self);

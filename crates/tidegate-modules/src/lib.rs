@@ -23,6 +23,7 @@ pub mod map;
 mod network;
 pub mod not_modified;
 pub mod random_index;
+pub mod proxy;
 pub mod range;
 pub mod rds_csv;
 pub mod rds_json;
@@ -60,6 +61,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &limit_except::MODULE,
     &access::MODULE,
     &upstream::MODULE,
+    &proxy::MODULE,
     &drizzle::MODULE,
     &rds_json::MODULE,
     &rds_csv::MODULE,

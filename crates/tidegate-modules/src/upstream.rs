@@ -1,35 +1,324 @@
-//! `upstream`: names groups of servers. What stands in the block belongs to the modules that use it (`server` to proxies,
-//! `drizzle_server` to drizzle).
+//! `upstream`: groups of servers, and how one of them is chosen.
 //!
-//! Follows nginx's `ngx_http_upstream_module`.
+//! The block's own directives are here. Others that may stand in it belong to the modules that use them
+//! (`drizzle_server` to drizzle). What modules ask of their upstreams goes through [`require`]: it answers the place
+//! where the group will be when everything is read.
+//!
+//! Follows nginx's `ngx_http_upstream_module` and its companions for `hash`, `ip_hash`, `least_conn`, `random`,
+//! `keepalive` and `zone`.
 
-use tidegate_conf::{Diagnostic, Level, ast};
-use tidegate_core::{
-    conf::Build,
-    main_conf::block_of,
-    module::{Context, Directive, Module},
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
 };
 
-/// Nothing is kept here: the levels of the blocks hold what their directives say.
-#[derive(Debug, Default)]
-pub struct Conf {}
+use bstr::{BStr, BString, ByteSlice};
+use tidegate_conf::{Diagnostic, Level, Span, ast, values};
+use tidegate_core::{
+    conf::{Build, LevelId},
+    main_conf::block_of,
+    module::{Context, Directive, Module},
+    request::Request,
+    upstream::{
+        Group, GroupOptions, Server,
+        balance::{Balancer, Method},
+        group::KeepAlive,
+        url::{HostKind, Url},
+        variables::VARIABLES,
+    },
+};
+
+/// The place of a group; filled when the whole configuration is read.
+pub type GroupSlot = Arc<OnceLock<Arc<Group>>>;
+
+/// What the directives say: of one `upstream` block, and at the `http` level what all of them need.
+#[derive(Default)]
+pub struct Conf {
+    servers: Vec<Server>,
+    method: Option<Method>,
+    keepalive: Option<usize>,
+    keepalive_requests: Option<u64>,
+    keepalive_time: Option<Duration>,
+    keepalive_timeout: Option<Duration>,
+    zone: Option<BString>,
+    /// Chooses instead of `method`; `balancer_by_lua` puts itself here.
+    pub balancer: Option<Box<dyn Balancer>>,
+    /// The group of this block.
+    group: GroupSlot,
+    /// At the `http` level: what modules asked for.
+    required: Vec<Required>,
+}
+
+struct Required {
+    url: Url,
+    default_port: u16,
+    span: Span,
+    slot: GroupSlot,
+}
+
+const UPSTREAM: Context = Context::UPSTREAM;
 
 /// The module.
 pub static MODULE: Module<Conf> = Module {
-    directives: &[Directive::block("upstream", 1, 1, upstream)
-        .within(Context::HTTP)
-        .syntax("name { ... }")
-        .doc("A group of servers.")],
+    directives: &[
+        Directive::block("upstream", 1, 1, upstream)
+            .within(Context::HTTP)
+            .syntax("name { ... }")
+            .doc("A group of servers."),
+        Directive::custom("server", 1, u16::MAX, server)
+            .within(UPSTREAM)
+            .syntax("address [weight=n] [max_fails=n] [fail_timeout=time] [max_conns=n] [backup] [down]")
+            .doc("A server of the group."),
+        Directive::custom("least_conn", 0, 0, |conf: &mut Conf, d, build| {
+            set_method(conf, Method::LeastConn, d, build);
+            Ok(())
+        })
+        .within(UPSTREAM)
+        .doc("Requests go to the server with the fewest under way."),
+        Directive::custom("ip_hash", 0, 0, |conf: &mut Conf, d, build| {
+            set_method(conf, Method::IpHash, d, build);
+            Ok(())
+        })
+        .within(UPSTREAM)
+        .doc("Requests go to a server by the client's address."),
+        Directive::custom("hash", 1, 2, hash)
+            .within(UPSTREAM)
+            .syntax("key [consistent]")
+            .doc("Requests go to a server by a text."),
+        Directive::custom("random", 0, 2, random)
+            .within(UPSTREAM)
+            .syntax("[two [least_conn]]")
+            .doc("Requests go to a server by chance."),
+        Directive::custom("keepalive", 1, 1, keepalive)
+            .within(UPSTREAM)
+            .syntax("connections")
+            .doc("Idle connections that each worker keeps."),
+        Directive::number("keepalive_requests", |c: &mut Conf| &mut c.keepalive_requests)
+            .within(UPSTREAM)
+            .default("1000")
+            .doc("Requests over one connection."),
+        Directive::time("keepalive_time", |c: &mut Conf| &mut c.keepalive_time)
+            .within(UPSTREAM)
+            .default("1h")
+            .doc("How long a connection serves."),
+        Directive::time("keepalive_timeout", |c: &mut Conf| &mut c.keepalive_timeout)
+            .within(UPSTREAM)
+            .default("60s")
+            .doc("How long an idle connection is kept."),
+        Directive::custom("zone", 1, 2, |conf: &mut Conf, d, _| {
+            conf.zone = Some(d.args[0].value.clone());
+            Ok(())
+        })
+        .within(UPSTREAM)
+        .syntax("name [size]")
+        .doc("Accepted: workers always share what is known about servers."),
+    ],
+    variables: VARIABLES,
+    finish: Some(finish),
     ..Module::named("upstream")
 };
+
+fn emerg(span: Span, message: String) -> Diagnostic {
+    Diagnostic::new(Level::Emerg, span, message)
+}
 
 fn upstream(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let name = &directive.args[0];
     if build.upstreams.contains_key(&name.value) {
-        return Err(Diagnostic::new(Level::Emerg, name.span, format!("duplicate upstream \"{}\"", name.value)));
+        return Err(emerg(name.span, format!("duplicate upstream \"{}\"", name.value)));
     }
-    let level = build.open_level(Context::UPSTREAM, Some(build.level()), name.value.clone());
+    let level = build.open_level(UPSTREAM, Some(build.level()), name.value.clone());
     build.upstreams.insert(name.value.clone(), level);
-    build.walk(level, Context::UPSTREAM, block_of(directive));
+    let inside = block_of(directive);
+    build.walk(level, UPSTREAM, inside);
+    // `drizzle_server` and the like name servers of other kinds.
+    if !inside.iter().any(|inner| inner.name().ends_with(b"server")) {
+        let message = format!("no servers are inside upstream in \"{}\"", name.value);
+        return Err(emerg(name.span, message));
+    }
     Ok(())
+}
+
+/// Port of a server without one.
+const DEFAULT_PORT: u16 = 80;
+
+fn server(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    let mut server = Server::new(arg.value.clone(), Vec::new());
+    for parameter in &directive.args[1..] {
+        server_parameter(&mut server, parameter)?;
+    }
+    let url = Url::parse(arg.value.as_bstr(), false)
+        .map_err(|error| emerg(arg.span, format!("{error} in upstream \"{}\"", arg.value)))?;
+    server.addresses = look_up(&url, DEFAULT_PORT, arg.span)?;
+    if server.backup && conf.method.as_ref().is_some_and(refuses_backup) {
+        let message = "balancing method does not support parameter \"backup\"".to_owned();
+        return Err(emerg(arg.span, message));
+    }
+    let _ = build;
+    conf.servers.push(server);
+    Ok(())
+}
+
+fn refuses_backup(method: &Method) -> bool {
+    matches!(method, Method::IpHash | Method::Hash { .. } | Method::Random { .. })
+}
+
+fn look_up(url: &Url, default_port: u16, span: Span) -> Result<Vec<tidegate_core::upstream::Address>, Diagnostic> {
+    url.look_up(default_port).map_err(|_| emerg(span, format!("host not found in upstream \"{}\"", url.text)))
+}
+
+const PARAMETERS: [&str; 7] = ["weight=", "max_fails=", "fail_timeout=", "max_conns=", "backup", "down", "resolve"];
+
+fn server_parameter(server: &mut Server, arg: &ast::Arg) -> Result<(), Diagnostic> {
+    let text: &[u8] = &arg.value;
+    let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, PARAMETERS);
+    let number = |digits: &[u8]| {
+        values::integer(digits.as_bstr()).ok().and_then(|number| u32::try_from(number).ok()).ok_or_else(invalid)
+    };
+    match text {
+        b"backup" => server.backup = true,
+        b"down" => server.down = true,
+        _ => match text.split_once_str("=") {
+            Some((b"weight", digits)) => {
+                server.weight = number(digits)?;
+                if server.weight == 0 {
+                    return Err(invalid());
+                }
+            }
+            Some((b"max_fails", digits)) => server.max_fails = number(digits)?,
+            Some((b"max_conns", digits)) => server.max_conns = number(digits)?,
+            Some((b"fail_timeout", time)) => {
+                server.fail_timeout = values::time_seconds(time.as_bstr()).map_err(|_| invalid())?;
+            }
+            Some((b"slow_start" | b"service" | b"route" | b"drain", _)) => {
+                return Err(invalid().with_hint("this parameter is part of nginx's commercial subscription only"));
+            }
+            _ => return Err(invalid()),
+        },
+    }
+    Ok(())
+}
+
+fn set_method(conf: &mut Conf, method: Method, directive: &ast::Directive, build: &mut Build<'_>) {
+    if conf.method.is_some() {
+        build.diagnostics.warn(directive.name.span, "load balancing method redefined");
+    }
+    conf.method = Some(method);
+}
+
+fn hash(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let consistent = match directive.args.get(1) {
+        None => false,
+        Some(word) if word.value == "consistent" => true,
+        Some(word) => return Err(Diagnostic::invalid_parameter(&word.value, word.span, ["consistent"])),
+    };
+    let key = build.template(&directive.args[0])?;
+    set_method(conf, Method::Hash { key, consistent }, directive, build);
+    Ok(())
+}
+
+fn random(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let two = match directive.args.first() {
+        None => false,
+        Some(word) if word.value == "two" => true,
+        Some(word) => return Err(Diagnostic::invalid_parameter(&word.value, word.span, ["two"])),
+    };
+    if let Some(word) = directive.args.get(1).filter(|word| word.value != "least_conn") {
+        return Err(Diagnostic::invalid_parameter(&word.value, word.span, ["least_conn"]));
+    }
+    set_method(conf, Method::Random { two }, directive, build);
+    Ok(())
+}
+
+fn keepalive(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    if conf.keepalive.is_some() {
+        return Err(Diagnostic::duplicate(directive.name(), directive.name.span));
+    }
+    match values::integer(arg.value.as_bstr()).ok().and_then(|number| usize::try_from(number).ok()) {
+        Some(number) if number > 0 => conf.keepalive = Some(number),
+        _ => {
+            let message = format!("invalid value \"{}\" in \"{}\" directive", arg.value, directive.name());
+            return Err(emerg(arg.span, message));
+        }
+    }
+    Ok(())
+}
+
+/// Asks for the group of a URL's host: an `upstream` block of that name, or the addresses of the host itself.
+pub fn require(build: &mut Build<'_>, url: Url, default_port: u16, span: Span) -> GroupSlot {
+    let slot = GroupSlot::default();
+    let http = build.http_level().unwrap_or(LevelId(0));
+    let required = Required { url, default_port, span, slot: slot.clone() };
+    build.conf_mut(&MODULE, http).required.push(required);
+    slot
+}
+
+/// The group of an `upstream` block, by name, while a request runs.
+pub fn find<'r>(req: &'r Request, name: &BStr) -> Option<&'r Arc<Group>> {
+    let level = *req.conf().upstreams.get(name)?;
+    req.conf().levels[level.0 as usize].conf(&MODULE).group.get()
+}
+
+fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let blocks: Vec<(BString, LevelId)> = build.upstreams.iter().map(|(name, level)| (name.clone(), *level)).collect();
+    for (name, level) in blocks {
+        let conf = build.conf_mut(&MODULE, level);
+        let group = conf.make_group(name);
+        let _ = conf.group.set(Arc::new(group));
+    }
+    // Locations that name the same server share what is known about it.
+    let mut implicit: Vec<(BString, u16, Arc<Group>)> = Vec::new();
+    for required in std::mem::take(&mut http.required) {
+        let Required { url, default_port, span, slot } = required;
+        let block =
+            build.upstreams.get(&url.host).copied().filter(|_| url.port.is_none() && url.kind != HostKind::Unix);
+        let group = match block {
+            Some(level) => build.conf_mut(&MODULE, level).group.get().cloned(),
+            None => {
+                let known = implicit.iter().find(|(text, port, _)| *text == url.text && *port == default_port);
+                match known {
+                    Some((_, _, group)) => Some(group.clone()),
+                    None => match look_up(&url, default_port, span) {
+                        Ok(addresses) => {
+                            let server = Server::new(url.text.clone(), addresses);
+                            let group = Group::new(url.text.clone(), &[server], GroupOptions::default());
+                            let group = Arc::new(group);
+                            implicit.push((url.text.clone(), default_port, group.clone()));
+                            Some(group)
+                        }
+                        Err(diagnostic) => {
+                            build.diagnostics.push(diagnostic);
+                            None
+                        }
+                    },
+                }
+            }
+        };
+        if let Some(group) = group {
+            let _ = slot.set(group);
+        }
+    }
+    Ok(())
+}
+
+impl Conf {
+    fn make_group(&mut self, name: BString) -> Group {
+        let defaults = KeepAlive::default();
+        let ms = |time: Option<Duration>, default| {
+            time.map_or(default, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        };
+        let options = GroupOptions {
+            method: self.method.take().unwrap_or_default(),
+            keepalive: KeepAlive {
+                connections: self.keepalive.unwrap_or(0),
+                requests: self.keepalive_requests.unwrap_or(defaults.requests),
+                time_ms: ms(self.keepalive_time, defaults.time_ms),
+                timeout_ms: ms(self.keepalive_timeout, defaults.timeout_ms),
+            },
+            balancer: self.balancer.take(),
+        };
+        Group::new(name, &self.servers, options)
+    }
 }

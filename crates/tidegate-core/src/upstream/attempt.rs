@@ -1,0 +1,315 @@
+//! One try: a connection to the peer, the request over it, the head of the answer.
+
+use std::{io, io::IoSlice};
+
+use bytes::Buf as _;
+use tidegate_http::Parsed;
+
+use super::{
+    balance::Lease,
+    exchange::{CONNECTING, Exchange, Protocol, READING_HEAD, SENDING, SendBody, Stop},
+    failure::{Failure, is_repeatable},
+    keepalive,
+    record::Record,
+    socket::{Socket, Wait, with_timeout},
+};
+use crate::{
+    body::BodyError,
+    log::{Level, SysError},
+};
+
+/// Bytes of a request's body that come together before they are sent, when it is sent as it comes.
+const BODY_PIECE_BYTES: usize = 32 << 10;
+
+/// What became of sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// Everything has been sent.
+    All,
+    /// The peer answers before it has everything.
+    Part,
+}
+
+impl<P: Protocol> Exchange<'_, P> {
+    /// Asks one peer; answers the connection when a head has come that is not to be taken for a failure.
+    pub(super) async fn attempt(&mut self, lease: &Lease) -> Result<Socket, Stop> {
+        self.sent = false;
+        if self.selection.attempt.keepalive.connections > 0
+            && let Some(mut socket) = keepalive::take(self.selection.group().id, &lease.peer.address)
+        {
+            (socket.sent, socket.received) = (0, 0);
+            match self.converse(&mut socket, true).await {
+                Err(Stop::Dead) if self.can_repeat() => {}
+                Err(stop) => return Err(stop),
+                Ok(()) => return Ok(socket),
+            }
+        }
+        let mut socket = self.connect(lease).await?;
+        self.converse(&mut socket, false).await?;
+        Ok(socket)
+    }
+
+    fn can_repeat(&self) -> bool {
+        !self.sent || (is_repeatable(self.req.method.get()) && self.body != SendBody::Framed)
+    }
+
+    async fn connect(&mut self, lease: &Lease) -> Result<Socket, Stop> {
+        let bind = self.settings.bind(self.req);
+        let connecting = Socket::connect(&lease.peer.address, bind);
+        match with_timeout(self.selection.attempt.timeouts.connect_ms, &self.watch, connecting).await {
+            Ok(Ok(socket)) => {
+                if self.settings.socket_keepalive {
+                    socket.stream.set_keepalive();
+                }
+                Ok(socket)
+            }
+            Ok(Err(error)) => {
+                self.req.log(Level::Error, format_args!("connect() failed {} while {CONNECTING}", SysError(&error)));
+                Err(Failure::Error.into())
+            }
+            Err(Wait::ClientGone) => Err(Stop::ClientGone),
+            Err(_) => Err(self.timed_out(CONNECTING)),
+        }
+    }
+
+    pub(super) fn timed_out(&self, doing: &str) -> Stop {
+        self.req.log(Level::Error, format_args!("upstream timed out (110: Connection timed out) while {doing}"));
+        Failure::Timeout.into()
+    }
+
+    #[cold]
+    fn broken(&self, call: &str, error: &io::Error, doing: &str, socket: &Socket, reused: bool) -> Stop {
+        if reused && socket.received == 0 {
+            return Stop::Dead;
+        }
+        self.req.log(Level::Error, format_args!("{call} failed {} while {doing}", SysError(error)));
+        Failure::Error.into()
+    }
+
+    /// Sends the request and reads the head of the answer.
+    async fn converse(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
+        self.req.update_try(|last| last.connect_ms = Some(last.elapsed_ms()));
+        self.req.upstream_record_mut(|record| record.head.clear());
+        let sent = self.send(socket, reused).await;
+        self.req.update_try(|last| last.bytes_sent = socket.sent);
+        if sent? == Sent::Part {
+            // What follows on this connection would be taken for the rest of this request.
+            socket.requests = u64::MAX;
+        } else {
+            socket.requests = socket.requests.saturating_add(1);
+        }
+        let head = self.read_head(socket, reused).await;
+        self.req.update_try(|last| last.bytes_received = socket.received);
+        head?;
+        let status = self.req.upstream_record_mut(|record| record.head.status);
+        self.req.update_try(|last| {
+            last.header_ms = Some(last.elapsed_ms());
+            last.status = status;
+        });
+        self.check_status(status)
+    }
+
+    /// Takes statuses for failures as far as another peer can be asked.
+    fn check_status(&self, status: u16) -> Result<(), Stop> {
+        let failure = Failure::Status(status);
+        let allowed = status >= 300
+            && self.selection.tries > 1
+            && self.settings.next.allow(failure, self.sent, self.req.method.get());
+        if allowed { Err(failure.into()) } else { Ok(()) }
+    }
+
+    async fn send(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
+        self.sent = true;
+        let sent = self.send_head(socket, reused).await?;
+        if sent == Sent::Part {
+            return Ok(sent);
+        }
+        match self.body {
+            SendBody::None => Ok(sent),
+            SendBody::Loaded => self.send_file(socket, reused).await,
+            SendBody::Framed => self.send_pieces(socket, reused).await,
+        }
+    }
+
+    /// Sends the head, and a body that is in memory together with it.
+    async fn send_head(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
+        let mut done = 0;
+        loop {
+            let written = {
+                let slot = self.req.upstream.borrow();
+                let head = slot.get().map_or(&[][..], |record: &Record| &record.request);
+                let memory = self.req.body.memory.borrow();
+                let body: &[u8] = if self.body == SendBody::Loaded { &memory } else { &[] };
+                if done == head.len() + body.len() {
+                    return Ok(Sent::All);
+                }
+                match (head.get(done..), body) {
+                    (Some(head), []) => socket.stream.try_write(head),
+                    (Some(head), body) => socket.stream.try_write_vectored(&[IoSlice::new(head), IoSlice::new(body)]),
+                    (None, body) => socket.stream.try_write(&body[done - head.len()..]),
+                }
+            };
+            match self.after_write(socket, written, "writev()", reused).await? {
+                Some(count) => done += count,
+                None => return Ok(Sent::Part),
+            }
+        }
+    }
+
+    /// Takes the result of a write; waits when the socket is full. Answers how much was written, `None` when the peer
+    /// answers already.
+    async fn after_write(
+        &mut self,
+        socket: &mut Socket,
+        written: io::Result<usize>,
+        call: &str,
+        reused: bool,
+    ) -> Result<Option<usize>, Stop> {
+        match written {
+            Ok(count) => {
+                socket.sent += count as u64;
+                return Ok(Some(count));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(self.broken(call, &error, SENDING, socket, reused)),
+        }
+        let mut answers = false;
+        let timeout_ms = self.selection.attempt.timeouts.send_ms;
+        let wait = socket.wait(timeout_ms, &self.watch, |stream, cx| {
+            if stream.poll_read_ready(cx).is_ready() {
+                answers = true;
+                return std::task::Poll::Ready(Ok(()));
+            }
+            stream.poll_write_ready(cx)
+        });
+        match wait.await {
+            Ok(Wait::Ready) if answers => Ok(None),
+            Ok(Wait::Ready) => Ok(Some(0)),
+            Ok(Wait::TimedOut) => Err(self.timed_out(SENDING)),
+            Ok(Wait::ClientGone) => Err(Stop::ClientGone),
+            Err(error) => Err(self.broken(call, &error, SENDING, socket, reused)),
+        }
+    }
+
+    /// Sends a body that is in a file.
+    async fn send_file(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
+        let Some((file, len)) = self.req.body.file.borrow().as_ref().map(|body| (body.file.clone(), body.len)) else {
+            return Ok(Sent::All);
+        };
+        let mut offset = 0;
+        while offset < len {
+            let written = socket.stream.try_sendfile(&file, offset, len - offset);
+            match self.after_write(socket, written, "sendfile()", reused).await? {
+                Some(count) => offset += count as u64,
+                None => return Ok(Sent::Part),
+            }
+        }
+        Ok(Sent::All)
+    }
+
+    /// Sends a body as it comes from the client.
+    async fn send_pieces(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
+        socket.stream.set_nodelay();
+        let timeout_ms = self.req.http_conf().client_body_timeout_ms();
+        let (mut piece, mut framed) = (Vec::with_capacity(BODY_PIECE_BYTES), Vec::new());
+        loop {
+            piece.clear();
+            framed.clear();
+            let last = {
+                let reading = self.req.read_body_piece(&mut piece, timeout_ms);
+                let answer = std::future::poll_fn(|cx| socket.stream.poll_read_ready(cx));
+                tokio::select! {
+                    biased;
+                    read = reading => read.map_err(|error| self.body_failed(&error))?,
+                    _ = answer => return Ok(Sent::Part),
+                }
+            };
+            self.protocol.frame(&piece, last, &mut framed);
+            let mut done = 0;
+            while done < framed.len() {
+                let written = socket.stream.try_write(&framed[done..]);
+                match self.after_write(socket, written, "send()", reused).await? {
+                    Some(count) => done += count,
+                    None => return Ok(Sent::Part),
+                }
+            }
+            if last {
+                return Ok(Sent::All);
+            }
+        }
+    }
+
+    fn body_failed(&self, error: &BodyError) -> Stop {
+        self.req.report_body_error(error);
+        match error {
+            BodyError::Gone => Stop::ClientGone,
+            error => Stop::End(error.step()),
+        }
+    }
+
+    async fn read_head(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
+        let head_bytes_max = self.settings.head_bytes_max;
+        socket.reserve(head_bytes_max);
+        loop {
+            match socket.try_read() {
+                Ok(0) if reused && socket.received == 0 => return Err(Stop::Dead),
+                Ok(0) => {
+                    self.req
+                        .log(Level::Error, format_args!("upstream prematurely closed connection while {READING_HEAD}"));
+                    return Err(Failure::Error.into());
+                }
+                Ok(_) => {
+                    if self.parse_head(socket)? {
+                        return Ok(());
+                    }
+                    if socket.input.len() >= head_bytes_max {
+                        self.req.log(Level::Error, format_args!("upstream sent too big header while {READING_HEAD}"));
+                        return Err(Failure::InvalidHeader.into());
+                    }
+                    socket.input.reserve(1);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let timeout_ms = self.selection.attempt.timeouts.read_ms;
+                    match socket.wait(timeout_ms, &self.watch, |stream, cx| stream.poll_read_ready(cx)).await {
+                        Ok(Wait::Ready) => {}
+                        Ok(Wait::TimedOut) => return Err(self.timed_out(READING_HEAD)),
+                        Ok(Wait::ClientGone) => return Err(Stop::ClientGone),
+                        Err(error) => return Err(self.broken("recv()", &error, READING_HEAD, socket, reused)),
+                    }
+                }
+                Err(error) => return Err(self.broken("recv()", &error, READING_HEAD, socket, reused)),
+            }
+        }
+    }
+
+    /// Parses what has come; answers whether the head is complete. Interim responses are skipped.
+    fn parse_head(&mut self, socket: &mut Socket) -> Result<bool, Stop> {
+        loop {
+            let parsed = self.req.upstream_record_mut(|record| {
+                let parsed = self.protocol.read_head(&socket.input, &mut record.head)?;
+                let status = record.head.status;
+                let interim = parsed != Parsed::Partial && (100..200).contains(&status) && status != 101;
+                if interim {
+                    record.head.clear();
+                }
+                Ok::<_, String>((parsed, interim))
+            });
+            match parsed {
+                Ok((Parsed::Partial, _)) => return Ok(false),
+                Ok((Parsed::Complete(count), interim)) => {
+                    socket.input.advance(count);
+                    if !interim {
+                        return Ok(true);
+                    }
+                    if socket.input.is_empty() {
+                        return Ok(false);
+                    }
+                }
+                Err(text) => {
+                    self.req.log(Level::Error, format_args!("{text} while {READING_HEAD}"));
+                    return Err(Failure::InvalidHeader.into());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! One request's way to a peer and back, and to the next peer when that fails.
+//!
+//! The whole is one future without further allocations: it connects or takes a connection that was kept, sends the
+//! request in one write where it can, reads the head, and hands the body on.
+
+use std::{ops::Range, rc::Rc, sync::Arc};
+
+use tidegate_http::{BodyPart, Known, Parsed, ResponseHead};
+
+use super::{
+    Group, Settings,
+    balance::{Lease, NoPeer, Selection},
+    failure::Failure,
+    record::{Asked, Try},
+    socket::Watch,
+};
+use crate::{clock, log::Level, phase::Step, request::Request};
+
+/// The status in the access log when the client did not wait for the answer.
+///
+/// Source: nginx, `NGX_HTTP_CLIENT_CLOSED_REQUEST`.
+pub const STATUS_CLIENT_GONE: u16 = 499;
+
+/// What a protocol brings to the engine. One value serves one request.
+pub trait Protocol {
+    /// Scheme of the peers' addresses in the error log, e.g. `http://`.
+    const SCHEME: &'static str;
+    /// Port of a server without one.
+    const DEFAULT_PORT: u16;
+
+    /// Appends what is sent first, all but the body; answers which part of it the error log shows as the URI.
+    ///
+    /// # Errors
+    /// The request ends with this step.
+    fn write_request(&mut self, req: &Rc<Request>, out: &mut Vec<u8>) -> Result<Range<usize>, Step>;
+
+    /// What is sent behind that.
+    fn body(&self, req: &Request) -> SendBody;
+
+    /// Frames a piece of a body that is sent as it comes; `last` ends it.
+    fn frame(&self, piece: &[u8], last: bool, out: &mut Vec<u8>);
+
+    /// Reads a response's head off the start of `input`.
+    ///
+    /// # Errors
+    /// Text for the log: why it makes no sense.
+    fn read_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Parsed, String>;
+
+    /// The head is complete, and its body begins. Answers whether there may be one.
+    fn begin_body(&mut self, head: &ResponseHead) -> bool;
+
+    /// Finds the content in the body.
+    ///
+    /// # Errors
+    /// Text for the log: why it makes no sense.
+    fn decode(&mut self, input: &[u8]) -> Result<BodyPart, String>;
+
+    /// Whether the body is complete.
+    fn is_done(&self) -> bool;
+
+    /// Whether the body is complete when the peer closes the connection now.
+    fn is_complete_at_close(&self) -> bool;
+
+    /// Whether the connection can serve another request once the body has been read.
+    fn is_reusable(&self, head: &ResponseHead) -> bool;
+
+    /// The protocol ends with this head, and both sides may send what they like.
+    fn is_upgrade(&self, _req: &Request, _head: &ResponseHead) -> bool {
+        false
+    }
+
+    /// Another value for a field of the response, e.g. for `Location`.
+    fn rewrite_field(&self, _req: &Request, _known: Known, _value: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The fields behind the body, when it is complete.
+    fn trailers(&self) -> Option<&tidegate_http::Fields> {
+        None
+    }
+}
+
+/// What is sent behind the head of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendBody {
+    /// Nothing.
+    None,
+    /// The client's body, which has been read.
+    Loaded,
+    /// The client's body as it comes, each piece framed.
+    Framed,
+}
+
+/// Why a try ends without an answer to deliver.
+pub(super) enum Stop {
+    /// The peer failed.
+    Failed(Failure),
+    /// The client has gone.
+    ClientGone,
+    /// The request ends with this step.
+    End(Step),
+    /// A connection that was kept open had been closed by the peer: as if it had not been kept.
+    Dead,
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failed(failure)
+    }
+}
+
+/// What a peer is being used for, as the error log says it.
+pub(super) const CONNECTING: &str = "connecting to upstream";
+pub(super) const SENDING: &str = "sending request to upstream";
+pub(super) const READING_HEAD: &str = "reading response header from upstream";
+pub(super) const READING: &str = "reading upstream";
+
+/// One request's exchange with an upstream.
+pub struct Exchange<'a, P> {
+    pub(super) req: &'a Rc<Request>,
+    pub(super) settings: &'a Settings,
+    pub(super) protocol: P,
+    pub(super) watch: Watch<'a>,
+    pub(super) selection: Selection,
+    started_ms: u64,
+    /// Something of the request has been sent to the peer.
+    pub(super) sent: bool,
+    pub(super) body: SendBody,
+    /// The response is read as fast as it comes.
+    pub(super) buffering: bool,
+}
+
+impl<'a, P: Protocol> Exchange<'a, P> {
+    /// Prepares an exchange.
+    pub fn new(req: &'a Rc<Request>, settings: &'a Settings, group: Arc<Group>, protocol: P) -> Self {
+        let mut selection = Selection::new(group, req, settings.timeouts);
+        if settings.next_tries > 0 {
+            selection.tries = selection.tries.min(settings.next_tries);
+        }
+        let body = protocol.body(req);
+        // While the body is read from the client, reading tells whether it has gone.
+        let watch = Watch::new(req, settings.watch_client && body != SendBody::Framed);
+        Exchange {
+            req,
+            settings,
+            protocol,
+            watch,
+            selection,
+            started_ms: clock::now_ms(),
+            sent: false,
+            body,
+            buffering: settings.buffering,
+        }
+    }
+
+    /// Runs the exchange to the end of the response.
+    pub async fn run(mut self) -> Step {
+        if let Err(step) = self.write_request() {
+            return step;
+        }
+        loop {
+            let lease = match self.selection.next(self.req) {
+                Ok(lease) => lease,
+                Err(no_peer) => return self.no_peer(no_peer),
+            };
+            self.req.begin_try(Asked::Peer(lease.peer.clone()));
+            match self.attempt(&lease).await {
+                Ok(socket) => return self.deliver(&lease, socket).await,
+                // A dead connection was replaced already, unless the request must not be sent twice.
+                Err(stop @ (Stop::Failed(_) | Stop::Dead)) => {
+                    let failure = if let Stop::Failed(failure) = stop { failure } else { Failure::Error };
+                    if let Some(step) = self.after_failure(&lease, failure) {
+                        return step;
+                    }
+                }
+                Err(Stop::ClientGone) => return self.client_gone(),
+                Err(Stop::End(step)) => {
+                    self.req.update_try(|last| last.response_ms = Some(last.elapsed_ms()));
+                    return step;
+                }
+            }
+        }
+    }
+
+    fn write_request(&mut self) -> Result<(), Step> {
+        // Variables in the request may look at the record, so it is not borrowed meanwhile.
+        let mut request = self.req.upstream_record_mut(|record| {
+            if !record.tries.is_empty() {
+                record.tries.push(Try::new(Asked::Divider));
+            }
+            std::mem::take(&mut record.request)
+        });
+        request.clear();
+        let uri = self.protocol.write_request(self.req, &mut request);
+        self.req.upstream_record_mut(|record| {
+            record.scheme = P::SCHEME;
+            record.request = request;
+            record.uri = uri.as_ref().cloned().unwrap_or(0..0);
+        });
+        uri.map(|_| ())
+    }
+
+    #[cold]
+    fn no_peer(&self, no_peer: NoPeer) -> Step {
+        let status = match no_peer {
+            NoPeer::NoneLive => 502,
+            NoPeer::Refused(status) => status,
+        };
+        self.req.begin_try(Asked::Nobody(self.selection.group().clone()));
+        self.req.update_try(|last| (last.status, last.response_ms) = (status, Some(0)));
+        if no_peer == NoPeer::NoneLive {
+            self.req.log(Level::Error, format_args!("no live upstreams while {CONNECTING}"));
+        }
+        Step::Status(status)
+    }
+
+    /// Takes note of a failure; answers the last step, unless another peer is to be asked.
+    fn after_failure(&mut self, lease: &Lease, failure: Failure) -> Option<Step> {
+        let status = failure.status();
+        self.req.update_try(|last| {
+            last.status = status;
+            last.response_ms = Some(last.elapsed_ms());
+        });
+        if self.selection.free(lease, failure.is_peers_fault()) {
+            self.req.log(Level::Warn, format_args!("upstream server temporarily disabled while {CONNECTING}"));
+        }
+        self.selection.attempt.last_failure = Some(failure);
+        if self.req.conn.is_broken() {
+            return Some(self.client_gone());
+        }
+        let settings = self.settings;
+        let elapsed_ms = clock::now_ms().saturating_sub(self.started_ms);
+        let too_late = settings.next_timeout_ms > 0 && elapsed_ms >= settings.next_timeout_ms;
+        let again = self.selection.tries > 0
+            && settings.next.allow(failure, self.sent, self.req.method.get())
+            && !(self.sent && self.body == SendBody::Framed)
+            && !too_late;
+        (!again).then_some(Step::Status(status))
+    }
+
+    pub(super) fn client_gone(&self) -> Step {
+        self.req.log(
+            Level::Info,
+            format_args!("client prematurely closed connection, so upstream connection is closed too"),
+        );
+        self.req.update_try(|last| last.response_ms = Some(last.elapsed_ms()));
+        if !self.req.header_sent() {
+            self.req.response.borrow_mut().status = STATUS_CLIENT_GONE;
+        }
+        Step::Close
+    }
+}

@@ -1,0 +1,241 @@
+//! An upstream: the servers that can answer the same requests, and how one is chosen.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use bstr::BString;
+
+use super::{
+    Address, Peer,
+    balance::{Balancer, Method, Ring},
+};
+
+/// A `server` of an upstream.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// As the configuration writes it.
+    pub name: BString,
+    /// Where it is; a name may stand for several addresses.
+    pub addresses: Vec<Address>,
+    /// `weight=`
+    pub weight: u32,
+    /// `max_fails=`
+    pub max_fails: u32,
+    /// `fail_timeout=`
+    pub fail_timeout: Duration,
+    /// `max_conns=`
+    pub max_conns: u32,
+    /// `down`
+    pub down: bool,
+    /// `backup`
+    pub backup: bool,
+}
+
+impl Server {
+    /// A server with the default parameters.
+    pub fn new(name: BString, addresses: Vec<Address>) -> Self {
+        Server {
+            name,
+            addresses,
+            weight: 1,
+            max_fails: 1,
+            fail_timeout: Duration::from_secs(10),
+            max_conns: 0,
+            down: false,
+            backup: false,
+        }
+    }
+
+    fn peers(&self) -> impl Iterator<Item = Arc<Peer>> + '_ {
+        self.addresses.iter().map(|address| {
+            let mut peer = Peer::new(address.clone(), self.name.clone());
+            peer.weight = self.weight;
+            peer.max_fails = self.max_fails;
+            peer.fail_timeout_s = self.fail_timeout.as_secs();
+            peer.max_conns = self.max_conns;
+            peer.down = self.down;
+            Arc::new(peer)
+        })
+    }
+}
+
+/// How connections are kept open for the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Idle connections that a worker keeps; 0 for none.
+    pub connections: usize,
+    /// Requests over one connection.
+    pub requests: u64,
+    /// How long a connection serves, in milliseconds.
+    pub time_ms: u64,
+    /// How long a connection stays idle, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        KeepAlive { connections: 0, requests: 1000, time_ms: 3_600_000, timeout_ms: 60_000 }
+    }
+}
+
+/// How a group works.
+#[derive(Default)]
+pub struct GroupOptions {
+    /// How a peer is chosen.
+    pub method: Method,
+    /// What becomes of connections.
+    pub keepalive: KeepAlive,
+    /// Chooses instead of `method` (`balancer_by_lua`).
+    pub balancer: Option<Box<dyn Balancer>>,
+}
+
+/// An upstream.
+pub struct Group {
+    /// Number, unique in the process; connections that are kept open go by it.
+    pub(super) id: u32,
+    /// Name: `$upstream_addr` when no peer could be chosen.
+    pub name: BString,
+    /// How it works.
+    pub(super) options: GroupOptions,
+    peers: RwLock<Arc<PeerSet>>,
+    /// The peers, when they never change: they are then had without a lock.
+    fixed: Option<Arc<PeerSet>>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The peers of a group, as long as its servers' addresses stay the same.
+pub struct PeerSet {
+    /// Peers that are asked first.
+    pub(super) primary: Tier,
+    /// Peers that are asked when none of those can be.
+    pub(super) backup: Tier,
+    /// There is one peer and no backup: nothing is chosen.
+    pub(super) single: bool,
+    /// Requests under way are counted.
+    pub(super) counts: bool,
+    /// Points of the consistent hash.
+    pub(super) ring: Option<Ring>,
+}
+
+/// Peers of the same rank.
+#[derive(Default)]
+pub(super) struct Tier {
+    pub(super) peers: Box<[Arc<Peer>]>,
+    pub(super) weight_total: u64,
+    state: Mutex<Box<[PeerState]>>,
+}
+
+/// What changes about a peer of a tier.
+///
+/// Source: nginx, `ngx_http_upstream_rr_peer_t`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PeerState {
+    pub(super) current_weight: i64,
+    pub(super) effective_weight: i64,
+    pub(super) fails: u32,
+    /// When it failed last, in seconds.
+    pub(super) accessed_s: u64,
+    /// When it was tried last, or failed last, in seconds.
+    pub(super) checked_s: u64,
+}
+
+impl Tier {
+    fn new(peers: Vec<Arc<Peer>>) -> Self {
+        let state = |peer: &Arc<Peer>| PeerState {
+            current_weight: 0,
+            effective_weight: i64::from(peer.weight),
+            fails: 0,
+            accessed_s: 0,
+            checked_s: 0,
+        };
+        Tier {
+            weight_total: peers.iter().map(|peer| u64::from(peer.weight)).sum(),
+            state: Mutex::new(peers.iter().map(state).collect()),
+            peers: peers.into(),
+        }
+    }
+    /// Held for a few loads and stores only.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Box<[PeerState]>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn tries(&self) -> u32 {
+        u32::try_from(self.peers.iter().filter(|peer| !peer.down).count()).unwrap_or(u32::MAX)
+    }
+}
+
+impl PeerSet {
+    fn new(servers: &[Server], method: &Method) -> Self {
+        let tier = |backup| {
+            let of_rank = servers.iter().filter(|server| server.backup == backup);
+            Tier::new(of_rank.flat_map(Server::peers).collect())
+        };
+        let (primary, backup) = (tier(false), tier(true));
+        let counts = method.counts_conns() || primary.peers.iter().chain(&backup.peers).any(|peer| peer.max_conns > 0);
+        PeerSet {
+            single: primary.peers.len() == 1 && backup.peers.is_empty(),
+            ring: method.is_consistent().then(|| Ring::new(&primary.peers)),
+            counts,
+            primary,
+            backup,
+        }
+    }
+    /// How many tries a request has: as many as there are peers.
+    pub(super) fn tries(&self) -> u32 {
+        self.primary.tries().saturating_add(self.backup.tries())
+    }
+    pub(super) fn tier(&self, backup: bool) -> &Tier {
+        if backup { &self.backup } else { &self.primary }
+    }
+}
+
+static NEXT_ID: AtomicU32 = AtomicU32::new(0);
+
+impl Group {
+    /// A group whose servers keep their addresses.
+    pub fn new(name: BString, servers: &[Server], options: GroupOptions) -> Self {
+        let peers = Arc::new(PeerSet::new(servers, &options.method));
+        Group {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            name,
+            peers: RwLock::new(peers.clone()),
+            fixed: Some(peers),
+            options,
+        }
+    }
+
+    /// A group whose servers may get other addresses: [`set_servers`](Self::set_servers).
+    pub fn changing(name: BString, servers: &[Server], options: GroupOptions) -> Self {
+        Group { fixed: None, ..Self::new(name, servers, options) }
+    }
+
+    /// Gives the group other servers. Requests under way stay with theirs; what was known about the health of the old
+    /// peers is forgotten.
+    pub fn set_servers(&self, servers: &[Server]) {
+        let peers = Arc::new(PeerSet::new(servers, &self.options.method));
+        *self.peers.write().unwrap_or_else(PoisonError::into_inner) = peers;
+    }
+
+    pub(super) fn peers(&self) -> Arc<PeerSet> {
+        match &self.fixed {
+            Some(peers) => peers.clone(),
+            None => self.peers.read().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// The addresses of all peers, in order, backups last.
+    pub fn addresses(&self) -> Vec<Address> {
+        let peers = self.peers();
+        peers.primary.peers.iter().chain(&peers.backup.peers).map(|peer| peer.address.clone()).collect()
+    }
+}

@@ -1,0 +1,67 @@
+//! Connections to peers that are kept open for the next request. Each worker has its own.
+//!
+//! Source: nginx, `ngx_http_upstream_keepalive_module`.
+
+use std::{cell::RefCell, collections::HashMap};
+
+use super::{Address, group::KeepAlive, socket::Socket};
+use crate::clock;
+
+struct Idle {
+    address: Address,
+    socket: Socket,
+    /// When it is closed, in milliseconds.
+    until_ms: u64,
+}
+
+thread_local! {
+    /// By the group's number; the connection used last stands last.
+    static IDLE: RefCell<HashMap<u32, Vec<Idle>>> = RefCell::new(HashMap::new());
+}
+
+/// A connection to `address` that a request of the group left open.
+pub(super) fn take(group: u32, address: &Address) -> Option<Socket> {
+    IDLE.with_borrow_mut(|idle| {
+        let idle = idle.get_mut(&group)?;
+        loop {
+            let at = idle.iter().rposition(|idle| idle.address == *address)?;
+            let found = idle.remove(at);
+            if found.socket.is_idle_and_alive() {
+                return Some(found.socket);
+            }
+        }
+    })
+}
+
+/// Keeps a connection, if the rules allow. The one that was not used for longest makes room.
+pub(super) fn give(group: u32, address: &Address, mut socket: Socket, rules: &KeepAlive) {
+    let now_ms = clock::now_ms();
+    let worn = socket.requests >= rules.requests || now_ms.saturating_sub(socket.opened_ms) > rules.time_ms;
+    if rules.connections == 0 || worn || !socket.input.is_empty() || is_quitting() {
+        return;
+    }
+    socket.release_buffer();
+    let until_ms = if rules.timeout_ms == 0 { u64::MAX } else { now_ms.saturating_add(rules.timeout_ms) };
+    IDLE.with_borrow_mut(|all| {
+        let idle = all.entry(group).or_default();
+        while idle.len() >= rules.connections {
+            idle.remove(0);
+        }
+        idle.push(Idle { address: address.clone(), socket, until_ms });
+    });
+}
+
+fn is_quitting() -> bool {
+    crate::worker::current().is_none_or(|worker| worker.is_quitting())
+}
+
+/// Closes connections that were idle for too long or that the peer has closed; called a few times a second.
+pub(crate) fn sweep(now_ms: u64) {
+    let quitting = is_quitting();
+    IDLE.with_borrow_mut(|all| {
+        all.retain(|_, idle| {
+            idle.retain(|idle| !quitting && now_ms < idle.until_ms && idle.socket.is_idle_and_alive());
+            !idle.is_empty()
+        });
+    });
+}

@@ -1,0 +1,291 @@
+//! The body of an answer on its way to the client.
+//!
+//! With buffering, the peer is read as fast as it sends and let go: what the client has not taken stays in memory up to
+//! `…_buffers` and goes to a file beyond that, which is sent from there. Without, the peer is read as fast as the client
+//! takes it.
+//!
+//! Invariants:
+//! - **I1** The client's output queue holds at most `buffer_bytes` and one piece in memory, whatever client and peer do.
+//! - **I2** The queue keeps the order, so memory and file may alternate in it.
+
+use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
+
+use bytes::{Buf as _, Bytes};
+use tidegate_http::BodyPart;
+
+use super::{
+    balance::Lease,
+    exchange::{Exchange, Protocol, READING, Stop},
+    keepalive,
+    socket::{Socket, Wait},
+    tunnel,
+};
+use crate::{
+    log::{Level, SysError},
+    output::{Buf, Chunk, Closed},
+    phase::Step,
+};
+
+/// Pieces up to this size are copied into the output instead of being shared with it.
+const COPY_BYTES_MAX: usize = 4096;
+
+/// Largest read of a body: as large as the buffers, but no larger than this.
+const READ_BYTES_MAX: usize = 64 << 10;
+
+/// A file that takes what a slow client leaves.
+struct TempFile {
+    file: Arc<File>,
+    len: u64,
+}
+
+/// Why a body does not go on.
+enum Cut {
+    /// The client has gone.
+    Client,
+    /// The peer failed; the log has it.
+    Peer,
+}
+
+impl From<Closed> for Cut {
+    fn from(_: Closed) -> Self {
+        Cut::Client
+    }
+}
+
+impl<P: Protocol> Exchange<'_, P> {
+    /// Hands an answer whose head has come to the client.
+    pub(super) async fn deliver(mut self, lease: &Lease, mut socket: Socket) -> Step {
+        let upgrade = self.req.upstream_record_mut(|record| self.protocol.is_upgrade(self.req, &record.head));
+        let step = match self.take_head() {
+            Some(step) => step,
+            None if upgrade => self.run_tunnel(&mut socket).await,
+            None => self.deliver_body(lease, socket).await,
+        };
+        self.selection.free(lease, false);
+        self.req.update_try(|last| last.response_ms = Some(last.elapsed_ms()));
+        step
+    }
+
+    async fn run_tunnel(&mut self, socket: &mut Socket) -> Step {
+        self.req.main().flags().keep_alive.set(false);
+        if self.req.send_header().wait().await.is_err() {
+            return Step::Close;
+        }
+        tunnel::run(self.req, socket, self.selection.attempt.timeouts).await;
+        self.req.update_try(|last| (last.bytes_sent, last.bytes_received) = (socket.sent, socket.received));
+        Step::Close
+    }
+
+    async fn deliver_body(&mut self, lease: &Lease, mut socket: Socket) -> Step {
+        let has_body = self.req.upstream_record_mut(|record| self.protocol.begin_body(&record.head));
+        if !has_body && self.req.send_header().wait().await.is_err() {
+            return Step::Close;
+        }
+        let received = socket.received;
+        let delivered = self.pipe(&mut socket).await;
+        self.req.update_try(|last| last.bytes_received = socket.received);
+        debug_assert!(socket.received >= received);
+        match delivered {
+            Ok(()) => {
+                self.take_trailers();
+                self.keep(lease, socket);
+                Step::Ok
+            }
+            Err(Cut::Client) => self.client_gone(),
+            Err(Cut::Peer) => {
+                drop(socket);
+                self.cut_off().await
+            }
+        }
+    }
+
+    /// The client gets what there is, and a connection that closes too early tells it that this is not all.
+    async fn cut_off(&self) -> Step {
+        if !self.req.header_sent() {
+            return Step::Status(502);
+        }
+        self.req.main().flags().keep_alive.set(false);
+        let _ = self.req.conn.flush(self.req.http_conf().send_timeout_ms()).await;
+        Step::Close
+    }
+
+    /// Keeps the connection for another request, if it can serve one.
+    fn keep(&self, lease: &Lease, socket: Socket) {
+        let rules = &self.selection.attempt.keepalive;
+        if rules.connections == 0 || socket.requests == u64::MAX {
+            return;
+        }
+        let reusable = self.req.upstream_record(|record| self.protocol.is_reusable(&record.head)).unwrap_or(false);
+        if reusable {
+            keepalive::give(self.selection.group().id, &lease.peer.address, socket, rules);
+        }
+    }
+
+    async fn pipe(&mut self, socket: &mut Socket) -> Result<(), Cut> {
+        let mut temp: Option<TempFile> = None;
+        loop {
+            if self.decode_input(socket, &mut temp).await? {
+                if !socket.input.is_empty() {
+                    self.req.log(
+                        Level::Warn,
+                        format_args!(
+                            "upstream sent more data than specified in \"Content-Length\" header while {READING}"
+                        ),
+                    );
+                }
+                return Ok(());
+            }
+            if !self.buffering {
+                self.push_out().await?;
+            }
+            match self.read(socket).await? {
+                0 if self.protocol.is_complete_at_close() => return Ok(()),
+                0 => {
+                    self.req.log(Level::Error, format_args!("upstream prematurely closed connection while {READING}"));
+                    return Err(Cut::Peer);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Hands on the content of what was read; answers whether the body is complete.
+    async fn decode_input(&mut self, socket: &mut Socket, temp: &mut Option<TempFile>) -> Result<bool, Cut> {
+        loop {
+            match self.protocol.decode(&socket.input) {
+                Ok(BodyPart::Data { start, end }) => {
+                    socket.input.advance(start);
+                    self.req.update_try(|last| last.response_length += (end - start) as u64);
+                    self.forward(socket, end - start, temp).await?;
+                }
+                Ok(BodyPart::Partial) => {
+                    socket.input.clear();
+                    return Ok(false);
+                }
+                Ok(BodyPart::End(used)) => {
+                    socket.input.advance(used);
+                    return Ok(true);
+                }
+                Err(text) => {
+                    self.req.log(Level::Error, format_args!("{text} while {READING}"));
+                    return Err(Cut::Peer);
+                }
+            }
+        }
+    }
+
+    /// Sends the first `len` bytes of the input on.
+    async fn forward(&mut self, socket: &mut Socket, len: usize, temp: &mut Option<TempFile>) -> Result<(), Cut> {
+        let unsent = self.req.conn.unsent_bytes();
+        let over = unsent > 0 && unsent + len as u64 > self.settings.buffer_bytes as u64;
+        if over && self.buffering && self.settings.temp_file_bytes_max > 0 {
+            let piece = socket.input.split_to(len);
+            let buf = self.spill(&piece, temp).await?;
+            let mut chunk = Chunk::default();
+            chunk.bufs.push(buf);
+            return Ok(self.req.send(chunk).wait().await?);
+        }
+        if over {
+            let timeout_ms = self.req.http_conf().send_timeout_ms();
+            let left = (self.settings.buffer_bytes as u64).saturating_sub(len as u64).max(1);
+            self.req.conn.drain_to(left, timeout_ms).await.map_err(|_| Cut::Client)?;
+        }
+        if len <= COPY_BYTES_MAX {
+            let sent = self.req.send_slice(&socket.input[..len]);
+            socket.input.advance(len);
+            return Ok(sent.wait().await?);
+        }
+        let piece: Bytes = socket.input.split_to(len).freeze();
+        Ok(self.req.send(Chunk::bytes(piece)).wait().await?)
+    }
+
+    /// Writes a piece to the file; answers its place there. A full file is begun again when the client has all of it.
+    async fn spill(&self, piece: &[u8], temp: &mut Option<TempFile>) -> Result<Buf, Cut> {
+        if temp.as_ref().is_some_and(|temp| temp.len >= self.settings.temp_file_bytes_max) {
+            let timeout_ms = self.req.http_conf().send_timeout_ms();
+            self.req.conn.drain_to(0, timeout_ms).await.map_err(|_| Cut::Client)?;
+            if let Some(temp) = temp {
+                temp.len = 0;
+            }
+        }
+        let written = match temp {
+            Some(temp) => temp.append(piece),
+            None => self.create_temp_file().and_then(|created| temp.insert(created).append(piece)),
+        };
+        written.map_err(|error| {
+            self.req
+                .log(Level::Crit, format_args!("cannot write a temporary file {} while {READING}", SysError(&error)));
+            Cut::Peer
+        })
+    }
+
+    fn create_temp_file(&self) -> io::Result<TempFile> {
+        let directory = self.req.conf().full_path(&self.settings.temp_path);
+        let path = directory.join(format!("{:010}", crate::worker::next_connection_number()));
+        let open = || File::options().read(true).write(true).create_new(true).open(&path);
+        let file = match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(&directory)?;
+                open()
+            }
+            result => result,
+        }?;
+        // Nobody else needs the name: the file goes with its last use.
+        std::fs::remove_file(&path)?;
+        let shown = path.display();
+        self.req.log(
+            Level::Warn,
+            format_args!("an upstream response is buffered to a temporary file {shown} while {READING}"),
+        );
+        Ok(TempFile { file: Arc::new(file), len: 0 })
+    }
+
+    /// Without buffering: sends everything, and waits until the client has most of it.
+    async fn push_out(&self) -> Result<(), Cut> {
+        self.req.send(Chunk::default().and_flush()).wait().await?;
+        let left = self.settings.head_bytes_max as u64;
+        if self.req.conn.unsent_bytes() > left {
+            let timeout_ms = self.req.http_conf().send_timeout_ms();
+            self.req.conn.drain_to(left, timeout_ms).await.map_err(|_| Cut::Client)?;
+        }
+        Ok(())
+    }
+
+    /// Reads more of the body.
+    async fn read(&mut self, socket: &mut Socket) -> Result<usize, Cut> {
+        let wanted = if self.buffering { self.settings.buffer_bytes } else { self.settings.head_bytes_max };
+        socket.reserve(wanted.clamp(1, READ_BYTES_MAX));
+        loop {
+            match socket.try_read() {
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(self.read_failed(&error)),
+            }
+            let timeout_ms = self.selection.attempt.timeouts.read_ms;
+            match socket.wait(timeout_ms, &self.watch, |stream, cx| stream.poll_read_ready(cx)).await {
+                Ok(Wait::Ready) => {}
+                Ok(Wait::TimedOut) => {
+                    let _: Stop = self.timed_out(READING);
+                    return Err(Cut::Peer);
+                }
+                Ok(Wait::ClientGone) => return Err(Cut::Client),
+                Err(error) => return Err(self.read_failed(&error)),
+            }
+        }
+    }
+
+    fn read_failed(&self, error: &io::Error) -> Cut {
+        let call = if self.buffering { "readv()" } else { "recv()" };
+        self.req.log(Level::Error, format_args!("{call} failed {} while {READING}", SysError(error)));
+        Cut::Peer
+    }
+}
+
+impl TempFile {
+    fn append(&mut self, piece: &[u8]) -> io::Result<Buf> {
+        self.file.write_all_at(piece, self.len)?;
+        let buf = Buf::File { file: self.file.clone(), offset: self.len, len: piece.len() as u64 };
+        self.len += piece.len() as u64;
+        Ok(buf)
+    }
+}

@@ -1,0 +1,163 @@
+//! What became of a request's tries, for `$upstream_*` and for the error log.
+
+use std::{cell::RefCell, sync::Arc};
+
+use smallvec::SmallVec;
+use tidegate_http::{Fields, ResponseHead};
+
+use super::{Group, Peer};
+use crate::{clock, request::Request};
+
+/// Who was asked.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// A peer.
+    Peer(Arc<Peer>),
+    /// Nobody: the group has no peer that could be.
+    Nobody(Arc<Group>),
+    /// Nobody yet; after an internal redirect, this divides the tries.
+    Divider,
+}
+
+/// One try. Times are milliseconds since it began.
+#[derive(Debug, Clone)]
+pub struct Try {
+    /// Who was asked.
+    pub asked: Asked,
+    /// The status that it came to; 0 while there is none.
+    pub status: u16,
+    /// When it began, in milliseconds of [`clock::now_ms`].
+    pub started_ms: u64,
+    /// Until the connection was made.
+    pub connect_ms: Option<u64>,
+    /// Until the head was complete.
+    pub header_ms: Option<u64>,
+    /// Until it was over.
+    pub response_ms: Option<u64>,
+    /// Bytes of the body.
+    pub response_length: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+}
+
+impl Try {
+    pub(super) fn new(asked: Asked) -> Self {
+        Try {
+            asked,
+            status: 0,
+            started_ms: clock::now_ms(),
+            connect_ms: None,
+            header_ms: None,
+            response_ms: None,
+            response_length: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+        }
+    }
+    /// Milliseconds since it began.
+    pub fn elapsed_ms(&self) -> u64 {
+        clock::now_ms().saturating_sub(self.started_ms)
+    }
+    /// The name of who was asked; empty for nobody.
+    pub fn name(&self) -> &[u8] {
+        match &self.asked {
+            Asked::Peer(peer) => &peer.name,
+            Asked::Nobody(group) => &group.name,
+            Asked::Divider => b"",
+        }
+    }
+}
+
+/// A request's tries and the last answer.
+#[derive(Default)]
+pub struct Record {
+    /// The tries, in order.
+    pub tries: SmallVec<[Try; 1]>,
+    /// The head of the last answer.
+    pub head: ResponseHead,
+    /// The fields behind the body of the last answer.
+    pub trailers: Fields,
+    /// The request's head as it was sent.
+    pub request: Vec<u8>,
+    /// Scheme, as the log shows it: `http://`.
+    pub scheme: &'static str,
+    /// Path and arguments as they were sent, as the log shows them: a part of `request`.
+    pub uri: std::ops::Range<usize>,
+}
+
+/// Records that a thread keeps for reuse.
+const SPARES_MAX: usize = 64;
+
+thread_local! {
+    #[allow(clippy::vec_box, reason = "the boxes go from here into requests and back")]
+    static SPARES: RefCell<Vec<Box<Record>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The place for a record in a request.
+#[derive(Default)]
+pub struct Slot(Option<Box<Record>>);
+
+impl Slot {
+    /// The record, if any upstream was asked.
+    pub fn get(&self) -> Option<&Record> {
+        self.0.as_deref()
+    }
+    /// The record, made when first asked for.
+    pub fn get_or_make(&mut self) -> &mut Record {
+        self.0.get_or_insert_with(|| SPARES.with_borrow_mut(Vec::pop).unwrap_or_default())
+    }
+    /// Forgets the record, keeps its memory.
+    pub fn clear(&mut self) {
+        if let Some(mut record) = self.0.take() {
+            record.tries.clear();
+            record.head.clear();
+            record.trailers.clear();
+            record.request.clear();
+            record.uri = 0..0;
+            SPARES.with_borrow_mut(|spares| {
+                if spares.len() < SPARES_MAX {
+                    spares.push(record);
+                }
+            });
+        }
+    }
+}
+
+impl Request {
+    /// What became of the request's tries; `None` if no upstream was asked.
+    pub fn upstream_record<T>(&self, read: impl FnOnce(&Record) -> T) -> Option<T> {
+        self.upstream.borrow().get().map(read)
+    }
+    /// Changes what is known of the request's tries.
+    pub fn upstream_record_mut<T>(&self, change: impl FnOnce(&mut Record) -> T) -> T {
+        change(self.upstream.borrow_mut().get_or_make())
+    }
+    /// Begins another try.
+    pub(super) fn begin_try(&self, asked: Asked) {
+        self.upstream_record_mut(|record| record.tries.push(Try::new(asked)));
+    }
+    /// Changes what is known of the try under way.
+    pub(super) fn update_try(&self, change: impl FnOnce(&mut Try)) {
+        self.upstream_record_mut(|record| {
+            if let Some(last) = record.tries.last_mut() {
+                change(last);
+            }
+        });
+    }
+    /// What the error log shows as `upstream:`.
+    pub(crate) fn upstream_in_log(&self) -> Option<Vec<u8>> {
+        // A line may be written while a try is being changed.
+        let slot = self.upstream.try_borrow().ok()?;
+        let record = slot.get()?;
+        let last = record.tries.last()?;
+        let mut text = record.scheme.as_bytes().to_vec();
+        text.extend_from_slice(last.name());
+        if matches!(&last.asked, Asked::Peer(peer) if matches!(peer.address, super::Address::Unix(_))) {
+            text.push(b':');
+        }
+        text.extend_from_slice(record.request.get(record.uri.clone()).unwrap_or_default());
+        (!last.name().is_empty()).then_some(text)
+    }
+}

@@ -1,0 +1,242 @@
+//! A connection to a peer: connecting, reading and writing with time limits, while the client is watched.
+
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    io,
+    net::IpAddr,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use tokio::net::{TcpSocket, UnixStream};
+
+use super::Address;
+use crate::{clock, deadline::Deadline, request::Request, stream::Stream};
+
+/// A connection to a peer.
+pub struct Socket {
+    /// The socket.
+    pub stream: Stream,
+    /// Bytes that were read and not used yet.
+    pub input: BytesMut,
+    /// Requests that were sent over it.
+    pub requests: u64,
+    /// When it was made, in milliseconds of [`clock::now_ms`].
+    pub opened_ms: u64,
+    /// Bytes sent for the request under way.
+    pub sent: u64,
+    /// Bytes received for the request under way.
+    pub received: u64,
+    deadline: Rc<Deadline>,
+}
+
+/// What became of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// What was waited for.
+    Ready,
+    /// It took too long.
+    TimedOut,
+    /// The client has closed its connection.
+    ClientGone,
+}
+
+/// Looks whether the client is still there while its answer is waited for.
+pub struct Watch<'a> {
+    req: &'a Request,
+    active: Cell<bool>,
+}
+
+impl<'a> Watch<'a> {
+    /// Watches the client of `req`, if `wanted`. Sub-requests are not watched: their main request's end is theirs.
+    pub fn new(req: &'a Request, wanted: bool) -> Self {
+        Watch { req, active: Cell::new(wanted && !req.is_subrequest()) }
+    }
+    /// Whether the client has gone; otherwise the task of `cx` is woken when it goes.
+    pub fn poll_gone(&self, cx: &mut Context<'_>) -> bool {
+        while self.active.get() {
+            let stream = &self.req.conn.stream;
+            match stream.poll_read_ready(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(_)) => return true,
+                Poll::Ready(Ok(())) => match stream.try_peek() {
+                    Ok(false) => return true,
+                    // Its next request: what comes after that is not seen.
+                    Ok(true) => self.active.set(false),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return true,
+                },
+            }
+        }
+        false
+    }
+}
+
+/// Where connections come from (`proxy_bind`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bind {
+    /// Our address.
+    pub ip: IpAddr,
+    /// Our port; 0 for any.
+    pub port: u16,
+    /// The address need not be one of this machine's.
+    pub transparent: bool,
+}
+
+impl Socket {
+    /// Connects, without a limit of time.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn connect(address: &Address, bind: Option<Bind>) -> io::Result<Socket> {
+        let stream = match address {
+            Address::Inet(address) => {
+                let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+                if let Some(bind) = bind {
+                    if bind.transparent && bind.ip.is_ipv4() {
+                        socket2::SockRef::from(&socket).set_ip_transparent_v4(true)?;
+                    }
+                    socket.bind((bind.ip, bind.port).into())?;
+                }
+                Stream::Tcp(socket.connect(*address).await?)
+            }
+            Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
+        };
+        Ok(Socket {
+            stream,
+            input: BytesMut::new(),
+            requests: 0,
+            opened_ms: clock::now_ms(),
+            sent: 0,
+            received: 0,
+            deadline: Deadline::new(),
+        })
+    }
+
+    /// Waits for `poll`, at most `timeout_ms` (0: forever).
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn wait(
+        &self,
+        timeout_ms: u64,
+        watch: &Watch<'_>,
+        mut poll: impl FnMut(&Stream, &mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> io::Result<Wait> {
+        let mut armed = false;
+        let result = poll_fn(|cx| {
+            if let Poll::Ready(result) = poll(&self.stream, cx) {
+                return Poll::Ready(result.map(|()| Wait::Ready));
+            }
+            if watch.poll_gone(cx) {
+                return Poll::Ready(Ok(Wait::ClientGone));
+            }
+            if !armed {
+                armed = true;
+                self.deadline.arm(timeout_ms);
+            }
+            if self.deadline.poll_expired(cx) {
+                return Poll::Ready(Ok(Wait::TimedOut));
+            }
+            Poll::Pending
+        })
+        .await;
+        if armed {
+            self.deadline.disarm();
+            clock::update();
+        }
+        result
+    }
+
+    /// Reads what is there into `input`, within its capacity.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there.
+    pub fn try_read(&mut self) -> io::Result<usize> {
+        let count = self.stream.try_read_buf(&mut self.input)?;
+        self.received += count as u64;
+        Ok(count)
+    }
+
+    /// Whether an idle connection can be used again. It costs a system call only if something has happened on it.
+    pub fn is_idle_and_alive(&self) -> bool {
+        let nothing =
+            |result: &io::Result<bool>| result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        self.input.is_empty() && nothing(&self.stream.try_peek())
+    }
+
+    /// Gives the buffer back while the connection is idle.
+    pub fn release_buffer(&mut self) {
+        give_buffer(std::mem::take(&mut self.input));
+    }
+
+    /// Has at least `bytes` of room for input.
+    pub fn reserve(&mut self, bytes: usize) {
+        if self.input.capacity() == 0 {
+            self.input = take_buffer();
+        }
+        self.input.reserve(bytes);
+    }
+}
+
+/// Time limit of connecting, for which a timer is worth it.
+pub(super) async fn with_timeout<T>(
+    timeout_ms: u64,
+    watch: &Watch<'_>,
+    future: impl Future<Output = io::Result<T>>,
+) -> Result<io::Result<T>, Wait> {
+    let mut future = std::pin::pin!(future);
+    // Connections to this machine are made or refused at once; only others get as far as a timer.
+    let first = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+    if let Poll::Ready(result) = first {
+        return Ok(result);
+    }
+    let limit = if timeout_ms == 0 { Duration::MAX } else { Duration::from_millis(timeout_ms) };
+    let watched = poll_fn(|cx| {
+        if let Poll::Ready(result) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(result));
+        }
+        if watch.poll_gone(cx) { Poll::Ready(Err(Wait::ClientGone)) } else { Poll::Pending }
+    });
+    let result = tokio::time::timeout(limit, watched).await.unwrap_or(Err(Wait::TimedOut));
+    clock::update();
+    result
+}
+
+/// Buffers that a thread keeps for connections to peers.
+const SPARES_MAX: usize = 64;
+
+/// A buffer that grew beyond this is given back to the system.
+const SPARE_BYTES_MAX: usize = 16 << 10;
+
+thread_local! {
+    static BUFFERS: std::cell::RefCell<Vec<BytesMut>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn take_buffer() -> BytesMut {
+    BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+fn give_buffer(mut buffer: BytesMut) {
+    buffer.clear();
+    if (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
+        BUFFERS.with_borrow_mut(|buffers| {
+            if buffers.len() < SPARES_MAX {
+                buffers.push(buffer);
+            }
+        });
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Without the thread's pool (it is ending) the buffer just goes.
+        let buffer = std::mem::take(&mut self.input);
+        if BUFFERS.try_with(|_| ()).is_ok() {
+            give_buffer(buffer);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`: what a server's cookies say.
+//!
+//! Source: nginx, `ngx_http_proxy_rewrite_cookie`.
+
+use std::sync::Arc;
+
+use bstr::ByteSlice;
+use tidegate_conf::{Diagnostic, ast};
+use tidegate_core::{conf::Build, request::Request, template::Template};
+
+use super::redirect::{Pattern, Rule};
+
+/// Rules for one attribute; none for `off`.
+pub(super) type Rules = Arc<Vec<Rule>>;
+
+/// One `proxy_cookie_flags`.
+#[derive(Debug, Clone)]
+pub(super) struct FlagRule {
+    cookie: Pattern,
+    flags: Vec<Flag>,
+}
+
+/// All of them at a level.
+pub(super) type FlagRules = Arc<Vec<FlagRule>>;
+
+#[derive(Debug, Clone)]
+enum Flag {
+    Fixed(FlagKind),
+    /// Known when a request runs.
+    Template(Template),
+}
+
+/// What becomes of a flag of a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FlagKind {
+    Secure(bool),
+    HttpOnly(bool),
+    /// The value; `None` takes it away.
+    SameSite(Option<&'static str>),
+}
+
+const FLAGS: &[(&str, FlagKind)] = &[
+    ("secure", FlagKind::Secure(true)),
+    ("nosecure", FlagKind::Secure(false)),
+    ("httponly", FlagKind::HttpOnly(true)),
+    ("nohttponly", FlagKind::HttpOnly(false)),
+    ("samesite=strict", FlagKind::SameSite(Some("Strict"))),
+    ("samesite=lax", FlagKind::SameSite(Some("Lax"))),
+    ("samesite=none", FlagKind::SameSite(Some("None"))),
+    ("nosamesite", FlagKind::SameSite(None)),
+];
+
+fn flag_of(text: &[u8]) -> Option<FlagKind> {
+    FLAGS.iter().find(|(word, _)| text.eq_ignore_ascii_case(word.as_bytes())).map(|(_, kind)| *kind)
+}
+
+/// Reads a `proxy_cookie_domain` or `proxy_cookie_path`.
+pub(super) fn parse(
+    rules: &mut Option<Rules>,
+    directive: &ast::Directive,
+    build: &mut Build<'_>,
+) -> Result<(), Diagnostic> {
+    let list = Arc::make_mut(rules.get_or_insert_default());
+    match &*directive.args {
+        [word] if word.value == "off" => list.clear(),
+        [pattern, replacement] => {
+            let pattern = Pattern::parse(pattern, build)?;
+            list.push(Rule { pattern, replacement: build.template(replacement)? });
+        }
+        [word, ..] => return Err(Diagnostic::invalid_parameter(&word.value, word.span, ["off"])),
+        [] => {}
+    }
+    Ok(())
+}
+
+/// Reads a `proxy_cookie_flags`.
+pub(super) fn parse_flags(
+    rules: &mut Option<FlagRules>,
+    directive: &ast::Directive,
+    build: &mut Build<'_>,
+) -> Result<(), Diagnostic> {
+    let list = Arc::make_mut(rules.get_or_insert_default());
+    let (cookie, words) = directive.args.split_first().expect("the table asks for an argument");
+    if words.is_empty() {
+        if cookie.value != "off" {
+            return Err(Diagnostic::invalid_parameter(&cookie.value, cookie.span, ["off"]));
+        }
+        list.clear();
+        return Ok(());
+    }
+    let cookie = Pattern::parse(cookie, build)?;
+    let mut flags = Vec::new();
+    for word in words {
+        let template = build.template(word)?;
+        flags.push(match template.as_literal() {
+            None => Flag::Template(template),
+            Some(text) => Flag::Fixed(flag_of(text).ok_or_else(|| {
+                Diagnostic::invalid_parameter(&word.value, word.span, FLAGS.iter().map(|(word, _)| *word))
+            })?),
+        });
+    }
+    list.push(FlagRule { cookie, flags });
+    Ok(())
+}
+
+/// All rules of a location.
+#[derive(Debug, Default)]
+pub(super) struct CookieRules {
+    pub(super) domain: Option<Rules>,
+    pub(super) path: Option<Rules>,
+    pub(super) flags: Option<FlagRules>,
+}
+
+impl CookieRules {
+    pub(super) fn is_empty(&self) -> bool {
+        self.domain.as_ref().is_none_or(|rules| rules.is_empty())
+            && self.path.as_ref().is_none_or(|rules| rules.is_empty())
+            && self.flags.as_ref().is_none_or(|rules| rules.is_empty())
+    }
+
+    /// The new value of a `Set-Cookie`; `None` leaves it as it is.
+    pub(super) fn rewrite(&self, req: &Request, value: &[u8]) -> Option<Vec<u8>> {
+        let mut attributes: Vec<Attribute> = value.split_str(";").map(Attribute::parse).collect();
+        let mut changed = false;
+        for attribute in &mut attributes[1..] {
+            let rewritten = match (&self.domain, &self.path) {
+                (Some(rules), _) if attribute.is("domain") => {
+                    rules.iter().find_map(|rule| rewrite_domain(rule, req, attribute.value.as_deref()?))
+                }
+                (_, Some(rules)) if attribute.is("path") => {
+                    rules.iter().find_map(|rule| rule.rewrite_prefix(req, attribute.value.as_deref()?))
+                }
+                _ => None,
+            };
+            if rewritten.is_some() {
+                (attribute.value, changed) = (rewritten, true);
+            }
+        }
+        changed |= self.apply_flags(req, &mut attributes);
+        changed.then(|| {
+            let texts: Vec<Vec<u8>> = attributes.into_iter().map(Attribute::text).collect();
+            bstr::join("; ", texts)
+        })
+    }
+
+    fn apply_flags(&self, req: &Request, attributes: &mut Vec<Attribute>) -> bool {
+        let Some(rules) = &self.flags else { return false };
+        let name = attributes[0].name.clone();
+        let matches = |rule: &&FlagRule| match &rule.cookie {
+            Pattern::Text(text) => text.eval_cow(req).eq_ignore_ascii_case(&name),
+            Pattern::Regex(regex) => Pattern::matches(regex, req, &name),
+        };
+        let Some(rule) = rules.iter().find(matches) else { return false };
+        let kinds: Vec<FlagKind> = rule
+            .flags
+            .iter()
+            .filter_map(|flag| match flag {
+                Flag::Fixed(kind) => Some(*kind),
+                Flag::Template(template) => flag_of(&template.eval_cow(req)),
+            })
+            .collect();
+        let drop_all = |attributes: &mut Vec<Attribute>, name: &str| {
+            let mut first = true;
+            attributes.retain(|attribute| std::mem::take(&mut first) || !attribute.is(name));
+        };
+        for kind in &kinds {
+            let (name, added) = match kind {
+                FlagKind::Secure(on) => ("Secure", on.then_some(None)),
+                FlagKind::HttpOnly(on) => ("HttpOnly", on.then_some(None)),
+                FlagKind::SameSite(value) => ("SameSite", value.map(Some)),
+            };
+            drop_all(attributes, name);
+            if let Some(value) = added {
+                attributes.push(Attribute { name: name.into(), value: value.map(Into::into) });
+            }
+        }
+        !kinds.is_empty()
+    }
+}
+
+/// Domains are compared without regard to case and to a dot in front.
+fn rewrite_domain(rule: &Rule, req: &Request, value: &[u8]) -> Option<Vec<u8>> {
+    match &rule.pattern {
+        Pattern::Text(domain) => {
+            let domain = domain.eval_cow(req);
+            let (domain, value) = (without_dot(&domain), without_dot(value));
+            domain.eq_ignore_ascii_case(value).then(|| rule.replacement.eval(req))
+        }
+        Pattern::Regex(_) => rule.rewrite_prefix(req, without_dot(value)),
+    }
+}
+
+fn without_dot(domain: &[u8]) -> &[u8] {
+    domain.strip_prefix(b".").unwrap_or(domain)
+}
+
+/// A part of a cookie between semicolons.
+#[derive(Debug)]
+struct Attribute {
+    name: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+impl Attribute {
+    fn parse(text: &[u8]) -> Self {
+        let text = text.trim_ascii();
+        match text.split_once_str("=") {
+            Some((name, value)) => Attribute { name: name.trim_ascii().into(), value: Some(value.trim_ascii().into()) },
+            None => Attribute { name: text.into(), value: None },
+        }
+    }
+    fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name.as_bytes())
+    }
+    fn text(self) -> Vec<u8> {
+        match self.value {
+            Some(value) => [&self.name[..], b"=", &value].concat(),
+            None => self.name,
+        }
+    }
+}

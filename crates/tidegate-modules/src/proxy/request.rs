@@ -1,0 +1,159 @@
+//! The head that a server sees: request line, `proxy_set_header`, and the client's fields.
+//!
+//! Source: nginx, `ngx_http_proxy_create_request`.
+
+use std::rc::Rc;
+
+use bstr::{BStr, BString};
+use tidegate_core::{request::Request, template::Template};
+use tidegate_http::{Known, Method, response::write_field};
+
+/// Fields that a server gets unless `proxy_set_header` says otherwise; empty ones are left out.
+const DEFAULTS: &[(&str, Source)] = &[
+    ("Host", Source::Host),
+    ("Connection", Source::Text("close")),
+    ("Content-Length", Source::BodyLength),
+    ("Transfer-Encoding", Source::Chunked),
+    ("TE", Source::Text("")),
+    ("Keep-Alive", Source::Text("")),
+    ("Expect", Source::Text("")),
+    ("Upgrade", Source::Text("")),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Text(&'static str),
+    Host,
+    BodyLength,
+    Chunked,
+}
+
+/// One line of the head.
+#[derive(Debug)]
+enum Line {
+    /// The same for every request.
+    Static(BString),
+    /// Made for each request; left out if it is empty.
+    Template(BString, Template),
+    Host,
+    BodyLength,
+    Chunked,
+}
+
+/// The fields of a location's requests.
+#[derive(Debug)]
+pub(super) struct Fields {
+    lines: Vec<Line>,
+    /// Fields of the client that do not go on, because a line above speaks of them.
+    taken: Box<[bool]>,
+    taken_others: Vec<BString>,
+}
+
+/// How long the body is that goes with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyLength {
+    /// There is none.
+    None,
+    /// So many bytes.
+    Known(u64),
+    /// It comes in chunks.
+    Chunked,
+}
+
+/// A `proxy_set_header`: name and value.
+pub(super) type SetHeader = (BString, Template);
+
+impl Fields {
+    pub(super) fn new(set: &[SetHeader]) -> Self {
+        let mut fields =
+            Fields { lines: Vec::new(), taken: vec![false; Known::ALL.len() + 1].into(), taken_others: Vec::new() };
+        for (name, value) in set {
+            fields.take(name);
+            match value.as_literal() {
+                Some(b"") => {}
+                Some(text) => fields.lines.push(static_line(name, text)),
+                None => fields.lines.push(Line::Template(name.clone(), value.clone())),
+            }
+        }
+        for (name, source) in DEFAULTS {
+            if set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name.as_bytes())) {
+                continue;
+            }
+            fields.take(name.as_bytes());
+            match source {
+                Source::Text("") => {}
+                Source::Text(text) => fields.lines.push(static_line(name.as_bytes(), text.as_bytes())),
+                Source::Host => fields.lines.push(Line::Host),
+                Source::BodyLength => fields.lines.push(Line::BodyLength),
+                Source::Chunked => fields.lines.push(Line::Chunked),
+            }
+        }
+        fields
+    }
+
+    fn take(&mut self, name: &[u8]) {
+        match Known::of(name) {
+            Known::Other => self.taken_others.push(name.into()),
+            known => self.taken[known as usize] = true,
+        }
+    }
+
+    fn is_taken(&self, known: Known, name: &[u8]) -> bool {
+        match known {
+            Known::Other => self.taken_others.iter().any(|taken| taken.eq_ignore_ascii_case(name)),
+            known => self.taken[known as usize],
+        }
+    }
+
+    /// Appends the lines of `proxy_set_header`, and the client's other fields if `pass` says so.
+    pub(super) fn write(&self, req: &Rc<Request>, host: &BStr, length: BodyLength, pass: bool, out: &mut Vec<u8>) {
+        for line in &self.lines {
+            match line {
+                Line::Static(text) => out.extend_from_slice(text),
+                Line::Template(name, value) => {
+                    let start = out.len();
+                    out.extend_from_slice(name);
+                    out.extend_from_slice(b": ");
+                    let value_start = out.len();
+                    value.write(req, out);
+                    if out.len() == value_start {
+                        out.truncate(start);
+                    } else {
+                        out.extend_from_slice(b"\r\n");
+                    }
+                }
+                Line::Host => write_field(b"Host", host, out),
+                Line::BodyLength => {
+                    if let BodyLength::Known(length) = length {
+                        write_field(b"Content-Length", itoa::Buffer::new().format(length).as_bytes(), out);
+                    }
+                }
+                Line::Chunked if length == BodyLength::Chunked => {
+                    out.extend_from_slice(b"Transfer-Encoding: chunked\r\n")
+                }
+                Line::Chunked => {}
+            }
+        }
+        if pass {
+            for (name, value, known) in req.head.borrow().fields.iter() {
+                if !self.is_taken(known, name) {
+                    write_field(name, value, out);
+                }
+            }
+        }
+    }
+}
+
+fn static_line(name: &[u8], text: &[u8]) -> Line {
+    let mut line = Vec::new();
+    write_field(name, text, &mut line);
+    Line::Static(line.into())
+}
+
+/// Appends the method that the request has now.
+pub(super) fn write_method(req: &Request, out: &mut Vec<u8>) {
+    match req.method.get() {
+        Method::Other => out.extend_from_slice(req.head.borrow().method_text()),
+        method => out.extend_from_slice(method.name().as_bytes()),
+    }
+}
