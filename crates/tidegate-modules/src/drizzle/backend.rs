@@ -1,10 +1,12 @@
-//! What an `upstream` of `drizzle_server`s leads to.
+//! What an `upstream` of `drizzle_server`s leads to: a pool of connections.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bstr::{BStr, ByteSlice};
-use tidegate_conf::{Diagnostic, Level as Severity, ast};
-use tidegate_mysql::{Address, Conn, ConnectOptions, Timeouts};
+use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
+use tidegate_mysql::{
+    Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, ServerOptions, Timeouts,
+};
 use tidegate_rows::{Execute, QueryError, Sink, Statement};
 
 use super::{Conf, Running};
@@ -17,13 +19,35 @@ pub(super) struct ServerDraft {
     user: String,
     password: Vec<u8>,
     charset: String,
+    weight: u32,
+    backup: bool,
+    down: bool,
+    max_fails: u32,
+    fail_timeout: Duration,
+}
+
+/// What happens when all connections are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OverflowWord {
+    Ignore,
+    Reject,
+    Wait,
 }
 
 /// `drizzle_keepalive`
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keepalive {
     pub(super) max: usize,
-    pub(super) reject: bool,
+    pub(super) mode: PoolMode,
+    pub(super) overflow: OverflowWord,
+    /// `wait=`: how long a request may wait for a connection.
+    pub(super) wait: Duration,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Keepalive { max: 0, mode: PoolMode::Single, overflow: OverflowWord::Ignore, wait: Duration::from_secs(60) }
+    }
 }
 
 /// MySQL's port.
@@ -31,7 +55,10 @@ const PORT_DEFAULT: u16 = 3306;
 
 impl ServerDraft {
     pub(super) fn parse(directive: &ast::Directive) -> Result<Self, Diagnostic> {
-        const WORDS: [&str; 6] = ["dbname=", "user=", "password=", "protocol=", "charset=", "port="];
+        const WORDS: [&str; 10] = [
+            "dbname=", "user=", "password=", "protocol=", "charset=", "weight=", "max_fails=", "fail_timeout=", "backup",
+            "down",
+        ];
         let name = &directive.args[0];
         let mut server = ServerDraft {
             address: parse_address(name)?,
@@ -39,12 +66,23 @@ impl ServerDraft {
             user: String::new(),
             password: Vec::new(),
             charset: String::new(),
+            weight: 1,
+            backup: false,
+            down: false,
+            max_fails: 1,
+            fail_timeout: Duration::from_secs(10),
         };
         for arg in &directive.args[1..] {
             let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, WORDS);
-            let (word, value) = arg.value.split_once_str(b"=").ok_or_else(invalid)?;
+            let (word, value) = arg.value.split_once_str(b"=").unwrap_or((&arg.value, b""));
             let text = || String::from_utf8(value.to_vec()).map_err(|_| invalid());
+            let number = || value.to_str().ok().and_then(|number| number.parse().ok()).ok_or_else(invalid);
             match word {
+                b"backup" if value.is_empty() => server.backup = true,
+                b"down" if value.is_empty() => server.down = true,
+                b"weight" => server.weight = number()?,
+                b"max_fails" => server.max_fails = number()?,
+                b"fail_timeout" => server.fail_timeout = values::time(value.as_bstr()).map_err(|_| invalid())?,
                 b"dbname" => server.dbname = text()?,
                 b"user" => server.user = text()?,
                 b"password" => server.password = value.to_vec(),
@@ -63,12 +101,18 @@ impl ServerDraft {
         Ok(server)
     }
 
-    fn options(&self, timeouts: Timeouts) -> ConnectOptions {
-        let mut options = ConnectOptions::new(self.address.clone(), self.user.clone(), self.password.clone());
-        options.schema.clone_from(&self.dbname);
-        options.charset.clone_from(&self.charset);
-        options.timeouts = timeouts;
-        options
+    fn options(&self) -> ServerOptions {
+        let mut connect = ConnectOptions::new(self.address.clone(), self.user.clone(), self.password.clone());
+        connect.schema.clone_from(&self.dbname);
+        connect.charset.clone_from(&self.charset);
+        ServerOptions {
+            weight: self.weight,
+            backup: self.backup,
+            down: self.down,
+            max_fails: self.max_fails,
+            fail_timeout: self.fail_timeout,
+            ..ServerOptions::new(connect)
+        }
     }
 }
 
@@ -98,17 +142,20 @@ fn parse_address(arg: &ast::Arg) -> Result<Address, Diagnostic> {
 
 impl Keepalive {
     pub(super) fn parse(directive: &ast::Directive) -> Result<Self, Diagnostic> {
-        const WORDS: [&str; 3] = ["max=", "mode=", "overflow="];
-        let mut keepalive = Keepalive { max: 0, reject: false };
+        const WORDS: [&str; 4] = ["max=", "mode=", "overflow=", "wait="];
+        let mut keepalive = Keepalive::default();
         for arg in &directive.args {
             let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, WORDS);
             match arg.value.split_once_str(b"=").ok_or_else(invalid)? {
                 (b"max", number) => {
                     keepalive.max = number.to_str().ok().and_then(|n| n.parse().ok()).ok_or_else(invalid)?;
                 }
-                (b"mode", b"single" | b"multi") => {}
-                (b"overflow", b"ignore") => keepalive.reject = false,
-                (b"overflow", b"reject") => keepalive.reject = true,
+                (b"mode", b"single") => keepalive.mode = PoolMode::Single,
+                (b"mode", b"multi") => keepalive.mode = PoolMode::Multi,
+                (b"overflow", b"ignore") => keepalive.overflow = OverflowWord::Ignore,
+                (b"overflow", b"reject") => keepalive.overflow = OverflowWord::Reject,
+                (b"overflow", b"wait") => keepalive.overflow = OverflowWord::Wait,
+                (b"wait", time) => keepalive.wait = values::time(time.as_bstr()).map_err(|_| invalid())?,
                 _ => return Err(invalid()),
             }
         }
@@ -118,22 +165,22 @@ impl Keepalive {
 
 /// What an `upstream` of `drizzle_server`s leads to.
 pub(super) struct Backend {
-    name: String,
-    servers: Vec<ServerDraft>,
-    keepalive: Keepalive,
-}
-
-thread_local! {
-    static IDLE: RefCell<HashMap<String, Vec<Conn>>> = RefCell::default();
+    pub(super) pool: Pool,
 }
 
 impl Backend {
     pub(super) fn new(name: &BStr, servers: &[ServerDraft], keepalive: Option<Keepalive>) -> Arc<Self> {
-        Arc::new(Backend {
-            name: name.to_string(),
-            servers: servers.to_vec(),
-            keepalive: keepalive.unwrap_or(Keepalive { max: 0, reject: false }),
-        })
+        let keepalive = keepalive.unwrap_or_default();
+        let mut options = PoolOptions::new(name.to_string(), servers.iter().map(ServerDraft::options).collect());
+        options.max = keepalive.max;
+        options.idle_max = keepalive.max;
+        options.mode = keepalive.mode;
+        options.overflow = match keepalive.overflow {
+            OverflowWord::Ignore => Overflow::Ignore,
+            OverflowWord::Reject => Overflow::Reject,
+            OverflowWord::Wait => Overflow::Wait { timeout: Some(keepalive.wait), queue_max: usize::MAX },
+        };
+        Arc::new(Backend { pool: Pool::new(options) })
     }
 
     /// Runs a statement on a connection of the pool.
@@ -144,19 +191,19 @@ impl Backend {
         sink: &mut S,
         running: &Running,
     ) -> Result<(), QueryError> {
-        let mut conn = match IDLE.with_borrow_mut(|idle| idle.get_mut(&self.name).and_then(Vec::pop)) {
-            Some(conn) => conn,
-            None => Conn::connect(Arc::new(self.servers[0].options(timeouts(conf)))).await?,
-        };
+        let mut conn = self.pool.get(timeouts(conf)).await.map_err(refused)?;
         running.thread_id.set(conn.thread_id());
-        conn.execute(statement, sink).await?;
-        IDLE.with_borrow_mut(|idle| {
-            let idle = idle.entry(self.name.clone()).or_default();
-            if idle.len() < self.keepalive.max {
-                idle.push(conn);
-            }
-        });
-        Ok(())
+        conn.execute(statement, sink).await
+    }
+}
+
+/// A server that refuses the login is as good as one that is not there: the statement is not to blame.
+fn refused(error: QueryError) -> QueryError {
+    match error {
+        QueryError::Server(error) => {
+            QueryError::Connect { peer: "database".to_owned(), source: std::io::Error::other(error) }
+        }
+        error => error,
     }
 }
 

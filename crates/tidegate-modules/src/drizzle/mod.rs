@@ -8,6 +8,7 @@
 mod backend;
 mod params;
 mod sink;
+mod status;
 
 use std::{
     cell::Cell,
@@ -60,6 +61,8 @@ pub struct Conf {
     pub drizzle_buffer_size: Option<usize>,
     /// `drizzle_module_header`
     pub drizzle_module_header: Option<bool>,
+    /// `drizzle_status`
+    pub drizzle_status: bool,
     /// `drizzle_server`s of an `upstream`.
     servers: Vec<ServerDraft>,
     /// `drizzle_keepalive` of an `upstream`.
@@ -80,10 +83,10 @@ pub static MODULE: Module<Conf> = Module {
             .within(Context::UPSTREAM)
             .syntax("host[:port] | embedded [dbname=name] [user=user] [password=pass] [protocol=mysql] [charset=name]")
             .doc("A database server; \"embedded\" is the one inside the process."),
-        Directive::custom("drizzle_keepalive", 1, 3, drizzle_keepalive)
+        Directive::custom("drizzle_keepalive", 1, 4, drizzle_keepalive)
             .within(Context::UPSTREAM)
-            .syntax("max=number [mode=single|multi] [overflow=ignore|reject]")
-            .doc("How many connections are kept, and what happens when all are in use."),
+            .syntax("max=number [mode=single|multi] [overflow=ignore|reject|wait] [wait=time]")
+            .doc("How many connections there are over all workers, and what happens when all are in use."),
         Directive::template("drizzle_query", |c: &mut Conf| &mut c.drizzle_query)
             .within(PLACES)
             .syntax("statement")
@@ -118,6 +121,12 @@ pub static MODULE: Module<Conf> = Module {
         Directive::size("drizzle_buffer_size", |c: &mut Conf| &mut c.drizzle_buffer_size)
             .within(PLACES)
             .doc("Accepted: buffers grow with the result."),
+        Directive::custom("drizzle_status", 0, 0, |conf: &mut Conf, _, _| {
+            conf.drizzle_status = true;
+            Ok(())
+        })
+        .within(CONTENT)
+        .doc("Answers with the state of all pools."),
         Directive::flag("drizzle_module_header", |c: &mut Conf| &mut c.drizzle_module_header)
             .within(PLACES)
             .default("on")
@@ -130,9 +139,16 @@ pub static MODULE: Module<Conf> = Module {
             drizzle_module_header);
         if kind.is_unnamed() {
             inherit!(child, parent; drizzle_pass);
+            child.drizzle_status |= parent.drizzle_status;
         }
     },
     install,
+    init_worker: Some(|_| {
+        if let Some(worker) = tidegate_core::worker::current() {
+            tokio::task::spawn_local(sweep(worker.config().clone()));
+        }
+        Ok(())
+    }),
     ..Module::named("drizzle")
 };
 
@@ -176,7 +192,37 @@ fn thread_id(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     }
 }
 
+/// How often idle connections are looked over on each worker.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
+
+/// Closes connections that have been idle for too long, as long as the worker lives.
+async fn sweep(config: Arc<tidegate_core::conf::Config>) {
+    let backends: Vec<_> = backends(&config).map(|(_, conf)| conf).collect();
+    if backends.is_empty() {
+        return;
+    }
+    loop {
+        tokio::time::sleep(SWEEP_PAUSE).await;
+        for backend in backends.iter().filter_map(|conf| conf.backend.get()) {
+            backend.pool.sweep();
+        }
+    }
+}
+
+/// All upstreams that have `drizzle_server`s, in the order of the file.
+fn backends(config: &tidegate_core::conf::Config) -> impl Iterator<Item = (&BStr, &Conf)> {
+    config
+        .levels
+        .iter()
+        .filter(|level| level.kind == Context::UPSTREAM)
+        .map(|level| (level.name.as_bstr(), level.conf(&MODULE)))
+        .filter(|(_, conf)| !conf.servers.is_empty())
+}
+
 fn install(conf: &Arc<Conf>, program: &mut Program) {
+    if conf.drizzle_status {
+        program.content(status::answer);
+    }
     if conf.drizzle_pass.is_some() {
         let conf = conf.clone();
         program.content(move |req| pass(req, &conf));
@@ -254,12 +300,14 @@ fn backend_of(req: &Request, conf: &Conf) -> Option<Arc<Backend>> {
         req.log(Level::Error, format_args!("drizzle: no \"drizzle_server\" in upstream \"{}\"", level.name));
         return None;
     }
-    Some(
-        upstream
-            .backend
-            .get_or_init(|| Backend::new(level.name.as_ref(), &upstream.servers, upstream.keepalive))
-            .clone(),
-    )
+    Some(upstream.backend(level.name.as_bstr()).clone())
+}
+
+impl Conf {
+    /// What this `upstream` leads to; made when first asked for.
+    fn backend(&self, name: &BStr) -> &Arc<Backend> {
+        self.backend.get_or_init(|| Backend::new(name, &self.servers, self.keepalive))
+    }
 }
 
 async fn run(req: Rc<Request>, conf: Arc<Conf>, backend: Arc<Backend>, statements: Statements) -> Step {
