@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
-use tidegate_mysql::{
-    Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, ServerOptions, Timeouts,
-};
+use tidegate_mysql::{Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, ServerOptions, Timeouts};
 use tidegate_rows::{Execute, QueryError, Sink, Statement};
 
 use super::{Conf, Running};
@@ -56,7 +54,15 @@ const PORT_DEFAULT: u16 = 3306;
 impl ServerDraft {
     pub(super) fn parse(directive: &ast::Directive) -> Result<Self, Diagnostic> {
         const WORDS: [&str; 10] = [
-            "dbname=", "user=", "password=", "protocol=", "charset=", "weight=", "max_fails=", "fail_timeout=", "backup",
+            "dbname=",
+            "user=",
+            "password=",
+            "protocol=",
+            "charset=",
+            "weight=",
+            "max_fails=",
+            "fail_timeout=",
+            "backup",
             "down",
         ];
         let name = &directive.args[0];
