@@ -7,6 +7,7 @@
 //! What this crate does not know: how requests are read and written, and Lua.
 
 pub mod access;
+pub mod auth_basic;
 pub mod autoindex;
 mod directory;
 pub mod drizzle;
@@ -60,6 +61,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &limit_conn::MODULE,
     &limit_except::MODULE,
     &access::MODULE,
+    &auth_basic::MODULE,
     &upstream::MODULE,
     &proxy::MODULE,
     &drizzle::MODULE,
