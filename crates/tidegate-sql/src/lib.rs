@@ -1,1 +1,44 @@
-//! The embedded engine: MySQL's dialect over SQLite.
+//! The embedded engine: MySQL's dialect over SQLite, inside the process.
+//!
+//! The rule of this crate: **right or refused, never silently different**. What the engine cannot do as MySQL does is an
+//! error (1235 or 1064) that names it.
+//!
+//! A statement's way:
+//!
+//! 1. [`lexer`] runs over the text once, replaces literals by placeholders and hashes the rest;
+//! 2. the connection's statement cache ([`cache`]) answers with a plan, or [`dialect`] and [`parse`] build a tree
+//!    and [`translate`] makes a plan of it: typed expressions as SQLite text, typed binds, described columns;
+//! 3. [`exec`] binds, steps and hands the rows to the sink. Values that enter a table are coerced in Rust
+//!    ([`coerce`]), row by row, with MySQL's errors; SQLite never converts anything;
+//! 4. the session's driver ([`task`]) runs all of this in a stackful coroutine that suspends when a slice of time is
+//!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
+//!
+//! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to),
+//! [`task`] (coroutines), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
+//! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
+//! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
+//!
+//! This crate knows nothing of HTTP, Lua, configuration or wire protocols.
+
+pub mod engine;
+pub mod session;
+
+mod cache;
+mod catalog;
+mod coerce;
+mod ddl;
+mod dialect;
+mod errors;
+mod exec;
+mod functions;
+mod lexer;
+mod parse;
+mod show;
+mod store;
+mod task;
+mod translate;
+mod value;
+mod variables;
+
+pub use engine::{Durability, Engine, EngineOptions, OpenError};
+pub use session::Session;

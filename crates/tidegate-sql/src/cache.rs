@@ -1,0 +1,131 @@
+//! The statement cache of a connection: plans by normalised text.
+
+use std::{collections::HashMap, rc::Rc};
+
+use crate::{
+    exec::Plan,
+    lexer::{LiteralKind, Normalised},
+    store::conn::Stmt,
+};
+
+/// Entries of one connection; the cache starts over when it is full.
+const ENTRIES_MAX: usize = 1024;
+/// Plans of one normalised text that differ in literals that shape them.
+const VARIANTS_MAX: usize = 16;
+
+/// What besides the text decides about a translation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Context {
+    pub(crate) sql_mode: u64,
+    pub(crate) schema: u64,
+    pub(crate) version: u64,
+    pub(crate) collation: u16,
+}
+
+/// A plan with its prepared statements.
+pub(crate) struct Entry {
+    text: Box<[u8]>,
+    context: Context,
+    params: Box<[crate::translate::ParamKind]>,
+    /// Literals that shaped the plan, with their bytes.
+    fixed: Box<[(usize, LiteralKind, Box<[u8]>)]>,
+    pub(crate) plan: Rc<Plan>,
+    /// Prepared statements of the plan, in its order; taken out while they run.
+    pub(crate) stmts: Vec<Stmt>,
+}
+
+/// Plans by the hash of their text.
+#[derive(Default)]
+pub(crate) struct StatementCache {
+    entries: HashMap<u64, Vec<Entry>, std::hash::BuildHasherDefault<Identity>>,
+    count: usize,
+}
+
+/// The key is a hash already.
+#[derive(Default)]
+pub(crate) struct Identity(u64);
+
+impl std::hash::Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+impl StatementCache {
+    /// Takes the entry for a statement out; it comes back with [`put`](Self::put).
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        normalised: &Normalised,
+        sql: &[u8],
+        context: &Context,
+        params: &[tidegate_rows::Param],
+    ) -> Option<Entry> {
+        let variants = self.entries.get_mut(&normalised.hash)?;
+        let index = variants.iter().position(|entry| entry.serves(normalised, sql, context, params))?;
+        self.count -= 1;
+        Some(variants.swap_remove(index))
+    }
+
+    /// Keeps an entry.
+    #[inline]
+    pub(crate) fn put(&mut self, hash: u64, entry: Entry) {
+        if self.count >= ENTRIES_MAX {
+            self.clear();
+        }
+        let variants = self.entries.entry(hash).or_default();
+        if variants.len() >= VARIANTS_MAX {
+            variants.remove(0);
+            self.count -= 1;
+        }
+        variants.push(entry);
+        self.count += 1;
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.count = 0;
+    }
+}
+
+impl Entry {
+    /// An entry for a fresh plan.
+    pub(crate) fn new(
+        normalised: &Normalised,
+        sql: &[u8],
+        context: Context,
+        params: &[crate::translate::ParamKind],
+        fixed: impl IntoIterator<Item = usize>,
+        plan: Rc<Plan>,
+        stmts: Vec<Stmt>,
+    ) -> Self {
+        let fixed = fixed
+            .into_iter()
+            .filter_map(|index| literal(normalised, sql, index).map(|(kind, bytes)| (index, kind, bytes.into())))
+            .collect();
+        Self { text: normalised.text.as_slice().into(), context, params: params.into(), fixed, plan, stmts }
+    }
+
+    #[inline]
+    fn serves(&self, normalised: &Normalised, sql: &[u8], context: &Context, params: &[tidegate_rows::Param]) -> bool {
+        self.context == *context
+            && *self.text == *normalised.text
+            && self.params.len() == params.len()
+            && self.params.iter().zip(params).all(|(kind, param)| *kind == crate::exec::kind_of(param))
+            && self.fixed.iter().all(|(index, kind, bytes)| literal(normalised, sql, *index) == Some((*kind, bytes)))
+    }
+}
+
+fn literal<'a>(normalised: &Normalised, sql: &'a [u8], index: usize) -> Option<(LiteralKind, &'a [u8])> {
+    let literal = normalised.literals.get(index)?;
+    Some((literal.kind, sql.get(literal.start as usize..literal.end as usize)?))
+}

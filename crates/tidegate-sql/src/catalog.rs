@@ -1,0 +1,558 @@
+//! The shadow catalogue: what MySQL knows about a schema's tables, stored beside them and cached in memory.
+//!
+//! SQLite's own schema has physical names only (`t7`, `c2`); every name that a user sees comes from here. A change is written
+//! in the transaction of the DDL that makes it; [`Catalog`] itself is immutable and replaced as a whole.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    errors,
+    parse::{KeyKind, ddl::type_from_catalog},
+    store::conn::{Cell, Conn, SqliteError, Step},
+    value::{Datum, Rep, SqlType, collation::Collation},
+};
+use tidegate_rows::ServerError;
+
+/// Version of the storage format that this code reads and writes.
+pub(crate) const FORMAT_VERSION: i64 = 1;
+
+/// All tables and views of a schema, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    pub(crate) tables: BTreeMap<String, Arc<Table>>,
+    pub(crate) collation: Option<Collation>,
+}
+
+/// A table or view.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) indexes: Vec<Index>,
+    pub(crate) foreign_keys: Vec<ForeignKey>,
+    pub(crate) engine: String,
+    pub(crate) collation: Collation,
+    pub(crate) comment: String,
+    /// Seconds since 1970.
+    pub(crate) created: i64,
+    /// The text of a view.
+    pub(crate) view: Option<String>,
+    pub(crate) next_column_id: u32,
+    pub(crate) state: Arc<TableState>,
+}
+
+/// What changes while the definition stays; shared by all versions of a table.
+#[derive(Debug, Default)]
+pub(crate) struct TableState {
+    /// The next AUTO_INCREMENT value; 0 means not known yet.
+    pub(crate) next_auto: AtomicU64,
+    /// The value in the file.
+    pub(crate) stored_auto: AtomicU64,
+    /// Commits that changed the table.
+    pub(crate) version: AtomicU64,
+}
+
+/// A column.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    /// Its physical name is `c` and this number.
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    pub(crate) ty: SqlType,
+    pub(crate) nullable: bool,
+    pub(crate) default: Default,
+    pub(crate) on_update: bool,
+    pub(crate) auto_increment: bool,
+    pub(crate) comment: String,
+}
+
+/// The default value of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Default {
+    None,
+    Null,
+    /// The text as written, quoted or a number, and the stored value.
+    Literal {
+        text: String,
+        quoted: bool,
+        value: Datum,
+    },
+    Now,
+}
+
+/// An index.
+#[derive(Debug, Clone)]
+pub(crate) struct Index {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) kind: KeyKind,
+    pub(crate) parts: Vec<IndexPart>,
+    pub(crate) comment: String,
+}
+
+/// A column of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IndexPart {
+    /// The column's number.
+    pub(crate) column: u32,
+    pub(crate) prefix: Option<u32>,
+    pub(crate) descending: bool,
+}
+
+/// A foreign key.
+#[derive(Debug, Clone)]
+pub(crate) struct ForeignKey {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<u32>,
+    pub(crate) table: String,
+    pub(crate) references: Vec<String>,
+    pub(crate) on_delete: String,
+    pub(crate) on_update: String,
+}
+
+impl Catalog {
+    /// The table or view with a name.
+    pub(crate) fn table(&self, name: &str) -> Option<&Arc<Table>> {
+        self.tables.get(name)
+    }
+
+    /// The table with a number.
+    pub(crate) fn by_id(&self, id: i64) -> Option<&Arc<Table>> {
+        self.tables.values().find(|table| table.id == id)
+    }
+}
+
+impl Table {
+    /// The physical name.
+    pub(crate) fn physical(&self) -> String {
+        format!("t{}", self.id)
+    }
+
+    /// The column with a name, in any case, and its position.
+    pub(crate) fn column(&self, name: &str) -> Option<(usize, &Column)> {
+        self.columns.iter().enumerate().find(|(_, column)| same_name(&column.name, name))
+    }
+
+    /// The position of the column with a number.
+    pub(crate) fn position(&self, id: u32) -> Option<usize> {
+        self.columns.iter().position(|column| column.id == id)
+    }
+
+    /// The primary key.
+    pub(crate) fn primary(&self) -> Option<&Index> {
+        self.indexes.iter().find(|index| index.kind == KeyKind::Primary)
+    }
+
+    /// The column that is the row id: the only one of an integer primary key.
+    pub(crate) fn rowid_column(&self) -> Option<usize> {
+        let primary = self.primary()?;
+        let [part] = primary.parts.as_slice() else { return None };
+        let position = self.position(part.column)?;
+        let column = &self.columns[position];
+        let fits = column.ty.rep() == Rep::Int || (column.ty.rep() == Rep::Uint && column.auto_increment);
+        (fits && !part.descending && column.ty.base.is_integer()).then_some(position)
+    }
+
+    /// The AUTO_INCREMENT column.
+    pub(crate) fn auto_column(&self) -> Option<usize> {
+        self.columns.iter().position(|column| column.auto_increment)
+    }
+
+    /// Whether this is a view.
+    pub(crate) fn is_view(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// SQLite's text that creates the table.
+    pub(crate) fn create_sql(&self) -> String {
+        let rowid = self.rowid_column();
+        let mut items: Vec<String> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(position, column)| {
+                if rowid == Some(position) {
+                    format!("c{} INTEGER PRIMARY KEY", column.id)
+                } else {
+                    format!("c{} {}", column.id, column.storage())
+                }
+            })
+            .collect();
+        items.extend(self.foreign_keys.iter().map(|key| self.foreign_key_sql(key)));
+        format!("CREATE TABLE t{} ({}) STRICT", self.id, items.join(", "))
+    }
+
+    fn foreign_key_sql(&self, key: &ForeignKey) -> String {
+        let columns: Vec<String> = key.columns.iter().map(|id| format!("c{id}")).collect();
+        // `table` and `references` are physical names once the key has been resolved (see `ddl`).
+        format!(
+            "FOREIGN KEY ({}) REFERENCES {} ({}) ON DELETE {} ON UPDATE {}",
+            columns.join(", "),
+            key.table.split('\u{0}').nth(1).unwrap_or(&key.table),
+            key.references.iter().map(|name| name.split('\u{0}').nth(1).unwrap_or(name)).collect::<Vec<_>>().join(", "),
+            key.on_delete,
+            key.on_update
+        )
+    }
+
+    /// SQLite's text that creates an index; `None` if the row id serves.
+    pub(crate) fn create_index_sql(&self, index: &Index) -> Option<String> {
+        if index.kind == KeyKind::Primary && self.rowid_column().is_some() {
+            return None;
+        }
+        let parts: Vec<String> = index
+            .parts
+            .iter()
+            .map(|part| format!("c{}{}", part.column, if part.descending { " DESC" } else { "" }))
+            .collect();
+        let unique = if index.kind == KeyKind::Plain { "" } else { "UNIQUE " };
+        Some(format!("CREATE {unique}INDEX i{}_{} ON t{} ({})", self.id, index.id, self.id, parts.join(", ")))
+    }
+}
+
+impl Column {
+    /// SQLite's type and collation.
+    pub(crate) fn storage(&self) -> String {
+        match self.ty.rep() {
+            Rep::Int | Rep::Datetime | Rep::Timestamp | Rep::Time | Rep::Enum => "INTEGER".into(),
+            Rep::Uint | Rep::Set => "ANY".into(),
+            Rep::Real => "REAL".into(),
+            Rep::Dec | Rep::Blob | Rep::Null => "BLOB".into(),
+            Rep::Text => format!("TEXT COLLATE {}", self.ty.collation.sqlite_name()),
+        }
+    }
+}
+
+/// Whether two names of columns, aliases or indexes are the same.
+pub(crate) fn same_name(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b) || (!(a.is_ascii() && b.is_ascii()) && a.to_lowercase() == b.to_lowercase())
+}
+
+const TABLES: &str = "\
+CREATE TABLE IF NOT EXISTS tg_meta (name TEXT PRIMARY KEY, value ANY) STRICT;
+CREATE TABLE IF NOT EXISTS tg_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, engine TEXT NOT NULL, \
+ collation INTEGER NOT NULL, comment TEXT NOT NULL, created INTEGER NOT NULL, view TEXT, next_column INTEGER NOT NULL, \
+ next_auto ANY) STRICT;
+CREATE TABLE IF NOT EXISTS tg_column (table_id INTEGER NOT NULL, id INTEGER NOT NULL, position INTEGER NOT NULL, \
+ name TEXT NOT NULL, type TEXT NOT NULL, json INTEGER NOT NULL, collation INTEGER NOT NULL, nullable INTEGER NOT NULL, \
+ default_kind INTEGER NOT NULL, default_text TEXT, default_value ANY, on_update INTEGER NOT NULL, auto INTEGER NOT NULL, \
+ comment TEXT NOT NULL, PRIMARY KEY (table_id, id)) STRICT;
+CREATE TABLE IF NOT EXISTS tg_index (table_id INTEGER NOT NULL, id INTEGER NOT NULL, position INTEGER NOT NULL, \
+ name TEXT NOT NULL, kind INTEGER NOT NULL, parts TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (table_id, id)) STRICT;
+CREATE TABLE IF NOT EXISTS tg_foreign_key (table_id INTEGER NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL, \
+ columns TEXT NOT NULL, parent TEXT NOT NULL, parent_columns TEXT NOT NULL, on_delete TEXT NOT NULL, \
+ on_update TEXT NOT NULL, PRIMARY KEY (table_id, position)) STRICT;";
+
+/// Creates the catalogue's tables in a new file.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn initialise(conn: &mut Conn, collation: Collation) -> Result<(), SqliteError> {
+    conn.begin_immediate()?;
+    let result = (|| {
+        conn.execute(TABLES)?;
+        let mut set = conn.prepare("INSERT INTO tg_meta VALUES (?1, ?2)")?;
+        for (name, value) in
+            [("format", FORMAT_VERSION), ("collation_version", 1), ("collation", i64::from(collation.0))]
+        {
+            set.bind(1, Cell::Text(name.as_bytes()))?;
+            set.bind(2, Cell::Int(value))?;
+            set.run()?;
+        }
+        Ok(())
+    })();
+    match result {
+        Ok(()) => conn.commit(),
+        Err(error) => {
+            conn.rollback();
+            Err(error)
+        }
+    }
+}
+
+/// Reads the catalogue; `None` if the file has none yet.
+///
+/// # Errors
+/// A format that this version does not know, or SQLite's errors.
+pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>, ServerError> {
+    let internal = |error: SqliteError| crate::store::conn::to_server_error(&error);
+    let mut exists = conn.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'tg_meta'").map_err(internal)?;
+    if exists.step().map_err(internal)? == Step::Done {
+        return Ok(None);
+    }
+    drop(exists);
+    let meta = |name: &str| -> Result<Option<i64>, ServerError> {
+        let mut get = conn.prepare("SELECT value FROM tg_meta WHERE name = ?1").map_err(internal)?;
+        get.bind(1, Cell::Text(name.as_bytes())).map_err(internal)?;
+        Ok(match get.step().map_err(internal)? {
+            Step::Row => match get.cell(0) {
+                Cell::Int(value) => Some(value),
+                _ => None,
+            },
+            Step::Done => None,
+        })
+    };
+    let format = meta("format")?;
+    if format != Some(FORMAT_VERSION) {
+        let format = format.map_or("unknown".to_owned(), |format| format.to_string());
+        return Err(errors::storage(format!(
+            "the schema has storage format {format}, this version reads {FORMAT_VERSION}"
+        )));
+    }
+    let collation = meta("collation")?.and_then(|id| u16::try_from(id).ok()).map(Collation);
+    let mut catalog = Catalog { tables: BTreeMap::new(), collation };
+    let rows =
+        rows(conn, "SELECT id, name, engine, collation, comment, created, view, next_column, next_auto FROM tg_table")
+            .map_err(internal)?;
+    for row in rows {
+        let table = load_table(conn, &row, old).map_err(internal)?;
+        catalog.tables.insert(table.name.clone(), Arc::new(table));
+    }
+    Ok(Some(catalog))
+}
+
+fn rows(conn: &Conn, sql: &str) -> Result<Vec<Vec<Datum>>, SqliteError> {
+    let mut stmt = conn.prepare(sql)?;
+    let mut rows = Vec::new();
+    while stmt.step()? == Step::Row {
+        rows.push((0..stmt.column_count()).map(|index| stmt.cell(index).to_owned()).collect());
+    }
+    Ok(rows)
+}
+
+fn text(datum: &Datum) -> String {
+    match datum {
+        Datum::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => String::new(),
+    }
+}
+
+fn int(datum: &Datum) -> i64 {
+    match datum {
+        Datum::Int(value) => *value,
+        _ => 0,
+    }
+}
+
+fn load_table(conn: &Conn, row: &[Datum], old: Option<&Catalog>) -> Result<Table, SqliteError> {
+    let id = int(&row[0]);
+    let state = old.and_then(|old| old.by_id(id)).map(|table| Arc::clone(&table.state)).unwrap_or_default();
+    let stored = crate::value::uint_of(row[8].as_cell());
+    state.stored_auto.store(stored, Ordering::Release);
+    Ok(Table {
+        id,
+        name: text(&row[1]),
+        columns: load_columns(conn, id)?,
+        indexes: load_indexes(conn, id)?,
+        foreign_keys: load_foreign_keys(conn, id)?,
+        engine: text(&row[2]),
+        collation: Collation(int(&row[3]) as u16),
+        comment: text(&row[4]),
+        created: int(&row[5]),
+        view: (!row[6].is_null()).then(|| text(&row[6])),
+        next_column_id: int(&row[7]) as u32,
+        state,
+    })
+}
+
+fn load_columns(conn: &Conn, table: i64) -> Result<Vec<Column>, SqliteError> {
+    let sql = format!(
+        "SELECT id, name, type, json, collation, nullable, default_kind, default_text, default_value, on_update, auto, comment \
+         FROM tg_column WHERE table_id = {table} ORDER BY position"
+    );
+    rows(conn, &sql)?
+        .into_iter()
+        .map(|row| {
+            let spelled = text(&row[2]);
+            let mut ty = type_from_catalog(&spelled, int(&row[3]) != 0).ok_or_else(|| SqliteError {
+                code: libsqlite3_sys::SQLITE_CORRUPT,
+                message: format!("the catalogue has a type \"{spelled}\""),
+            })?;
+            ty.collation = Collation(int(&row[4]) as u16);
+            let default = match int(&row[6]) {
+                0 => Default::None,
+                1 => Default::Null,
+                4 => Default::Now,
+                kind => Default::Literal { text: text(&row[7]), quoted: kind == 2, value: row[8].clone() },
+            };
+            Ok(Column {
+                id: int(&row[0]) as u32,
+                name: text(&row[1]),
+                ty,
+                nullable: int(&row[5]) != 0,
+                default,
+                on_update: int(&row[9]) != 0,
+                auto_increment: int(&row[10]) != 0,
+                comment: text(&row[11]),
+            })
+        })
+        .collect()
+}
+
+fn load_indexes(conn: &Conn, table: i64) -> Result<Vec<Index>, SqliteError> {
+    let sql = format!("SELECT id, name, kind, parts, comment FROM tg_index WHERE table_id = {table} ORDER BY position");
+    let rows = rows(conn, &sql)?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Index {
+            id: int(&row[0]),
+            name: text(&row[1]),
+            kind: match int(&row[2]) {
+                2 => KeyKind::Primary,
+                1 => KeyKind::Unique,
+                _ => KeyKind::Plain,
+            },
+            parts: text(&row[3]).split(',').filter_map(IndexPart::parse).collect(),
+            comment: text(&row[4]),
+        })
+        .collect())
+}
+
+impl IndexPart {
+    /// `column[:prefix][-]`.
+    fn parse(text: &str) -> Option<Self> {
+        let (text, descending) = text.strip_suffix('-').map_or((text, false), |text| (text, true));
+        let (column, prefix) = match text.split_once(':') {
+            Some((column, prefix)) => (column, Some(prefix.parse().ok()?)),
+            None => (text, None),
+        };
+        Some(Self { column: column.parse().ok()?, prefix, descending })
+    }
+
+    fn write(&self) -> String {
+        let prefix = self.prefix.map_or(String::new(), |prefix| format!(":{prefix}"));
+        format!("{}{prefix}{}", self.column, if self.descending { "-" } else { "" })
+    }
+}
+
+fn load_foreign_keys(conn: &Conn, table: i64) -> Result<Vec<ForeignKey>, SqliteError> {
+    let sql = format!(
+        "SELECT name, columns, parent, parent_columns, on_delete, on_update FROM tg_foreign_key \
+         WHERE table_id = {table} ORDER BY position"
+    );
+    let rows = rows(conn, &sql)?;
+    Ok(rows
+        .into_iter()
+        .map(|row| ForeignKey {
+            name: text(&row[0]),
+            columns: text(&row[1]).split(',').filter_map(|id| id.parse().ok()).collect(),
+            table: text(&row[2]),
+            references: text(&row[3]).split('\u{1}').map(str::to_owned).collect(),
+            on_delete: text(&row[4]),
+            on_update: text(&row[5]),
+        })
+        .collect())
+}
+
+/// Writes a table's entry anew, inside of the caller's transaction.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
+    remove(conn, table.id)?;
+    let insert = |sql: &str, values: &[Datum]| -> Result<(), SqliteError> {
+        let mut stmt = conn.prepare(sql)?;
+        for (index, value) in values.iter().enumerate() {
+            stmt.bind(index + 1, value.as_cell())?;
+        }
+        stmt.run()
+    };
+    let flag = |flag: bool| Datum::Int(i64::from(flag));
+    insert(
+        "INSERT INTO tg_table VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        &[
+            Datum::Int(table.id),
+            Datum::text(&table.name),
+            Datum::text(&table.engine),
+            Datum::Int(i64::from(table.collation.0)),
+            Datum::text(&table.comment),
+            Datum::Int(table.created),
+            table.view.as_ref().map_or(Datum::Null, Datum::text),
+            Datum::Int(i64::from(table.next_column_id)),
+            Datum::from_u64(
+                table.state.next_auto.load(Ordering::Acquire).max(table.state.stored_auto.load(Ordering::Acquire)),
+            ),
+        ],
+    )?;
+    for (position, column) in table.columns.iter().enumerate() {
+        let (kind, spelled, value) = match &column.default {
+            Default::None => (0, Datum::Null, Datum::Null),
+            Default::Null => (1, Datum::Null, Datum::Null),
+            Default::Literal { text, quoted, value } => (if *quoted { 2 } else { 3 }, Datum::text(text), value.clone()),
+            Default::Now => (4, Datum::Null, Datum::Null),
+        };
+        insert(
+            "INSERT INTO tg_column VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+            &[
+                Datum::Int(table.id),
+                Datum::Int(i64::from(column.id)),
+                Datum::Int(position as i64),
+                Datum::text(&column.name),
+                Datum::text(column.ty.sql_name()),
+                flag(column.ty.base == crate::value::Base::Json),
+                Datum::Int(i64::from(column.ty.collation.0)),
+                flag(column.nullable),
+                Datum::Int(kind),
+                spelled,
+                value,
+                flag(column.on_update),
+                flag(column.auto_increment),
+                Datum::text(&column.comment),
+            ],
+        )?;
+    }
+    for (position, index) in table.indexes.iter().enumerate() {
+        let parts: Vec<String> = index.parts.iter().map(IndexPart::write).collect();
+        insert(
+            "INSERT INTO tg_index VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            &[
+                Datum::Int(table.id),
+                Datum::Int(index.id),
+                Datum::Int(position as i64),
+                Datum::text(&index.name),
+                Datum::Int(match index.kind {
+                    KeyKind::Plain => 0,
+                    KeyKind::Unique => 1,
+                    KeyKind::Primary => 2,
+                }),
+                Datum::text(parts.join(",")),
+                Datum::text(&index.comment),
+            ],
+        )?;
+    }
+    for (position, key) in table.foreign_keys.iter().enumerate() {
+        let columns: Vec<String> = key.columns.iter().map(u32::to_string).collect();
+        insert(
+            "INSERT INTO tg_foreign_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            &[
+                Datum::Int(table.id),
+                Datum::Int(position as i64),
+                Datum::text(&key.name),
+                Datum::text(columns.join(",")),
+                Datum::text(&key.table),
+                Datum::text(key.references.join("\u{1}")),
+                Datum::text(&key.on_delete),
+                Datum::text(&key.on_update),
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+/// Removes a table's entry, inside of the caller's transaction.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn remove(conn: &Conn, id: i64) -> Result<(), SqliteError> {
+    conn.execute(&format!(
+        "DELETE FROM tg_table WHERE id = {id}; DELETE FROM tg_column WHERE table_id = {id}; \
+         DELETE FROM tg_index WHERE table_id = {id}; DELETE FROM tg_foreign_key WHERE table_id = {id}"
+    ))
+}

@@ -1,0 +1,337 @@
+//! CREATE, ALTER, DROP: SQLite's tables and the shadow catalogue change in one transaction.
+
+mod alter;
+mod define;
+
+use std::sync::{Arc, atomic::Ordering};
+
+use tidegate_rows::{QueryError, ServerError, Sink, Statement as Text};
+
+use crate::{
+    catalog::{self, Catalog, Table, TableState},
+    engine::Schema,
+    errors,
+    parse::{self, Statement, TableName},
+    session::{Core, acquire},
+    store::{
+        conn::{Cell, Conn, SqliteError, Step, to_server_error},
+        pool::Pool,
+    },
+    translate::{Translator, select::Wanted},
+    value::collation::Collation,
+};
+
+type Res<T> = Result<T, ServerError>;
+
+/// Longest name of a table, column or index.
+const NAME_MAX: usize = 64;
+
+pub(super) fn internal(error: SqliteError) -> ServerError {
+    to_server_error(&error)
+}
+
+/// Runs a statement that changes definitions; the session's transaction is committed. Answers the affected rows, `None` if
+/// the result has been sent already.
+///
+/// # Errors
+/// MySQL's.
+pub(crate) fn run(
+    core: &mut Core,
+    statement: Statement,
+    text: Text<'_>,
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Result<Option<u64>, QueryError> {
+    let affected = match statement {
+        Statement::CreateDatabase { name, if_not_exists, collation, charset } => {
+            let collation = collation_of(charset.as_deref(), collation.as_deref(), Collation::DEFAULT)?;
+            if !core.engine.create_schema(&name, collation, if_not_exists)? {
+                core.env.note(errors::database_exists(&name));
+            }
+            1
+        }
+        Statement::DropDatabase { name, if_exists } => match core.engine.drop_schema(&name)? {
+            Some(tables) => {
+                core.forget_schema(&name);
+                tables
+            }
+            None if if_exists => {
+                core.env.note(errors::no_database_to_drop(&name));
+                0
+            }
+            None => return Err(errors::no_database_to_drop(&name).into()),
+        },
+        Statement::CreateTable(create) => return define::create_table(core, *create, text.sql, more, sink),
+        Statement::DropTable { tables, if_exists } => drop_tables(core, &tables, if_exists, false)?,
+        Statement::DropView { views, if_exists } => drop_tables(core, &views, if_exists, true)?,
+        Statement::Truncate(name) => truncate(core, &name)?,
+        Statement::AlterTable { table, items } => alter::alter_table(core, &table, &items)?,
+        Statement::RenameTable(pairs) => {
+            for (from, to) in &pairs {
+                alter::rename(core, from, to)?;
+            }
+            0
+        }
+        Statement::CreateView { name, columns, text: (from, to), or_replace, .. } => {
+            let view = String::from_utf8_lossy(&text.sql[from..to]).trim_end_matches([';', ' ', '\n']).to_owned();
+            create_view(core, &name, &columns, view, or_replace)?
+        }
+        _ => return Err(errors::internal("not a definition").into()),
+    };
+    Ok(Some(affected))
+}
+
+/// The collation that a character set and a collation name together.
+///
+/// # Errors
+/// 1115, 1273; 1253 if they do not fit.
+pub(super) fn collation_of(charset: Option<&str>, collation: Option<&str>, otherwise: Collation) -> Res<Collation> {
+    let by_charset =
+        charset.map(|name| Collation::of_charset(name).ok_or_else(|| errors::unknown_charset(name))).transpose()?;
+    match collation {
+        Some(name) => {
+            let found = Collation::by_name(name).ok_or_else(|| errors::unknown_collation(name))?;
+            if let Some(by_charset) = by_charset.filter(|by_charset| by_charset.charset() != found.charset()) {
+                return Err(errors::collation_charset(name, by_charset.charset()));
+            }
+            Ok(found)
+        }
+        None => Ok(by_charset.unwrap_or(otherwise)),
+    }
+}
+
+/// The schema that a name means.
+///
+/// # Errors
+/// 1046, 1049.
+pub(super) fn schema_of(core: &Core, name: &TableName) -> Res<Arc<Schema>> {
+    match &name.schema {
+        Some(schema) => core.engine.schema(schema),
+        None => core.schema.clone().ok_or_else(errors::no_database),
+    }
+}
+
+/// Runs `change` with the schema's write lock in a transaction, then makes the new catalogue visible and durable.
+///
+/// # Errors
+/// Those of `change`: nothing has changed then.
+pub(super) fn change<T>(
+    core: &Core,
+    schema: &Arc<Schema>,
+    change: impl FnOnce(&mut Conn, &Catalog) -> Res<T>,
+) -> Res<T> {
+    if schema.sync.has_failed() {
+        return Err(errors::read_only());
+    }
+    let guard = acquire(schema, &core.env)?;
+    let pool = Pool::of(schema);
+    let mut conn = pool.take().map_err(internal)?;
+    let catalog = schema.catalog()?;
+    // Tables are rebuilt under the same name; their children's references stay.
+    conn.execute("PRAGMA foreign_keys = OFF").map_err(internal)?;
+    let result = (|| {
+        conn.begin_immediate().map_err(internal)?;
+        let value = change(&mut conn, &catalog)?;
+        conn.commit().map_err(internal)?;
+        Ok(value)
+    })();
+    if result.is_err() {
+        conn.rollback();
+    }
+    let restored = conn.execute("PRAGMA foreign_keys = ON");
+    conn.cache.clear();
+    let value = result.and_then(|value| {
+        schema.reload(&conn)?;
+        Ok(value)
+    });
+    if restored.is_ok() {
+        pool.put(conn);
+    }
+    drop(guard);
+    let value = value?;
+    core.make_durable(schema)?;
+    Ok(value)
+}
+
+/// Checks the name of an object.
+///
+/// # Errors
+/// 1059, 1103.
+pub(super) fn check_name(name: &str) -> Res<()> {
+    if name.chars().count() > NAME_MAX {
+        return Err(errors::too_long_name(name));
+    }
+    if name.is_empty() || name.ends_with(' ') || name.contains('\0') {
+        return Err(errors::wrong_table_name(name));
+    }
+    Ok(())
+}
+
+/// A number for a new table.
+pub(super) fn next_table_id(conn: &Conn) -> Res<i64> {
+    let mut stmt = conn
+        .prepare("INSERT INTO tg_meta VALUES ('next_table', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value")
+        .map_err(internal)?;
+    let id = match stmt.step().map_err(internal)? {
+        Step::Row => match stmt.cell(0) {
+            Cell::Int(id) => id,
+            _ => 1,
+        },
+        Step::Done => 1,
+    };
+    while stmt.step().map_err(internal)? == Step::Row {}
+    Ok(id)
+}
+
+fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: bool) -> Res<u64> {
+    let mut missing = Vec::new();
+    for name in names {
+        let schema = match schema_of(core, name) {
+            Ok(schema) => schema,
+            Err(error) if if_exists && error.code == 1049 => {
+                core.env.note(errors::unknown_table_to_drop(format!(
+                    "{}.{}",
+                    name.schema.as_deref().unwrap_or(""),
+                    name.name
+                )));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let found = schema.catalog()?.table(&name.name).cloned();
+        let shown = format!("{}.{}", schema.name, name.name);
+        match found {
+            Some(table) if table.is_view() == views => drop_table(core, &schema, &table)?,
+            Some(_) if views => return Err(errors::not_a_view(&schema.name, &name.name)),
+            _ if if_exists => core.env.note(errors::unknown_table_to_drop(shown)),
+            _ => missing.push(shown),
+        }
+    }
+    if missing.is_empty() { Ok(0) } else { Err(errors::unknown_table_to_drop(missing.join(","))) }
+}
+
+fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<()> {
+    let checks = core.env.foreign_keys.get();
+    change(core, schema, |conn, catalog| {
+        let child = catalog.tables.values().find(|other| {
+            other.id != table.id && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(table.id))
+        });
+        if let Some(child) = child.filter(|_| checks) {
+            return Err(errors::parent_row(format!("`{}`.`{}`", schema.name, child.name)));
+        }
+        if !table.is_view() {
+            conn.execute(&format!("DROP TABLE t{}", table.id)).map_err(internal)?;
+        }
+        catalog::remove(conn, table.id).map_err(internal)
+    })?;
+    table.state.version.fetch_add(1, Ordering::AcqRel);
+    Ok(())
+}
+
+fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
+    let schema = schema_of(core, name)?;
+    let table =
+        schema.catalog()?.table(&name.name).cloned().ok_or_else(|| errors::no_such_table(&schema.name, &name.name))?;
+    if table.is_view() {
+        return Err(errors::no_such_table(&schema.name, &name.name));
+    }
+    let checks = core.env.foreign_keys.get();
+    change(core, &schema, |conn, catalog| {
+        let child = catalog.tables.values().find(|other| {
+            other.id != table.id && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(table.id))
+        });
+        if let Some(child) = child.filter(|_| checks) {
+            return Err(errors::truncate_parent(format!("`{}`.`{}`", schema.name, child.name)));
+        }
+        conn.execute(&format!("DELETE FROM t{0}; UPDATE tg_table SET next_auto = 0 WHERE id = {0}", table.id))
+            .map_err(internal)
+    })?;
+    table.state.next_auto.store(1, Ordering::Release);
+    table.state.stored_auto.store(0, Ordering::Release);
+    table.state.version.fetch_add(1, Ordering::AcqRel);
+    Ok(0)
+}
+
+fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: String, or_replace: bool) -> Res<u64> {
+    check_name(&name.name)?;
+    let schema = schema_of(core, name)?;
+    // The view must mean something now; what its columns are is asked again at each use.
+    let described = describe_view(core, &text, &schema)?;
+    if !columns.is_empty() && columns.len() != described.len() {
+        return Err(errors::view_columns());
+    }
+    let columns = described
+        .into_iter()
+        .enumerate()
+        .map(|(index, (found, ty, nullable))| catalog::Column {
+            id: index as u32 + 1,
+            name: columns.get(index).cloned().unwrap_or(found),
+            ty,
+            nullable,
+            default: catalog::Default::None,
+            on_update: false,
+            auto_increment: false,
+            comment: String::new(),
+        })
+        .collect();
+    change(core, &schema, |conn, catalog| {
+        let id = match catalog.table(&name.name) {
+            Some(old) if old.is_view() && or_replace => old.id,
+            Some(_) => return Err(errors::table_exists(&name.name)),
+            None => next_table_id(conn)?,
+        };
+        let table = Table {
+            id,
+            name: name.name.clone(),
+            columns,
+            indexes: Vec::new(),
+            foreign_keys: Vec::new(),
+            engine: String::new(),
+            collation: Collation::DEFAULT,
+            comment: "VIEW".into(),
+            created: core.env.now_micros() / 1_000_000,
+            view: Some(text),
+            next_column_id: 1,
+            state: Arc::new(TableState::default()),
+        };
+        catalog::store(conn, &table).map_err(internal)
+    })?;
+    Ok(0)
+}
+
+/// The columns of a view's text.
+fn describe_view(core: &Core, text: &str, schema: &Arc<Schema>) -> Res<Vec<(String, crate::value::SqlType, bool)>> {
+    let session = crate::translate::Session { engine: &core.engine, schema: Some(schema), env: &core.env };
+    let mut translator = Translator::new(session, &[], &[], &[], &[]);
+    let rel = translator.view("", text, schema)?;
+    Ok(rel.columns.into_iter().map(|column| (column.name, column.ex.ty, column.ex.nullable)).collect())
+}
+
+impl Translator<'_> {
+    /// Translates the text of a view.
+    ///
+    /// # Errors
+    /// What the text says now: its tables may have gone.
+    pub(crate) fn view(&mut self, name: &str, text: &str, schema: &Arc<Schema>) -> Res<crate::translate::select::Rel> {
+        let (statement, tokens) =
+            parse::parse(text.as_bytes(), 0, self.session.env.lex_mode(), false, crate::lexer::Literals::Inline)?;
+        let Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
+        self.in_view(name, |outer| {
+            let session = crate::translate::Session {
+                engine: outer.session.engine,
+                schema: Some(schema),
+                env: outer.session.env,
+            };
+            outer.with_text(session, text.as_bytes(), &tokens, |inner| inner.query(&query, None, Wanted::Any))
+        })
+    }
+}
+
+impl Core {
+    /// Leaves a schema that has been dropped.
+    fn forget_schema(&mut self, name: &str) {
+        if self.schema.as_ref().is_some_and(|schema| schema.name == name) {
+            self.leave_schema();
+        }
+    }
+}

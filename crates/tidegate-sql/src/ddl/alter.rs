@@ -1,0 +1,443 @@
+//! ALTER TABLE and RENAME TABLE.
+//!
+//! Names, defaults, comments and positions live in the catalogue alone. Added and dropped columns and indexes are SQLite's
+//! own ALTER and CREATE INDEX; a column that changes its stored form, or a primary key that comes or goes, copies the
+//! table, each value coerced as an INSERT would.
+
+use std::sync::Arc;
+
+use super::{
+    Res, change, check_name, collation_of,
+    define::{add_column, add_foreign_key, add_index, build, check_auto, column_key, column_of, default_of},
+    internal, next_table_id, schema_of,
+};
+use crate::{
+    catalog::{self, Catalog, Column, Default, Table, same_name},
+    coerce::Target,
+    engine::Schema,
+    errors,
+    parse::{AlterItem, KeyKind, TableName, ddl::Place},
+    session::Core,
+    store::conn::{Cell, Conn, Step},
+    value::{Datum, Rep, Val},
+    variables,
+};
+
+/// Carries out ALTER TABLE; answers how many rows were copied.
+///
+/// # Errors
+/// MySQL's; the table is as it was then.
+pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]) -> Res<u64> {
+    let schema = schema_of(core, name)?;
+    let missing = || errors::no_such_table(&schema.name, &name.name);
+    let old = schema.catalog()?.table(&name.name).cloned().filter(|table| !table.is_view()).ok_or_else(missing)?;
+    change(core, &schema, |conn, catalog| {
+        // The definition may have changed while this statement waited for the lock.
+        let old = catalog.table(&old.name).filter(|table| table.id == old.id).cloned().ok_or_else(missing)?;
+        let mut new = copy(&old);
+        for item in items {
+            apply(core, catalog, &schema, &mut new, item)?;
+        }
+        check_auto(&new)?;
+        let copied = rebuild(core, conn, &schema, catalog, &old, &mut new)?;
+        catalog::store(conn, &new).map_err(internal)?;
+        Ok(copied)
+    })
+}
+
+fn copy(table: &Table) -> Table {
+    Table {
+        id: table.id,
+        name: table.name.clone(),
+        columns: table.columns.clone(),
+        indexes: table.indexes.clone(),
+        foreign_keys: table.foreign_keys.clone(),
+        engine: table.engine.clone(),
+        collation: table.collation,
+        comment: table.comment.clone(),
+        created: table.created,
+        view: table.view.clone(),
+        next_column_id: table.next_column_id,
+        state: Arc::clone(&table.state),
+    }
+}
+
+fn place_of(table: &Table, place: &Place) -> Res<Option<usize>> {
+    Ok(match place {
+        Place::Same => None,
+        Place::First => Some(0),
+        Place::After(name) => Some(table.column(name).ok_or_else(|| errors::unknown_column(name, &table.name))?.0 + 1),
+    })
+}
+
+fn apply(core: &Core, catalog: &Catalog, schema: &Schema, table: &mut Table, item: &AlterItem) -> Res<()> {
+    let unknown = |name: &str, table: &Table| errors::unknown_column(name, &table.name);
+    match item {
+        AlterItem::AddColumn { spec, place, if_not_exists } => {
+            if *if_not_exists && table.column(&spec.name).is_some() {
+                core.env.note(errors::duplicate_column(&spec.name));
+                return Ok(());
+            }
+            let at = place_of(table, place)?;
+            add_column(core, schema, table, spec, at)?;
+            column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
+        }
+        AlterItem::DropColumn { name, if_exists } => drop_column(core, table, name, *if_exists),
+        AlterItem::ChangeColumn { old, spec, place } => {
+            let (position, column) = table.column(old).ok_or_else(|| unknown(old, table))?;
+            let id = column.id;
+            if !same_name(old, &spec.name) && table.column(&spec.name).is_some() {
+                return Err(errors::duplicate_column(&spec.name));
+            }
+            let mut changed = column_of(core, schema, table, spec, id)?;
+            if table.primary().is_some_and(|index| index.parts.iter().any(|part| part.column == id)) {
+                changed.nullable = false;
+            }
+            table.columns.remove(position);
+            let at = place_of(table, place)?.unwrap_or(position);
+            table.columns.insert(at, changed);
+            column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
+        }
+        AlterItem::RenameColumn { old, new } => {
+            check_name(new)?;
+            let (position, _) = table.column(old).ok_or_else(|| unknown(old, table))?;
+            if !same_name(old, new) && table.column(new).is_some() {
+                return Err(errors::duplicate_column(new));
+            }
+            table.columns[position].name.clone_from(new);
+            Ok(())
+        }
+        AlterItem::AlterDefault { column, default } => {
+            let (position, found) = table.column(column).ok_or_else(|| unknown(column, table))?;
+            let default = default_of(core, schema, table, found, default)?;
+            table.columns[position].default = default;
+            Ok(())
+        }
+        AlterItem::AddIndex(index) => add_index(table, index),
+        AlterItem::AddForeignKey(key) => add_foreign_key(catalog, table, key, core.env.foreign_keys.get()),
+        AlterItem::DropIndex { name, if_exists } => {
+            match table.indexes.iter().position(|index| same_name(&index.name, name)) {
+                Some(at) => {
+                    table.indexes.remove(at);
+                }
+                None if *if_exists => core.env.note(errors::cannot_drop("INDEX", name)),
+                None => return Err(errors::cannot_drop("INDEX", name)),
+            }
+            Ok(())
+        }
+        AlterItem::DropPrimary => {
+            let at = table.indexes.iter().position(|index| index.kind == KeyKind::Primary);
+            table.indexes.remove(at.ok_or_else(|| errors::cannot_drop("INDEX", "PRIMARY"))?);
+            Ok(())
+        }
+        AlterItem::DropForeignKey(name) => {
+            let at = table.foreign_keys.iter().position(|key| same_name(&key.name, name));
+            table.foreign_keys.remove(at.ok_or_else(|| errors::cannot_drop("FOREIGN KEY", name))?);
+            Ok(())
+        }
+        AlterItem::RenameIndex { old, new } => {
+            if table.indexes.iter().any(|index| same_name(&index.name, new)) {
+                return Err(errors::duplicate_key_name(new));
+            }
+            let table_name = table.name.clone();
+            let index = table.indexes.iter_mut().find(|index| same_name(&index.name, old));
+            index.ok_or_else(|| errors::unknown_key(old, &table_name))?.name.clone_from(new);
+            Ok(())
+        }
+        AlterItem::RenameTable(name) => {
+            if name.schema.as_ref().is_some_and(|other| *other != schema.name) {
+                return Err(errors::unsupported("moving a table to another schema"));
+            }
+            check_name(&name.name)?;
+            if name.name != table.name && catalog.table(&name.name).is_some() {
+                return Err(errors::table_exists(&name.name));
+            }
+            table.name.clone_from(&name.name);
+            Ok(())
+        }
+        AlterItem::Options(options) => {
+            if options.charset.is_some() || options.collation.is_some() {
+                table.collation =
+                    collation_of(options.charset.as_deref(), options.collation.as_deref(), table.collation)?;
+            }
+            if let Some(comment) = &options.comment {
+                table.comment.clone_from(comment);
+            }
+            if let Some(engine) = &options.engine {
+                table.engine.clone_from(engine);
+            }
+            if let Some(next) = options.auto_increment {
+                use std::sync::atomic::Ordering::Release;
+                table.state.next_auto.store(0, Release);
+                table.state.stored_auto.store(next, Release);
+            }
+            Ok(())
+        }
+        AlterItem::Convert { charset, collation } => {
+            let collation = collation_of(Some(charset), collation.as_deref(), table.collation)?;
+            table.collation = collation;
+            for column in table
+                .columns
+                .iter_mut()
+                .filter(|column| column.ty.base.is_character() && column.ty.base != crate::value::Base::Json)
+            {
+                column.ty.collation = collation;
+            }
+            Ok(())
+        }
+        AlterItem::Nothing => Ok(()),
+    }
+}
+
+fn drop_column(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> Res<()> {
+    let Some((position, column)) = table.column(name) else {
+        if if_exists {
+            core.env.note(errors::cannot_drop("COLUMN", name));
+            return Ok(());
+        }
+        return Err(errors::cannot_drop("COLUMN", name));
+    };
+    let id = column.id;
+    if table.foreign_keys.iter().any(|key| key.columns.contains(&id)) {
+        return Err(errors::cannot_drop("COLUMN", name));
+    }
+    if table.columns.len() == 1 {
+        return Err(errors::last_column());
+    }
+    table.columns.remove(position);
+    for index in &mut table.indexes {
+        index.parts.retain(|part| part.column != id);
+    }
+    table.indexes.retain(|index| !index.parts.is_empty());
+    Ok(())
+}
+
+/// Whether a column's stored values mean the same under another definition.
+fn same_storage(old: &Column, new: &Column) -> bool {
+    let (a, b) = (&old.ty, &new.ty);
+    if old.nullable && !new.nullable || a.rep() != b.rep() || old.storage() != new.storage() {
+        return false;
+    }
+    match a.rep() {
+        Rep::Int | Rep::Uint if a.base.is_integer() && b.base.is_integer() => {
+            let ((low_a, high_a), (low_b, high_b)) = (a.int_range(), b.int_range());
+            a.base == b.base && a.unsigned == b.unsigned || low_b <= low_a && high_a <= high_b
+        }
+        Rep::Text | Rep::Blob => a.base == b.base && a.length <= b.length && a.collation == b.collation,
+        _ => {
+            a.base == b.base
+                && a.length == b.length
+                && a.decimals == b.decimals
+                && a.members == b.members
+                && a.unsigned == b.unsigned
+        }
+    }
+}
+
+/// Makes SQLite's table fit the new definition; answers the rows copied.
+fn rebuild(core: &Core, conn: &mut Conn, schema: &Schema, catalog: &Catalog, old: &Table, new: &mut Table) -> Res<u64> {
+    let kept = |column: &Column| old.columns.iter().find(|known| known.id == column.id);
+    let converted = new.columns.iter().any(|column| kept(column).is_some_and(|known| !same_storage(known, column)));
+    let rowid = |table: &Table| table.rowid_column().map(|position| table.columns[position].id);
+    let keys = old.foreign_keys.len() != new.foreign_keys.len()
+        || old.foreign_keys.iter().zip(&new.foreign_keys).any(|(a, b)| a.name != b.name);
+    let added: Vec<&Column> = new.columns.iter().filter(|column| kept(column).is_none()).collect();
+    let simple = added.iter().all(|column| constant_default(column).is_some() && !column.auto_increment);
+    if converted || rowid(old) != rowid(new) || keys || !simple {
+        return copy_rows(core, conn, schema, catalog, old, new);
+    }
+    for index in &old.indexes {
+        let same = new
+            .indexes
+            .iter()
+            .any(|other| other.id == index.id && other.kind == index.kind && other.parts == index.parts);
+        if !same && old.create_index_sql(index).is_some() {
+            conn.execute(&format!("DROP INDEX i{}_{}", old.id, index.id)).map_err(internal)?;
+        }
+    }
+    for column in old.columns.iter().filter(|column| !new.columns.iter().any(|other| other.id == column.id)) {
+        conn.execute(&format!("ALTER TABLE t{} DROP COLUMN c{}", old.id, column.id)).map_err(internal)?;
+    }
+    for column in &added {
+        let value = constant_default(column).unwrap_or(Datum::Null);
+        let default = if value.is_null() { String::new() } else { format!(" DEFAULT {}", sqlite_literal(&value)) };
+        conn.execute(&format!("ALTER TABLE t{} ADD COLUMN c{} {}{default}", new.id, column.id, column.storage()))
+            .map_err(internal)?;
+    }
+    for index in &new.indexes {
+        let same = old
+            .indexes
+            .iter()
+            .any(|other| other.id == index.id && other.kind == index.kind && other.parts == index.parts);
+        if !same && let Some(sql) = new.create_index_sql(index) {
+            create_index(conn, new, index, &sql)?;
+        }
+    }
+    Ok(0)
+}
+
+/// Creates an index over existing rows; duplicates are told with their value.
+fn create_index(conn: &Conn, table: &Table, index: &catalog::Index, sql: &str) -> Res<()> {
+    match conn.execute(sql) {
+        Ok(()) => Ok(()),
+        Err(error) if error.is_unique() => {
+            let columns: Vec<String> = index.parts.iter().map(|part| format!("c{}", part.column)).collect();
+            let list = columns.join(", ");
+            let sql = format!("SELECT {list} FROM t{} GROUP BY {list} HAVING count(*) > 1 LIMIT 1", table.id);
+            let mut stmt = conn.prepare(&sql).map_err(internal)?;
+            let mut text = Vec::new();
+            if stmt.step().map_err(internal)? == Step::Row {
+                for (number, part) in index.parts.iter().enumerate() {
+                    if number > 0 {
+                        text.push(b'-');
+                    }
+                    if let Some(position) = table.position(part.column) {
+                        crate::exec::Out::of(&table.columns[position].ty).write(stmt.cell(number), &mut text);
+                    }
+                }
+            }
+            Err(errors::duplicate_entry(String::from_utf8_lossy(&text), &index.name))
+        }
+        Err(error) => Err(internal(error)),
+    }
+}
+
+/// The value that existing rows get in a new column, if it is the same for all.
+fn constant_default(column: &Column) -> Option<Datum> {
+    match &column.default {
+        Default::Literal { value, .. } => Some(value.clone()),
+        Default::Null => Some(Datum::Null),
+        Default::None if column.nullable => Some(Datum::Null),
+        _ => None,
+    }
+}
+
+fn sqlite_literal(value: &Datum) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    match value {
+        Datum::Null => "NULL".into(),
+        Datum::Int(value) => format!("({value})"),
+        Datum::Real(value) => format!("({value:e})"),
+        Datum::Text(text) => format!("(CAST(x'{}' AS TEXT))", hex(text)),
+        Datum::Blob(blob) => format!("(x'{}')", hex(blob)),
+    }
+}
+
+/// Copies all rows into a table of the new definition, which takes the old one's name.
+fn copy_rows(
+    core: &Core,
+    conn: &mut Conn,
+    schema: &Schema,
+    catalog: &Catalog,
+    old: &Table,
+    new: &mut Table,
+) -> Res<u64> {
+    let referred = catalog
+        .tables
+        .values()
+        .any(|table| table.foreign_keys.iter().any(|key| super::define::parent_id(key) == Some(old.id)));
+    if referred {
+        return Err(errors::unsupported("changing a table like this while foreign keys refer to it"));
+    }
+    new.id = next_table_id(conn)?;
+    for key in new.foreign_keys.iter_mut().filter(|key| super::define::parent_id(key) == Some(old.id)) {
+        key.table = format!("{}\u{0}t{}", new.name, new.id);
+    }
+    build(conn, new)?;
+    let source: Vec<String> = old.columns.iter().map(|column| format!("c{}", column.id)).collect();
+    let mut read =
+        conn.prepare(&format!("SELECT {} FROM t{} ORDER BY rowid", source.join(", "), old.id)).map_err(internal)?;
+    let columns: Vec<String> = new.columns.iter().map(|column| format!("c{}", column.id)).collect();
+    let params: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
+    let mut write = conn
+        .prepare(&format!("INSERT INTO t{} ({}) VALUES ({})", new.id, columns.join(", "), params.join(", ")))
+        .map_err(internal)?;
+    let strict = core.env.sql_mode.get() & (variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES) != 0;
+    let mut next_auto = 0;
+    let mut rows = 0usize;
+    while read.step().map_err(internal)? == Step::Row {
+        rows += 1;
+        for (index, column) in new.columns.iter().enumerate() {
+            let target = Target { schema: &schema.name, table: &new.name, column, row: rows, strict, env: &core.env };
+            let value = match old.columns.iter().position(|known| known.id == column.id) {
+                Some(position) => convert(&target, &old.columns[position], read.cell(position))?,
+                None if column.auto_increment => {
+                    next_auto += 1;
+                    Datum::Int(next_auto)
+                }
+                None => match &column.default {
+                    Default::Literal { value, .. } => value.clone(),
+                    Default::Now if column.ty.rep() == Rep::Timestamp => {
+                        Datum::Int(core.env.now_micros() / 1_000_000 * 1_000_000)
+                    }
+                    Default::Now => Datum::Int(core.env.now_local().truncate(column.ty.decimals).pack()),
+                    _ if column.nullable => Datum::Null,
+                    _ => target.implicit_default(),
+                },
+            };
+            write.bind(index + 1, value.as_cell()).map_err(internal)?;
+        }
+        if let Err(error) = write.run() {
+            if error.is_unique() {
+                let key = new
+                    .indexes
+                    .iter()
+                    .find(|index| index.kind != KeyKind::Plain)
+                    .map_or("PRIMARY", |index| &index.name);
+                return Err(errors::duplicate_entry("", key));
+            }
+            return Err(internal(error));
+        }
+    }
+    drop((read, write));
+    conn.execute(&format!("DROP TABLE t{}", old.id)).map_err(internal)?;
+    catalog::remove(conn, old.id).map_err(internal)?;
+    if next_auto > 0 {
+        new.state.next_auto.store(next_auto as u64 + 1, std::sync::atomic::Ordering::Release);
+    }
+    Ok(rows as u64)
+}
+
+/// A value of an old column for a new one.
+fn convert(target: &Target<'_>, old: &Column, cell: Cell<'_>) -> Res<Datum> {
+    let value = Val::of(cell, old.ty.rep());
+    let value = match old.ty.rep() {
+        Rep::Enum | Rep::Set if !value.is_null() => {
+            let mut text = Vec::new();
+            crate::exec::Out::of(&old.ty).write(cell, &mut text);
+            Val::Text(text.into())
+        }
+        _ => value,
+    };
+    let stored = target.coerce(value)?;
+    if stored.is_null() && !target.column.nullable {
+        let error = errors::data_truncated(&target.column.name, target.row);
+        if target.strict {
+            return Err(error);
+        }
+        target.env.warn(error);
+        return Ok(target.implicit_default());
+    }
+    Ok(stored)
+}
+
+/// Carries out one pair of RENAME TABLE.
+///
+/// # Errors
+/// 1146, 1050.
+pub(super) fn rename(core: &mut Core, from: &TableName, to: &TableName) -> Res<()> {
+    let schema = schema_of(core, from)?;
+    if !Arc::ptr_eq(&schema, &schema_of(core, to)?) {
+        return Err(errors::unsupported("moving a table to another schema"));
+    }
+    check_name(&to.name)?;
+    change(core, &schema, |conn, catalog| {
+        let table = catalog.table(&from.name).ok_or_else(|| errors::no_such_table(&schema.name, &from.name))?;
+        if catalog.table(&to.name).is_some() {
+            return Err(errors::table_exists(&to.name));
+        }
+        let mut renamed = copy(table);
+        renamed.name.clone_from(&to.name);
+        catalog::store(conn, &renamed).map_err(internal)
+    })
+}

@@ -1,0 +1,482 @@
+//! CREATE TABLE: from the written form to the catalogue's.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use tidegate_rows::{QueryError, Sink};
+
+use super::{Res, change, check_name, collation_of, internal, next_table_id, schema_of};
+use crate::{
+    catalog::{self, Catalog, Column, Default, ForeignKey, Index, IndexPart, Table, TableState, same_name},
+    coerce::Target,
+    engine::Schema,
+    errors,
+    parse::{ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind},
+    session::Core,
+    store::conn::Conn,
+    value::{Base, Rep, SqlType, Val, collation::Collation},
+};
+
+/// Columns of a table; SQLite's limit.
+const COLUMNS_MAX: usize = 2000;
+
+/// Carries out CREATE TABLE.
+///
+/// # Errors
+/// MySQL's.
+pub(super) fn create_table(
+    core: &mut Core,
+    mut create: CreateTable,
+    sql: &[u8],
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Result<Option<u64>, QueryError> {
+    check_name(&create.name.name)?;
+    let schema = schema_of(core, &create.name)?;
+    if let Some(existing) = schema.catalog()?.table(&create.name.name) {
+        if create.if_not_exists {
+            core.env.note(errors::table_exists(&existing.name));
+            return Ok(Some(0));
+        }
+        return Err(errors::table_exists(&create.name.name).into());
+    }
+    let mut fill = None;
+    if let Some((from, to)) = create.query.take() {
+        let select = String::from_utf8_lossy(&sql[from..to]).into_owned();
+        for (name, ty, nullable) in super::describe_view(core, &select, core.schema.as_ref().unwrap_or(&schema))? {
+            if !create.columns.iter().any(|column| same_name(&column.name, &name)) {
+                create.columns.push(spec_of(name, ty, nullable));
+            }
+        }
+        fill = Some(select);
+    }
+    let like = match &create.like {
+        Some(name) => {
+            let parent = schema_of(core, name)?;
+            let table = parent.catalog()?.table(&name.name).cloned();
+            Some(
+                table
+                    .filter(|table| !table.is_view())
+                    .ok_or_else(|| errors::no_such_table(&parent.name, &name.name))?,
+            )
+        }
+        None => None,
+    };
+    change(core, &schema, |conn, catalog| {
+        let table = match &like {
+            Some(like) => copy_of(core, conn, like, &create.name.name)?,
+            None => define(core, conn, catalog, &schema, &create)?,
+        };
+        build(conn, &table)?;
+        catalog::store(conn, &table).map_err(internal)
+    })?;
+    if let Some(select) = fill {
+        let sql = format!(
+            "INSERT INTO `{}`.`{}` {select}",
+            schema.name.replace('`', "``"),
+            create.name.name.replace('`', "``")
+        );
+        if let Err(error) = core.run_own(&sql, more, sink) {
+            super::drop_tables(core, &[create.name.clone()], true, false)?;
+            return Err(error);
+        }
+        return Ok(None);
+    }
+    Ok(Some(0))
+}
+
+/// Creates SQLite's table and indexes.
+///
+/// # Errors
+/// SQLite's; unique indexes over existing rows that are not.
+pub(super) fn build(conn: &Conn, table: &Table) -> Res<()> {
+    conn.execute(&table.create_sql()).map_err(internal)?;
+    for index in &table.indexes {
+        if let Some(sql) = table.create_index_sql(index) {
+            conn.execute(&sql).map_err(internal)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_of(core: &Core, conn: &Conn, like: &Table, name: &str) -> Res<Table> {
+    Ok(Table {
+        id: next_table_id(conn)?,
+        name: name.to_owned(),
+        columns: like.columns.clone(),
+        indexes: like.indexes.clone(),
+        foreign_keys: Vec::new(),
+        engine: like.engine.clone(),
+        collation: like.collation,
+        comment: like.comment.clone(),
+        created: core.env.now_micros() / 1_000_000,
+        view: None,
+        next_column_id: like.next_column_id,
+        state: Arc::new(TableState::default()),
+    })
+}
+
+fn spec_of(name: String, ty: SqlType, nullable: bool) -> ColumnSpec {
+    let ty = match ty.base {
+        Base::Null => SqlType { length: 0, ..SqlType::new(Base::Binary) },
+        Base::Varchar if ty.length > 16_383 => SqlType { collation: ty.collation, ..SqlType::new(Base::LongText) },
+        Base::Varbinary if ty.length > 65_535 => SqlType::new(Base::LongBlob),
+        _ => ty,
+    };
+    let text = ty.base.is_character();
+    ColumnSpec {
+        name,
+        charset: text.then(|| ty.collation.charset().to_owned()),
+        collation: text.then(|| ty.collation.name().to_owned()),
+        is_json: ty.base == Base::Json,
+        ty,
+        nullable: Some(nullable),
+        default: DefaultSpec::None,
+        on_update: false,
+        auto_increment: false,
+        comment: String::new(),
+        key: None,
+    }
+}
+
+fn define(core: &Core, conn: &Conn, catalog: &Catalog, schema: &Schema, create: &CreateTable) -> Res<Table> {
+    let otherwise = catalog.collation.unwrap_or(Collation::DEFAULT);
+    let collation = collation_of(create.options.charset.as_deref(), create.options.collation.as_deref(), otherwise)?;
+    if create.columns.is_empty() {
+        return Err(errors::no_columns());
+    }
+    if create.columns.len() > COLUMNS_MAX {
+        return Err(errors::too_many_columns());
+    }
+    let mut table = Table {
+        id: next_table_id(conn)?,
+        name: create.name.name.clone(),
+        columns: Vec::new(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
+        engine: create.options.engine.clone().unwrap_or_else(|| "InnoDB".into()),
+        collation,
+        comment: create.options.comment.clone().unwrap_or_default(),
+        created: core.env.now_micros() / 1_000_000,
+        view: None,
+        next_column_id: 1,
+        state: Arc::new(TableState::default()),
+    };
+    for spec in &create.columns {
+        add_column(core, schema, &mut table, spec, None)?;
+    }
+    let column_keys: Vec<IndexSpec> = create.columns.iter().filter_map(column_key).collect();
+    let (primary, others): (Vec<&IndexSpec>, Vec<&IndexSpec>) =
+        column_keys.iter().chain(&create.indexes).partition(|index| index.kind == KeyKind::Primary);
+    for index in primary.into_iter().chain(others) {
+        add_index(&mut table, index)?;
+    }
+    for key in &create.foreign_keys {
+        add_foreign_key(catalog, &mut table, key, core.env.foreign_keys.get())?;
+    }
+    check_auto(&table)?;
+    if let Some(next) = create.options.auto_increment {
+        table.state.stored_auto.store(next, Ordering::Release);
+    }
+    Ok(table)
+}
+
+/// The index that a column's own PRIMARY KEY or UNIQUE makes.
+pub(super) fn column_key(spec: &ColumnSpec) -> Option<IndexSpec> {
+    Some(IndexSpec {
+        kind: spec.key?,
+        name: None,
+        parts: vec![(spec.name.clone(), None, false)],
+        comment: String::new(),
+    })
+}
+
+/// There is one AUTO_INCREMENT column at most, first in some index.
+///
+/// # Errors
+/// 1075.
+pub(super) fn check_auto(table: &Table) -> Res<()> {
+    let autos: Vec<&Column> = table.columns.iter().filter(|column| column.auto_increment).collect();
+    match autos.as_slice() {
+        [] => Ok(()),
+        [auto] if table.indexes.iter().any(|index| index.parts.first().is_some_and(|part| part.column == auto.id)) => {
+            Ok(())
+        }
+        _ => Err(errors::wrong_auto_increment()),
+    }
+}
+
+/// Adds a column at a position (at the end if there is none).
+///
+/// # Errors
+/// 1060, 1067 and others about the definition.
+pub(super) fn add_column(
+    core: &Core,
+    schema: &Schema,
+    table: &mut Table,
+    spec: &ColumnSpec,
+    at: Option<usize>,
+) -> Res<()> {
+    if table.column(&spec.name).is_some() {
+        return Err(errors::duplicate_column(&spec.name));
+    }
+    let id = table.next_column_id;
+    let column = column_of(core, schema, table, spec, id)?;
+    table.next_column_id += 1;
+    table.columns.insert(at.unwrap_or(table.columns.len()), column);
+    Ok(())
+}
+
+/// A column as the catalogue has it.
+///
+/// # Errors
+/// 1067 for a default that is none, 1063 for AUTO_INCREMENT on what cannot count.
+pub(super) fn column_of(core: &Core, schema: &Schema, table: &Table, spec: &ColumnSpec, id: u32) -> Res<Column> {
+    check_name(&spec.name)?;
+    let mut ty = spec.ty.clone();
+    if ty.base.is_character() && !spec.is_json {
+        let wants_binary = ty.collation.is_binary_order();
+        ty.collation = collation_of(spec.charset.as_deref(), spec.collation.as_deref(), table.collation)?;
+        if ty.collation == Collation::BINARY {
+            ty.base = match ty.base {
+                Base::Char => Base::Binary,
+                Base::Varchar => Base::Varbinary,
+                Base::TinyText => Base::TinyBlob,
+                Base::Text => Base::Blob,
+                Base::MediumText => Base::MediumBlob,
+                Base::LongText => Base::LongBlob,
+                other => other,
+            };
+        } else if wants_binary && spec.collation.is_none() {
+            ty.collation = ty.collation.binary_order();
+        }
+    }
+    let limit = match ty.base {
+        Base::Char | Base::Binary => 255,
+        Base::Varchar => 65_535 / ty.collation.char_bytes_max(),
+        Base::Varbinary => 65_535,
+        _ => u32::MAX,
+    };
+    if ty.length > limit {
+        return Err(errors::column_too_long(&spec.name, limit));
+    }
+    if spec.auto_increment && !ty.base.is_integer() {
+        return Err(errors::wrong_column_specifier(&spec.name));
+    }
+    let primary = spec.key == Some(KeyKind::Primary);
+    let nullable = spec.nullable.unwrap_or(true) && !spec.auto_increment && !primary;
+    let mut column = Column {
+        id,
+        name: spec.name.clone(),
+        ty,
+        nullable,
+        default: Default::None,
+        on_update: spec.on_update,
+        auto_increment: spec.auto_increment,
+        comment: spec.comment.clone(),
+    };
+    column.default = default_of(core, schema, table, &column, &spec.default)?;
+    if spec.on_update && !matches!(column.ty.base, Base::Datetime | Base::Timestamp) {
+        return Err(errors::invalid_on_update(&spec.name));
+    }
+    Ok(column)
+}
+
+/// The default of a column, checked by storing it.
+///
+/// # Errors
+/// 1067.
+pub(super) fn default_of(
+    core: &Core,
+    schema: &Schema,
+    table: &Table,
+    column: &Column,
+    spec: &DefaultSpec,
+) -> Res<Default> {
+    let invalid = || errors::invalid_default(&column.name);
+    let (value, given) = match spec {
+        DefaultSpec::None => return Ok(Default::None),
+        DefaultSpec::Null if column.nullable => return Ok(Default::Null),
+        DefaultSpec::Null => return Err(invalid()),
+        DefaultSpec::Now => {
+            let fits = matches!(column.ty.base, Base::Datetime | Base::Timestamp);
+            return if fits { Ok(Default::Now) } else { Err(invalid()) };
+        }
+        DefaultSpec::Number(number) => match number.parse::<i64>() {
+            Ok(value) => (Val::Int(value), number.clone()),
+            Err(_) => (Val::Text(number.as_bytes().into()), number.clone()),
+        },
+        DefaultSpec::Text(text) => (Val::Text(text.as_bytes().into()), text.clone()),
+        DefaultSpec::Bytes(bytes) => {
+            let number = bytes.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+            let value = if column.ty.base.is_number() { Val::Uint(number) } else { Val::Blob(bytes.as_slice().into()) };
+            (value, String::from_utf8_lossy(bytes).into_owned())
+        }
+    };
+    if column.auto_increment {
+        return Err(invalid());
+    }
+    let target = Target { schema: &schema.name, table: &table.name, column, row: 1, strict: true, env: &core.env };
+    let value = target.coerce(value).map_err(|_| invalid())?;
+    // The text is shown as the column would show the value.
+    let mut shown = Vec::new();
+    crate::exec::Out::of(&column.ty).write(value.as_cell(), &mut shown);
+    let text = match (column.ty.rep(), column.ty.base) {
+        (Rep::Blob, _) => given,
+        (_, Base::Bit) => crate::value::uint_of(value.as_cell()).to_string(),
+        _ => String::from_utf8_lossy(&shown).into_owned(),
+    };
+    let quoted = !column.ty.base.is_number();
+    Ok(Default::Literal { text, quoted, value })
+}
+
+/// Adds an index.
+///
+/// # Errors
+/// 1061, 1068, 1072, 1170.
+pub(super) fn add_index(table: &mut Table, spec: &IndexSpec) -> Res<()> {
+    if spec.kind == KeyKind::Primary && table.primary().is_some() {
+        return Err(errors::multiple_primary_keys());
+    }
+    let mut parts = Vec::new();
+    for (name, prefix, descending) in &spec.parts {
+        let (position, column) = table.column(name).ok_or_else(|| errors::unknown_key_column(name))?;
+        let id = column.id;
+        if parts.iter().any(|part: &IndexPart| part.column == id) {
+            return Err(errors::duplicate_column(name));
+        }
+        if column.ty.base.is_blob() && prefix.is_none() {
+            return Err(errors::blob_key(name));
+        }
+        let partial = prefix.filter(|prefix| column.ty.base.is_blob() || *prefix < column.ty.length);
+        if partial.is_some() && spec.kind != KeyKind::Plain {
+            return Err(errors::unsupported("unique indexes over a prefix of a column"));
+        }
+        if spec.kind == KeyKind::Primary {
+            table.columns[position].nullable = false;
+            if table.columns[position].default == Default::Null {
+                table.columns[position].default = Default::None;
+            }
+        }
+        parts.push(IndexPart { column: id, prefix: partial, descending: *descending });
+    }
+    let name = index_name(table, spec)?;
+    let id = table.indexes.iter().map(|index| index.id).max().unwrap_or(0) + 1;
+    table.indexes.push(Index { id, name, kind: spec.kind, parts, comment: spec.comment.clone() });
+    Ok(())
+}
+
+fn index_name(table: &Table, spec: &IndexSpec) -> Res<String> {
+    if spec.kind == KeyKind::Primary {
+        return Ok("PRIMARY".into());
+    }
+    let taken = |name: &str| table.indexes.iter().any(|index| same_name(&index.name, name));
+    match &spec.name {
+        Some(name) if taken(name) => Err(errors::duplicate_key_name(name)),
+        Some(name) => {
+            check_name(name)?;
+            Ok(name.clone())
+        }
+        None => {
+            let first = &spec.parts[0].0;
+            let mut name = table.column(first).map_or_else(|| first.clone(), |(_, column)| column.name.clone());
+            let mut number = 2;
+            while taken(&name) {
+                name = format!("{first}_{number}");
+                number += 1;
+            }
+            Ok(name)
+        }
+    }
+}
+
+/// The number of the table that a foreign key refers to.
+pub(super) fn parent_id(key: &ForeignKey) -> Option<i64> {
+    key.table.split('\u{0}').nth(1)?.strip_prefix('t')?.parse().ok()
+}
+
+/// Adds a foreign key, with an index for its columns if there is none. Parent and columns keep name and physical name.
+///
+/// # Errors
+/// 1005 if it fits nothing.
+pub(super) fn add_foreign_key(catalog: &Catalog, table: &mut Table, spec: &ForeignKeySpec, checks: bool) -> Res<()> {
+    let mut columns = Vec::new();
+    for name in &spec.columns {
+        columns.push(table.column(name).ok_or_else(|| errors::unknown_key_column(name))?.1.id);
+    }
+    if spec.table.schema.is_some() {
+        return Err(errors::unsupported("foreign keys to another schema"));
+    }
+    let (parent_name, references) = resolve_parent(catalog, table, spec, &columns, checks)?;
+    let covered = table.indexes.iter().any(|index| {
+        index.parts.len() >= columns.len()
+            && index.parts.iter().zip(&columns).all(|(part, column)| part.column == *column)
+    });
+    let name = match &spec.name {
+        Some(name) => name.clone(),
+        None => (1..)
+            .map(|number| format!("{}_ibfk_{number}", table.name))
+            .find(|name| !table.foreign_keys.iter().any(|key| key.name == *name))
+            .unwrap_or_default(),
+    };
+    if !covered {
+        let parts = spec.columns.iter().map(|name| (name.clone(), None, false)).collect();
+        let index_name =
+            spec.name.clone().filter(|name| !table.indexes.iter().any(|index| same_name(&index.name, name)));
+        add_index(table, &IndexSpec { kind: KeyKind::Plain, name: index_name, parts, comment: String::new() })?;
+    }
+    table.foreign_keys.push(ForeignKey {
+        name,
+        columns,
+        table: parent_name,
+        references,
+        on_delete: spec.on_delete.to_owned(),
+        on_update: spec.on_update.to_owned(),
+    });
+    Ok(())
+}
+
+/// The parent's name and its columns', each with the physical one behind a NUL.
+fn resolve_parent(
+    catalog: &Catalog,
+    table: &Table,
+    spec: &ForeignKeySpec,
+    columns: &[u32],
+    checks: bool,
+) -> Res<(String, Vec<String>)> {
+    let bad = || errors::bad_foreign_key(format!("`{}`", table.name));
+    let parent: &Table = if spec.table.name == table.name {
+        table
+    } else {
+        match catalog.table(&spec.table.name) {
+            Some(parent) if !parent.is_view() => parent,
+            _ if !checks => {
+                return Err(errors::unsupported(
+                    "foreign keys to a table that does not exist yet, even without foreign_key_checks",
+                ));
+            }
+            _ => return Err(bad()),
+        }
+    };
+    let (mut references, mut ids) = (Vec::new(), Vec::new());
+    for (index, name) in spec.references.iter().enumerate() {
+        let (_, column) = parent.column(name).ok_or_else(bad)?;
+        let child = table.columns.iter().find(|column| Some(&column.id) == columns.get(index)).ok_or_else(bad)?;
+        if child.ty.rep() != column.ty.rep() || child.ty.unsigned != column.ty.unsigned {
+            return Err(bad());
+        }
+        references.push(format!("{}\u{0}c{}", column.name, column.id));
+        ids.push(column.id);
+    }
+    if references.len() != columns.len() {
+        return Err(bad());
+    }
+    let unique = parent.indexes.iter().any(|index| {
+        index.kind != KeyKind::Plain
+            && index.parts.len() == ids.len()
+            && index.parts.iter().all(|part| ids.contains(&part.column))
+    });
+    if !unique {
+        return Err(errors::unsupported("foreign keys to columns without a unique index"));
+    }
+    Ok((format!("{}\u{0}{}", parent.name, parent.physical()), references))
+}

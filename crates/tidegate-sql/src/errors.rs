@@ -1,0 +1,203 @@
+//! MySQL's errors: one constructor each, so that number, SQLSTATE and text stand in one place.
+
+use tidegate_rows::ServerError;
+
+macro_rules! errors {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident),*) = $code:literal $state:literal $text:literal;)*) => {
+        $($(#[$doc])*
+        #[cold]
+        pub(crate) fn $name($($arg: impl std::fmt::Display),*) -> ServerError {
+            ServerError::new($code, $state, format!($text))
+        })*
+    };
+}
+
+errors! {
+    /// CREATE DATABASE of one that exists.
+    database_exists(name) = 1007 b"HY000" "Can't create database '{name}'; database exists";
+    /// DROP DATABASE of one that does not.
+    no_database_to_drop(name) = 1008 b"HY000" "Can't drop database '{name}'; database doesn't exist";
+    /// A statement needs a current schema.
+    no_database() = 1046 b"3D000" "No database selected";
+    /// NULL for a NOT NULL column.
+    null_not_allowed(column) = 1048 b"23000" "Column '{column}' cannot be null";
+    /// A schema that does not exist.
+    unknown_database(name) = 1049 b"42000" "Unknown database '{name}'";
+    /// CREATE TABLE of one that exists.
+    table_exists(name) = 1050 b"42S01" "Table '{name}' already exists";
+    /// DROP TABLE of one that does not.
+    unknown_table_to_drop(name) = 1051 b"42S02" "Unknown table '{name}'";
+    /// A name that more than one table has.
+    ambiguous_column(name, place) = 1052 b"23000" "Column '{name}' in {place} is ambiguous";
+    /// A column that no table has.
+    unknown_column(name, place) = 1054 b"42S22" "Unknown column '{name}' in '{place}'";
+    /// Two columns of one name.
+    duplicate_column(name) = 1060 b"42S21" "Duplicate column name '{name}'";
+    /// Two indexes of one name.
+    duplicate_key_name(name) = 1061 b"42000" "Duplicate key name '{name}'";
+    /// A unique index has the value already.
+    duplicate_entry(entry, key) = 1062 b"23000" "Duplicate entry '{entry}' for key '{key}'";
+    /// Not MySQL's grammar.
+    syntax(near) = 1064 b"42000" "You have an error in your SQL syntax; check the manual that corresponds to your MariaDB server version for the right syntax to use near '{near}' at line 1";
+    /// Nothing to run.
+    empty_query() = 1065 b"42000" "Query was empty";
+    /// Two tables of one alias.
+    not_unique_alias(name) = 1066 b"42000" "Not unique table/alias: '{name}'";
+    /// A default that is none for its type.
+    invalid_default(column) = 1067 b"42000" "Invalid default value for '{column}'";
+    /// Two primary keys.
+    multiple_primary_keys() = 1068 b"42000" "Multiple primary key defined";
+    /// An index names a column that is not there.
+    unknown_key_column(name) = 1072 b"42000" "Key column '{name}' doesn't exist in table";
+    /// AUTO_INCREMENT without an index, or twice.
+    wrong_auto_increment() = 1075 b"42000" "Incorrect table definition; there can be only one auto column and it must be defined as a key";
+    /// DROP of a column or key that is not there.
+    cannot_drop(what, name) = 1091 b"42000" "Can't DROP {what} `{name}`; check that it exists";
+    /// No AUTO_INCREMENT value left.
+    auto_increment_exhausted() = 1467 b"HY000" "Failed to read auto-increment value from storage engine";
+    /// A write where the user has said READ ONLY.
+    read_only_transaction() = 1792 b"25006" "Cannot execute statement in a READ ONLY transaction";
+    /// A time zone that is not there.
+    unknown_time_zone(name) = 1298 b"HY000" "Unknown or incorrect time zone: '{name}'";
+    /// A collation of another character set.
+    collation_charset(collation, charset) = 1253 b"42000" "COLLATION '{collation}' is not valid for CHARACTER SET '{charset}'";
+    /// TRUNCATE of a parent.
+    truncate_parent(constraint) = 1701 b"42000" "Cannot truncate a table referenced in a foreign key constraint ({constraint})";
+    /// A view whose column list does not fit.
+    view_columns() = 1353 b"HY000" "View's SELECT and view's field list have different column counts";
+    /// A table without columns.
+    no_columns() = 1113 b"42000" "A table must have at least 1 column";
+    /// A table with more columns than there can be.
+    too_many_columns() = 1117 b"HY000" "Too many columns";
+    /// A length that no column has.
+    column_too_long(column, limit) = 1074 b"42000" "Column length too big for column '{column}' (max = {limit}); use BLOB or TEXT instead";
+    /// An attribute that does not fit the type.
+    wrong_column_specifier(column) = 1063 b"42000" "Incorrect column specifier for column '{column}'";
+    /// ON UPDATE of what has no time.
+    invalid_on_update(column) = 1294 b"HY000" "Invalid ON UPDATE clause for '{column}' column";
+    /// An index that is not there.
+    unknown_key(key, table) = 1176 b"42000" "Key '{key}' doesn't exist in table '{table}'";
+    /// A table that a schema without a file does not have.
+    unknown_table(name, schema) = 1109 b"42S02" "Unknown table '{name}' in {schema}";
+    /// Date arithmetic left the calendar.
+    datetime_overflow(kind) = 1441 b"22008" "Datetime function: {kind} field overflow";
+    /// DELETE names a table that its FROM does not.
+    unknown_multi_delete(name) = 1109 b"42S02" "Unknown table '{name}' in MULTI DELETE";
+    /// UPDATE or INSERT reads the table that it changes.
+    wrong_value_count(row) = 1136 b"21S01" "Column count doesn't match value count at row {row}";
+    /// An aggregate where none can stand.
+    invalid_group_use() = 1111 b"HY000" "Invalid use of group function";
+    /// A column twice in a list.
+    column_twice(name) = 1110 b"42000" "Column '{name}' specified twice";
+    /// A character set that is not there.
+    unknown_charset(name) = 1115 b"42000" "Unknown character set: '{name}'";
+    /// A table that does not exist.
+    no_such_table(schema, name) = 1146 b"42S02" "Table '{schema}.{name}' doesn't exist";
+    /// A system variable that does not exist.
+    unknown_variable(name) = 1193 b"HY000" "Unknown system variable '{name}'";
+    /// Another session holds the write lock for too long.
+    lock_wait_timeout() = 1205 b"HY000" "Lock wait timeout exceeded; try restarting transaction";
+    /// The transaction's snapshot is older than what it wants to change.
+    deadlock() = 1213 b"40001" "Deadlock found when trying to get lock; try restarting transaction";
+    /// A variable that takes other values.
+    wrong_variable_value(name, value) = 1231 b"42000" "Variable '{name}' can't be set to the value of '{value}'";
+    /// What this engine does not do.
+    unsupported(what) = 1235 b"42000" "This version of Tidegate doesn't yet support '{what}'";
+    /// A variable that cannot be changed.
+    read_only_variable(name) = 1238 b"HY000" "Variable '{name}' is a read only variable";
+    /// A row where a scalar must stand.
+    operand_columns(count) = 1241 b"21000" "Operand should contain {count} column(s)";
+    /// A sub-query gave more than one row.
+    subquery_rows() = 1242 b"21000" "Subquery returns more than 1 row";
+    /// A prepared statement that is not there.
+    unknown_prepared(name) = 1243 b"HY000" "Unknown prepared statement handler ({name}) given to EXECUTE";
+    /// A derived table needs a name.
+    derived_alias() = 1248 b"42000" "Every derived table must have its own alias";
+    /// A number outside of its column's range.
+    out_of_range(column, row) = 1264 b"22003" "Out of range value for column '{column}' at row {row}";
+    /// A value that lost something.
+    data_truncated(column, row) = 1265 b"01000" "Data truncated for column '{column}' at row {row}";
+    /// Collations of two operands do not agree.
+    collation_mix(a, b, operation) = 1267 b"HY000" "Illegal mix of collations ({a}) and ({b}) for operation '{operation}'";
+    /// A collation that is not there.
+    unknown_collation(name) = 1273 b"HY000" "Unknown collation: '{name}'";
+    /// A value that is none of its type.
+    truncated_wrong_value(kind, value) = 1292 b"22007" "Truncated incorrect {kind} value: '{value}'";
+    /// A value that is none of its column's type.
+    incorrect_column_value(kind, value, schema, table, column, row) = 1292 b"22007" "Incorrect {kind} value: '{value}' for column `{schema}`.`{table}`.`{column}` at row {row}";
+    /// A value that is none of its type, in an expression.
+    incorrect_value(kind, value) = 1292 b"22007" "Incorrect {kind} value: '{value}'";
+    /// A function that is not there.
+    unknown_function(schema, name) = 1305 b"42000" "FUNCTION {schema}.{name} does not exist";
+    /// A savepoint that is not there.
+    unknown_savepoint(name) = 1305 b"42000" "SAVEPOINT {name} does not exist";
+    /// The statement was stopped.
+    interrupted() = 1317 b"70100" "Query execution was interrupted";
+    /// A column without default got no value.
+    no_default(column) = 1364 b"HY000" "Field '{column}' doesn't have a default value";
+    /// Division by zero, where that is an error.
+    division_by_zero() = 1365 b"22012" "Division by 0";
+    /// A text that is none of its column's type.
+    wrong_value_for_type(kind, value, schema, table, column, row) = 1366 b"22007" "Incorrect {kind} value: '{value}' for column `{schema}`.`{table}`.`{column}` at row {row}";
+    /// A text longer than its column.
+    too_long(column, row) = 1406 b"22001" "Data too long for column '{column}' at row {row}";
+    /// A parent row is still referred to.
+    parent_row(constraint) = 1451 b"23000" "Cannot delete or update a parent row: a foreign key constraint fails ({constraint})";
+    /// A child row without its parent.
+    child_row(constraint) = 1452 b"23000" "Cannot add or update a child row: a foreign key constraint fails ({constraint})";
+    /// Wrong number of arguments.
+    wrong_param_count(name) = 1582 b"42000" "Incorrect parameter count in the call to native function '{name}'";
+    /// A number that no type holds.
+    value_out_of_range(kind, expression) = 1690 b"22003" "{kind} value is out of range in '{expression}'";
+    /// A CHECK said no.
+    check_failed(name, schema, table) = 4025 b"23000" "CONSTRAINT `{name}` failed for `{schema}`.`{table}`";
+    /// The table's definition needs what this engine lacks.
+    wrong_arguments(what) = 1210 b"HY000" "Incorrect arguments to {what}";
+    /// No space left.
+    disk_full() = 1021 b"HY000" "Disk full; the statement was rolled back";
+    /// No memory left.
+    out_of_memory() = 1037 b"HY001" "Out of memory";
+    /// A value beyond the engine's limit.
+    too_big() = 1301 b"HY000" "Result was larger than max_allowed_packet";
+    /// The storage failed.
+    storage(what) = 1030 b"HY000" "Got error from storage engine Tidegate: {what}";
+    /// The file is damaged.
+    corrupt(what) = 1034 b"HY000" "Incorrect key file or damaged table; the file needs to be restored: {what}";
+    /// A fault of this engine.
+    internal(what) = 1815 b"HY000" "Internal error: {what}";
+    /// EXECUTE with the wrong number of values.
+    wrong_execute_arguments() = 1210 b"HY000" "Incorrect arguments to EXECUTE";
+    /// An object of the wrong kind.
+    not_a_view(schema, name) = 1347 b"HY000" "'{schema}.{name}' is not of type 'VIEW'";
+    /// Different numbers of columns in a UNION.
+    union_columns() = 1222 b"21000" "The used SELECT statements have a different number of columns";
+    /// BLOB without prefix in a key.
+    blob_key(column) = 1170 b"42000" "BLOB/TEXT column '{column}' used in key specification without a key length";
+    /// A name that is too long.
+    too_long_name(name) = 1059 b"42000" "Identifier name '{name}' is too long";
+    /// A name that cannot be.
+    wrong_table_name(name) = 1103 b"42000" "Incorrect table name '{name}'";
+    /// A name that cannot be.
+    wrong_database_name(name) = 1102 b"42000" "Incorrect database name '{name}'";
+    /// A foreign key that fits nothing.
+    bad_foreign_key(name) = 1005 b"HY000" "Can't create table {name} (errno: 150 \"Foreign key constraint is incorrectly formed\")";
+    /// The last column cannot go.
+    last_column() = 1090 b"42000" "You can't delete all columns with ALTER TABLE; use DROP TABLE instead";
+    /// Read-only after a failed sync.
+    read_only() = 1290 b"HY000" "The server cannot execute this statement: a sync of the data directory has failed, restart after checking the disk";
+}
+
+/// Codes of errors that strict mode makes of warnings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Warning {
+    /// `Note` or `Warning` or `Error`.
+    pub(crate) level: &'static str,
+    pub(crate) code: u16,
+    pub(crate) message: String,
+}
+
+impl From<ServerError> for Warning {
+    fn from(error: ServerError) -> Self {
+        Self { level: "Warning", code: error.code, message: error.message }
+    }
+}

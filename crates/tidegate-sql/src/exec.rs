@@ -1,0 +1,174 @@
+//! Running plans: bind, step, hand rows to the sink; and the writing statements, row by row.
+
+pub(crate) mod bind;
+pub(crate) mod write;
+
+use std::{future::poll_fn, sync::Arc};
+
+use tidegate_rows::{Column, Flow, Param, QueryError, Sink, Value};
+
+use crate::{
+    engine::Schema,
+    store::conn::{Cell, Step, Stmt, to_server_error},
+    task,
+    translate::{
+        Bind, ParamKind,
+        dml::{DeletePlan, InsertPlan, UpdatePlan},
+    },
+    value::{Base, Rep, SqlType, Val, decimal::Decimal, uint_of},
+};
+
+/// A translated statement.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) kind: PlanKind,
+    /// The schema whose file it runs on; `None` for statements without tables.
+    pub(crate) home: Option<Arc<Schema>>,
+    pub(crate) attached: Vec<(Arc<Schema>, u64)>,
+    pub(crate) read_names: Vec<(String, String)>,
+}
+
+/// What a plan does.
+#[derive(Debug)]
+pub(crate) enum PlanKind {
+    Select(SelectPlan),
+    Insert(InsertPlan),
+    Update(UpdatePlan),
+    Delete(DeletePlan),
+}
+
+/// A query with its described columns.
+#[derive(Debug)]
+pub(crate) struct SelectPlan {
+    pub(crate) sql: String,
+    pub(crate) columns: Box<[Column]>,
+    pub(crate) outs: Box<[Out]>,
+    pub(crate) binds: Box<[Bind]>,
+    pub(crate) for_update: bool,
+    /// The rows without LIMIT, for SQL_CALC_FOUND_ROWS.
+    pub(crate) found_rows_sql: Option<String>,
+}
+
+/// How a column's stored form becomes the sink's value.
+#[derive(Debug, Clone)]
+pub(crate) struct Out {
+    pub(crate) ty: SqlType,
+    pub(crate) rep: Rep,
+}
+
+impl Out {
+    /// For a column of a type.
+    pub(crate) fn of(ty: &SqlType) -> Self {
+        Self { ty: ty.clone(), rep: ty.rep() }
+    }
+
+    /// For a row id.
+    pub(crate) fn rowid() -> Self {
+        Self::of(&SqlType::bigint())
+    }
+
+    /// Hands a value to the sink; `buf` holds text that has to be made.
+    #[inline]
+    fn emit(&self, index: usize, cell: Cell<'_>, buf: &mut Vec<u8>, sink: &mut dyn Sink) {
+        match (cell, self.rep) {
+            (Cell::Null, _) => sink.value(index, Value::Null),
+            (Cell::Int(value), Rep::Int) if !self.ty.zerofill => sink.value(index, Value::Int(value)),
+            (Cell::Text(text), _) => sink.value(index, Value::Bytes(text)),
+            (Cell::Blob(blob), Rep::Blob) => sink.value(index, Value::Bytes(blob)),
+            (cell, Rep::Uint) if !self.ty.zerofill && self.ty.base != Base::Bit => {
+                sink.value(index, Value::Uint(uint_of(cell)))
+            }
+            _ => {
+                buf.clear();
+                self.write(cell, buf);
+                sink.value(index, Value::Bytes(buf));
+            }
+        }
+    }
+
+    /// Appends the text of a value.
+    pub(crate) fn write(&self, cell: Cell<'_>, buf: &mut Vec<u8>) {
+        match self.rep {
+            Rep::Enum => {
+                let index = if let Cell::Int(index) = cell { index } else { 0 };
+                let members = self.ty.members.as_deref().unwrap_or_default();
+                let member = usize::try_from(index - 1).ok().and_then(|index| members.get(index));
+                buf.extend_from_slice(member.map_or(&b""[..], |member| member.as_bytes()));
+            }
+            Rep::Set => {
+                let bits = uint_of(cell);
+                let members = self.ty.members.as_deref().unwrap_or_default();
+                let mut first = true;
+                for (index, member) in members.iter().enumerate().filter(|(index, _)| bits >> (index % 64) & 1 == 1) {
+                    let _ = index;
+                    if !first {
+                        buf.push(b',');
+                    }
+                    first = false;
+                    buf.extend_from_slice(member.as_bytes());
+                }
+            }
+            Rep::Uint if self.ty.base == Base::Bit => {
+                let bytes = uint_of(cell).to_be_bytes();
+                let len = (self.ty.length as usize).div_ceil(8).clamp(1, 8);
+                buf.extend_from_slice(&bytes[8 - len..]);
+            }
+            Rep::Dec => {
+                if let Cell::Blob(blob) = cell
+                    && let Some(value) = Decimal::decode(blob)
+                {
+                    let value = value.rescale(self.ty.decimals).unwrap_or(value);
+                    if self.ty.zerofill {
+                        let mut text = Vec::new();
+                        value.write(&mut text);
+                        let width = self.ty.length as usize + usize::from(self.ty.decimals > 0);
+                        buf.extend(std::iter::repeat_n(b'0', width.saturating_sub(text.len())));
+                        buf.extend_from_slice(&text);
+                    } else {
+                        value.write(buf);
+                    }
+                }
+            }
+            _ => Val::of(cell, self.rep).write_text(&self.ty, buf),
+        }
+    }
+}
+
+/// The kind of a caller's parameter.
+pub(crate) fn kind_of(param: &Param) -> ParamKind {
+    match param {
+        Param::Null => ParamKind::Null,
+        Param::Int(_) => ParamKind::Int,
+        Param::Uint(_) => ParamKind::Uint,
+        Param::Double(_) => ParamKind::Double,
+        Param::Bytes(_) => ParamKind::Bytes,
+    }
+}
+
+thread_local! {
+    static BUFFER: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(Vec::new()) };
+}
+
+/// Steps a bound query to its end and hands its rows to the sink. Answers their number.
+///
+/// # Errors
+/// The statement's, or that the sink has gone. The statement must be reset afterwards.
+pub(crate) fn pump(stmt: &mut Stmt, columns: &[Column], outs: &[Out], sink: &mut dyn Sink) -> Result<u64, QueryError> {
+    let mut rows = 0;
+    let mut step = stmt.step().map_err(|error| to_server_error(&error))?;
+    sink.columns(columns);
+    let mut buf = BUFFER.take();
+    while step == Step::Row {
+        rows += 1;
+        sink.begin_row();
+        for (index, out) in outs.iter().enumerate() {
+            out.emit(index, stmt.cell(index), &mut buf, sink);
+        }
+        if sink.end_row() == Flow::Full {
+            task::block_on(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| tidegate_rows::SinkClosed)??;
+        }
+        step = stmt.step().map_err(|error| to_server_error(&error))?;
+    }
+    BUFFER.set(buf);
+    Ok(rows)
+}

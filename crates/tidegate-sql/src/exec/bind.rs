@@ -1,0 +1,160 @@
+//! Constants of a statement become parameters of SQLite's.
+
+use std::borrow::Cow;
+
+use tidegate_rows::{Param, ServerError};
+
+use crate::{
+    errors,
+    functions::cast_val,
+    lexer::{Literal, LiteralKind, unescape},
+    session::Env,
+    store::conn::{Cell, Stmt, to_server_error},
+    translate::{Bind, Source},
+    value::{
+        Rep, Val,
+        decimal::Decimal,
+        number::{bit_bytes, hex_bytes, parse_f64},
+        temporal::truncate_micros,
+    },
+};
+
+/// What the constants of one statement come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Constants<'a> {
+    pub(crate) sql: &'a [u8],
+    pub(crate) literals: &'a [Literal],
+    pub(crate) params: &'a [Param],
+    pub(crate) env: &'a Env,
+}
+
+type Res<T> = Result<T, ServerError>;
+
+impl<'a> Constants<'a> {
+    /// Binds all parameters of a statement.
+    ///
+    /// # Errors
+    /// A value that cannot be what it stands for.
+    #[inline]
+    pub(crate) fn bind(&self, stmt: &mut Stmt, binds: &[Bind]) -> Res<()> {
+        if binds.is_empty() {
+            return Ok(());
+        }
+        // A constant of a part that the plan has left out has no parameter.
+        let count = stmt.parameter_count();
+        for (index, bind) in binds.iter().enumerate().take(count) {
+            self.bind_one(stmt, index + 1, bind)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn bind_one(&self, stmt: &mut Stmt, number: usize, bind: &Bind) -> Res<()> {
+        let value = self.value(&bind.source)?;
+        let internal = |error| to_server_error(&error);
+        match (&value, bind.rep) {
+            (Val::Int(value), Rep::Int | Rep::Uint) => stmt.bind(number, Cell::Int(*value)).map_err(internal),
+            (Val::Text(Cow::Borrowed(text)), Rep::Text) => {
+                // SAFETY: the bytes belong to the statement's text or parameters, which outlive its run; whoever runs a
+                // statement clears its bindings before they go.
+                unsafe { stmt.bind_borrowed(number, Cell::Text(text)) }.map_err(internal)
+            }
+            _ => {
+                let datum = self.represent(value, bind.rep)?.into_datum();
+                stmt.bind(number, datum.as_cell()).map_err(internal)
+            }
+        }
+    }
+
+    fn represent(&self, value: Val<'a>, rep: Rep) -> Res<Val<'a>> {
+        Ok(match (value, rep) {
+            (Val::Null, _) => Val::Null,
+            (value, rep) if value.rep() == rep => value,
+            (Val::Blob(bytes), Rep::Int | Rep::Uint | Rep::Real | Rep::Dec) => {
+                // x'…' and b'…' are big-endian numbers where a number is wanted.
+                let tail = &bytes[bytes.len().saturating_sub(8)..];
+                let number = tail.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+                cast_val(Val::Uint(number), rep)?
+            }
+            (Val::Text(text), Rep::Blob) => Val::Blob(text),
+            (Val::Blob(text), Rep::Text) => Val::Text(text),
+            (value, rep) => cast_val(value, rep)?,
+        })
+    }
+
+    /// The value of a constant.
+    ///
+    /// # Errors
+    /// A parameter that was not given.
+    #[inline]
+    pub(crate) fn value(&self, source: &Source) -> Res<Val<'a>> {
+        match source {
+            Source::Literal(index) => self.literal(*index),
+            Source::Param(index) => match self.params.get(*index) {
+                None => Err(errors::wrong_execute_arguments()),
+                Some(param) => Ok(match param {
+                    Param::Null => Val::Null,
+                    Param::Int(value) => Val::Int(*value),
+                    Param::Uint(value) => Val::Uint(*value),
+                    Param::Double(value) => Val::Real(*value),
+                    Param::Bytes(bytes) => Val::Text(Cow::Borrowed(bytes)),
+                }),
+            },
+            other => Ok(self.computed(other)),
+        }
+    }
+
+    fn computed(&self, source: &Source) -> Val<'a> {
+        let env = self.env;
+        let now = |utc: bool| if utc { env.now_utc() } else { env.now_local() };
+        match source {
+            Source::Value(datum, rep) => match Val::of(datum.as_cell(), *rep) {
+                Val::Text(text) => Val::Text(Cow::Owned(text.into_owned())),
+                Val::Blob(blob) => Val::Blob(Cow::Owned(blob.into_owned())),
+                Val::Null => Val::Null,
+                Val::Int(value) => Val::Int(value),
+                Val::Uint(value) => Val::Uint(value),
+                Val::Real(value) => Val::Real(value),
+                Val::Dec(value) => Val::Dec(value),
+                Val::Datetime(value) => Val::Datetime(value),
+                Val::Timestamp(value) => Val::Timestamp(value),
+                Val::Time(value) => Val::Time(value),
+            },
+            Source::Now { decimals, utc } => Val::Datetime(now(*utc).truncate(*decimals).pack()),
+            Source::Today { utc } => Val::Datetime(now(*utc).date_only().pack()),
+            Source::TimeOfDay { decimals, utc } => Val::Time(truncate_micros(now(*utc).time_micros(), *decimals)),
+            Source::LastInsertId => Val::Uint(env.last_insert_id.get()),
+            Source::RowCount => Val::Int(env.row_count.get()),
+            Source::FoundRows => Val::Int(env.found_rows.get()),
+            Source::ConnectionId => Val::Uint(env.connection_id),
+            Source::Literal(_) | Source::Param(_) => Val::Null,
+        }
+    }
+
+    #[inline]
+    fn literal(&self, index: usize) -> Res<Val<'a>> {
+        let Some(literal) = self.literals.get(index) else { return Ok(Val::Null) };
+        let bytes = self.sql.get(literal.start as usize..literal.end as usize).unwrap_or_default();
+        Ok(match literal.kind {
+            LiteralKind::Int => Val::Int(
+                bytes.iter().fold(0i64, |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'))),
+            ),
+            LiteralKind::Text { escaped: false, .. } => Val::Text(Cow::Borrowed(bytes)),
+            LiteralKind::Text { quote, escaped: true } => {
+                let mut text = Vec::with_capacity(bytes.len());
+                unescape(bytes, quote, self.env.lex_mode(), &mut text);
+                Val::Text(Cow::Owned(text))
+            }
+            LiteralKind::Uint => {
+                Val::Uint(std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX))
+            }
+            LiteralKind::Decimal(..) => match Decimal::parse_prefix(bytes) {
+                Some((value, _)) => Val::Dec(value),
+                None => Val::Real(parse_f64(bytes).value),
+            },
+            LiteralKind::Double => Val::Real(parse_f64(bytes).value),
+            LiteralKind::Hex => Val::Blob(Cow::Owned(hex_bytes(std::str::from_utf8(bytes).unwrap_or_default()))),
+            LiteralKind::Bits => Val::Blob(Cow::Owned(bit_bytes(std::str::from_utf8(bytes).unwrap_or_default()))),
+        })
+    }
+}

@@ -1,0 +1,711 @@
+//! INSERT, UPDATE and DELETE, row by row: values are coerced in Rust, conflicts are looked up, rows are compared before they
+//! are written. The caller holds the write lock and an open transaction.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+};
+
+use libsqlite3_sys as ffi;
+use tidegate_rows::ServerError;
+
+use super::{Out, bind::Constants};
+use crate::{
+    catalog::{Column, Default, Index, Table, TableState},
+    coerce::Target,
+    engine::Schema,
+    errors,
+    parse::KeyKind,
+    session::Env,
+    store::conn::{Cell, Conn, SqliteError, Step, Stmt, to_server_error},
+    task,
+    translate::dml::{Cellish, DeletePlan, Feed, InsertPlan, InsertRow, UpdatePlan, UpdateTarget, Upsert},
+    value::{Base, Datum, Rep, Val, uint_of},
+    variables,
+};
+
+type Res<T> = Result<T, ServerError>;
+
+/// What a writing statement did.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) affected: u64,
+    pub(crate) insert_id: u64,
+    pub(crate) info: String,
+    /// What `LAST_INSERT_ID()` answers from now on, if the statement has generated a value.
+    pub(crate) last_insert_id: Option<u64>,
+    pub(crate) touched: Vec<Arc<TableState>>,
+}
+
+/// What a statement needs while it writes.
+pub(crate) struct Writer<'a> {
+    pub(crate) conn: &'a mut Conn,
+    pub(crate) constants: Constants<'a>,
+    pub(crate) env: &'a Env,
+    pub(crate) memory_max: usize,
+    /// Prepared statements that survive the statement: the plan's main one.
+    pub(crate) stmts: &'a mut Vec<Stmt>,
+}
+
+fn internal(error: SqliteError) -> ServerError {
+    to_server_error(&error)
+}
+
+/// Whether a foreign key refused a row.
+fn is_foreign_key(error: &SqliteError) -> bool {
+    error.code == ffi::SQLITE_CONSTRAINT_FOREIGNKEY
+        || (error.primary() == ffi::SQLITE_CONSTRAINT && error.message.contains("FOREIGN KEY"))
+}
+
+/// The error of a write that failed on something else than a unique index.
+fn write_error(error: &SqliteError, parent: bool) -> ServerError {
+    if is_foreign_key(error) && !task::has_error() {
+        return if parent { errors::parent_row("foreign key") } else { errors::child_row("foreign key") };
+    }
+    to_server_error(error)
+}
+
+/// Rows of a feed, with a bound on their memory.
+struct Rows {
+    cells: Vec<Datum>,
+    width: usize,
+}
+
+impl Rows {
+    fn iter(&self) -> impl Iterator<Item = &[Datum]> {
+        self.cells.chunks(self.width.max(1))
+    }
+}
+
+impl Writer<'_> {
+    fn strict(&self) -> bool {
+        self.env.sql_mode.get() & (variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES) != 0
+    }
+
+    fn target<'t>(
+        &'t self,
+        schema: &'t Schema,
+        table: &'t Table,
+        column: usize,
+        row: usize,
+        ignore: bool,
+    ) -> Target<'t> {
+        Target {
+            schema: &schema.name,
+            table: &table.name,
+            column: &table.columns[column],
+            row,
+            strict: self.strict() && !ignore,
+            env: self.env,
+        }
+    }
+
+    fn stmt(&mut self, sql: impl FnOnce() -> String) -> Res<Stmt> {
+        match self.stmts.pop() {
+            Some(stmt) => Ok(stmt),
+            None => self.conn.prepare(&sql()).map_err(internal),
+        }
+    }
+
+    fn collect(&mut self, feed: &Feed) -> Res<Rows> {
+        let mut stmt = self.conn.prepare(&feed.sql).map_err(internal)?;
+        self.constants.bind(&mut stmt, &feed.binds)?;
+        let width = stmt.column_count();
+        let mut rows = Rows { cells: Vec::new(), width };
+        let mut bytes = 0usize;
+        while stmt.step().map_err(internal)? == Step::Row {
+            for index in 0..width {
+                let cell = stmt.cell(index);
+                bytes += size_of::<Datum>();
+                if let Cell::Text(data) | Cell::Blob(data) = cell {
+                    bytes += data.len();
+                }
+                rows.cells.push(cell.to_owned());
+            }
+            if bytes > self.memory_max {
+                return Err(errors::unsupported("a statement that changes this much at once; divide it"));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The default value of a column.
+    fn default(&self, target: &Target<'_>) -> Res<Datum> {
+        let column = target.column;
+        Ok(match &column.default {
+            Default::Literal { value, .. } => value.clone(),
+            Default::Null => Datum::Null,
+            Default::Now => self.now(column),
+            Default::None if column.nullable => Datum::Null,
+            Default::None if column.auto_increment => Datum::Null,
+            Default::None if column.ty.base == Base::Enum => target.implicit_default(),
+            Default::None => {
+                let error = errors::no_default(&column.name);
+                if target.strict {
+                    return Err(error);
+                }
+                self.env.warn(error);
+                target.implicit_default()
+            }
+        })
+    }
+
+    fn now(&self, column: &Column) -> Datum {
+        let decimals = column.ty.decimals;
+        if column.ty.rep() == Rep::Timestamp {
+            let micros = self.env.now_micros();
+            let unit = 10i64.pow(u32::from(6 - decimals.min(6)));
+            return Datum::Int(micros - micros.rem_euclid(unit));
+        }
+        Datum::Int(self.env.now_local().truncate(decimals).pack())
+    }
+
+    /// A value in its column's stored form, with the rules for NULL.
+    fn store(&self, target: &Target<'_>, value: Val<'_>, single_row: bool) -> Res<Datum> {
+        let stored = target.coerce(value)?;
+        if stored.is_null() && !target.column.nullable && !target.column.auto_increment {
+            let error = errors::null_not_allowed(&target.column.name);
+            if target.strict || single_row && !target.env.ignoring.get() {
+                return Err(error);
+            }
+            self.env.warn(error);
+            return Ok(target.implicit_default());
+        }
+        Ok(stored)
+    }
+
+    /// Carries out INSERT or REPLACE.
+    ///
+    /// # Errors
+    /// MySQL's.
+    pub(crate) fn insert(&mut self, plan: &InsertPlan) -> Res<Written> {
+        let table = &plan.table;
+        let mut run = InsertRun {
+            stmt: self.stmt(|| insert_sql(table))?,
+            written: Written { touched: vec![Arc::clone(&table.state)], ..Written::default() },
+            rows: 0,
+            duplicates: 0,
+            single: plan.query.is_none() && plan.rows.len() == 1,
+        };
+        self.env.ignoring.set(plan.ignore);
+        let result = self.insert_rows(plan, &mut run);
+        self.env.ignoring.set(false);
+        run.stmt.reset();
+        run.stmt.clear_bindings();
+        result?;
+        let InsertRun { stmt, mut written, rows, duplicates, single } = run;
+        self.stmts.push(stmt);
+        if !single {
+            written.info = format!("Records: {rows}  Duplicates: {duplicates}  Warnings: {}", self.env.warning_count());
+        }
+        Ok(written)
+    }
+
+    fn insert_rows(&mut self, plan: &InsertPlan, run: &mut InsertRun) -> Res<()> {
+        if let Some(feed) = &plan.query {
+            let rows = self.collect(feed)?;
+            for (number, row) in rows.iter().enumerate() {
+                let values = self.row_of(plan, number + 1, false, |index| {
+                    Ok(Some(Val::of(row[index].as_cell(), feed.outs[index].rep))
+                        .map(|value| named(value, &feed.outs[index])))
+                })?;
+                self.insert_one(plan, run, values)?;
+            }
+            return Ok(());
+        }
+        for (number, row) in plan.rows.iter().enumerate() {
+            let values = self.values_row(plan, row, number + 1, run.single)?;
+            self.insert_one(plan, run, values)?;
+        }
+        Ok(())
+    }
+
+    fn values_row(&mut self, plan: &InsertPlan, row: &InsertRow, number: usize, single: bool) -> Res<Vec<Datum>> {
+        let evaluated = row.feed.as_ref().map(|feed| self.collect(feed)).transpose()?;
+        let outs = row.feed.as_ref().map_or(&[][..], |feed| &feed.outs);
+        let constants = self.constants;
+        self.row_of(plan, number, single, |index| {
+            Ok(match row.values.get(index) {
+                None | Some(Cellish::Default) => None,
+                Some(Cellish::Const(source)) => Some(constants.value(source)?),
+                Some(Cellish::Column(column)) => evaluated
+                    .as_ref()
+                    .map(|rows| named(Val::of(rows.cells[*column].as_cell(), outs[*column].rep), &outs[*column])),
+            })
+        })
+    }
+
+    /// All columns of a new row: given values coerced, the others by default.
+    fn row_of<'v>(
+        &self,
+        plan: &InsertPlan,
+        number: usize,
+        single: bool,
+        mut value: impl FnMut(usize) -> Res<Option<Val<'v>>>,
+    ) -> Res<Vec<Datum>> {
+        let table = &plan.table;
+        let mut row: Vec<Option<Datum>> = vec![None; table.columns.len()];
+        for (index, &column) in plan.columns.iter().enumerate() {
+            if let Some(value) = value(index)? {
+                let target = self.target(&plan.schema, table, column, number, plan.ignore);
+                row[column] = Some(self.store(&target, value, single)?);
+            }
+        }
+        row.into_iter()
+            .enumerate()
+            .map(|(column, value)| match value {
+                Some(value) => Ok(value),
+                None => self.default(&self.target(&plan.schema, table, column, number, plan.ignore)),
+            })
+            .collect()
+    }
+
+    fn insert_one(&mut self, plan: &InsertPlan, run: &mut InsertRun, mut row: Vec<Datum>) -> Res<()> {
+        run.rows += 1;
+        let table = &plan.table;
+        let generated = self.auto_increment(table, &mut row)?;
+        loop {
+            for (index, value) in row.iter().enumerate() {
+                run.stmt.bind(index + 1, value.as_cell()).map_err(internal)?;
+            }
+            let result = run.stmt.step();
+            run.stmt.reset();
+            let error = match result {
+                Ok(_) => {
+                    run.written.affected += 1;
+                    self.note_auto(table, &row, generated, &mut run.written);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if !error.is_unique() {
+                if plan.ignore && is_foreign_key(&error) {
+                    self.env.warn(write_error(&error, false));
+                    return Ok(());
+                }
+                return Err(write_error(&error, false));
+            }
+            let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
+            if plan.replace {
+                self.delete_row(table, rowid)?;
+                run.written.affected += 1;
+                run.duplicates += 1;
+                continue;
+            }
+            if let Some(upsert) = &plan.on_duplicate {
+                run.duplicates += 1;
+                return self.update_duplicate(plan, upsert, rowid, &row, run);
+            }
+            let error = errors::duplicate_entry(entry(table, index, &row), &index.name);
+            if plan.ignore {
+                run.duplicates += 1;
+                self.env.warn(error);
+                return Ok(());
+            }
+            return Err(error);
+        }
+    }
+
+    /// Fills in an AUTO_INCREMENT column that got NULL or 0; answers the value.
+    fn auto_increment(&mut self, table: &Table, row: &mut [Datum]) -> Res<Option<u64>> {
+        let Some(column) = table.auto_column() else { return Ok(None) };
+        let zero = row[column] == Datum::Int(0) && self.env.sql_mode.get() & variables::NO_AUTO_VALUE_ON_ZERO == 0;
+        if !row[column].is_null() && !zero {
+            return Ok(None);
+        }
+        let next = self.next_auto(table, column)?;
+        let (_, most) = table.columns[column].ty.int_range();
+        let most = if table.rowid_column() == Some(column) { most.min(i64::MAX as u64) } else { most };
+        if next > most {
+            return Err(errors::auto_increment_exhausted());
+        }
+        table.state.next_auto.store(next + 1, Ordering::Release);
+        row[column] = Datum::from_u64(next);
+        Ok(Some(next))
+    }
+
+    fn next_auto(&mut self, table: &Table, column: usize) -> Res<u64> {
+        let known = table.state.next_auto.load(Ordering::Acquire);
+        if known != 0 {
+            return Ok(known);
+        }
+        let sql = format!("SELECT max(c{}) FROM t{}", table.columns[column].id, table.id);
+        let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
+        stmt.step().map_err(internal)?;
+        let most = match stmt.cell(0) {
+            Cell::Int(value) if value < 0 => 0,
+            cell => uint_of(cell),
+        };
+        let next = (most + 1).max(table.state.stored_auto.load(Ordering::Acquire)).max(1);
+        table.state.next_auto.store(next, Ordering::Release);
+        Ok(next)
+    }
+
+    fn note_auto(&mut self, table: &Table, row: &[Datum], generated: Option<u64>, written: &mut Written) {
+        let Some(column) = table.auto_column() else { return };
+        match generated {
+            Some(value) => {
+                written.last_insert_id.get_or_insert(value);
+                written.insert_id = written.last_insert_id.unwrap_or(value);
+            }
+            None => {
+                let explicit = uint_of(row[column].as_cell());
+                let negative = matches!(row[column], Datum::Int(value) if value < 0);
+                if written.last_insert_id.is_none() && !negative {
+                    written.insert_id = explicit;
+                }
+                let known = table.state.next_auto.load(Ordering::Acquire);
+                if !negative && known != 0 && explicit >= known {
+                    table.state.next_auto.store(explicit.saturating_add(1), Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// The first row that keeps a new one out, in the order of the indexes, the primary key first.
+    fn conflict<'t>(&mut self, table: &'t Table, row: &[Datum]) -> Res<Option<(i64, &'t Index)>> {
+        let mut unique: Vec<&Index> = table.indexes.iter().filter(|index| index.kind != KeyKind::Plain).collect();
+        unique.sort_by_key(|index| index.kind != KeyKind::Primary);
+        for index in unique {
+            let columns: Vec<usize> = index.parts.iter().filter_map(|part| table.position(part.column)).collect();
+            if columns.iter().any(|column| row[*column].is_null()) {
+                continue;
+            }
+            let conditions: Vec<String> = columns
+                .iter()
+                .enumerate()
+                .map(|(number, column)| format!("c{} = ?{}", table.columns[*column].id, number + 1))
+                .collect();
+            let sql = format!("SELECT rowid FROM t{} WHERE {}", table.id, conditions.join(" AND "));
+            let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
+            for (number, column) in columns.iter().enumerate() {
+                stmt.bind(number + 1, row[*column].as_cell()).map_err(internal)?;
+            }
+            if stmt.step().map_err(internal)? == Step::Row
+                && let Cell::Int(rowid) = stmt.cell(0)
+            {
+                return Ok(Some((rowid, index)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn delete_row(&mut self, table: &Table, rowid: i64) -> Res<()> {
+        self.keep_auto(table)?;
+        let mut stmt = self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
+        stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+        stmt.run().map_err(|error| write_error(&error, true))
+    }
+
+    /// Remembers the next AUTO_INCREMENT value in the file before rows go, so that none is given twice.
+    fn keep_auto(&mut self, table: &Table) -> Res<()> {
+        let Some(column) = table.auto_column() else { return Ok(()) };
+        let next = self.next_auto(table, column)?;
+        if next == table.state.stored_auto.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut stmt = self.conn.prepare("UPDATE tg_table SET next_auto = ?1 WHERE id = ?2").map_err(internal)?;
+        stmt.bind(1, Datum::from_u64(next).as_cell()).map_err(internal)?;
+        stmt.bind(2, Cell::Int(table.id)).map_err(internal)?;
+        stmt.run().map_err(internal)?;
+        table.state.stored_auto.store(next, Ordering::Release);
+        Ok(())
+    }
+
+    fn update_duplicate(
+        &mut self,
+        plan: &InsertPlan,
+        upsert: &Upsert,
+        rowid: i64,
+        row: &[Datum],
+        run: &mut InsertRun,
+    ) -> Res<()> {
+        let table = &plan.table;
+        let mut stmt = self.conn.prepare(&upsert.feed.sql).map_err(internal)?;
+        self.constants.bind(&mut stmt, &upsert.feed.binds)?;
+        let base = upsert.feed.binds.len();
+        let count = stmt.parameter_count();
+        for (index, value) in row.iter().enumerate() {
+            if base + index < count {
+                stmt.bind(base + index + 1, value.as_cell()).map_err(internal)?;
+            }
+        }
+        stmt.bind(base + row.len() + 1, Cell::Int(rowid)).map_err(internal)?;
+        if stmt.step().map_err(internal)? != Step::Row {
+            return Err(errors::internal("the duplicate row has gone"));
+        }
+        let cells: Vec<Datum> = (0..stmt.column_count()).map(|index| stmt.cell(index).to_owned()).collect();
+        drop(stmt);
+        let mut changes = Vec::new();
+        for (&column, value) in upsert.columns.iter().zip(&upsert.values) {
+            let target = self.target(&plan.schema, table, column, run.rows, plan.ignore);
+            let new = self.new_value(&target, value, &cells, &upsert.feed.outs)?;
+            changes.push((column, new));
+        }
+        if let Some(auto) = table.auto_column() {
+            run.written.insert_id = uint_of(cells[auto].as_cell());
+        }
+        debug_assert_eq!(upsert.old, table.columns.len());
+        let old = |column: usize| &cells[column];
+        if self.write_changes(table, rowid, changes, old, &plan.schema, plan.ignore)? {
+            run.written.affected += 2;
+        } else if self.env.found_rows_flag.get() {
+            run.written.affected += 1;
+        }
+        Ok(())
+    }
+
+    fn new_value(&self, target: &Target<'_>, value: &Cellish, cells: &[Datum], outs: &[Out]) -> Res<Datum> {
+        match value {
+            Cellish::Default => self.default(target),
+            Cellish::Const(source) => self.store(target, self.constants.value(source)?, false),
+            Cellish::Column(index) => {
+                let value = named(Val::of(cells[*index].as_cell(), outs[*index].rep), &outs[*index]);
+                self.store(target, value, false)
+            }
+        }
+    }
+
+    /// Writes changed columns of one row; answers whether any value is a new one.
+    fn write_changes<'d>(
+        &mut self,
+        table: &Table,
+        rowid: i64,
+        mut changes: Vec<(usize, Datum)>,
+        old: impl Fn(usize) -> &'d Datum,
+        schema: &Schema,
+        ignore: bool,
+    ) -> Res<bool> {
+        if changes.iter().all(|(column, new)| new == old(*column)) {
+            return Ok(false);
+        }
+        for (index, column) in table.columns.iter().enumerate() {
+            if column.on_update && !changes.iter().any(|(changed, _)| *changed == index) {
+                changes.push((index, self.now(column)));
+            }
+        }
+        let assignments: Vec<String> = changes
+            .iter()
+            .enumerate()
+            .map(|(number, (column, _))| format!("c{} = ?{}", table.columns[*column].id, number + 1))
+            .collect();
+        let sql = format!("UPDATE t{} SET {} WHERE rowid = ?{}", table.id, assignments.join(", "), changes.len() + 1);
+        let mut stmt = match self.stmts.iter().position(|stmt| stmt.sql_is(&sql)) {
+            Some(index) => self.stmts.swap_remove(index),
+            None => self.conn.prepare(&sql).map_err(internal)?,
+        };
+        for (number, (_, value)) in changes.iter().enumerate() {
+            stmt.bind(number + 1, value.as_cell()).map_err(internal)?;
+        }
+        stmt.bind(changes.len() + 1, Cell::Int(rowid)).map_err(internal)?;
+        let result = stmt.run();
+        self.stmts.push(stmt);
+        let Err(error) = result else { return Ok(true) };
+        let error =
+            if error.is_unique() { self.update_conflict(table, rowid, &changes)? } else { write_error(&error, false) };
+        let _ = schema;
+        if ignore && matches!(error.code, 1062 | 1451 | 1452) {
+            self.env.warn(error);
+            return Ok(false);
+        }
+        Err(error)
+    }
+
+    /// The duplicate-key error of an UPDATE: the row as it would have been.
+    fn update_conflict(&mut self, table: &Table, rowid: i64, changes: &[(usize, Datum)]) -> Res<ServerError> {
+        let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
+        let mut stmt = self
+            .conn
+            .prepare(&format!("SELECT {} FROM t{} WHERE rowid = ?1", columns.join(", "), table.id))
+            .map_err(internal)?;
+        stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+        stmt.step().map_err(internal)?;
+        let mut row: Vec<Datum> = (0..table.columns.len()).map(|index| stmt.cell(index).to_owned()).collect();
+        drop(stmt);
+        for (column, value) in changes {
+            row[*column] = value.clone();
+        }
+        let unique: Vec<&Index> = table.indexes.iter().filter(|index| index.kind != KeyKind::Plain).collect();
+        for index in unique {
+            let touched = index.parts.iter().any(|part| {
+                table
+                    .position(part.column)
+                    .is_some_and(|position| changes.iter().any(|(column, _)| *column == position))
+            });
+            if touched
+                && let Some((other, _)) = self.conflict_on(table, index, &row)?
+                && other != rowid
+            {
+                return Ok(errors::duplicate_entry(entry(table, index, &row), &index.name));
+            }
+        }
+        Ok(errors::duplicate_entry("", "PRIMARY"))
+    }
+
+    fn conflict_on<'t>(&mut self, table: &Table, index: &'t Index, row: &[Datum]) -> Res<Option<(i64, &'t Index)>> {
+        let columns: Vec<usize> = index.parts.iter().filter_map(|part| table.position(part.column)).collect();
+        let conditions: Vec<String> = columns
+            .iter()
+            .enumerate()
+            .map(|(number, column)| format!("c{} = ?{}", table.columns[*column].id, number + 1))
+            .collect();
+        let sql = format!("SELECT rowid FROM t{} WHERE {}", table.id, conditions.join(" AND "));
+        let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
+        for (number, column) in columns.iter().enumerate() {
+            stmt.bind(number + 1, row[*column].as_cell()).map_err(internal)?;
+        }
+        if stmt.step().map_err(internal)? == Step::Row
+            && let Cell::Int(rowid) = stmt.cell(0)
+        {
+            return Ok(Some((rowid, index)));
+        }
+        Ok(None)
+    }
+
+    /// Carries out UPDATE.
+    ///
+    /// # Errors
+    /// MySQL's.
+    pub(crate) fn update(&mut self, plan: &UpdatePlan) -> Res<Written> {
+        let rows = self.collect_with(&plan.feed)?;
+        let mut written = Written::default();
+        let (mut matched, mut changed) = (0, 0);
+        self.env.ignoring.set(plan.ignore);
+        let result = plan
+            .targets
+            .iter()
+            .try_for_each(|target| self.update_target(plan, target, &rows, &mut matched, &mut changed));
+        self.env.ignoring.set(false);
+        result?;
+        written.touched = plan.targets.iter().map(|target| Arc::clone(&target.table.state)).collect();
+        if changed == 0 {
+            written.touched.clear();
+        }
+        written.affected = if self.env.found_rows_flag.get() { matched } else { changed };
+        written.info = format!("Rows matched: {matched}  Changed: {changed}  Warnings: {}", self.env.warning_count());
+        Ok(written)
+    }
+
+    fn collect_with(&mut self, feed: &Feed) -> Res<Rows> {
+        self.collect(feed)
+    }
+
+    fn update_target(
+        &mut self,
+        plan: &UpdatePlan,
+        target: &UpdateTarget,
+        rows: &Rows,
+        matched: &mut u64,
+        changed: &mut u64,
+    ) -> Res<()> {
+        let several = plan.targets.len() > 1 || plan.feed.sql.contains("JOIN") || plan.feed.sql.contains(", a");
+        let mut seen = HashSet::new();
+        for cells in rows.iter() {
+            let Datum::Int(rowid) = cells[target.rowid] else { continue };
+            if several && !seen.insert(rowid) {
+                continue;
+            }
+            *matched += 1;
+            let number = *matched as usize;
+            let mut changes = Vec::with_capacity(target.assignments.len());
+            for (column, _, value) in &target.assignments {
+                let place = self.target(&target.schema, &target.table, *column, number, plan.ignore);
+                changes.push((*column, self.new_value(&place, value, cells, &plan.feed.outs)?));
+            }
+            let old = |column: usize| {
+                let place = target.assignments.iter().find(|(known, ..)| *known == column);
+                place.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
+            };
+            if self.write_changes(&target.table, rowid, changes, old, &target.schema, plan.ignore)? {
+                *changed += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out DELETE.
+    ///
+    /// # Errors
+    /// MySQL's.
+    pub(crate) fn delete(&mut self, plan: &DeletePlan) -> Res<Written> {
+        let mut written = Written::default();
+        for (_, table, _) in &plan.targets {
+            self.keep_auto(table)?;
+            written.touched.push(Arc::clone(&table.state));
+        }
+        if plan.direct {
+            let mut stmt = self.stmt(|| plan.feed.sql.clone())?;
+            let result = self
+                .constants
+                .bind(&mut stmt, &plan.feed.binds)
+                .and_then(|()| stmt.run().map_err(|error| write_error(&error, true)));
+            stmt.reset();
+            stmt.clear_bindings();
+            self.stmts.push(stmt);
+            result?;
+            written.affected = self.conn.changes();
+            return Ok(written);
+        }
+        let rows = self.collect(&plan.feed)?;
+        for (_, table, column) in &plan.targets {
+            let mut stmt =
+                self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
+            let mut seen = HashSet::new();
+            for cells in rows.iter() {
+                let Datum::Int(rowid) = cells[*column] else { continue };
+                if !seen.insert(rowid) {
+                    continue;
+                }
+                stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+                match stmt.run() {
+                    Ok(()) => written.affected += self.conn.changes().min(1),
+                    Err(error) if plan.ignore && is_foreign_key(&error) => self.env.warn(write_error(&error, true)),
+                    Err(error) => return Err(write_error(&error, true)),
+                }
+            }
+        }
+        Ok(written)
+    }
+}
+
+struct InsertRun {
+    stmt: Stmt,
+    written: Written,
+    rows: usize,
+    duplicates: usize,
+    single: bool,
+}
+
+/// A value of ENUM or SET by its text, so that it means the same in another column.
+fn named<'v>(value: Val<'v>, out: &Out) -> Val<'v> {
+    if matches!(out.rep, Rep::Enum | Rep::Set) && !value.is_null() {
+        let mut text = Vec::new();
+        let datum = value.into_datum();
+        out.write(datum.as_cell(), &mut text);
+        return Val::Text(text.into());
+    }
+    if out.ty.base == Base::Date || out.ty.zerofill {
+        return value;
+    }
+    value
+}
+
+fn insert_sql(table: &Table) -> String {
+    let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
+    let params: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
+    format!("INSERT INTO t{} ({}) VALUES ({})", table.id, columns.join(", "), params.join(", "))
+}
+
+/// The values of an index's columns as the duplicate-key error shows them.
+fn entry(table: &Table, index: &Index, row: &[Datum]) -> String {
+    let mut text = Vec::new();
+    for (number, part) in index.parts.iter().enumerate() {
+        if number > 0 {
+            text.push(b'-');
+        }
+        if let Some(position) = table.position(part.column) {
+            Out::of(&table.columns[position].ty).write(row[position].as_cell(), &mut text);
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}

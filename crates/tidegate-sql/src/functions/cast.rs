@@ -1,0 +1,181 @@
+//! CAST, CONVERT, BINARY and typed literals.
+
+use sqlparser::ast::Expr;
+
+use super::{Family, string_value};
+use crate::{
+    errors,
+    translate::{Code, Coercibility, Ex, Res, Translator, scope::Scope},
+    value::{Base, Rep, SqlType, collation::Collation, decimal},
+};
+
+use super::abi::Udf;
+
+pub(super) const FAMILY: Family = Family { functions: &[], udfs: UDFS, aggregates: &[] };
+
+#[rustfmt::skip]
+static UDFS: &[Udf] = &[
+    // `tg_left(text, characters)`: for CAST AS CHAR(n).
+    Udf::new("tg_left", 2, |args, out| {
+        let text = args.bytes(0);
+        let count = args.int(1).max(0) as usize;
+        if args.any_blob() {
+            out.cell(crate::store::conn::Cell::Blob(&text[..text.len().min(count)]));
+            return Ok(());
+        }
+        let end = String::from_utf8_lossy(text).char_indices().nth(count).map_or(text.len(), |(at, _)| at);
+        out.text(&text[..end.min(text.len())]);
+        Ok(())
+    }),
+    // `tg_dec_fit(value, precision, scale)`: a decimal within its type, the nearest one if it does not fit.
+    Udf::new("tg_dec_fit", 3, |args, out| {
+        let (value, precision, scale) = (args.dec(0), args.int(1).clamp(1, 38) as u32, args.int(2).clamp(0, 30) as u8);
+        let limit = decimal::pow10(precision).unwrap_or(i128::MAX) - 1;
+        let fitted = match value.rescale(scale) {
+            Some(fitted) if fitted.mantissa.abs() <= limit => fitted,
+            _ => {
+                crate::task::env(|env| env.warn(errors::out_of_range("cast", 1)));
+                decimal::Decimal { mantissa: if value.mantissa < 0 { -limit } else { limit }, scale }
+            }
+        };
+        out.dec(fitted);
+        Ok(())
+    }),
+    // `tg_dt_cut(packed, digits)` and `tg_date(packed)`.
+    Udf::new("tg_dt_cut", 2, |args, out| {
+        out.int(crate::value::temporal::Datetime::unpack(args.int(0)).truncate(args.int(1).clamp(0, 6) as u8).pack());
+        Ok(())
+    }),
+    Udf::new("tg_date", 1, |args, out| {
+        out.int(crate::value::temporal::Datetime::unpack(args.int(0)).date_only().pack());
+        Ok(())
+    }),
+    Udf::new("tg_time_cut", 2, |args, out| {
+        out.int(crate::value::temporal::truncate_micros(args.int(0), args.int(1).clamp(0, 6) as u8));
+        Ok(())
+    }),
+];
+
+/// Forms that the parser wrote as internal calls.
+///
+/// # Errors
+/// 1064 for unknown types, 1525 for literals that are none.
+pub(super) fn special(t: &mut Translator<'_>, name: &str, args: &[&Expr], scope: &Scope<'_>) -> Res<Ex> {
+    let Some((first, rest)) = args.split_first() else { return Err(errors::syntax(name)) };
+    let ex = t.expr(first, scope)?;
+    let aggregate = ex.aggregate;
+    let mut result = match name {
+        "binary" => {
+            let sql = t.convert(&ex, Rep::Blob);
+            let ty = SqlType::varchar(ex.ty.length, Collation::BINARY);
+            Ex { coercibility: Coercibility::Column, ..Ex::sql(sql, ty) }
+        }
+        "using" => {
+            let charset = string_value(rest[0]);
+            let collation = Collation::of_charset(&charset).ok_or_else(|| errors::unknown_charset(&charset))?;
+            let rep = if collation == Collation::BINARY { Rep::Blob } else { Rep::Text };
+            let sql = t.convert(&ex, rep);
+            Ex::sql(sql, SqlType::varchar(ex.ty.length, collation))
+        }
+        "date_literal" => Ex::sql(t.convert(&ex, Rep::Datetime), SqlType::new(Base::Date)),
+        "timestamp_literal" => {
+            Ex::sql(t.convert(&ex, Rep::Datetime), SqlType::temporal(Base::Datetime, literal_digits(t, &ex)))
+        }
+        "time_literal" => Ex::sql(t.convert(&ex, Rep::Time), SqlType::temporal(Base::Time, literal_digits(t, &ex))),
+        _ => {
+            let ty = string_value(rest[0]);
+            let mut numbers = Vec::new();
+            for number in &rest[1..] {
+                let ex = t.expr(number, scope)?;
+                numbers.push(
+                    t.constant_int(&ex).and_then(|n| u32::try_from(n).ok()).ok_or_else(|| errors::syntax(number))?,
+                );
+            }
+            cast(t, &ex, &ty, &numbers)?
+        }
+    };
+    result.aggregate = aggregate;
+    Ok(result.with_nullable(true))
+}
+
+fn literal_digits(t: &mut Translator<'_>, ex: &Ex) -> u8 {
+    let text = t.constant_text(ex).unwrap_or_default();
+    text.rsplit_once('.').map_or(0, |(_, digits)| digits.len().min(6) as u8)
+}
+
+fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
+    let first = numbers.first().copied();
+    Ok(match ty {
+        "signed" | "signed int" | "signed integer" | "int" | "integer" => {
+            Ex::sql(whole(t, ex, Rep::Int), SqlType::bigint())
+        }
+        "unsigned" | "unsigned int" | "unsigned integer" => Ex::sql(whole(t, ex, Rep::Uint), SqlType::ubigint()),
+        "decimal" | "dec" | "numeric" => {
+            let (precision, scale) = (first.filter(|p| *p > 0).unwrap_or(10), numbers.get(1).copied().unwrap_or(0));
+            if precision > decimal::PRECISION_MAX || scale > u32::from(decimal::SCALE_MAX) || scale > precision {
+                return Err(errors::unsupported(format!("CAST AS DECIMAL({precision},{scale})")));
+            }
+            let sql = t.convert(ex, Rep::Dec);
+            Ex::sql(format!("tg_dec_fit({sql}, {precision}, {scale})"), SqlType::decimal(precision, scale as u8))
+        }
+        "double" | "double precision" | "real" => Ex::sql(t.convert(ex, Rep::Real), SqlType::new(Base::Double)),
+        "float" => Ex::sql(t.convert(ex, Rep::Real), SqlType::new(Base::Float)),
+        "date" => {
+            let sql = t.convert(ex, Rep::Datetime);
+            Ex::sql(format!("tg_date({sql})"), SqlType::new(Base::Date))
+        }
+        "datetime" => {
+            let digits = first.unwrap_or(0).min(6) as u8;
+            let sql = t.convert(ex, Rep::Datetime);
+            Ex::sql(format!("tg_dt_cut({sql}, {digits})"), SqlType::temporal(Base::Datetime, digits))
+        }
+        "time" => {
+            let digits = first.unwrap_or(0).min(6) as u8;
+            let sql = t.convert(ex, Rep::Time);
+            Ex::sql(format!("tg_time_cut({sql}, {digits})"), SqlType::temporal(Base::Time, digits))
+        }
+        "year" => Ex::sql(t.convert(ex, Rep::Int), SqlType::new(Base::Year)),
+        "binary" => limited(t, ex, Rep::Blob, first, Collation::BINARY),
+        "json" => return Err(errors::unsupported("CAST AS JSON")),
+        _ => {
+            let words: Vec<&str> = ty.split(' ').collect();
+            let charset = match words.as_slice() {
+                ["char" | "nchar" | "varchar"] | ["national", "char"] => None,
+                ["char", "binary"] => return Ok(limited(t, ex, Rep::Text, first, Collation::UTF8MB4_BIN)),
+                ["char", "charset", name] | ["char", "character", "set", name] => Some(*name),
+                _ => return Err(errors::syntax(ty)),
+            };
+            let collation = match charset {
+                Some(name) => Collation::of_charset(name).ok_or_else(|| errors::unknown_charset(name))?,
+                None => t.session.env.collation.get(),
+            };
+            if collation == Collation::BINARY {
+                return Ok(limited(t, ex, Rep::Blob, first, Collation::BINARY));
+            }
+            limited(t, ex, Rep::Text, first, collation)
+        }
+    })
+}
+
+/// CAST AS SIGNED keeps the bits of large unsigned numbers and the other way round.
+fn whole(t: &mut Translator<'_>, ex: &Ex, to: Rep) -> String {
+    let from = ex.ty.rep();
+    if from == Rep::Uint && to == Rep::Int || from == Rep::Int && to == Rep::Uint {
+        let sql = t.text(ex);
+        let code = crate::translate::conversion_code(from, to);
+        return format!("tg_cv({sql}, {code}, 0, 0, 0)");
+    }
+    t.convert(ex, to)
+}
+
+fn limited(t: &mut Translator<'_>, ex: &Ex, rep: Rep, length: Option<u32>, collation: Collation) -> Ex {
+    let sql = t.convert(ex, rep);
+    let shown = match ex.ty.rep() {
+        Rep::Text | Rep::Blob => ex.ty.length,
+        Rep::Datetime | Rep::Timestamp | Rep::Time => 26,
+        _ => ex.ty.length.max(20) + 2,
+    };
+    let ty = SqlType::varchar(length.unwrap_or(shown), collation);
+    let sql = length.map_or(sql.clone(), |length| format!("tg_left({sql}, {length})"));
+    Ex { code: Code::Sql(sql.clone()), coercibility: Coercibility::Literal, ..Ex::sql(sql, ty) }
+}

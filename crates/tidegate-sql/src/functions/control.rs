@@ -1,0 +1,107 @@
+//! Control flow: IF, IFNULL, NULLIF, COALESCE, and the functions that choose among their arguments.
+
+use super::{Family, Function, MANY, Want, bigint, rewrite, udf_lenient};
+use crate::{
+    store::conn::Cell,
+    translate::{Code, Ex, Res, Translator},
+    value::{Rep, SqlType},
+};
+
+pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: &[], aggregates: &[] };
+
+#[rustfmt::skip]
+static FUNCTIONS: &[Function] = &[
+    rewrite("IF", 3, 3, |t, args| t.choose(&args[..1], &args[1..])),
+    rewrite("IFNULL", 2, 2, coalesce),
+    rewrite("NVL", 2, 2, coalesce),
+    rewrite("NVL2", 3, 3, |t, args| {
+        let test = not_null(t, &args[0]);
+        t.choose(&[test], &args[1..])
+    }),
+    rewrite("COALESCE", 1, MANY, coalesce),
+    rewrite("NULLIF", 2, 2, |t, args| {
+        let equal = t.compare(&args[0], "=", &args[1])?;
+        let ex = t.choose(&[equal], &[Ex::null(), args[0].clone()])?;
+        Ok(ex.with_nullable(true))
+    }),
+    rewrite("ISNULL", 1, 1, |t, args| {
+        let sql = t.text(&args[0]);
+        Ok(Ex::sql(format!("({sql} IS NULL)"), SqlType::boolean()).with_nullable(false))
+    }),
+    rewrite("GREATEST", 2, MANY, |t, args| extreme(t, args, ">=")),
+    rewrite("LEAST", 2, MANY, |t, args| extreme(t, args, "<=")),
+    rewrite("ELT", 2, MANY, elt),
+    rewrite("FIELD", 2, MANY, field),
+    udf_lenient("INTERVAL", "f_interval", 2, MANY, &[Want::Real], bigint, |args, out| {
+        if args.is_null(0) {
+            out.int(-1);
+            return Ok(());
+        }
+        let value = args.real(0);
+        let reached = (1..args.len()).filter(|index| args.cell(*index) == Cell::Null || args.real(*index) <= value).count();
+        out.int(reached as i64);
+        Ok(())
+    }),
+];
+
+fn not_null(t: &mut Translator<'_>, ex: &Ex) -> Ex {
+    let sql = t.text(ex);
+    Ex::sql(format!("({sql} IS NOT NULL)"), SqlType::boolean()).with_nullable(false)
+}
+
+fn coalesce(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
+    let common = t.common_type(args, "coalesce")?;
+    let texts: Vec<String> = args.iter().map(|arg| t.as_type(arg, &common.ty)).collect();
+    let sql = if texts.len() == 1 { texts[0].clone() } else { format!("coalesce({})", texts.join(", ")) };
+    let nullable = args.iter().all(|arg| arg.nullable);
+    Ok(Ex { code: Code::Sql(sql), nullable, ..common })
+}
+
+/// The greatest or least: NULL if any is NULL.
+fn extreme(t: &mut Translator<'_>, args: &[Ex], op: &str) -> Res<Ex> {
+    let common = t.common_type(args, "greatest")?;
+    let nulls: Vec<String> = args.iter().map(|arg| format!("{} IS NULL", t.text(arg))).collect();
+    let texts: Vec<String> = args.iter().map(|arg| t.as_type(arg, &common.ty)).collect();
+    let typed: Vec<Ex> = texts.iter().map(|sql| Ex { code: Code::Sql(sql.clone()), ..common.clone() }).collect();
+    let mut sql = format!("CASE WHEN {} THEN NULL", nulls.join(" OR "));
+    for (index, text) in texts.iter().enumerate().take(texts.len() - 1) {
+        let mut beats = Vec::new();
+        for (other, ex) in typed.iter().enumerate().filter(|(other, _)| *other != index) {
+            let _ = other;
+            let ex = t.compare(&typed[index], op, ex)?;
+            beats.push(t.text(&ex));
+        }
+        sql.push_str(&format!(" WHEN {} THEN {text}", beats.join(" AND ")));
+    }
+    sql.push_str(&format!(" ELSE {} END", texts[texts.len() - 1]));
+    Ok(Ex { code: Code::Sql(format!("({sql})")), ..common })
+}
+
+fn elt(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
+    let index = t.convert(&args[0], Rep::Int);
+    let mut conditions = Vec::new();
+    for number in 1..args.len() {
+        conditions.push(Ex::sql(format!("({index} = {number})"), SqlType::boolean()));
+    }
+    let mut results = args[1..].to_vec();
+    results.push(Ex::null());
+    t.choose(&conditions, &results)
+}
+
+fn field(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
+    let strings = args.iter().all(|arg| arg.ty.base.is_character() || arg.ty.base.is_binary());
+    let integers = args.iter().all(|arg| arg.ty.base.is_integer());
+    let mut sql = String::from("CASE");
+    for (index, arg) in args[1..].iter().enumerate() {
+        let equal = if strings || integers {
+            t.compare(&args[0], "=", arg)?
+        } else {
+            let (a, b) = (t.convert(&args[0], Rep::Real), t.convert(arg, Rep::Real));
+            Ex::sql(format!("({a} = {b})"), SqlType::boolean())
+        };
+        let equal = t.text(&equal);
+        sql.push_str(&format!(" WHEN {equal} THEN {}", index + 1));
+    }
+    sql.push_str(" ELSE 0 END");
+    Ok(Ex::sql(format!("({sql})"), bigint(&[])).with_nullable(false))
+}

@@ -1,0 +1,109 @@
+//! The session and the server: DATABASE(), USER(), VERSION(), LAST_INSERT_ID(), variables, SLEEP().
+
+use std::time::Duration;
+
+use sqlparser::ast::Expr;
+
+use super::{Family, Function, Want, bigint, int, rewrite, string_value, udf_volatile};
+use crate::{
+    errors, task,
+    translate::{Coercibility, Ex, Res, Source, Translator},
+    value::{Datum, Rep, SqlType},
+    variables,
+};
+
+pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: &[], aggregates: &[] };
+
+#[rustfmt::skip]
+static FUNCTIONS: &[Function] = &[
+    rewrite("DATABASE", 0, 0, database),
+    rewrite("SCHEMA", 0, 0, database),
+    rewrite("USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
+    rewrite("CURRENT_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
+    rewrite("SESSION_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
+    rewrite("SYSTEM_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
+    rewrite("VERSION", 0, 0, |t, _| Ok(Ex::known_text(&t.session.engine.options.server_version.clone()))),
+    rewrite("CONNECTION_ID", 0, 0, |_, _| Ok(Ex::constant(Source::ConnectionId, SqlType::ubigint()))),
+    rewrite("ROW_COUNT", 0, 0, |_, _| Ok(Ex::constant(Source::RowCount, SqlType::bigint()))),
+    rewrite("FOUND_ROWS", 0, 0, |_, _| Ok(Ex::constant(Source::FoundRows, SqlType::bigint()))),
+    rewrite("LAST_INSERT_ID", 0, 1, |t, args| match args {
+        [] => Ok(Ex::constant(Source::LastInsertId, SqlType::ubigint())),
+        [value, ..] => {
+            let sql = t.convert(value, Rep::Uint);
+            Ok(Ex::sql(format!("f_set_last_insert_id({sql})"), SqlType::ubigint()))
+        }
+    }),
+    udf_volatile("SET_LAST_INSERT_ID", "f_set_last_insert_id", 1, 1, &[Want::Uint], bigint, |args, out| {
+        let id = args.uint(0);
+        task::env(|env| env.last_insert_id.set(id));
+        out.cell(args.cell(0));
+        Ok(())
+    }),
+    rewrite("CHARSET", 1, 1, |_, args| Ok(Ex::known_text(args[0].ty.collation.charset()))),
+    rewrite("COLLATION", 1, 1, |_, args| Ok(Ex::known_text(args[0].ty.collation.name()))),
+    rewrite("COERCIBILITY", 1, 1, |_, args| Ok(Ex::known_int(match args[0].coercibility {
+        Coercibility::Explicit => 0,
+        Coercibility::Mixed => 1,
+        Coercibility::Column => 2,
+        Coercibility::System => 3,
+        Coercibility::Literal => 4,
+        Coercibility::Number => 5,
+        Coercibility::Null => 6,
+    }))),
+    udf_volatile("SLEEP", "f_sleep", 1, 1, &[Want::Real], int, |args, out| {
+        let seconds = args.real(0);
+        if args.is_null(0) || seconds.is_nan() || seconds < 0.0 {
+            return Err(errors::wrong_arguments("sleep"));
+        }
+        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
+        match task::block_on(tokio::time::sleep(wait)) {
+            Ok(()) => out.int(0),
+            Err(task::Cancelled) => return Err(errors::interrupted()),
+        }
+        Ok(())
+    }),
+    udf_volatile("UUID", "f_uuid", 0, 0, &[], |_| SqlType::varchar(36, crate::value::collation::Collation(33)), |_, out| {
+        let mut bytes = [0u8; 16];
+        getrandom::fill(&mut bytes).map_err(errors::internal)?;
+        bytes[6] = bytes[6] & 0x0f | 0x10;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        out.text(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]));
+        Ok(())
+    }),
+];
+
+fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {
+    Ok(match (t.session.schema, t.session.env.virtual_schema()) {
+        (Some(schema), _) => Ex::known_text(&schema.name).with_nullable(true),
+        (None, Some(name)) => Ex::known_text(name),
+        (None, None) => Ex { ty: SqlType::varchar(64, crate::value::collation::Collation::DEFAULT), ..Ex::null() },
+    })
+}
+
+/// `@name` or `@@name`: its value now; the plan serves once.
+///
+/// # Errors
+/// 1193 for an unknown system variable.
+pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
+    t.cacheable = false;
+    let name = string_value(name);
+    let Some(system) = name.strip_prefix("@@") else {
+        let value = t.session.env.user_variable(name[1..].trim_matches(['`', '\'', '"']));
+        if value.value.is_null() {
+            return Ok(Ex::null());
+        }
+        let ex = Ex::constant(Source::Value(value.value, value.ty.rep()), value.ty);
+        return Ok(Ex { nullable: true, coercibility: Coercibility::Column, ..ex });
+    };
+    let lower = system.to_ascii_lowercase();
+    let bare = lower.rsplit_once('.').map_or(lower.as_str(), |(_, bare)| bare);
+    let value = variables::get(t.session.engine, t.session.env, bare).ok_or_else(|| errors::unknown_variable(bare))?;
+    Ok(match value.parse::<i64>() {
+        Ok(number) => Ex::known_int(number),
+        Err(_) => match value.parse::<u64>() {
+            Ok(number) => Ex::constant(Source::Value(Datum::from_u64(number), Rep::Uint), SqlType::ubigint()),
+            Err(_) => Ex::known_text(&value),
+        },
+    })
+}

@@ -1,0 +1,271 @@
+//! Numbers.
+
+use super::{
+    Family, Function, Want,
+    abi::{Args, Out, Udf},
+    bigint, double, rewrite, udf, udf_volatile,
+};
+use crate::{
+    errors,
+    translate::{Ex, Res, Translator, expr::digits},
+    value::{
+        Base, Rep, SqlType,
+        decimal::{Decimal, PRECISION_MAX},
+    },
+};
+use tidegate_rows::ServerError;
+
+type Done = Result<(), ServerError>;
+
+pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, aggregates: &[] };
+
+#[rustfmt::skip]
+static UDFS: &[Udf] = &[
+    Udf::new("tg_dec_roundto", 2, |args, out| { out.dec(round_dec(args.dec(0), args.int(1), false)); Ok(()) }),
+    Udf::new("tg_dec_truncto", 2, |args, out| { out.dec(round_dec(args.dec(0), args.int(1), true)); Ok(()) }),
+    Udf::new("tg_int_roundto", 2, |args, out| round_int(args, out, false)),
+    Udf::new("tg_int_truncto", 2, |args, out| round_int(args, out, true)),
+    Udf::new("tg_real_roundto", 2, |args, out| { out.real(round_real(args.real(0), args.int(1), false)); Ok(()) }),
+    Udf::new("tg_real_truncto", 2, |args, out| { out.real(round_real(args.real(0), args.int(1), true)); Ok(()) }),
+    Udf::new("tg_dec_ceil", 1, |args, out| { out.int(floor(args.dec(0), true)?); Ok(()) }),
+    Udf::new("tg_dec_floor", 1, |args, out| { out.int(floor(args.dec(0), false)?); Ok(()) }),
+    Udf::new("tg_dec_abs", 1, |args, out| { let v = args.dec(0); out.dec(Decimal { mantissa: v.mantissa.abs(), ..v }); Ok(()) }),
+    Udf::new("tg_int_abs", 1, |args, out| {
+        let value = args.int(0);
+        match value.checked_abs() {
+            Some(value) => out.int(value),
+            None => return Err(errors::value_out_of_range("BIGINT", format!("abs({value})"))),
+        }
+        Ok(())
+    }),
+];
+
+macro_rules! real_function {
+    ($name:literal, $sqlite:literal, $f:expr) => {
+        udf($name, $sqlite, 1, 1, &[Want::Real], double, |args, out| {
+            let f: fn(f64) -> f64 = $f;
+            finite(out, f(args.real(0)))
+        })
+    };
+}
+
+#[rustfmt::skip]
+static FUNCTIONS: &[Function] = &[
+    rewrite("ABS", 1, 1, abs),
+    rewrite("ROUND", 1, 2, |t, args| rounding(t, args, "roundto")),
+    rewrite("TRUNCATE", 2, 2, |t, args| rounding(t, args, "truncto")),
+    rewrite("CEIL", 1, 1, |t, args| whole(t, &args[0], "ceil")),
+    rewrite("CEILING", 1, 1, |t, args| whole(t, &args[0], "ceil")),
+    rewrite("FLOOR", 1, 1, |t, args| whole(t, &args[0], "floor")),
+    rewrite("MOD", 2, 2, |t, args| t.modulo(&args[0], &args[1])),
+    udf("SIGN", "f_sign", 1, 1, &[Want::Real], |_| SqlType::new(Base::Int), |args, out| { let v = args.real(0); out.int(if v > 0.0 { 1 } else if v < 0.0 { -1 } else { 0 }); Ok(()) }),
+    udf("POW", "f_pow", 2, 2, &[Want::Real], double, power),
+    udf("POWER", "f_power", 2, 2, &[Want::Real], double, power),
+    real_function!("SQRT", "f_sqrt", |v| if v < 0.0 { f64::NAN } else { v.sqrt() }),
+    real_function!("EXP", "f_exp", f64::exp),
+    real_function!("LN", "f_ln", |v| if v <= 0.0 { f64::NAN } else { v.ln() }),
+    real_function!("LOG2", "f_log2", |v| if v <= 0.0 { f64::NAN } else { v.log2() }),
+    real_function!("LOG10", "f_log10", |v| if v <= 0.0 { f64::NAN } else { v.log10() }),
+    udf("LOG", "f_log", 1, 2, &[Want::Real], double, |args, out| {
+        let (base, value) = if args.len() == 2 { (Some(args.real(0)), args.real(1)) } else { (None, args.real(0)) };
+        if value <= 0.0 || base.is_some_and(|base| base <= 0.0 || base == 1.0) {
+            return Ok(());
+        }
+        finite(out, base.map_or(value.ln(), |base| value.ln() / base.ln()))
+    }),
+    real_function!("SIN", "f_sin", f64::sin),
+    real_function!("COS", "f_cos", f64::cos),
+    real_function!("TAN", "f_tan", f64::tan),
+    real_function!("COT", "f_cot", |v| 1.0 / v.tan()),
+    real_function!("ASIN", "f_asin", f64::asin),
+    real_function!("ACOS", "f_acos", f64::acos),
+    real_function!("DEGREES", "f_degrees", |v| v * (180.0 / std::f64::consts::PI)),
+    real_function!("RADIANS", "f_radians", |v| v * (std::f64::consts::PI / 180.0)),
+    udf("ATAN", "f_atan", 1, 2, &[Want::Real], double, |args, out| { out.real(if args.len() == 2 { args.real(0).atan2(args.real(1)) } else { args.real(0).atan() }); Ok(()) }),
+    udf("ATAN2", "f_atan2", 1, 2, &[Want::Real], double, |args, out| { out.real(if args.len() == 2 { args.real(0).atan2(args.real(1)) } else { args.real(0).atan() }); Ok(()) }),
+    udf("PI", "f_pi", 0, 0, &[], |_| SqlType { decimals: 6, length: 8, ..SqlType::new(Base::Double) }, |_, out| { out.real(std::f64::consts::PI); Ok(()) }),
+    udf("CRC32", "f_crc32", 1, 1, &[Want::Text], |_| SqlType { unsigned: true, ..SqlType::bigint() }, |args, out| { out.int(i64::from(crc32(args.bytes(0)))); Ok(()) }),
+    udf("BIT_COUNT", "f_bit_count", 1, 1, &[Want::Uint], bigint, |args, out| { out.int(i64::from(args.uint(0).count_ones())); Ok(()) }),
+    udf_volatile("RAND", "f_rand", 0, 1, &[Want::Int], double, |args, out| {
+        if args.len() == 1 {
+            return Err(errors::unsupported("RAND with a seed"));
+        }
+        let mut bytes = [0u8; 8];
+        getrandom::fill(&mut bytes).map_err(errors::internal)?;
+        out.real((u64::from_le_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64);
+        Ok(())
+    }),
+    udf("CONV", "f_conv", 3, 3, &[Want::Text, Want::Int, Want::Int], |_| SqlType::varchar(65, crate::value::collation::Collation::DEFAULT), conv),
+];
+
+fn finite(out: &mut Out, value: f64) -> Done {
+    if value.is_nan() {
+        return Ok(());
+    }
+    if value.is_infinite() {
+        return Err(errors::value_out_of_range("DOUBLE", "expression"));
+    }
+    out.real(value);
+    Ok(())
+}
+
+fn power(args: &Args<'_>, out: &mut Out) -> Done {
+    let value = args.real(0).powf(args.real(1));
+    if !value.is_finite() {
+        return Err(errors::value_out_of_range("DOUBLE", format!("pow({},{})", args.real(0), args.real(1))));
+    }
+    out.real(value);
+    Ok(())
+}
+
+fn abs(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
+    let ex = &args[0];
+    let (sql, ty) = match ex.ty.rep() {
+        Rep::Dec => (format!("tg_dec_abs({})", t.text(ex)), ex.ty.clone()),
+        Rep::Int => (format!("tg_int_abs({})", t.text(ex)), ex.ty.clone()),
+        Rep::Uint | Rep::Null => return Ok(Ex { origin: None, ..ex.clone() }),
+        _ => (format!("abs({})", t.convert(ex, Rep::Real)), SqlType::new(Base::Double)),
+    };
+    Ok(Ex::sql(sql, ty))
+}
+
+fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
+    let ex = &args[0];
+    let places = match args.get(1) {
+        None => Some(0),
+        Some(places) => t.constant_int(places),
+    };
+    let places_sql = match (args.get(1), places) {
+        (_, Some(places)) => places.to_string(),
+        (Some(places), None) => t.convert(places, Rep::Int),
+        (None, None) => "0".into(),
+    };
+    Ok(match ex.ty.rep() {
+        Rep::Int | Rep::Uint => {
+            let sql = t.text(ex);
+            Ex::sql(format!("tg_int_{kind}({sql}, {places_sql})"), SqlType { base: Base::Big, ..ex.ty.clone() })
+        }
+        Rep::Dec => {
+            let (precision, scale) = digits(ex);
+            let kept = places.map_or(scale, |places| places.clamp(0, i64::from(scale)) as u8);
+            let whole = precision - u32::from(scale).min(precision);
+            let precision = (whole + u32::from(kept) + 1).clamp(1, PRECISION_MAX);
+            Ex::sql(format!("tg_dec_{kind}({}, {places_sql})", t.text(ex)), SqlType::decimal(precision, kept))
+        }
+        _ => {
+            let sql = t.convert(ex, Rep::Real);
+            Ex::sql(format!("tg_real_{kind}({sql}, {places_sql})"), SqlType::new(Base::Double))
+        }
+    })
+}
+
+fn whole(t: &mut Translator<'_>, ex: &Ex, name: &str) -> Res<Ex> {
+    Ok(match ex.ty.rep() {
+        Rep::Int | Rep::Uint | Rep::Null => Ex { origin: None, ..ex.clone() },
+        Rep::Dec => Ex::sql(format!("tg_dec_{name}({})", t.text(ex)), SqlType::bigint()),
+        _ => Ex::sql(format!("{name}({})", t.convert(ex, Rep::Real)), SqlType::new(Base::Double)),
+    })
+}
+
+fn round_dec(value: Decimal, places: i64, truncate: bool) -> Decimal {
+    if places >= 0 {
+        let scale = places.min(i64::from(value.scale)) as u8;
+        return if truncate { value.truncate(scale) } else { value.rescale(scale).unwrap_or(value) };
+    }
+    let Some(unit) = crate::value::decimal::pow10(places.unsigned_abs().min(60) as u32) else { return Decimal::ZERO };
+    let units = if truncate {
+        value.truncate(0).mantissa / unit
+    } else {
+        let whole = value.truncate(0).mantissa;
+        let (quotient, rest) = (whole / unit, whole % unit);
+        if rest.abs() * 2 >= unit { quotient + value.mantissa.signum() } else { quotient }
+    };
+    Decimal::from_int(units.checked_mul(unit).unwrap_or(0))
+}
+
+fn round_int(args: &Args<'_>, out: &mut Out, truncate: bool) -> Done {
+    let places = args.int(1);
+    if places >= 0 {
+        out.cell(args.cell(0));
+        return Ok(());
+    }
+    let value = match args.cell(0) {
+        crate::store::conn::Cell::Blob(_) => i128::from(args.uint(0)),
+        _ => i128::from(args.int(0)),
+    };
+    let rounded = round_dec(Decimal::from_int(value), places, truncate).mantissa;
+    match i64::try_from(rounded) {
+        Ok(rounded) => out.int(rounded),
+        Err(_) => out.uint(rounded as u64),
+    }
+    Ok(())
+}
+
+fn round_real(value: f64, places: i64, truncate: bool) -> f64 {
+    let unit = 10f64.powi(places.unsigned_abs().min(400) as i32);
+    if !unit.is_finite() {
+        return if places > 0 { value } else { 0.0 };
+    }
+    let scaled = if places >= 0 { value * unit } else { value / unit };
+    if !scaled.is_finite() {
+        return value;
+    }
+    let whole = if truncate { scaled.trunc() } else { scaled.round_ties_even() };
+    if places >= 0 { whole / unit } else { whole * unit }
+}
+
+fn floor(value: Decimal, up: bool) -> Result<i64, ServerError> {
+    let whole = value.truncate(0);
+    let exact = whole == value;
+    let mantissa = match (exact, up, value.mantissa < 0) {
+        (true, ..) | (false, true, true) | (false, false, false) => whole.mantissa,
+        (false, true, false) => whole.mantissa + 1,
+        (false, false, true) => whole.mantissa - 1,
+    };
+    i64::try_from(mantissa).map_err(|_| errors::value_out_of_range("BIGINT", value))
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+    }
+    !crc
+}
+
+fn conv(args: &Args<'_>, out: &mut Out) -> Done {
+    let (from, to) = (args.int(1), args.int(2));
+    let (from_abs, to_abs) = (from.unsigned_abs() as u32, to.unsigned_abs() as u32);
+    if !(2..=36).contains(&from_abs) || !(2..=36).contains(&to_abs) {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(args.bytes(0)).trim().to_owned();
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text.as_str()), |rest| (true, rest));
+    let mut value = 0u64;
+    for digit in digits.chars().map_while(|c| c.to_digit(from_abs)) {
+        value =
+            value.checked_mul(u64::from(from_abs)).and_then(|v| v.checked_add(u64::from(digit))).unwrap_or(u64::MAX);
+    }
+    if negative {
+        value = (value as i64).wrapping_neg() as u64;
+    }
+    let minus = to < 0 && (value as i64) < 0;
+    let mut rest = if minus { (value as i64).unsigned_abs() } else { value };
+    let mut result = Vec::new();
+    loop {
+        result
+            .push(std::char::from_digit((rest % u64::from(to_abs)) as u32, to_abs).unwrap_or('0').to_ascii_uppercase());
+        rest /= u64::from(to_abs);
+        if rest == 0 {
+            break;
+        }
+    }
+    if minus {
+        result.push('-');
+    }
+    out.text(result.iter().rev().collect::<String>());
+    Ok(())
+}

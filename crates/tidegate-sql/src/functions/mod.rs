@@ -1,0 +1,368 @@
+//! The function library.
+//!
+//! One file for a family; each exports `FUNCTIONS` (what users can call) and `UDFS` (helpers that only translations
+//! call). Adding a function is adding an entry; adding a family is adding a file and a line in [`FAMILIES`].
+//!
+//! A [`Function`] says what it wants of its arguments ([`Want`]), what type it gives, and is either Rust code that SQLite calls
+//! ([`Kind::Udf`]) or a rewriting at translation time ([`Kind::Macro`]). The translator converts arguments before the
+//! call, so that code sees one representation only: characters as TEXT, numbers as wanted, dates packed.
+
+pub(crate) mod abi;
+mod aggregate;
+mod cast;
+mod control;
+mod datetime;
+mod hash;
+mod info;
+mod math;
+mod operators;
+mod string;
+
+use sqlparser::ast::{DuplicateTreatment, Expr, FunctionArguments};
+
+use self::abi::{Aggregate, Scalar, Udf};
+use crate::{
+    errors,
+    store::conn::SqliteError,
+    translate::{Code, Coercibility, Ex, Res, Translator, meet, scope::Scope},
+    value::{Base, Rep, SqlType, collation::Collation},
+};
+
+pub(crate) use datetime::interval;
+pub(crate) use operators::cast_val;
+
+/// What a function wants an argument to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// Characters, or bytes of a binary string.
+    Text,
+    /// A whole number.
+    Int,
+    Uint,
+    Real,
+    Datetime,
+    Time,
+    /// As it is.
+    Any,
+}
+
+/// A function that users can call.
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) min: usize,
+    pub(crate) max: usize,
+    pub(crate) kind: Kind,
+}
+
+/// How a function is done.
+pub(crate) enum Kind {
+    /// Rust code that SQLite calls under the name `f_` + name; the last want holds for all further arguments.
+    Udf { wants: &'static [Want], ty: fn(&[Ex]) -> SqlType, udf: Udf },
+    /// A rewriting.
+    Macro(fn(&mut Translator<'_>, &[Ex]) -> Res<Ex>),
+}
+
+/// A family of functions.
+pub(crate) struct Family {
+    pub(crate) functions: &'static [Function],
+    pub(crate) udfs: &'static [Udf],
+    pub(crate) aggregates: &'static [Aggregate],
+}
+
+static FAMILIES: &[Family] = &[
+    operators::FAMILY,
+    cast::FAMILY,
+    control::FAMILY,
+    string::FAMILY,
+    math::FAMILY,
+    datetime::FAMILY,
+    hash::FAMILY,
+    info::FAMILY,
+    aggregate::FAMILY,
+];
+
+/// No limit to the number of arguments.
+pub(crate) const MANY: usize = usize::MAX;
+
+/// A function in Rust that gives NULL for NULL; its SQLite name must be `f_` and the name in small letters.
+pub(crate) const fn udf(
+    name: &'static str,
+    sqlite: &'static str,
+    min: usize,
+    max: usize,
+    wants: &'static [Want],
+    ty: fn(&[Ex]) -> SqlType,
+    call: Scalar,
+) -> Function {
+    Function { name, min, max, kind: Kind::Udf { wants, ty, udf: Udf::new(sqlite, -1, call) } }
+}
+
+/// As [`udf`], but sees NULLs.
+pub(crate) const fn udf_lenient(
+    name: &'static str,
+    sqlite: &'static str,
+    min: usize,
+    max: usize,
+    wants: &'static [Want],
+    ty: fn(&[Ex]) -> SqlType,
+    call: Scalar,
+) -> Function {
+    Function { name, min, max, kind: Kind::Udf { wants, ty, udf: Udf::lenient(sqlite, -1, call) } }
+}
+
+/// As [`udf_lenient`], with a new result at each call.
+pub(crate) const fn udf_volatile(
+    name: &'static str,
+    sqlite: &'static str,
+    min: usize,
+    max: usize,
+    wants: &'static [Want],
+    ty: fn(&[Ex]) -> SqlType,
+    call: Scalar,
+) -> Function {
+    Function { name, min, max, kind: Kind::Udf { wants, ty, udf: Udf::volatile(sqlite, -1, call) } }
+}
+
+/// A rewriting.
+pub(crate) const fn rewrite(
+    name: &'static str,
+    min: usize,
+    max: usize,
+    f: fn(&mut Translator<'_>, &[Ex]) -> Res<Ex>,
+) -> Function {
+    Function { name, min, max, kind: Kind::Macro(f) }
+}
+
+/// Makes all functions known to a connection.
+///
+/// # Errors
+/// SQLite's, when it has no memory.
+pub(crate) fn register(db: *mut libsqlite3_sys::sqlite3) -> Result<(), SqliteError> {
+    for family in FAMILIES {
+        for udf in family.udfs {
+            abi::register(db, udf)?;
+        }
+        for function in family.functions {
+            if let Kind::Udf { udf, .. } = &function.kind {
+                abi::register(db, udf)?;
+            }
+        }
+        for aggregate in family.aggregates {
+            abi::register_aggregate(db, aggregate)?;
+        }
+    }
+    Ok(())
+}
+
+fn find(name: &str) -> Option<&'static Function> {
+    FAMILIES.iter().flat_map(|family| family.functions).find(|function| function.name == name)
+}
+
+/// A call of a function by its name in capitals, with translated arguments.
+///
+/// # Errors
+/// 1305 for an unknown function, 1582 for the wrong number of arguments, what the function says.
+pub(crate) fn call(translator: &mut Translator<'_>, name: &str, args: &[Ex]) -> Res<Ex> {
+    let Some(function) = find(name) else {
+        let schema = translator.session.schema.map_or("", |schema| &schema.name);
+        return Err(errors::unknown_function(schema, name));
+    };
+    if args.len() < function.min || args.len() > function.max {
+        return Err(errors::wrong_param_count(name));
+    }
+    let aggregate = args.iter().any(|arg| arg.aggregate);
+    let mut ex = match &function.kind {
+        Kind::Macro(f) => f(translator, args)?,
+        Kind::Udf { wants, ty, udf } => {
+            let mut ty = ty(args);
+            let mut coercibility = Coercibility::Number;
+            if ty.base.is_character() || ty.base.is_binary() {
+                coercibility = Coercibility::Literal;
+                let mut strings = args.iter().enumerate().filter(|(index, arg)| {
+                    want(wants, *index) == Want::Text && (arg.ty.base.is_character() || arg.ty.base.is_binary())
+                });
+                if let Some((_, first)) = strings.next() {
+                    let mut met = first.clone();
+                    for (_, arg) in strings {
+                        let (collation, coercibility) = meet(&met, arg, name)?;
+                        met.ty.collation = collation;
+                        met.coercibility = coercibility;
+                    }
+                    coercibility = met.coercibility;
+                    if ty.collation == Collation::DEFAULT {
+                        ty = with_collation(ty, met.ty.collation);
+                    }
+                }
+            }
+            let texts: Vec<String> =
+                args.iter().enumerate().map(|(index, arg)| translator.wanted(arg, want(wants, index))).collect();
+            let nullable = !udf.strict || args.iter().any(|arg| arg.nullable);
+            let ex = Ex::sql(format!("{}({})", udf.name, texts.join(", ")), ty);
+            Ex { coercibility, nullable, ..ex }
+        }
+    };
+    ex.aggregate |= aggregate;
+    Ok(ex)
+}
+
+fn with_collation(ty: SqlType, collation: Collation) -> SqlType {
+    if collation != Collation::BINARY {
+        return SqlType { collation, ..ty };
+    }
+    let base = match ty.base {
+        Base::Char => Base::Binary,
+        Base::Varchar => Base::Varbinary,
+        Base::LongText | Base::MediumText | Base::Text | Base::TinyText => Base::LongBlob,
+        other => other,
+    };
+    SqlType { base, collation, ..ty }
+}
+
+fn want(wants: &[Want], index: usize) -> Want {
+    wants.get(index).or(wants.last()).copied().unwrap_or(Want::Any)
+}
+
+impl Translator<'_> {
+    /// An argument's text as a function wants it.
+    pub(crate) fn wanted(&mut self, ex: &Ex, want: Want) -> String {
+        match want {
+            Want::Any => self.text(ex),
+            Want::Text if ex.ty.rep() == Rep::Blob => self.text(ex),
+            Want::Text => self.convert(ex, Rep::Text),
+            Want::Int => self.convert(ex, Rep::Int),
+            Want::Uint => self.convert(ex, Rep::Uint),
+            Want::Real => self.convert(ex, Rep::Real),
+            Want::Datetime => self.convert(ex, Rep::Datetime),
+            Want::Time => self.convert(ex, Rep::Time),
+        }
+    }
+}
+
+/// A call as it was parsed: aggregates and window functions have clauses of their own.
+///
+/// # Errors
+/// As [`call`].
+pub(crate) fn function(
+    translator: &mut Translator<'_>,
+    name: &str,
+    function: &sqlparser::ast::Function,
+    scope: &Scope<'_>,
+) -> Res<Ex> {
+    if aggregate::is_aggregate(name) || function.over.is_some() {
+        return aggregate::translate(translator, name, function, scope);
+    }
+    if let FunctionArguments::List(list) = &function.args
+        && (!list.clauses.is_empty() || matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct)))
+    {
+        return Err(errors::syntax(name));
+    }
+    if let Some(result) = datetime::with_interval(translator, name, function, scope) {
+        return result;
+    }
+    let args = translator.arguments(&function.args, scope)?;
+    call(translator, name, &args)
+}
+
+/// A form that the parser wrote as a call of an internal function.
+///
+/// # Errors
+/// As [`call`].
+pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr], scope: &Scope<'_>) -> Res<Ex> {
+    match (name, args) {
+        ("values", [column]) => {
+            let column = match column {
+                Expr::Identifier(name) => &name.value,
+                Expr::CompoundIdentifier(parts) => &parts[parts.len() - 1].value,
+                other => return Err(errors::syntax(other)),
+            };
+            scope.new_value(column).ok_or_else(|| errors::unknown_column(column, "field list"))
+        }
+        ("variable", [name]) => info::variable(translator, name),
+        ("assign", _) => Err(errors::unsupported("assignment to a variable inside of an expression")),
+        ("default", _) => Err(errors::unsupported("DEFAULT inside of an expression")),
+        ("interval", _) => Err(errors::syntax("INTERVAL")),
+        ("collate", [operand, collation]) => {
+            let ex = translator.expr(operand, scope)?;
+            let name = string_value(collation);
+            let collation = Collation::by_name(&name).ok_or_else(|| errors::unknown_collation(&name))?;
+            let sql = translator.convert(&ex, Rep::Text);
+            let ty = SqlType::varchar(ex.ty.length, collation);
+            Ok(Ex { coercibility: Coercibility::Explicit, code: Code::Sql(sql), ty, origin: None, ..ex })
+        }
+        ("introducer", [operand, charset]) => {
+            let ex = translator.expr(operand, scope)?;
+            let name = string_value(charset);
+            let collation = Collation::of_charset(&name).ok_or_else(|| errors::unknown_charset(&name))?;
+            let rep = if collation == Collation::BINARY { Rep::Blob } else { Rep::Text };
+            let sql = translator.convert(&ex, rep);
+            let ty = SqlType::varchar(ex.ty.length, collation);
+            Ok(Ex { coercibility: Coercibility::Literal, code: Code::Sql(sql), ty, origin: None, ..ex })
+        }
+        _ => {
+            let (strings, plain): (Vec<&&Expr>, Vec<&&Expr>) = args.iter().partition(|arg| is_string(arg));
+            let options: Vec<String> = strings.iter().map(|arg| string_value(arg)).collect();
+            match name {
+                "cast" | "using" | "binary" | "date_literal" | "time_literal" | "timestamp_literal" => {
+                    cast::special(translator, name, args, scope)
+                }
+                "extract" => {
+                    let operand =
+                        plain.first().copied().or(strings.get(1).copied()).ok_or_else(|| errors::syntax("EXTRACT"))?;
+                    let ex = translator.expr(operand, scope)?;
+                    datetime::extract(translator, &options[0], &ex)
+                }
+                "trim_both" | "trim_leading" | "trim_trailing" => {
+                    let args = args.iter().map(|arg| translator.expr(arg, scope)).collect::<Res<Vec<_>>>()?;
+                    call(translator, &name.to_ascii_uppercase(), &args)
+                }
+                _ => Err(errors::unsupported(name)),
+            }
+        }
+    }
+}
+
+fn is_string(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, sqlparser::ast::Value::SingleQuotedString(_)))
+}
+
+/// The text of a string that the parser itself has written.
+pub(crate) fn string_value(expr: &Expr) -> String {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            sqlparser::ast::Value::SingleQuotedString(text) => text.clone(),
+            _ => String::new(),
+        },
+        _ => String::new(),
+    }
+}
+
+/// The type of functions that give a signed BIGINT.
+pub(crate) fn bigint(_: &[Ex]) -> SqlType {
+    SqlType::bigint()
+}
+
+/// The type of functions that give an INT.
+pub(crate) fn int(_: &[Ex]) -> SqlType {
+    SqlType::new(Base::Int)
+}
+
+/// The type of functions that give a DOUBLE.
+pub(crate) fn double(_: &[Ex]) -> SqlType {
+    SqlType::new(Base::Double)
+}
+
+/// Characters as long as the first argument.
+pub(crate) fn like_first(args: &[Ex]) -> SqlType {
+    SqlType::varchar(args.first().map_or(0, |arg| arg.ty.length), Collation::DEFAULT)
+}
+
+/// Characters as long as all arguments together.
+pub(crate) fn all_lengths(args: &[Ex]) -> SqlType {
+    let length = args.iter().fold(0u32, |sum, arg| sum.saturating_add(arg.ty.length));
+    if length > 65_535 { SqlType::new(Base::LongText) } else { SqlType::varchar(length, Collation::DEFAULT) }
+}
+
+/// Characters of any length.
+pub(crate) fn long_text(_: &[Ex]) -> SqlType {
+    SqlType::new(Base::LongText)
+}

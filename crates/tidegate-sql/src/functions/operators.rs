@@ -1,0 +1,452 @@
+//! Operators: arithmetic with MySQL's types and errors, bits, LIKE, conversions.
+
+use super::{
+    Family,
+    abi::{Args, Out, Udf},
+};
+use crate::{
+    errors, task,
+    translate::rep_of_code,
+    value::{
+        Base, Rep, Val,
+        collation::{next_char, weight},
+        decimal::Decimal,
+        val::Incorrect,
+    },
+};
+use tidegate_rows::ServerError;
+
+type Done = Result<(), ServerError>;
+
+pub(super) const FAMILY: Family = Family { functions: &[], udfs: UDFS, aggregates: &[] };
+
+#[rustfmt::skip]
+static UDFS: &[Udf] = &[
+    Udf::new("tg_cv", 5, convert),
+    Udf::new("tg_enum", 2, enum_text),
+    Udf::new("tg_set", 2, set_text),
+    Udf::new("tg_int_add", 3, |args, out| int(args, out, "+", |a, b| a + b)),
+    Udf::new("tg_int_sub", 3, |args, out| int(args, out, "-", |a, b| a - b)),
+    Udf::new("tg_int_mul", 3, int_mul),
+    Udf::new("tg_int_div", 3, int_div),
+    Udf::new("tg_int_mod", 2, int_mod),
+    Udf::new("tg_neg", 1, negate),
+    Udf::new("tg_real", 1, real),
+    Udf::new("tg_real_div", 2, real_div),
+    Udf::new("tg_real_mod", 2, real_mod),
+    Udf::new("tg_dec_add", 3, |args, out| dec(args, out, "+", Decimal::add)),
+    Udf::new("tg_dec_sub", 3, |args, out| dec(args, out, "-", Decimal::sub)),
+    Udf::new("tg_dec_mul", 3, |args, out| dec(args, out, "*", Decimal::mul)),
+    Udf::new("tg_dec_div", 3, dec_div),
+    Udf::new("tg_dec_intdiv", 3, dec_intdiv),
+    Udf::new("tg_dec_mod", 2, dec_mod),
+    Udf::new("tg_dec_neg", 1, |args, out| {
+        let value = args.dec(0);
+        out.dec(Decimal { mantissa: -value.mantissa, ..value });
+        Ok(())
+    }),
+    Udf::new("tg_dec_round", 2, |args, out| {
+        let value = args.dec(0);
+        out.dec(value.rescale(args.int(1).clamp(0, 30) as u8).unwrap_or(value));
+        Ok(())
+    }),
+    Udf::new("tg_bitor", 2, |args, out| { out.uint(args.uint(0) | args.uint(1)); Ok(()) }),
+    Udf::new("tg_bitand", 2, |args, out| { out.uint(args.uint(0) & args.uint(1)); Ok(()) }),
+    Udf::new("tg_bitxor", 2, |args, out| { out.uint(args.uint(0) ^ args.uint(1)); Ok(()) }),
+    Udf::new("tg_bitnot", 1, |args, out| { out.uint(!args.uint(0)); Ok(()) }),
+    Udf::new("tg_shl", 2, |args, out| { out.uint(u32::try_from(args.uint(1)).ok().and_then(|by| args.uint(0).checked_shl(by)).unwrap_or(0)); Ok(()) }),
+    Udf::new("tg_shr", 2, |args, out| { out.uint(u32::try_from(args.uint(1)).ok().and_then(|by| args.uint(0).checked_shr(by)).unwrap_or(0)); Ok(()) }),
+    Udf::new("tg_like", 4, like),
+    Udf::lenient("tg_count", 1, count),
+    // `tg_weights(text, binary)`: what a text compares by, as bytes.
+    Udf::new("tg_weights", 2, |args, out| {
+        let mut text = args.bytes(0);
+        while let Some(rest) = text.strip_suffix(b" ") {
+            text = rest;
+        }
+        let mut key = Vec::with_capacity(text.len() * 4);
+        while let Some(c) = next_char(&mut text) {
+            let c = if args.int(1) != 0 { c } else { weight(c) };
+            key.extend_from_slice(&c.to_be_bytes());
+        }
+        out.cell(crate::store::conn::Cell::Blob(&key));
+        Ok(())
+    }),
+];
+
+/// `tg_cv(value, code, decimals, base, width)`: a value in another representation.
+fn convert(args: &Args<'_>, out: &mut Out) -> Done {
+    let code = args.int(1);
+    let (from, to) = (rep_of_code(code / 16), rep_of_code(code % 16));
+    let decimals = args.int(2) as u8;
+    let base = match args.int(3) {
+        1 => Base::Date,
+        2 => Base::Float,
+        _ => natural_base(from),
+    };
+    let width = u32::try_from(args.int(4)).ok().filter(|width| *width > 0);
+    let value = args.val(0, from);
+    if matches!(to, Rep::Text | Rep::Blob) {
+        let mut text = Vec::with_capacity(32);
+        value.write(base, decimals, width, &mut text);
+        if to == Rep::Text {
+            out.text(text)
+        } else {
+            out.cell(crate::store::conn::Cell::Blob(&text))
+        }
+        return Ok(());
+    }
+    out.datum(&cast_val(value, to)?.into_datum());
+    Ok(())
+}
+
+fn natural_base(rep: Rep) -> Base {
+    match rep {
+        Rep::Dec => Base::Decimal,
+        Rep::Real => Base::Double,
+        Rep::Time => Base::Time,
+        Rep::Datetime | Rep::Timestamp => Base::Datetime,
+        _ => Base::Big,
+    }
+}
+
+/// A value in another representation, with a warning for what it loses.
+///
+/// # Errors
+/// None now; the signature leaves room for strict casts.
+pub(crate) fn cast_val<'a>(value: Val<'a>, to: Rep) -> Result<Val<'a>, ServerError> {
+    if value.is_null() {
+        return Ok(Val::Null);
+    }
+    Ok(match to {
+        Rep::Real => Val::Real(keep(value.to_f64(), &value)),
+        Rep::Dec => Val::Dec(keep(value.to_decimal(), &value)),
+        Rep::Int => {
+            let number = keep(value.to_int(), &value);
+            // Numbers above the signed range keep their bits, as CAST does.
+            Val::Int(if number > i128::from(i64::MAX) && number <= i128::from(u64::MAX) {
+                number as u64 as i64
+            } else {
+                number.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+            })
+        }
+        Rep::Uint | Rep::Set | Rep::Enum => {
+            let number = keep(value.to_int(), &value);
+            Val::Uint(if number < 0 {
+                number.max(i128::from(i64::MIN)) as i64 as u64
+            } else {
+                number.min(i128::from(u64::MAX)) as u64
+            })
+        }
+        Rep::Datetime => match value.to_datetime() {
+            Ok(datetime) => datetime.map_or(Val::Null, |datetime| Val::Datetime(datetime.pack())),
+            Err(wrong) => {
+                warn(wrong, &value);
+                Val::Null
+            }
+        },
+        Rep::Timestamp => match value.to_datetime() {
+            Ok(datetime) => datetime.and_then(crate::session::local_to_timestamp).map_or(Val::Null, Val::Timestamp),
+            Err(wrong) => {
+                warn(wrong, &value);
+                Val::Null
+            }
+        },
+        Rep::Time => match value.to_time() {
+            Ok(time) => time.map_or(Val::Null, |time| Val::Time(clamp_time(time))),
+            Err(wrong) => {
+                warn(wrong, &value);
+                Val::Null
+            }
+        },
+        Rep::Text | Rep::Blob => {
+            let mut text = Vec::new();
+            let base = if value.rep() == Rep::Dec { Base::Null } else { natural_base(value.rep()) };
+            value.write(base, 0, None, &mut text);
+            if to == Rep::Text { Val::Text(text.into()) } else { Val::Blob(text.into()) }
+        }
+        Rep::Null => Val::Null,
+    })
+}
+
+/// A TIME within its range.
+pub(crate) fn clamp_time(time: i64) -> i64 {
+    time.clamp(-crate::value::temporal::TIME_MAX, crate::value::temporal::TIME_MAX)
+}
+
+fn keep<T>(result: Result<T, (T, Incorrect)>, value: &Val<'_>) -> T {
+    match result {
+        Ok(value) => value,
+        Err((found, wrong)) => {
+            warn(wrong, value);
+            found
+        }
+    }
+}
+
+#[cold]
+fn warn(wrong: Incorrect, value: &Val<'_>) {
+    let mut text = Vec::new();
+    value.write(natural_base(value.rep()), 0, None, &mut text);
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let error = match wrong.0 {
+        "datetime" | "time" => errors::incorrect_value(wrong.0, text),
+        kind => errors::truncated_wrong_value(kind, text),
+    };
+    task::env(|env| env.warn(error));
+}
+
+fn enum_text(args: &Args<'_>, out: &mut Out) -> Done {
+    let index = args.int(0);
+    let members = args.bytes(1);
+    let member = usize::try_from(index - 1).ok().and_then(|index| members.split(|byte| *byte == 0x1f).nth(index));
+    out.text(member.unwrap_or_default());
+    Ok(())
+}
+
+fn set_text(args: &Args<'_>, out: &mut Out) -> Done {
+    let bits = args.uint(0);
+    let mut text = Vec::new();
+    for (index, member) in args.bytes(1).split(|byte| *byte == 0x1f).enumerate().take(64) {
+        if bits >> index & 1 == 1 {
+            if !text.is_empty() {
+                text.push(b',');
+            }
+            text.extend_from_slice(member);
+        }
+    }
+    out.text(text);
+    Ok(())
+}
+
+/// An operand of integer arithmetic: numbers above the signed range are blobs.
+fn wide(args: &Args<'_>, index: usize) -> i128 {
+    match args.cell(index) {
+        crate::store::conn::Cell::Blob(_) => i128::from(args.uint(index)),
+        _ => i128::from(args.int(index)),
+    }
+}
+
+fn set_int(out: &mut Out, value: i128, unsigned: bool, expression: impl FnOnce() -> String) -> Done {
+    if unsigned {
+        match u64::try_from(value) {
+            Ok(value) => out.uint(value),
+            Err(_) => return Err(errors::value_out_of_range("BIGINT UNSIGNED", expression())),
+        }
+    } else {
+        match i64::try_from(value) {
+            Ok(value) => out.int(value),
+            Err(_) => return Err(errors::value_out_of_range("BIGINT", expression())),
+        }
+    }
+    Ok(())
+}
+
+fn int(args: &Args<'_>, out: &mut Out, symbol: &str, f: fn(i128, i128) -> i128) -> Done {
+    let (a, b) = (wide(args, 0), wide(args, 1));
+    set_int(out, f(a, b), args.int(2) != 0, || format!("{a} {symbol} {b}"))
+}
+
+fn int_mul(args: &Args<'_>, out: &mut Out) -> Done {
+    let (a, b) = (wide(args, 0), wide(args, 1));
+    let product = a.checked_mul(b).unwrap_or(i128::MAX);
+    set_int(out, product, args.int(2) != 0, || format!("{a} * {b}"))
+}
+
+fn warn_division_by_zero() -> Done {
+    task::env(|env| env.division_by_zero()).unwrap_or(Ok(()))
+}
+
+fn int_div(args: &Args<'_>, out: &mut Out) -> Done {
+    let (a, b) = (wide(args, 0), wide(args, 1));
+    if b == 0 {
+        return warn_division_by_zero();
+    }
+    set_int(out, a / b, args.int(2) != 0, || format!("{a} DIV {b}"))
+}
+
+fn int_mod(args: &Args<'_>, out: &mut Out) -> Done {
+    let (a, b) = (wide(args, 0), wide(args, 1));
+    if b == 0 {
+        return warn_division_by_zero();
+    }
+    let rest = a % b;
+    if rest < 0 {
+        out.int(rest as i64)
+    } else {
+        out.uint(rest as u64)
+    }
+    Ok(())
+}
+
+fn negate(args: &Args<'_>, out: &mut Out) -> Done {
+    let value = wide(args, 0);
+    set_int(out, -value, false, || format!("-({value})"))
+}
+
+fn real(args: &Args<'_>, out: &mut Out) -> Done {
+    let value = args.real(0);
+    if !value.is_finite() {
+        return Err(errors::value_out_of_range("DOUBLE", "expression"));
+    }
+    out.real(value);
+    Ok(())
+}
+
+fn real_div(args: &Args<'_>, out: &mut Out) -> Done {
+    let (a, b) = (args.real(0), args.real(1));
+    if b == 0.0 {
+        return warn_division_by_zero();
+    }
+    let value = a / b;
+    if !value.is_finite() {
+        return Err(errors::value_out_of_range("DOUBLE", format!("{a} / {b}")));
+    }
+    out.real(value);
+    Ok(())
+}
+
+fn real_mod(args: &Args<'_>, out: &mut Out) -> Done {
+    let (a, b) = (args.real(0), args.real(1));
+    if b == 0.0 {
+        return warn_division_by_zero();
+    }
+    out.real(a % b);
+    Ok(())
+}
+
+fn dec(args: &Args<'_>, out: &mut Out, symbol: &str, f: fn(Decimal, Decimal) -> Option<Decimal>) -> Done {
+    let (a, b) = (args.dec(0), args.dec(1));
+    match f(a, b) {
+        Some(value) => out.dec(value),
+        None => return Err(errors::value_out_of_range("DECIMAL", format!("{a} {symbol} {b}"))),
+    }
+    Ok(())
+}
+
+fn dec_div(args: &Args<'_>, out: &mut Out) -> Done {
+    let (a, b) = (args.dec(0), args.dec(1));
+    if b.mantissa == 0 {
+        return warn_division_by_zero();
+    }
+    match a.div(b, args.int(2) as u8) {
+        Some(value) => out.dec(value),
+        None => return Err(errors::value_out_of_range("DECIMAL", format!("{a} / {b}"))),
+    }
+    Ok(())
+}
+
+fn dec_intdiv(args: &Args<'_>, out: &mut Out) -> Done {
+    let (a, b) = (args.dec(0), args.dec(1));
+    if b.mantissa == 0 {
+        return warn_division_by_zero();
+    }
+    let out_of_range = || errors::value_out_of_range("BIGINT", format!("{a} DIV {b}"));
+    let rest = a.rem(b).ok_or_else(out_of_range)?;
+    let quotient = a.sub(rest).and_then(|whole| whole.div(b, 0)).ok_or_else(out_of_range)?;
+    set_int(out, quotient.mantissa, args.int(2) != 0, || format!("{a} DIV {b}"))
+}
+
+fn dec_mod(args: &Args<'_>, out: &mut Out) -> Done {
+    let (a, b) = (args.dec(0), args.dec(1));
+    if b.mantissa == 0 {
+        return warn_division_by_zero();
+    }
+    match a.rem(b) {
+        Some(value) => out.dec(value),
+        None => return Err(errors::value_out_of_range("DECIMAL", format!("{a} % {b}"))),
+    }
+    Ok(())
+}
+
+/// A number of rows for LIMIT: what does not fit is as good as no limit.
+fn count(args: &Args<'_>, out: &mut Out) -> Done {
+    match args.cell(0) {
+        crate::store::conn::Cell::Int(count) if count >= 0 => out.int(count),
+        crate::store::conn::Cell::Blob(_) => out.int(i64::MAX),
+        _ => return Err(errors::syntax("LIMIT")),
+    }
+    Ok(())
+}
+
+/// `tg_like(text, pattern, escape, binary)`.
+fn like(args: &Args<'_>, out: &mut Out) -> Done {
+    let escape = next_char(&mut args.bytes(2));
+    let binary = args.int(3) != 0;
+    out.bool(matches_like(args.bytes(0), args.bytes(1), escape, binary));
+    Ok(())
+}
+
+/// Whether a text matches a LIKE pattern.
+pub(crate) fn matches_like(text: &[u8], pattern: &[u8], escape: Option<u32>, binary: bool) -> bool {
+    let same = |a: u32, b: u32| a == b || (!binary && weight(a) == weight(b));
+    let (mut text, mut pattern) = (text, pattern);
+    // Where to go on after a mismatch: behind the last `%`, one character further in the text.
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    loop {
+        let mut rest = pattern;
+        let mut ahead = text;
+        let matched = match next_char(&mut rest) {
+            None => {
+                if text.is_empty() {
+                    return true;
+                }
+                false
+            }
+            Some(c) if Some(c) == escape && !rest.is_empty() => {
+                let wanted = next_char(&mut rest).unwrap_or(0);
+                next_char(&mut ahead).is_some_and(|found| same(found, wanted))
+            }
+            Some(c) if c == u32::from(b'%') => {
+                if rest.is_empty() {
+                    return true;
+                }
+                retry = Some((rest, text));
+                pattern = rest;
+                continue;
+            }
+            Some(c) if c == u32::from(b'_') => next_char(&mut ahead).is_some(),
+            Some(c) => next_char(&mut ahead).is_some_and(|found| same(found, c)),
+        };
+        if matched {
+            (text, pattern) = (ahead, rest);
+            continue;
+        }
+        let Some((behind, from)) = &mut retry else { return false };
+        if next_char(from).is_none() {
+            return false;
+        }
+        (text, pattern) = (from, behind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn like_patterns() {
+        let check = |text: &str, pattern: &str, expected: bool| {
+            assert_eq!(
+                matches_like(text.as_bytes(), pattern.as_bytes(), Some(u32::from('\\')), false),
+                expected,
+                "{text} LIKE {pattern}"
+            );
+        };
+        check("abc", "abc", true);
+        check("ABC", "abc", true);
+        check("abc", "a%", true);
+        check("abc", "%c", true);
+        check("abc", "%b%", true);
+        check("abc", "a_c", true);
+        check("abc", "a_", false);
+        check("a%c", r"a\%c", true);
+        check("abc", r"a\%c", false);
+        check("", "", true);
+        check("", "%", true);
+        check("a", "", false);
+        check("été", "ETE", true);
+        check("aaaaaaaaaab", "%a%a%a%c", false);
+        check("a ", "a", false);
+    }
+}

@@ -1,0 +1,458 @@
+//! Strings.
+
+use super::{
+    Family, Function, MANY, Want,
+    abi::{Args, Out},
+    all_lengths, bigint, int, like_first, long_text, rewrite, udf, udf_lenient,
+};
+use crate::{
+    errors,
+    store::conn::Cell,
+    translate::{Ex, Res, Translator, meet},
+    value::{
+        Rep, SqlType,
+        collation::{Collation, next_char, weight},
+        number::hex_bytes,
+    },
+};
+use tidegate_rows::ServerError;
+
+type Done = Result<(), ServerError>;
+
+pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, aggregates: &[] };
+
+use super::abi::Udf;
+
+#[rustfmt::skip]
+static UDFS: &[Udf] = &[
+    Udf::new("f_hex_number", 1, |args, out| { out.text(format!("{:X}", args.uint(0))); Ok(()) }),
+    Udf::new("tg_locate", 4, locate),
+    Udf::new("tg_set_place", 3, find_in_set),
+    Udf::new("tg_strcmp", 3, |args, out| {
+        let order = collation(args.int(2)).compare(args.bytes(0), args.bytes(1));
+        out.int(order as i64);
+        Ok(())
+    }),
+];
+
+/// Longest string that a function makes.
+const BYTES_MAX: usize = 64 << 20;
+
+#[rustfmt::skip]
+static FUNCTIONS: &[Function] = &[
+    udf("CONCAT", "f_concat", 1, MANY, &[Want::Text], all_lengths, |args, out| {
+        let mut text = Vec::new();
+        for index in 0..args.len() {
+            text.extend_from_slice(args.bytes(index));
+        }
+        bounded(args, out, text)
+    }),
+    udf_lenient("CONCAT_WS", "f_concat_ws", 2, MANY, &[Want::Text], all_lengths, |args, out| {
+        if args.is_null(0) {
+            return Ok(());
+        }
+        let parts: Vec<&[u8]> = (1..args.len()).filter(|index| !args.is_null(*index)).map(|index| args.bytes(index)).collect();
+        bounded(args, out, parts.join(args.bytes(0)))
+    }),
+    udf("LENGTH", "f_length", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
+    udf("OCTET_LENGTH", "f_octet_length", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
+    udf("BIT_LENGTH", "f_bit_length", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).len() as i64 * 8); Ok(()) }),
+    udf("CHAR_LENGTH", "f_char_length", 1, 1, &[Want::Text], int, |args, out| { out.int(count(args) as i64); Ok(()) }),
+    udf("CHARACTER_LENGTH", "f_character_length", 1, 1, &[Want::Text], int, |args, out| { out.int(count(args) as i64); Ok(()) }),
+    udf("UPPER", "f_upper", 1, 1, &[Want::Text], like_first, |args, out| change_case(args, out, true)),
+    udf("UCASE", "f_ucase", 1, 1, &[Want::Text], like_first, |args, out| change_case(args, out, true)),
+    udf("LOWER", "f_lower", 1, 1, &[Want::Text], like_first, |args, out| change_case(args, out, false)),
+    udf("LCASE", "f_lcase", 1, 1, &[Want::Text], like_first, |args, out| change_case(args, out, false)),
+    udf("LEFT", "f_left", 2, 2, &[Want::Text, Want::Int], like_first, |args, out| slice_of(args, out, 0, args.int(1).max(0) as usize)),
+    udf("RIGHT", "f_right", 2, 2, &[Want::Text, Want::Int], like_first, |args, out| {
+        let (all, wanted) = (count(args), args.int(1).max(0) as usize);
+        slice_of(args, out, all.saturating_sub(wanted), wanted)
+    }),
+    udf("SUBSTRING", "f_substring", 2, 3, &[Want::Text, Want::Int, Want::Int], like_first, substring),
+    udf("SUBSTRING_INDEX", "f_substring_index", 3, 3, &[Want::Text, Want::Text, Want::Int], like_first, substring_index),
+    udf("TRIM_BOTH", "f_trim_both", 1, 2, &[Want::Text], like_first, |args, out| trim(args, out, true, true)),
+    udf("TRIM_LEADING", "f_trim_leading", 1, 2, &[Want::Text], like_first, |args, out| trim(args, out, true, false)),
+    udf("TRIM_TRAILING", "f_trim_trailing", 1, 2, &[Want::Text], like_first, |args, out| trim(args, out, false, true)),
+    udf("LTRIM", "f_ltrim", 1, 1, &[Want::Text], like_first, |args, out| trim(args, out, true, false)),
+    udf("RTRIM", "f_rtrim", 1, 1, &[Want::Text], like_first, |args, out| trim(args, out, false, true)),
+    udf("REPLACE", "f_replace", 3, 3, &[Want::Text], long_text, replace),
+    udf("REPEAT", "f_repeat", 2, 2, &[Want::Text, Want::Int], long_text, |args, out| {
+        let times = args.int(1).max(0) as usize;
+        if args.bytes(0).len().saturating_mul(times) > BYTES_MAX {
+            return Err(errors::too_big());
+        }
+        out.string(args, args.bytes(0).repeat(times));
+        Ok(())
+    }),
+    udf("SPACE", "f_space", 1, 1, &[Want::Int], long_text, |args, out| {
+        let count = args.int(0).max(0) as usize;
+        if count > BYTES_MAX {
+            return Err(errors::too_big());
+        }
+        out.text(vec![b' '; count]);
+        Ok(())
+    }),
+    udf("REVERSE", "f_reverse", 1, 1, &[Want::Text], like_first, |args, out| {
+        if args.any_blob() {
+            let bytes: Vec<u8> = args.bytes(0).iter().rev().copied().collect();
+            out.cell(Cell::Blob(&bytes));
+        } else {
+            let text: String = String::from_utf8_lossy(args.bytes(0)).chars().rev().collect();
+            out.text(text);
+        }
+        Ok(())
+    }),
+    udf("LPAD", "f_lpad", 2, 3, &[Want::Text, Want::Int, Want::Text], long_text, |args, out| pad(args, out, true)),
+    udf("RPAD", "f_rpad", 2, 3, &[Want::Text, Want::Int, Want::Text], long_text, |args, out| pad(args, out, false)),
+    udf("INSERT", "f_insert", 4, 4, &[Want::Text, Want::Int, Want::Int, Want::Text], long_text, insert),
+    udf("ASCII", "f_ascii", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).first().map_or(0, |byte| i64::from(*byte))); Ok(()) }),
+    udf("ORD", "f_ord", 1, 1, &[Want::Text], bigint, |args, out| {
+        let mut rest = args.bytes(0);
+        let before = rest;
+        next_char(&mut rest);
+        let first = &before[..before.len() - rest.len()];
+        out.int(first.iter().fold(0, |value, byte| value << 8 | i64::from(*byte)));
+        Ok(())
+    }),
+    udf_lenient("CHAR", "f_char", 1, MANY, &[Want::Int], |args| SqlType::varchar(args.len() as u32 * 4, Collation::BINARY), |args, out| {
+        let mut bytes = Vec::new();
+        for index in (0..args.len()).filter(|index| !args.is_null(*index)) {
+            let number = (args.int(index) as u32).to_be_bytes();
+            let skip = number.iter().take_while(|byte| **byte == 0).count().min(3);
+            bytes.extend_from_slice(&number[skip..]);
+        }
+        out.cell(Cell::Blob(&bytes));
+        Ok(())
+    }),
+    rewrite("HEX", 1, 1, hex),
+    udf("UNHEX", "f_unhex", 1, 1, &[Want::Text], |args| SqlType::varchar(args[0].ty.length / 2 + 1, Collation::BINARY), |args, out| {
+        let digits = args.bytes(0);
+        if digits.iter().all(u8::is_ascii_hexdigit) {
+            out.cell(Cell::Blob(&hex_bytes(&String::from_utf8_lossy(digits))));
+        }
+        Ok(())
+    }),
+    rewrite("LOCATE", 2, 3, |t, args| locating(t, &args[0], &args[1], args.get(2))),
+    rewrite("INSTR", 2, 2, |t, args| locating(t, &args[1], &args[0], None)),
+    rewrite("FIND_IN_SET", 2, 2, |t, args| {
+        let (collation, _) = meet(&args[0], &args[1], "find_in_set")?;
+        let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
+        Ok(Ex::sql(format!("tg_set_place({a}, {b}, {})", collation.0), bigint(&[])))
+    }),
+    rewrite("STRCMP", 2, 2, |t, args| {
+        let (collation, _) = meet(&args[0], &args[1], "strcmp")?;
+        let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
+        Ok(Ex::sql(format!("tg_strcmp({a}, {b}, {})", collation.0), int(&[])))
+    }),
+    udf_lenient("QUOTE", "f_quote", 1, 1, &[Want::Text], |args| SqlType::varchar(args[0].ty.length.saturating_mul(2).saturating_add(2), Collation::DEFAULT), |args, out| {
+        if args.is_null(0) {
+            out.text("NULL");
+            return Ok(());
+        }
+        let mut text = vec![b'\''];
+        for &byte in args.bytes(0) {
+            match byte {
+                b'\'' | b'\\' => text.extend_from_slice(&[b'\\', byte]),
+                0 => text.extend_from_slice(b"\\0"),
+                0x1a => text.extend_from_slice(b"\\Z"),
+                byte => text.push(byte),
+            }
+        }
+        text.push(b'\'');
+        out.text(text);
+        Ok(())
+    }),
+    udf("BIN", "f_bin", 1, 1, &[Want::Uint], |_| SqlType::varchar(64, Collation::DEFAULT), |args, out| { out.text(format!("{:b}", args.uint(0))); Ok(()) }),
+    udf("OCT", "f_oct", 1, 1, &[Want::Uint], |_| SqlType::varchar(64, Collation::DEFAULT), |args, out| { out.text(format!("{:o}", args.uint(0))); Ok(()) }),
+    udf("SOUNDEX", "f_soundex", 1, 1, &[Want::Text], |args| SqlType::varchar(args[0].ty.length.max(4), Collation::DEFAULT), soundex),
+];
+
+fn collation(id: i64) -> Collation {
+    Collation(id as u16)
+}
+
+fn bounded(args: &Args<'_>, out: &mut Out, text: Vec<u8>) -> Done {
+    if text.len() > BYTES_MAX {
+        return Err(errors::too_big());
+    }
+    out.string(args, text);
+    Ok(())
+}
+
+/// Characters of the first argument, bytes if it is binary.
+fn count(args: &Args<'_>) -> usize {
+    match args.cell(0) {
+        Cell::Text(text) => chars(text),
+        Cell::Blob(blob) => blob.len(),
+        _ => 0,
+    }
+}
+
+fn chars(text: &[u8]) -> usize {
+    if text.is_ascii() { text.len() } else { String::from_utf8_lossy(text).chars().count() }
+}
+
+/// The byte at which character `index` begins.
+fn byte_of(text: &[u8], index: usize) -> usize {
+    if text.is_ascii() {
+        return index.min(text.len());
+    }
+    let mut rest = text;
+    for _ in 0..index {
+        if next_char(&mut rest).is_none() {
+            break;
+        }
+    }
+    text.len() - rest.len()
+}
+
+fn part(args: &Args<'_>, from: usize, len: usize) -> (usize, usize) {
+    let text = args.bytes(0);
+    if matches!(args.cell(0), Cell::Blob(_)) {
+        let from = from.min(text.len());
+        return (from, from.saturating_add(len).min(text.len()));
+    }
+    let start = byte_of(text, from);
+    (start, start + byte_of(&text[start..], len))
+}
+
+fn slice_of(args: &Args<'_>, out: &mut Out, from: usize, len: usize) -> Done {
+    let (start, end) = part(args, from, len);
+    out.string(args, &args.bytes(0)[start..end]);
+    Ok(())
+}
+
+fn substring(args: &Args<'_>, out: &mut Out) -> Done {
+    let position = args.int(1);
+    let len = if args.len() > 2 { args.int(2).max(0) as usize } else { usize::MAX };
+    let from = match position {
+        0 => {
+            out.string(args, "");
+            return Ok(());
+        }
+        position if position > 0 => position as usize - 1,
+        position => match count(args).checked_sub(position.unsigned_abs() as usize) {
+            Some(from) => from,
+            None => {
+                out.string(args, "");
+                return Ok(());
+            }
+        },
+    };
+    slice_of(args, out, from, len)
+}
+
+fn change_case(args: &Args<'_>, out: &mut Out, upper: bool) -> Done {
+    match args.cell(0) {
+        Cell::Blob(blob) => out.cell(Cell::Blob(blob)),
+        _ => {
+            let text = String::from_utf8_lossy(args.bytes(0));
+            // One character stays one character, as in MySQL's tables.
+            let changed: String = text
+                .chars()
+                .map(|c| {
+                    let mut mapped =
+                        if upper { Mapped::Upper(c.to_uppercase()) } else { Mapped::Lower(c.to_lowercase()) };
+                    match (mapped.next(), mapped.next()) {
+                        (Some(only), None) => only,
+                        _ => c,
+                    }
+                })
+                .collect();
+            out.text(changed);
+        }
+    }
+    Ok(())
+}
+
+enum Mapped {
+    Upper(std::char::ToUppercase),
+    Lower(std::char::ToLowercase),
+}
+
+impl Iterator for Mapped {
+    type Item = char;
+    fn next(&mut self) -> Option<char> {
+        match self {
+            Mapped::Upper(chars) => chars.next(),
+            Mapped::Lower(chars) => chars.next(),
+        }
+    }
+}
+
+fn substring_index(args: &Args<'_>, out: &mut Out) -> Done {
+    let (text, separator, wanted) = (args.bytes(0), args.bytes(1), args.int(2));
+    if separator.is_empty() || wanted == 0 {
+        out.string(args, "");
+        return Ok(());
+    }
+    let places: Vec<usize> = memchr::memmem::find_iter(text, separator).collect();
+    let found = if wanted > 0 {
+        places.get(wanted as usize - 1).map_or(text, |end| &text[..*end])
+    } else {
+        let back = wanted.unsigned_abs() as usize;
+        places.len().checked_sub(back).map_or(text, |index| &text[places[index] + separator.len()..])
+    };
+    out.string(args, found);
+    Ok(())
+}
+
+fn trim(args: &Args<'_>, out: &mut Out, leading: bool, trailing: bool) -> Done {
+    let mut text = args.bytes(0);
+    let what: &[u8] = if args.len() > 1 { args.bytes(1) } else { b" " };
+    if !what.is_empty() {
+        while leading && text.starts_with(what) {
+            text = &text[what.len()..];
+        }
+        while trailing && text.ends_with(what) {
+            text = &text[..text.len() - what.len()];
+        }
+    }
+    out.string(args, text);
+    Ok(())
+}
+
+fn replace(args: &Args<'_>, out: &mut Out) -> Done {
+    let (text, from, to) = (args.bytes(0), args.bytes(1), args.bytes(2));
+    if from.is_empty() {
+        out.string(args, text);
+        return Ok(());
+    }
+    let mut result = Vec::with_capacity(text.len());
+    let mut last = 0;
+    for place in memchr::memmem::find_iter(text, from) {
+        result.extend_from_slice(&text[last..place]);
+        result.extend_from_slice(to);
+        last = place + from.len();
+        if result.len() > BYTES_MAX {
+            return Err(errors::too_big());
+        }
+    }
+    result.extend_from_slice(&text[last..]);
+    bounded(args, out, result)
+}
+
+fn pad(args: &Args<'_>, out: &mut Out, left: bool) -> Done {
+    let wanted = args.int(1);
+    let fill: &[u8] = if args.len() > 2 { args.bytes(2) } else { b" " };
+    if wanted < 0 || wanted as usize > BYTES_MAX {
+        return Ok(());
+    }
+    let (wanted, have) = (wanted as usize, count(args));
+    if have >= wanted {
+        return slice_of(args, out, 0, wanted);
+    }
+    if fill.is_empty() {
+        return Ok(());
+    }
+    let blob = matches!(args.cell(0), Cell::Blob(_));
+    let unit = if blob { fill.len() } else { chars(fill) };
+    let missing = wanted - have;
+    let mut padding = fill.repeat(missing / unit);
+    let rest = missing % unit;
+    padding.extend_from_slice(&fill[..if blob { rest } else { byte_of(fill, rest) }]);
+    let text = args.bytes(0);
+    let joined = if left { [&padding, text].concat() } else { [text, &padding].concat() };
+    bounded(args, out, joined)
+}
+
+fn insert(args: &Args<'_>, out: &mut Out) -> Done {
+    let (position, len) = (args.int(1), args.int(2));
+    let all = count(args);
+    if position < 1 || position as usize > all {
+        out.string(args, args.bytes(0));
+        return Ok(());
+    }
+    let from = position as usize - 1;
+    let len = if len < 0 { usize::MAX } else { len as usize };
+    let (start, end) = part(args, from, len);
+    let text = args.bytes(0);
+    bounded(args, out, [&text[..start], args.bytes(3), &text[end..]].concat())
+}
+
+fn hex(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
+    let ty = SqlType::varchar(args[0].ty.length.saturating_mul(8), Collation::DEFAULT);
+    if args[0].ty.base.is_number() {
+        let sql = t.convert(&args[0], Rep::Uint);
+        return Ok(Ex::sql(format!("f_hex_number({sql})"), ty));
+    }
+    let sql = t.wanted(&args[0], Want::Text);
+    Ok(Ex::sql(format!("hex({sql})"), ty))
+}
+
+fn locating(t: &mut Translator<'_>, needle: &Ex, text: &Ex, from: Option<&Ex>) -> Res<Ex> {
+    let (collation, _) = meet(needle, text, "locate")?;
+    let (a, b) = (t.wanted(needle, Want::Text), t.wanted(text, Want::Text));
+    let from = from.map_or("1".to_owned(), |from| t.convert(from, Rep::Int));
+    Ok(Ex::sql(format!("tg_locate({a}, {b}, {from}, {})", collation.0), int(&[])))
+}
+
+fn locate(args: &Args<'_>, out: &mut Out) -> Done {
+    let (needle, text, from) = (args.bytes(0), args.bytes(1), args.int(2));
+    let collation = collation(args.int(3));
+    let binary = collation.is_binary_order();
+    if from < 1 {
+        out.int(0);
+        return Ok(());
+    }
+    if collation == Collation::BINARY {
+        let start = (from - 1) as usize;
+        let found = text.get(start..).and_then(|rest| memchr::memmem::find(rest, needle));
+        out.int(found.map_or(0, |at| (start + at) as i64 + 1));
+        return Ok(());
+    }
+    let fold = |c: u32| if binary { c } else { weight(c) };
+    let all = |mut text: &[u8]| {
+        let mut list = Vec::new();
+        while let Some(c) = next_char(&mut text) {
+            list.push(fold(c));
+        }
+        list
+    };
+    let (needle, text) = (all(needle), all(text));
+    let start = (from - 1) as usize;
+    let found = if start > text.len() {
+        None
+    } else if needle.is_empty() {
+        Some(start)
+    } else {
+        text[start..].windows(needle.len()).position(|window| window == needle).map(|at| start + at)
+    };
+    out.int(found.map_or(0, |at| at as i64 + 1));
+    Ok(())
+}
+
+fn find_in_set(args: &Args<'_>, out: &mut Out) -> Done {
+    let (item, set) = (args.bytes(0), args.bytes(1));
+    let collation = collation(args.int(2));
+    if set.is_empty() {
+        out.int(0);
+        return Ok(());
+    }
+    let place = set.split(|byte| *byte == b',').position(|part| collation.compare(part, item).is_eq());
+    out.int(place.map_or(0, |place| place as i64 + 1));
+    Ok(())
+}
+
+fn soundex(args: &Args<'_>, out: &mut Out) -> Done {
+    const CODES: &[u8; 26] = b"01230120022455012623010202";
+    let mut result = String::new();
+    let mut last = 0;
+    for c in String::from_utf8_lossy(args.bytes(0)).chars().filter(|c| c.is_alphabetic()) {
+        let upper = c.to_ascii_uppercase();
+        let code = if upper.is_ascii_uppercase() { CODES[(upper as u8 - b'A') as usize] } else { b'0' };
+        if result.is_empty() {
+            result.push(upper);
+        } else if code != b'0' && code != last {
+            result.push(char::from(code));
+        }
+        if !matches!(upper, 'H' | 'W') {
+            last = code;
+        }
+    }
+    while !result.is_empty() && result.len() < 4 {
+        result.push('0');
+    }
+    out.text(result);
+    Ok(())
+}

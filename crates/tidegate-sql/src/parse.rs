@@ -1,0 +1,819 @@
+//! Statements: what MySQL's grammar says around the expressions and queries that `sqlparser` reads.
+//!
+//! Each statement has a tree of its own that holds what the engine can do; anything else in the text is a syntax error or
+//! 1235. Nothing that was read is ignored silently, except hints that change no result.
+
+use sqlparser::{
+    ast::{Assignment, AssignmentTarget, Expr, Ident, ObjectName, ObjectNamePart, OrderByExpr, Query, TableWithJoins},
+    parser::{Parser, ParserError},
+    tokenizer::{Token, TokenWithSpan},
+};
+
+use crate::{
+    dialect::{MySql, expect_word, identifier, is_reserved, is_word, take_word, take_words, unexpected},
+    errors,
+    lexer::{self, LexMode, Literals},
+};
+use tidegate_rows::ServerError;
+
+pub(crate) mod ddl;
+pub(crate) use ddl::{AlterItem, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
+
+type Result<T> = std::result::Result<T, ParserError>;
+
+/// A name with an optional schema in front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableName {
+    pub(crate) schema: Option<String>,
+    pub(crate) name: String,
+}
+
+/// One statement.
+#[derive(Debug, Clone)]
+pub(crate) enum Statement {
+    Query(Box<Query>),
+    Insert(Box<Insert>),
+    Update(Box<Update>),
+    Delete(Box<Delete>),
+    CreateDatabase {
+        name: String,
+        if_not_exists: bool,
+        collation: Option<String>,
+        charset: Option<String>,
+    },
+    DropDatabase {
+        name: String,
+        if_exists: bool,
+    },
+    CreateTable(Box<CreateTable>),
+    DropTable {
+        tables: Vec<TableName>,
+        if_exists: bool,
+    },
+    Truncate(TableName),
+    AlterTable {
+        table: TableName,
+        items: Vec<AlterItem>,
+    },
+    RenameTable(Vec<(TableName, TableName)>),
+    CreateView {
+        name: TableName,
+        columns: Vec<String>,
+        text: Span,
+        or_replace: bool,
+    },
+    DropView {
+        views: Vec<TableName>,
+        if_exists: bool,
+    },
+    Use(String),
+    Set(Vec<SetItem>),
+    Show(Show),
+    Begin {
+        read_only: bool,
+        snapshot: bool,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint(String),
+    RollbackTo(String),
+    Release(String),
+    Prepare {
+        name: String,
+        source: PrepareSource,
+    },
+    Execute {
+        name: String,
+        variables: Vec<String>,
+    },
+    Deallocate(String),
+    Explain {
+        from: usize,
+    },
+    Do,
+    /// Administration that this engine has no need of: answers OK or a status row for each table.
+    Admin {
+        verb: &'static str,
+        tables: Vec<TableName>,
+    },
+    Nothing,
+}
+
+/// What PREPARE compiles.
+#[derive(Debug, Clone)]
+pub(crate) enum PrepareSource {
+    Text(String),
+    Variable(String),
+}
+
+/// INSERT and REPLACE.
+#[derive(Debug, Clone)]
+pub(crate) struct Insert {
+    pub(crate) replace: bool,
+    pub(crate) ignore: bool,
+    pub(crate) table: TableName,
+    pub(crate) columns: Option<Vec<String>>,
+    pub(crate) source: InsertSource,
+    pub(crate) row_alias: Option<String>,
+    pub(crate) on_duplicate: Vec<Assignment>,
+}
+
+/// Where the rows of an INSERT come from.
+#[derive(Debug, Clone)]
+pub(crate) enum InsertSource {
+    /// An empty row stands for all defaults.
+    Values(Vec<Vec<Expr>>),
+    Query(Box<Query>),
+}
+
+/// UPDATE.
+#[derive(Debug, Clone)]
+pub(crate) struct Update {
+    pub(crate) ignore: bool,
+    pub(crate) from: Vec<TableWithJoins>,
+    pub(crate) assignments: Vec<Assignment>,
+    pub(crate) selection: Option<Expr>,
+    pub(crate) order_by: Vec<OrderByExpr>,
+    pub(crate) limit: Option<Expr>,
+}
+
+/// DELETE.
+#[derive(Debug, Clone)]
+pub(crate) struct Delete {
+    pub(crate) ignore: bool,
+    /// Tables to delete from, by name or alias; empty for the single-table form.
+    pub(crate) targets: Vec<TableName>,
+    pub(crate) from: Vec<TableWithJoins>,
+    pub(crate) selection: Option<Expr>,
+    pub(crate) order_by: Vec<OrderByExpr>,
+    pub(crate) limit: Option<Expr>,
+}
+
+/// One assignment of SET.
+#[derive(Debug, Clone)]
+pub(crate) enum SetItem {
+    User {
+        name: String,
+        value: Span,
+    },
+    /// No value stands for DEFAULT.
+    System {
+        global: bool,
+        name: String,
+        value: Option<SetValue>,
+    },
+    Names {
+        charset: Option<String>,
+        collation: Option<String>,
+    },
+    Isolation(String),
+}
+
+/// Where an expression stands in the statement's text.
+pub(crate) type Span = (usize, usize);
+
+/// The value of a system variable as written.
+#[derive(Debug, Clone)]
+pub(crate) enum SetValue {
+    /// A bare word such as ON.
+    Word(String),
+    Expr(Span),
+}
+
+/// SHOW.
+#[derive(Debug, Clone)]
+pub(crate) struct Show {
+    pub(crate) what: ShowWhat,
+    pub(crate) like: Option<Pattern>,
+    pub(crate) filter: Option<Span>,
+}
+
+/// The pattern of LIKE: a string of the text, or a column's name.
+#[derive(Debug, Clone)]
+pub(crate) enum Pattern {
+    Text(Span),
+    Name(String),
+}
+
+/// What SHOW shows.
+#[derive(Debug, Clone)]
+pub(crate) enum ShowWhat {
+    Databases,
+    Tables { schema: Option<String>, full: bool },
+    TableStatus { schema: Option<String> },
+    Columns { table: TableName, full: bool },
+    Index(TableName),
+    CreateTable(TableName),
+    CreateView(TableName),
+    CreateDatabase(String),
+    Variables,
+    Status,
+    Warnings,
+    Errors,
+    Engines,
+    Charset,
+    Collation,
+    ProcessList,
+    Grants,
+    Privileges,
+    Plugins,
+    Empty(&'static [&'static str]),
+}
+
+/// Reads the statement at `sql[from..]` up to `;` or the end.
+///
+/// # Errors
+/// 1064 with the place, or 1235 for statements that are known but not done.
+pub(crate) fn parse(
+    sql: &[u8],
+    from: usize,
+    mode: LexMode,
+    pipes_as_concat: bool,
+    literals: Literals,
+) -> std::result::Result<(Statement, Vec<TokenWithSpan>), ServerError> {
+    let tokens = lexer::tokens(sql, from, mode, literals).map_err(|error| near(sql, error.at))?;
+    let dialect = MySql { pipes_as_concat };
+    let mut parser = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());
+    match statement(&mut parser, sql) {
+        Ok(Ok(statement)) => {
+            let next = parser.peek_token_ref();
+            if next.token == Token::EOF {
+                Ok((statement, tokens))
+            } else {
+                Err(near(sql, next.span.start.column as usize))
+            }
+        }
+        Ok(Err(error)) => Err(error),
+        Err(ParserError::RecursionLimitExceeded) => Err(errors::unsupported("expressions nested this deeply")),
+        Err(_) => Err(near(sql, parser.peek_token_ref().span.start.column as usize)),
+    }
+}
+
+/// The syntax error at a byte of the text.
+pub(crate) fn near(sql: &[u8], at: usize) -> ServerError {
+    let rest = &sql[at.min(sql.len())..];
+    errors::syntax(String::from_utf8_lossy(&rest[..rest.len().min(80)]))
+}
+
+type Outcome = std::result::Result<Statement, ServerError>;
+
+fn statement(p: &mut Parser, sql: &[u8]) -> Result<Outcome> {
+    let Token::Word(word) = &p.peek_token_ref().token else {
+        return match p.peek_token_ref().token {
+            Token::LParen => Ok(Ok(Statement::Query(p.parse_query()?))),
+            Token::EOF => Ok(Ok(Statement::Nothing)),
+            _ => unexpected(p),
+        };
+    };
+    let verb = word.value.to_ascii_uppercase();
+    if matches!(verb.as_str(), "SELECT" | "WITH") {
+        return Ok(Ok(Statement::Query(p.parse_query()?)));
+    }
+    p.advance_token();
+    Ok(Ok(match verb.as_str() {
+        "INSERT" | "REPLACE" => Statement::Insert(Box::new(insert(p, verb == "REPLACE")?)),
+        "UPDATE" => Statement::Update(Box::new(update(p)?)),
+        "DELETE" => Statement::Delete(Box::new(delete(p)?)),
+        "CREATE" => return ddl::create(p),
+        "DROP" => return ddl::drop(p),
+        "ALTER" => return ddl::alter(p),
+        "RENAME" => ddl::rename(p)?,
+        "TRUNCATE" => {
+            take_word(p, "TABLE");
+            Statement::Truncate(table_name(p)?)
+        }
+        "USE" => Statement::Use(identifier(p)?.value),
+        "SET" => Statement::Set(set(p)?),
+        "SHOW" => return show(p),
+        "DESCRIBE" | "DESC" | "EXPLAIN" => explain(p)?,
+        "BEGIN" => {
+            take_word(p, "WORK");
+            Statement::Begin { read_only: false, snapshot: false }
+        }
+        "START" => start_transaction(p)?,
+        "COMMIT" => Statement::Commit { chain: chain(p)? },
+        "ROLLBACK" => rollback(p)?,
+        "SAVEPOINT" => Statement::Savepoint(identifier(p)?.value),
+        "RELEASE" => {
+            expect_word(p, "SAVEPOINT")?;
+            Statement::Release(identifier(p)?.value)
+        }
+        "PREPARE" => prepare(p)?,
+        "EXECUTE" => execute(p)?,
+        "DEALLOCATE" => {
+            expect_word(p, "PREPARE")?;
+            Statement::Deallocate(identifier(p)?.value)
+        }
+        "DO" => {
+            p.parse_comma_separated(Parser::parse_expr)?;
+            Statement::Do
+        }
+        "ANALYZE" | "OPTIMIZE" | "CHECK" | "REPAIR" | "CHECKSUM" => admin(p, &verb)?,
+        "FLUSH" | "UNLOCK" | "KILL" => {
+            while p.peek_token_ref().token != Token::EOF {
+                p.advance_token();
+            }
+            if verb == "KILL" {
+                return Ok(Err(errors::unsupported("KILL")));
+            }
+            Statement::Admin { verb: "", tables: Vec::new() }
+        }
+        "LOCK" => return Ok(lock_tables(p)),
+        "CALL" | "GRANT" | "REVOKE" | "LOAD" | "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "SIGNAL" | "RESIGNAL"
+        | "GET" | "HELP" | "CHANGE" | "PURGE" | "RESET" | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "TABLE"
+        | "VALUES" => {
+            return Ok(Err(errors::unsupported(&verb)));
+        }
+        _ => {
+            p.prev_token();
+            let _ = sql;
+            return unexpected(p);
+        }
+    }))
+}
+
+fn lock_tables(p: &mut Parser) -> Outcome {
+    while p.peek_token_ref().token != Token::EOF {
+        p.advance_token();
+    }
+    // mysqldump's files lock what they fill; a single writer needs no more.
+    Ok(Statement::Admin { verb: "", tables: Vec::new() })
+}
+
+/// `t` or `s.t`.
+pub(crate) fn table_name(p: &mut Parser) -> Result<TableName> {
+    let first = identifier(p)?.value;
+    if p.consume_token(&Token::Period) {
+        return Ok(TableName { schema: Some(first), name: identifier(p)?.value });
+    }
+    Ok(TableName { schema: None, name: first })
+}
+
+/// The name that `sqlparser` has read, if it is one of ours.
+pub(crate) fn to_table_name(name: &ObjectName) -> Option<TableName> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(ident) => Some(ident.value.clone()),
+        ObjectNamePart::Function(_) => None,
+    };
+    match name.0.as_slice() {
+        [name] => Some(TableName { schema: None, name: part(name)? }),
+        [schema, name] => Some(TableName { schema: Some(part(schema)?), name: part(name)? }),
+        _ => None,
+    }
+}
+
+/// A list in parentheses.
+pub(crate) fn parenthesised<T>(p: &mut Parser, item: impl FnMut(&mut Parser) -> Result<T>) -> Result<Vec<T>> {
+    p.expect_token(&Token::LParen)?;
+    let list = comma_separated(p, item)?;
+    p.expect_token(&Token::RParen)?;
+    Ok(list)
+}
+
+/// Items with commas between them.
+pub(crate) fn comma_separated<T>(p: &mut Parser, mut item: impl FnMut(&mut Parser) -> Result<T>) -> Result<Vec<T>> {
+    let mut list = vec![item(p)?];
+    while p.consume_token(&Token::Comma) {
+        list.push(item(p)?);
+    }
+    Ok(list)
+}
+
+fn insert(p: &mut Parser, replace: bool) -> Result<Insert> {
+    let _priority = ["LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY"].into_iter().any(|word| take_word(p, word));
+    let ignore = !replace && take_word(p, "IGNORE");
+    take_word(p, "INTO");
+    let table = table_name(p)?;
+    let mut columns = None;
+    let has_list = p.peek_token_ref().token == Token::LParen
+        && !is_word(p.peek_nth_token_ref(1), "SELECT")
+        && !is_word(p.peek_nth_token_ref(1), "WITH")
+        && p.peek_nth_token_ref(1).token != Token::LParen;
+    if has_list {
+        p.advance_token();
+        columns = Some(if p.consume_token(&Token::RParen) {
+            Vec::new()
+        } else {
+            let list = comma_separated(p, qualified_column)?;
+            p.expect_token(&Token::RParen)?;
+            list
+        });
+    }
+    let mut row_alias = None;
+    let source = if take_word(p, "VALUES") || take_word(p, "VALUE") {
+        let rows = comma_separated(p, |p| {
+            p.expect_token(&Token::LParen)?;
+            if p.consume_token(&Token::RParen) {
+                return Ok(Vec::new());
+            }
+            let row = comma_separated(p, |p| p.parse_expr())?;
+            p.expect_token(&Token::RParen)?;
+            Ok(row)
+        })?;
+        if take_word(p, "AS") {
+            row_alias = Some(identifier(p)?.value);
+        }
+        InsertSource::Values(rows)
+    } else if columns.is_none() && take_word(p, "SET") {
+        let assignments = comma_separated(p, assignment)?;
+        let mut names = Vec::new();
+        let mut row = Vec::new();
+        for assignment in assignments {
+            let AssignmentTarget::ColumnName(name) = assignment.target else { return unexpected(p) };
+            let Some(name) = to_table_name(&name) else { return unexpected(p) };
+            names.push(name.name);
+            row.push(assignment.value);
+        }
+        columns = Some(names);
+        InsertSource::Values(vec![row])
+    } else {
+        InsertSource::Query(p.parse_query()?)
+    };
+    let mut on_duplicate = Vec::new();
+    if !replace && take_words(p, &["ON", "DUPLICATE", "KEY", "UPDATE"]) {
+        on_duplicate = comma_separated(p, assignment)?;
+    }
+    Ok(Insert { replace, ignore, table, columns, source, row_alias, on_duplicate })
+}
+
+/// A column in INSERT's list; a table in front must be the target, which MySQL checks no further.
+fn qualified_column(p: &mut Parser) -> Result<String> {
+    let mut name = identifier(p)?.value;
+    while p.consume_token(&Token::Period) {
+        name = identifier(p)?.value;
+    }
+    Ok(name)
+}
+
+fn assignment(p: &mut Parser) -> Result<Assignment> {
+    let mut parts: Vec<Ident> = vec![identifier(p)?];
+    while p.consume_token(&Token::Period) {
+        parts.push(identifier(p)?);
+    }
+    if !p.consume_token(&Token::Eq) && !p.consume_token(&Token::Assignment) {
+        return unexpected(p);
+    }
+    Ok(Assignment { target: AssignmentTarget::ColumnName(ObjectName::from(parts)), value: p.parse_expr()? })
+}
+
+fn update(p: &mut Parser) -> Result<Update> {
+    take_word(p, "LOW_PRIORITY");
+    let ignore = take_word(p, "IGNORE");
+    let from = comma_separated(p, |p| p.parse_table_and_joins())?;
+    expect_word(p, "SET")?;
+    let assignments = comma_separated(p, assignment)?;
+    let (selection, order_by, limit) = tail(p)?;
+    Ok(Update { ignore, from, assignments, selection, order_by, limit })
+}
+
+fn tail(p: &mut Parser) -> Result<(Option<Expr>, Vec<OrderByExpr>, Option<Expr>)> {
+    let selection = if take_word(p, "WHERE") { Some(p.parse_expr()?) } else { None };
+    let order_by =
+        if take_words(p, &["ORDER", "BY"]) { comma_separated(p, |p| p.parse_order_by_expr())? } else { Vec::new() };
+    let limit = if take_word(p, "LIMIT") { Some(p.parse_expr()?) } else { None };
+    Ok((selection, order_by, limit))
+}
+
+fn delete(p: &mut Parser) -> Result<Delete> {
+    take_word(p, "LOW_PRIORITY");
+    take_word(p, "QUICK");
+    let ignore = take_word(p, "IGNORE");
+    let mut targets = Vec::new();
+    let from;
+    if take_word(p, "FROM") {
+        // `DELETE FROM t …` or `DELETE FROM t1, t2 USING …`.
+        let start = p.index();
+        let using = target_list(p).is_ok_and(|list| {
+            targets = list;
+            take_word(p, "USING")
+        });
+        if using {
+            from = comma_separated(p, |p| p.parse_table_and_joins())?;
+        } else {
+            targets.clear();
+            while p.index() > start {
+                p.prev_token();
+            }
+            from = vec![p.parse_table_and_joins()?];
+            if p.peek_token_ref().token == Token::Comma {
+                return unexpected(p);
+            }
+        }
+    } else {
+        targets = target_list(p)?;
+        expect_word(p, "FROM")?;
+        from = comma_separated(p, |p| p.parse_table_and_joins())?;
+    }
+    let (selection, order_by, limit) = tail(p)?;
+    Ok(Delete { ignore, targets, from, selection, order_by, limit })
+}
+
+fn target_list(p: &mut Parser) -> Result<Vec<TableName>> {
+    comma_separated(p, |p| {
+        let name = table_name(p)?;
+        if p.peek_token_ref().token == Token::Period && p.peek_nth_token_ref(1).token == Token::Mul {
+            p.advance_token();
+            p.advance_token();
+        }
+        Ok(name)
+    })
+}
+
+fn set(p: &mut Parser) -> Result<Vec<SetItem>> {
+    if take_words(p, &["NAMES"]) {
+        let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
+        let collation = if take_word(p, "COLLATE") { Some(word_or_string(p)?) } else { None };
+        return Ok(vec![SetItem::Names { charset, collation }]);
+    }
+    if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
+        let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
+        return Ok(vec![SetItem::Names { charset, collation: None }]);
+    }
+    comma_separated(p, set_item)
+}
+
+fn set_item(p: &mut Parser) -> Result<SetItem> {
+    let mut global = false;
+    if let Token::DollarQuotedString(variable) = &p.peek_token_ref().token {
+        let name = variable.value.clone();
+        p.advance_token();
+        if !p.consume_token(&Token::Eq) && !p.consume_token(&Token::Assignment) {
+            return unexpected(p);
+        }
+        let Some(system) = name.strip_prefix("@@") else {
+            return Ok(SetItem::User { name: name[1..].to_owned(), value: span_of(p)? });
+        };
+        let lower = system.to_ascii_lowercase();
+        let (scope, bare) = lower.split_once('.').unwrap_or(("", &lower));
+        return Ok(SetItem::System { global: scope == "global", name: bare.to_owned(), value: set_value(p)? });
+    }
+    if take_word(p, "GLOBAL") || take_word(p, "PERSIST") {
+        global = true;
+    } else if !take_word(p, "SESSION") {
+        take_word(p, "LOCAL");
+    }
+    if take_word(p, "TRANSACTION") {
+        return isolation(p);
+    }
+    let name = identifier(p)?.value.to_ascii_lowercase();
+    if !p.consume_token(&Token::Eq) && !p.consume_token(&Token::Assignment) {
+        return unexpected(p);
+    }
+    Ok(SetItem::System { global, name, value: set_value(p)? })
+}
+
+/// Reads an expression for its place in the text only.
+pub(crate) fn span_of(p: &mut Parser) -> Result<Span> {
+    let from = p.peek_token_ref().span.start.column as usize;
+    p.parse_expr()?;
+    Ok((from, p.peek_token_ref().span.start.column as usize))
+}
+
+/// The value of SET; bare words such as ON and names count as strings.
+fn set_value(p: &mut Parser) -> Result<Option<SetValue>> {
+    if take_word(p, "DEFAULT") {
+        return Ok(None);
+    }
+    let bare = match &p.peek_token_ref().token {
+        Token::Word(word) => {
+            let ends = matches!(p.peek_nth_token_ref(1).token, Token::EOF | Token::Comma);
+            let constant = ["NULL", "TRUE", "FALSE"].iter().any(|constant| word.value.eq_ignore_ascii_case(constant));
+            (ends && !constant).then(|| word.value.clone())
+        }
+        _ => None,
+    };
+    if let Some(word) = bare {
+        p.advance_token();
+        return Ok(Some(SetValue::Word(word)));
+    }
+    Ok(Some(SetValue::Expr(span_of(p)?)))
+}
+
+fn isolation(p: &mut Parser) -> Result<SetItem> {
+    let mut words = Vec::new();
+    while let Token::Word(word) = &p.peek_token_ref().token {
+        words.push(word.value.to_ascii_uppercase());
+        p.advance_token();
+    }
+    match words.join(" ").as_str() {
+        "ISOLATION LEVEL READ COMMITTED" => Ok(SetItem::Isolation("READ-COMMITTED".into())),
+        "ISOLATION LEVEL REPEATABLE READ" => Ok(SetItem::Isolation("REPEATABLE-READ".into())),
+        "ISOLATION LEVEL READ UNCOMMITTED" => Ok(SetItem::Isolation("READ-UNCOMMITTED".into())),
+        "ISOLATION LEVEL SERIALIZABLE" => Ok(SetItem::Isolation("SERIALIZABLE".into())),
+        "READ WRITE" => Ok(SetItem::Isolation(String::new())),
+        _ => unexpected(p),
+    }
+}
+
+/// A bare word or a string.
+pub(crate) fn word_or_string(p: &mut Parser) -> Result<String> {
+    let text = match &p.peek_token_ref().token {
+        Token::Word(word) => word.value.clone(),
+        Token::SingleQuotedString(text) => text.clone(),
+        _ => return unexpected(p),
+    };
+    p.advance_token();
+    Ok(text)
+}
+
+fn explain(p: &mut Parser) -> Result<Statement> {
+    if let Token::Word(word) = &p.peek_token_ref().token
+        && (word.quote_style.is_some()
+            || !is_reserved(&word.value) && !matches!(word.value.to_ascii_uppercase().as_str(), "EXTENDED" | "FORMAT"))
+    {
+        let table = table_name(p)?;
+        let like = match &p.peek_token_ref().token {
+            Token::EOF => None,
+            Token::Word(column) => {
+                let column = column.value.clone();
+                p.advance_token();
+                Some(Pattern::Name(column))
+            }
+            _ => Some(Pattern::Text(span_of(p)?)),
+        };
+        return Ok(Statement::Show(Show { what: ShowWhat::Columns { table, full: false }, like, filter: None }));
+    }
+    take_word(p, "EXTENDED");
+    let from = p.peek_token_ref().span.start.column as usize;
+    while p.peek_token_ref().token != Token::EOF {
+        p.advance_token();
+    }
+    Ok(Statement::Explain { from })
+}
+
+fn start_transaction(p: &mut Parser) -> Result<Statement> {
+    expect_word(p, "TRANSACTION")?;
+    let (mut read_only, mut snapshot) = (false, false);
+    loop {
+        if take_words(p, &["WITH", "CONSISTENT", "SNAPSHOT"]) {
+            snapshot = true;
+        } else if take_words(p, &["READ", "ONLY"]) {
+            read_only = true;
+        } else if !take_words(p, &["READ", "WRITE"]) {
+            break;
+        }
+        if !p.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(Statement::Begin { read_only, snapshot })
+}
+
+fn chain(p: &mut Parser) -> Result<bool> {
+    take_word(p, "WORK");
+    if take_words(p, &["AND", "NO", "CHAIN"]) {
+        return Ok(false);
+    }
+    Ok(take_words(p, &["AND", "CHAIN"]))
+}
+
+fn rollback(p: &mut Parser) -> Result<Statement> {
+    take_word(p, "WORK");
+    if take_word(p, "TO") {
+        take_word(p, "SAVEPOINT");
+        return Ok(Statement::RollbackTo(identifier(p)?.value));
+    }
+    Ok(Statement::Rollback { chain: chain(p)? })
+}
+
+fn user_variable(p: &mut Parser) -> Result<String> {
+    match &p.peek_token_ref().token {
+        Token::DollarQuotedString(variable) if !variable.value.starts_with("@@") => {
+            let name = variable.value[1..].to_owned();
+            p.advance_token();
+            Ok(name)
+        }
+        _ => unexpected(p),
+    }
+}
+
+fn prepare(p: &mut Parser) -> Result<Statement> {
+    let name = identifier(p)?.value;
+    expect_word(p, "FROM")?;
+    let source = match &p.peek_token_ref().token {
+        Token::SingleQuotedString(text) => {
+            let text = text.clone();
+            p.advance_token();
+            PrepareSource::Text(text)
+        }
+        _ => PrepareSource::Variable(user_variable(p)?),
+    };
+    Ok(Statement::Prepare { name, source })
+}
+
+fn execute(p: &mut Parser) -> Result<Statement> {
+    let name = identifier(p)?.value;
+    let variables = if take_word(p, "USING") { comma_separated(p, user_variable)? } else { Vec::new() };
+    Ok(Statement::Execute { name, variables })
+}
+
+fn admin(p: &mut Parser, verb: &str) -> Result<Statement> {
+    if !take_word(p, "NO_WRITE_TO_BINLOG") {
+        take_word(p, "LOCAL");
+    }
+    if !take_word(p, "TABLE") {
+        expect_word(p, "TABLES")?;
+    }
+    let tables = comma_separated(p, table_name)?;
+    while ["QUICK", "EXTENDED", "FAST", "MEDIUM", "CHANGED"].into_iter().any(|word| take_word(p, word)) {}
+    let verb = match verb {
+        "ANALYZE" => "analyze",
+        "OPTIMIZE" => "optimize",
+        "REPAIR" => "repair",
+        "CHECKSUM" => return unexpected(p),
+        _ => "check",
+    };
+    Ok(Statement::Admin { verb, tables })
+}
+
+fn in_schema(p: &mut Parser) -> Result<Option<String>> {
+    if take_word(p, "FROM") || take_word(p, "IN") { Ok(Some(identifier(p)?.value)) } else { Ok(None) }
+}
+
+fn of_table(p: &mut Parser) -> Result<TableName> {
+    if !take_word(p, "FROM") {
+        expect_word(p, "IN")?;
+    }
+    let mut table = table_name(p)?;
+    if let Some(schema) = in_schema(p)? {
+        table.schema = Some(schema);
+    }
+    Ok(table)
+}
+
+fn show(p: &mut Parser) -> Result<Outcome> {
+    let full = take_word(p, "FULL");
+    if !take_word(p, "GLOBAL") {
+        take_word(p, "SESSION");
+    }
+    let what = if take_word(p, "DATABASES") || take_word(p, "SCHEMAS") {
+        ShowWhat::Databases
+    } else if take_word(p, "TABLES") {
+        ShowWhat::Tables { schema: in_schema(p)?, full }
+    } else if take_words(p, &["TABLE", "STATUS"]) {
+        ShowWhat::TableStatus { schema: in_schema(p)? }
+    } else if take_word(p, "COLUMNS") || take_word(p, "FIELDS") {
+        ShowWhat::Columns { table: of_table(p)?, full }
+    } else if take_word(p, "INDEX") || take_word(p, "INDEXES") || take_word(p, "KEYS") {
+        ShowWhat::Index(of_table(p)?)
+    } else if take_word(p, "CREATE") {
+        return show_create(p);
+    } else if take_word(p, "VARIABLES") {
+        ShowWhat::Variables
+    } else if take_word(p, "STATUS") {
+        ShowWhat::Status
+    } else if take_word(p, "WARNINGS") {
+        ShowWhat::Warnings
+    } else if take_word(p, "ERRORS") {
+        ShowWhat::Errors
+    } else if take_words(p, &["STORAGE", "ENGINES"]) || take_word(p, "ENGINES") {
+        ShowWhat::Engines
+    } else if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
+        ShowWhat::Charset
+    } else if take_word(p, "COLLATION") {
+        ShowWhat::Collation
+    } else if take_word(p, "PROCESSLIST") {
+        ShowWhat::ProcessList
+    } else if take_word(p, "GRANTS") {
+        ShowWhat::Grants
+    } else if take_word(p, "PRIVILEGES") {
+        ShowWhat::Privileges
+    } else if take_word(p, "PLUGINS") {
+        ShowWhat::Plugins
+    } else if take_word(p, "TRIGGERS") {
+        in_schema(p)?;
+        ShowWhat::Empty(&["Trigger", "Event", "Table", "Statement", "Timing", "Created", "sql_mode", "Definer"])
+    } else if take_words(p, &["FUNCTION", "STATUS"]) || take_words(p, &["PROCEDURE", "STATUS"]) {
+        ShowWhat::Empty(&["Db", "Name", "Type", "Definer", "Modified", "Created", "Security_type", "Comment"])
+    } else if take_word(p, "EVENTS") {
+        in_schema(p)?;
+        ShowWhat::Empty(&["Db", "Name", "Definer", "Time zone", "Type"])
+    } else {
+        let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
+        return Ok(Err(errors::unsupported(format!("SHOW {}", word.value.to_ascii_uppercase()))));
+    };
+    let like = if take_word(p, "LIKE") { Some(Pattern::Text(span_of(p)?)) } else { None };
+    let filter = if like.is_none() && take_word(p, "WHERE") { Some(span_of(p)?) } else { None };
+    if matches!(what, ShowWhat::Warnings | ShowWhat::Errors) && take_word(p, "LIMIT") {
+        comma_separated(p, |p| p.parse_expr())?;
+    }
+    Ok(Ok(Statement::Show(Show { what, like, filter })))
+}
+
+fn show_create(p: &mut Parser) -> Result<Outcome> {
+    let what = if take_word(p, "TABLE") {
+        ShowWhat::CreateTable(table_name(p)?)
+    } else if take_word(p, "VIEW") {
+        ShowWhat::CreateView(table_name(p)?)
+    } else if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
+        take_words(p, &["IF", "NOT", "EXISTS"]);
+        ShowWhat::CreateDatabase(identifier(p)?.value)
+    } else {
+        return Ok(Err(errors::unsupported("SHOW CREATE of this kind of object")));
+    };
+    Ok(Ok(Statement::Show(Show { what, like: None, filter: None })))
+}

@@ -1,0 +1,291 @@
+//! The part of a session that SQL functions see: modes, time, warnings, variables.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use chrono::{Offset, TimeZone};
+use tidegate_rows::{Param, ServerError};
+
+use crate::{
+    errors::{self, Warning},
+    lexer::LexMode,
+    task,
+    value::{
+        Datum, SqlType,
+        collation::Collation,
+        temporal::{DAY_MICROS, Datetime, EPOCH_DAYS},
+    },
+    variables,
+};
+
+/// Warnings that a statement keeps; further ones are counted only.
+const WARNINGS_MAX: usize = 64;
+
+/// A user variable: a value with its type.
+#[derive(Debug, Clone)]
+pub(crate) struct UserValue {
+    pub(crate) value: Datum,
+    pub(crate) ty: SqlType,
+}
+
+/// Modes, time and variables of a session.
+pub(crate) struct Env {
+    pub(crate) connection_id: u64,
+    pub(crate) sql_mode: Cell<u64>,
+    pub(crate) collation: Cell<Collation>,
+    pub(crate) autocommit: Cell<bool>,
+    pub(crate) read_committed: Cell<bool>,
+    pub(crate) foreign_keys: Cell<bool>,
+    pub(crate) lock_wait: Cell<Duration>,
+    pub(crate) last_insert_id: Cell<u64>,
+    pub(crate) row_count: Cell<i64>,
+    pub(crate) found_rows: Cell<i64>,
+    pub(crate) found_rows_flag: Cell<bool>,
+    /// The statement that runs turns errors into warnings.
+    pub(crate) ignoring: Cell<bool>,
+    pub(crate) zone: Cell<Zone>,
+    /// `SET timestamp = …`.
+    pub(crate) fixed_time: Cell<Option<i64>>,
+    now_known: Cell<Option<i64>>,
+    warnings: RefCell<Vec<Warning>>,
+    warning_total: Cell<usize>,
+    /// Warnings of the statement before, for SHOW WARNINGS.
+    shown: RefCell<Vec<Warning>>,
+    user: RefCell<HashMap<String, UserValue>>,
+    pub(crate) system: RefCell<HashMap<&'static str, String>>,
+    virtual_name: Cell<Option<&'static str>>,
+}
+
+/// A time zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Zone {
+    /// The machine's.
+    System,
+    /// Seconds east of UTC.
+    Fixed(i32),
+}
+
+impl Env {
+    pub(super) fn new(connection_id: u64, sql_mode: u64, lock_wait: Duration) -> Self {
+        Self {
+            connection_id,
+            sql_mode: Cell::new(sql_mode),
+            collation: Cell::new(Collation::DEFAULT),
+            autocommit: Cell::new(true),
+            read_committed: Cell::new(false),
+            foreign_keys: Cell::new(true),
+            lock_wait: Cell::new(lock_wait),
+            last_insert_id: Cell::new(0),
+            row_count: Cell::new(0),
+            found_rows: Cell::new(0),
+            found_rows_flag: Cell::new(false),
+            ignoring: Cell::new(false),
+            zone: Cell::new(Zone::System),
+            fixed_time: Cell::new(None),
+            now_known: Cell::new(None),
+            warnings: RefCell::default(),
+            warning_total: Cell::new(0),
+            shown: RefCell::default(),
+            user: RefCell::default(),
+            system: RefCell::default(),
+            virtual_name: Cell::new(None),
+        }
+    }
+
+    /// An environment for unit tests.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self::new(1, variables::STRICT_TRANS_TABLES, Duration::from_secs(1))
+    }
+
+    /// A statement begins: its time is unknown until it asks, its warnings are new.
+    #[inline]
+    pub(crate) fn begin_statement(&self) {
+        self.now_known.set(None);
+        if self.warning_total.get() > 0 || !self.shown.borrow().is_empty() {
+            let old = std::mem::take(&mut *self.warnings.borrow_mut());
+            *self.shown.borrow_mut() = old;
+            self.warning_total.set(0);
+        }
+    }
+
+    /// Takes back what `begin_statement` did to the warnings: the statement only shows them.
+    pub(crate) fn shown_warnings(&self) -> Vec<Warning> {
+        self.shown.borrow().clone()
+    }
+
+    /// Keeps the shown warnings for another SHOW WARNINGS.
+    pub(crate) fn keep_shown(&self) {
+        let old = self.shown.borrow().clone();
+        self.warning_total.set(old.len());
+        *self.warnings.borrow_mut() = old;
+    }
+
+    /// How the lexer reads strings.
+    #[inline]
+    pub(crate) fn lex_mode(&self) -> LexMode {
+        let mode = self.sql_mode.get();
+        LexMode {
+            ansi_quotes: mode & variables::ANSI_QUOTES != 0,
+            no_backslash_escapes: mode & variables::NO_BACKSLASH_ESCAPES != 0,
+        }
+    }
+
+    /// Adds a warning.
+    pub(crate) fn warn(&self, error: ServerError) {
+        self.push(error.into());
+    }
+
+    /// Adds a note.
+    pub(crate) fn note(&self, error: ServerError) {
+        self.push(Warning { level: "Note", ..error.into() });
+    }
+
+    /// The statement's own error, for SHOW WARNINGS.
+    pub(crate) fn note_error(&self, error: &ServerError) {
+        self.push(Warning { level: "Error", ..error.clone().into() });
+    }
+
+    fn push(&self, warning: Warning) {
+        self.warning_total.set(self.warning_total.get() + 1);
+        let mut warnings = self.warnings.borrow_mut();
+        if warnings.len() < WARNINGS_MAX {
+            warnings.push(warning);
+        }
+    }
+
+    /// Number of warnings of the statement.
+    #[inline]
+    pub(crate) fn warning_count(&self) -> u16 {
+        self.warning_total.get().min(usize::from(u16::MAX)) as u16
+    }
+
+    /// Division by zero gives NULL, with a warning by sql_mode.
+    ///
+    /// # Errors
+    /// None in queries; writing statements are strict about values, not about this.
+    pub(crate) fn division_by_zero(&self) -> Result<(), ServerError> {
+        if self.sql_mode.get() & variables::ERROR_FOR_DIVISION_BY_ZERO != 0 {
+            self.warn(errors::division_by_zero());
+        }
+        Ok(())
+    }
+
+    /// The statement's time in microseconds since 1970.
+    pub(crate) fn now_micros(&self) -> i64 {
+        if let Some(now) = self.now_known.get() {
+            return now;
+        }
+        let now = self.fixed_time.get().unwrap_or_else(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            since.as_micros() as i64
+        });
+        self.now_known.set(Some(now));
+        now
+    }
+
+    /// The statement's time in UTC.
+    pub(crate) fn now_utc(&self) -> Datetime {
+        utc(self.now_micros())
+    }
+
+    /// The statement's time in the session's zone.
+    pub(crate) fn now_local(&self) -> Datetime {
+        self.to_local(self.now_micros())
+    }
+
+    /// Seconds east of UTC at a moment.
+    fn offset_at(&self, micros: i64) -> i64 {
+        match self.zone.get() {
+            Zone::Fixed(seconds) => i64::from(seconds),
+            Zone::System => chrono::Local
+                .timestamp_opt(micros.div_euclid(1_000_000), 0)
+                .single()
+                .map_or(0, |moment| i64::from(moment.offset().fix().local_minus_utc())),
+        }
+    }
+
+    fn to_local(&self, micros: i64) -> Datetime {
+        utc(micros + self.offset_at(micros) * 1_000_000)
+    }
+
+    fn timestamp_of(&self, moment: Datetime) -> Option<i64> {
+        let wall = moment.total_micros()? - EPOCH_DAYS * DAY_MICROS;
+        let first = wall - self.offset_at(wall) * 1_000_000;
+        // Once more with the offset of the moment found: they differ around a change of the clocks.
+        Some(wall - self.offset_at(first) * 1_000_000)
+    }
+
+    /// A user variable; NULL if it has never been set.
+    pub(crate) fn user_variable(&self, name: &str) -> UserValue {
+        let known = self.user.borrow().get(&name.to_lowercase()).cloned();
+        known.unwrap_or_else(|| UserValue { value: Datum::Null, ty: SqlType::new(crate::value::Base::Null) })
+    }
+
+    /// Sets a user variable.
+    pub(crate) fn set_user_variable(&self, name: &str, value: UserValue) {
+        self.user.borrow_mut().insert(name.to_lowercase(), value);
+    }
+
+    /// The current schema if it is one without a file.
+    pub(crate) fn virtual_schema(&self) -> Option<&'static str> {
+        self.virtual_name.get()
+    }
+
+    /// Makes a schema without a file the current one, or none.
+    pub(crate) fn set_virtual_schema(&self, name: Option<&str>) {
+        self.virtual_name.set(name.map(|name| match name.to_ascii_lowercase().as_str() {
+            "mysql" => "mysql",
+            "performance_schema" => "performance_schema",
+            "sys" => "sys",
+            _ => "information_schema",
+        }));
+    }
+}
+
+impl UserValue {
+    /// The variable as a statement's parameter.
+    pub(crate) fn to_param(&self) -> Param {
+        match &self.value {
+            Datum::Null => Param::Null,
+            Datum::Int(value) if self.ty.rep() == crate::value::Rep::Int => Param::Int(*value),
+            Datum::Real(value) => Param::Double(*value),
+            Datum::Text(text) => Param::Bytes(text.to_vec().into()),
+            other => {
+                let mut text = Vec::new();
+                crate::exec::Out::of(&self.ty).write(other.as_cell(), &mut text);
+                if self.ty.rep() == crate::value::Rep::Blob
+                    && let Datum::Blob(blob) = other
+                {
+                    text = blob.to_vec();
+                }
+                Param::Bytes(text.into())
+            }
+        }
+    }
+}
+
+fn utc(micros: i64) -> Datetime {
+    Datetime::from_total_micros(micros + EPOCH_DAYS * DAY_MICROS).unwrap_or_default()
+}
+
+/// The statement's date.
+pub(crate) fn today() -> Datetime {
+    task::env(|env| env.now_local().date_only()).unwrap_or_default()
+}
+
+/// A stored TIMESTAMP in the session's zone. 0 is the zero date.
+pub(crate) fn timestamp_to_local(micros: i64) -> Datetime {
+    if micros == 0 {
+        return Datetime::default();
+    }
+    task::env(|env| env.to_local(micros)).unwrap_or_else(|| utc(micros))
+}
+
+/// A moment of the session's zone as a TIMESTAMP; `None` for dates with zeros.
+pub(crate) fn local_to_timestamp(moment: Datetime) -> Option<i64> {
+    task::env(|env| env.timestamp_of(moment)).unwrap_or_else(|| Some(moment.total_micros()? - EPOCH_DAYS * DAY_MICROS))
+}

@@ -1,0 +1,298 @@
+//! SHOW, DESCRIBE, EXPLAIN and `information_schema`: all answered from the shadow catalogue.
+//!
+//! A table of `information_schema` is a list of rows made when the statement is translated (`tables`); SHOW
+//! is a query on these tables with the column names that clients expect.
+
+mod create;
+mod tables;
+
+use tidegate_rows::{Column, ColumnType, QueryError, Sink, Statement as Text, Summary, Value};
+
+use crate::{
+    errors,
+    parse::{Pattern, Show, ShowWhat, TableName},
+    session::Core,
+    translate::quote,
+};
+
+pub(crate) use tables::information_schema;
+
+type Done = Result<(), QueryError>;
+
+/// The schema that a SHOW is about.
+fn schema_name(core: &Core, given: Option<&str>) -> Result<String, tidegate_rows::ServerError> {
+    if let Some(name) = given {
+        if crate::engine::is_virtual(name) {
+            return Ok(name.to_ascii_lowercase());
+        }
+        return Ok(core.engine.schema(name)?.name.clone());
+    }
+    match (&core.schema, core.env.virtual_schema()) {
+        (Some(schema), _) => Ok(schema.name.clone()),
+        (None, Some(name)) => Ok(name.to_owned()),
+        _ => Err(errors::no_database()),
+    }
+}
+
+/// A string in MySQL's quotes, for statements that this module writes.
+fn mysql_string(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+fn span(sql: &[u8], (from, to): (usize, usize)) -> String {
+    String::from_utf8_lossy(sql.get(from..to).unwrap_or_default()).into_owned()
+}
+
+/// Carries out SHOW or DESCRIBE.
+///
+/// # Errors
+/// 1146, 1049 and what the filter says.
+pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &mut dyn Sink) -> Done {
+    let (query, order) = match &show.what {
+        ShowWhat::Databases => ("SELECT schema_name AS `Database` FROM information_schema.schemata".to_owned(), "1"),
+        ShowWhat::Tables { schema, full } => {
+            let schema = schema_name(core, schema.as_deref())?;
+            let name = format!("`Tables_in_{}`", schema.replace('`', "``"));
+            let kind = if *full { ", table_type AS `Table_type`" } else { "" };
+            (format!("SELECT table_name AS {name}{kind} FROM information_schema.tables WHERE table_schema = {}", mysql_string(&schema)), "1")
+        }
+        ShowWhat::TableStatus { schema } => {
+            let schema = schema_name(core, schema.as_deref())?;
+            (format!(
+                "SELECT table_name AS `Name`, engine AS `Engine`, version AS `Version`, row_format AS `Row_format`, \
+                 table_rows AS `Rows`, avg_row_length AS `Avg_row_length`, data_length AS `Data_length`, \
+                 max_data_length AS `Max_data_length`, index_length AS `Index_length`, data_free AS `Data_free`, \
+                 auto_increment AS `Auto_increment`, create_time AS `Create_time`, update_time AS `Update_time`, \
+                 check_time AS `Check_time`, table_collation AS `Collation`, checksum AS `Checksum`, \
+                 create_options AS `Create_options`, table_comment AS `Comment` \
+                 FROM information_schema.tables WHERE table_schema = {}", mysql_string(&schema)), "1")
+        }
+        ShowWhat::Columns { table, full } => (columns_query(core, table, *full)?, "tg_position"),
+        ShowWhat::Index(table) => {
+            let schema = schema_name(core, table.schema.as_deref())?;
+            require_table(core, &schema, &table.name)?;
+            (format!(
+                "SELECT table_name AS `Table`, non_unique AS `Non_unique`, index_name AS `Key_name`, seq_in_index AS `Seq_in_index`, \
+                 column_name AS `Column_name`, collation AS `Collation`, cardinality AS `Cardinality`, sub_part AS `Sub_part`, \
+                 packed AS `Packed`, nullable AS `Null`, index_type AS `Index_type`, comment AS `Comment`, \
+                 index_comment AS `Index_comment`, ignored AS `Ignored` FROM information_schema.statistics \
+                 WHERE table_schema = {} AND table_name = {}", mysql_string(&schema), mysql_string(&table.name)), "")
+        }
+        ShowWhat::CreateTable(table) | ShowWhat::CreateView(table) => {
+            let schema = schema_name(core, table.schema.as_deref())?;
+            return create::show_create(core, &schema, &table.name, matches!(show.what, ShowWhat::CreateView(_)), more, sink);
+        }
+        ShowWhat::CreateDatabase(name) => {
+            let schema = core.engine.schema(name)?;
+            let collation = schema.catalog()?.collation.unwrap_or(crate::value::collation::Collation::DEFAULT);
+            let text = format!("CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET {} COLLATE {} */", collation.charset(), collation.name());
+            return rows(core, &["Database", "Create Database"], &[vec![Some(name.clone()), Some(text)]], more, sink);
+        }
+        ShowWhat::Variables => ("SELECT variable_name AS `Variable_name`, variable_value AS `Value` FROM information_schema.session_variables".into(), "1"),
+        ShowWhat::Status => ("SELECT variable_name AS `Variable_name`, variable_value AS `Value` FROM information_schema.session_status".into(), "1"),
+        ShowWhat::Warnings | ShowWhat::Errors => return warnings(core, matches!(show.what, ShowWhat::Errors), more, sink),
+        ShowWhat::Engines => ("SELECT engine AS `Engine`, support AS `Support`, comment AS `Comment`, transactions AS `Transactions`, xa AS `XA`, savepoints AS `Savepoints` FROM information_schema.engines".into(), ""),
+        ShowWhat::Charset => ("SELECT character_set_name AS `Charset`, description AS `Description`, default_collate_name AS `Default collation`, maxlen AS `Maxlen` FROM information_schema.character_sets".into(), "1"),
+        ShowWhat::Collation => ("SELECT collation_name AS `Collation`, character_set_name AS `Charset`, id AS `Id`, is_default AS `Default`, is_compiled AS `Compiled`, sortlen AS `Sortlen` FROM information_schema.collations".into(), "1"),
+        ShowWhat::ProcessList => ("SELECT id AS `Id`, user AS `User`, host AS `Host`, db AS `db`, command AS `Command`, time AS `Time`, state AS `State`, info AS `Info` FROM information_schema.processlist".into(), ""),
+        ShowWhat::Grants => {
+            let text = "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION";
+            return rows(core, &["Grants for root@localhost"], &[vec![Some(text.into())]], more, sink);
+        }
+        ShowWhat::Privileges => return rows(core, &["Privilege", "Context", "Comment"], &[], more, sink),
+        ShowWhat::Plugins => return rows(core, &["Name", "Status", "Type", "Library", "License"], &[], more, sink),
+        ShowWhat::Empty(names) => return rows(core, names, &[], more, sink),
+    };
+    filtered(core, show, sql, &query, order, more, sink)
+}
+
+/// Runs a SHOW's query with its LIKE or WHERE.
+fn filtered(
+    core: &mut Core,
+    show: &Show,
+    sql: &[u8],
+    query: &str,
+    order: &str,
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Done {
+    let first = first_column(query);
+    let condition = match (&show.like, &show.filter) {
+        (Some(Pattern::Name(name)), _) => format!(" WHERE {first} = {}", mysql_string(name)),
+        (Some(Pattern::Text(text)), _) => format!(" WHERE {first} LIKE {}", span(sql, *text)),
+        (None, Some(filter)) => format!(" WHERE {}", span(sql, *filter)),
+        (None, None) => String::new(),
+    };
+    let columns = if order == "tg_position" { visible_columns(query) } else { "*".into() };
+    let order = if order.is_empty() { String::new() } else { format!(" ORDER BY {order}") };
+    core.run_own(&format!("SELECT {columns} FROM ({query}) AS `tg_show`{condition}{order}"), more, sink)
+}
+
+/// The alias of a query's first column.
+fn first_column(query: &str) -> String {
+    aliases(query).next().unwrap_or_default()
+}
+
+fn visible_columns(query: &str) -> String {
+    let names: Vec<String> = aliases(query).filter(|name| name != "`tg_position`").collect();
+    names.join(", ")
+}
+
+/// The aliases of a query's columns: this module writes all of them as AS `name`.
+fn aliases(query: &str) -> impl Iterator<Item = String> {
+    query.split(" AS `").skip(1).map(|rest| {
+        let end = rest.replace("``", "\u{1}\u{1}").find('`').unwrap_or(rest.len());
+        format!("`{}`", &rest[..end])
+    })
+}
+
+fn require_table(core: &Core, schema: &str, table: &str) -> Result<(), tidegate_rows::ServerError> {
+    let missing = || errors::no_such_table(schema, table);
+    if crate::engine::is_virtual(schema) {
+        return if tables::exists(table) { Ok(()) } else { Err(missing()) };
+    }
+    core.engine.schema(schema)?.catalog()?.table(table).map(|_| ()).ok_or_else(missing)
+}
+
+fn columns_query(core: &Core, table: &TableName, full: bool) -> Result<String, tidegate_rows::ServerError> {
+    let schema = schema_name(core, table.schema.as_deref())?;
+    require_table(core, &schema, &table.name)?;
+    let (collation, rest) = if full {
+        ("collation_name AS `Collation`, ", ", privileges AS `Privileges`, column_comment AS `Comment`")
+    } else {
+        ("", "")
+    };
+    Ok(format!(
+        "SELECT column_name AS `Field`, column_type AS `Type`, {collation}is_nullable AS `Null`, column_key AS `Key`, \
+         column_default_shown AS `Default`, extra AS `Extra`{rest}, ordinal_position AS `tg_position` FROM information_schema.columns \
+         WHERE table_schema = {} AND table_name = {}",
+        mysql_string(&schema),
+        mysql_string(&table.name)
+    ))
+}
+
+/// Sends rows of text.
+///
+/// # Errors
+/// When the sink has gone.
+pub(super) fn rows(
+    core: &mut Core,
+    names: &[&str],
+    rows: &[Vec<Option<String>>],
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Done {
+    let columns: Vec<Column> = names
+        .iter()
+        .map(|name| {
+            let mut column = Column::expression(name.as_bytes(), ColumnType::VarString);
+            column.length = 1024;
+            column
+        })
+        .collect();
+    sink.columns(&columns);
+    for row in rows {
+        sink.begin_row();
+        for (index, value) in row.iter().enumerate() {
+            sink.value(index, value.as_ref().map_or(Value::Null, |text| Value::Bytes(text.as_bytes())));
+        }
+        if sink.end_row() == tidegate_rows::Flow::Full {
+            crate::task::block_on(std::future::poll_fn(|cx| sink.poll_ready(cx)))
+                .map_err(|_| tidegate_rows::SinkClosed)??;
+        }
+    }
+    core.env.found_rows.set(rows.len() as i64);
+    core.end_rows(more, sink);
+    Ok(())
+}
+
+fn warnings(core: &mut Core, errors_only: bool, more: bool, sink: &mut dyn Sink) -> Done {
+    let all = core.env.shown_warnings();
+    core.env.keep_shown();
+    let list: Vec<Vec<Option<String>>> = all
+        .into_iter()
+        .filter(|warning| !errors_only || warning.level == "Error")
+        .map(|warning| vec![Some(warning.level.to_owned()), Some(warning.code.to_string()), Some(warning.message)])
+        .collect();
+    rows(core, &["Level", "Code", "Message"], &list, more, sink)
+}
+
+/// EXPLAIN: the plan that SQLite has for the statement.
+///
+/// # Errors
+/// Those of the statement.
+pub(crate) fn explain(
+    core: &mut Core,
+    text: Text<'_>,
+    from: usize,
+    to: usize,
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Done {
+    let plan = core.explain(text, from, to)?;
+    let list: Vec<Vec<Option<String>>> = plan
+        .into_iter()
+        .enumerate()
+        .map(|(number, detail)| {
+            vec![
+                Some((number + 1).to_string()),
+                Some("SIMPLE".into()),
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                Some(detail),
+            ]
+        })
+        .collect();
+    rows(
+        core,
+        &["id", "select_type", "table", "type", "possible_keys", "key", "key_len", "ref", "rows", "Extra"],
+        &list,
+        more,
+        sink,
+    )
+}
+
+/// ANALYZE, OPTIMIZE, CHECK and REPAIR TABLE; others only answer OK.
+///
+/// # Errors
+/// 1146 is a row here, as in MySQL; storage errors.
+pub(crate) fn admin(core: &mut Core, verb: &str, names: &[TableName], more: bool, sink: &mut dyn Sink) -> Done {
+    if verb.is_empty() {
+        core.ok(0, more, sink);
+        return Ok(());
+    }
+    let mut list = Vec::new();
+    for name in names {
+        let schema = schema_name(core, name.schema.as_deref())?;
+        let shown = format!("{schema}.{}", name.name);
+        let (kind, text) = match require_table(core, &schema, &name.name) {
+            Ok(()) => ("status", "OK".to_owned()),
+            Err(error) => ("Error", error.message),
+        };
+        list.push(vec![Some(shown), Some(verb.to_owned()), Some(kind.to_owned()), Some(text)]);
+    }
+    rows(core, &["Table", "Op", "Msg_type", "Msg_text"], &list, more, sink)
+}
+
+impl Core {
+    /// Ends a result set that was sent by hand.
+    pub(crate) fn end_rows(&mut self, more: bool, sink: &mut dyn Sink) {
+        self.env.row_count.set(-1);
+        sink.end_result(&Summary {
+            warnings: self.env.warning_count(),
+            more_results: more,
+            status: self.status_bits(),
+            ..Summary::default()
+        });
+    }
+}
+
+/// A string for SQLite; keeps the quoting in one place.
+pub(super) fn sqlite_string(text: &str) -> String {
+    quote(text)
+}

@@ -1,0 +1,550 @@
+//! The tables of `information_schema`.
+
+use std::sync::atomic::Ordering;
+
+use super::create::now_text;
+use crate::{
+    catalog::{Catalog, Column, Default, Table},
+    errors,
+    parse::KeyKind,
+    translate::{
+        Coercibility, Res, Translator,
+        scope::{Scope, Source, SourceColumn},
+    },
+    value::{Base, Rep, SqlType, collation::Collation, types::NOT_FIXED},
+    variables,
+};
+
+/// A value in a row.
+#[derive(Debug, Clone)]
+enum Item {
+    Null,
+    Int(i64),
+    Text(String),
+}
+
+impl From<&str> for Item {
+    fn from(text: &str) -> Self {
+        Item::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Item {
+    fn from(text: String) -> Self {
+        Item::Text(text)
+    }
+}
+
+impl From<i64> for Item {
+    fn from(value: i64) -> Self {
+        Item::Int(value)
+    }
+}
+
+type Rows = Vec<Vec<Item>>;
+type Make = fn(&Translator<'_>) -> Res<Rows>;
+
+/// A table: its name, its columns (numbers end with `#`), its rows.
+struct Definition {
+    name: &'static str,
+    columns: &'static str,
+    make: Make,
+}
+
+#[rustfmt::skip]
+static TABLES: &[Definition] = &[
+    Definition { name: "schemata", columns: "catalog_name schema_name default_character_set_name default_collation_name sql_path schema_comment", make: schemata },
+    Definition { name: "tables", columns: "table_catalog table_schema table_name table_type engine version# row_format table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# auto_increment# create_time update_time check_time table_collation checksum# create_options table_comment", make: tables },
+    Definition { name: "columns", columns: "table_catalog table_schema table_name column_name ordinal_position# column_default is_nullable data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name column_type column_key extra privileges column_comment is_generated generation_expression column_default_shown", make: columns },
+    Definition { name: "statistics", columns: "table_catalog table_schema table_name non_unique# index_schema index_name seq_in_index# column_name collation cardinality# sub_part# packed nullable index_type comment index_comment ignored", make: statistics },
+    Definition { name: "key_column_usage", columns: "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name column_name ordinal_position# position_in_unique_constraint# referenced_table_schema referenced_table_name referenced_column_name", make: key_column_usage },
+    Definition { name: "table_constraints", columns: "constraint_catalog constraint_schema constraint_name table_schema table_name constraint_type", make: table_constraints },
+    Definition { name: "referential_constraints", columns: "constraint_catalog constraint_schema constraint_name unique_constraint_catalog unique_constraint_schema unique_constraint_name match_option update_rule delete_rule table_name referenced_table_name", make: referential_constraints },
+    Definition { name: "views", columns: "table_catalog table_schema table_name view_definition check_option is_updatable definer security_type character_set_client collation_connection algorithm", make: views },
+    Definition { name: "engines", columns: "engine support comment transactions xa savepoints", make: |_| Ok(vec![vec!["InnoDB".into(), "DEFAULT".into(), "Tidegate's embedded engine under the usual name".into(), "YES".into(), "NO".into(), "YES".into()]]) },
+    Definition { name: "character_sets", columns: "character_set_name default_collate_name description maxlen#", make: character_sets },
+    Definition { name: "collations", columns: "collation_name character_set_name id# is_default is_compiled sortlen#", make: collations },
+    Definition { name: "collation_character_set_applicability", columns: "collation_name character_set_name", make: |_| Ok(Collation::all().map(|c| vec![c.name().into(), c.charset().into()]).collect()) },
+    Definition { name: "session_variables", columns: "variable_name variable_value", make: system_variables },
+    Definition { name: "global_variables", columns: "variable_name variable_value", make: system_variables },
+    Definition { name: "session_status", columns: "variable_name variable_value", make: status },
+    Definition { name: "global_status", columns: "variable_name variable_value", make: status },
+    Definition { name: "processlist", columns: "id# user host db command time# state info", make: processlist },
+    Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type routine_definition created last_altered definer", make: |_| Ok(Vec::new()) },
+    Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type", make: |_| Ok(Vec::new()) },
+    Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_schema event_object_table action_statement action_timing created definer", make: |_| Ok(Vec::new()) },
+    Definition { name: "events", columns: "event_catalog event_schema event_name definer event_definition status", make: |_| Ok(Vec::new()) },
+    Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name partition_ordinal_position# partition_method", make: |_| Ok(Vec::new()) },
+    Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: |_| Ok(Vec::new()) },
+    Definition { name: "plugins", columns: "plugin_name plugin_version plugin_status plugin_type", make: |_| Ok(Vec::new()) },
+    Definition { name: "user_privileges", columns: "grantee table_catalog privilege_type is_grantable", make: |_| Ok(Vec::new()) },
+    Definition { name: "schema_privileges", columns: "grantee table_catalog table_schema privilege_type is_grantable", make: |_| Ok(Vec::new()) },
+    Definition { name: "table_privileges", columns: "grantee table_catalog table_schema table_name privilege_type is_grantable", make: |_| Ok(Vec::new()) },
+];
+
+fn definition(name: &str) -> Option<&'static Definition> {
+    TABLES.iter().find(|table| table.name.eq_ignore_ascii_case(name))
+}
+
+/// Whether there is such a table.
+pub(super) fn exists(name: &str) -> bool {
+    definition(name).is_some()
+}
+
+/// A table of `information_schema` in FROM.
+///
+/// # Errors
+/// 1109 if there is none of this name.
+pub(crate) fn information_schema(
+    translator: &mut Translator<'_>,
+    schema: &str,
+    name: &str,
+    alias: Option<String>,
+    scope: &mut Scope<'_>,
+) -> Res<String> {
+    let table = definition(name).ok_or_else(|| errors::unknown_table(name, schema))?;
+    translator.cacheable = false;
+    let rows = (table.make)(translator)?;
+    let names: Vec<&str> = table.columns.split(' ').collect();
+    let sql_alias = translator.alias("a");
+    let columns = names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| {
+            let ty = if name.ends_with('#') { SqlType::bigint() } else { SqlType::varchar(512, Collation(33)) };
+            SourceColumn {
+                name: name.trim_end_matches('#').to_ascii_uppercase(),
+                sql: format!("column{}", index + 1),
+                nullable: true,
+                coercibility: if ty.rep() == Rep::Text { Coercibility::Column } else { Coercibility::Number },
+                ty,
+                origin: None,
+                hidden: false,
+            }
+        })
+        .collect();
+    scope.sources.push(Source {
+        alias: alias.unwrap_or_else(|| name.to_owned()),
+        schema: schema.to_owned(),
+        sql_alias: sql_alias.clone(),
+        columns,
+        table: None,
+        home: None,
+        outer: false,
+    });
+    if rows.is_empty() {
+        let nulls: Vec<String> = (1..=names.len()).map(|number| format!("NULL AS column{number}")).collect();
+        return Ok(format!("(SELECT {} WHERE 0) AS {sql_alias}", nulls.join(", ")));
+    }
+    let rows: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let items: Vec<String> = row
+                .iter()
+                .map(|item| match item {
+                    Item::Null => "NULL".to_owned(),
+                    Item::Int(value) => value.to_string(),
+                    Item::Text(text) => super::sqlite_string(text),
+                })
+                .collect();
+            format!("({})", items.join(", "))
+        })
+        .collect();
+    Ok(format!("(VALUES {}) AS {sql_alias}", rows.join(", ")))
+}
+
+fn each_table(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Table)) -> Res<()> {
+    for name in translator.session.engine.schema_names() {
+        let Ok(schema) = translator.session.engine.schema(&name) else { continue };
+        let catalog = schema.catalog()?;
+        for table in catalog.tables.values() {
+            f(&name, &catalog, table);
+        }
+    }
+    Ok(())
+}
+
+fn schemata(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = vec![vec![
+        "def".into(),
+        "information_schema".into(),
+        "utf8mb3".into(),
+        "utf8mb3_general_ci".into(),
+        Item::Null,
+        "".into(),
+    ]];
+    for name in translator.session.engine.schema_names() {
+        let Ok(schema) = translator.session.engine.schema(&name) else { continue };
+        let collation = schema.catalog()?.collation.unwrap_or(Collation::DEFAULT);
+        rows.push(vec![
+            "def".into(),
+            name.into(),
+            collation.charset().into(),
+            collation.name().into(),
+            Item::Null,
+            "".into(),
+        ]);
+    }
+    Ok(rows)
+}
+
+fn moment(seconds: i64) -> Item {
+    let mut out = Vec::new();
+    crate::session::timestamp_to_local(seconds * 1_000_000).write(0, &mut out);
+    String::from_utf8_lossy(&out).into_owned().into()
+}
+
+fn tables(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = Rows::new();
+    each_table(translator, |schema, _, table| {
+        let base = !table.is_view();
+        let when = |item: Item| if base { item } else { Item::Null };
+        let next = table.state.next_auto.load(Ordering::Acquire).max(table.state.stored_auto.load(Ordering::Acquire));
+        rows.push(vec![
+            "def".into(),
+            schema.into(),
+            table.name.as_str().into(),
+            if base { "BASE TABLE" } else { "VIEW" }.into(),
+            when(table.engine.as_str().into()),
+            when(10.into()),
+            when("Dynamic".into()),
+            Item::Null,
+            when(0.into()),
+            when(0.into()),
+            when(0.into()),
+            when(0.into()),
+            when(0.into()),
+            if table.auto_column().is_some() { (next.max(1) as i64).into() } else { Item::Null },
+            when(moment(table.created)),
+            Item::Null,
+            Item::Null,
+            when(table.collation.name().into()),
+            Item::Null,
+            when("".into()),
+            table.comment.as_str().into(),
+        ]);
+    })?;
+    Ok(rows)
+}
+
+fn key_of(table: &Table, column: &Column) -> &'static str {
+    let mut best = "";
+    for index in &table.indexes {
+        let Some(place) = index.parts.iter().position(|part| part.column == column.id) else { continue };
+        match index.kind {
+            KeyKind::Primary => return "PRI",
+            KeyKind::Unique if index.parts.len() == 1 => best = "UNI",
+            _ if place == 0 && best.is_empty() => best = "MUL",
+            _ => {}
+        }
+    }
+    best
+}
+
+fn default_texts(column: &Column) -> (Item, Item) {
+    match &column.default {
+        Default::None if column.nullable => ("NULL".into(), Item::Null),
+        Default::None => (Item::Null, Item::Null),
+        Default::Null => ("NULL".into(), Item::Null),
+        Default::Literal { text, quoted: true, .. } => {
+            (format!("'{}'", text.replace('\'', "''")).into(), text.as_str().into())
+        }
+        Default::Literal { text, .. } => (text.as_str().into(), text.as_str().into()),
+        Default::Now => (now_text(column).into(), now_text(column).into()),
+    }
+}
+
+fn columns(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = Rows::new();
+    each_table(translator, |schema, _, table| {
+        for (position, column) in table.columns.iter().enumerate() {
+            rows.push(column_row(schema, table, position, column));
+        }
+    })?;
+    Ok(rows)
+}
+
+fn column_row(schema: &str, table: &Table, position: usize, column: &Column) -> Vec<Item> {
+    let ty = &column.ty;
+    let (default, shown) = default_texts(column);
+    let string = ty.base.is_character() || ty.base.is_binary();
+    let chars = match ty.base {
+        Base::Char | Base::Varchar | Base::Binary | Base::Varbinary => i64::from(ty.length),
+        Base::Enum | Base::Set => i64::from(ty.describe(b"", false).length / ty.collation.char_bytes_max()),
+        _ => i64::from(ty.length),
+    };
+    let octets = if ty.base.is_blob() { chars } else { chars * i64::from(ty.collation.char_bytes_max()) };
+    let (precision, scale) = match ty.base {
+        Base::Decimal => (Item::Int(i64::from(ty.length)), Item::Int(i64::from(ty.decimals))),
+        Base::Float => {
+            (Item::Int(12), if ty.decimals == NOT_FIXED { Item::Null } else { Item::Int(i64::from(ty.decimals)) })
+        }
+        Base::Double => {
+            (Item::Int(22), if ty.decimals == NOT_FIXED { Item::Null } else { Item::Int(i64::from(ty.decimals)) })
+        }
+        Base::Bit => (Item::Int(i64::from(ty.length)), Item::Null),
+        Base::Year => (Item::Null, Item::Null),
+        base if base.is_integer() => {
+            let digits = match ty.base {
+                Base::Tiny => 3,
+                Base::Small => 5,
+                Base::Medium => 7,
+                Base::Int => 10,
+                _ => {
+                    if ty.unsigned {
+                        20
+                    } else {
+                        19
+                    }
+                }
+            };
+            (Item::Int(digits), Item::Int(0))
+        }
+        _ => (Item::Null, Item::Null),
+    };
+    let temporal = matches!(ty.base, Base::Time | Base::Datetime | Base::Timestamp);
+    let mut extra = Vec::new();
+    if column.auto_increment {
+        extra.push("auto_increment".to_owned());
+    }
+    if column.on_update {
+        extra.push(format!("on update {}", now_text(column)));
+    }
+    let text = |item: &str| if ty.base.is_character() { Item::from(item) } else { Item::Null };
+    vec![
+        "def".into(),
+        schema.into(),
+        table.name.as_str().into(),
+        column.name.as_str().into(),
+        (position as i64 + 1).into(),
+        default,
+        if column.nullable { "YES" } else { "NO" }.into(),
+        ty.data_type().into(),
+        if string { chars.into() } else { Item::Null },
+        if string { octets.into() } else { Item::Null },
+        precision,
+        scale,
+        if temporal { i64::from(ty.decimals).into() } else { Item::Null },
+        text(ty.collation.charset()),
+        text(ty.collation.name()),
+        ty.sql_name().into(),
+        key_of(table, column).into(),
+        extra.join(" ").into(),
+        "select,insert,update,references".into(),
+        column.comment.as_str().into(),
+        "NEVER".into(),
+        Item::Null,
+        shown,
+    ]
+}
+
+fn statistics(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = Rows::new();
+    each_table(translator, |schema, _, table| {
+        for index in &table.indexes {
+            for (number, part) in index.parts.iter().enumerate() {
+                let Some(column) = table.position(part.column).map(|at| &table.columns[at]) else { continue };
+                rows.push(vec![
+                    "def".into(),
+                    schema.into(),
+                    table.name.as_str().into(),
+                    i64::from(index.kind == KeyKind::Plain).into(),
+                    schema.into(),
+                    index.name.as_str().into(),
+                    (number as i64 + 1).into(),
+                    column.name.as_str().into(),
+                    if part.descending { "D" } else { "A" }.into(),
+                    Item::Null,
+                    part.prefix.map_or(Item::Null, |prefix| i64::from(prefix).into()),
+                    Item::Null,
+                    if column.nullable { "YES" } else { "" }.into(),
+                    "BTREE".into(),
+                    "".into(),
+                    index.comment.as_str().into(),
+                    "NO".into(),
+                ]);
+            }
+        }
+    })?;
+    Ok(rows)
+}
+
+fn plain(name: &str) -> &str {
+    name.split('\0').next().unwrap_or(name)
+}
+
+fn key_column_usage(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = Rows::new();
+    each_table(translator, |schema, _, table| {
+        let name_of = |id: u32| table.position(id).map_or("", |at| table.columns[at].name.as_str());
+        let mut row = |constraint: &str, column: &str, number: usize, parent: Option<(&str, &str)>| {
+            rows.push(vec![
+                "def".into(),
+                schema.into(),
+                constraint.into(),
+                "def".into(),
+                schema.into(),
+                table.name.as_str().into(),
+                column.into(),
+                (number as i64 + 1).into(),
+                if parent.is_some() { (number as i64 + 1).into() } else { Item::Null },
+                if parent.is_some() { schema.into() } else { Item::Null },
+                parent.map_or(Item::Null, |(table, _)| table.into()),
+                parent.map_or(Item::Null, |(_, column)| column.into()),
+            ]);
+        };
+        for index in table.indexes.iter().filter(|index| index.kind != KeyKind::Plain) {
+            for (number, part) in index.parts.iter().enumerate() {
+                row(&index.name, name_of(part.column), number, None);
+            }
+        }
+        for key in &table.foreign_keys {
+            for (number, id) in key.columns.iter().enumerate() {
+                row(&key.name, name_of(*id), number, Some((plain(&key.table), plain(&key.references[number]))));
+            }
+        }
+    })?;
+    Ok(rows)
+}
+
+fn table_constraints(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = Rows::new();
+    each_table(translator, |schema, _, table| {
+        let mut row = |name: &str, kind: &str| {
+            rows.push(vec![
+                "def".into(),
+                schema.into(),
+                name.into(),
+                schema.into(),
+                table.name.as_str().into(),
+                kind.into(),
+            ]);
+        };
+        for index in &table.indexes {
+            match index.kind {
+                KeyKind::Primary => row(&index.name, "PRIMARY KEY"),
+                KeyKind::Unique => row(&index.name, "UNIQUE"),
+                KeyKind::Plain => {}
+            }
+        }
+        for key in &table.foreign_keys {
+            row(&key.name, "FOREIGN KEY");
+        }
+    })?;
+    Ok(rows)
+}
+
+fn referential_constraints(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = Rows::new();
+    each_table(translator, |schema, _, table| {
+        for key in &table.foreign_keys {
+            rows.push(vec![
+                "def".into(),
+                schema.into(),
+                key.name.as_str().into(),
+                "def".into(),
+                schema.into(),
+                "PRIMARY".into(),
+                "NONE".into(),
+                key.on_update.as_str().into(),
+                key.on_delete.as_str().into(),
+                table.name.as_str().into(),
+                plain(&key.table).into(),
+            ]);
+        }
+    })?;
+    Ok(rows)
+}
+
+fn views(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = Rows::new();
+    each_table(translator, |schema, _, table| {
+        if let Some(text) = &table.view {
+            rows.push(vec![
+                "def".into(),
+                schema.into(),
+                table.name.as_str().into(),
+                text.as_str().into(),
+                "NONE".into(),
+                "NO".into(),
+                "root@localhost".into(),
+                "DEFINER".into(),
+                "utf8mb4".into(),
+                "utf8mb4_general_ci".into(),
+                "UNDEFINED".into(),
+            ]);
+        }
+    })?;
+    Ok(rows)
+}
+
+fn character_sets(_: &Translator<'_>) -> Res<Rows> {
+    Ok(Collation::all()
+        .filter(|collation| collation.is_default())
+        .map(|collation| {
+            let description = match collation.charset() {
+                "binary" => "Binary pseudo charset",
+                "ascii" => "US ASCII",
+                _ => "UTF-8 Unicode",
+            };
+            vec![
+                collation.charset().into(),
+                collation.name().into(),
+                description.into(),
+                i64::from(collation.char_bytes_max()).into(),
+            ]
+        })
+        .collect())
+}
+
+fn collations(_: &Translator<'_>) -> Res<Rows> {
+    Ok(Collation::all()
+        .map(|collation| {
+            vec![
+                collation.name().into(),
+                collation.charset().into(),
+                i64::from(collation.0).into(),
+                if collation.is_default() { "Yes" } else { "" }.into(),
+                "Yes".into(),
+                1.into(),
+            ]
+        })
+        .collect())
+}
+
+fn system_variables(translator: &Translator<'_>) -> Res<Rows> {
+    let session = &translator.session;
+    Ok(variables::names()
+        .map(|name| {
+            let value = variables::get(session.engine, session.env, name).unwrap_or_default();
+            vec![name.into(), variables::shown(name, value).into()]
+        })
+        .collect())
+}
+
+fn status(translator: &Translator<'_>) -> Res<Rows> {
+    let engine = translator.session.engine;
+    let row = |name: &str, value: String| vec![Item::from(name), value.into()];
+    Ok(vec![
+        row("Questions", engine.questions.load(Ordering::Relaxed).to_string()),
+        row("Queries", engine.questions.load(Ordering::Relaxed).to_string()),
+        row("Threads_connected", "1".into()),
+        row("Threads_running", "1".into()),
+        row("Uptime", engine.started.elapsed().as_secs().to_string()),
+    ])
+}
+
+fn processlist(translator: &Translator<'_>) -> Res<Rows> {
+    let session = &translator.session;
+    let schema = session.schema.map_or(Item::Null, |schema| schema.name.as_str().into());
+    Ok(vec![vec![
+        (session.env.connection_id as i64).into(),
+        "root".into(),
+        "localhost".into(),
+        schema,
+        "Query".into(),
+        0.into(),
+        "".into(),
+        Item::Null,
+    ]])
+}

@@ -1,0 +1,247 @@
+//! The engine's two threads: one makes commits durable, one moves the WAL into the database file.
+//!
+//! A commit writes its WAL frames without waiting for the disk and takes a ticket. The sync thread calls `fdatasync` on the
+//! WAL and releases all tickets that were taken before the call, so that commits of many sessions share one wait.
+//! After a failed `fdatasync` nobody can tell what reached the disk: the schema refuses writes until it is opened again.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    future::poll_fn,
+    io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    task::{Poll, Waker},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use libsqlite3_sys as ffi;
+
+use super::conn::Conn;
+use crate::engine::Schema;
+
+/// How often the WAL moves into the database file.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
+/// Sizes above this pause the writers until the WAL can start over.
+const WAL_PAGES_MAX: i32 = (64 << 20) / 4096;
+
+/// Which commits of a schema are safe on the disk.
+#[derive(Default)]
+pub(crate) struct SyncState {
+    committed: AtomicU64,
+    synced: AtomicU64,
+    requested: AtomicBool,
+    failed: AtomicBool,
+    watched: AtomicBool,
+    waiters: Mutex<Vec<(u64, Waker)>>,
+}
+
+impl SyncState {
+    /// A ticket for a commit that has just been written.
+    pub(crate) fn commit(&self) -> u64 {
+        self.committed.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Commits so far.
+    pub(crate) fn commits(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
+    /// Whether a sync has failed: what was committed since may be lost in a crash.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Waits until the commit with `ticket` is on the disk; answers whether it is.
+    pub(crate) async fn wait(&self, ticket: u64) -> bool {
+        poll_fn(|cx| {
+            if self.synced.load(Ordering::Acquire) >= ticket {
+                return Poll::Ready(true);
+            }
+            let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.synced.load(Ordering::Acquire) >= ticket {
+                return Poll::Ready(true);
+            }
+            if self.has_failed() {
+                return Poll::Ready(false);
+            }
+            waiters.push((ticket, cx.waker().clone()));
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn finish(&self, ticket: Option<u64>) {
+        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        match ticket {
+            Some(ticket) => self.synced.fetch_max(ticket, Ordering::AcqRel),
+            None => {
+                self.failed.store(true, Ordering::Release);
+                0
+            }
+        };
+        let done = ticket.unwrap_or(u64::MAX);
+        waiters.retain(|(waiting, waker)| {
+            if *waiting <= done {
+                waker.wake_by_ref();
+            }
+            *waiting > done
+        });
+    }
+}
+
+/// The threads; they end when this is dropped.
+pub(crate) struct Background {
+    sync: Option<Sender<Arc<Schema>>>,
+    checkpoint: Option<Sender<Arc<Schema>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system's, when it has no thread to give.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (sync, sync_requests) = channel();
+        let (checkpoint, schemas) = channel();
+        let threads = vec![
+            std::thread::Builder::new().name("sql-sync".into()).spawn(move || sync_loop(&sync_requests))?,
+            std::thread::Builder::new().name("sql-checkpoint".into()).spawn(move || checkpoint_loop(&schemas))?,
+        ];
+        Ok(Self { sync: Some(sync), checkpoint: Some(checkpoint), threads })
+    }
+
+    /// Asks for a sync of everything that the schema has committed so far.
+    pub(crate) fn request_sync(&self, schema: &Arc<Schema>) {
+        if !schema.sync.requested.swap(true, Ordering::AcqRel)
+            && let Some(sync) = &self.sync
+        {
+            let _ = sync.send(Arc::clone(schema));
+        }
+    }
+
+    /// Has the schema's WAL moved into its file from now on.
+    pub(crate) fn watch_once(&self, schema: &Arc<Schema>) {
+        if !schema.sync.watched.load(Ordering::Acquire)
+            && !schema.sync.watched.swap(true, Ordering::AcqRel)
+            && let Some(checkpoint) = &self.checkpoint
+        {
+            let _ = checkpoint.send(Arc::clone(schema));
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.sync = None;
+        self.checkpoint = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn sync_loop(requests: &Receiver<Arc<Schema>>) {
+    let mut files: HashMap<u64, File> = HashMap::new();
+    while let Ok(schema) = requests.recv() {
+        schema.sync.requested.store(false, Ordering::Release);
+        if schema.is_closed() {
+            files.remove(&schema.id);
+        }
+        let ticket = schema.sync.committed.load(Ordering::Acquire);
+        let synced = match files.entry(schema.id) {
+            std::collections::hash_map::Entry::Occupied(file) => fdatasync(file.get()),
+            std::collections::hash_map::Entry::Vacant(place) => {
+                open_wal(&schema.path).and_then(|file| fdatasync(place.insert(file)))
+            }
+        };
+        schema.sync.finish(synced.is_ok().then_some(ticket));
+    }
+}
+
+/// Opens the WAL of the database at `path` and makes its directory entry durable.
+fn open_wal(path: &Path) -> io::Result<File> {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    let file = File::open(PathBuf::from(wal))?;
+    if let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(file)
+}
+
+fn fdatasync(file: &File) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open while `file` is borrowed.
+        if unsafe { libc::fdatasync(file.as_raw_fd()) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+struct Watched {
+    schema: Arc<Schema>,
+    conn: Box<Conn>,
+    commits: u64,
+}
+
+fn checkpoint_loop(requests: &Receiver<Arc<Schema>>) {
+    let mut watched: Vec<Watched> = Vec::new();
+    loop {
+        match requests.recv_timeout(CHECKPOINT_INTERVAL) {
+            Ok(schema) => {
+                if let Ok(conn) = Conn::open(&schema.path) {
+                    watched.push(Watched { schema, conn, commits: 0 });
+                }
+                continue;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        watched.retain(|watched| !watched.schema.is_closed());
+        for schema in &mut watched {
+            schema.checkpoint();
+        }
+    }
+    for schema in &mut watched {
+        schema.run(ffi::SQLITE_CHECKPOINT_PASSIVE);
+    }
+}
+
+impl Watched {
+    fn checkpoint(&mut self) {
+        let commits = self.schema.sync.commits();
+        if commits == self.commits {
+            return;
+        }
+        let Some((pages, moved)) = self.run(ffi::SQLITE_CHECKPOINT_PASSIVE) else { return };
+        if pages > WAL_PAGES_MAX {
+            // A WAL that is written all the time never starts over by itself: readers and writers must have left it.
+            let _guard = self.schema.writer.acquire_blocking();
+            self.run(ffi::SQLITE_CHECKPOINT_RESTART);
+        } else if pages == moved {
+            self.commits = commits;
+        }
+    }
+
+    /// Runs a checkpoint; answers the pages in the WAL and those moved.
+    fn run(&mut self, mode: i32) -> Option<(i32, i32)> {
+        let (mut pages, mut moved) = (0, 0);
+        // SAFETY: the connection belongs to this thread; the results are plain integers.
+        let code = unsafe {
+            ffi::sqlite3_wal_checkpoint_v2(self.conn.handle(), std::ptr::null(), mode, &mut pages, &mut moved)
+        };
+        (code == ffi::SQLITE_OK).then_some((pages, moved))
+    }
+}

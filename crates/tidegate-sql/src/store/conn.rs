@@ -1,0 +1,474 @@
+//! Connections and prepared statements: SQLite's C API with lifetimes and without allocation.
+
+use std::{
+    ffi::{CStr, CString, c_int, c_void},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    ptr, slice,
+};
+
+use libsqlite3_sys as ffi;
+
+use super::vfs;
+use crate::{cache::StatementCache, errors, functions, task, value::collation};
+use tidegate_rows::ServerError;
+
+/// Virtual-machine steps between two calls of the progress handler: 8-65 us of work.
+const PROGRESS_STEPS: c_int = 1000;
+/// Longest text or blob: MySQL's largest packet.
+const VALUE_BYTES_MAX: c_int = 1 << 30;
+/// Page cache of one connection in KiB (negative means KiB to SQLite).
+const CACHE_KIB: i32 = 16 * 1024;
+
+/// One connection to a schema's file, used by one statement or transaction at a time.
+pub(crate) struct Conn {
+    db: *mut ffi::sqlite3,
+    /// Plans whose statements are prepared on this connection.
+    pub(crate) cache: StatementCache,
+    begin: Stmt,
+    begin_immediate: Stmt,
+    commit: Stmt,
+    rollback: Stmt,
+    /// Names of other schemas attached to this connection.
+    pub(crate) attached: Vec<(String, u64)>,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Row,
+    Done,
+}
+
+/// An error of SQLite: its extended code and message.
+#[derive(Debug, Clone)]
+pub(crate) struct SqliteError {
+    pub(crate) code: c_int,
+    pub(crate) message: String,
+}
+
+impl SqliteError {
+    /// The code without its extension.
+    pub(crate) fn primary(&self) -> c_int {
+        self.code & 0xff
+    }
+
+    /// Whether a unique index or the primary key refused a row.
+    pub(crate) fn is_unique(&self) -> bool {
+        matches!(
+            self.code,
+            ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_ROWID
+        )
+    }
+}
+
+impl Conn {
+    /// Opens the database at `path`, creating it if it does not exist.
+    ///
+    /// # Errors
+    /// What SQLite says, e.g. when the file is not a database.
+    pub(crate) fn open(path: &Path) -> Result<Box<Self>, SqliteError> {
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| SqliteError { code: ffi::SQLITE_CANTOPEN, message: "path holds a NUL byte".into() })?;
+        let mut db = ptr::null_mut();
+        let flags = ffi::SQLITE_OPEN_READWRITE
+            | ffi::SQLITE_OPEN_CREATE
+            | ffi::SQLITE_OPEN_NOMUTEX
+            | ffi::SQLITE_OPEN_PRIVATECACHE
+            | ffi::SQLITE_OPEN_EXRESCODE;
+        // SAFETY: both names are NUL-terminated; `db` receives a handle even on failure and is closed below.
+        let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut db, flags, vfs::NAME.as_ptr()) };
+        let raw = Raw(db);
+        if code != ffi::SQLITE_OK {
+            return Err(error_of(db, code));
+        }
+        raw.configure()?;
+        functions::register(db)?;
+        collation::register(db)?;
+        let conn = Self {
+            db,
+            cache: StatementCache::default(),
+            begin: Stmt::prepare(db, "BEGIN")?,
+            begin_immediate: Stmt::prepare(db, "BEGIN IMMEDIATE")?,
+            commit: Stmt::prepare(db, "COMMIT")?,
+            rollback: Stmt::prepare(db, "ROLLBACK")?,
+            attached: Vec::new(),
+        };
+        std::mem::forget(raw);
+        Ok(Box::new(conn))
+    }
+
+    /// Prepares a statement for repeated use.
+    ///
+    /// # Errors
+    /// What SQLite says about the text.
+    pub(crate) fn prepare(&self, sql: &str) -> Result<Stmt, SqliteError> {
+        Stmt::prepare(self.db, sql)
+    }
+
+    /// Runs SQLite statements that return no rows.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub(crate) fn execute(&self, sql: &str) -> Result<(), SqliteError> {
+        let mut rest = sql;
+        while !rest.trim().is_empty() {
+            let (mut stmt, used) = Stmt::prepare_first(self.db, rest)?;
+            if !stmt.is_empty() {
+                while stmt.step()? == Step::Row {}
+            }
+            rest = &rest[used..];
+        }
+        Ok(())
+    }
+
+    /// Starts a transaction that reads, and writes once its first write gets the lock.
+    pub(crate) fn begin(&mut self) -> Result<(), SqliteError> {
+        self.begin.run()
+    }
+
+    /// Starts a transaction that writes. The caller holds the schema's write lock.
+    pub(crate) fn begin_immediate(&mut self) -> Result<(), SqliteError> {
+        self.begin_immediate.run()
+    }
+
+    /// Commits. On an error the transaction is still open.
+    pub(crate) fn commit(&mut self) -> Result<(), SqliteError> {
+        self.commit.run()
+    }
+
+    /// Rolls back whatever is open; nothing open is fine.
+    pub(crate) fn rollback(&mut self) {
+        if !self.is_autocommit() {
+            let _ = self.rollback.run();
+        }
+    }
+
+    /// Whether no transaction is open.
+    pub(crate) fn is_autocommit(&self) -> bool {
+        // SAFETY: the handle is open.
+        unsafe { ffi::sqlite3_get_autocommit(self.db) != 0 }
+    }
+
+    /// Rows changed by the last INSERT, UPDATE or DELETE.
+    pub(crate) fn changes(&self) -> u64 {
+        // SAFETY: the handle is open.
+        unsafe { ffi::sqlite3_changes64(self.db) as u64 }
+    }
+
+    /// The raw handle, for registration of functions.
+    pub(crate) fn handle(&self) -> *mut ffi::sqlite3 {
+        self.db
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        self.rollback();
+        self.cache.clear();
+        for stmt in [&mut self.begin, &mut self.begin_immediate, &mut self.commit, &mut self.rollback] {
+            stmt.finalize();
+        }
+        // SAFETY: every statement of this connection is finalised; the handle is not used again.
+        unsafe { ffi::sqlite3_close(self.db) };
+    }
+}
+
+/// A handle that is closed if setting it up fails.
+struct Raw(*mut ffi::sqlite3);
+
+impl Raw {
+    fn configure(&self) -> Result<(), SqliteError> {
+        // SAFETY: the handle is open; the progress callback matches SQLite's signature and takes no state.
+        unsafe {
+            ffi::sqlite3_limit(self.0, ffi::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
+            ffi::sqlite3_limit(self.0, ffi::SQLITE_LIMIT_ATTACHED, 10);
+            ffi::sqlite3_db_config(self.0, ffi::SQLITE_DBCONFIG_DEFENSIVE, 1 as c_int, ptr::null_mut::<c_int>());
+            ffi::sqlite3_db_config(self.0, ffi::SQLITE_DBCONFIG_TRUSTED_SCHEMA, 1 as c_int, ptr::null_mut::<c_int>());
+            ffi::sqlite3_db_config(
+                self.0,
+                ffi::SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION,
+                0 as c_int,
+                ptr::null_mut::<c_int>(),
+            );
+            ffi::sqlite3_progress_handler(self.0, PROGRESS_STEPS, Some(progress), ptr::null_mut());
+        }
+        let pragmas = format!(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=ON; \
+             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=-1; PRAGMA busy_timeout=0"
+        );
+        let mut rest = pragmas.as_str();
+        while !rest.trim().is_empty() {
+            let (mut stmt, used) = Stmt::prepare_first(self.0, rest)?;
+            while stmt.step()? == Step::Row {}
+            rest = &rest[used..];
+        }
+        // The WAL outlives the last connection: the sync thread keeps it open.
+        let mut persist: c_int = 1;
+        // SAFETY: the operation reads and writes one integer.
+        unsafe {
+            ffi::sqlite3_file_control(
+                self.0,
+                c"main".as_ptr(),
+                ffi::SQLITE_FCNTL_PERSIST_WAL,
+                ptr::from_mut(&mut persist).cast(),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from sqlite3_open_v2; closing a failed handle is what SQLite asks for.
+        unsafe { ffi::sqlite3_close(self.0) };
+    }
+}
+
+unsafe extern "C" fn progress(_: *mut c_void) -> c_int {
+    c_int::from(task::tick())
+}
+
+fn error_of(db: *mut ffi::sqlite3, code: c_int) -> SqliteError {
+    // SAFETY: sqlite3_errmsg accepts any handle including null and returns a NUL-terminated text.
+    let message = unsafe { CStr::from_ptr(ffi::sqlite3_errmsg(db)) }.to_string_lossy().into_owned();
+    SqliteError { code, message }
+}
+
+/// A prepared statement. Finalised when dropped.
+pub(crate) struct Stmt {
+    raw: *mut ffi::sqlite3_stmt,
+}
+
+/// A value that stays good until the statement is stepped again, bound to a parameter or read from a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Cell<'a> {
+    Null,
+    Int(i64),
+    Real(f64),
+    Text(&'a [u8]),
+    Blob(&'a [u8]),
+}
+
+impl Stmt {
+    fn prepare(db: *mut ffi::sqlite3, sql: &str) -> Result<Self, SqliteError> {
+        Ok(Self::prepare_first(db, sql)?.0)
+    }
+
+    fn prepare_first(db: *mut ffi::sqlite3, sql: &str) -> Result<(Self, usize), SqliteError> {
+        let mut raw = ptr::null_mut();
+        let mut tail = ptr::null();
+        let len = c_int::try_from(sql.len())
+            .map_err(|_| SqliteError { code: ffi::SQLITE_TOOBIG, message: "statement too long".into() })?;
+        // SAFETY: the text is passed with its length; `raw` and `tail` receive results.
+        let code = unsafe {
+            ffi::sqlite3_prepare_v3(db, sql.as_ptr().cast(), len, ffi::SQLITE_PREPARE_PERSISTENT, &mut raw, &mut tail)
+        };
+        if code != ffi::SQLITE_OK {
+            return Err(error_of(db, code));
+        }
+        // SAFETY: SQLite sets `tail` inside of the text or at its end.
+        let used = unsafe { tail.cast::<u8>().offset_from(sql.as_ptr()) } as usize;
+        Ok((Self { raw }, used))
+    }
+
+    /// Whether the text held no statement.
+    fn is_empty(&self) -> bool {
+        self.raw.is_null()
+    }
+
+    /// Runs to the end and resets.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub(crate) fn run(&mut self) -> Result<(), SqliteError> {
+        let result = loop {
+            match self.step() {
+                Ok(Step::Row) => {}
+                Ok(Step::Done) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.reset();
+        result
+    }
+
+    /// Runs to the next row or to the end.
+    ///
+    /// # Errors
+    /// What SQLite says; the statement must be reset before it runs again.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<Step, SqliteError> {
+        // SAFETY: the statement is valid until dropped.
+        match unsafe { ffi::sqlite3_step(self.raw) } {
+            ffi::SQLITE_ROW => Ok(Step::Row),
+            ffi::SQLITE_DONE => Ok(Step::Done),
+            code => Err(self.error(code)),
+        }
+    }
+
+    #[cold]
+    fn error(&self, code: c_int) -> SqliteError {
+        // SAFETY: a valid statement has its connection.
+        error_of(unsafe { ffi::sqlite3_db_handle(self.raw) }, code)
+    }
+
+    /// Makes the statement ready to run again. Bound values stay.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        // SAFETY: the statement is valid; the code repeats the error that `step` returned.
+        unsafe { ffi::sqlite3_reset(self.raw) };
+    }
+
+    /// Forgets bound values, which may point to memory that goes away.
+    #[inline]
+    pub(crate) fn clear_bindings(&mut self) {
+        // SAFETY: the statement is valid.
+        unsafe { ffi::sqlite3_clear_bindings(self.raw) };
+    }
+
+    /// Binds parameter `number` (from 1) to a copy of `cell`.
+    ///
+    /// # Errors
+    /// Out of range or too big.
+    #[inline]
+    pub(crate) fn bind(&mut self, number: usize, cell: Cell<'_>) -> Result<(), SqliteError> {
+        self.bind_with(number, cell, ffi::SQLITE_TRANSIENT())
+    }
+
+    /// Binds without copying.
+    ///
+    /// # Safety
+    /// The bytes stay where they are until the statement is reset and the binding replaced or cleared.
+    #[inline]
+    pub(crate) unsafe fn bind_borrowed(&mut self, number: usize, cell: Cell<'_>) -> Result<(), SqliteError> {
+        self.bind_with(number, cell, ffi::SQLITE_STATIC())
+    }
+
+    #[inline]
+    fn bind_with(
+        &mut self,
+        number: usize,
+        cell: Cell<'_>,
+        destructor: ffi::sqlite3_destructor_type,
+    ) -> Result<(), SqliteError> {
+        let index = number as c_int;
+        // SAFETY: the statement is valid; lengths belong to their pointers; a borrowed binding is covered by the
+        // contract of `bind_borrowed`. An empty slice has a dangling but non-null pointer, which SQLite does not read.
+        let code = unsafe {
+            match cell {
+                Cell::Null => ffi::sqlite3_bind_null(self.raw, index),
+                Cell::Int(value) => ffi::sqlite3_bind_int64(self.raw, index, value),
+                Cell::Real(value) => ffi::sqlite3_bind_double(self.raw, index, value),
+                Cell::Text(text) => ffi::sqlite3_bind_text64(
+                    self.raw,
+                    index,
+                    text.as_ptr().cast(),
+                    text.len() as u64,
+                    destructor,
+                    ffi::SQLITE_UTF8 as u8,
+                ),
+                Cell::Blob(blob) => {
+                    ffi::sqlite3_bind_blob64(self.raw, index, blob.as_ptr().cast(), blob.len() as u64, destructor)
+                }
+            }
+        };
+        if code == ffi::SQLITE_OK { Ok(()) } else { Err(self.error(code)) }
+    }
+
+    /// The value in column `index` of the current row.
+    #[inline]
+    pub(crate) fn cell(&self, index: usize) -> Cell<'_> {
+        let column = index as c_int;
+        // SAFETY: the statement stands on a row; pointers stay good until it moves, which needs `&mut self`.
+        unsafe {
+            match ffi::sqlite3_column_type(self.raw, column) {
+                ffi::SQLITE_INTEGER => Cell::Int(ffi::sqlite3_column_int64(self.raw, column)),
+                ffi::SQLITE_FLOAT => Cell::Real(ffi::sqlite3_column_double(self.raw, column)),
+                ffi::SQLITE_TEXT => {
+                    let ptr = ffi::sqlite3_column_text(self.raw, column);
+                    Cell::Text(bytes(ptr.cast(), ffi::sqlite3_column_bytes(self.raw, column)))
+                }
+                ffi::SQLITE_BLOB => {
+                    let ptr = ffi::sqlite3_column_blob(self.raw, column);
+                    Cell::Blob(bytes(ptr.cast(), ffi::sqlite3_column_bytes(self.raw, column)))
+                }
+                _ => Cell::Null,
+            }
+        }
+    }
+
+    /// Number of columns of the result.
+    pub(crate) fn column_count(&self) -> usize {
+        // SAFETY: the statement is valid.
+        unsafe { ffi::sqlite3_column_count(self.raw) as usize }
+    }
+
+    /// Number of the highest parameter.
+    pub(crate) fn parameter_count(&self) -> usize {
+        // SAFETY: the statement is valid.
+        unsafe { ffi::sqlite3_bind_parameter_count(self.raw) as usize }
+    }
+
+    /// Whether the statement was prepared from this text.
+    pub(crate) fn sql_is(&self, sql: &str) -> bool {
+        // SAFETY: SQLite keeps the text, NUL-terminated, while the statement lives.
+        let text = unsafe { ffi::sqlite3_sql(self.raw) };
+        // SAFETY: not null for a statement prepared by prepare_v3.
+        !text.is_null() && unsafe { CStr::from_ptr(text) }.to_bytes() == sql.as_bytes()
+    }
+
+    fn finalize(&mut self) {
+        // SAFETY: finalising null is allowed; afterwards the pointer is null.
+        unsafe { ffi::sqlite3_finalize(self.raw) };
+        self.raw = ptr::null_mut();
+    }
+}
+
+impl Drop for Stmt {
+    fn drop(&mut self) {
+        self.finalize();
+    }
+}
+
+/// # Safety
+/// `ptr` is null or points to `len` bytes that outlive `'a`.
+unsafe fn bytes<'a>(ptr: *const u8, len: c_int) -> &'a [u8] {
+    if ptr.is_null() || len <= 0 {
+        return &[];
+    }
+    // SAFETY: by the contract.
+    unsafe { slice::from_raw_parts(ptr, len as usize) }
+}
+
+impl Cell<'_> {
+    /// A copy that owns its bytes.
+    pub(crate) fn to_owned(self) -> crate::value::Datum {
+        use crate::value::Datum;
+        match self {
+            Cell::Null => Datum::Null,
+            Cell::Int(value) => Datum::Int(value),
+            Cell::Real(value) => Datum::Real(value),
+            Cell::Text(text) => Datum::Text(text.into()),
+            Cell::Blob(blob) => Datum::Blob(blob.into()),
+        }
+    }
+}
+
+/// What a client sees of an error that none of the statement's own checks explains.
+pub(crate) fn to_server_error(error: &SqliteError) -> ServerError {
+    if let Some(pending) = task::take_error() {
+        return pending;
+    }
+    match error.primary() {
+        ffi::SQLITE_INTERRUPT => errors::interrupted(),
+        ffi::SQLITE_FULL => errors::disk_full(),
+        ffi::SQLITE_NOMEM => errors::out_of_memory(),
+        ffi::SQLITE_TOOBIG => errors::too_big(),
+        ffi::SQLITE_BUSY if error.code == ffi::SQLITE_BUSY_SNAPSHOT => errors::deadlock(),
+        ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => errors::lock_wait_timeout(),
+        ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN | ffi::SQLITE_READONLY => errors::storage(&error.message),
+        ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => errors::corrupt(&error.message),
+        _ => errors::internal(&error.message),
+    }
+}

@@ -1,0 +1,9 @@
+//! SQLite itself: the VFS layer, connections and statements, the write lock, the threads for sync and checkpoints.
+//!
+//! All `unsafe` code that calls SQLite stands here and in `functions/abi.rs`.
+
+pub(crate) mod background;
+pub(crate) mod conn;
+pub(crate) mod pool;
+pub(crate) mod vfs;
+pub(crate) mod writer;

@@ -1,0 +1,74 @@
+//! Connections of one thread to one schema.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    sync::Arc,
+};
+
+use super::conn::{Conn, SqliteError};
+use crate::engine::Schema;
+
+/// Connections kept open and idle per thread and schema.
+const IDLE_MAX: usize = 32;
+
+thread_local! {
+    static POOLS: RefCell<HashMap<u64, Rc<Pool>>> = RefCell::default();
+}
+
+/// The idle connections of this thread to a schema.
+pub(crate) struct Pool {
+    /// The schema that the connections are open on.
+    pub(crate) schema: Arc<Schema>,
+    #[allow(clippy::vec_box, reason = "connections move between owners; only their address moves")]
+    idle: RefCell<Vec<Box<Conn>>>,
+    opened: Cell<usize>,
+}
+
+impl Pool {
+    /// This thread's pool for `schema`.
+    pub(crate) fn of(schema: &Arc<Schema>) -> Rc<Self> {
+        POOLS.with_borrow_mut(|pools| {
+            pools.retain(|_, pool| !pool.schema.is_closed());
+            let pool = pools.entry(schema.id).or_insert_with(|| {
+                Rc::new(Self { schema: Arc::clone(schema), idle: RefCell::default(), opened: Cell::new(0) })
+            });
+            Rc::clone(pool)
+        })
+    }
+
+    /// Closes this thread's idle connections to schemas that have been closed or dropped.
+    pub(crate) fn purge() {
+        let _ = POOLS.try_with(|pools| {
+            if let Ok(mut pools) = pools.try_borrow_mut() {
+                pools.retain(|_, pool| !pool.schema.is_closed());
+            }
+        });
+    }
+
+    /// An idle connection, or a new one.
+    ///
+    /// # Errors
+    /// What SQLite says when it cannot open the file.
+    #[inline]
+    pub(crate) fn take(&self) -> Result<Box<Conn>, SqliteError> {
+        if let Some(conn) = self.idle.borrow_mut().pop() {
+            return Ok(conn);
+        }
+        self.opened.set(self.opened.get() + 1);
+        Conn::open(&self.schema.path)
+    }
+
+    /// Gives a connection back. Whatever transaction is still open is rolled back.
+    #[inline]
+    pub(crate) fn put(&self, mut conn: Box<Conn>) {
+        if !conn.is_autocommit() {
+            conn.rollback();
+        }
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < IDLE_MAX && conn.attached.is_empty() && !self.schema.is_closed() {
+            idle.push(conn);
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! A layer over SQLite's `unix` VFS that keeps the WAL index in the process.
+//!
+//! The stock VFS shares the WAL index through a mapped file and takes its locks with `fcntl`: two system calls for
+//! each autocommit read. All connections to a schema live in this process (the engine holds an exclusive lock on the data
+//! directory), so the index is heap memory and a lock is an atomic. Only main database files are wrapped; WAL and
+//! temporary files belong to the stock VFS entirely.
+//!
+//! Invariants:
+//! 1. One [`Node`] per database path while any connection has it open: all see the same index and lock slots.
+//! 2. A connection never asks for an exclusive lock on a slot that it holds shared (SQLite's WAL code guarantees it).
+//! 3. `size` of a node is the file's size or -1; only writes and truncations through this layer change it.
+
+use std::{
+    collections::HashMap,
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    mem::size_of,
+    ptr,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicI64, AtomicU32, Ordering, fence},
+    },
+};
+
+use libsqlite3_sys as ffi;
+
+/// Name to open databases with.
+pub(crate) const NAME: &CStr = c"tidegate";
+
+const LOCK_SLOTS: usize = 8;
+/// Value of a slot that is held exclusively; anything below counts shared holders.
+const EXCLUSIVE: u32 = u32::MAX;
+/// SQLite asks for the WAL index in regions of this many bytes.
+const REGION_BYTES: usize = 32 * 1024;
+
+type Region = Box<[u64; REGION_BYTES / 8]>;
+
+/// What all connections to one database file share.
+struct Node {
+    slots: [AtomicU32; LOCK_SLOTS],
+    regions: Mutex<Vec<Region>>,
+    size: AtomicI64,
+    /// Held while the size is unknown and somebody measures or changes it.
+    measuring: Mutex<()>,
+}
+
+/// An open main database file; the stock VFS's file object follows it in memory.
+#[repr(C)]
+struct File {
+    base: ffi::sqlite3_file,
+    node: *const Node,
+    shared: u32,
+    exclusive: u32,
+}
+
+const REAL_OFFSET: usize = size_of::<File>().next_multiple_of(16);
+
+static NODES: OnceLock<Mutex<HashMap<CString, Weak<Node>>>> = OnceLock::new();
+static REGISTERED: OnceLock<c_int> = OnceLock::new();
+
+/// Makes the VFS known to SQLite, once for the process.
+///
+/// # Errors
+/// SQLite's result code if there is no stock VFS or it refuses the registration.
+pub(crate) fn register() -> Result<(), c_int> {
+    let code = *REGISTERED.get_or_init(|| {
+        // SAFETY: the calls are thread-safe; the VFS object is leaked, so it lives as long as SQLite needs it.
+        unsafe {
+            let real = ffi::sqlite3_vfs_find(c"unix".as_ptr());
+            if real.is_null() {
+                return ffi::SQLITE_ERROR;
+            }
+            let mut vfs = ptr::read(real);
+            vfs.pNext = ptr::null_mut();
+            vfs.zName = NAME.as_ptr();
+            vfs.szOsFile = REAL_OFFSET as c_int + (*real).szOsFile;
+            vfs.pAppData = real.cast();
+            vfs.xOpen = Some(open);
+            ffi::sqlite3_vfs_register(Box::leak(Box::new(vfs)), 0)
+        }
+    });
+    if code == ffi::SQLITE_OK { Ok(()) } else { Err(code) }
+}
+
+fn node(path: &CStr) -> Arc<Node> {
+    let nodes = NODES.get_or_init(Mutex::default);
+    let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(node) = nodes.get(path).and_then(Weak::upgrade) {
+        return node;
+    }
+    nodes.retain(|_, node| node.strong_count() > 0);
+    let node = Arc::new(Node {
+        slots: std::array::from_fn(|_| AtomicU32::new(0)),
+        regions: Mutex::default(),
+        size: AtomicI64::new(-1),
+        measuring: Mutex::default(),
+    });
+    nodes.insert(path.to_owned(), Arc::downgrade(&node));
+    node
+}
+
+static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    iVersion: 2,
+    xClose: Some(close),
+    xRead: Some(read),
+    xWrite: Some(write),
+    xTruncate: Some(truncate),
+    xSync: Some(sync),
+    xFileSize: Some(file_size),
+    xLock: Some(lock),
+    xUnlock: Some(unlock),
+    xCheckReservedLock: Some(check_reserved_lock),
+    xFileControl: Some(file_control),
+    xSectorSize: Some(sector_size),
+    xDeviceCharacteristics: Some(device_characteristics),
+    xShmMap: Some(shm_map),
+    xShmLock: Some(shm_lock),
+    xShmBarrier: Some(shm_barrier),
+    xShmUnmap: Some(shm_unmap),
+    xFetch: None,
+    xUnfetch: None,
+};
+
+/// The stock VFS's file object behind `file`.
+///
+/// # Safety
+/// `file` was given to [`open`] by SQLite for a main database.
+unsafe fn real(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
+    // SAFETY: `szOsFile` makes SQLite allocate REAL_OFFSET bytes before the real object.
+    unsafe { file.cast::<u8>().add(REAL_OFFSET).cast() }
+}
+
+unsafe extern "C" fn open(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    // SAFETY: `pAppData` is the stock VFS (set in `register`); `file` has room for our object and the real one.
+    unsafe {
+        let stock = (*vfs).pAppData.cast::<ffi::sqlite3_vfs>();
+        let Some(stock_open) = (*stock).xOpen else { return ffi::SQLITE_ERROR };
+        if name.is_null() || flags & ffi::SQLITE_OPEN_MAIN_DB == 0 {
+            return stock_open(stock, name, file, flags, out_flags);
+        }
+        (*file).pMethods = ptr::null();
+        let inner = real(file);
+        (*inner).pMethods = ptr::null();
+        let code = stock_open(stock, name, inner, flags, out_flags);
+        if code != ffi::SQLITE_OK {
+            // SQLite calls xClose only if pMethods is set on ours, so a half-open file is closed here.
+            if let Some(close) = (*inner).pMethods.as_ref().and_then(|methods| methods.xClose) {
+                close(inner);
+            }
+            return code;
+        }
+        let ours = file.cast::<File>();
+        (*ours).node = Arc::into_raw(node(CStr::from_ptr(name)));
+        (*ours).shared = 0;
+        (*ours).exclusive = 0;
+        (*ours).base.pMethods = &METHODS;
+        ffi::SQLITE_OK
+    }
+}
+
+/// Calls the stock method; a method that the stock VFS does not have is an I/O error.
+macro_rules! forward {
+    ($file:ident, $method:ident $(, $arg:expr)*) => {{
+        // SAFETY: SQLite calls this with a file that `open` initialised; the real object behind it is open.
+        unsafe {
+            let inner = real($file);
+            match (*inner).pMethods.as_ref().and_then(|methods| methods.$method) {
+                Some(method) => method(inner $(, $arg)*),
+                None => ffi::SQLITE_IOERR,
+            }
+        }
+    }};
+}
+
+unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
+    let code = forward!(file, xClose);
+    // SAFETY: the pointer came from Arc::into_raw in `open`, and SQLite closes a file once.
+    unsafe {
+        release_all(file.cast());
+        let ours = file.cast::<File>();
+        drop(Arc::from_raw((*ours).node));
+        (*ours).node = ptr::null();
+        (*ours).base.pMethods = ptr::null();
+    }
+    code
+}
+
+unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, buf: *mut c_void, amount: c_int, offset: i64) -> c_int {
+    forward!(file, xRead, buf, amount, offset)
+}
+
+unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
+    // SAFETY: an open file has its node (invariant 1).
+    let node = unsafe { &*(*file.cast::<File>()).node };
+    if node.size.load(Ordering::Acquire) < 0 {
+        let _measuring = node.measuring.lock().unwrap_or_else(PoisonError::into_inner);
+        return forward!(file, xWrite, buf, amount, offset);
+    }
+    let code = forward!(file, xWrite, buf, amount, offset);
+    if code == ffi::SQLITE_OK {
+        // Writers of the database file exclude each other (SQLite's checkpoint lock), so no truncation comes between.
+        node.size.fetch_max(offset + i64::from(amount), Ordering::AcqRel);
+    } else {
+        node.size.store(-1, Ordering::Release);
+    }
+    code
+}
+
+unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    // SAFETY: as in `write`.
+    let node = unsafe { &*(*file.cast::<File>()).node };
+    let _measuring = node.measuring.lock().unwrap_or_else(PoisonError::into_inner);
+    let code = forward!(file, xTruncate, size);
+    node.size.store(-1, Ordering::Release);
+    code
+}
+
+unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    forward!(file, xSync, flags)
+}
+
+unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> c_int {
+    // SAFETY: as in `write`; SQLite passes a valid pointer for the result.
+    let (node, size) = unsafe { (&*(*file.cast::<File>()).node, &mut *size) };
+    let known = node.size.load(Ordering::Acquire);
+    if known >= 0 {
+        *size = known;
+        return ffi::SQLITE_OK;
+    }
+    let _measuring = node.measuring.lock().unwrap_or_else(PoisonError::into_inner);
+    let code = forward!(file, xFileSize, size);
+    if code == ffi::SQLITE_OK {
+        node.size.store(*size, Ordering::Release);
+    }
+    code
+}
+
+unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    forward!(file, xLock, level)
+}
+
+unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    forward!(file, xUnlock, level)
+}
+
+unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
+    forward!(file, xCheckReservedLock, out)
+}
+
+unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, op: c_int, arg: *mut c_void) -> c_int {
+    if op == ffi::SQLITE_FCNTL_SIZE_HINT || op == ffi::SQLITE_FCNTL_CHUNK_SIZE {
+        // Growing ahead changes the size behind our back.
+        return ffi::SQLITE_OK;
+    }
+    forward!(file, xFileControl, op, arg)
+}
+
+unsafe extern "C" fn sector_size(file: *mut ffi::sqlite3_file) -> c_int {
+    forward!(file, xSectorSize)
+}
+
+unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
+    forward!(file, xDeviceCharacteristics)
+}
+
+unsafe extern "C" fn shm_map(
+    file: *mut ffi::sqlite3_file,
+    index: c_int,
+    size: c_int,
+    extend: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the file is open; `out` is valid. A region is boxed and never freed while the node lives, so its address
+    // stays good although the vector grows.
+    unsafe {
+        *out = ptr::null_mut();
+        if size as usize != REGION_BYTES || index < 0 {
+            return ffi::SQLITE_IOERR_SHMMAP;
+        }
+        let node = &*(*file.cast::<File>()).node;
+        let mut regions = node.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = index as usize;
+        if index >= regions.len() {
+            if extend == 0 {
+                return ffi::SQLITE_OK;
+            }
+            while regions.len() <= index {
+                regions.push(Box::new([0; REGION_BYTES / 8]));
+            }
+        }
+        *out = regions[index].as_mut_ptr().cast();
+        ffi::SQLITE_OK
+    }
+}
+
+unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+    // SAFETY: the file is open and belongs to the calling connection alone.
+    let ours = unsafe { &mut *file.cast::<File>() };
+    // SAFETY: an open file has its node (invariant 1).
+    let node = unsafe { &*ours.node };
+    let (first, count) = (offset as usize, count as usize);
+    if first + count > LOCK_SLOTS {
+        return ffi::SQLITE_IOERR_SHMLOCK;
+    }
+    let mask = ((1u32 << count) - 1) << first;
+    let slots = &node.slots[first..first + count];
+    if flags & ffi::SQLITE_SHM_UNLOCK != 0 {
+        release(ours, slots, first);
+        return ffi::SQLITE_OK;
+    }
+    if flags & ffi::SQLITE_SHM_SHARED != 0 {
+        if ours.shared & mask != 0 {
+            return ffi::SQLITE_OK;
+        }
+        return take_shared(ours, &slots[0], mask);
+    }
+    for (taken, slot) in slots.iter().enumerate() {
+        if slot.compare_exchange(0, EXCLUSIVE, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            for slot in &slots[..taken] {
+                slot.store(0, Ordering::Release);
+            }
+            return ffi::SQLITE_BUSY;
+        }
+    }
+    ours.exclusive |= mask;
+    ffi::SQLITE_OK
+}
+
+fn take_shared(ours: &mut File, slot: &AtomicU32, mask: u32) -> c_int {
+    let mut holders = slot.load(Ordering::Acquire);
+    loop {
+        if holders >= EXCLUSIVE - 1 {
+            return ffi::SQLITE_BUSY;
+        }
+        match slot.compare_exchange_weak(holders, holders + 1, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                ours.shared |= mask;
+                return ffi::SQLITE_OK;
+            }
+            Err(now) => holders = now,
+        }
+    }
+}
+
+fn release(ours: &mut File, slots: &[AtomicU32], first: usize) {
+    for (index, slot) in slots.iter().enumerate() {
+        let bit = 1 << (first + index);
+        if ours.exclusive & bit != 0 {
+            slot.store(0, Ordering::Release);
+            ours.exclusive &= !bit;
+        } else if ours.shared & bit != 0 {
+            slot.fetch_sub(1, Ordering::AcqRel);
+            ours.shared &= !bit;
+        }
+    }
+}
+
+/// Gives back every lock that the connection still holds.
+///
+/// # Safety
+/// `file` is open.
+unsafe fn release_all(file: *mut File) {
+    // SAFETY: by the contract; the node lives while the file is open.
+    let (ours, node) = unsafe { (&mut *file, &*(*file).node) };
+    release(ours, &node.slots, 0);
+}
+
+unsafe extern "C" fn shm_barrier(_file: *mut ffi::sqlite3_file) {
+    fence(Ordering::SeqCst);
+}
+
+unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, _delete: c_int) -> c_int {
+    // The index itself goes with the node, when the last connection closes.
+    // SAFETY: SQLite calls this on an open file.
+    unsafe { release_all(file.cast()) };
+    ffi::SQLITE_OK
+}

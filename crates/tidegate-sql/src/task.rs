@@ -1,0 +1,251 @@
+//! Stackful coroutines: a statement runs as ordinary code and suspends wherever it has to wait.
+//!
+//! [`run`] is a future that runs a closure on a stack of its own. Inside of it [`block_on`] waits for any other future
+//! without blocking the thread, at any depth of the stack, also below SQLite's C frames: SQLite calls [`tick`] every
+//! thousand steps, and `sleep()` is an SQL function. Invariants:
+//!
+//! 1. A suspended coroutine is never unwound (there are C frames in it). When its future is dropped, it is told so and
+//!    resumed until it has finished: every wait ends at once with [`Cancelled`], SQLite with `SQLITE_INTERRUPT`.
+//! 2. [`CURRENT`] names the task of the coroutine that runs on this thread, null outside of one.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    mem::ManuallyDrop,
+    pin::pin,
+    ptr,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
+use tidegate_rows::ServerError;
+
+use crate::session::Env;
+
+/// A statement that runs longer lets others of its worker have their turn.
+const SLICE: Duration = Duration::from_micros(100);
+/// Room for SQLite's deepest recursion (parser, expression trees of limited depth) and our own.
+const STACK_BYTES: usize = 1 << 20;
+/// Idle stacks kept by a thread.
+const STACKS_MAX: usize = 64;
+
+thread_local! {
+    static CURRENT: Cell<*const Task> = const { Cell::new(ptr::null()) };
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The future that waited for this has been dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cancelled;
+
+/// The state of one running coroutine.
+struct Task {
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// The context of the poll under way, null in between.
+    context: Cell<*mut Context<'static>>,
+    cancelled: Cell<bool>,
+    slice_start: Cell<Option<Instant>>,
+    deadline: Cell<Option<Instant>>,
+    env: *const Env,
+    error: RefCell<Option<ServerError>>,
+}
+
+/// Runs `body` on a stack of its own; the future is ready when `body` has returned. `env` is what SQL functions see.
+///
+/// # Errors
+/// The system's, if there is no memory for a stack.
+pub(crate) async fn run<R>(env: &Env, body: impl FnOnce() -> R) -> std::io::Result<R> {
+    let stack = match STACKS.with_borrow_mut(Vec::pop) {
+        Some(stack) => stack,
+        None => DefaultStack::new(STACK_BYTES)?,
+    };
+    let task = Task {
+        yielder: Cell::new(ptr::null()),
+        context: Cell::new(ptr::null_mut()),
+        cancelled: Cell::new(false),
+        slice_start: Cell::new(None),
+        deadline: Cell::new(None),
+        env,
+        error: RefCell::new(None),
+    };
+    let task = &task;
+    // SAFETY: the closure borrows `task` and whatever `body` borrows. `Running` is declared after them, so it is
+    // dropped before them, and its drop finishes the coroutine (invariant 1).
+    let coroutine = unsafe {
+        Coroutine::with_stack_unchecked(stack, move |yielder: &Yielder<(), ()>, ()| {
+            task.yielder.set(yielder);
+            body()
+        })
+    };
+    let mut running = Running { coroutine: ManuallyDrop::new(coroutine), task, done: false };
+    Ok(poll_fn(|cx| running.poll(cx)).await)
+}
+
+struct Running<'a, R> {
+    coroutine: ManuallyDrop<Coroutine<(), (), R, DefaultStack>>,
+    task: &'a Task,
+    done: bool,
+}
+
+impl<R> Running<'_, R> {
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<R> {
+        self.task.context.set(ptr::from_mut(cx).cast());
+        let outer = CURRENT.replace(self.task);
+        // A panic of the body comes out of `resume`; `done` keeps the coroutine from being resumed again.
+        self.done = true;
+        let result = self.coroutine.resume(());
+        CURRENT.set(outer);
+        self.task.context.set(ptr::null_mut());
+        match result {
+            CoroutineResult::Yield(()) => {
+                self.done = false;
+                Poll::Pending
+            }
+            CoroutineResult::Return(value) => Poll::Ready(value),
+        }
+    }
+}
+
+impl<R> Drop for Running<'_, R> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.task.cancelled.set(true);
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            while self.poll(&mut cx).is_pending() {}
+        }
+        // SAFETY: the coroutine is taken out once, here.
+        let coroutine = unsafe { ManuallyDrop::take(&mut self.coroutine) };
+        if coroutine.done() {
+            let stack = coroutine.into_stack();
+            let _ = STACKS.try_with(|stacks| {
+                let mut stacks = stacks.borrow_mut();
+                if stacks.len() < STACKS_MAX {
+                    stacks.push(stack);
+                }
+            });
+        } else {
+            // Only after a panic that tore the thread's state: leaking the stack is the safe way out.
+            std::mem::forget(coroutine);
+        }
+    }
+}
+
+impl Task {
+    /// Leaves the coroutine until its future is polled again.
+    fn suspend(&self) {
+        // SAFETY: set at the coroutine's start; it lives on the coroutine's own stack.
+        unsafe { (*self.yielder.get()).suspend(()) };
+        self.slice_start.set(None);
+    }
+}
+
+fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
+    let task = CURRENT.get();
+    // SAFETY: invariant 2; the task lives in the frame of `run`, which cannot go away while its coroutine runs.
+    if task.is_null() { None } else { Some(f(unsafe { &*task })) }
+}
+
+/// Waits for `future`; only inside of [`run`].
+///
+/// # Errors
+/// [`Cancelled`] when nobody waits for the statement any more, or outside of a coroutine.
+pub(crate) fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
+    with_current(|task| {
+        let mut future = pin!(future);
+        loop {
+            let context = task.context.get();
+            if task.cancelled.get() || context.is_null() {
+                return Err(Cancelled);
+            }
+            // SAFETY: the context belongs to the poll under way, which is further up this very thread's stacks.
+            if let Poll::Ready(output) = future.as_mut().poll(unsafe { &mut *context }) {
+                return Ok(output);
+            }
+            task.suspend();
+        }
+    })
+    .unwrap_or(Err(Cancelled))
+}
+
+/// Called every thousand steps of a statement: lets others run when the slice is used up. Answers whether the
+/// statement must stop.
+pub(crate) fn tick() -> bool {
+    with_current(|task| {
+        if task.cancelled.get() {
+            return true;
+        }
+        let now = Instant::now();
+        match task.slice_start.get() {
+            None => task.slice_start.set(Some(now)),
+            Some(start) if now.duration_since(start) >= SLICE => {
+                let _ = block_on(tokio::task::yield_now());
+            }
+            Some(_) => {}
+        }
+        task.cancelled.get() || task.deadline.get().is_some_and(|deadline| now >= deadline)
+    })
+    .unwrap_or(false)
+}
+
+/// Whether nobody waits for the statement any more: it must not commit.
+pub(crate) fn is_cancelled() -> bool {
+    with_current(|task| task.cancelled.get()).unwrap_or(false)
+}
+
+/// The session state that SQL functions see, null outside of a statement.
+pub(crate) fn env<R>(f: impl FnOnce(&Env) -> R) -> Option<R> {
+    // SAFETY: `run` borrows the environment for as long as its coroutine lives.
+    with_current(|task| f(unsafe { &*task.env }))
+}
+
+/// Notes the error that an SQL function is about to fail with; the first one counts.
+pub(crate) fn set_error(error: ServerError) {
+    let _ = with_current(|task| {
+        task.error.borrow_mut().get_or_insert(error);
+    });
+}
+
+/// Whether an SQL function has failed.
+pub(crate) fn has_error() -> bool {
+    with_current(|task| task.error.borrow().is_some()).unwrap_or(false)
+}
+
+/// Takes the error that an SQL function has failed with.
+pub(crate) fn take_error() -> Option<ServerError> {
+    with_current(|task| task.error.borrow_mut().take()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn runs_and_waits() {
+        let env = Env::for_tests();
+        let value = run(&env, || {
+            block_on(tokio::task::yield_now()).unwrap();
+            block_on(tokio::time::sleep(Duration::from_millis(1))).unwrap();
+            42
+        })
+        .await
+        .unwrap();
+        assert_eq!(value, 42);
+    }
+
+    #[tokio::test]
+    async fn dropping_the_future_finishes_the_body() {
+        let env = Env::for_tests();
+        let ended = Cell::new(false);
+        {
+            let future = run(&env, || {
+                let result = block_on(std::future::pending::<()>());
+                ended.set(result == Err(Cancelled));
+            });
+            let mut future = Box::pin(future);
+            assert!(future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+        }
+        assert!(ended.get());
+    }
+}

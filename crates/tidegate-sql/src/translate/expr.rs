@@ -1,0 +1,919 @@
+//! Expressions: literals, names, operators and predicates. Functions are in `crate::functions`.
+
+use sqlparser::ast::{
+    BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, UnaryOperator, Value,
+};
+
+use super::{Code, Coercibility, Ex, ParamKind, Res, Source, Translator, meet, scope::Scope, select::Wanted};
+use crate::{
+    dialect::SPECIAL,
+    errors, functions,
+    lexer::LiteralKind,
+    value::{Base, Datum, Rep, SqlType, collation::Collation, decimal, decimal::Decimal, types::NOT_FIXED},
+};
+
+/// On what two operands are compared.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ground {
+    /// Representations that SQLite compares as they are.
+    Native,
+    As(Rep),
+    Text(Collation),
+}
+
+impl Translator<'_> {
+    /// Translates an expression.
+    ///
+    /// # Errors
+    /// MySQL's for unknown names and wrong operands; 1235 for forms that this engine lacks.
+    pub(crate) fn expr(&mut self, expr: &Expr, scope: &Scope<'_>) -> Res<Ex> {
+        match expr {
+            Expr::Value(value) => self.value(&value.value),
+            Expr::Identifier(name) => self.name(&[&name.value], scope),
+            Expr::CompoundIdentifier(parts) => {
+                let parts: Vec<&str> = parts.iter().map(|part| part.value.as_str()).collect();
+                self.name(&parts, scope)
+            }
+            Expr::Nested(inner) => self.expr(inner, scope),
+            Expr::UnaryOp { op, expr } => self.unary(op, expr, scope),
+            Expr::BinaryOp { left, op, right } => self.binary(left, op, right, scope),
+            Expr::IsNull(inner) => self.is_null(inner, false, scope),
+            Expr::IsNotNull(inner) => self.is_null(inner, true, scope),
+            Expr::IsTrue(inner) => self.is_truth(inner, "IS TRUE", scope),
+            Expr::IsNotTrue(inner) => self.is_truth(inner, "IS NOT TRUE", scope),
+            Expr::IsFalse(inner) => self.is_truth(inner, "IS FALSE", scope),
+            Expr::IsNotFalse(inner) => self.is_truth(inner, "IS NOT FALSE", scope),
+            Expr::IsUnknown(inner) => self.is_truth(inner, "IS NULL", scope),
+            Expr::IsNotUnknown(inner) => self.is_truth(inner, "IS NOT NULL", scope),
+            Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated, scope),
+            Expr::InSubquery { expr, subquery, negated } => self.in_subquery(expr, subquery, *negated, scope),
+            Expr::Between { expr, negated, low, high } => self.between(expr, low, high, *negated, scope),
+            Expr::Like { negated, any: false, expr, pattern, escape_char } => {
+                self.like(expr, pattern, escape_char.as_deref(), *negated, scope)
+            }
+            Expr::RLike { negated, expr, pattern, .. } => self.regexp(expr, pattern, *negated, scope),
+            Expr::AnyOp { left, compare_op, right, .. } => self.quantified(left, compare_op, right, false, scope),
+            Expr::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true, scope),
+            Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), scope)
+            }
+            Expr::Exists { subquery, negated } => {
+                let rel = self.query(subquery, Some(scope), Wanted::Any)?;
+                let not = if *negated { "NOT " } else { "" };
+                Ok(Ex::sql(format!("({not}EXISTS ({}))", rel.sql), SqlType::boolean()).with_nullable(false))
+            }
+            Expr::Subquery(query) => self.scalar_subquery(query, scope),
+            Expr::Function(function) => self.function(function, scope),
+            Expr::Tuple(_) => Err(errors::operand_columns(1)),
+            other => Err(errors::unsupported(describe(other))),
+        }
+    }
+
+    fn name(&mut self, parts: &[&str], scope: &Scope<'_>) -> Res<Ex> {
+        match scope.resolve(parts) {
+            Err(error) if error.code == 1054 && parts.len() == 1 => {
+                let alias = scope.names.iter().find(|(name, _)| crate::catalog::same_name(name, parts[0]));
+                alias.map(|(_, ex)| ex.clone()).ok_or(error)
+            }
+            result => result,
+        }
+    }
+
+    fn value(&mut self, value: &Value) -> Res<Ex> {
+        Ok(match value {
+            Value::Null => Ex::null(),
+            Value::Boolean(flag) => Ex { ty: SqlType::boolean(), ..Ex::known_int(i64::from(*flag)) },
+            Value::Placeholder(name) => {
+                let (kind, number) = name.split_at(1);
+                let index: usize = number.parse().map_err(|_| errors::syntax(name))?;
+                if kind == ":" { self.literal(index) } else { self.param(index)? }
+            }
+            Value::Number(text, _) => number(text)?,
+            Value::SingleQuotedString(text) => Ex { coercibility: Coercibility::Literal, ..Ex::known_text(text) },
+            Value::HexStringLiteral(hex) => binary(crate::value::number::hex_bytes(hex)),
+            Value::SingleQuotedByteStringLiteral(bits) => binary(crate::value::number::bit_bytes(bits)),
+            other => return Err(errors::unsupported(other)),
+        })
+    }
+
+    fn literal(&mut self, index: usize) -> Ex {
+        let Some(literal) = self.literals.get(index) else { return Ex::null() };
+        let len = literal.end - literal.start;
+        let ty = match literal.kind {
+            LiteralKind::Int => SqlType { length: len, ..SqlType::new(if len < 10 { Base::Int } else { Base::Big }) },
+            LiteralKind::Uint => SqlType { length: len, ..SqlType::ubigint() },
+            LiteralKind::Decimal(precision, scale) => {
+                if u32::from(precision) > decimal::PRECISION_MAX || scale > decimal::SCALE_MAX {
+                    SqlType::new(Base::Double)
+                } else {
+                    SqlType::decimal(u32::from(precision), scale)
+                }
+            }
+            LiteralKind::Double => SqlType::new(Base::Double),
+            LiteralKind::Text { .. } => SqlType::varchar(len, self.session.env.collation.get()),
+            LiteralKind::Hex | LiteralKind::Bits => SqlType::varchar(len, Collation::BINARY),
+        };
+        let coercibility =
+            if ty.base.is_character() || ty.base.is_binary() { Coercibility::Literal } else { Coercibility::Number };
+        Ex { coercibility, ..Ex::constant(Source::Literal(index), ty) }
+    }
+
+    fn param(&mut self, index: usize) -> Res<Ex> {
+        let kind = self.params.get(index).ok_or_else(|| errors::wrong_arguments("EXECUTE"))?;
+        let ty = match kind {
+            ParamKind::Null => return Ok(Ex { code: Code::Const(Source::Param(index)), ..Ex::null() }),
+            ParamKind::Int => SqlType::bigint(),
+            ParamKind::Uint => SqlType::ubigint(),
+            ParamKind::Double => SqlType::new(Base::Double),
+            ParamKind::Bytes => SqlType::varchar(255, self.session.env.collation.get()),
+        };
+        Ok(Ex { coercibility: Coercibility::Literal, ..Ex::constant(Source::Param(index), ty) })
+    }
+
+    fn unary(&mut self, op: &UnaryOperator, operand: &Expr, scope: &Scope<'_>) -> Res<Ex> {
+        let ex = self.expr(operand, scope)?;
+        match op {
+            UnaryOperator::Plus => Ok(ex),
+            UnaryOperator::Not => {
+                let truth = self.truth(&ex);
+                Ok(Ex { aggregate: ex.aggregate, ..Ex::sql(format!("(NOT {truth})"), SqlType::boolean()) }
+                    .with_nullable(ex.nullable))
+            }
+            UnaryOperator::Minus => self.negate(ex),
+            UnaryOperator::BitwiseNot => {
+                let sql = self.convert(&ex, Rep::Uint);
+                Ok(Ex { aggregate: ex.aggregate, ..Ex::sql(format!("tg_bitnot({sql})"), SqlType::ubigint()) })
+            }
+            other => Err(errors::unsupported(other)),
+        }
+    }
+
+    fn negate(&mut self, ex: Ex) -> Res<Ex> {
+        let (sql, ty) = match ex.ty.rep() {
+            Rep::Null => return Ok(ex),
+            Rep::Int => {
+                let sql = self.text(&ex);
+                let native = ex.ty.base != Base::Big || ex.is_const();
+                let length = ex.ty.length + 1;
+                let base = if native { ex.ty.base } else { Base::Big };
+                let sql = if native { format!("(-{sql})") } else { format!("tg_neg({sql})") };
+                (
+                    sql,
+                    SqlType {
+                        length,
+                        unsigned: false,
+                        ..SqlType::new(if base == Base::Year { Base::Int } else { base })
+                    },
+                )
+            }
+            Rep::Uint => {
+                let sql = self.convert(&ex, Rep::Uint);
+                (format!("tg_neg({sql})"), SqlType::bigint())
+            }
+            Rep::Dec => {
+                let sql = self.text(&ex);
+                (format!("tg_dec_neg({sql})"), SqlType { unsigned: false, ..ex.ty.clone() })
+            }
+            _ => {
+                let sql = self.convert(&ex, Rep::Real);
+                (format!("(-{sql})"), SqlType::new(Base::Double))
+            }
+        };
+        Ok(Ex { aggregate: ex.aggregate, ..Ex::sql(sql, ty) }.with_nullable(ex.nullable))
+    }
+
+    fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr, scope: &Scope<'_>) -> Res<Ex> {
+        use BinaryOperator as Op;
+        if let (Expr::Tuple(a), Expr::Tuple(b)) = (unnest(left), unnest(right)) {
+            return self.compare_rows(a, op, b, scope);
+        }
+        if matches!(op, Op::And | Op::Or) {
+            return self.logical(left, op, right, scope);
+        }
+        let (a, b) = (self.expr(left, scope)?, self.expr(right, scope)?);
+        let aggregate = a.aggregate || b.aggregate;
+        // Date arithmetic.
+        let mut ex = match (op, interval_of(left), interval_of(right)) {
+            (Op::Plus, None, Some(())) | (Op::Minus, None, Some(())) => {
+                functions::interval(self, a, unnest(right), matches!(op, Op::Minus), scope)?
+            }
+            (Op::Plus, Some(()), None) => functions::interval(self, b, unnest(left), false, scope)?,
+            _ => self.operator(&a, op, &b)?,
+        };
+        ex.aggregate |= aggregate;
+        Ok(ex)
+    }
+
+    fn operator(&mut self, a: &Ex, op: &BinaryOperator, b: &Ex) -> Res<Ex> {
+        use BinaryOperator as Op;
+        match op {
+            Op::Eq => self.compare(a, "=", b),
+            Op::NotEq => self.compare(a, "<>", b),
+            Op::Lt => self.compare(a, "<", b),
+            Op::LtEq => self.compare(a, "<=", b),
+            Op::Gt => self.compare(a, ">", b),
+            Op::GtEq => self.compare(a, ">=", b),
+            Op::Spaceship => Ok(self.compare(a, "IS", b)?.with_nullable(false)),
+            Op::Xor => {
+                let (x, y) = (self.truth(a), self.truth(b));
+                Ok(Ex::sql(format!("(({x} <> 0) <> ({y} <> 0))"), SqlType::boolean()))
+            }
+            Op::Plus => self.arithmetic(a, "add", '+', b),
+            Op::Minus => self.arithmetic(a, "sub", '-', b),
+            Op::Multiply => self.arithmetic(a, "mul", '*', b),
+            Op::Divide => self.divide(a, b),
+            Op::MyIntegerDivide => self.integer_divide(a, b),
+            Op::Modulo => self.modulo(a, b),
+            Op::BitwiseOr => self.bits("tg_bitor", a, b),
+            Op::BitwiseAnd => self.bits("tg_bitand", a, b),
+            Op::BitwiseXor => self.bits("tg_bitxor", a, b),
+            Op::PGBitwiseShiftLeft => self.bits("tg_shl", a, b),
+            Op::PGBitwiseShiftRight => self.bits("tg_shr", a, b),
+            Op::StringConcat => functions::call(self, "CONCAT", &[a.clone(), b.clone()]),
+            other => Err(errors::unsupported(other)),
+        }
+    }
+
+    fn logical(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr, scope: &Scope<'_>) -> Res<Ex> {
+        let (a, b) = (self.expr(left, scope)?, self.expr(right, scope)?);
+        let (x, y) = (self.truth(&a), self.truth(&b));
+        let op = if *op == BinaryOperator::And { "AND" } else { "OR" };
+        let aggregate = a.aggregate || b.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(format!("({x} {op} {y})"), SqlType::boolean()) }
+            .with_nullable(a.nullable || b.nullable))
+    }
+
+    fn compare_rows(&mut self, a: &[Expr], op: &BinaryOperator, b: &[Expr], scope: &Scope<'_>) -> Res<Ex> {
+        if a.len() != b.len() {
+            return Err(errors::operand_columns(a.len()));
+        }
+        let joiner = match op {
+            BinaryOperator::Eq | BinaryOperator::Spaceship => " AND ",
+            BinaryOperator::NotEq => " OR ",
+            _ => return Err(errors::unsupported("ordering of rows")),
+        };
+        let mut parts = Vec::new();
+        let mut aggregate = false;
+        for (x, y) in a.iter().zip(b) {
+            let ex = self.binary(x, op, y, scope)?;
+            aggregate |= ex.aggregate;
+            parts.push(self.text(&ex));
+        }
+        Ok(Ex { aggregate, ..Ex::sql(format!("({})", parts.join(joiner)), SqlType::boolean()) })
+    }
+
+    /// What two operands are compared on.
+    ///
+    /// # Errors
+    /// 1267 for collations that do not meet.
+    pub(crate) fn ground(&self, a: &Ex, b: &Ex) -> Res<Ground> {
+        use Rep::*;
+        let (x, y) = (a.ty.rep(), b.ty.rep());
+        let text = |rep: Rep| matches!(rep, Text | Blob);
+        let whole = |rep: Rep| matches!(rep, Int | Uint);
+        let temporal = |rep: Rep| matches!(rep, Datetime | Timestamp | Time);
+        Ok(match (x, y) {
+            (Null, _) | (_, Null) => Ground::Native,
+            (x, y) if whole(x) && whole(y) => Ground::Native,
+            (x, y) if (text(x) || matches!(x, Enum | Set)) && (text(y) || matches!(y, Enum | Set)) => {
+                let (collation, _) = meet(a, b, "=")?;
+                if collation == Collation::BINARY { Ground::As(Blob) } else { Ground::Text(collation) }
+            }
+            (x, y) if temporal(x) && temporal(y) => {
+                if x == y {
+                    Ground::Native
+                } else {
+                    Ground::As(Datetime)
+                }
+            }
+            (Time, y) if text(y) => Ground::As(Time),
+            (x, Time) if text(x) => Ground::As(Time),
+            (Timestamp, y) if text(y) && b.is_const() => Ground::As(Timestamp),
+            (x, Timestamp) if text(x) && a.is_const() => Ground::As(Timestamp),
+            (x, y) if temporal(x) && text(y) || text(x) && temporal(y) => Ground::As(Datetime),
+            (Datetime, y) if whole(y) && b.is_const() => Ground::As(Datetime),
+            (x, Datetime) if whole(x) && a.is_const() => Ground::As(Datetime),
+            (Dec, y) if whole(y) || y == Dec => Ground::As(Dec),
+            (x, Dec) if whole(x) => Ground::As(Dec),
+            (Enum | Set, y) if whole(y) => Ground::As(Uint),
+            (x, Enum | Set) if whole(x) => Ground::As(Uint),
+            _ => Ground::As(Real),
+        })
+    }
+
+    /// An operand as it is compared on `ground`.
+    pub(crate) fn on_ground(&mut self, ex: &Ex, ground: &Ground) -> String {
+        match ground {
+            Ground::Native => self.text(ex),
+            Ground::As(rep) => self.convert(ex, *rep),
+            Ground::Text(_) => self.convert(ex, Rep::Text),
+        }
+    }
+
+    /// A comparison.
+    ///
+    /// # Errors
+    /// 1267 for collations that do not meet.
+    pub(crate) fn compare(&mut self, a: &Ex, op: &str, b: &Ex) -> Res<Ex> {
+        let ground = self.ground(a, b)?;
+        let (x, y) = (self.on_ground(a, &ground), self.on_ground(b, &ground));
+        let collate = match ground {
+            Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
+            _ => String::new(),
+        };
+        let aggregate = a.aggregate || b.aggregate;
+        let ex = Ex::sql(format!("({x}{collate} {op} {y})"), SqlType::boolean());
+        Ok(Ex { aggregate, ..ex }.with_nullable(a.nullable || b.nullable))
+    }
+
+    /// The kind of number that arithmetic on two operands gives.
+    fn number_kind(a: &Ex, b: &Ex) -> Rep {
+        let kind = |ex: &Ex| match ex.ty.rep() {
+            Rep::Null | Rep::Int | Rep::Enum => Rep::Int,
+            Rep::Uint | Rep::Set => Rep::Uint,
+            Rep::Dec => Rep::Dec,
+            Rep::Datetime | Rep::Timestamp | Rep::Time => {
+                if ex.ty.decimals > 0 {
+                    Rep::Dec
+                } else {
+                    Rep::Int
+                }
+            }
+            _ => Rep::Real,
+        };
+        match (kind(a), kind(b)) {
+            (Rep::Real, _) | (_, Rep::Real) => Rep::Real,
+            (Rep::Dec, _) | (_, Rep::Dec) => Rep::Dec,
+            (Rep::Uint, _) | (_, Rep::Uint) => Rep::Uint,
+            _ => Rep::Int,
+        }
+    }
+
+    fn arithmetic(&mut self, a: &Ex, name: &str, symbol: char, b: &Ex) -> Res<Ex> {
+        let nullable = a.nullable || b.nullable;
+        let (sql, ty) = match Self::number_kind(a, b) {
+            Rep::Real => {
+                let (x, y) = (self.convert(a, Rep::Real), self.convert(b, Rep::Real));
+                (format!("tg_real({x} {symbol} {y})"), double_of(a, b))
+            }
+            Rep::Dec => {
+                let (x, y) = (self.convert(a, Rep::Dec), self.convert(b, Rep::Dec));
+                let ty = decimal_result(a, b, symbol);
+                let scale = ty.decimals;
+                (format!("tg_dec_{name}({x}, {y}, {scale})"), ty)
+            }
+            kind => {
+                let small =
+                    |ex: &Ex| matches!(ex.ty.base, Base::Tiny | Base::Small | Base::Medium | Base::Int | Base::Year);
+                let unsigned = a.ty.unsigned && a.ty.base.is_integer() || b.ty.unsigned && b.ty.base.is_integer();
+                let (x, y) = (self.whole(a), self.whole(b));
+                let ty = if unsigned || kind == Rep::Uint { SqlType::ubigint() } else { SqlType::bigint() };
+                if small(a) && small(b) && !unsigned && symbol != '*' {
+                    (format!("({x} {symbol} {y})"), ty)
+                } else {
+                    let unsigned = i32::from(ty.unsigned);
+                    (format!("tg_int_{name}({x}, {y}, {unsigned})"), ty)
+                }
+            }
+        };
+        Ok(Ex::sql(sql, ty).with_nullable(nullable))
+    }
+
+    /// An operand as a whole number, signed or not.
+    fn whole(&mut self, ex: &Ex) -> String {
+        match ex.ty.rep() {
+            Rep::Uint | Rep::Set => self.convert(ex, Rep::Uint),
+            _ => self.convert(ex, Rep::Int),
+        }
+    }
+
+    fn divide(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {
+        if Self::number_kind(a, b) == Rep::Real {
+            let (x, y) = (self.convert(a, Rep::Real), self.convert(b, Rep::Real));
+            return Ok(Ex::sql(format!("tg_real_div({x}, {y})"), double_of(a, b)));
+        }
+        let (x, y) = (self.convert(a, Rep::Dec), self.convert(b, Rep::Dec));
+        let (pa, sa) = digits(a);
+        let (_, sb) = digits(b);
+        let scale = (u32::from(sa) + 4).min(u32::from(decimal::SCALE_MAX)) as u8;
+        let precision = (pa + u32::from(sb) + 4).clamp(u32::from(scale) + 1, decimal::PRECISION_MAX);
+        Ok(Ex::sql(format!("tg_dec_div({x}, {y}, {scale})"), SqlType::decimal(precision, scale)))
+    }
+
+    fn integer_divide(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {
+        let unsigned = a.ty.unsigned && a.ty.base.is_integer() || b.ty.unsigned && b.ty.base.is_integer();
+        let ty = if unsigned { SqlType::ubigint() } else { SqlType::bigint() };
+        let flag = i32::from(unsigned);
+        let sql = match Self::number_kind(a, b) {
+            Rep::Int | Rep::Uint => {
+                let (x, y) = (self.whole(a), self.whole(b));
+                format!("tg_int_div({x}, {y}, {flag})")
+            }
+            _ => {
+                let (x, y) = (self.convert(a, Rep::Dec), self.convert(b, Rep::Dec));
+                format!("tg_dec_intdiv({x}, {y}, {flag})")
+            }
+        };
+        Ok(Ex::sql(sql, ty))
+    }
+
+    /// `a % b`.
+    ///
+    /// # Errors
+    /// None; division by zero is NULL.
+    pub(crate) fn modulo(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {
+        Ok(match Self::number_kind(a, b) {
+            Rep::Real => {
+                let (x, y) = (self.convert(a, Rep::Real), self.convert(b, Rep::Real));
+                Ex::sql(format!("tg_real_mod({x}, {y})"), double_of(a, b))
+            }
+            Rep::Dec => {
+                let (x, y) = (self.convert(a, Rep::Dec), self.convert(b, Rep::Dec));
+                let ((pa, sa), (pb, sb)) = (digits(a), digits(b));
+                Ex::sql(format!("tg_dec_mod({x}, {y})"), SqlType::decimal(pa.max(pb), sa.max(sb)))
+            }
+            _ => {
+                let (x, y) = (self.whole(a), self.whole(b));
+                let unsigned = a.ty.unsigned && a.ty.base.is_integer();
+                let ty = if unsigned { SqlType::ubigint() } else { SqlType::bigint() };
+                Ex::sql(format!("tg_int_mod({x}, {y})"), SqlType { length: a.ty.length.max(b.ty.length), ..ty })
+            }
+        })
+    }
+
+    fn bits(&mut self, name: &str, a: &Ex, b: &Ex) -> Res<Ex> {
+        let (x, y) = (self.convert(a, Rep::Uint), self.convert(b, Rep::Uint));
+        Ok(Ex::sql(format!("{name}({x}, {y})"), SqlType::ubigint()).with_nullable(a.nullable || b.nullable))
+    }
+
+    fn is_null(&mut self, inner: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let ex = self.expr(inner, scope)?;
+        let sql = self.text(&ex);
+        let not = if negated { "NOT " } else { "" };
+        let aggregate = ex.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(format!("({sql} IS {not}NULL)"), SqlType::boolean()) }.with_nullable(false))
+    }
+
+    fn is_truth(&mut self, inner: &Expr, test: &str, scope: &Scope<'_>) -> Res<Ex> {
+        let ex = self.expr(inner, scope)?;
+        let sql = self.truth(&ex);
+        let aggregate = ex.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(format!("({sql} {test})"), SqlType::boolean()) }.with_nullable(false))
+    }
+
+    fn in_list(&mut self, expr: &Expr, list: &[Expr], negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        if let Expr::Tuple(row) = unnest(expr) {
+            return self.rows_in_list(row, list, negated, scope);
+        }
+        let left = self.expr(expr, scope)?;
+        let items = list.iter().map(|item| self.expr(item, scope)).collect::<Res<Vec<_>>>()?;
+        let aggregate = left.aggregate || items.iter().any(|item| item.aggregate);
+        let mut grounds = Vec::new();
+        for item in &items {
+            grounds.push(self.ground(&left, item)?);
+        }
+        let mut known: Vec<&Ground> =
+            grounds.iter().zip(&items).filter(|(_, item)| item.ty.rep() != Rep::Null).map(|(g, _)| g).collect();
+        known.dedup();
+        let not = if negated { "NOT " } else { "" };
+        let sql = if known.len() <= 1 {
+            let ground = known.first().map_or(Ground::Native, |ground| (*ground).clone());
+            let x = self.on_ground(&left, &ground);
+            let collate = match &ground {
+                Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
+                _ => String::new(),
+            };
+            let list: Vec<String> = items.iter().map(|item| self.on_ground(item, &ground)).collect();
+            format!("({x}{collate} {not}IN ({}))", list.join(", "))
+        } else {
+            let mut parts = Vec::new();
+            for item in &items {
+                let ex = self.compare(&left, "=", item)?;
+                parts.push(self.text(&ex));
+            }
+            format!("({not}({}))", parts.join(" OR "))
+        };
+        Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) })
+    }
+
+    fn rows_in_list(&mut self, row: &[Expr], list: &[Expr], negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let mut parts = Vec::new();
+        for item in list {
+            let Expr::Tuple(other) = unnest(item) else { return Err(errors::operand_columns(row.len())) };
+            let ex = self.compare_rows(row, &BinaryOperator::Eq, other, scope)?;
+            parts.push(self.text(&ex));
+        }
+        let not = if negated { "NOT " } else { "" };
+        Ok(Ex::sql(format!("({not}({}))", parts.join(" OR ")), SqlType::boolean()))
+    }
+
+    fn in_subquery(&mut self, expr: &Expr, query: &Query, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let not = if negated { "NOT " } else { "" };
+        if let Expr::Tuple(row) = unnest(expr) {
+            let mut rel = self.query(query, Some(scope), Wanted::Columns(row.len()))?;
+            let mut parts = Vec::new();
+            for (index, item) in row.iter().enumerate() {
+                let left = self.expr(item, scope)?;
+                let right = rel.column_ex(index);
+                let ground = self.ground(&left, &right)?;
+                parts.push(self.on_ground(&left, &ground));
+                rel = self.convert_column(rel, index, &ground);
+            }
+            return Ok(Ex::sql(format!("(({}) {not}IN ({}))", parts.join(", "), rel.sql), SqlType::boolean()));
+        }
+        let left = self.expr(expr, scope)?;
+        let rel = self.query(query, Some(scope), Wanted::Columns(1))?;
+        let ground = self.ground(&left, &rel.column_ex(0))?;
+        let x = self.on_ground(&left, &ground);
+        let collate = match &ground {
+            Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
+            _ => String::new(),
+        };
+        let rel = self.convert_column(rel, 0, &ground);
+        Ok(Ex {
+            aggregate: left.aggregate,
+            ..Ex::sql(format!("({x}{collate} {not}IN ({}))", rel.sql), SqlType::boolean())
+        })
+    }
+
+    fn between(&mut self, expr: &Expr, low: &Expr, high: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let ex = self.expr(expr, scope)?;
+        let (low, high) = (self.expr(low, scope)?, self.expr(high, scope)?);
+        let from = self.compare(&ex, ">=", &low)?;
+        let to = self.compare(&ex, "<=", &high)?;
+        let (a, b) = (self.text(&from), self.text(&to));
+        let not = if negated { "NOT " } else { "" };
+        let aggregate = from.aggregate || to.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(format!("({not}({a} AND {b}))"), SqlType::boolean()) })
+    }
+
+    fn like(
+        &mut self,
+        expr: &Expr,
+        pattern: &Expr,
+        escape: Option<&Expr>,
+        negated: bool,
+        scope: &Scope<'_>,
+    ) -> Res<Ex> {
+        let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
+        let (collation, _) = meet(&text, &pattern, "like")?;
+        let escape = match escape {
+            None if self.session.env.lex_mode().no_backslash_escapes => String::new(),
+            None => "\\".to_owned(),
+            Some(escape) => {
+                let escape = self.expr(escape, scope)?;
+                let escape = self.constant_text(&escape).ok_or_else(|| errors::wrong_arguments("ESCAPE"))?;
+                if escape.chars().count() > 1 {
+                    return Err(errors::wrong_arguments("ESCAPE"));
+                }
+                escape
+            }
+        };
+        let (x, y) = (self.convert(&text, Rep::Text), self.convert(&pattern, Rep::Text));
+        let mode = if collation.is_binary_order() { 1 } else { 0 };
+        let not = if negated { "NOT " } else { "" };
+        let sql = format!("({not}tg_like({x}, {y}, {}, {mode}))", super::quote(&escape));
+        let aggregate = text.aggregate || pattern.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) }.with_nullable(text.nullable || pattern.nullable))
+    }
+
+    fn regexp(&mut self, expr: &Expr, pattern: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
+        let ex = functions::call(self, "REGEXP_LIKE", &[text, pattern])?;
+        if !negated {
+            return Ok(ex);
+        }
+        let sql = self.text(&ex);
+        Ok(Ex::sql(format!("(NOT {sql})"), SqlType::boolean()))
+    }
+
+    fn quantified(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr, all: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let Expr::Subquery(query) = right else {
+            return Err(errors::unsupported("ANY of something else than a query"));
+        };
+        let a = self.expr(left, scope)?;
+        let rel = self.query(query, Some(scope), Wanted::Columns(1))?;
+        let op_text = match op {
+            BinaryOperator::Eq => "=",
+            BinaryOperator::NotEq => "<>",
+            BinaryOperator::Lt => "<",
+            BinaryOperator::LtEq => "<=",
+            BinaryOperator::Gt => ">",
+            BinaryOperator::GtEq => ">=",
+            other => return Err(errors::unsupported(other)),
+        };
+        // Three-valued: `max` and `min` of the comparisons with NULLs counted apart.
+        let alias = self.alias("s");
+        let mut column = rel.column_ex(0);
+        column.code = Code::Sql(format!("{alias}.r0"));
+        let compared = self.compare(&a, op_text, &column)?;
+        let compared = self.text(&compared);
+        let sql = if all {
+            format!(
+                "(SELECT CASE WHEN count(*) = 0 THEN 1 WHEN total({compared} = 0) > 0 THEN 0 WHEN count({compared}) < count(*) THEN NULL ELSE 1 END FROM ({}) AS {alias})",
+                rel.sql
+            )
+        } else {
+            format!(
+                "(SELECT CASE WHEN count(*) = 0 THEN 0 WHEN total({compared}) > 0 THEN 1 WHEN count({compared}) < count(*) THEN NULL ELSE 0 END FROM ({}) AS {alias})",
+                rel.sql
+            )
+        };
+        Ok(Ex::sql(sql, SqlType::boolean()))
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&Expr>,
+        whens: &[CaseWhen],
+        otherwise: Option<&Expr>,
+        scope: &Scope<'_>,
+    ) -> Res<Ex> {
+        let operand = operand.map(|operand| self.expr(operand, scope)).transpose()?;
+        let mut conditions = Vec::new();
+        let mut results = Vec::new();
+        for when in whens {
+            let condition = self.expr(&when.condition, scope)?;
+            conditions.push(match &operand {
+                Some(operand) => self.compare(operand, "=", &condition)?,
+                None => condition,
+            });
+            results.push(self.expr(&when.result, scope)?);
+        }
+        match otherwise {
+            Some(otherwise) => results.push(self.expr(otherwise, scope)?),
+            None => results.push(Ex::null()),
+        }
+        self.choose(&conditions, &results)
+    }
+
+    /// `CASE WHEN c0 THEN r0 … ELSE rn END` with results of one type.
+    ///
+    /// # Errors
+    /// 1267 for collations that do not meet.
+    pub(crate) fn choose(&mut self, conditions: &[Ex], results: &[Ex]) -> Res<Ex> {
+        let common = self.common_type(results, "case")?;
+        let mut sql = String::from("CASE");
+        for (condition, result) in conditions.iter().zip(results) {
+            let (condition, result) = (self.truth(condition), self.as_type(result, &common.ty));
+            sql.push_str(&format!(" WHEN {condition} THEN {result}"));
+        }
+        if let Some(last) = results.get(conditions.len()) {
+            let last = self.as_type(last, &common.ty);
+            sql.push_str(&format!(" ELSE {last}"));
+        }
+        sql.push_str(" END");
+        let aggregate = conditions.iter().chain(results).any(|ex| ex.aggregate);
+        Ok(Ex { code: Code::Sql(format!("({sql})")), aggregate, ..common })
+    }
+
+    /// The type in which several results meet; the code of the answer means nothing.
+    ///
+    /// # Errors
+    /// 1267 for collations that do not meet.
+    pub(crate) fn common_type(&mut self, all: &[Ex], operation: &str) -> Res<Ex> {
+        let mut known = all.iter().filter(|ex| ex.ty.base != Base::Null);
+        let Some(first) = known.next() else { return Ok(Ex::null()) };
+        let mut common = Ex { origin: None, ..first.clone() };
+        for ex in known {
+            let (collation, coercibility) = meet(&common, ex, operation)?;
+            common.ty = common_of(&common.ty, &ex.ty, collation);
+            common.coercibility = coercibility;
+        }
+        common.nullable = all.iter().any(|ex| ex.nullable);
+        Ok(common)
+    }
+
+    /// An expression's text as a value of another type.
+    pub(crate) fn as_type(&mut self, ex: &Ex, ty: &SqlType) -> String {
+        let sql = self.convert(ex, ty.rep());
+        if ty.rep() == Rep::Dec && ex.ty.rep() == Rep::Text {
+            return format!("tg_dec_round({sql}, {})", ty.decimals);
+        }
+        sql
+    }
+
+    fn scalar_subquery(&mut self, query: &Query, scope: &Scope<'_>) -> Res<Ex> {
+        let rel = self.query(query, Some(scope), Wanted::Columns(1))?;
+        let column = rel.column_ex(0);
+        let ty = column.ty.clone();
+        // SQLite takes the first row of many; MySQL refuses. A LIMIT of one or an aggregate gives one at most.
+        let sql = if rel.single {
+            format!("({})", rel.sql)
+        } else {
+            let alias = self.alias("s");
+            format!("(SELECT tg_single({alias}.r0) FROM (SELECT * FROM ({}) LIMIT 2) AS {alias})", rel.sql)
+        };
+        Ok(Ex { coercibility: column.coercibility, ..Ex::sql(sql, ty) })
+    }
+
+    fn function(&mut self, function: &sqlparser::ast::Function, scope: &Scope<'_>) -> Res<Ex> {
+        let name = match function.name.0.as_slice() {
+            [part] => part.to_string().trim_matches('`').to_ascii_uppercase(),
+            parts => {
+                let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
+                let (name, schema) = (parts.last().cloned().unwrap_or_default(), parts[..parts.len() - 1].join("."));
+                return Err(errors::unknown_function(schema, name));
+            }
+        };
+        if function.filter.is_some()
+            || function.null_treatment.is_some()
+            || !function.within_group.is_empty()
+            || !matches!(function.parameters, FunctionArguments::None)
+        {
+            return Err(errors::unsupported(format!("clauses of {name}()")));
+        }
+        if let Some(special) = name.strip_prefix(SPECIAL) {
+            let args = arguments(&function.args)?;
+            return functions::special(self, &special.to_ascii_lowercase(), &args, scope);
+        }
+        functions::function(self, &name, function, scope)
+    }
+
+    /// Translates the plain arguments of a function.
+    ///
+    /// # Errors
+    /// Those of the arguments; 1064 for `*` where it cannot stand.
+    pub(crate) fn arguments(&mut self, args: &FunctionArguments, scope: &Scope<'_>) -> Res<Vec<Ex>> {
+        arguments(args)?.iter().map(|arg| self.expr(arg, scope)).collect()
+    }
+}
+
+/// The argument expressions of a call.
+pub(crate) fn arguments(args: &FunctionArguments) -> Res<Vec<&Expr>> {
+    match args {
+        FunctionArguments::None => Ok(Vec::new()),
+        FunctionArguments::Subquery(_) => Err(errors::unsupported("a query as argument without parentheses")),
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+                other => Err(errors::syntax(other)),
+            })
+            .collect(),
+    }
+}
+
+/// Without parentheses around it.
+pub(crate) fn unnest(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => unnest(inner),
+        other => other,
+    }
+}
+
+fn interval_of(expr: &Expr) -> Option<()> {
+    match expr {
+        Expr::Function(function) if function.name.to_string().contains(SPECIAL) => function
+            .name
+            .to_string()
+            .trim_matches('`')
+            .strip_prefix(SPECIAL)
+            .filter(|name| *name == "interval")
+            .map(|_| ()),
+        _ => None,
+    }
+}
+
+fn describe(expr: &Expr) -> String {
+    let text = expr.to_string();
+    text.chars().filter(|c| *c != SPECIAL).take(60).collect()
+}
+
+fn number(text: &str) -> Res<Ex> {
+    if let Ok(value) = text.parse::<i64>() {
+        let ty =
+            SqlType { length: text.len() as u32, ..SqlType::new(if text.len() < 10 { Base::Int } else { Base::Big }) };
+        return Ok(Ex { ty, ..Ex::known_int(value) });
+    }
+    if let Ok(value) = text.parse::<u64>() {
+        return Ok(Ex::constant(Source::Value(Datum::from_u64(value), Rep::Uint), SqlType::ubigint()));
+    }
+    if !text.contains(['e', 'E'])
+        && let Some((value, _)) = Decimal::parse_prefix(text.as_bytes())
+    {
+        let scale = text.split_once('.').map_or(0, |(_, fraction)| fraction.len() as u8);
+        let precision = text.trim_start_matches('0').bytes().filter(u8::is_ascii_digit).count().max(1) as u32;
+        return Ok(Ex::constant(
+            Source::Value(Datum::Blob(value.to_blob()), Rep::Dec),
+            SqlType::decimal(precision, scale),
+        ));
+    }
+    let value: f64 = text.parse().map_err(|_| errors::syntax(text))?;
+    Ok(Ex::constant(Source::Value(Datum::Real(value), Rep::Real), SqlType::new(Base::Double)))
+}
+
+fn binary(bytes: Vec<u8>) -> Ex {
+    let ty = SqlType::varchar(bytes.len() as u32, Collation::BINARY);
+    Ex { coercibility: Coercibility::Literal, ..Ex::constant(Source::Value(Datum::Blob(bytes.into()), Rep::Blob), ty) }
+}
+
+/// Digits of a number as a decimal: all, and those behind the point.
+pub(crate) fn digits(ex: &Ex) -> (u32, u8) {
+    match ex.ty.rep() {
+        Rep::Dec => (ex.ty.length, ex.ty.decimals),
+        Rep::Datetime | Rep::Timestamp => (14 + u32::from(ex.ty.decimals), ex.ty.decimals),
+        Rep::Time => (7 + u32::from(ex.ty.decimals), ex.ty.decimals),
+        Rep::Int if ex.is_const() => (ex.ty.length, 0),
+        Rep::Int => (int_digits(&ex.ty), 0),
+        Rep::Uint => (20, 0),
+        _ => (10, 0),
+    }
+}
+
+/// Decimal digits that an integer type needs.
+pub(crate) fn int_digits(ty: &SqlType) -> u32 {
+    match ty.base {
+        Base::Tiny => 3,
+        Base::Small => 5,
+        Base::Medium => 8,
+        Base::Int => 10,
+        Base::Year => 4,
+        _ if ty.unsigned => 20,
+        _ => 19,
+    }
+}
+
+fn decimal_result(a: &Ex, b: &Ex, symbol: char) -> SqlType {
+    let ((pa, sa), (pb, sb)) = (digits(a), digits(b));
+    let (precision, scale) = if symbol == '*' {
+        (pa + pb, u32::from(sa) + u32::from(sb))
+    } else {
+        let scale = u32::from(sa.max(sb));
+        let whole = (pa - u32::from(sa).min(pa)).max(pb - u32::from(sb).min(pb));
+        (whole + scale + 1, scale)
+    };
+    let scale = scale.min(u32::from(decimal::SCALE_MAX)) as u8;
+    SqlType::decimal(precision.clamp(u32::from(scale).max(1), decimal::PRECISION_MAX), scale)
+}
+
+fn double_of(a: &Ex, b: &Ex) -> SqlType {
+    let decimals = |ex: &Ex| match ex.ty.rep() {
+        Rep::Real => ex.ty.decimals,
+        Rep::Int | Rep::Uint => 0,
+        Rep::Dec => ex.ty.decimals,
+        _ => NOT_FIXED,
+    };
+    SqlType { decimals: decimals(a).max(decimals(b)).max(NOT_FIXED), ..SqlType::new(Base::Double) }
+}
+
+/// The type that holds values of both.
+pub(crate) fn common_of(a: &SqlType, b: &SqlType, collation: Collation) -> SqlType {
+    let ints = |ty: &SqlType| ty.base.is_integer();
+    if a == b {
+        return a.clone();
+    }
+    if ints(a) && ints(b) {
+        let wider = if int_digits(a) >= int_digits(b) { a.clone() } else { b.clone() };
+        if a.unsigned == b.unsigned {
+            return SqlType { length: a.length.max(b.length), ..wider };
+        }
+        let (unsigned, signed) = if a.unsigned { (a, b) } else { (b, a) };
+        if int_digits(unsigned) < int_digits(signed) {
+            return signed.clone();
+        }
+        return if unsigned.base == Base::Big { SqlType::decimal(20, 0) } else { SqlType::bigint() };
+    }
+    let exact = |ty: &SqlType| ints(ty) || ty.base == Base::Decimal;
+    if exact(a) && exact(b) {
+        let parts = |ty: &SqlType| {
+            if ty.base == Base::Decimal {
+                (ty.length - u32::from(ty.decimals), ty.decimals)
+            } else {
+                (int_digits(ty), 0)
+            }
+        };
+        let ((wa, sa), (wb, sb)) = (parts(a), parts(b));
+        let scale = sa.max(sb);
+        return SqlType::decimal((wa.max(wb) + u32::from(scale)).min(decimal::PRECISION_MAX), scale);
+    }
+    if a.base.is_number() && b.base.is_number() {
+        let decimals = if a.decimals == b.decimals { a.decimals } else { NOT_FIXED };
+        return SqlType { decimals, ..SqlType::new(Base::Double) };
+    }
+    if a.base.is_temporal() && b.base.is_temporal() {
+        let decimals = a.decimals.max(b.decimals);
+        if a.base == b.base {
+            return SqlType::temporal(a.base, decimals);
+        }
+        return SqlType::temporal(Base::Datetime, decimals);
+    }
+    let chars = |ty: &SqlType| match ty.base {
+        Base::Tiny | Base::Small | Base::Medium | Base::Int | Base::Big | Base::Year => ty.length,
+        Base::Decimal => ty.length + 2,
+        Base::Float | Base::Double => 23,
+        Base::Date | Base::Time => 10,
+        Base::Datetime | Base::Timestamp => 26,
+        Base::Enum | Base::Set => 255,
+        _ => ty.length,
+    };
+    let text = |ty: &SqlType| ty.base.is_character() || ty.base.is_binary();
+    let collation = if text(a) || text(b) { collation } else { Collation::DEFAULT };
+    let length = chars(a).max(chars(b));
+    if length > 65_535 {
+        let base = if collation == Collation::BINARY { Base::LongBlob } else { Base::LongText };
+        return SqlType { length, collation, ..SqlType::new(base) };
+    }
+    SqlType::varchar(length, collation)
+}

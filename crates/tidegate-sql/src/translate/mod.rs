@@ -1,0 +1,510 @@
+//! From a statement's tree to SQLite's text, typed.
+//!
+//! Each expression is translated with its MySQL type ([`Ex`]); where two meet, the rules of MySQL decide on which
+//! representation they meet ([`crate::value::Rep`]) and the conversion is written out. SQLite's own affinities and conversions never
+//! apply. Literals and other values that are constant while a statement runs become parameters, converted once when they are
+//! bound.
+//!
+//! Reading order: this file (context, constants, conversions), `scope` (names), `expr` (operators), `select`, `dml`.
+
+pub(crate) mod dml;
+pub(crate) mod expr;
+pub(crate) mod scope;
+pub(crate) mod select;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use sqlparser::tokenizer::TokenWithSpan;
+use tidegate_rows::ServerError;
+
+use crate::{
+    catalog::TableState,
+    engine::{EngineInner, Schema},
+    errors,
+    lexer::{Literal, LiteralKind},
+    value::{Base, Datum, Rep, SqlType, collation::Collation},
+};
+
+pub(crate) type Res<T> = Result<T, ServerError>;
+
+/// Where a constant comes from when the statement is bound.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Source {
+    /// Literal of the statement's text, by its number.
+    Literal(usize),
+    /// Parameter of the caller, by its number.
+    Param(usize),
+    /// A value known now.
+    Value(Datum, Rep),
+    /// The statement's time: as a date and time cut to so many digits of the second; in UTC or the session's zone.
+    Now {
+        decimals: u8,
+        utc: bool,
+    },
+    /// The statement's date.
+    Today {
+        utc: bool,
+    },
+    /// The statement's time of day.
+    TimeOfDay {
+        decimals: u8,
+        utc: bool,
+    },
+    /// The session's last AUTO_INCREMENT value.
+    LastInsertId,
+    RowCount,
+    FoundRows,
+    ConnectionId,
+}
+
+/// A parameter of SQLite's statement.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bind {
+    pub(crate) source: Source,
+    /// What it must look like.
+    pub(crate) rep: Rep,
+    /// Type of a text that stands for something: a member of an ENUM.
+    pub(crate) members: Option<Arc<[Box<str>]>>,
+}
+
+/// How strongly an expression insists on its collation; the smaller wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Coercibility {
+    Explicit,
+    Mixed,
+    Column,
+    System,
+    Literal,
+    Number,
+    Null,
+}
+
+/// The text of an expression, or the constant that it is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Code {
+    Sql(String),
+    Const(Source),
+}
+
+/// A typed expression.
+#[derive(Debug, Clone)]
+pub(crate) struct Ex {
+    pub(crate) code: Code,
+    pub(crate) ty: SqlType,
+    pub(crate) nullable: bool,
+    pub(crate) coercibility: Coercibility,
+    /// The column that this is, for the description of results.
+    pub(crate) origin: Option<Origin>,
+    pub(crate) aggregate: bool,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) schema: String,
+    pub(crate) table: String,
+    pub(crate) alias: String,
+    pub(crate) column: String,
+    pub(crate) flags: u16,
+}
+
+/// A parameter as the caller gave it: only its type matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ParamKind {
+    Null,
+    Int,
+    Uint,
+    Double,
+    Bytes,
+}
+
+/// What a translation needs to know of the session.
+pub(crate) struct Session<'a> {
+    pub(crate) engine: &'a EngineInner,
+    pub(crate) schema: Option<&'a Arc<Schema>>,
+    pub(crate) env: &'a crate::session::Env,
+}
+
+/// One translation.
+pub(crate) struct Translator<'a> {
+    pub(crate) session: Session<'a>,
+    pub(crate) sql: &'a [u8],
+    pub(crate) literals: &'a [Literal],
+    pub(crate) params: &'a [ParamKind],
+    pub(crate) tokens: &'a [TokenWithSpan],
+    pub(crate) binds: Vec<Bind>,
+    /// Literals whose value has shaped the plan.
+    pub(crate) fixed: BTreeSet<usize>,
+    /// Whether the plan can serve again.
+    pub(crate) cacheable: bool,
+    /// The schema whose file the statement runs on.
+    pub(crate) home: Option<Arc<Schema>>,
+    /// Other schemas that must be attached.
+    pub(crate) attached: Vec<Arc<Schema>>,
+    pub(crate) reads: Vec<Arc<TableState>>,
+    pub(crate) read_names: Vec<(String, String)>,
+    pub(crate) ctes: Vec<scope::Cte>,
+    aliases: usize,
+    views: usize,
+}
+
+/// Views inside of views.
+const VIEW_DEPTH_MAX: usize = 32;
+
+impl<'a> Translator<'a> {
+    /// A translation of one statement.
+    pub(crate) fn new(
+        session: Session<'a>,
+        sql: &'a [u8],
+        literals: &'a [Literal],
+        params: &'a [ParamKind],
+        tokens: &'a [TokenWithSpan],
+    ) -> Self {
+        Self {
+            session,
+            sql,
+            literals,
+            params,
+            tokens,
+            binds: Vec::new(),
+            fixed: BTreeSet::new(),
+            cacheable: true,
+            home: None,
+            attached: Vec::new(),
+            reads: Vec::new(),
+            read_names: Vec::new(),
+            ctes: Vec::new(),
+            aliases: 0,
+            views: 0,
+        }
+    }
+
+    /// A fresh name for SQLite.
+    pub(crate) fn alias(&mut self, prefix: &str) -> String {
+        self.aliases += 1;
+        format!("{prefix}{}", self.aliases)
+    }
+
+    /// A literal's bytes.
+    pub(crate) fn literal_text(&self, index: usize) -> &'a [u8] {
+        let literal = self.literals[index];
+        &self.sql[literal.start as usize..literal.end as usize]
+    }
+
+    /// The text of a constant string in the statement; its value becomes part of the plan.
+    pub(crate) fn constant_text(&mut self, ex: &Ex) -> Option<String> {
+        match &ex.code {
+            Code::Const(Source::Literal(index)) => {
+                self.fixed.insert(*index);
+                let literal = self.literals[*index];
+                let text = self.literal_text(*index);
+                let LiteralKind::Text { quote, escaped } = literal.kind else {
+                    return Some(String::from_utf8_lossy(text).into_owned());
+                };
+                let mut out = Vec::new();
+                if escaped {
+                    crate::lexer::unescape(text, quote, self.session.env.lex_mode(), &mut out);
+                } else {
+                    out.extend_from_slice(text);
+                }
+                String::from_utf8(out).ok()
+            }
+            Code::Const(Source::Value(Datum::Text(text), _)) => String::from_utf8(text.to_vec()).ok(),
+            Code::Const(Source::Value(Datum::Int(value), _)) => Some(value.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The value of a constant whole number in the statement; its value becomes part of the plan.
+    pub(crate) fn constant_int(&mut self, ex: &Ex) -> Option<i64> {
+        if ex.ty.rep() != Rep::Int {
+            return None;
+        }
+        self.constant_text(ex)?.parse().ok()
+    }
+
+    /// The parameter that carries a constant as `rep`.
+    pub(crate) fn bind(&mut self, source: &Source, rep: Rep, members: Option<Arc<[Box<str>]>>) -> String {
+        let bind = Bind { source: source.clone(), rep, members };
+        let index = match self.binds.iter().position(|known| *known == bind) {
+            Some(index) => index,
+            None => {
+                self.binds.push(bind);
+                self.binds.len() - 1
+            }
+        };
+        format!("?{}", index + 1)
+    }
+
+    /// The expression's text in its own representation.
+    pub(crate) fn text(&mut self, ex: &Ex) -> String {
+        match &ex.code {
+            Code::Sql(sql) => sql.clone(),
+            Code::Const(source) => {
+                let source = source.clone();
+                self.bind(&source, ex.ty.rep(), None)
+            }
+        }
+    }
+
+    /// The expression's text converted to another representation.
+    pub(crate) fn convert(&mut self, ex: &Ex, to: Rep) -> String {
+        let from = ex.ty.rep();
+        if let Code::Const(source) = &ex.code {
+            let source = source.clone();
+            return self.bind(&source, to, None);
+        }
+        let sql = self.text(ex);
+        use Rep::*;
+        match (from, to) {
+            (Null, _) => sql,
+            (a, b) if a == b => sql,
+            (Int | Time | Datetime, Uint) if from == Int => sql,
+            (Uint | Set | Enum, Int | Uint) if from != Uint || to == Uint => sql,
+            (Int | Enum, Real) => format!("CAST({sql} AS REAL)"),
+            (Int, Text) if !ex.ty.zerofill => format!("CAST({sql} AS TEXT)"),
+            (Text, Blob) => format!("CAST({sql} AS BLOB)"),
+            (Blob, Text) => format!("CAST({sql} AS TEXT)"),
+            (Enum | Set, Text) => {
+                let members = ex.ty.members.clone().unwrap_or_else(|| Arc::from([]));
+                let list: Vec<&str> = members.iter().map(|member| &**member).collect();
+                let name = if from == Enum { "tg_enum" } else { "tg_set" };
+                format!("{name}({sql}, {})", quote(&list.join("\u{1f}")))
+            }
+            (Enum | Set, Blob) => {
+                let text = self.convert(ex, Text);
+                format!("CAST({text} AS BLOB)")
+            }
+            _ => {
+                let code = conversion_code(from, to);
+                let base = if ex.ty.base == Base::Date {
+                    1
+                } else if ex.ty.base == Base::Float {
+                    2
+                } else {
+                    0
+                };
+                let width = if ex.ty.zerofill { ex.ty.length } else { 0 };
+                format!("tg_cv({sql}, {code}, {}, {base}, {width})", ex.ty.decimals)
+            }
+        }
+    }
+
+    /// The expression as a truth value.
+    pub(crate) fn truth(&mut self, ex: &Ex) -> String {
+        match ex.ty.rep() {
+            Rep::Null | Rep::Int | Rep::Real | Rep::Enum => self.text(ex),
+            Rep::Datetime | Rep::Time | Rep::Timestamp => {
+                let sql = self.text(ex);
+                format!("({sql} <> 0)")
+            }
+            Rep::Uint | Rep::Set => {
+                let sql = self.text(ex);
+                format!("({sql} <> 0)")
+            }
+            Rep::Dec | Rep::Text | Rep::Blob => self.convert(ex, Rep::Real),
+        }
+    }
+
+    /// The text with the collation that comparisons of it obey.
+    pub(crate) fn collated(&mut self, ex: &Ex) -> String {
+        let sql = self.text(ex);
+        if ex.ty.rep() == Rep::Text { format!("{sql} COLLATE {}", ex.ty.collation.sqlite_name()) } else { sql }
+    }
+
+    /// Makes a schema's tables reachable; answers the prefix of their names.
+    pub(crate) fn reach(&mut self, schema: &Arc<Schema>) -> String {
+        match &self.home {
+            None => {
+                self.home = Some(Arc::clone(schema));
+                String::new()
+            }
+            Some(home) if Arc::ptr_eq(home, schema) => String::new(),
+            Some(_) => {
+                if !self.attached.iter().any(|known| Arc::ptr_eq(known, schema)) {
+                    self.attached.push(Arc::clone(schema));
+                }
+                format!("x{}.", schema.id)
+            }
+        }
+    }
+
+    /// Translates another text into the same statement: a view's.
+    pub(crate) fn with_text<T>(
+        &mut self,
+        session: Session<'_>,
+        sql: &[u8],
+        tokens: &[TokenWithSpan],
+        f: impl FnOnce(&mut Translator<'_>) -> Res<T>,
+    ) -> Res<T> {
+        use std::mem::take;
+        let mut inner = Translator {
+            session,
+            sql,
+            literals: &[],
+            params: &[],
+            tokens,
+            binds: take(&mut self.binds),
+            fixed: take(&mut self.fixed),
+            cacheable: self.cacheable,
+            home: self.home.take(),
+            attached: take(&mut self.attached),
+            reads: take(&mut self.reads),
+            read_names: take(&mut self.read_names),
+            ctes: Vec::new(),
+            aliases: self.aliases,
+            views: self.views,
+        };
+        let result = f(&mut inner);
+        self.binds = inner.binds;
+        self.fixed = inner.fixed;
+        self.cacheable = inner.cacheable;
+        self.home = inner.home;
+        self.attached = inner.attached;
+        self.reads = inner.reads;
+        self.read_names = inner.read_names;
+        self.aliases = inner.aliases;
+        result
+    }
+
+    /// Runs `f` for the text of a view, whose names and literals have nothing to do with the statement's.
+    pub(crate) fn in_view<T>(&mut self, name: &str, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
+        if self.views >= VIEW_DEPTH_MAX {
+            return Err(errors::unsupported(format!("views nested this deeply ({name})")));
+        }
+        self.views += 1;
+        let ctes = std::mem::take(&mut self.ctes);
+        let result = f(self);
+        self.ctes = ctes;
+        self.views -= 1;
+        result
+    }
+}
+
+/// The number by which `tg_cv` knows a conversion.
+pub(crate) fn conversion_code(from: Rep, to: Rep) -> i64 {
+    rep_code(from) * 16 + rep_code(to)
+}
+
+fn rep_code(rep: Rep) -> i64 {
+    match rep {
+        Rep::Null => 0,
+        Rep::Int => 1,
+        Rep::Uint => 2,
+        Rep::Real => 3,
+        Rep::Dec => 4,
+        Rep::Text => 5,
+        Rep::Blob => 6,
+        Rep::Datetime => 7,
+        Rep::Timestamp => 8,
+        Rep::Time => 9,
+        Rep::Enum => 10,
+        Rep::Set => 11,
+    }
+}
+
+/// The representation with a number.
+pub(crate) fn rep_of_code(code: i64) -> Rep {
+    match code {
+        1 => Rep::Int,
+        2 => Rep::Uint,
+        3 => Rep::Real,
+        4 => Rep::Dec,
+        5 => Rep::Text,
+        6 => Rep::Blob,
+        7 => Rep::Datetime,
+        8 => Rep::Timestamp,
+        9 => Rep::Time,
+        10 => Rep::Enum,
+        11 => Rep::Set,
+        _ => Rep::Null,
+    }
+}
+
+/// A string in SQLite's quotes. NUL cannot stand in SQLite's text.
+pub(crate) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\0', "").replace('\'', "''"))
+}
+
+impl Ex {
+    /// An expression that is SQLite's text.
+    pub(crate) fn sql(sql: String, ty: SqlType) -> Self {
+        let coercibility =
+            if ty.base.is_character() || ty.base.is_binary() { Coercibility::Literal } else { Coercibility::Number };
+        Self { code: Code::Sql(sql), ty, nullable: true, coercibility, origin: None, aggregate: false }
+    }
+
+    /// A constant.
+    pub(crate) fn constant(source: Source, ty: SqlType) -> Self {
+        Self { code: Code::Const(source), nullable: false, ..Self::sql(String::new(), ty) }
+    }
+
+    /// NULL.
+    pub(crate) fn null() -> Self {
+        Self {
+            coercibility: Coercibility::Null,
+            nullable: true,
+            ..Self::constant(Source::Value(Datum::Null, Rep::Null), SqlType::new(Base::Null))
+        }
+    }
+
+    /// A text known now.
+    pub(crate) fn known_text(text: &str) -> Self {
+        let ty = SqlType::varchar(text.chars().count() as u32, Collation::DEFAULT);
+        Self { coercibility: Coercibility::System, ..Self::constant(Source::Value(Datum::text(text), Rep::Text), ty) }
+    }
+
+    /// A whole number known now.
+    pub(crate) fn known_int(value: i64) -> Self {
+        Self::constant(Source::Value(Datum::Int(value), Rep::Int), SqlType::bigint())
+    }
+
+    /// Whether the value is the same for all rows.
+    pub(crate) fn is_const(&self) -> bool {
+        matches!(self.code, Code::Const(_))
+    }
+
+    /// The same with NULLs or without.
+    pub(crate) fn with_nullable(self, nullable: bool) -> Self {
+        Self { nullable, ..self }
+    }
+}
+
+/// The collation on which texts meet.
+///
+/// # Errors
+/// 1267 if neither gives way.
+pub(crate) fn meet(a: &Ex, b: &Ex, operation: &str) -> Res<(Collation, Coercibility)> {
+    let is_text = |ex: &Ex| ex.ty.base.is_character() || ex.ty.base.is_binary();
+    match (is_text(a), is_text(b)) {
+        (true, false) => return Ok((a.ty.collation, a.coercibility)),
+        (false, true) => return Ok((b.ty.collation, b.coercibility)),
+        (false, false) => return Ok((Collation::DEFAULT, Coercibility::Number)),
+        (true, true) => {}
+    }
+    if a.ty.collation == b.ty.collation {
+        return Ok((a.ty.collation, a.coercibility.min(b.coercibility)));
+    }
+    if a.coercibility != b.coercibility {
+        let stronger = if a.coercibility < b.coercibility { a } else { b };
+        return Ok((stronger.ty.collation, stronger.coercibility));
+    }
+    let (x, y) = (a.ty.collation, b.ty.collation);
+    if x == Collation::BINARY || y == Collation::BINARY {
+        return Ok((Collation::BINARY, a.coercibility));
+    }
+    if a.coercibility == Coercibility::Explicit {
+        return Err(errors::collation_mix(
+            format!("{},EXPLICIT", x.name()),
+            format!("{},EXPLICIT", y.name()),
+            operation,
+        ));
+    }
+    if x.charset() != y.charset() {
+        let wider = if x.char_bytes_max() > y.char_bytes_max() { x } else { y };
+        return Ok((wider, a.coercibility));
+    }
+    // Within a character set the binary order wins.
+    let binary = if x.is_binary_order() { x } else { y };
+    Ok((binary, Coercibility::Mixed))
+}

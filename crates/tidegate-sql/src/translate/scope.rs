@@ -1,0 +1,280 @@
+//! Names: which tables and columns an expression can see.
+
+use std::sync::Arc;
+
+use super::{Code, Coercibility, Ex, Origin, Res, Translator};
+use crate::{
+    catalog::{Table, same_name},
+    engine::{Schema, is_virtual},
+    errors,
+    parse::{KeyKind, TableName},
+    value::SqlType,
+};
+use tidegate_rows::ColumnFlags;
+
+/// A table in FROM.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    /// The name that users write.
+    pub(crate) alias: String,
+    pub(crate) schema: String,
+    /// The name in SQLite's text.
+    pub(crate) sql_alias: String,
+    pub(crate) columns: Vec<SourceColumn>,
+    pub(crate) table: Option<Arc<Table>>,
+    pub(crate) home: Option<Arc<Schema>>,
+    /// The right side of a LEFT JOIN: any column may be NULL.
+    pub(crate) outer: bool,
+}
+
+impl std::fmt::Debug for Schema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// A column of a table in FROM.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceColumn {
+    pub(crate) name: String,
+    pub(crate) sql: String,
+    pub(crate) ty: SqlType,
+    pub(crate) nullable: bool,
+    pub(crate) coercibility: Coercibility,
+    pub(crate) origin: Option<Origin>,
+    /// Joined by USING or NATURAL: shown once, by its first table.
+    pub(crate) hidden: bool,
+}
+
+/// All that one SELECT sees, and what surrounds it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope<'a> {
+    pub(crate) sources: Vec<Source>,
+    pub(crate) parent: Option<&'a Scope<'a>>,
+    /// Names of the select list, for HAVING, GROUP BY and ORDER BY.
+    pub(crate) names: Vec<(String, Ex)>,
+    /// What VALUES(column) and a row alias mean in ON DUPLICATE KEY UPDATE.
+    pub(crate) new_row: Option<NewRow>,
+    /// Columns that an UPDATE has assigned already, with what they are now.
+    pub(crate) assigned: Vec<(String, usize, Ex)>,
+    /// Where unknown names are reported to be.
+    pub(crate) clause: &'static str,
+}
+
+/// The row that INSERT could not insert: its columns as parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct NewRow {
+    pub(crate) alias: Option<String>,
+    pub(crate) columns: Vec<SourceColumn>,
+}
+
+/// A common table expression.
+#[derive(Debug, Clone)]
+pub(crate) struct Cte {
+    pub(crate) name: String,
+    pub(crate) sql: String,
+    pub(crate) columns: Vec<SourceColumn>,
+}
+
+impl SourceColumn {
+    fn to_ex(&self, source: &Source) -> Ex {
+        Ex {
+            code: Code::Sql(format!("{}.{}", source.sql_alias, self.sql)),
+            ty: self.ty.clone(),
+            nullable: self.nullable || source.outer,
+            coercibility: self.coercibility,
+            origin: self.origin.clone().map(|mut origin| {
+                origin.alias.clone_from(&source.alias);
+                origin
+            }),
+            aggregate: false,
+        }
+    }
+}
+
+impl Source {
+    /// A column as an expression.
+    pub(crate) fn ex(&self, index: usize) -> Ex {
+        self.columns[index].to_ex(self)
+    }
+}
+
+impl Scope<'_> {
+    /// Finds a column by the parts of its name.
+    ///
+    /// # Errors
+    /// 1052 if it could be more than one, 1054 if it is none.
+    pub(crate) fn resolve(&self, parts: &[&str]) -> Res<Ex> {
+        let shown = parts.join(".");
+        let mut scope = Some(self);
+        while let Some(current) = scope {
+            if let Some(found) = current.find(parts, &shown, self.clause)? {
+                return Ok(found);
+            }
+            scope = current.parent;
+        }
+        Err(errors::unknown_column(shown, self.clause_name()))
+    }
+
+    fn clause_name(&self) -> &'static str {
+        if self.clause.is_empty() { "field list" } else { self.clause }
+    }
+
+    fn find(&self, parts: &[&str], shown: &str, clause: &'static str) -> Res<Option<Ex>> {
+        let (&name, qualifiers) = match parts.split_last() {
+            Some(split) => split,
+            None => return Ok(None),
+        };
+        let mut found: Option<Ex> = None;
+        for (index, source) in self.sources.iter().enumerate() {
+            let fits = match qualifiers {
+                [] => true,
+                [table] => source.alias == *table,
+                [schema, table] => source.alias == *table && source.schema == *schema,
+                _ => false,
+            };
+            if !fits {
+                continue;
+            }
+            let hits = source.columns.iter().filter(|column| same_name(&column.name, name));
+            for column in hits.filter(|column| !column.hidden || !qualifiers.is_empty()) {
+                if found.is_some() {
+                    let clause = if clause.is_empty() { "field list" } else { clause };
+                    return Err(errors::ambiguous_column(shown, clause));
+                }
+                let assigned = self.assigned.iter().find(|(name, at, _)| *at == index && same_name(name, &column.name));
+                found = Some(assigned.map_or_else(|| column.to_ex(source), |(_, _, ex)| ex.clone()));
+            }
+        }
+        if found.is_none()
+            && let Some(row) = &self.new_row
+            && let ([alias], Some(known)) = (qualifiers, &row.alias)
+            && *alias == known
+        {
+            return Ok(row.column(name));
+        }
+        Ok(found)
+    }
+
+    /// The source with an alias.
+    pub(crate) fn source(&self, name: &TableName) -> Option<(usize, &Source)> {
+        self.sources.iter().enumerate().find(|(_, source)| {
+            source.alias == name.name && name.schema.as_ref().is_none_or(|schema| *schema == source.schema)
+        })
+    }
+
+    /// A column of the row that INSERT could not insert.
+    pub(crate) fn new_value(&self, name: &str) -> Option<Ex> {
+        let mut scope = Some(self);
+        while let Some(current) = scope {
+            if let Some(row) = &current.new_row {
+                return row.column(name);
+            }
+            scope = current.parent;
+        }
+        None
+    }
+}
+
+impl NewRow {
+    fn column(&self, name: &str) -> Option<Ex> {
+        let column = self.columns.iter().find(|column| same_name(&column.name, name))?;
+        Some(Ex {
+            code: Code::Sql(column.sql.clone()),
+            ty: column.ty.clone(),
+            nullable: true,
+            coercibility: Coercibility::Column,
+            origin: None,
+            aggregate: false,
+        })
+    }
+}
+
+impl Translator<'_> {
+    /// The schema that a name means.
+    ///
+    /// # Errors
+    /// 1046 without a current schema, 1049 for one that does not exist.
+    pub(crate) fn schema_of(&self, name: &TableName) -> Res<Arc<Schema>> {
+        match &name.schema {
+            Some(schema) => self.session.engine.schema(schema),
+            None => self.session.schema.cloned().ok_or_else(errors::no_database),
+        }
+    }
+
+    /// A base table or view by its name.
+    ///
+    /// # Errors
+    /// 1146 if there is none.
+    pub(crate) fn table(&self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
+        if let Some(schema) = name.schema.as_ref().filter(|schema| is_virtual(schema)) {
+            return Err(errors::no_such_table(schema, &name.name));
+        }
+        let schema = self.schema_of(name)?;
+        let catalog = schema.catalog()?;
+        let table = catalog.table(&name.name).ok_or_else(|| errors::no_such_table(&schema.name, &name.name))?;
+        Ok((Arc::clone(&schema), Arc::clone(table)))
+    }
+
+    /// A base table as a source under a fresh alias, and SQLite's text of it.
+    pub(crate) fn table_source(&mut self, schema: &Arc<Schema>, table: &Arc<Table>, alias: &str) -> (String, Source) {
+        let prefix = self.reach(schema);
+        if !self.reads.iter().any(|known| Arc::ptr_eq(known, &table.state)) {
+            self.reads.push(Arc::clone(&table.state));
+            self.read_names.push((schema.name.clone(), table.name.clone()));
+        }
+        let sql_alias = self.alias("a");
+        let columns = table
+            .columns
+            .iter()
+            .map(|column| SourceColumn {
+                name: column.name.clone(),
+                sql: format!("c{}", column.id),
+                ty: column.ty.clone(),
+                nullable: column.nullable,
+                coercibility: if column.ty.base.is_character() || column.ty.base.is_binary() {
+                    Coercibility::Column
+                } else {
+                    Coercibility::Number
+                },
+                origin: Some(Origin {
+                    schema: schema.name.clone(),
+                    table: table.name.clone(),
+                    alias: alias.to_owned(),
+                    column: column.name.clone(),
+                    flags: column_flags(table, column.id),
+                }),
+                hidden: false,
+            })
+            .collect();
+        let sql = format!("{prefix}{} AS {sql_alias}", table.physical());
+        let source = Source {
+            alias: alias.to_owned(),
+            schema: schema.name.clone(),
+            sql_alias,
+            columns,
+            table: Some(Arc::clone(table)),
+            home: Some(Arc::clone(schema)),
+            outer: false,
+        };
+        (sql, source)
+    }
+}
+
+/// Flags that a column has by the indexes of its table.
+pub(crate) fn column_flags(table: &Table, id: u32) -> u16 {
+    let mut flags = 0;
+    for index in &table.indexes {
+        let Some(place) = index.parts.iter().position(|part| part.column == id) else { continue };
+        flags |= match index.kind {
+            KeyKind::Primary => ColumnFlags::PRIMARY_KEY,
+            KeyKind::Unique if index.parts.len() == 1 => ColumnFlags::UNIQUE_KEY,
+            _ if place == 0 => ColumnFlags::MULTIPLE_KEY,
+            _ => 0,
+        };
+    }
+    if table.columns.iter().any(|column| column.id == id && column.auto_increment) {
+        flags |= ColumnFlags::AUTO_INCREMENT;
+    }
+    flags
+}

@@ -1,0 +1,997 @@
+//! Queries: SELECT, UNION, WITH, joins, grouping, ordering.
+
+use std::collections::HashSet;
+
+use sqlparser::ast::{
+    Distinct, Expr, GroupByExpr, GroupByWithModifier, Join, JoinConstraint, JoinOperator, LimitClause, LockType,
+    OrderByExpr, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
+    SetQuantifier, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
+};
+use sqlparser::tokenizer::Token;
+
+use super::{
+    Code, Coercibility, Ex, Res, Source as Constant, Translator,
+    expr::{Ground, unnest},
+    scope::{Cte, Scope, Source, SourceColumn},
+};
+use crate::{
+    catalog::same_name,
+    dialect::is_word,
+    errors,
+    parse::{TableName, to_table_name},
+    value::{Rep, SqlType},
+};
+
+/// How many columns the surrounding expression wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Any,
+    Columns(usize),
+}
+
+/// A translated query; its columns are named `r0`, `r1`, …
+#[derive(Debug, Clone)]
+pub(crate) struct Rel {
+    pub(crate) sql: String,
+    pub(crate) columns: Vec<RelColumn>,
+    /// One row at most.
+    pub(crate) single: bool,
+    pub(crate) for_update: bool,
+    pub(crate) calc_found_rows: bool,
+}
+
+/// A column of a query.
+#[derive(Debug, Clone)]
+pub(crate) struct RelColumn {
+    pub(crate) name: String,
+    pub(crate) ex: Ex,
+}
+
+impl Rel {
+    /// A column as an operand; only its type means something.
+    pub(crate) fn column_ex(&self, index: usize) -> Ex {
+        let column = &self.columns[index];
+        Ex { code: Code::Sql(format!("r{index}")), nullable: true, ..column.ex.clone() }
+    }
+}
+
+/// A SELECT before its text is put together.
+struct Parts {
+    head: String,
+    items: Vec<RelColumn>,
+    tail: String,
+    grouped: bool,
+    limit_one: bool,
+}
+
+impl Translator<'_> {
+    /// Translates a query that may see `outer`.
+    ///
+    /// # Errors
+    /// MySQL's, or 1235 for clauses that this engine lacks.
+    pub(crate) fn query(&mut self, query: &Query, outer: Option<&Scope<'_>>, wanted: Wanted) -> Res<Rel> {
+        if query.fetch.is_some()
+            || query.for_clause.is_some()
+            || query.settings.is_some()
+            || query.format_clause.is_some()
+            || !query.pipe_operators.is_empty()
+        {
+            return Err(errors::unsupported("this clause of a query"));
+        }
+        let depth = self.ctes.len();
+        let with = query.with.as_ref().map(|with| self.with(with, outer)).transpose()?.unwrap_or_default();
+        let order = match &query.order_by {
+            None => &[][..],
+            Some(order) => match &order.kind {
+                OrderByKind::Expressions(list) if order.interpolate.is_none() => list.as_slice(),
+                _ => return Err(errors::unsupported("ORDER BY ALL")),
+            },
+        };
+        let limit = query.limit_clause.as_ref().map(|limit| self.limit(limit)).transpose()?;
+        let mut rel = self.body(&query.body, order, limit.as_ref(), outer)?;
+        self.ctes.truncate(depth);
+        rel.sql = format!("{with}{}", rel.sql);
+        rel.for_update = query.locks.iter().any(|lock| lock.lock_type == LockType::Update);
+        if let Wanted::Columns(count) = wanted
+            && rel.columns.len() != count
+        {
+            return Err(errors::operand_columns(count));
+        }
+        Ok(rel)
+    }
+
+    fn with(&mut self, with: &sqlparser::ast::With, outer: Option<&Scope<'_>>) -> Res<String> {
+        let mut texts = Vec::new();
+        for cte in &with.cte_tables {
+            if cte.from.is_some() || cte.materialized.is_some() {
+                return Err(errors::unsupported("this form of WITH"));
+            }
+            let name = cte.alias.name.value.clone();
+            let sql = self.alias("q");
+            let given: Vec<&str> = cte.alias.columns.iter().map(|column| column.name.value.as_str()).collect();
+            let body = if with.recursive { self.recursive(&name, &sql, &given, &cte.query, outer)? } else { None };
+            let rel = match body {
+                Some(rel) => rel,
+                None => self.query(&cte.query, outer, Wanted::Any)?,
+            };
+            let columns = source_columns(&rel, &given)?;
+            let names: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
+            texts.push(format!("{sql}({}) AS ({})", names.join(", "), rel.sql));
+            self.ctes.retain(|known| !(known.name == name && known.sql == sql));
+            self.ctes.push(Cte { name, sql, columns });
+        }
+        let recursive = if with.recursive { "RECURSIVE " } else { "" };
+        Ok(format!("WITH {recursive}{} ", texts.join(", ")))
+    }
+
+    /// A recursive query: its first part gives the types. `None` if it does not refer to itself.
+    fn recursive(
+        &mut self,
+        name: &str,
+        sql: &str,
+        given: &[&str],
+        query: &Query,
+        outer: Option<&Scope<'_>>,
+    ) -> Res<Option<Rel>> {
+        let SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } = &*query.body else {
+            return Ok(None);
+        };
+        if query.with.is_some() || query.order_by.is_some() {
+            return Err(errors::unsupported("ORDER BY or WITH inside of a recursive query"));
+        }
+        let first = self.body(left, &[], None, outer)?;
+        let columns = source_columns(&first, given)?;
+        self.ctes.push(Cte { name: name.to_owned(), sql: sql.to_owned(), columns });
+        let second = self.body(right, &[], None, outer)?;
+        if first.columns.len() != second.columns.len() {
+            return Err(errors::union_columns());
+        }
+        for (index, column) in first.columns.iter().enumerate() {
+            if second.columns[index].ex.ty.rep() != column.ex.ty.rep() && second.columns[index].ex.ty.rep() != Rep::Null
+            {
+                return Err(errors::unsupported("a recursive query whose parts have different types; use CAST"));
+            }
+        }
+        let all = if *set_quantifier == SetQuantifier::All { "UNION ALL" } else { "UNION" };
+        let limit = query.limit_clause.as_ref().map(|limit| self.limit(limit)).transpose()?;
+        let limit = limit.map_or(String::new(), |limit| limit.0);
+        let sql = format!("{} {all} {}{limit}", first.sql, second.sql);
+        Ok(Some(Rel { sql, ..first }))
+    }
+
+    fn body(
+        &mut self,
+        body: &SetExpr,
+        order: &[OrderByExpr],
+        limit: Option<&(String, bool)>,
+        outer: Option<&Scope<'_>>,
+    ) -> Res<Rel> {
+        let limit_text = limit.map_or("", |limit| &limit.0);
+        match body {
+            SetExpr::Select(select) => {
+                let parts = self.select(select, order, outer)?;
+                let mut rel = render(self, &parts, None);
+                rel.calc_found_rows =
+                    select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.sql_calc_found_rows);
+                rel.single = parts.limit_one || limit.is_some_and(|limit| limit.1);
+                rel.sql.push_str(limit_text);
+                let _ = parts.grouped;
+                Ok(rel)
+            }
+            SetExpr::Query(query) if order.is_empty() && limit.is_none() => self.query(query, outer, Wanted::Any),
+            SetExpr::Query(query) => {
+                let inner = self.query(query, outer, Wanted::Any)?;
+                let order = self.order_of_union(order, &inner.columns)?;
+                let alias = self.alias("s");
+                let single = inner.single || limit.is_some_and(|limit| limit.1);
+                Ok(Rel { sql: format!("SELECT * FROM ({}) AS {alias}{order}{limit_text}", inner.sql), single, ..inner })
+            }
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                let mut rel = self.set_operation(left, *op, *set_quantifier, right, outer)?;
+                let order = self.order_of_union(order, &rel.columns)?;
+                rel.sql.push_str(&order);
+                rel.sql.push_str(limit_text);
+                rel.single = limit.is_some_and(|limit| limit.1);
+                Ok(rel)
+            }
+            SetExpr::Values(_) => Err(errors::unsupported("VALUES as a query")),
+            _ => Err(errors::unsupported("this form of a query")),
+        }
+    }
+
+    fn set_operation(
+        &mut self,
+        left: &SetExpr,
+        op: SetOperator,
+        quantifier: SetQuantifier,
+        right: &SetExpr,
+        outer: Option<&Scope<'_>>,
+    ) -> Res<Rel> {
+        let (a, b) = (self.body(left, &[], None, outer)?, self.body(right, &[], None, outer)?);
+        if a.columns.len() != b.columns.len() {
+            return Err(errors::union_columns());
+        }
+        let word = match (op, quantifier) {
+            (SetOperator::Union, SetQuantifier::All) => "UNION ALL",
+            (SetOperator::Union, SetQuantifier::None | SetQuantifier::Distinct) => "UNION",
+            (SetOperator::Intersect, SetQuantifier::None | SetQuantifier::Distinct) => "INTERSECT",
+            (SetOperator::Except, SetQuantifier::None | SetQuantifier::Distinct) => "EXCEPT",
+            _ => return Err(errors::unsupported(format!("{op} {quantifier}"))),
+        };
+        let mut columns = Vec::new();
+        for index in 0..a.columns.len() {
+            let mut common = self.common_type(&[a.columns[index].ex.clone(), b.columns[index].ex.clone()], "UNION")?;
+            common.origin = None;
+            common.nullable |= a.columns[index].ex.nullable || b.columns[index].ex.nullable;
+            columns.push(RelColumn { name: a.columns[index].name.clone(), ex: common });
+        }
+        let a = self.retyped(&a, &columns);
+        let b = self.retyped(&b, &columns);
+        Ok(Rel { sql: format!("{a} {word} {b}"), columns, single: false, for_update: false, calc_found_rows: false })
+    }
+
+    /// The query's text with its columns converted to other types; always a simple SELECT that can stand in a union.
+    fn retyped(&mut self, rel: &Rel, columns: &[RelColumn]) -> String {
+        let alias = self.alias("s");
+        let items: Vec<String> = columns
+            .iter()
+            .enumerate()
+            .map(|(index, column)| {
+                let from = Ex { code: Code::Sql(format!("{alias}.r{index}")), ..rel.columns[index].ex.clone() };
+                let mut sql = self.as_type(&from, &column.ex.ty);
+                if column.ex.ty.rep() == Rep::Text {
+                    sql = format!("{sql} COLLATE {}", column.ex.ty.collation.sqlite_name());
+                }
+                format!("{sql} AS r{index}")
+            })
+            .collect();
+        format!("SELECT {} FROM ({}) AS {alias}", items.join(", "), rel.sql)
+    }
+
+    /// A query with one column converted to what it is compared on.
+    pub(crate) fn convert_column(&mut self, rel: Rel, index: usize, ground: &Ground) -> Rel {
+        let rep = match ground {
+            Ground::Native => return rel,
+            Ground::As(rep) => *rep,
+            Ground::Text(_) => Rep::Text,
+        };
+        if rel.columns[index].ex.ty.rep() == rep {
+            return rel;
+        }
+        let alias = self.alias("s");
+        let items: Vec<String> = (0..rel.columns.len())
+            .map(|column| {
+                let from = Ex { code: Code::Sql(format!("{alias}.r{column}")), ..rel.columns[column].ex.clone() };
+                let sql = if column == index { self.convert(&from, rep) } else { self.text(&from) };
+                format!("{sql} AS r{column}")
+            })
+            .collect();
+        Rel { sql: format!("SELECT {} FROM ({}) AS {alias}", items.join(", "), rel.sql), ..rel }
+    }
+
+    fn order_of_union(&mut self, order: &[OrderByExpr], columns: &[RelColumn]) -> Res<String> {
+        let mut terms = Vec::new();
+        for term in order {
+            let position = match unnest(&term.expr) {
+                Expr::Identifier(name) => columns.iter().position(|column| same_name(&column.name, &name.value)),
+                expr => self.position(expr, columns.len())?,
+            };
+            let Some(position) = position else {
+                if let Expr::Identifier(name) = unnest(&term.expr) {
+                    return Err(errors::unknown_column(&name.value, "order clause"));
+                }
+                return Err(errors::unsupported("expressions in the ORDER BY of a UNION"));
+            };
+            terms.push(format!("{}{}", position + 1, direction(term)?));
+        }
+        Ok(if terms.is_empty() { String::new() } else { format!(" ORDER BY {}", terms.join(", ")) })
+    }
+
+    /// The column that a literal number in ORDER BY or GROUP BY means.
+    fn position(&mut self, expr: &Expr, count: usize) -> Res<Option<usize>> {
+        let number = match unnest(expr) {
+            Expr::Value(value) => match &value.value {
+                Value::Number(text, _) => text.clone(),
+                Value::Placeholder(name) if name.starts_with(':') => {
+                    let index: usize = name[1..].parse().map_err(|_| errors::syntax(name))?;
+                    if !matches!(self.literals.get(index).map(|l| l.kind), Some(crate::lexer::LiteralKind::Int)) {
+                        return Ok(None);
+                    }
+                    self.fixed.insert(index);
+                    String::from_utf8_lossy(self.literal_text(index)).into_owned()
+                }
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let position: usize = number.parse().unwrap_or(0);
+        if position == 0 || position > count {
+            return Err(errors::unknown_column(number, "order clause"));
+        }
+        Ok(Some(position - 1))
+    }
+
+    /// The text of LIMIT, and whether it lets one row through at most.
+    fn limit(&mut self, limit: &LimitClause) -> Res<(String, bool)> {
+        let (limit, offset) = match limit {
+            LimitClause::LimitOffset { limit, offset, limit_by } if limit_by.is_empty() => {
+                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
+            }
+            LimitClause::OffsetCommaLimit { offset, limit } => (Some(limit), Some(offset)),
+            LimitClause::LimitOffset { .. } => return Err(errors::unsupported("LIMIT BY")),
+        };
+        let Some(limit) = limit else { return Err(errors::syntax("OFFSET")) };
+        let (count, one) = self.count(limit)?;
+        let offset = offset.map(|offset| self.count(offset)).transpose()?;
+        let offset = offset.map_or(String::new(), |(text, _)| format!(" OFFSET {text}"));
+        Ok((format!(" LIMIT {count}{offset}"), one))
+    }
+
+    /// A number of rows: a literal or a parameter.
+    pub(crate) fn count(&mut self, expr: &Expr) -> Res<(String, bool)> {
+        let ex = self.expr(expr, &Scope::default())?;
+        match &ex.code {
+            Code::Const(source @ (Constant::Literal(_) | Constant::Param(_) | Constant::Value(..)))
+                if matches!(ex.ty.rep(), Rep::Int | Rep::Uint) =>
+            {
+                let source = source.clone();
+                let one = match &source {
+                    Constant::Literal(index) if self.literal_text(*index) == b"1" => {
+                        self.fixed.insert(*index);
+                        true
+                    }
+                    _ => false,
+                };
+                // Everything that does not fit is as good as no limit.
+                Ok((format!("tg_count({})", self.bind(&source, ex.ty.rep(), None)), one))
+            }
+            _ => Err(errors::syntax(expr)),
+        }
+    }
+
+    fn select(&mut self, select: &Select, order: &[OrderByExpr], outer: Option<&Scope<'_>>) -> Res<Parts> {
+        check_clauses(select)?;
+        let mut scope = Scope { parent: outer, ..Scope::default() };
+        let from = self.from(&select.from, &mut scope)?;
+        let mut tail = if from.is_empty() { String::new() } else { format!(" FROM {from}") };
+        if let Some(selection) = &select.selection {
+            scope.clause = "where clause";
+            let ex = self.expr(selection, &scope)?;
+            if ex.aggregate {
+                return Err(errors::invalid_group_use());
+            }
+            let sql = self.truth(&ex);
+            tail.push_str(&format!(" WHERE {sql}"));
+        }
+        scope.clause = "field list";
+        let items = self.projection(select, &scope)?;
+        scope.names = items.iter().map(|item| (item.name.clone(), item.ex.clone())).collect();
+        let (group, grouped) = self.group_by(&select.group_by, &scope, &items)?;
+        tail.push_str(&group);
+        let aggregate = items.iter().any(|item| item.ex.aggregate);
+        if let Some(having) = &select.having {
+            tail.push_str(&self.having(having, &mut scope, grouped || aggregate, &tail)?);
+        }
+        tail.push_str(&self.windows(select, &scope)?);
+        scope.clause = "order clause";
+        tail.push_str(&self.order_by(order, &scope, &items)?);
+        let distinct = match &select.distinct {
+            None | Some(Distinct::All) => "",
+            Some(Distinct::Distinct) => "DISTINCT ",
+            Some(Distinct::On(_)) => return Err(errors::unsupported("DISTINCT ON")),
+        };
+        let limit_one = !grouped && (aggregate || from.is_empty());
+        Ok(Parts { head: format!("SELECT {distinct}"), items, tail, grouped, limit_one })
+    }
+
+    fn windows(&mut self, select: &Select, scope: &Scope<'_>) -> Res<String> {
+        let mut texts = Vec::new();
+        for window in &select.named_window {
+            let sqlparser::ast::NamedWindowExpr::WindowSpec(spec) = &window.1 else {
+                return Err(errors::unsupported("a window named after another"));
+            };
+            texts.push(format!("{} AS ({})", window_name(&window.0.value), self.window_spec(spec, scope)?));
+        }
+        Ok(if texts.is_empty() { String::new() } else { format!(" WINDOW {}", texts.join(", ")) })
+    }
+
+    /// The inside of OVER (…).
+    ///
+    /// # Errors
+    /// Those of its expressions.
+    pub(crate) fn window_spec(&mut self, spec: &sqlparser::ast::WindowSpec, scope: &Scope<'_>) -> Res<String> {
+        use sqlparser::ast::{WindowFrameBound as Bound, WindowFrameUnits as Units};
+        let mut text = spec.window_name.as_ref().map_or(String::new(), |name| format!("{} ", window_name(&name.value)));
+        if !spec.partition_by.is_empty() {
+            let mut terms = Vec::new();
+            for term in &spec.partition_by {
+                let ex = self.expr(term, scope)?;
+                terms.push(self.collated(&ex));
+            }
+            text.push_str(&format!("PARTITION BY {} ", terms.join(", ")));
+        }
+        if !spec.order_by.is_empty() {
+            let mut terms = Vec::new();
+            for term in &spec.order_by {
+                let ex = self.expr(&term.expr, scope)?;
+                terms.push(format!("{}{}", self.collated(&ex), direction(term)?));
+            }
+            text.push_str(&format!("ORDER BY {} ", terms.join(", ")));
+        }
+        if let Some(frame) = &spec.window_frame {
+            let units = match frame.units {
+                Units::Rows => "ROWS",
+                Units::Range => "RANGE",
+                Units::Groups => return Err(errors::unsupported("GROUPS frames")),
+            };
+            let mut bound = |bound: &Bound| -> Res<String> {
+                Ok(match bound {
+                    Bound::CurrentRow => "CURRENT ROW".into(),
+                    Bound::Preceding(None) => "UNBOUNDED PRECEDING".into(),
+                    Bound::Following(None) => "UNBOUNDED FOLLOWING".into(),
+                    Bound::Preceding(Some(count)) => format!("{} PRECEDING", self.count(count)?.0),
+                    Bound::Following(Some(count)) => format!("{} FOLLOWING", self.count(count)?.0),
+                })
+            };
+            let start = bound(&frame.start_bound)?;
+            match &frame.end_bound {
+                Some(end) => {
+                    let end = bound(end)?;
+                    text.push_str(&format!("{units} BETWEEN {start} AND {end}"));
+                }
+                None => text.push_str(&format!("{units} {start}")),
+            }
+        }
+        Ok(text)
+    }
+
+    fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, tail: &str) -> Res<String> {
+        scope.clause = "having clause";
+        let ex = self.expr(having, scope)?;
+        let sql = self.truth(&ex);
+        if grouped || ex.aggregate {
+            // HAVING without GROUP BY needs an aggregate in SQLite.
+            return Ok(format!(" HAVING {sql}"));
+        }
+        // Without groups HAVING is one more filter.
+        Ok(if tail.contains(" WHERE ") { format!(" AND {sql}") } else { format!(" WHERE {sql}") })
+    }
+
+    fn group_by(&mut self, group: &GroupByExpr, scope: &Scope<'_>, items: &[RelColumn]) -> Res<(String, bool)> {
+        let GroupByExpr::Expressions(terms, modifiers) = group else { return Err(errors::unsupported("GROUP BY ALL")) };
+        if modifiers.iter().any(|modifier| matches!(modifier, GroupByWithModifier::Rollup)) {
+            return Err(errors::unsupported("WITH ROLLUP"));
+        }
+        if !modifiers.is_empty() {
+            return Err(errors::unsupported("this modifier of GROUP BY"));
+        }
+        if terms.is_empty() {
+            return Ok((String::new(), false));
+        }
+        let mut scope = scope.clone();
+        scope.clause = "group statement";
+        let mut texts = Vec::new();
+        for term in terms {
+            let ex = match self.position(term, items.len())? {
+                Some(position) => items[position].ex.clone(),
+                None => self.expr(term, &scope)?,
+            };
+            if ex.aggregate {
+                return Err(errors::invalid_group_use());
+            }
+            texts.push(self.collated(&ex));
+        }
+        Ok((format!(" GROUP BY {}", texts.join(", ")), true))
+    }
+
+    /// The text of ORDER BY.
+    ///
+    /// # Errors
+    /// Unknown names, those of the expressions.
+    pub(crate) fn order_by(&mut self, order: &[OrderByExpr], scope: &Scope<'_>, items: &[RelColumn]) -> Res<String> {
+        let mut terms = Vec::new();
+        for term in order {
+            let text = match self.position(&term.expr, items.len())? {
+                Some(position) => (position + 1).to_string(),
+                None => {
+                    let alias = match unnest(&term.expr) {
+                        Expr::Identifier(name) => items.iter().position(|item| same_name(&item.name, &name.value)),
+                        _ => None,
+                    };
+                    match alias {
+                        Some(position) => (position + 1).to_string(),
+                        None => {
+                            let ex = self.expr(&term.expr, scope)?;
+                            if ex.is_const() {
+                                continue;
+                            }
+                            self.collated(&ex)
+                        }
+                    }
+                }
+            };
+            terms.push(format!("{text}{}", direction(term)?));
+        }
+        Ok(if terms.is_empty() { String::new() } else { format!(" ORDER BY {}", terms.join(", ")) })
+    }
+
+    fn projection(&mut self, select: &Select, scope: &Scope<'_>) -> Res<Vec<RelColumn>> {
+        let texts = self.item_texts(select);
+        let mut items = Vec::new();
+        for (index, item) in select.projection.iter().enumerate() {
+            match item {
+                SelectItem::UnnamedExpr(expr) => {
+                    let ex = self.expr(expr, scope)?;
+                    let name = self.item_name(expr, texts.get(index).map(String::as_str));
+                    items.push(RelColumn { name, ex });
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    let ex = self.expr(expr, scope)?;
+                    items.push(RelColumn { name: alias.value.clone(), ex });
+                }
+                SelectItem::Wildcard(options) => {
+                    check_wildcard(options)?;
+                    if scope.sources.is_empty() {
+                        return Err(errors::syntax("*"));
+                    }
+                    for source in &scope.sources {
+                        items.extend(all_columns(source, false));
+                    }
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                    check_wildcard(options)?;
+                    let name = to_table_name(name).ok_or_else(|| errors::syntax(name))?;
+                    let (_, source) = scope.source(&name).ok_or_else(|| errors::unknown_table_to_drop(&name.name))?;
+                    items.extend(all_columns(source, true));
+                }
+                _ => return Err(errors::unsupported(item)),
+            }
+        }
+        Ok(items)
+    }
+
+    /// The name of a column without alias: the column's, or the expression as it was written.
+    fn item_name(&mut self, expr: &Expr, text: Option<&str>) -> String {
+        match expr {
+            Expr::Identifier(name) => name.value.clone(),
+            Expr::CompoundIdentifier(parts) => parts.last().map_or(String::new(), |part| part.value.clone()),
+            Expr::Value(value) => {
+                if let Value::Placeholder(name) = &value.value
+                    && let Some(index) = name.strip_prefix(':').and_then(|index| index.parse::<usize>().ok())
+                    && matches!(self.literals.get(index).map(|l| l.kind), Some(crate::lexer::LiteralKind::Text { .. }))
+                {
+                    let ex = Ex { code: Code::Const(Constant::Literal(index)), ..Ex::null() };
+                    return self.constant_text(&ex).unwrap_or_default();
+                }
+                match &value.value {
+                    Value::SingleQuotedString(text) => return text.clone(),
+                    Value::Null => return "NULL".into(),
+                    Value::Boolean(flag) => return if *flag { "TRUE" } else { "FALSE" }.into(),
+                    _ => {}
+                }
+                text.map_or_else(|| expr.to_string(), str::to_owned)
+            }
+            _ => text.map_or_else(|| expr.to_string(), str::to_owned),
+        }
+    }
+
+    /// The text of each item of the select list as written, without its alias. Literals in it become part of the plan.
+    fn item_texts(&mut self, select: &Select) -> Vec<String> {
+        let start = select.select_token.0.span.start.column;
+        let Some(first) =
+            self.tokens.iter().position(|token| token.span.start.column == start && is_word(token, "SELECT"))
+        else {
+            return Vec::new();
+        };
+        const MODIFIERS: [&str; 10] = [
+            "DISTINCT",
+            "DISTINCTROW",
+            "ALL",
+            "HIGH_PRIORITY",
+            "STRAIGHT_JOIN",
+            "SQL_SMALL_RESULT",
+            "SQL_BIG_RESULT",
+            "SQL_BUFFER_RESULT",
+            "SQL_NO_CACHE",
+            "SQL_CALC_FOUND_ROWS",
+        ];
+        const ENDS: [&str; 14] = [
+            "FROM",
+            "WHERE",
+            "GROUP",
+            "HAVING",
+            "ORDER",
+            "LIMIT",
+            "UNION",
+            "INTO",
+            "FOR",
+            "LOCK",
+            "WINDOW",
+            "EXCEPT",
+            "INTERSECT",
+            "PROCEDURE",
+        ];
+        let mut index = first + 1;
+        while MODIFIERS.iter().any(|word| is_word(&self.tokens[index], word)) {
+            index += 1;
+        }
+        let (mut texts, mut depth, mut begin, mut last) = (Vec::new(), 0usize, index, index);
+        let sql = self.sql;
+        let text = |from: usize, to: usize, tokens: &[sqlparser::tokenizer::TokenWithSpan]| {
+            let range = tokens[from].span.start.column as usize..tokens[to].span.end.column as usize;
+            String::from_utf8_lossy(sql.get(range).unwrap_or_default()).into_owned()
+        };
+        loop {
+            let token = &self.tokens[index];
+            let ends = token.token == Token::EOF
+                || depth == 0 && (token.token == Token::RParen || ENDS.iter().any(|word| is_word(token, word)));
+            if ends || depth == 0 && token.token == Token::Comma {
+                texts.push(text(begin, last, self.tokens));
+                let unnamed = matches!(select.projection.get(texts.len() - 1), Some(SelectItem::UnnamedExpr(_)));
+                if unnamed {
+                    self.fix_literals(begin, last);
+                }
+                begin = index + 1;
+            }
+            if ends {
+                return texts;
+            }
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+            last = index;
+            index += 1;
+        }
+    }
+
+    fn fix_literals(&mut self, from: usize, to: usize) {
+        for token in &self.tokens[from..=to] {
+            if let Token::Placeholder(name) = &token.token
+                && let Some(index) = name.strip_prefix(':').and_then(|index| index.parse().ok())
+            {
+                self.fixed.insert(index);
+            }
+        }
+    }
+
+    /// The text of FROM; its tables join the scope.
+    ///
+    /// # Errors
+    /// Unknown tables, aliases used twice, those of the conditions.
+    pub(crate) fn from(&mut self, from: &[TableWithJoins], scope: &mut Scope<'_>) -> Res<String> {
+        let mut texts = Vec::new();
+        for item in from {
+            if is_dual(item) {
+                continue;
+            }
+            let sql = self.joined(item, scope)?;
+            // In MySQL a comma binds looser than JOIN, in SQLite they are the same.
+            let right =
+                |join: &Join| matches!(join.join_operator, JoinOperator::Right(_) | JoinOperator::RightOuter(_));
+            let apart = from.len() > 1 && item.joins.iter().any(right);
+            texts.push(if apart { format!("({sql})") } else { sql });
+        }
+        let mut seen = HashSet::new();
+        for source in &scope.sources {
+            if !seen.insert((source.alias.clone(), source.schema.clone())) {
+                return Err(errors::not_unique_alias(&source.alias));
+            }
+        }
+        Ok(texts.join(", "))
+    }
+
+    fn joined(&mut self, item: &TableWithJoins, scope: &mut Scope<'_>) -> Res<String> {
+        let mut sql = self.factor(&item.relation, scope)?;
+        for join in &item.joins {
+            sql = self.join(sql, join, scope)?;
+        }
+        Ok(sql)
+    }
+
+    fn join(&mut self, left: String, join: &Join, scope: &mut Scope<'_>) -> Res<String> {
+        if join.global {
+            return Err(errors::unsupported("GLOBAL JOIN"));
+        }
+        let (word, constraint, outer) = match &join.join_operator {
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::StraightJoin(constraint) => ("JOIN", constraint, Side::Neither),
+            JoinOperator::CrossJoin(constraint) => ("JOIN", constraint, Side::Neither),
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
+                ("LEFT JOIN", constraint, Side::Right)
+            }
+            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+                ("RIGHT JOIN", constraint, Side::Left)
+            }
+            _ => return Err(errors::unsupported("this kind of JOIN")),
+        };
+        let before = scope.sources.len();
+        let right = self.factor(&join.relation, scope)?;
+        if outer == Side::Right {
+            scope.sources[before..].iter_mut().for_each(|source| source.outer = true);
+        }
+        if outer == Side::Left {
+            scope.sources[..before].iter_mut().for_each(|source| source.outer = true);
+        }
+        let condition = match constraint {
+            JoinConstraint::None => String::new(),
+            JoinConstraint::On(expr) => {
+                scope.clause = "on clause";
+                let ex = self.expr(expr, scope)?;
+                let sql = self.truth(&ex);
+                scope.clause = "field list";
+                format!(" ON {sql}")
+            }
+            JoinConstraint::Using(names) => {
+                let mut columns = Vec::new();
+                for name in names {
+                    let name = to_table_name(name).ok_or_else(|| errors::syntax(name))?;
+                    columns.push(name.name);
+                }
+                self.using(&columns, before, outer, scope)?
+            }
+            JoinConstraint::Natural => {
+                let right: Vec<String> = scope.sources[before..]
+                    .iter()
+                    .flat_map(|source| &source.columns)
+                    .map(|column| column.name.clone())
+                    .collect();
+                let common: Vec<String> = right
+                    .into_iter()
+                    .filter(|name| {
+                        scope.sources[..before]
+                            .iter()
+                            .any(|source| source.columns.iter().any(|column| same_name(&column.name, name)))
+                    })
+                    .collect();
+                self.using(&common, before, outer, scope)?
+            }
+        };
+        if condition.is_empty() && word != "JOIN" {
+            return Err(errors::syntax(word));
+        }
+        Ok(format!("{left} {word} {right}{condition}"))
+    }
+
+    /// The condition of USING: the columns of both sides are equal, and shown once.
+    fn using(&mut self, names: &[String], before: usize, outer: Side, scope: &mut Scope<'_>) -> Res<String> {
+        let mut conditions = Vec::new();
+        for name in names {
+            let find = |sources: &[Source]| -> Option<(usize, usize)> {
+                sources.iter().enumerate().find_map(|(at, source)| {
+                    let column =
+                        source.columns.iter().position(|column| !column.hidden && same_name(&column.name, name))?;
+                    Some((at, column))
+                })
+            };
+            let unknown = || errors::unknown_column(name, "from clause");
+            let (a, a_column) = find(&scope.sources[..before]).ok_or_else(unknown)?;
+            let (b, b_column) = find(&scope.sources[before..]).ok_or_else(unknown)?;
+            let (x, y) = (scope.sources[a].ex(a_column), scope.sources[before + b].ex(b_column));
+            let equal = self.compare(&x, "=", &y)?;
+            conditions.push(self.text(&equal));
+            if outer == Side::Left {
+                scope.sources[a].columns[a_column].hidden = true;
+            } else {
+                scope.sources[before + b].columns[b_column].hidden = true;
+            }
+        }
+        Ok(if conditions.is_empty() { String::new() } else { format!(" ON {}", conditions.join(" AND ")) })
+    }
+
+    fn factor(&mut self, factor: &TableFactor, scope: &mut Scope<'_>) -> Res<String> {
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                with_hints,
+                version: None,
+                with_ordinality: false,
+                partitions,
+                json_path: None,
+                sample: None,
+                index_hints: _,
+            } if with_hints.is_empty() => {
+                if !partitions.is_empty() {
+                    return Err(errors::unsupported("partitions"));
+                }
+                let name = to_table_name(name).ok_or_else(|| errors::syntax(name))?;
+                let alias = alias.as_ref().map(|alias| alias.name.value.clone());
+                self.named(&name, alias, scope)
+            }
+            TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
+                let alias = alias.as_ref().ok_or_else(errors::derived_alias)?;
+                let rel = self.query(subquery, scope.parent, Wanted::Any)?;
+                let given: Vec<&str> = alias.columns.iter().map(|column| column.name.value.as_str()).collect();
+                Ok(self.derived(rel, &alias.name.value, &given, scope)?)
+            }
+            TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                let sql = self.joined(table_with_joins, scope)?;
+                Ok(if table_with_joins.joins.is_empty() { sql } else { format!("({sql})") })
+            }
+            TableFactor::JsonTable { .. } => Err(errors::unsupported("JSON_TABLE")),
+            TableFactor::Derived { lateral: true, .. } => Err(errors::unsupported("LATERAL")),
+            _ => Err(errors::unsupported("this kind of table in FROM")),
+        }
+    }
+
+    fn derived(&mut self, rel: Rel, alias: &str, given: &[&str], scope: &mut Scope<'_>) -> Res<String> {
+        let sql_alias = self.alias("a");
+        let columns = source_columns(&rel, given)?;
+        scope.sources.push(Source {
+            alias: alias.to_owned(),
+            schema: String::new(),
+            sql_alias: sql_alias.clone(),
+            columns,
+            table: None,
+            home: None,
+            outer: false,
+        });
+        Ok(format!("({}) AS {sql_alias}", rel.sql))
+    }
+
+    fn named(&mut self, name: &TableName, alias: Option<String>, scope: &mut Scope<'_>) -> Res<String> {
+        if name.schema.is_none()
+            && let Some(cte) = self.ctes.iter().rev().find(|cte| same_name(&cte.name, &name.name)).cloned()
+        {
+            let sql_alias = self.alias("a");
+            scope.sources.push(Source {
+                alias: alias.unwrap_or_else(|| name.name.clone()),
+                schema: String::new(),
+                sql_alias: sql_alias.clone(),
+                columns: cte.columns,
+                table: None,
+                home: None,
+                outer: false,
+            });
+            return Ok(format!("{} AS {sql_alias}", cte.sql));
+        }
+        let schema_name = name.schema.as_deref().or(self.session.env.virtual_schema());
+        if let Some(schema) = schema_name.filter(|schema| schema.eq_ignore_ascii_case("information_schema")) {
+            return crate::show::information_schema(self, schema, &name.name, alias, scope);
+        }
+        let (schema, table) = self.table(name)?;
+        let alias = alias.unwrap_or_else(|| name.name.clone());
+        if let Some(text) = table.view.clone() {
+            let rel = self.view(&table.name, &text, &schema)?;
+            let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            return self.derived(rel, &alias, &names, scope);
+        }
+        let (sql, source) = self.table_source(&schema, &table, &alias);
+        scope.sources.push(source);
+        Ok(sql)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Neither,
+    Left,
+    Right,
+}
+
+/// SQLite's name of a named window.
+pub(crate) fn window_name(name: &str) -> String {
+    let plain: String = name.bytes().map(|byte| format!("{:02x}", byte.to_ascii_lowercase())).collect();
+    format!("w{plain}")
+}
+
+/// `ASC` or `DESC`.
+fn direction(term: &OrderByExpr) -> Res<&'static str> {
+    if term.with_fill.is_some() || term.options.nulls_first.is_some() {
+        return Err(errors::unsupported("NULLS FIRST or LAST"));
+    }
+    Ok(match &term.options.sort {
+        None | Some(sqlparser::ast::OrderBySort::Asc) => "",
+        Some(sqlparser::ast::OrderBySort::Desc) => " DESC",
+        Some(_) => return Err(errors::unsupported("ORDER BY USING")),
+    })
+}
+
+fn is_dual(item: &TableWithJoins) -> bool {
+    matches!(&item.relation, TableFactor::Table { name, alias: None, .. } if name.to_string().eq_ignore_ascii_case("dual"))
+        && item.joins.is_empty()
+}
+
+fn check_wildcard(options: &WildcardAdditionalOptions) -> Res<()> {
+    let WildcardAdditionalOptions {
+        wildcard_token: _,
+        opt_ilike: None,
+        opt_exclude: None,
+        opt_except: None,
+        opt_replace: None,
+        opt_rename: None,
+        opt_alias: None,
+    } = options
+    else {
+        return Err(errors::unsupported("options of *"));
+    };
+    Ok(())
+}
+
+fn check_clauses(select: &Select) -> Res<()> {
+    if select.into.is_some() {
+        return Err(errors::unsupported("SELECT … INTO"));
+    }
+    if select.top.is_some()
+        || select.exclude.is_some()
+        || !select.lateral_views.is_empty()
+        || select.prewhere.is_some()
+        || !select.connect_by.is_empty()
+        || !select.cluster_by.is_empty()
+        || !select.distribute_by.is_empty()
+        || !select.sort_by.is_empty()
+        || select.qualify.is_some()
+        || select.value_table_mode.is_some()
+    {
+        return Err(errors::unsupported("this clause of SELECT"));
+    }
+    Ok(())
+}
+
+fn all_columns(source: &Source, with_hidden: bool) -> Vec<RelColumn> {
+    let shown = source.columns.iter().enumerate().filter(|(_, column)| with_hidden || !column.hidden);
+    shown.map(|(index, column)| RelColumn { name: column.name.clone(), ex: source.ex(index) }).collect()
+}
+
+/// The columns of a derived table, under names of its own if it has them.
+pub(crate) fn source_columns(rel: &Rel, given: &[&str]) -> Res<Vec<SourceColumn>> {
+    if !given.is_empty() && given.len() != rel.columns.len() {
+        return Err(errors::wrong_value_count(1));
+    }
+    let columns: Vec<SourceColumn> = rel
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| SourceColumn {
+            name: given.get(index).map_or_else(|| column.name.clone(), |name| (*name).to_owned()),
+            sql: format!("r{index}"),
+            ty: column.ex.ty.clone(),
+            nullable: column.ex.nullable,
+            coercibility: match column.ex.coercibility {
+                Coercibility::Explicit | Coercibility::Mixed | Coercibility::System | Coercibility::Literal => {
+                    Coercibility::Column
+                }
+                other => other,
+            },
+            origin: column.ex.origin.clone(),
+            hidden: false,
+        })
+        .collect();
+    for (index, column) in columns.iter().enumerate() {
+        if columns[..index].iter().any(|other| same_name(&other.name, &column.name)) {
+            return Err(errors::duplicate_column(&column.name));
+        }
+    }
+    Ok(columns)
+}
+
+/// Puts a SELECT's text together; `types` says what the columns must be.
+fn render(translator: &mut Translator<'_>, parts: &Parts, types: Option<&[SqlType]>) -> Rel {
+    let items: Vec<String> = parts
+        .items
+        .iter()
+        .enumerate()
+        .map(|(index, item)| {
+            let sql = match types {
+                Some(types) => translator.as_type(&item.ex, &types[index]),
+                None => translator.text(&item.ex),
+            };
+            let collate = item.ex.ty.rep() == Rep::Text && item.ex.origin.is_none();
+            let collate =
+                if collate { format!(" COLLATE {}", item.ex.ty.collation.sqlite_name()) } else { String::new() };
+            format!("{sql}{collate} AS r{index}")
+        })
+        .collect();
+    Rel {
+        sql: format!("{}{}{}", parts.head, items.join(", "), parts.tail),
+        columns: parts.items.clone(),
+        single: parts.limit_one,
+        for_update: false,
+        calc_found_rows: false,
+    }
+}

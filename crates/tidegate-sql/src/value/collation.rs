@@ -1,0 +1,303 @@
+//! Collations: how characters compare. The order of a collation is part of the storage format.
+
+use std::{cmp::Ordering, ffi::CString, os::raw::c_void, slice};
+
+use libsqlite3_sys as ffi;
+
+use super::weights::WEIGHTS;
+use crate::store::conn::SqliteError;
+
+/// A collation by MySQL's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Collation(pub(crate) u16);
+
+/// A collation's entry: number, name, character set, bytes of its longest character.
+struct Entry {
+    id: u16,
+    name: &'static str,
+    charset: &'static str,
+    char_bytes_max: u32,
+    default: bool,
+}
+
+#[rustfmt::skip]
+static COLLATIONS: &[Entry] = &[
+    Entry { id: 45, name: "utf8mb4_general_ci", charset: "utf8mb4", char_bytes_max: 4, default: true },
+    Entry { id: 46, name: "utf8mb4_bin", charset: "utf8mb4", char_bytes_max: 4, default: false },
+    Entry { id: 33, name: "utf8mb3_general_ci", charset: "utf8mb3", char_bytes_max: 3, default: true },
+    Entry { id: 83, name: "utf8mb3_bin", charset: "utf8mb3", char_bytes_max: 3, default: false },
+    Entry { id: 11, name: "ascii_general_ci", charset: "ascii", char_bytes_max: 1, default: true },
+    Entry { id: 65, name: "ascii_bin", charset: "ascii", char_bytes_max: 1, default: false },
+    Entry { id: 63, name: "binary", charset: "binary", char_bytes_max: 1, default: true },
+];
+
+impl Collation {
+    /// `utf8mb4_general_ci`.
+    pub(crate) const DEFAULT: Self = Self(45);
+    /// `utf8mb4_bin`.
+    pub(crate) const UTF8MB4_BIN: Self = Self(46);
+    /// Bytes without a character set.
+    pub(crate) const BINARY: Self = Self(63);
+
+    fn entry(self) -> &'static Entry {
+        COLLATIONS.iter().find(|entry| entry.id == self.0).unwrap_or(&COLLATIONS[0])
+    }
+
+    /// The collation with a name.
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let name = match name.strip_prefix("utf8_") {
+            Some(rest) => format!("utf8mb3_{rest}"),
+            None => name,
+        };
+        COLLATIONS.iter().find(|entry| entry.name == name).map(|entry| Self(entry.id))
+    }
+
+    /// The default collation of a character set.
+    pub(crate) fn of_charset(charset: &str) -> Option<Self> {
+        let charset = charset.to_ascii_lowercase();
+        let charset = if charset == "utf8" { "utf8mb3" } else { &charset };
+        COLLATIONS.iter().find(|entry| entry.default && entry.charset == charset).map(|entry| Self(entry.id))
+    }
+
+    /// All collations, for SHOW.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        COLLATIONS.iter().map(|entry| Self(entry.id))
+    }
+
+    /// The name.
+    pub(crate) fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// The character set's name.
+    pub(crate) fn charset(self) -> &'static str {
+        self.entry().charset
+    }
+
+    /// Whether the character set uses this collation if none is named.
+    pub(crate) fn is_default(self) -> bool {
+        self.entry().default
+    }
+
+    /// Bytes of the longest character.
+    pub(crate) fn char_bytes_max(self) -> u32 {
+        self.entry().char_bytes_max
+    }
+
+    /// Whether characters compare by code point.
+    pub(crate) fn is_binary_order(self) -> bool {
+        matches!(self.0, 46 | 83 | 65 | 63)
+    }
+
+    /// The `_bin` collation of the same character set.
+    pub(crate) fn binary_order(self) -> Self {
+        match self.charset() {
+            "utf8mb3" => Self(83),
+            "ascii" => Self(65),
+            "binary" => Self::BINARY,
+            _ => Self::UTF8MB4_BIN,
+        }
+    }
+
+    /// The name to write behind COLLATE in SQLite's text.
+    pub(crate) fn sqlite_name(self) -> &'static str {
+        if self.is_binary_order() { "mbin" } else { "mci" }
+    }
+
+    /// Compares two texts; trailing spaces do not count.
+    pub(crate) fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        if self == Self::BINARY {
+            a.cmp(b)
+        } else if self.is_binary_order() {
+            compare_bin(a, b)
+        } else {
+            compare_general_ci(a, b)
+        }
+    }
+}
+
+/// The weight of a character in `general_ci`, without case and accents.
+pub(crate) fn weight(c: u32) -> u32 {
+    if c < 0x80 {
+        return if c.wrapping_sub(u32::from(b'a')) < 26 { c - 32 } else { c };
+    }
+    if c > 0xffff {
+        return 0xfffd;
+    }
+    match WEIGHTS.binary_search_by_key(&(c as u16), |(code, _)| *code) {
+        Ok(index) => u32::from(WEIGHTS[index].1),
+        Err(_) => c,
+    }
+}
+
+/// Takes the first character off; a byte that is not UTF-8 counts as itself above all characters.
+#[inline]
+pub(crate) fn next_char(text: &mut &[u8]) -> Option<u32> {
+    let (&first, rest) = text.split_first()?;
+    if first < 0x80 {
+        *text = rest;
+        return Some(u32::from(first));
+    }
+    let len = match first {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    if len > 1
+        && let Some(head) = text.get(..len)
+        && let Ok(valid) = std::str::from_utf8(head)
+    {
+        *text = &text[len..];
+        return valid.chars().next().map(u32::from);
+    }
+    *text = rest;
+    Some(0x11_0000 + u32::from(first))
+}
+
+fn trim_spaces(text: &[u8]) -> &[u8] {
+    let len = text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+    &text[..len]
+}
+
+/// What is left of one side when the other has ended compares with spaces.
+fn compare_tail(rest: &[u8]) -> Ordering {
+    match trim_spaces(rest).first() {
+        None => Ordering::Equal,
+        Some(_) => rest.iter().find(|byte| **byte != b' ').map_or(Ordering::Equal, |byte| byte.cmp(&b' ')),
+    }
+}
+
+fn compare_bin(a: &[u8], b: &[u8]) -> Ordering {
+    let common = a.len().min(b.len());
+    a[..common]
+        .cmp(&b[..common])
+        .then_with(|| if a.len() > common { compare_tail(&a[common..]) } else { compare_tail(&b[common..]).reverse() })
+}
+
+fn compare_general_ci(mut a: &[u8], mut b: &[u8]) -> Ordering {
+    loop {
+        match (a.first(), b.first()) {
+            (None, _) => return compare_tail(b).reverse(),
+            (_, None) => return compare_tail(a),
+            (Some(&x), Some(&y)) if x < 0x80 && y < 0x80 => {
+                if x != y {
+                    let order = weight(u32::from(x)).cmp(&weight(u32::from(y)));
+                    if order.is_ne() {
+                        return order;
+                    }
+                }
+                a = &a[1..];
+                b = &b[1..];
+            }
+            _ => {
+                let (Some(x), Some(y)) = (next_char(&mut a), next_char(&mut b)) else { return Ordering::Equal };
+                let order = weight(x).cmp(&weight(y));
+                if order.is_ne() {
+                    return order;
+                }
+            }
+        }
+    }
+}
+
+/// Makes the collations known to a connection.
+///
+/// # Errors
+/// SQLite's, when it has no memory.
+pub(crate) fn register(db: *mut ffi::sqlite3) -> Result<(), SqliteError> {
+    type Compare = unsafe extern "C" fn(
+        *mut c_void,
+        std::ffi::c_int,
+        *const c_void,
+        std::ffi::c_int,
+        *const c_void,
+    ) -> std::ffi::c_int;
+    let all: [(&str, Compare); 2] = [("mci", general_ci), ("mbin", bin)];
+    for (name, compare) in all {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: the handle is open, the name is copied, the function takes no state.
+        let code = unsafe {
+            ffi::sqlite3_create_collation_v2(
+                db,
+                name.as_ptr(),
+                ffi::SQLITE_UTF8,
+                std::ptr::null_mut(),
+                Some(compare),
+                None,
+            )
+        };
+        if code != ffi::SQLITE_OK {
+            return Err(SqliteError { code, message: "cannot register collations".into() });
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// SQLite passes a pointer to `len` bytes.
+unsafe fn text<'a>(ptr: *const c_void, len: std::ffi::c_int) -> &'a [u8] {
+    if ptr.is_null() || len <= 0 {
+        return &[];
+    }
+    // SAFETY: by the contract.
+    unsafe { slice::from_raw_parts(ptr.cast(), len as usize) }
+}
+
+unsafe extern "C" fn general_ci(
+    _: *mut c_void,
+    a_len: std::ffi::c_int,
+    a: *const c_void,
+    b_len: std::ffi::c_int,
+    b: *const c_void,
+) -> std::ffi::c_int {
+    // SAFETY: SQLite's contract for collation functions.
+    let (a, b) = unsafe { (text(a, a_len), text(b, b_len)) };
+    compare_general_ci(a, b) as std::ffi::c_int
+}
+
+unsafe extern "C" fn bin(
+    _: *mut c_void,
+    a_len: std::ffi::c_int,
+    a: *const c_void,
+    b_len: std::ffi::c_int,
+    b: *const c_void,
+) -> std::ffi::c_int {
+    // SAFETY: SQLite's contract for collation functions.
+    let (a, b) = unsafe { (text(a, a_len), text(b, b_len)) };
+    compare_bin(a, b) as std::ffi::c_int
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(a: &str, b: &str, ci: Ordering, bin: Ordering) {
+        assert_eq!(Collation::DEFAULT.compare(a.as_bytes(), b.as_bytes()), ci, "{a:?} {b:?} ci");
+        assert_eq!(Collation::UTF8MB4_BIN.compare(a.as_bytes(), b.as_bytes()), bin, "{a:?} {b:?} bin");
+        assert_eq!(Collation::DEFAULT.compare(b.as_bytes(), a.as_bytes()), ci.reverse(), "{b:?} {a:?} ci");
+    }
+
+    #[test]
+    fn orders() {
+        use Ordering::*;
+        check("a", "A", Equal, Greater);
+        check("a ", "a", Equal, Equal);
+        check("a\t", "a", Less, Less);
+        check("é", "E", Equal, Greater);
+        check("ß", "s", Equal, Greater);
+        check("a", "b", Less, Less);
+        check("Z", "_", Less, Less);
+        check("z", "_", Less, Greater);
+        check("", "  ", Equal, Equal);
+        check("😀", "🎉", Equal, Greater);
+        check("ab", "a b", Greater, Greater);
+    }
+
+    #[test]
+    fn weights_ascend() {
+        assert!(WEIGHTS.is_sorted_by(|a, b| a.0 < b.0));
+    }
+}

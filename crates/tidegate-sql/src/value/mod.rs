@@ -1,0 +1,80 @@
+//! Values: their types, their stored form and the arithmetic that SQLite does not have.
+//!
+//! | MySQL | stored as (`docs/storage-format.md`) |
+//! | --- | --- |
+//! | integers, YEAR | INTEGER |
+//! | BIGINT UNSIGNED, BIT, SET | INTEGER up to 2^63-1, above an 8-byte big-endian BLOB |
+//! | DECIMAL | BLOB of [`decimal`], in numeric order |
+//! | FLOAT, DOUBLE | REAL |
+//! | DATE, DATETIME | INTEGER, [`temporal`]'s packed form |
+//! | TIMESTAMP | INTEGER, microseconds since 1970 in UTC |
+//! | TIME | INTEGER, microseconds |
+//! | ENUM | INTEGER, the member's number |
+//! | characters, JSON | TEXT in UTF-8 |
+//! | binary strings | BLOB |
+
+pub(crate) mod collation;
+pub(crate) mod decimal;
+pub(crate) mod json;
+pub(crate) mod number;
+pub(crate) mod temporal;
+pub(crate) mod types;
+pub(crate) mod val;
+mod weights;
+
+pub(crate) use types::{Base, Rep, SqlType};
+pub(crate) use val::Val;
+
+use crate::store::conn::Cell;
+
+/// A stored value that owns its bytes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) enum Datum {
+    #[default]
+    Null,
+    Int(i64),
+    Real(f64),
+    Text(Box<[u8]>),
+    Blob(Box<[u8]>),
+}
+
+impl Datum {
+    /// The value as SQLite takes it.
+    pub(crate) fn as_cell(&self) -> Cell<'_> {
+        match self {
+            Datum::Null => Cell::Null,
+            Datum::Int(value) => Cell::Int(*value),
+            Datum::Real(value) => Cell::Real(*value),
+            Datum::Text(text) => Cell::Text(text),
+            Datum::Blob(blob) => Cell::Blob(blob),
+        }
+    }
+
+    /// An unsigned integer in its stored form.
+    pub(crate) fn from_u64(value: u64) -> Self {
+        match i64::try_from(value) {
+            Ok(value) => Datum::Int(value),
+            Err(_) => Datum::Blob(Box::new(value.to_be_bytes())),
+        }
+    }
+
+    /// Text.
+    pub(crate) fn text(text: impl AsRef<[u8]>) -> Self {
+        Datum::Text(text.as_ref().into())
+    }
+
+    /// Whether this is NULL.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self, Datum::Null)
+    }
+}
+
+/// An unsigned integer from its stored form; negative numbers wrap, as MySQL's casts do.
+pub(crate) fn uint_of(cell: Cell<'_>) -> u64 {
+    match cell {
+        Cell::Int(value) => value as u64,
+        Cell::Blob(blob) => blob.iter().fold(0, |value: u64, byte| (value << 8) | u64::from(*byte)),
+        Cell::Real(value) => value as u64,
+        Cell::Null | Cell::Text(_) => 0,
+    }
+}

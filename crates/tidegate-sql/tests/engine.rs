@@ -1,0 +1,298 @@
+//! The engine from outside: schemas, transactions, waiting, errors.
+
+use std::time::Duration;
+
+use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_sql::{Durability, Engine, EngineOptions, OpenError, Session};
+
+/// Collects a result as text.
+#[derive(Default)]
+struct Rows {
+    rows: Vec<Vec<String>>,
+    summaries: Vec<Summary>,
+}
+
+impl Sink for Rows {
+    fn columns(&mut self, _: &[Column]) {}
+    fn begin_row(&mut self) {
+        self.rows.push(Vec::new());
+    }
+    fn value(&mut self, _: usize, value: Value<'_>) {
+        let text = match value {
+            Value::Null => "NULL".into(),
+            Value::Int(value) => value.to_string(),
+            Value::Uint(value) => value.to_string(),
+            Value::Float(value) => value.to_string(),
+            Value::Double(value) => value.to_string(),
+            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        };
+        self.rows.last_mut().unwrap().push(text);
+    }
+    fn end_row(&mut self) -> Flow {
+        // Full after each row: the statement has to wait every time.
+        Flow::Full
+    }
+    fn end_result(&mut self, summary: &Summary) {
+        self.summaries.push(summary.clone());
+    }
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+/// A fresh engine in a directory of its own, removed at the end.
+struct Fixture {
+    engine: Option<Engine>,
+    path: std::path::PathBuf,
+}
+
+impl Fixture {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-sql-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let mut options = EngineOptions::new(&path);
+        options.lock_wait_timeout = Duration::from_millis(200);
+        Self { engine: Some(Engine::open(options).unwrap()), path }
+    }
+
+    fn engine(&self) -> &Engine {
+        self.engine.as_ref().unwrap()
+    }
+
+    async fn session(&self) -> Session {
+        let mut session = self.engine().session("").unwrap();
+        run(&mut session, "CREATE DATABASE IF NOT EXISTS test; USE test").await;
+        session
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.engine = None;
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+async fn try_run(session: &mut Session, sql: &str) -> Result<Rows, QueryError> {
+    let mut rows = Rows::default();
+    session.execute(Statement { sql: sql.as_bytes(), params: &[] }, &mut rows).await?;
+    Ok(rows)
+}
+
+async fn run(session: &mut Session, sql: &str) -> Rows {
+    try_run(session, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+async fn one(session: &mut Session, sql: &str) -> String {
+    run(session, sql).await.rows.iter().map(|row| row.join(",")).collect::<Vec<_>>().join(";")
+}
+
+async fn code(session: &mut Session, sql: &str) -> u16 {
+    match try_run(session, sql).await {
+        Err(QueryError::Server(error)) => error.code,
+        Err(error) => panic!("{sql}: {error}"),
+        Ok(_) => 0,
+    }
+}
+
+#[tokio::test]
+async fn schemas_need_create_database() {
+    let fixture = Fixture::new("schemas");
+    let Err(error) = fixture.engine().session("nosuch") else { panic!("there is no such schema") };
+    assert_eq!(error.code, 1049);
+    let mut session = fixture.session().await;
+    assert_eq!(code(&mut session, "CREATE DATABASE test").await, 1007);
+    assert_eq!(code(&mut session, "USE nosuch").await, 1049);
+    run(&mut session, "CREATE DATABASE `../a-b`; USE `../a-b`; CREATE TABLE t (a INT); DROP DATABASE `../a-b`").await;
+    assert_eq!(code(&mut session, "SELECT * FROM t").await, 1046);
+    assert!(matches!(Engine::open(EngineOptions::new(&fixture.path)), Err(OpenError::Locked { .. })));
+}
+
+#[tokio::test]
+async fn rows_survive_closing() {
+    let mut fixture = Fixture::new("reopen");
+    {
+        let mut session = fixture.session().await;
+        run(&mut session, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, d DECIMAL(30,10), s VARCHAR(10))").await;
+        run(&mut session, "INSERT INTO t (d, s) VALUES (12345678901234567890.0123456789, 'x'), (-0.5, 'é')").await;
+        run(&mut session, "DELETE FROM t WHERE id = 2").await;
+    }
+    fixture.engine = None;
+    fixture.engine = Some(Engine::open(EngineOptions::new(&fixture.path)).unwrap());
+    let mut session = fixture.engine().session("test").unwrap();
+    assert_eq!(one(&mut session, "SELECT * FROM t").await, "1,12345678901234567890.0123456789,x");
+    let inserted = run(&mut session, "INSERT INTO t (s) VALUES ('new')").await;
+    assert_eq!(inserted.summaries[0].insert_id, 3, "a deleted value is not given twice");
+}
+
+#[tokio::test]
+async fn a_batch_has_several_results() {
+    let fixture = Fixture::new("batch");
+    let mut session = fixture.session().await;
+    let rows = run(&mut session, "SELECT 1; SELECT 2 ; -- end\n").await;
+    assert_eq!(rows.rows, [["1"], ["2"]]);
+    assert!(rows.summaries[0].more_results);
+    assert!(!rows.summaries[1].more_results);
+    assert_eq!(code(&mut session, "").await, 1065);
+}
+
+#[tokio::test]
+async fn parameters_are_data() {
+    let fixture = Fixture::new("params");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (a INT, s VARCHAR(100))").await;
+    let evil = "x'); DROP TABLE t; -- \0\\";
+    let params = [Param::Int(7), Param::Bytes(evil.as_bytes().to_vec().into())];
+    let insert = Statement { sql: b"INSERT INTO t VALUES (?, ?)", params: &params };
+    for _ in 0..2 {
+        session.execute(insert, &mut Rows::default()).await.unwrap();
+    }
+    let mut rows = Rows::default();
+    let select = Statement { sql: b"SELECT a, s FROM t WHERE s = ?", params: &params[1..] };
+    session.execute(select, &mut rows).await.unwrap();
+    assert_eq!(rows.rows, [["7", evil], ["7", evil]]);
+    assert_eq!(code(&mut session, "SELECT ?").await, 1210);
+}
+
+#[tokio::test]
+async fn one_writer_waits_for_the_other() {
+    let fixture = Fixture::new("writers");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    run(&mut a, "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 0)").await;
+    run(&mut a, "BEGIN; UPDATE t SET n = 1").await;
+    assert_eq!(one(&mut b, "SELECT n FROM t").await, "0", "readers see the last commit");
+    assert_eq!(code(&mut b, "UPDATE t SET n = 2").await, 1205);
+    let (waited, ()) = tokio::join!(run(&mut b, "UPDATE t SET n = n + 10"), async {
+        run(&mut a, "COMMIT").await;
+    });
+    assert_eq!(waited.summaries[0].affected_rows, 1);
+    assert_eq!(one(&mut b, "SELECT n FROM t").await, "11");
+}
+
+#[tokio::test]
+async fn a_stale_snapshot_cannot_write() {
+    let fixture = Fixture::new("snapshot");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    run(&mut a, "CREATE TABLE t (n INT); INSERT INTO t VALUES (1)").await;
+    run(&mut a, "BEGIN; SELECT * FROM t").await;
+    run(&mut b, "UPDATE t SET n = 2").await;
+    assert_eq!(one(&mut a, "SELECT n FROM t").await, "1", "REPEATABLE READ");
+    assert_eq!(code(&mut a, "UPDATE t SET n = 3").await, 1213);
+    assert!(!a.in_transaction());
+    run(&mut a, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN; SELECT * FROM t").await;
+    run(&mut b, "UPDATE t SET n = 5").await;
+    assert_eq!(one(&mut a, "SELECT n FROM t").await, "5");
+    run(&mut a, "UPDATE t SET n = n + 1; COMMIT").await;
+    assert_eq!(one(&mut b, "SELECT n FROM t").await, "6");
+}
+
+#[tokio::test]
+async fn sleep_suspends_the_statement_only() {
+    let fixture = Fixture::new("sleep");
+    let mut sessions = Vec::new();
+    for _ in 0..50 {
+        sessions.push(fixture.session().await);
+    }
+    let start = std::time::Instant::now();
+    let mut tasks = Vec::new();
+    let local = tokio::task::LocalSet::new();
+    for mut session in sessions {
+        tasks.push(local.spawn_local(async move { one(&mut session, "SELECT SLEEP(0.2)").await }));
+    }
+    local.await;
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), "0");
+    }
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_long_scan_lets_others_run() {
+    let fixture = Fixture::new("scan");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    let long =
+        "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT COUNT(*) FROM n";
+    let mut turns = 0;
+    let (count, ()) = tokio::join!(one(&mut a, long), async {
+        for _ in 0..100 {
+            assert_eq!(one(&mut b, "SELECT 1").await, "1");
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(count, "300000");
+    assert_eq!(turns, 100);
+}
+
+#[tokio::test]
+async fn dropping_a_statement_undoes_it() {
+    let fixture = Fixture::new("drop");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (n INT)").await;
+    {
+        let mut rows = Rows::default();
+        let insert = Statement { sql: b"INSERT INTO t SELECT SLEEP(10)", params: &[] };
+        let statement = session.execute(insert, &mut rows);
+        assert!(tokio::time::timeout(Duration::from_millis(50), statement).await.is_err());
+    }
+    let mut other = fixture.session().await;
+    assert_eq!(one(&mut other, "SELECT COUNT(*) FROM t").await, "0");
+    run(&mut other, "INSERT INTO t VALUES (1)").await;
+}
+
+#[tokio::test]
+async fn tables_read_and_versions() {
+    let fixture = Fixture::new("versions");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE a (n INT); CREATE TABLE b (n INT)").await;
+    let version = |table: &str| fixture.engine().table_version("test", table);
+    assert_eq!(version("a"), Some(0));
+    run(&mut session, "INSERT INTO a VALUES (1)").await;
+    assert_eq!((version("a"), version("b"), version("c")), (Some(1), Some(0), None));
+    run(&mut session, "SELECT * FROM a JOIN b ON a.n = b.n").await;
+    let read: Vec<&str> = session.tables_read().iter().map(|(_, table)| table.as_str()).collect();
+    assert_eq!(read, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn statements_see_other_schemas() {
+    let fixture = Fixture::new("cross");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE DATABASE other; CREATE TABLE other.t (n INT); INSERT INTO other.t VALUES (5)").await;
+    run(&mut session, "CREATE TABLE t (n INT); INSERT INTO t SELECT n + 1 FROM other.t").await;
+    assert_eq!(one(&mut session, "SELECT t.n, o.n FROM t JOIN other.t o ON o.n < t.n").await, "6,5");
+    assert_eq!(code(&mut session, "UPDATE t, other.t o SET t.n = 1, o.n = 2").await, 1235);
+    run(&mut session, "BEGIN; INSERT INTO t VALUES (1)").await;
+    assert_eq!(code(&mut session, "INSERT INTO other.t VALUES (1)").await, 1235);
+}
+
+#[tokio::test]
+async fn threads_share_an_engine() {
+    let mut fixture = Fixture::new("threads");
+    fixture.engine = None;
+    let mut options = EngineOptions::new(&fixture.path);
+    options.durability = Durability::Normal;
+    fixture.engine = Some(Engine::open(options).unwrap());
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 0), (2, 0)").await;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let engine = fixture.engine().clone();
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let mut session = engine.session("test").unwrap();
+                    for _ in 0..50 {
+                        run(
+                            &mut session,
+                            "BEGIN; UPDATE t SET n = n + 1 WHERE id = 1; UPDATE t SET n = n - 1 WHERE id = 2; COMMIT",
+                        )
+                        .await;
+                        assert_eq!(one(&mut session, "SELECT SUM(n) FROM t").await, "0");
+                    }
+                });
+            });
+        }
+    });
+    assert_eq!(one(&mut session, "SELECT n FROM t WHERE id = 1").await, "200");
+}
