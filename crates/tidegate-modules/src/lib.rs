@@ -11,6 +11,7 @@ pub mod auth_basic;
 pub mod autoindex;
 mod directory;
 pub mod drizzle;
+pub mod echo;
 pub mod empty_gif;
 pub mod geo;
 pub mod headers;
@@ -65,6 +66,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &upstream::MODULE,
     &proxy::MODULE,
     &drizzle::MODULE,
+    &echo::MODULE,
     &rds_json::MODULE,
     &rds_csv::MODULE,
 ];

@@ -1,0 +1,292 @@
+//! Runs the commands of a location.
+
+use std::{rc::Rc, sync::Arc};
+
+use bstr::{BStr, ByteSlice};
+use bytes::Bytes;
+use tidegate_core::{
+    clock,
+    log::Level,
+    output::{Chunk, Closed},
+    phase::{LocalFuture, Outcome, Ready, Step},
+    request::Request,
+    subrequest::{Options, Subrequest},
+};
+use tidegate_http::{Known, Method, escape::Unescape, escape::unescape_uri};
+
+use super::{
+    Conf,
+    command::{Command, Target, seconds},
+    variables::State,
+};
+
+/// Starts the commands; a location that only writes text is answered at once.
+pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
+    let status = match &conf.status {
+        None => 200,
+        Some(status) => match status.eval_cow(req).to_str().ok().and_then(|text| text.parse().ok()) {
+            Some(status @ 100..=999) => status,
+            _ => return Ready::Now(Step::Status(500)),
+        },
+    };
+    if !matches!(conf.commands.first(), Some(Command::Exec { .. })) {
+        let unset = req.response.borrow().status == 0;
+        if unset || conf.status.is_some() {
+            req.response.borrow_mut().status = status;
+        }
+        req.set_default_content_type();
+    }
+    let only_text = conf.commands.iter().all(|command| matches!(command, Command::Echo(_) | Command::Duplicate { .. }));
+    if only_text {
+        let mut out = Vec::new();
+        for command in &conf.commands {
+            if !write_text(req, command, &mut out) {
+                return Ready::Now(Step::Status(500));
+            }
+        }
+        return req.send(Chunk::bytes(out).and_last()).map(step_of);
+    }
+    let (req, conf) = (req.clone(), conf.clone());
+    Ready::later(async move {
+        let mut run = Run { req, text: Vec::new(), queue: Vec::new() };
+        match run.commands(&conf.commands).await {
+            Ok(()) => step_of(run.end().await),
+            Err(step) => step,
+        }
+    })
+}
+
+fn step_of(sent: Result<(), Closed>) -> Step {
+    if sent.is_ok() { Step::Ok } else { Step::Close }
+}
+
+/// Appends what a command that only writes text writes; `false` when its arguments make no sense.
+fn write_text(req: &Rc<Request>, command: &Command, out: &mut Vec<u8>) -> bool {
+    match command {
+        Command::Echo(text) => text.write(req, out),
+        Command::Duplicate { count, text } => {
+            let count = count.eval_cow(req);
+            let Some(count) = count.to_str().ok().and_then(|count| count.replace('_', "").parse::<usize>().ok()) else {
+                let shown = BStr::new(&count).to_owned();
+                req.log(Level::Error, format_args!("invalid size specified: \"{shown}\""));
+                return false;
+            };
+            let text = text.eval_cow(req);
+            for _ in 0..count {
+                out.extend_from_slice(&text);
+            }
+        }
+        _ => {}
+    }
+    true
+}
+
+/// A response in the making. What was written goes out in order: text, then sub-requests that were started.
+struct Run {
+    req: Rc<Request>,
+    text: Vec<u8>,
+    queue: Vec<Piece>,
+}
+
+/// What follows behind a sub-request that was started.
+enum Piece {
+    Text(Vec<u8>),
+    Sub(Subrequest, LocalFuture<()>),
+}
+
+impl Run {
+    async fn commands(&mut self, commands: &[Command]) -> Result<(), Step> {
+        let mut at = 0;
+        while let Some(command) = commands.get(at) {
+            at += 1;
+            if let Command::Foreach { delimiter, text } = command {
+                let end = commands[at..].iter().position(|c| matches!(c, Command::End)).map_or(commands.len(), |n| at + n);
+                let (delimiter, text) = (delimiter.eval(&self.req), text.eval(&self.req));
+                let state = self.req.context::<State>();
+                for part in text.split_str(&delimiter).filter(|part| !part.is_empty()) {
+                    *state.item.borrow_mut() = Some(part.to_vec());
+                    for command in &commands[at..end] {
+                        self.command(command).await?;
+                    }
+                }
+                *state.item.borrow_mut() = None;
+                at = end;
+                continue;
+            }
+            self.command(command).await?;
+        }
+        Ok(())
+    }
+
+    async fn command(&mut self, command: &Command) -> Result<(), Step> {
+        match command {
+            Command::Echo(_) | Command::Duplicate { .. } => {
+                if !write_text(&self.req, command, &mut self.text) {
+                    return Err(Step::Status(500));
+                }
+            }
+            Command::Flush => self.send(true).await?,
+            Command::Sleep(time) => {
+                let text = time.eval_cow(&self.req).into_owned();
+                let Some(time) = seconds(&text) else {
+                    let shown = BStr::new(&text);
+                    self.req.log(Level::Error, format_args!("echo_sleep: invalid sleep time: \"{shown}\""));
+                    return Err(Step::Status(500));
+                };
+                self.send(false).await?;
+                tokio::time::sleep(time).await;
+            }
+            Command::ResetTimer => {
+                clock::update();
+                self.req.context::<State>().timer_ms.set(clock::now_ms());
+            }
+            Command::ReadBody => self.req.read_body().wait().await.map_err(|error| error.step())?,
+            Command::RequestBody => {
+                let read = self.req.body.read_into(&mut self.text);
+                read.map_err(|_| Step::Status(500))?;
+            }
+            Command::Subrequest(target) => {
+                self.send(false).await?;
+                let sub = self.subrequest(target, false).await?;
+                sub.run().await;
+            }
+            Command::SubrequestAsync(target) => {
+                let sub = self.subrequest(target, true).await?;
+                let text = std::mem::take(&mut self.text);
+                self.queue.push(Piece::Text(text));
+                let running = sub.run();
+                self.queue.push(Piece::Sub(sub, running));
+            }
+            Command::Exec { location, args } => {
+                let target = location.eval(&self.req);
+                let extra = args.as_ref().map(|args| args.eval(&self.req));
+                return Err(exec(&self.req, &target, extra.as_deref()));
+            }
+            Command::AbortParent => {
+                let parent = self.req.parent.clone().unwrap_or_else(|| self.req.clone());
+                parent.close_connection();
+                return Err(Step::Close);
+            }
+            Command::Foreach { .. } | Command::End => {}
+        }
+        Ok(())
+    }
+
+    /// Sends everything so far, in order; waits for sub-requests that were started.
+    async fn send(&mut self, flush: bool) -> Result<(), Step> {
+        let closed = |_| Step::Close;
+        let mut queue = std::mem::take(&mut self.queue);
+        // All of them run at the same time; the first one's output is needed first.
+        while !queue.is_empty() {
+            match queue.remove(0) {
+                Piece::Text(text) if text.is_empty() => {}
+                Piece::Text(text) => self.req.send(Chunk::bytes(text)).wait().await.map_err(closed)?,
+                Piece::Sub(sub, running) => {
+                    wait_for_first(running, &mut queue).await;
+                    let body = Bytes::from(sub.body.take());
+                    self.req.send(Chunk::bytes(body)).wait().await.map_err(closed)?;
+                }
+            }
+        }
+        let text = std::mem::take(&mut self.text);
+        let mut chunk = Chunk::bytes(text);
+        chunk.flush = flush;
+        self.req.send(chunk).wait().await.map_err(closed)
+    }
+
+    async fn end(&mut self) -> Result<(), Closed> {
+        self.send(false).await.map_err(|_| Closed)?;
+        self.req.send(Chunk::end()).wait().await
+    }
+
+    async fn subrequest(&self, target: &Target, capture: bool) -> Result<Subrequest, Step> {
+        let req = &self.req;
+        let location = target.location.eval(req);
+        let Some((path, mut args)) = parse_location(&location) else {
+            let shown = BStr::new(&location);
+            req.log(Level::Error, format_args!("echo sees unsafe uri: \"{shown}\""));
+            return Err(Step::Status(500));
+        };
+        if let Some(given) = &target.args {
+            args = given.eval(req);
+        }
+        let method = match &target.method {
+            None => Method::Get,
+            Some(method) => Method::of(&method.eval(req)),
+        };
+        let body = match (&target.body, &target.file) {
+            (Some(body), _) => Some(body.eval(req)),
+            (None, Some(file)) => {
+                let path = req.conf().full_path(&file.eval(req));
+                let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+                match read {
+                    Ok(Ok(body)) => Some(body),
+                    _ => {
+                        req.log(Level::Error, format_args!("echo_subrequest: the file of -f cannot be read"));
+                        return Err(Step::Status(500));
+                    }
+                }
+            }
+            (None, None) => None,
+        };
+        let mut fields = req.head.borrow().fields.clone();
+        if let Some(body) = &body {
+            fields.set_known(Known::ContentLength, itoa::Buffer::new().format(body.len()).as_bytes());
+        }
+        // Without a body of its own the sub-request sees that of its parent.
+        let body = body.or_else(|| {
+            let mut body = Vec::new();
+            req.body.read_into(&mut body).ok().filter(|()| !body.is_empty()).map(|()| body)
+        });
+        let options = Options { method: Some(method), body, fields: Some(fields), share_variables: true, capture };
+        Subrequest::new(req, &path, &args, options).map_err(|error| {
+            req.log(Level::Error, format_args!("{error} \"{}\"", BStr::new(&path)));
+            Step::Status(500)
+        })
+    }
+}
+
+/// Waits for `first`; meanwhile those behind it in the queue run too.
+async fn wait_for_first(mut first: LocalFuture<()>, queue: &mut [Piece]) {
+    let mut done = vec![false; queue.len()];
+    std::future::poll_fn(|cx| {
+        for (piece, done) in queue.iter_mut().zip(&mut done) {
+            if let Piece::Sub(_, running) = piece
+                && !*done
+                && running.as_mut().poll(cx).is_ready()
+            {
+                // A future that has ended must not be polled again.
+                *running = Box::pin(std::future::ready(()));
+                *done = true;
+            }
+        }
+        first.as_mut().poll(cx)
+    })
+    .await;
+}
+
+fn exec(req: &Rc<Request>, target: &[u8], args: Option<&[u8]>) -> Step {
+    if target.starts_with(b"@") {
+        if req.redirect_to_named(target) {
+            return Step::Redirected;
+        }
+        req.log(Level::Error, format_args!("could not find named location \"{}\"", BStr::new(target)));
+        return Step::Status(500);
+    }
+    match parse_location(target) {
+        Some((path, own_args)) => {
+            req.redirect_internally(&path, Some(args.unwrap_or(&own_args)));
+            Step::Redirected
+        }
+        None => Step::Status(500),
+    }
+}
+
+/// Splits `/path?args` and decodes the path; `None` for one that leaves the root.
+fn parse_location(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (path, args) = tidegate_http::uri::split_args(target);
+    let mut decoded = Vec::with_capacity(path.len());
+    unescape_uri(path, Unescape::All, &mut decoded);
+    let unsafe_path = decoded.is_empty() || decoded.contains(&0) || decoded.split(|&b| b == b'/').any(|part| part == b"..");
+    (!unsafe_path).then(|| (decoded, args.to_vec()))
+}
