@@ -124,7 +124,10 @@ pub(super) fn foreach(directive: &ast::Directive, build: &mut Build<'_>) -> Resu
         args = rest;
     }
     let [delimiter, text] = args else {
-        return Err(emerg(&directive.name, format!("invalid number of arguments in \"{}\" directive", directive.name.value)));
+        return Err(emerg(
+            &directive.name,
+            format!("invalid number of arguments in \"{}\" directive", directive.name.value),
+        ));
     };
     Ok(Command::Foreach { delimiter: build.template(delimiter)?, text: build.template(text)? })
 }

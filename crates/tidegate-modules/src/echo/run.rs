@@ -100,7 +100,8 @@ impl Run {
         while let Some(command) = commands.get(at) {
             at += 1;
             if let Command::Foreach { delimiter, text } = command {
-                let end = commands[at..].iter().position(|c| matches!(c, Command::End)).map_or(commands.len(), |n| at + n);
+                let end =
+                    commands[at..].iter().position(|c| matches!(c, Command::End)).map_or(commands.len(), |n| at + n);
                 let (delimiter, text) = (delimiter.eval(&self.req), text.eval(&self.req));
                 let state = self.req.context::<State>();
                 for part in text.split_str(&delimiter).filter(|part| !part.is_empty()) {
@@ -287,6 +288,7 @@ fn parse_location(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (path, args) = tidegate_http::uri::split_args(target);
     let mut decoded = Vec::with_capacity(path.len());
     unescape_uri(path, Unescape::All, &mut decoded);
-    let unsafe_path = decoded.is_empty() || decoded.contains(&0) || decoded.split(|&b| b == b'/').any(|part| part == b"..");
+    let unsafe_path =
+        decoded.is_empty() || decoded.contains(&0) || decoded.split(|&b| b == b'/').any(|part| part == b"..");
     (!unsafe_path).then(|| (decoded, args.to_vec()))
 }
