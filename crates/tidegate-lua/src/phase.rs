@@ -57,6 +57,26 @@ phases! {
     Timer = 0x80, "timer", "ngx.timer";
 }
 
+impl Phase {
+    /// How a line of the error log about a failure begins, in the phases that have words of their own; elsewhere it
+    /// tells of threads.
+    pub(crate) fn failure_prefix(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Init => "init_by_lua error",
+            Self::InitWorker => "init_worker_by_lua error",
+            Self::ExitWorker => "exit_worker_by_lua error",
+            Self::Set => "failed to run set_by_lua*",
+            Self::HeaderFilter => "failed to run header_filter_by_lua*",
+            Self::BodyFilter => "failed to run body_filter_by_lua*",
+            Self::Log => "failed to run log_by_lua*",
+            Self::Balancer => "failed to run balancer_by_lua*",
+            Self::ServerRewrite | Self::Rewrite | Self::Access | Self::Precontent | Self::Content | Self::Timer => {
+                return None;
+            }
+        })
+    }
+}
+
 /// A set of phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phases(u32);

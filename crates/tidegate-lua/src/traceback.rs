@@ -28,13 +28,20 @@ pub(crate) fn error_text(lua: Lua) -> Vec<u8> {
     }
 }
 
-/// The traceback of `chain`: the failed coroutine first, then those that wait for it.
-pub(crate) fn of_coroutines(chain: impl Iterator<Item = Lua>) -> Vec<u8> {
+/// The traceback of `chain`: the stacks of the coroutine that failed and of those that wait for it.
+pub(crate) fn of_coroutines(chain: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut text = b"stack traceback:".to_vec();
-    for (number, lua) in chain.take(COROUTINES_MAX).enumerate() {
+    for (number, levels) in chain.take(COROUTINES_MAX).enumerate() {
         let _ = write!(text, "\ncoroutine {number}:");
-        append_levels(&mut text, lua, 0);
+        text.extend_from_slice(&levels);
     }
+    text
+}
+
+/// The lines of one coroutine's stack.
+pub(crate) fn levels(lua: Lua) -> Vec<u8> {
+    let mut text = Vec::new();
+    append_levels(&mut text, lua, 0);
     text
 }
 

@@ -9,10 +9,14 @@ local _, native, base = ...
 local coroutine = coroutine
 local create, resume, yield = coroutine.create, coroutine.resume, coroutine.yield
 local status, running = coroutine.status, coroutine.running
-local error, select, type, tostring = error, select, type, tostring
+local error, select, type = error, select, type
 local guard = native.guard()
 local thread_status = native.thread_status
-local token = base.token
+local note_failure = native.note_failure
+local token, phase = base.token, base.phase
+
+-- init, header_filter, body_filter: there OpenResty leaves LuaJIT's own `wrap`, which puts the caller's position in front.
+local adds_position = { [0x1000000] = true, [0x20] = true, [0x40] = true }
 
 -- Results of resuming `co`: the token is not for the caller.
 local function pass(co, ok, first, ...)
@@ -25,9 +29,13 @@ local function pass(co, ok, first, ...)
     return pass(co, resume(co))
 end
 
--- `pass` would turn a lone `true` into `true, nil`.
+-- `pass` would turn a lone `true` into `true, nil`. LuaJIT calls a coroutine that resumed another one running.
 local function hand_on(co, ...)
     if select("#", ...) > 1 then
+        local ok, message = ...
+        if not ok and message == "cannot resume running coroutine" and status(co) == "normal" then
+            return false, "cannot resume normal coroutine"
+        end
         return pass(co, ...)
     end
     return ...
@@ -54,17 +62,22 @@ end
 coroutine.resume = checked_resume
 coroutine.status = guarded_status
 
-local function wrapped(ok, ...)
+local function wrapped(co, ok, ...)
     if ok then
         return ...
     end
+    local message = ...
+    note_failure(co, message)
+    if type(message) == "string" and adds_position[phase()] then
+        return error(message, 2)
+    end
     -- The error keeps its value and its position, as if the caller had raised it.
-    return error((...), 0)
+    return error(message, 0)
 end
 
 function coroutine.wrap(f)
     local co = create(f)
     return function(...)
-        return wrapped(checked_resume(co, ...))
+        return wrapped(co, checked_resume(co, ...))
     end
 end

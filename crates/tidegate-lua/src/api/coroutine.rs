@@ -17,7 +17,11 @@ pub(crate) static FAMILY: Family = Family {
     name: "coroutine",
     cdef: "",
     ffi: &[],
-    functions: &[("guard", function(guard)), ("thread_status", function(thread_status))],
+    functions: &[
+        ("guard", function(guard)),
+        ("thread_status", function(thread_status)),
+        ("note_failure", function(note_failure)),
+    ],
 };
 
 static GUARD_KEY: u8 = 0;
@@ -55,4 +59,12 @@ fn thread_status(lua: Lua) -> CResult {
     };
     lua.push_bytes(status);
     Ok(1)
+}
+
+/// `note_failure(co, error)`: the error of a wrapped coroutine goes on to its caller; a traceback will want its stack.
+fn note_failure(lua: Lua) -> CResult {
+    if let (Some(thread), Some(message)) = (lua.to_thread(1), lua.to_bytes(2)) {
+        with_run(|run| run.note_failure(thread, message));
+    }
+    Ok(0)
 }

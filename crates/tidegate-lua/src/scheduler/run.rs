@@ -124,6 +124,13 @@ pub struct Run {
     poll_next: Cell<usize>,
     keep_result: bool,
     result: Cell<Option<Vec<u8>>>,
+    failure: RefCell<Option<NotedFailure>>,
+}
+
+/// Stacks of coroutines that an error has gone through so far.
+struct NotedFailure {
+    message: Vec<u8>,
+    coroutines: Vec<Vec<u8>>,
 }
 
 thread_local! {
@@ -195,6 +202,7 @@ impl Run {
             poll_next: Cell::new(0),
             keep_result,
             result: Cell::new(None),
+            failure: RefCell::default(),
         };
         // The commonest end of all comes first: one thread, no wait.
         let first = match run.step(&run.entry) {
@@ -388,8 +396,15 @@ impl Run {
             lua.push_bool(true);
             lua.insert(1);
         } else {
-            // The error value is all that remains of the failed function.
+            // The error value is all that remains of the failed function. As in lua-nginx-module it is what `error`
+            // was given, without the position that it put in front.
             let shelf = self.vm.main();
+            if lua.top() > 1
+                && let (Some(given), Some(raised)) = (lua.to_bytes(1), lua.to_bytes(-1))
+                && raised.ends_with(given)
+            {
+                lua.set_top(1);
+            }
             lua.move_to(shelf, 1);
             lua.reset();
             lua.push_bool(false);
@@ -430,12 +445,34 @@ impl Run {
         self.users.borrow().iter().find(|user| waits(user)).cloned()
     }
 
+    /// Remembers the stack of a coroutine whose error goes on to the coroutine that resumed it (`coroutine.wrap`).
+    pub(crate) fn note_failure(&self, lua: Lua, message: &[u8]) {
+        let levels = traceback::levels(lua);
+        let mut slot = self.failure.borrow_mut();
+        match &mut *slot {
+            Some(failure) if failure.message == message => failure.coroutines.push(levels),
+            _ => *slot = Some(NotedFailure { message: message.to_vec(), coroutines: vec![levels] }),
+        }
+    }
+
+    #[cold]
     fn log_failure(&self, thread: &Rc<LightThread>, kind: FailureKind) {
         let message = traceback::error_text(thread.lua);
-        let chain = self.parents(thread);
-        let trace = traceback::of_coroutines(chain.into_iter());
-        let who = if Rc::ptr_eq(thread, &self.entry) { "entry" } else { "user" };
-        let mut text = format!("lua {who} thread aborted: {}: ", kind.as_str()).into_bytes();
+        let is_entry = Rc::ptr_eq(thread, &self.entry);
+        let (mut text, trace) = match (self.phase().failure_prefix(), is_entry) {
+            (Some(prefix), true) => {
+                let trace = [b"stack traceback:", traceback::levels(thread.lua).as_slice()].concat();
+                (format!("{prefix}: ").into_bytes(), trace)
+            }
+            _ => {
+                let noted = self.failure.take().filter(|failure| failure.message == message);
+                let below = noted.map_or_else(Vec::new, |failure| failure.coroutines);
+                let own = self.parents(thread).into_iter().map(traceback::levels);
+                let who = if is_entry { "entry" } else { "user" };
+                let text = format!("lua {who} thread aborted: {}: ", kind.as_str()).into_bytes();
+                (text, traceback::of_coroutines(below.into_iter().chain(own)))
+            }
+        };
         text.extend_from_slice(&message);
         text.push(b'\n');
         text.extend_from_slice(&trace);
