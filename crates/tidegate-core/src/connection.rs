@@ -244,6 +244,29 @@ impl Connection {
         self.wait(timeout_ms, Stream::poll_read_ready).await
     }
 
+    /// Waits until the client closes its end while a request is being served. A client that sends something instead
+    /// (the next request, a body that nobody reads) is no longer watched: the future then never ends.
+    pub async fn closed_by_client(&self) {
+        poll_fn(|cx| {
+            loop {
+                if !self.input.borrow().is_empty() {
+                    return Poll::Pending;
+                }
+                match self.stream.poll_read_ready(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Ready(Ok(())) => {}
+                }
+                match self.stream.try_peek() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(0) | Err(_) => return Poll::Ready(()),
+                    Ok(_) => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+    }
+
     /// Writes everything that is queued.
     ///
     /// # Errors

@@ -131,6 +131,10 @@ impl Program {
     pub fn on(&mut self, phase: Phase, handler: impl Fn(&Rc<Request>) -> Outcome + Send + Sync + 'static) {
         self.phases[phase as usize].push(Box::new(handler));
     }
+    /// Adds a handler to a phase before those that are there.
+    pub fn on_first(&mut self, phase: Phase, handler: impl Fn(&Rc<Request>) -> Outcome + Send + Sync + 'static) {
+        self.phases[phase as usize].insert(0, Box::new(handler));
+    }
     /// Makes `handler` the one that gives the location's content; the last one to say so wins.
     pub fn content(&mut self, handler: impl Fn(&Rc<Request>) -> Outcome + Send + Sync + 'static) {
         self.content = Some(Box::new(handler));

@@ -45,6 +45,8 @@ pub struct Chunk {
 pub struct LoadError {
     /// For the error log.
     pub message: Vec<u8>,
+    /// The bare reason, for phases that have another sentence around it.
+    pub reason: Vec<u8>,
     /// 404 for a file that does not exist, 503 for one that cannot be read, 500 for code that does not compile.
     pub status: u16,
 }
@@ -73,6 +75,7 @@ impl Chunk {
     fn compile(&self, vm: &Vm) -> Result<Ref, LoadError> {
         let function = compile(vm, &self.source, &self.name).map_err(|failure| LoadError {
             message: [b"failed to load inlined Lua code: ", failure.message.as_slice()].concat(),
+            reason: failure.message,
             status: 500,
         })?;
         let mut chunks = vm.chunks.borrow_mut();
@@ -98,6 +101,7 @@ pub fn load_file(vm: &Vm, path: &[u8]) -> Result<Ref, LoadError> {
     }
     let error = |what: &[u8], status| LoadError {
         message: [b"failed to load external Lua file \"", path, b"\": ", what].concat(),
+        reason: what.to_vec(),
         status,
     };
     let source = read(path).map_err(|source| {

@@ -66,6 +66,14 @@ impl Code {
         Ok(Self::Inline(Chunk::inline(name, &file, line as usize, &arg.value)))
     }
 
+    /// `_file` for code from a file, nothing for inline code: the end of the directive's name in messages.
+    pub(crate) fn name_suffix(&self) -> &'static str {
+        match self {
+            Self::Inline(_) => "",
+            Self::File { .. } => "_file",
+        }
+    }
+
     /// The compiled function for a request.
     ///
     /// # Errors

@@ -30,6 +30,9 @@ pub struct Conf {
     header_filter: Option<Arc<Code>>,
     body_filter: Option<Arc<Code>>,
     log: Option<Arc<Code>>,
+    rewrite_first: Option<bool>,
+    access_first: Option<bool>,
+    precontent_first: Option<bool>,
 }
 
 impl Conf {
@@ -102,6 +105,7 @@ pub static MODULE: Module<Conf> = Module {
     directives: DIRECTIVES.as_flattened(),
     inherit: |child, parent, kind| {
         inherit!(child, parent; rewrite, access, precontent, header_filter, body_filter, log);
+        inherit!(child, parent; rewrite_first, access_first, precontent_first);
         if kind.is_unnamed() {
             inherit!(child, parent; content);
         }
@@ -109,6 +113,7 @@ pub static MODULE: Module<Conf> = Module {
             inherit!(child, parent; server_rewrite);
         }
     },
+    finish: Some(finish),
     install,
     init_worker: Some(worker::init),
     exit_worker: Some(worker::exit),
@@ -130,6 +135,17 @@ pub(crate) fn mark_used(build: &mut Build<'_>) {
     build.conf_mut(&settings::MODULE, level).used = true;
 }
 
+/// Takes over what the settings say about the order of handlers.
+fn finish(conf: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let Some(settings) = build.http_level().and_then(|level| build.conf_at(&settings::MODULE, level)) else {
+        return Ok(());
+    };
+    conf.rewrite_first = settings.rewrite_by_lua_no_postpone;
+    conf.access_first = settings.access_by_lua_no_postpone;
+    conf.precontent_first = settings.precontent_by_lua_no_postpone;
+    Ok(())
+}
+
 fn install(conf: &Arc<Conf>, program: &mut Program) {
     let kind = program.kind();
     if let Some(code) = &conf.server_rewrite
@@ -139,13 +155,13 @@ fn install(conf: &Arc<Conf>, program: &mut Program) {
     }
     if kind != Context::SERVER {
         let early = [
-            (CorePhase::Rewrite, &conf.rewrite),
-            (CorePhase::Access, &conf.access),
-            (CorePhase::Precontent, &conf.precontent),
+            (CorePhase::Rewrite, &conf.rewrite, conf.rewrite_first),
+            (CorePhase::Access, &conf.access, conf.access_first),
+            (CorePhase::Precontent, &conf.precontent, conf.precontent_first),
         ];
-        for (phase, code) in early {
+        for (phase, code, first) in early {
             if let Some(code) = code {
-                phases::install_early(phase, code, program);
+                phases::install_early(phase, code, program, first == Some(true));
             }
         }
         if let Some(code) = &conf.content {

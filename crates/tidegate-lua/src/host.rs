@@ -62,6 +62,13 @@ impl Host {
         }
     }
 
+    /// Writes a line that lua-nginx-module writes at the debug level, and that test suites look for.
+    pub fn log_debug(&self, message: &[u8]) {
+        if self.logs(Level::Debug) {
+            self.log(Level::Debug, message);
+        }
+    }
+
     /// The host of a timer that a script creates here.
     pub fn timer_host(&self) -> Host {
         match self {

@@ -2,8 +2,11 @@
 //!
 //! A chunk that does not wait answers at once ([`Ready::Now`]): the request then needs no future of ours.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tidegate_core::output::{Chunk, Closed};
 use tidegate_core::phase::{Outcome as Answer, Phase as CorePhase, Program, Ready, Step};
@@ -12,7 +15,7 @@ use tidegate_core::request::Request;
 use crate::code::Code;
 use crate::host::{Host, LogLevel};
 use crate::phase::Phase;
-use crate::scheduler::{Outcome, Started, Stop, start};
+use crate::scheduler::{Outcome, Started, Stop, Waiting, start};
 use crate::settings;
 use crate::worker;
 
@@ -35,15 +38,20 @@ pub(crate) fn install_server_rewrite(code: &Arc<Code>, program: &mut Program) {
     program.on(CorePhase::ServerRewrite, move |req| run(req, &code, Phase::ServerRewrite, conclude_early));
 }
 
-/// Installs code of a phase before the content.
-pub(crate) fn install_early(phase: CorePhase, code: &Arc<Code>, program: &mut Program) {
+/// Installs code of a phase before the content; `first` puts it before the handlers of other modules.
+pub(crate) fn install_early(phase: CorePhase, code: &Arc<Code>, program: &mut Program, first: bool) {
     let code = code.clone();
     let (lua_phase, conclude): (Phase, Conclude) = match phase {
         CorePhase::Access => (Phase::Access, conclude_access),
         CorePhase::Precontent => (Phase::Precontent, conclude_early),
         _ => (Phase::Rewrite, conclude_early),
     };
-    program.on(phase, move |req| run_with_body(req, &code, lua_phase, conclude));
+    let handler = move |req: &Rc<Request>| run_with_body(req, &code, lua_phase, conclude);
+    if first {
+        program.on_first(phase, handler);
+    } else {
+        program.on(phase, handler);
+    }
 }
 
 /// Installs `content_by_lua*`.
@@ -71,11 +79,35 @@ fn run(req: &Rc<Request>, code: &Arc<Code>, phase: Phase, conclude: Conclude) ->
         Ok(Started::Waiting(waiting)) => {
             let req = req.clone();
             Ready::later(async move {
-                let outcome = waiting.await;
+                let outcome = match req.module_conf(&settings::MODULE).lua_check_client_abort {
+                    Some(true) => unless_client_goes(&req, waiting).await,
+                    _ => waiting.await,
+                };
                 conclude(&req, outcome).wait().await
             })
         }
     }
+}
+
+/// nginx's status for a client that closed its connection.
+const CLIENT_CLOSED: i32 = 499;
+
+/// Waits for the end of a run and, with `lua_check_client_abort`, for the client to go away: then the script's
+/// `ngx.on_abort` function starts, or else the run ends.
+async fn unless_client_goes(req: &Rc<Request>, waiting: Waiting) -> Outcome {
+    let mut waiting = pin!(waiting);
+    let mut gone = pin!(req.conn.closed_by_client());
+    let mut watches = true;
+    poll_fn(|cx| {
+        if watches && gone.as_mut().poll(cx).is_ready() {
+            watches = false;
+            if !waiting.client_aborted() {
+                return Poll::Ready(Outcome::Stopped(Stop::Exit(CLIENT_CLOSED)));
+            }
+        }
+        waiting.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// Starts code for a request; an error is a status, its cause stands in the log.

@@ -37,8 +37,8 @@ impl Surroundings for TestHost {
         self.log.borrow_mut().push((level, String::from_utf8_lossy(message).into_owned()));
     }
 
-    fn logs(&self, _level: LogLevel) -> bool {
-        true
+    fn logs(&self, level: LogLevel) -> bool {
+        level < LogLevel::Debug
     }
 
     fn timer_host(&self) -> Host {

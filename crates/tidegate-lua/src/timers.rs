@@ -105,6 +105,11 @@ impl Vm {
         }
     }
 
+    /// Whether any timer is pending.
+    pub(crate) fn has_timers(&self) -> bool {
+        self.timers.pending() > 0
+    }
+
     /// Waits until no timer is pending or runs. One caller at a time.
     pub async fn timers_ended(&self) {
         poll_fn(|cx| {
@@ -173,6 +178,7 @@ pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Du
     let vm = vm.clone();
     tokio::task::spawn_local(async move {
         let premature = expire(&vm, &alarm, delay).await;
+        host.log_debug(b"lua ngx.timer expired");
         // The next one is pending before this one runs: the interval does not depend on how long it takes.
         let next =
             if repeat && !premature { prepared.thread.as_ref().and_then(|thread| copy(&vm, thread)) } else { None };
@@ -190,7 +196,6 @@ pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Du
 /// Waits for `delay` or the end of the worker; `true` for the latter.
 async fn expire(vm: &Rc<Vm>, alarm: &Alarm, delay: Duration) -> bool {
     if delay.is_zero() {
-        tokio::task::yield_now().await;
         return false;
     }
     let mut sleep = Box::pin(tokio::time::sleep(delay));
@@ -230,6 +235,7 @@ async fn run(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, premature: bool) 
         let text = format!(": {} lua_max_running_timers are not enough", vm.timers.running_max);
         let text = [b"lua failed to run timer with function defined at ", place.as_slice(), text.as_bytes()].concat();
         host.log(LogLevel::Alert, &text);
+        host.log_debug(b"http lua close fake http connection");
         vm.give_thread(thread);
         return;
     }
@@ -237,9 +243,10 @@ async fn run(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, premature: bool) 
     lua.push_bool(premature);
     lua.insert(2);
     let args = lua.top() - 1;
-    if let Started::Waiting(waiting) = Run::launch(vm, host, Phase::Timer, false, thread, args) {
+    if let Started::Waiting(waiting) = Run::launch(vm, host.clone(), Phase::Timer, false, thread, args) {
         waiting.await;
     }
+    host.log_debug(b"http lua close fake http connection");
 }
 
 /// `source:line` of the function at the bottom of the stack.

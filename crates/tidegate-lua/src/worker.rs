@@ -12,11 +12,12 @@ use tidegate_core::worker;
 use crate::code::Code;
 use crate::directives::Conf;
 use crate::error::Failure;
-use crate::host::{Detached, LogLevel};
+use crate::host::{Detached, Host, LogLevel};
 use crate::phase::Phase;
 use crate::request_context::LuaContext;
-use crate::scheduler::{Outcome, Started, start};
+use crate::scheduler::{Outcome, Started, Waiting, start};
 use crate::settings;
+use crate::stack::Ref;
 use crate::vm::Vm;
 
 thread_local! {
@@ -68,6 +69,9 @@ pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
     let timers = vm.clone();
     tokio::task::spawn_local(async move {
         quits.quitting().await;
+        if timers.has_timers() {
+            Detached::host("").log_debug(b"lua abort pending timers");
+        }
         timers.end_timers();
     });
     if let Some(code) = &conf.init_worker
@@ -84,8 +88,8 @@ pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
 
 /// Runs `init_by_lua*`; an error keeps the server from starting.
 fn run_init(vm: &Rc<Vm>, code: &Code) -> Result<(), String> {
-    let function = code.load(vm, None).map_err(|error| format!("init_by_lua error: {error}"))?;
     let host = Detached::host("");
+    let function = load(vm, code, Phase::Init, &host).ok_or("init_by_lua failed")?;
     match start(vm, host, Phase::Init, function) {
         Started::Done(Outcome::Failed) => Err("init_by_lua failed".to_owned()),
         // Nothing can wait in this phase; a light thread that yields for ever ends here.
@@ -94,18 +98,26 @@ fn run_init(vm: &Rc<Vm>, code: &Code) -> Result<(), String> {
 }
 
 /// Runs code of a worker's start or end. What goes wrong stands in the log.
-fn run_detached(vm: &Rc<Vm>, code: &Code, phase: Phase) -> Option<crate::scheduler::Waiting> {
-    let host = Detached::host(phase.context_name());
-    let function = match code.load(vm, None) {
-        Ok(function) => function,
-        Err(error) => {
-            host.log(LogLevel::Error, &error.message);
-            return None;
-        }
-    };
+fn run_detached(vm: &Rc<Vm>, code: &Code, phase: Phase) -> Option<Waiting> {
+    // lua-nginx-module names the context at the start, and does not at the end.
+    let host = Detached::host(if phase == Phase::InitWorker { phase.context_name() } else { "" });
+    let function = load(vm, code, phase, &host)?;
     match start(vm, host, phase, function) {
         Started::Done(_) => None,
         Started::Waiting(waiting) => Some(waiting),
+    }
+}
+
+/// Compiles code of a worker's start or end; what is wrong with it goes to the log.
+fn load(vm: &Vm, code: &Code, phase: Phase, host: &Host) -> Option<Ref> {
+    match code.load(vm, None) {
+        Ok(function) => Some(function),
+        Err(error) => {
+            let name = phase.context_name().trim_end_matches('*');
+            let head = format!("{name}{} error: ", code.name_suffix());
+            host.log(LogLevel::Error, &[head.as_bytes(), error.reason.as_slice()].concat());
+            None
+        }
     }
 }
 
@@ -123,5 +135,6 @@ pub(crate) fn exit(conf: &Arc<Conf>, end: WorkerEnd) -> LocalFuture<()> {
         {
             waiting.await;
         }
+        Detached::host("").log_debug(b"lua close the global Lua VM");
     })
 }

@@ -23,8 +23,13 @@ local function pass(co, ok, first, ...)
     if first ~= token then
         return ok, first, ...
     end
-    guard[co] = true
+    -- `co` waits, or has resumed one that waits and is marked already; the running coroutine has resumed `co`.
+    local me = running()
+    local mine = guard[me]
+    guard[co] = guard[co] or true
+    guard[me] = "normal"
     yield(token)
+    guard[me] = mine
     guard[co] = nil
     return pass(co, resume(co))
 end
@@ -43,8 +48,11 @@ end
 
 local function guarded_status(co)
     local state = status(co)
-    if state == "suspended" and guard[co] then
-        return thread_status(co)
+    if state == "suspended" then
+        local mark = guard[co]
+        if mark then
+            return mark == "normal" and mark or thread_status(co)
+        end
     end
     return state
 end

@@ -21,3 +21,7 @@ end
 
 -- ngx.thread.kill(thread): ends a light thread where it stands. Returns 1, or nil and why not.
 ngx.thread.kill = native.kill
+
+-- ngx.on_abort(function): starts a light thread with the function when the client closes its connection, with
+-- `lua_check_client_abort on`. Returns 1, or nil and why not.
+ngx.on_abort = native.on_abort

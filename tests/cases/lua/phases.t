@@ -229,3 +229,49 @@ GET /
 ^a11\.5truenilb2null
 
 false.*bad argument #1 to 'say' \(non-array table found\)
+
+=== TEST 14: a client that goes away ends its script, after the on_abort function if there is one
+--- http_config
+lua_check_client_abort on;
+--- config
+location /ends { content_by_lua_block { ngx.sleep(2) print("it went on") } }
+location /told {
+    content_by_lua_block {
+        local ok = ngx.on_abort(function() print("client left") ngx.exit(499) end)
+        print("registered: ", ok, " ", select(2, ngx.on_abort(function() end)))
+        ngx.sleep(2)
+        print("it went on")
+    }
+}
+--- requests
+GET /ends
+~~~ new connection
+GET /told
+--- abort: 50ms
+--- error_log
+registered: 1 duplicate call
+client left
+--- no_error_log
+it went on
+
+=== TEST 15: rewrite_by_lua before the rewrite module
+--- http_config
+rewrite_by_lua_no_postpone on;
+--- config
+location / {
+    rewrite_by_lua_block { ngx.exit(403) }
+    return 200 "no";
+}
+--- request
+GET /
+--- error_code: 403
+
+=== TEST 16: lua_need_request_body reads the body first
+--- config
+lua_need_request_body on;
+location / { access_by_lua_block { ngx.sleep(0) } content_by_lua_block { ngx.say("ok") } }
+--- request
+POST /
+a body
+--- response_body
+ok

@@ -48,6 +48,9 @@ fn exit(lua: Lua) -> CResult {
             status = 200;
         }
         run.stop(lua, Stop::Exit(status))?;
+        if run.host().logs(LogLevel::Debug) {
+            run.host().log(LogLevel::Debug, format!("lua exit with code {status}").as_bytes());
+        }
         Ok(0)
     })
     .unwrap_or(Err(LuaError::new("no request found")))

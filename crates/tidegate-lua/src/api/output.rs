@@ -51,10 +51,10 @@ unsafe extern "C" fn send(data: *const u8, len: usize, newline: c_int) -> c_int 
     // SAFETY: the Lua half passes a string with its length; it stays alive during the call.
     let bytes = unsafe { std::slice::from_raw_parts(data, len) };
     with_run(|run| {
-        let Some(req) = run.request() else { return ffi_error(b"no request found") };
-        if let Err(error) = PHASES.check(run.phase()) {
-            return ffi_lua_error(&error);
-        }
+        let req = match run.request_in(PHASES) {
+            Ok(req) => req,
+            Err(error) => return ffi_lua_error(&error),
+        };
         if req.module_conf(&directives::MODULE).has_filters() {
             return answer::SLOW;
         }
@@ -87,9 +87,8 @@ fn to_answer(sent: Result<(), Closed>) -> Answer {
 /// `send_slow(text)`: results, or nothing when the Lua half is to await.
 fn send_slow(lua: Lua) -> CResult {
     let bytes = lua.check_bytes(1)?.to_vec();
-    let prepared = with_run(|run: &Run| run.request().map(|req| (req.clone(), run.phase())));
-    let Some((req, phase)) = prepared.flatten() else { return Err(LuaError::new("no request found")) };
-    PHASES.check(phase)?;
+    let req =
+        with_run(|run: &Run| run.request_in(PHASES).cloned()).unwrap_or(Err(LuaError::new("no request found")))?;
     prepare_head(&req);
     match req.send(Chunk::bytes(bytes)) {
         Ready::Now(sent) => to_answer(sent).push(lua),

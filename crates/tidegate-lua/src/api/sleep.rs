@@ -1,9 +1,12 @@
 //! `ngx.sleep`.
 
 use std::ffi::c_int;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::{Family, ffi_error, ffi_functions, ffi_lua_error};
+use crate::host::{Host, LogLevel};
 use crate::scheduler::{Answer, with_run};
 
 pub(crate) static FAMILY: Family = Family {
@@ -23,11 +26,17 @@ extern "C" fn sleep(seconds: f64) -> c_int {
         return ffi_error(format!("invalid sleep duration \"{ms}\"").as_bytes());
     };
     let prepared = with_run(|run| {
+        let noisy = run.host().logs(LogLevel::Debug);
+        if noisy {
+            run.host().log(LogLevel::Debug, format!("lua ready to sleep for {ms} ms").as_bytes());
+        }
         if ms == 0 {
             run.wait_ffi(async {
-                tokio::task::yield_now().await;
+                let_others_run().await;
                 Answer::Nothing
             })
+        } else if noisy {
+            run.wait_ffi(talkative_sleep(run.host().clone(), ms))
         } else {
             run.wait_ffi(async move {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
@@ -40,4 +49,45 @@ extern "C" fn sleep(seconds: f64) -> c_int {
         Some(Err(error)) => ffi_lua_error(&error),
         None => ffi_error(b"no request found"),
     }
+}
+
+/// Goes to the end of the worker's queue of tasks. (tokio's `yield_now` puts the last first.)
+async fn let_others_run() {
+    let mut went = false;
+    poll_fn(|cx| {
+        if went {
+            return Poll::Ready(());
+        }
+        went = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A sleep that writes what lua-nginx-module writes at the debug level.
+async fn talkative_sleep(host: Host, ms: u64) -> Answer {
+    /// Tells of a sleep that was cut short.
+    struct Pending(Option<Host>);
+    impl Drop for Pending {
+        fn drop(&mut self) {
+            if let Some(host) = self.0.take() {
+                host.log(LogLevel::Debug, b"lua clean up the timer for pending ngx.sleep");
+            }
+        }
+    }
+    let mut pending = Pending(Some(host));
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    if let Some(host) = pending.0.take() {
+        let mut line = b"lua sleep timer expired: \"".to_vec();
+        if let Some(req) = host.request() {
+            let uri = req.uri.borrow();
+            line.extend_from_slice(&uri.path);
+            line.push(b'?');
+            line.extend_from_slice(&uri.args);
+        }
+        line.push(b'"');
+        host.log(LogLevel::Debug, &line);
+    }
+    Answer::Nothing
 }

@@ -10,15 +10,21 @@ use mlua_sys as ffi;
 use super::{Family, check_lua_function, push_registry};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
-use crate::phase::Phases;
+use crate::phase::{Phase, Phases};
 use crate::scheduler::{Run, with_run};
-use crate::stack::{Lua, Type};
+use crate::settings;
+use crate::stack::{Lua, Ref, Type};
 
 pub(crate) static FAMILY: Family = Family {
     name: "thread",
     cdef: "",
     ffi: &[],
-    functions: &[("spawn", function(spawn)), ("wait", function(wait)), ("kill", function(kill))],
+    functions: &[
+        ("spawn", function(spawn)),
+        ("wait", function(wait)),
+        ("kill", function(kill)),
+        ("on_abort", function(on_abort)),
+    ],
 };
 
 static PARENTS_KEY: u8 = 0;
@@ -57,27 +63,63 @@ fn spawn(lua: Lua) -> CResult {
     check_lua_function(lua, 1)?;
     in_run(lua, |run| {
         let count = lua.top();
-        lua.reserve(8)?;
-        let thread = lua.push_new_thread();
-        thread.reserve(count)?;
-        push_parents(lua);
-        lua.push_value(-2);
-        lua.push_light(lua.raw().cast());
-        lua.raw_set(-3);
-        lua.pop(1);
-        push_registry(lua, super::coroutine::guard_key());
-        lua.push_value(-2);
-        lua.push_bool(true);
-        lua.raw_set(-3);
-        lua.pop(1);
-        lua.push_value(-1);
-        let anchor = lua.make_ref();
-        lua.insert(1);
-        lua.move_to(thread, count);
+        let (thread, anchor) = prepare(lua)?;
         run.spawn(thread, anchor, count - 1, lua);
         Ok(1)
     })
 }
+
+/// Moves the function and its arguments from the stack to a new coroutine, which takes their place.
+fn prepare(lua: Lua) -> Result<(Lua, Ref), LuaError> {
+    let count = lua.top();
+    lua.reserve(8)?;
+    let thread = lua.push_new_thread();
+    thread.reserve(count)?;
+    push_parents(lua);
+    lua.push_value(-2);
+    lua.push_light(lua.raw().cast());
+    lua.raw_set(-3);
+    lua.pop(1);
+    push_registry(lua, super::coroutine::guard_key());
+    lua.push_value(-2);
+    lua.push_bool(true);
+    lua.raw_set(-3);
+    lua.pop(1);
+    lua.push_value(-1);
+    let anchor = lua.make_ref();
+    lua.insert(1);
+    lua.move_to(thread, count);
+    Ok((thread, anchor))
+}
+
+/// `ngx.on_abort(function)`: 1, or nil and why not.
+fn on_abort(lua: Lua) -> CResult {
+    check_lua_function(lua, 1)?;
+    lua.set_top(1);
+    let refuse = |reason: &[u8]| {
+        lua.push_nil();
+        lua.push_bytes(reason);
+        Ok(2)
+    };
+    with_run(|run| {
+        let Some(req) = run.request() else { return Err(LuaError::new("API disabled in the current context")) };
+        ABORTABLE.check(run.phase())?;
+        if req.module_conf(&settings::MODULE).lua_check_client_abort != Some(true) {
+            return refuse(b"lua_check_client_abort is off");
+        }
+        let (thread, anchor) = prepare(lua)?;
+        if !run.set_on_abort(thread, anchor, lua) {
+            lua.unref(anchor);
+            return refuse(b"duplicate call");
+        }
+        lua.push_integer(1);
+        Ok(1)
+    })
+    .unwrap_or(Err(LuaError::new("no request found")))
+}
+
+/// Where `ngx.on_abort` may be called.
+const ABORTABLE: Phases = Phases::of(&[Phase::Rewrite, Phase::Access, Phase::Precontent, Phase::Content]);
 
 /// What a script may do with a coroutine as a light thread.
 enum Relation {

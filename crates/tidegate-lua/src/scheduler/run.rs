@@ -125,6 +125,8 @@ pub struct Run {
     keep_result: bool,
     result: Cell<Option<Vec<u8>>>,
     failure: RefCell<Option<NotedFailure>>,
+    /// `ngx.on_abort`: a thread that starts when the client goes away.
+    on_abort: RefCell<Option<Rc<LightThread>>>,
 }
 
 /// Stacks of coroutines that an error has gone through so far.
@@ -203,6 +205,7 @@ impl Run {
             keep_result,
             result: Cell::new(None),
             failure: RefCell::default(),
+            on_abort: RefCell::default(),
         };
         // The commonest end of all comes first: one thread, no wait.
         let first = match run.step(&run.entry) {
@@ -236,6 +239,26 @@ impl Run {
     /// The phase.
     pub fn phase(&self) -> Phase {
         self.phase.get()
+    }
+
+    /// The request, for API that needs one, in the phases of `allowed` only.
+    ///
+    /// # Errors
+    /// `API disabled in the context of …`, or the words that lua-nginx-module has where there is no request at all.
+    pub fn request_in(&self, allowed: Phases) -> Result<&Rc<Request>, LuaError> {
+        allowed.check(self.phase())?;
+        self.any_request()
+    }
+
+    /// The request, for API that needs one, in any phase.
+    ///
+    /// # Errors
+    /// What lua-nginx-module says where there is no request.
+    pub fn any_request(&self) -> Result<&Rc<Request>, LuaError> {
+        self.request().ok_or(match self.phase() {
+            Phase::Init => LuaError::new("no request found"),
+            _ => LuaError::new("API disabled in the current context"),
+        })
     }
 
     /// Lets the running API function wait for `future`: its Lua half must call `await()` next.
@@ -302,6 +325,27 @@ impl Run {
         let mut posted = self.posted.borrow_mut();
         posted.push_front(thread);
         posted.extend(current);
+    }
+
+    /// Keeps a thread, whose coroutine holds a function, for the case that the client goes away. `false` if there is one
+    /// already.
+    pub(crate) fn set_on_abort(&self, lua: Lua, anchor: Ref, parent: Lua) -> bool {
+        let mut slot = self.on_abort.borrow_mut();
+        if slot.is_some() {
+            return false;
+        }
+        let thread = LightThread::new(lua, anchor);
+        thread.begin(0, Some(parent));
+        *slot = Some(thread);
+        true
+    }
+
+    /// The client went away: starts the thread kept for that. `false` if there is none.
+    fn client_aborted(&self) -> bool {
+        let Some(thread) = self.on_abort.take() else { return false };
+        self.users.borrow_mut().push(thread.clone());
+        self.posted.borrow_mut().push_back(thread);
+        true
     }
 
     fn current_rc(&self) -> Option<Rc<LightThread>> {
@@ -544,7 +588,8 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        for user in self.users.take() {
+        let kept = self.on_abort.take();
+        for user in self.users.take().into_iter().chain(kept) {
             user.end();
             user.lua.reset();
             self.vm.main().unref(user.anchor);
@@ -566,6 +611,12 @@ impl Waiting {
     /// The run, to ask for its phase and host.
     pub fn run(&self) -> &Run {
         &self.run
+    }
+
+    /// Tells the script that the client went away. `false` when it has no `ngx.on_abort` function (any more); the run
+    /// is then to be dropped.
+    pub fn client_aborted(&self) -> bool {
+        self.run.client_aborted()
     }
 
     /// The first value that the chunk returned, when it was started to keep it.

@@ -381,3 +381,46 @@ fn bundled_modules_and_table_extensions() {
         ],
     );
 }
+
+#[test]
+fn a_runtime_error_in_a_thread_has_its_text() {
+    let ran = run("ngx.thread.spawn(function() ngx.nope() end)");
+    assert!(ran.log[0].1.starts_with(
+        "lua user thread aborted: runtime error: content_by_lua(nginx.conf:1):1: attempt to call field 'nope' (a nil value)\n"
+    ), "{ran:?}");
+}
+
+#[test]
+fn wrapped_errors_carry_the_stacks_that_they_went_through() {
+    let ran = run(
+        "local inner = coroutine.wrap(function() error('deep') end)\nlocal outer = coroutine.wrap(function() inner() end)\nouter()",
+    );
+    assert_eq!(
+        ran.log[0].1,
+        "lua entry thread aborted: runtime error: content_by_lua(nginx.conf:1):1: deep\n\
+         stack traceback:\n\
+         coroutine 0:\n\
+         \t[C]: in function 'error'\n\
+         \tcontent_by_lua(nginx.conf:1):1: in function <content_by_lua(nginx.conf:1):1>\n\
+         coroutine 1:\n\
+         \t[C]: in function 'inner'\n\
+         \tcontent_by_lua(nginx.conf:1):2: in function <content_by_lua(nginx.conf:1):2>\n\
+         coroutine 2:\n\
+         \t[C]: in function 'outer'\n\
+         \tcontent_by_lua(nginx.conf:1):3: in main chunk"
+    );
+}
+
+#[test]
+fn a_thread_that_waits_in_a_coroutine_is_normal() {
+    check(
+        "local co
+         ngx.thread.spawn(function()
+             co = coroutine.running()
+             local inner = coroutine.create(function() ngx.sleep(0.1) end)
+             coroutine.resume(inner) out(coroutine.status(inner))
+         end)
+         out(coroutine.status(co), coroutine.resume(co))",
+        &["normal false cannot resume normal coroutine", "dead"],
+    );
+}
