@@ -259,8 +259,8 @@ impl Connection {
                 }
                 match self.stream.try_peek() {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Ok(0) | Err(_) => return Poll::Ready(()),
-                    Ok(_) => return Poll::Pending,
+                    Ok(false) | Err(_) => return Poll::Ready(()),
+                    Ok(true) => return Poll::Pending,
                 }
             }
         })

@@ -110,20 +110,6 @@ impl Stream {
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         on_socket!(self, socket => socket.poll_read_ready(cx), Poll::Ready(closed()))
     }
-    /// How much can be read at once, at least: 0 at the peer's end of the connection. Takes nothing away.
-    ///
-    /// # Errors
-    /// `WouldBlock` when nothing is there.
-    pub fn try_peek(&self) -> io::Result<usize> {
-        let peek = |socket: BorrowedFd<'_>| {
-            let mut byte = 0_u8;
-            let out = std::ptr::from_mut(&mut byte).cast();
-            // SAFETY: the descriptor is open for the time of the call, `out` is a live local of one byte.
-            let count = unsafe { libc::recv(socket.as_raw_fd(), out, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
-            usize::try_from(count).map_err(|_| io::Error::last_os_error())
-        };
-        on_socket!(self, socket => socket.try_io(Interest::READABLE, || peek(socket.as_fd())), closed())
-    }
     /// Whether the socket takes something.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         on_socket!(self, socket => socket.poll_write_ready(cx), Poll::Ready(closed()))
