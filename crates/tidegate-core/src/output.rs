@@ -7,7 +7,11 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tidegate_http::{Fields, Known};
 
-use crate::{byte_ranges::ByteRanges, phase::Ready, request::Request};
+use crate::{
+    byte_ranges::ByteRanges,
+    phase::Ready,
+    request::{Request, Sink},
+};
 
 /// The client has gone, or the response cannot be completed: the connection will be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -176,6 +180,32 @@ impl Response {
         *self = Response { fields, content_type, trailers, ..Response::default() };
     }
 
+    /// The body will not be the one that the handler announced: its length and ranges mean nothing any more, and its
+    /// `ETag` becomes a weak one.
+    pub fn body_is_changed(&mut self) {
+        self.content_length = None;
+        self.allow_ranges = false;
+        self.fields.remove(Known::AcceptRanges);
+        self.weaken_etag();
+    }
+
+    /// Makes the `ETag` a weak one: other bytes, the same content.
+    ///
+    /// Source: nginx, `ngx_http_weak_etag`.
+    pub fn weaken_etag(&mut self) {
+        match self.fields.get(Known::ETag) {
+            None => {}
+            Some(tag) if tag.len() > 2 && tag.starts_with(b"W/") => {}
+            Some(tag) if tag.starts_with(b"\"") => {
+                let weak = [b"W/", tag].concat();
+                self.fields.set_known(Known::ETag, &weak);
+            }
+            Some(_) => {
+                self.fields.remove(Known::ETag);
+            }
+        }
+    }
+
     /// Takes back everything that a handler said about a body, before an error page takes its place.
     pub fn clear_body_headers(&mut self) {
         self.content_length = None;
@@ -331,5 +361,26 @@ fn run_body_filters(req: &Rc<Request>, from: usize, chunk: Chunk) -> Ready<Resul
             }
         }
     }
-    Ready::Now(req.write_chunk(chunk))
+    Ready::Now(encode_and_write(req, chunk))
+}
+
+/// The last stretch: what a sub-request says becomes part of the main request's body before that is encoded.
+fn encode_and_write(req: &Rc<Request>, mut chunk: Chunk) -> Result<(), Closed> {
+    let (main, last) = match req.sink {
+        Sink::Client if req.level().program.encoders.is_empty() => return req.write_chunk(chunk),
+        Sink::Capture(_) => return req.write_chunk(chunk),
+        Sink::Client => (req.clone(), chunk.last),
+        Sink::Parent => (req.main_rc(), std::mem::take(&mut chunk.last)),
+    };
+    if matches!(req.sink, Sink::Parent) {
+        let mut response = req.response.borrow_mut();
+        response.body_bytes += chunk.len();
+        if last {
+            response.progress = Progress::Ended;
+        }
+    }
+    for encoder in &main.level().program.encoders {
+        chunk = encoder(&main, chunk)?;
+    }
+    main.write_chunk(chunk)
 }

@@ -105,6 +105,9 @@ pub type HeaderFilter = Box<dyn Fn(&Rc<Request>) -> Ready<Result<(), Closed>> + 
 /// Sees each piece of the response's body, and may change it.
 pub type BodyFilter = Box<dyn Fn(&Rc<Request>, Chunk) -> Ready<Result<Chunk, Closed>> + Send + Sync>;
 
+/// Sees the body as it goes to the client, with what sub-requests added to it, and may change it.
+pub type Encoder = Box<dyn Fn(&Rc<Request>, Chunk) -> Result<Chunk, Closed> + Send + Sync>;
+
 /// The handlers of one location, in the order of the registry.
 #[derive(Default)]
 pub struct Program {
@@ -112,6 +115,7 @@ pub struct Program {
     content: Option<Handler>,
     pub(crate) header_filters: Vec<HeaderFilter>,
     pub(crate) body_filters: Vec<BodyFilter>,
+    pub(crate) encoders: Vec<Encoder>,
     /// The location's content handler wants a slash at the end of the path: others are redirected to add it.
     pub auto_redirect: bool,
     /// Kind of level that the program is for.
@@ -152,6 +156,10 @@ impl Program {
         filter: impl Fn(&Rc<Request>, Chunk) -> Ready<Result<Chunk, Closed>> + Send + Sync + 'static,
     ) {
         self.body_filters.push(Box::new(filter));
+    }
+    /// Adds a filter that sees the whole body of a main request, sub-requests included: a content encoding.
+    pub fn encoder(&mut self, filter: impl Fn(&Rc<Request>, Chunk) -> Result<Chunk, Closed> + Send + Sync + 'static) {
+        self.encoders.push(Box::new(filter));
     }
     fn handlers(&self, phase: Phase) -> &[Handler] {
         &self.phases[phase as usize]

@@ -185,7 +185,7 @@ impl Request {
     /// Takes a chunk that has passed the filters.
     pub(crate) fn write_chunk(self: &Rc<Self>, chunk: Chunk) -> Result<(), Closed> {
         match &self.sink {
-            Sink::Client => self.write_chunk_to_client(chunk, true),
+            Sink::Client => self.write_chunk_to_client(chunk),
             Sink::Capture(body) => {
                 let mut body = body.borrow_mut();
                 for buf in &chunk.bufs {
@@ -194,13 +194,8 @@ impl Request {
                 self.end_if(chunk.last);
                 Ok(())
             }
-            Sink::Parent => {
-                let last = chunk.last;
-                self.response.borrow_mut().body_bytes += chunk.len();
-                self.main().write_chunk_to_client(chunk, false)?;
-                self.end_if(last);
-                Ok(())
-            }
+            // Comes to the main request's writer, see `encode_and_write`.
+            Sink::Parent => Ok(()),
         }
     }
 
@@ -210,14 +205,14 @@ impl Request {
         }
     }
 
-    /// Frames a chunk and queues it. `may_end` is false for what a sub-request sends: its end is not the response's.
-    fn write_chunk_to_client(&self, chunk: Chunk, may_end: bool) -> Result<(), Closed> {
+    /// Frames a chunk and queues it.
+    fn write_chunk_to_client(&self, chunk: Chunk) -> Result<(), Closed> {
         if self.conn.is_broken() {
             return Err(Closed);
         }
         let mut response = self.response.borrow_mut();
         let mut output = self.conn.output.borrow_mut();
-        let (len, flush, last) = (chunk.len(), chunk.flush, chunk.last && may_end);
+        let (len, flush, last) = (chunk.len(), chunk.flush, chunk.last);
         if !response.header_only && len > 0 {
             response.body_bytes += len;
             if response.chunked {

@@ -14,6 +14,9 @@ pub mod drizzle;
 pub mod echo;
 pub mod empty_gif;
 pub mod geo;
+pub mod gunzip;
+pub mod gzip;
+pub mod gzip_static;
 pub mod headers;
 mod hostnames;
 pub mod index;
@@ -22,6 +25,7 @@ pub mod limit_except;
 pub mod limit_req;
 pub mod log;
 pub mod map;
+mod mime_types;
 mod network;
 pub mod not_modified;
 pub mod proxy;
@@ -52,6 +56,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &random_index::MODULE,
     &index::MODULE,
     &autoindex::MODULE,
+    &gzip_static::MODULE,
     &r#static::MODULE,
     &not_modified::MODULE,
     &map::MODULE,
@@ -84,6 +89,8 @@ pub static MODULES: &[&dyn AnyModule] = &[
 #[rustfmt::skip]
 pub static FILTERS: &[&dyn AnyModule] = &[
     &headers::MODULE,
+    &gunzip::MODULE,
+    &gzip::MODULE,
     &range::MODULE,
     &log::MODULE,
 ];

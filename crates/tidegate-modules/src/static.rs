@@ -74,18 +74,23 @@ fn answer(req: &Rc<Request>, path: &[u8]) -> Outcome {
     if req.method.get() == Method::Post {
         return Ready::Now(Step::Status(405));
     }
+    prepare(req, &file);
+    req.response.borrow_mut().allow_ranges = true;
+    send_file(req, &file)
+}
+
+/// Prepares the head of a response with the content of `file`.
+pub(crate) fn prepare(req: &Request, file: &OpenFile) {
     {
         let mut response = req.response.borrow_mut();
         response.status = 200;
         response.content_length = Some(file.info.size);
         response.last_modified = Some(file.info.mtime);
-        response.allow_ranges = true;
         if req.files_conf().etag != Some(false) {
             response.fields.append_known(Known::ETag, &file.etag);
         }
     }
     req.set_default_content_type();
-    send_file(req, &file)
 }
 
 /// `Location` of a directory: the path with a slash behind it.
@@ -174,6 +179,8 @@ async fn read_and_send(req: &Rc<Request>, open: &OpenFile) -> Step {
         if sent.is_err() || req.conn.drain_to(room, timeout_ms).await.is_err() {
             return Step::Close;
         }
+        // A filter may have worked hard on the piece: others have their turn.
+        tokio::task::yield_now().await;
     }
     Step::Ok
 }
