@@ -190,7 +190,11 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         // Only a test that failed leaves processes.
-        if let Some(pid) = self.try_pid() {
+        let of_file = |name: &str| {
+            let text = std::fs::read_to_string(self.dir.join("logs").join(name)).ok()?;
+            text.trim().parse().ok().map(Pid::from_raw)
+        };
+        for pid in ["nginx.pid", "nginx.pid.oldbin"].into_iter().filter_map(of_file) {
             for pid in children(pid).into_iter().chain([pid]) {
                 let _ = kill(pid, Signal::SIGKILL);
             }
