@@ -2,7 +2,8 @@
 //!
 //! The format is described for its users in `docs/testing.md`. Reading order: [`case`] turns sections into a [`Case`],
 //! [`script`] its requests into steps; [`vars`] fills in ports and paths; [`server`] runs the binary in a directory of
-//! its own; [`client`] and [`response`] talk to it; [`check`] compares; [`run`] does this for all cases at once and
+//! its own; [`client`] and [`response`] talk to it,
+//! [`peer`] is a scripted server for it to talk to; [`check`] compares; [`run`] does this for all cases at once and
 //! [`pending`] knows which are expected to fail for now. Not known here: which features exist.
 
 mod case;
@@ -11,6 +12,7 @@ mod client;
 mod execute;
 mod files;
 mod output;
+mod peer;
 mod pending;
 mod response;
 mod run;

@@ -13,6 +13,7 @@
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
 //! - [`connection`], [`stream`], [`worker`], [`server`]: sockets and threads
+//! - [`resolver`]: addresses of names
 //! - [`upstream`]: talking to other servers for a request
 //! - [`log`], [`error_log`], [`clock`], [`sockets`], [`files`]: what they stand on
 
@@ -35,6 +36,7 @@ pub mod phase;
 pub mod regex;
 pub mod registry;
 pub mod request;
+pub mod resolver;
 pub mod server;
 pub mod server_name;
 pub mod sockets;
@@ -50,8 +52,14 @@ pub mod variables;
 pub mod worker;
 
 /// The core's own modules.
-pub(crate) static MODULES: &[&dyn module::AnyModule] =
-    &[&main_conf::MODULE, &main_conf::EVENTS, &http_core::MODULE, &static_files::MODULE, &static_files::types::MODULE];
+pub(crate) static MODULES: &[&dyn module::AnyModule] = &[
+    &main_conf::MODULE,
+    &main_conf::EVENTS,
+    &http_core::MODULE,
+    &static_files::MODULE,
+    &static_files::types::MODULE,
+    &resolver::MODULE,
+];
 
 /// The version of nginx whose behaviour is followed: `$nginx_version`, `ngx.config.nginx_version`.
 pub const NGINX_VERSION: &str = "1.27.1";

@@ -43,7 +43,7 @@ pub static MODULE: Module<Conf> = Module {
 
 fn filter(req: &Rc<Request>, conf: &Arc<Conf>) -> Ready<Result<(), Closed>> {
     let mut response = req.response.borrow_mut();
-    if response.status != 200 || req.is_subrequest() {
+    if response.status != 200 || req.is_subrequest() || response.conditions_are_tested {
         return Ready::Now(Ok(()));
     }
     let verdict = {

@@ -15,17 +15,21 @@ use std::{
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level, Span, ast, values};
 use tidegate_core::{
+    clock,
     conf::{Build, LevelId},
+    log,
     main_conf::block_of,
     module::{Context, Directive, Module},
     request::Request,
+    resolver,
     upstream::{
-        Group, GroupOptions, Server,
+        Address, Group, GroupOptions, Server,
         balance::{Balancer, Method},
         group::KeepAlive,
         url::{HostKind, Url},
         variables::VARIABLES,
     },
+    worker,
 };
 
 /// The place of a group; filled when the whole configuration is read.
@@ -34,7 +38,7 @@ pub type GroupSlot = Arc<OnceLock<Arc<Group>>>;
 /// What the directives say: of one `upstream` block, and at the `http` level what all of them need.
 #[derive(Default)]
 pub struct Conf {
-    servers: Vec<Server>,
+    servers: Vec<Draft>,
     method: Option<Method>,
     keepalive: Option<usize>,
     keepalive_requests: Option<u64>,
@@ -47,6 +51,22 @@ pub struct Conf {
     group: GroupSlot,
     /// At the `http` level: what modules asked for.
     required: Vec<Required>,
+    /// At the `http` level: groups whose servers' names are looked up again and again.
+    resolving: Vec<Resolving>,
+}
+
+/// A `server`.
+struct Draft {
+    server: Server,
+    /// Name and port, with `resolve`.
+    resolve: Option<(String, u16)>,
+}
+
+struct Resolving {
+    group: Arc<Group>,
+    servers: Vec<Draft>,
+    /// The block, whose `resolver` counts.
+    level: LevelId,
 }
 
 struct Required {
@@ -67,7 +87,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("A group of servers."),
         Directive::custom("server", 1, u16::MAX, server)
             .within(UPSTREAM)
-            .syntax("address [weight=n] [max_fails=n] [fail_timeout=time] [max_conns=n] [backup] [down]")
+            .syntax("address [weight=n] [max_fails=n] [fail_timeout=time] [max_conns=n] [backup] [down] [resolve]")
             .doc("A server of the group."),
         Directive::custom("least_conn", 0, 0, |conf: &mut Conf, d, build| {
             set_method(conf, Method::LeastConn, d, build);
@@ -115,6 +135,7 @@ pub static MODULE: Module<Conf> = Module {
     ],
     variables: VARIABLES,
     finish: Some(finish),
+    init_worker: Some(init_worker),
     ..Module::named("upstream")
 };
 
@@ -142,21 +163,30 @@ fn upstream(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
 /// Port of a server without one.
 const DEFAULT_PORT: u16 = 80;
 
-fn server(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+fn server(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
     let arg = &directive.args[0];
     let mut server = Server::new(arg.value.clone(), Vec::new());
+    let mut resolve = false;
     for parameter in &directive.args[1..] {
-        server_parameter(&mut server, parameter)?;
+        match parameter.value == "resolve" {
+            true => resolve = true,
+            false => server_parameter(&mut server, parameter)?,
+        }
     }
     let url = Url::parse(arg.value.as_bstr(), false)
         .map_err(|error| emerg(arg.span, format!("{error} in upstream \"{}\"", arg.value)))?;
-    server.addresses = look_up(&url, DEFAULT_PORT, arg.span)?;
+    let resolve =
+        (resolve && url.kind == HostKind::Name).then(|| (url.host.to_string(), url.port.unwrap_or(DEFAULT_PORT)));
+    server.addresses = match look_up(&url, DEFAULT_PORT, arg.span) {
+        // The name may come to be known later.
+        Err(_) if resolve.is_some() => Vec::new(),
+        found => found?,
+    };
     if server.backup && conf.method.as_ref().is_some_and(refuses_backup) {
         let message = "balancing method does not support parameter \"backup\"".to_owned();
         return Err(emerg(arg.span, message));
     }
-    let _ = build;
-    conf.servers.push(server);
+    conf.servers.push(Draft { server, resolve });
     Ok(())
 }
 
@@ -164,7 +194,7 @@ fn refuses_backup(method: &Method) -> bool {
     matches!(method, Method::IpHash | Method::Hash { .. } | Method::Random { .. })
 }
 
-fn look_up(url: &Url, default_port: u16, span: Span) -> Result<Vec<tidegate_core::upstream::Address>, Diagnostic> {
+fn look_up(url: &Url, default_port: u16, span: Span) -> Result<Vec<Address>, Diagnostic> {
     url.look_up(default_port).map_err(|_| emerg(span, format!("host not found in upstream \"{}\"", url.text)))
 }
 
@@ -265,8 +295,12 @@ fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let blocks: Vec<(BString, LevelId)> = build.upstreams.iter().map(|(name, level)| (name.clone(), *level)).collect();
     for (name, level) in blocks {
         let conf = build.conf_mut(&MODULE, level);
-        let group = conf.make_group(name);
-        let _ = conf.group.set(Arc::new(group));
+        let group = Arc::new(conf.make_group(name));
+        let _ = conf.group.set(group.clone());
+        let servers = std::mem::take(&mut conf.servers);
+        if servers.iter().any(|draft| draft.resolve.is_some()) {
+            http.resolving.push(Resolving { group, servers, level });
+        }
     }
     // Locations that name the same server share what is known about it.
     let mut implicit: Vec<(BString, u16, Arc<Group>)> = Vec::new();
@@ -319,6 +353,68 @@ impl Conf {
             },
             balancer: self.balancer.take(),
         };
-        Group::new(name, &self.servers, options)
+        let servers: Vec<Server> = self.servers.iter().map(|draft| draft.server.clone()).collect();
+        match self.servers.iter().any(|draft| draft.resolve.is_some()) {
+            true => Group::changing(name, &servers, options),
+            false => Group::new(name, &servers, options),
+        }
+    }
+}
+
+/// Shortest time between two looks at a name.
+const RESOLVE_PAUSE_MIN_MS: u64 = 1_000;
+/// Time until the next look at a name that could not be resolved.
+const RESOLVE_RETRY_MS: u64 = 5_000;
+
+/// Starts looking up names, on one of the workers for all.
+fn init_worker(http: &Arc<Conf>) -> Result<(), String> {
+    let Some(worker) = worker::current().filter(|worker| worker.id == 0) else { return Ok(()) };
+    for index in 0..http.resolving.len() {
+        let (http, config) = (http.clone(), worker.config().clone());
+        tokio::task::spawn_local(async move {
+            let resolving = &http.resolving[index];
+            let resolver = config.levels[resolving.level.0 as usize].conf(&resolver::MODULE);
+            loop {
+                let pause_ms = resolving.look_up(resolver).await;
+                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            }
+        });
+    }
+    Ok(())
+}
+
+impl Resolving {
+    /// Looks all names up and gives the group their addresses; answers when to do so again, in milliseconds. A name that
+    /// cannot be resolved keeps the addresses that it had.
+    async fn look_up(&self, resolver: &resolver::Conf) -> u64 {
+        let (mut servers, mut pause_ms) = (Vec::new(), u64::MAX);
+        let known = self.group.addresses();
+        for draft in &self.servers {
+            let mut server = draft.server.clone();
+            if let Some((host, port)) = &draft.resolve {
+                match resolver.resolve(host).await {
+                    Ok(found) => {
+                        let mut addresses: Vec<Address> =
+                            found.addresses.iter().map(|ip| Address::Inet((*ip, *port).into())).collect();
+                        // Name servers turn the order of their answers; the group's turns are its own.
+                        addresses.sort_by_key(Address::to_string);
+                        server.addresses = addresses;
+                        pause_ms = pause_ms.min(found.until_ms.saturating_sub(clock::now_ms()));
+                    }
+                    Err(error) => {
+                        log::note(log::Level::Error, format_args!("{host} could not be resolved ({error})"));
+                        server.addresses = self.group.addresses_of(&server.name);
+                        pause_ms = pause_ms.min(RESOLVE_RETRY_MS);
+                    }
+                }
+            }
+            servers.push(server);
+        }
+        let (first, last): (Vec<&Server>, Vec<&Server>) = servers.iter().partition(|server| !server.backup);
+        let now: Vec<&Address> = first.iter().chain(&last).flat_map(|server| &server.addresses).collect();
+        if !now.into_iter().eq(&known) {
+            self.group.set_servers(&servers);
+        }
+        pause_ms.max(RESOLVE_PAUSE_MIN_MS)
     }
 }

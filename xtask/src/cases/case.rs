@@ -28,6 +28,8 @@ const SECTIONS: &[&str] = &[
     "more_headers",
     "later_files",
     "later_config",
+    "tcp_reply",
+    "tcp_query_like",
     "timeout",
     "abort",
     "shutdown",

@@ -169,6 +169,20 @@ pub(crate) fn raw(case: &Case, vars: &Vars, received: &[u8]) -> Result<Problems,
     Ok(problems)
 }
 
+/// Checks what the scripted peer was sent.
+///
+/// # Errors
+/// A malformed pattern.
+pub(crate) fn query(case: &Case, vars: &Vars, received: &[u8]) -> Result<Problems, String> {
+    let Some(wanted) = case.value("tcp_query_like") else { return Ok(Problems::new()) };
+    let wanted = vars.expand(wanted)?;
+    if pattern(&wanted)?.is_match(received) {
+        return Ok(Problems::new());
+    }
+    let seen = output::tail(&text(received), 20);
+    Ok(vec![format!("tcp_query does not match {}\n{seen}", wanted.trim_end())])
+}
+
 /// Checks what a finished server or command has written.
 pub(crate) fn logs(case: &Case, site: &Site) -> Result<Problems, String> {
     let mut log = site.read("logs/error.log");

@@ -4,6 +4,7 @@ use super::case::{Case, Mode};
 use super::check;
 use super::client::Client;
 use super::output;
+use super::peer::Peer;
 use super::script::{self, Action, Step, Text};
 use super::server::{Server, ServerKind, Site};
 use super::vars::Vars;
@@ -111,11 +112,19 @@ fn serve(case: &Case, settings: &Settings, mut site: Site) -> (Site, Vec<String>
             Err(problem) => return (site, vec![problem]),
         }
     };
+    let peer = match Peer::start(case, &site.vars) {
+        Ok(peer) => peer,
+        Err(mistake) => return (site, vec![mistake]),
+    };
     let mut talk = Talk { case, settings, site: &site, client: None, received: Vec::new(), index: 0 };
     let mut problems = talk.run().unwrap_or_else(|mistake| vec![mistake]);
     drop(talk);
     if problems.is_empty() {
         wait_for_logs(case, &site);
+    }
+    if let Some(peer) = peer {
+        let received = peer.finish();
+        problems.extend(check::query(case, &site.vars, &received).unwrap_or_else(|mistake| vec![mistake]));
     }
     problems.extend(server.stop());
     (site, problems)

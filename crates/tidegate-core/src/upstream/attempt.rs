@@ -34,19 +34,30 @@ impl<P: Protocol> Exchange<'_, P> {
     /// Asks one peer; answers the connection when a head has come that is not to be taken for a failure.
     pub(super) async fn attempt(&mut self, lease: &Lease) -> Result<Socket, Stop> {
         self.sent = false;
-        if self.selection.attempt.keepalive.connections > 0
-            && let Some(mut socket) = keepalive::take(self.selection.group().id, &lease.peer.address)
-        {
-            (socket.sent, socket.received) = (0, 0);
-            match self.converse(&mut socket, true).await {
+        let mut kept = self.take_kept(lease);
+        loop {
+            let reused = kept.is_some();
+            let mut socket = match kept.take() {
+                Some(socket) => socket,
+                // Boxed, as is all that most requests never do: the future of a request is copied once, so its size
+                // counts.
+                None => Box::pin(self.connect(lease)).await?,
+            };
+            match self.converse(&mut socket, reused).await {
                 Err(Stop::Dead) if self.can_repeat() => {}
                 Err(stop) => return Err(stop),
                 Ok(()) => return Ok(socket),
             }
         }
-        let mut socket = self.connect(lease).await?;
-        self.converse(&mut socket, false).await?;
-        Ok(socket)
+    }
+
+    fn take_kept(&self, lease: &Lease) -> Option<Socket> {
+        if self.selection.attempt.keepalive.connections == 0 {
+            return None;
+        }
+        let mut socket = keepalive::take(self.selection.group().id, &lease.peer.address)?;
+        (socket.sent, socket.received) = (0, 0);
+        Some(socket)
     }
 
     fn can_repeat(&self) -> bool {
@@ -126,8 +137,9 @@ impl<P: Protocol> Exchange<'_, P> {
         }
         match self.body {
             SendBody::None => Ok(sent),
-            SendBody::Loaded => self.send_file(socket, reused).await,
-            SendBody::Framed => self.send_pieces(socket, reused).await,
+            SendBody::Loaded if self.req.body.file.borrow().is_none() => Ok(sent),
+            SendBody::Loaded => Box::pin(self.send_file(socket, reused)).await,
+            SendBody::Framed => Box::pin(self.send_pieces(socket, reused)).await,
         }
     }
 

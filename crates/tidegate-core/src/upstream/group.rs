@@ -169,6 +169,18 @@ impl Tier {
     pub(super) fn lock(&self) -> MutexGuard<'_, Box<[PeerState]>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+    /// Takes over what is known about peers that were there before.
+    fn take_over(&mut self, old: &Tier) {
+        let old_states = old.lock();
+        let states = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (peer, state) in self.peers.iter_mut().zip(states.iter_mut()) {
+            let same = |other: &Arc<Peer>| other.address == peer.address && other.server == peer.server;
+            if let Some(index) = old.peers.iter().position(same) {
+                *peer = old.peers[index].clone();
+                *state = old_states[index];
+            }
+        }
+    }
     fn tries(&self) -> u32 {
         u32::try_from(self.peers.iter().filter(|peer| !peer.down).count()).unwrap_or(u32::MAX)
     }
@@ -219,11 +231,14 @@ impl Group {
         Group { fixed: None, ..Self::new(name, servers, options) }
     }
 
-    /// Gives the group other servers. Requests under way stay with theirs; what was known about the health of the old
-    /// peers is forgotten.
+    /// Gives the group other servers. Requests under way stay with theirs; addresses that stay keep what is known about
+    /// their health.
     pub fn set_servers(&self, servers: &[Server]) {
-        let peers = Arc::new(PeerSet::new(servers, &self.options.method));
-        *self.peers.write().unwrap_or_else(PoisonError::into_inner) = peers;
+        let mut peers = PeerSet::new(servers, &self.options.method);
+        let old = self.peers();
+        peers.primary.take_over(&old.primary);
+        peers.backup.take_over(&old.backup);
+        *self.peers.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(peers);
     }
 
     pub(super) fn peers(&self) -> Arc<PeerSet> {
@@ -237,5 +252,12 @@ impl Group {
     pub fn addresses(&self) -> Vec<Address> {
         let peers = self.peers();
         peers.primary.peers.iter().chain(&peers.backup.peers).map(|peer| peer.address.clone()).collect()
+    }
+
+    /// The addresses of one server.
+    pub fn addresses_of(&self, server: &[u8]) -> Vec<Address> {
+        let peers = self.peers();
+        let all = peers.primary.peers.iter().chain(&peers.backup.peers);
+        all.filter(|peer| peer.server == server).map(|peer| peer.address.clone()).collect()
     }
 }

@@ -58,7 +58,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let upgrade = self.req.upstream_record_mut(|record| self.protocol.is_upgrade(self.req, &record.head));
         let step = match self.take_head() {
             Some(step) => step,
-            None if upgrade => self.run_tunnel(&mut socket).await,
+            None if upgrade => Box::pin(self.run_tunnel(&mut socket)).await,
             None => self.deliver_body(lease, socket).await,
         };
         self.selection.free(lease, false);
@@ -94,7 +94,7 @@ impl<P: Protocol> Exchange<'_, P> {
             Err(Cut::Client) => self.client_gone(),
             Err(Cut::Peer) => {
                 drop(socket);
-                self.cut_off().await
+                Box::pin(self.cut_off()).await
             }
         }
     }
@@ -102,6 +102,10 @@ impl<P: Protocol> Exchange<'_, P> {
     /// The client gets what there is, and a connection that closes too early tells it that this is not all.
     async fn cut_off(&self) -> Step {
         if !self.req.header_sent() {
+            // What the peer said about a body is void, and so is the rest of its head.
+            let mut response = self.req.response.borrow_mut();
+            response.fields.clear();
+            response.status_line.clear();
             return Step::Status(502);
         }
         self.req.main().flags().keep_alive.set(false);
@@ -136,7 +140,7 @@ impl<P: Protocol> Exchange<'_, P> {
                 return Ok(());
             }
             if !self.buffering {
-                self.push_out().await?;
+                Box::pin(self.push_out()).await?;
             }
             match self.read(socket).await? {
                 0 if self.protocol.is_complete_at_close() => return Ok(()),
@@ -180,7 +184,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let over = unsent > 0 && unsent + len as u64 > self.settings.buffer_bytes as u64;
         if over && self.buffering && self.settings.temp_file_bytes_max > 0 {
             let piece = socket.input.split_to(len);
-            let buf = self.spill(&piece, temp).await?;
+            let buf = Box::pin(self.spill(&piece, temp)).await?;
             let mut chunk = Chunk::default();
             chunk.bufs.push(buf);
             return Ok(self.req.send(chunk).wait().await?);

@@ -179,23 +179,16 @@ fn take_content_type(response: &mut Response, value: &[u8]) {
     response.charset.extend_from_slice(charset);
 }
 
-/// Content type without its charset, and the charset without quotes; both empty where there is none.
-///
-/// Source: nginx, `ngx_http_upstream_copy_content_type`: a type with other parameters before the charset keeps those.
+/// Content type and charset, when the two put together again make the same text; else all of it and nothing, since
+/// nginx leaves the value as it came.
 fn split_charset(value: &[u8]) -> (&[u8], &[u8]) {
-    const CHARSET: &[u8] = b"charset=";
-    let mut at = 0;
-    while let Some(semicolon) = memchr::memchr(b';', &value[at..]) {
-        let end = at + semicolon;
-        let rest = value[end + 1..].trim_ascii_start();
-        if rest.len() >= CHARSET.len() && rest[..CHARSET.len()].eq_ignore_ascii_case(CHARSET) {
-            let charset = &rest[CHARSET.len()..];
-            let charset = charset.strip_prefix(b"\"").unwrap_or(charset);
-            return (&value[..end], charset.strip_suffix(b"\"").unwrap_or(charset));
+    const CHARSET: &[u8] = b"; charset=";
+    match memchr::memmem::rfind(value, CHARSET) {
+        Some(at) if !value.ends_with(b"\"") && !value[at + CHARSET.len()..].contains(&b';') => {
+            (&value[..at], &value[at + CHARSET.len()..])
         }
-        at = end + 1;
+        _ => (value, b""),
     }
-    (value, b"")
 }
 
 #[cfg(test)]
@@ -210,7 +203,9 @@ mod tests {
         }
         check("text/html", "text/html", "");
         check("text/html; charset=utf-8", "text/html", "utf-8");
-        check("text/html;Charset=\"utf-8\"", "text/html", "utf-8");
+        check("text/html;charset=utf-8", "text/html;charset=utf-8", "");
+        check("text/html; charset=\"utf-8\"", "text/html; charset=\"utf-8\"", "");
+        check("text/html; charset=utf-8; a=b", "text/html; charset=utf-8; a=b", "");
         check("text/html; a=b; charset=x", "text/html; a=b", "x");
         check("text/html; a=b", "text/html; a=b", "");
         check("text/html;", "text/html;", "");

@@ -13,6 +13,7 @@ use tidegate_core::{
     module::Context,
     phase::Step,
     request::Request,
+    resolver,
     template::Template,
     upstream::{
         Address, Group, GroupOptions, Server,
@@ -190,13 +191,13 @@ async fn look_up(req: &Rc<Request>, url: &Url) -> Result<Vec<Address>, Step> {
         return Ok(vec![address]);
     }
     let host = String::from_utf8_lossy(&url.host).into_owned();
-    match tokio::net::lookup_host((host.as_str(), url.port.unwrap_or(DEFAULT_PORT))).await {
+    match req.module_conf(&resolver::MODULE).resolve(&host).await {
         Ok(found) => {
-            let addresses: Vec<Address> = found.map(Address::Inet).collect();
-            if addresses.is_empty() { Err(Step::Status(502)) } else { Ok(addresses) }
+            let port = url.port.unwrap_or(DEFAULT_PORT);
+            Ok(found.addresses.iter().map(|ip| Address::Inet((*ip, port).into())).collect())
         }
-        Err(_) => {
-            req.log(Level::Error, format_args!("{host} could not be resolved (3: Host not found)"));
+        Err(error) => {
+            req.log(Level::Error, format_args!("{host} could not be resolved ({error})"));
             Err(Step::Status(502))
         }
     }

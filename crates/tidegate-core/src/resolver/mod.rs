@@ -1,0 +1,304 @@
+//! Looking up the addresses of names without ever blocking a worker.
+//!
+//! With `resolver`, the name servers that it names are asked, and answers are kept as long as they say (or as `valid=`
+//! says). Without, the system's own resolver is asked on a thread beside the workers (nginx would refuse the name), so
+//! `/etc/hosts` and the like count.
+//!
+//! Each worker has a cache of its own. Several requests for one name wait for one answer.
+//!
+//! Source: nginx, `resolver` in `ngx_http_core_module`, `ngx_resolver.c`.
+
+mod client;
+mod message;
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use bstr::ByteSlice;
+use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
+use tokio::{sync::Notify, time::Instant};
+
+use self::message::{Kind, Reply};
+use crate::{
+    clock,
+    conf::Build,
+    inherit,
+    module::{Context, Directive, Module},
+    upstream::url::Url,
+};
+
+/// What the directives say at one level.
+#[derive(Debug, Default)]
+pub struct Conf {
+    /// `resolver`; `None` inside for the system's.
+    pub resolver: Option<Arc<Resolver>>,
+    /// `resolver_timeout`
+    pub resolver_timeout: Option<Duration>,
+}
+
+/// A `resolver`.
+#[derive(Debug)]
+pub struct Resolver {
+    /// Number, unique in the process; the cache goes by it.
+    id: u32,
+    servers: Vec<SocketAddr>,
+    /// How long answers are good, instead of what they say.
+    valid: Option<Duration>,
+    ipv4: bool,
+    ipv6: bool,
+}
+
+const PLACES: Context = Context::ALL.or(Context::UPSTREAM);
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[
+        Directive::custom("resolver", 1, u16::MAX, resolver)
+            .within(PLACES)
+            .syntax("address ... [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]")
+            .doc("Name servers; without this directive the system's resolver is asked."),
+        Directive::time("resolver_timeout", |c: &mut Conf| &mut c.resolver_timeout)
+            .within(PLACES)
+            .default("30s")
+            .doc("Longest time to look up a name."),
+    ],
+    inherit: |child, parent, _| {
+        inherit!(child, parent; resolver, resolver_timeout);
+    },
+    ..Module::named("resolver")
+};
+
+/// Port of name servers.
+const DNS_PORT: u16 = 53;
+
+fn resolver(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+    if conf.resolver.is_some() {
+        return Err(Diagnostic::duplicate(directive.name(), directive.name.span));
+    }
+    let mut resolver = Resolver {
+        id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        servers: Vec::new(),
+        valid: None,
+        ipv4: true,
+        ipv6: true,
+    };
+    for arg in &directive.args {
+        let text: &[u8] = &arg.value;
+        let invalid =
+            |known: &[&'static str]| Diagnostic::invalid_parameter(&arg.value, arg.span, known.iter().copied());
+        if let Some(time) = text.strip_prefix(b"valid=") {
+            resolver.valid = Some(values::time_seconds(time.as_bstr()).map_err(|_| invalid(&["valid="]))?);
+        } else if let Some(flag) = text.strip_prefix(b"ipv4=") {
+            resolver.ipv4 = values::flag(flag.as_bstr()).map_err(|_| invalid(&["ipv4=on", "ipv4=off"]))?;
+        } else if let Some(flag) = text.strip_prefix(b"ipv6=") {
+            resolver.ipv6 = values::flag(flag.as_bstr()).map_err(|_| invalid(&["ipv6=on", "ipv6=off"]))?;
+        } else if !text.starts_with(b"status_zone=") {
+            let emerg = |message: String| Diagnostic::new(Severity::Emerg, arg.span, message);
+            let url = Url::parse(text.as_bstr(), false)
+                .map_err(|error| emerg(format!("{error} in resolver \"{}\"", arg.value)))?;
+            let found =
+                url.look_up(DNS_PORT).map_err(|_| emerg(format!("host not found in resolver \"{}\"", arg.value)))?;
+            resolver.servers.extend(found.into_iter().filter_map(|address| match address {
+                crate::upstream::Address::Inet(address) => Some(address),
+                crate::upstream::Address::Unix(_) => None,
+            }));
+        }
+    }
+    if !resolver.ipv4 && !resolver.ipv6 {
+        return Err(Diagnostic::new(
+            Severity::Emerg,
+            directive.name.span,
+            "\"ipv4\" and \"ipv6\" cannot both be \"off\"",
+        ));
+    }
+    if resolver.servers.is_empty() {
+        return Err(Diagnostic::new(Severity::Emerg, directive.name.span, "no name servers defined"));
+    }
+    conf.resolver = Some(Arc::new(resolver));
+    Ok(())
+}
+
+/// Why a name has no addresses. The text is what nginx puts into `could not be resolved (…)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// The server did not understand the question.
+    #[error("1: Format error")]
+    Format,
+    /// The server cannot answer.
+    #[error("2: Server failure")]
+    ServerFailure,
+    /// There is no such name, or it has no addresses.
+    #[error("3: Host not found")]
+    NotFound,
+    /// The server does not do this.
+    #[error("4: Unimplemented")]
+    Unimplemented,
+    /// The server does not want to.
+    #[error("5: Operation refused")]
+    Refused,
+    /// Nobody answered in time.
+    #[error("110: Operation timed out")]
+    TimedOut,
+}
+
+impl ResolveError {
+    fn of_code(code: u8) -> Self {
+        match code {
+            1 => ResolveError::Format,
+            3 => ResolveError::NotFound,
+            4 => ResolveError::Unimplemented,
+            5 => ResolveError::Refused,
+            _ => ResolveError::ServerFailure,
+        }
+    }
+}
+
+/// The addresses of a name, and until when they are good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// At least one address.
+    pub addresses: Rc<[IpAddr]>,
+    /// In milliseconds of [`clock::now_ms`].
+    pub until_ms: u64,
+}
+
+type Outcome = Result<Resolved, ResolveError>;
+
+/// How long an answer of the system's resolver is good, which does not say: long enough to take the load off it.
+const SYSTEM_VALID_MS: u64 = 5_000;
+
+/// Names that a worker remembers; the cache is emptied when there are more.
+const CACHE_NAMES_MAX: usize = 4096;
+
+/// Longest time to look up a name, unless `resolver_timeout` says otherwise.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+enum Entry {
+    Known(Resolved),
+    /// Somebody is asking; the outcome will be here.
+    Asking(Rc<Asking>),
+}
+
+#[derive(Default)]
+struct Asking {
+    outcome: RefCell<Option<Outcome>>,
+    done: Notify,
+}
+
+thread_local! {
+    /// By the resolver's number (0: the system's) and the name in lower case.
+    static CACHE: RefCell<HashMap<(u32, String), Entry>> = RefCell::new(HashMap::new());
+}
+
+impl Conf {
+    /// Looks up the addresses of `name`. May be called on workers' threads only.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub async fn resolve(&self, name: &str) -> Outcome {
+        if let Ok(ip) = name.parse::<IpAddr>() {
+            return Ok(Resolved { addresses: Rc::new([ip]), until_ms: u64::MAX });
+        }
+        let key = (self.resolver.as_ref().map_or(0, |resolver| resolver.id), name.to_ascii_lowercase());
+        let asking = CACHE.with_borrow_mut(|cache| {
+            match cache.get(&key) {
+                Some(Entry::Known(known)) if clock::now_ms() < known.until_ms => return Ok(known.clone()),
+                Some(Entry::Asking(asking)) => return Err(asking.clone()),
+                _ => {}
+            }
+            if cache.len() >= CACHE_NAMES_MAX {
+                cache.retain(|_, entry| matches!(entry, Entry::Asking(_)));
+            }
+            let asking = Rc::new(Asking::default());
+            cache.insert(key.clone(), Entry::Asking(asking.clone()));
+            // A task of its own: whoever asked first may stop waiting.
+            let resolver = self.resolver.clone();
+            let timeout = self.resolver_timeout.unwrap_or(TIMEOUT_DEFAULT);
+            let task = asking.clone();
+            tokio::task::spawn_local(async move {
+                let outcome = look_up(resolver.as_deref(), &key.1, timeout).await;
+                CACHE.with_borrow_mut(|cache| match &outcome {
+                    Ok(known) => drop(cache.insert(key, Entry::Known(known.clone()))),
+                    Err(_) => drop(cache.remove(&key)),
+                });
+                *task.outcome.borrow_mut() = Some(outcome);
+                task.done.notify_waiters();
+            });
+            Err(asking)
+        });
+        let asking = match asking {
+            Ok(known) => return Ok(known),
+            Err(asking) => asking,
+        };
+        loop {
+            let done = asking.done.notified();
+            if let Some(outcome) = &*asking.outcome.borrow() {
+                return outcome.clone();
+            }
+            done.await;
+        }
+    }
+}
+
+async fn look_up(resolver: Option<&Resolver>, name: &str, timeout: Duration) -> Outcome {
+    let (addresses, valid_ms) = match resolver {
+        None => {
+            let found = tokio::time::timeout(timeout, tokio::net::lookup_host((name, 0))).await;
+            let found = found.map_err(|_| ResolveError::TimedOut)?.map_err(|_| ResolveError::NotFound)?;
+            let mut addresses: Vec<IpAddr> = Vec::new();
+            for ip in found.map(|address| address.ip()) {
+                if !addresses.contains(&ip) {
+                    addresses.push(ip);
+                }
+            }
+            (addresses, SYSTEM_VALID_MS)
+        }
+        Some(resolver) => resolver.ask(name, timeout).await?,
+    };
+    if addresses.is_empty() {
+        return Err(ResolveError::NotFound);
+    }
+    clock::update();
+    Ok(Resolved { addresses: addresses.into(), until_ms: clock::now_ms().saturating_add(valid_ms) })
+}
+
+impl Resolver {
+    async fn ask(&self, name: &str, timeout: Duration) -> Result<(Vec<IpAddr>, u64), ResolveError> {
+        let deadline = Instant::now() + timeout;
+        let ask = |wanted: bool, kind| async move {
+            if wanted { Some(client::ask(&self.servers, name, kind, deadline).await) } else { None }
+        };
+        let (v4, v6) = tokio::join!(ask(self.ipv4, Kind::A), ask(self.ipv6, Kind::Aaaa));
+        let (mut addresses, mut ttl_s, mut failure) = (Vec::new(), u32::MAX, ResolveError::NotFound);
+        for answer in [v4, v6].into_iter().flatten() {
+            match answer {
+                Ok(Reply::Addresses(found, ttl)) if !found.is_empty() => {
+                    addresses.extend(found);
+                    ttl_s = ttl_s.min(ttl);
+                }
+                Ok(Reply::Addresses(..)) => {}
+                Ok(Reply::Error(code)) => failure = ResolveError::of_code(code),
+                Ok(Reply::Truncated) => failure = ResolveError::Format,
+                Err(error) => failure = error,
+            }
+        }
+        if addresses.is_empty() {
+            return Err(failure);
+        }
+        let valid_ms = match self.valid {
+            Some(valid) => u64::try_from(valid.as_millis()).unwrap_or(u64::MAX),
+            None => u64::from(ttl_s) * 1000,
+        };
+        Ok((addresses, valid_ms))
+    }
+}
