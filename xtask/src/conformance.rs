@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Only these blocks of each file, for instance 1,2,7
     #[arg(long)]
     blocks: Option<String>,
-    /// A built binary instead of a release build of this tree
+    /// A built binary instead of a debug build of this tree
     #[arg(long)]
     binary: Option<PathBuf>,
     /// How many files run at once
@@ -123,12 +123,12 @@ fn binary(options: &Options) -> Result<PathBuf, String> {
     if let Some(path) = &options.binary {
         return Ok(path.clone());
     }
-    terminal::heading("release build");
+    terminal::heading("build");
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--release", "--package", "tidegate"]).current_dir(paths::repository());
+    command.args(["build", "--package", "tidegate"]).current_dir(paths::repository());
     match command.status() {
-        Ok(status) if status.success() => Ok(paths::target().join("release/tidegate")),
-        Ok(_) => Err("the release build failed".to_owned()),
+        Ok(status) if status.success() => Ok(paths::target().join("debug/tidegate")),
+        Ok(_) => Err("the build failed".to_owned()),
         Err(e) => Err(format!("cannot run cargo: {e}")),
     }
 }
