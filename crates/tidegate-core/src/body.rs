@@ -141,6 +141,18 @@ impl RequestBody {
         self.loaded.set(true);
     }
 
+    /// Takes a file for the body; without `keep` it is removed when the request ends. Answers its length.
+    ///
+    /// # Errors
+    /// It cannot be opened. The body is as before then.
+    pub fn set_file(&self, path: PathBuf, keep: bool) -> io::Result<u64> {
+        let file = File::open(&path)?;
+        let len = file.metadata()?.len();
+        self.set(Vec::new());
+        *self.file.borrow_mut() = Some(BodyFile { file: Arc::new(file), path, len, keep });
+        Ok(len)
+    }
+
     /// Whether nothing of it is left on the connection.
     pub fn is_consumed(&self) -> bool {
         self.complete.get()
@@ -281,7 +293,7 @@ impl Request {
     fn take_buffered_body(&self) -> Result<bool, BodyError> {
         let mut piece = Vec::new();
         let complete = self.decode_buffered(&mut piece)?;
-        self.store_piece(&piece)?;
+        self.store_body_piece(&piece)?;
         Ok(complete)
     }
 
@@ -314,7 +326,11 @@ impl Request {
         Ok(complete)
     }
 
-    fn store_piece(&self, piece: &[u8]) -> Result<(), BodyError> {
+    /// Adds `piece` to the loaded body: in memory, or in a file beyond `client_body_buffer_size`.
+    ///
+    /// # Errors
+    /// [`BodyError::Store`].
+    pub fn store_body_piece(&self, piece: &[u8]) -> Result<(), BodyError> {
         if piece.is_empty() {
             return Ok(());
         }

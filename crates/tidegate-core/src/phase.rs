@@ -10,7 +10,7 @@ use bstr::BStr;
 use crate::{
     log::Level,
     output::{Chunk, Closed},
-    request::Request,
+    request::{Request, Sink},
 };
 
 /// A future that stays on its worker's thread.
@@ -248,7 +248,10 @@ fn drive(req: &Rc<Request>, cursor: Cursor, step: Option<Step>) -> Ready<()> {
 /// Sends what is missing of the response and runs the log phase.
 fn finish(req: &Rc<Request>, step: Step) -> Ready<()> {
     if step == Step::Close {
-        req.close_connection();
+        // A captured response just stays incomplete; its parent decides what that means.
+        if !matches!(req.sink, Sink::Capture(_)) {
+            req.close_connection();
+        }
         log(req);
         return Ready::Now(());
     }

@@ -20,6 +20,7 @@ use crate::{
     output::{Progress, Response},
     phase::{Restart, URI_CHANGES_MAX},
     regex::Captures,
+    subrequest::VariableSharing,
     variable::Values,
 };
 
@@ -171,10 +172,17 @@ impl Request {
         self.set_server(server);
     }
 
-    /// A sub-request of `parent`, with copies of its head and either its variables or copies of them.
-    pub fn subrequest(parent: &Rc<Self>, sink: Sink, share_variables: bool) -> Self {
-        let values =
-            if share_variables { parent.values.borrow().clone() } else { Rc::new(parent.values.borrow().copy()) };
+    /// A sub-request of `parent`, with a copy of its head.
+    pub fn subrequest(parent: &Rc<Self>, sink: Sink, variables: VariableSharing) -> Self {
+        let values = match variables {
+            VariableSharing::Shared => parent.values.borrow().clone(),
+            VariableSharing::Copied => Rc::new(parent.values.borrow().copy()),
+            VariableSharing::Fresh => {
+                let values = Values::default();
+                values.reset(parent.conf().variables.slot_count());
+                Rc::new(values)
+            }
+        };
         let req = Request {
             conn: parent.conn.clone(),
             head: RefCell::new(parent.head.borrow().clone()),

@@ -14,6 +14,18 @@ use crate::{
 /// Source: nginx, `NGX_HTTP_MAX_SUBREQUESTS`.
 pub const DEPTH_MAX: u16 = 50;
 
+/// Which variables a sub-request sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VariableSharing {
+    /// Its parent's: assignments are seen on both sides.
+    #[default]
+    Shared,
+    /// Copies of its parent's.
+    Copied,
+    /// Its own, all without a value yet.
+    Fresh,
+}
+
 /// What a sub-request is to be.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -23,8 +35,8 @@ pub struct Options {
     pub body: Option<Vec<u8>>,
     /// Fields instead of the parent's.
     pub fields: Option<Fields>,
-    /// Assignments to the parent's variables are seen by the sub-request and the other way round.
-    pub share_variables: bool,
+    /// Which variables it sees.
+    pub variables: VariableSharing,
     /// The response is kept in memory instead of becoming part of the parent's.
     pub capture: bool,
 }
@@ -56,7 +68,7 @@ impl Subrequest {
         }
         let body = Rc::new(RefCell::new(Vec::new()));
         let sink = if options.capture { Sink::Capture(body.clone()) } else { Sink::Parent };
-        let req = Request::subrequest(parent, sink, options.share_variables);
+        let req = Request::subrequest(parent, sink, options.variables);
         req.method.set(options.method.unwrap_or(Method::Get));
         {
             let mut uri = req.uri.borrow_mut();

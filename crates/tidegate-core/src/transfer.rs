@@ -187,9 +187,11 @@ impl Request {
         match &self.sink {
             Sink::Client => self.write_chunk_to_client(chunk),
             Sink::Capture(body) => {
-                let mut body = body.borrow_mut();
-                for buf in &chunk.bufs {
-                    append_to(buf, &mut body)?;
+                if !self.response.borrow().header_only {
+                    let mut body = body.borrow_mut();
+                    for buf in &chunk.bufs {
+                        append_to(buf, &mut body)?;
+                    }
                 }
                 self.end_if(chunk.last);
                 Ok(())

@@ -94,6 +94,9 @@ impl Phases {
             | Phase::InitWorker as u32,
     );
 
+    /// All of them: wherever there is what the function needs.
+    pub const EVERYWHERE: Phases = Phases(u32::MAX);
+
     /// The phases of `list`.
     pub const fn of(list: &[Phase]) -> Phases {
         let mut bits = 0;

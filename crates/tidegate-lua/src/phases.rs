@@ -8,13 +8,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tidegate_core::output::{Chunk, Closed};
+use tidegate_core::output::{Buf, Chunk, Closed, Progress};
 use tidegate_core::phase::{Outcome as Answer, Phase as CorePhase, Program, Ready, Step};
 use tidegate_core::request::Request;
 
+use crate::api::output;
 use crate::code::Code;
 use crate::host::{Host, LogLevel};
 use crate::phase::Phase;
+use crate::request_context::LuaContext;
 use crate::scheduler::{Outcome, Started, Stop, Waiting, start};
 use crate::settings;
 use crate::worker;
@@ -186,8 +188,23 @@ fn exit(req: &Rc<Request>, status: i32) -> Answer {
 
 /// Sends what is missing of the response: the head, made as for any output of Lua, and the end of the body.
 fn end_response(req: &Rc<Request>, step: Step) -> Answer {
-    prepare_head(req);
-    match req.send(Chunk::end()) {
+    if req.response.borrow().progress == Progress::Ended {
+        return Ready::Now(step);
+    }
+    let ended = match output::release_held(req) {
+        Ready::Now(Ok(())) => {
+            prepare_head(req);
+            req.send(Chunk::end())
+        }
+        held => {
+            let req = req.clone();
+            held.then(move |sent| match sent {
+                Ok(()) => req.send(Chunk::end()),
+                Err(Closed) => Ready::Now(Err(Closed)),
+            })
+        }
+    };
+    match ended {
         Ready::Now(sent) => Ready::Now(after_sending(sent, step)),
         Ready::Later(future) => Ready::later(async move { after_sending(future.await, step) }),
     }
@@ -205,7 +222,9 @@ pub(crate) fn prepare_head(req: &Rc<Request>) {
     if req.header_sent() {
         return;
     }
-    if req.module_conf(&settings::MODULE).lua_use_default_type != Some(false) {
+    if req.module_conf(&settings::MODULE).lua_use_default_type != Some(false)
+        && !req.find_context::<LuaContext>().is_some_and(|context| context.no_default_type.get())
+    {
         req.set_default_content_type();
     }
 }
@@ -228,19 +247,51 @@ pub(crate) fn install_header_filter(code: &Arc<Code>, program: &mut Program) {
 /// Installs `body_filter_by_lua*`.
 pub(crate) fn install_body_filter(code: &Arc<Code>, program: &mut Program) {
     let code = code.clone();
-    program.body_filter(move |req, chunk| {
-        // TODO(#3): `ngx.arg[1]` and `ngx.arg[2]` belong to the request API.
-        match begin(req, &code, Phase::BodyFilter) {
-            Ok(Started::Done(Outcome::Done | Outcome::Stopped(_))) => Ready::Now(Ok(chunk)),
-            Ok(Started::Done(Outcome::Failed)) | Err(_) => Ready::Now(Err(Closed)),
-            Ok(Started::Waiting(waiting)) => Ready::later(async move {
-                match waiting.await {
-                    Outcome::Failed => Err(Closed),
-                    Outcome::Done | Outcome::Stopped(_) => Ok(chunk),
-                }
-            }),
+    program.body_filter(move |req, chunk| filter_body(req, &code, chunk));
+}
+
+/// Gives a piece of the body to `body_filter_by_lua*` and takes what the script made of it.
+fn filter_body(req: &Rc<Request>, code: &Code, mut chunk: Chunk) -> Ready<Result<Chunk, Closed>> {
+    let context: Rc<LuaContext> = req.context();
+    if context.body_ended.get() {
+        // A script said that the body is over: the rest is not for the client.
+        return Ready::Now(Ok(Chunk { flush: chunk.flush, ..Chunk::default() }));
+    }
+    if chunk.read_files().is_err() {
+        return Ready::Now(Err(Closed));
+    }
+    {
+        let mut filtered = context.filtered.borrow_mut();
+        filtered.data.clear();
+        for buf in &chunk.bufs {
+            if let Buf::Bytes(bytes) = buf {
+                filtered.data.extend_from_slice(bytes);
+            }
         }
-    });
+        filtered.last = chunk.last;
+        filtered.changed = false;
+    }
+    match begin(req, code, Phase::BodyFilter) {
+        Ok(Started::Done(outcome)) => Ready::Now(filtered(&context, outcome, chunk)),
+        Err(_) => Ready::Now(Err(Closed)),
+        Ok(Started::Waiting(waiting)) => Ready::later(async move { filtered(&context, waiting.await, chunk) }),
+    }
+}
+
+fn filtered(context: &LuaContext, outcome: Outcome, mut chunk: Chunk) -> Result<Chunk, Closed> {
+    if outcome == Outcome::Failed {
+        return Err(Closed);
+    }
+    let mut filtered = context.filtered.borrow_mut();
+    if filtered.changed {
+        chunk.bufs.clear();
+        if !filtered.data.is_empty() {
+            chunk.bufs.push(Buf::Bytes(std::mem::take(&mut filtered.data).into()));
+        }
+        chunk.last = filtered.last;
+    }
+    context.body_ended.set(chunk.last);
+    Ok(chunk)
 }
 
 /// Installs `log_by_lua*`.

@@ -1,8 +1,10 @@
 //! What the Lua side keeps with a request, made when it is first needed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
 use std::rc::Rc;
 
+use crate::stack::Ref;
 use crate::vm::Vm;
 
 /// Kept with [`tidegate_core::request::Request::context`].
@@ -12,4 +14,61 @@ pub(crate) struct LuaContext {
     pub(crate) vm: RefCell<Option<Rc<Vm>>>,
     /// `ngx.arg` of the running `set_by_lua*`.
     pub(crate) set_arguments: RefCell<Vec<Vec<u8>>>,
+    /// `ngx.ctx`
+    pub(crate) script_table: ScriptTable,
+    /// A script took the content type away: there is no default either.
+    pub(crate) no_default_type: Cell<bool>,
+    /// `ngx.arg` of the running `body_filter_by_lua*`.
+    pub(crate) filtered: RefCell<Filtered>,
+    /// A body filter said that the body is over.
+    pub(crate) body_ended: Cell<bool>,
+    /// Output that is held back for the sake of `Content-Length` (`lua_http10_buffering`).
+    pub(crate) held_output: RefCell<Option<Vec<u8>>>,
+    /// The body that `ngx.req.init_body` began, until `ngx.req.finish_body`.
+    pub(crate) new_body: RefCell<Option<Vec<u8>>>,
+}
+
+/// A piece of a body in a body filter.
+#[derive(Debug, Default)]
+pub(crate) struct Filtered {
+    /// `ngx.arg[1]`
+    pub(crate) data: Vec<u8>,
+    /// `ngx.arg[2]`
+    pub(crate) last: bool,
+    /// The script assigned one of them.
+    pub(crate) changed: bool,
+}
+
+/// A table in the registry of a virtual machine, freed with this.
+#[derive(Default)]
+pub(crate) struct ScriptTable {
+    table: Cell<Option<Ref>>,
+    vm: RefCell<Option<Rc<Vm>>>,
+}
+
+impl ScriptTable {
+    /// Its number; 0 for none.
+    pub(crate) fn number(&self) -> c_int {
+        self.table.get().map_or(0, Ref::number)
+    }
+
+    /// Keeps a table; the one before is freed.
+    pub(crate) fn keep(&self, vm: &Rc<Vm>, table: Ref) {
+        self.free();
+        self.table.set(Some(table));
+        *self.vm.borrow_mut() = Some(vm.clone());
+    }
+
+    fn free(&self) {
+        let vm = self.vm.take();
+        if let (Some(vm), Some(table)) = (vm, self.table.take()) {
+            vm.main().unref(table);
+        }
+    }
+}
+
+impl Drop for ScriptTable {
+    fn drop(&mut self) {
+        self.free();
+    }
 }

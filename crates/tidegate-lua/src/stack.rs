@@ -69,6 +69,18 @@ pub enum Type {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ref(c_int);
 
+impl Ref {
+    /// The number, for Lua code that indexes the registry.
+    pub(crate) fn number(self) -> c_int {
+        self.0
+    }
+
+    /// A reference that Lua code made in the registry the way `luaL_ref` does.
+    pub(crate) fn of_number(number: c_int) -> Self {
+        Self(number)
+    }
+}
+
 impl Lua {
     /// Wraps a raw state.
     ///
@@ -371,6 +383,48 @@ impl Lua {
     pub fn raw_set_index(self, table: c_int, index: c_int) {
         // SAFETY: `table` holds a table by the caller's bookkeeping.
         unsafe { ffi::lua_rawseti_(self.state, table, index) }
+    }
+
+    /// Pops a key and pushes the next key and value of the table; pushes nothing at the end. *May raise* (bad key).
+    pub fn next(self, table: c_int) -> bool {
+        // SAFETY: `table` holds a table and a key is on top, by the caller's bookkeeping.
+        unsafe { ffi::lua_next(self.state, table) != 0 }
+    }
+
+    /// The length of a table's sequence, without metamethods.
+    pub fn raw_len(self, table: c_int) -> usize {
+        // SAFETY: any index is acceptable.
+        unsafe { ffi::lua_objlen(self.state, table) }
+    }
+
+    /// Adds `name` to the table at `table`: a name that is there already gets a list of its values. *May raise*
+    /// (memory). `push` pushes the value.
+    pub fn add_multi(self, table: c_int, name: &[u8], push: impl FnOnce(Lua)) {
+        let table = self.absolute(table);
+        self.push_bytes(name);
+        self.push_value(-1);
+        self.raw_get(table);
+        match self.type_of(-1) {
+            Type::Nil => {
+                self.pop(1);
+                push(self);
+                self.raw_set(table);
+            }
+            Type::Table => {
+                let count = self.raw_len(-1);
+                push(self);
+                self.raw_set_index(-2, c_int::try_from(count + 1).unwrap_or(c_int::MAX));
+                self.pop(2);
+            }
+            _ => {
+                self.push_table(4, 0);
+                self.insert(-2);
+                self.raw_set_index(-2, 1);
+                push(self);
+                self.raw_set_index(-2, 2);
+                self.raw_set(table);
+            }
+        }
     }
 
     /// Pops a table and makes it the metatable of the value at `index`.

@@ -1,4 +1,4 @@
--- ngx.say and ngx.print.
+-- ngx.say, ngx.print, ngx.send_headers, ngx.flush, ngx.eof.
 
 local ngx, native, base = ...
 
@@ -55,6 +55,13 @@ local function join(name, ...)
     return concat(parts)
 end
 
+-- The text that a table stands for, for functions of other families.
+function base.flatten(name, list)
+    local parts = {}
+    flatten(parts, list, 1, name)
+    return concat(parts)
+end
+
 local function output(text, newline)
     local answer = send(text, #text, newline)
     if answer == 0 then
@@ -65,6 +72,10 @@ local function output(text, newline)
         return settle(send_slow(newline == 1 and text .. "\n" or text))
     elseif answer == 3 then
         return nil, "nginx output filter error"
+    elseif answer == 4 then
+        return nil, "header only"
+    elseif answer == 5 then
+        return nil, "seen eof"
     end
     return raise()
 end
@@ -85,4 +96,20 @@ function ngx.print(...)
         text = join("print", ...)
     end
     return output(text, 0)
+end
+
+-- ngx.send_headers(): sends the head now. Returns 1, or nil and why not.
+function ngx.send_headers()
+    return settle(native.send_headers())
+end
+
+-- ngx.flush(wait?): sends what was put out so far; with `wait`, waits until the client's side of the kernel has it.
+-- Returns 1, or nil and why not.
+function ngx.flush(...)
+    return settle(native.flush(...))
+end
+
+-- ngx.eof(): the response is complete. Returns 1, or nil and why not.
+function ngx.eof(...)
+    return settle(native.eof(...))
 end

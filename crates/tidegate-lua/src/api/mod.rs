@@ -33,23 +33,38 @@ use std::rc::Rc;
 use mlua_sys as ffi;
 use mlua_sys::lua_CFunction;
 
+use tidegate_core::request::Request;
+
 use crate::bundle;
 use crate::error::{CResult, Failure, LuaError};
 use crate::function::function;
+use crate::phase::Phases;
+use crate::scheduler::{Run, with_run};
 use crate::stack::{Lua, Type};
 use crate::vm::Vm;
 
+mod arg;
+mod args;
 mod base;
+mod body;
+mod capture;
 mod control;
 pub(crate) mod coroutine;
+mod ctx;
 mod log;
-mod output;
+pub(crate) mod output;
+mod redirect;
+mod req;
 mod require;
+mod resp;
 mod semaphore;
 mod sleep;
 mod stdlib;
 mod thread;
+mod time;
 mod timer;
+mod uri;
+mod var;
 
 /// All families, in the order in which their Lua halves run.
 static FAMILIES: &[&Family] = &[
@@ -59,6 +74,17 @@ static FAMILIES: &[&Family] = &[
     &thread::FAMILY,
     &control::FAMILY,
     &output::FAMILY,
+    &var::FAMILY,
+    &args::FAMILY,
+    &uri::FAMILY,
+    &req::FAMILY,
+    &body::FAMILY,
+    &resp::FAMILY,
+    &ctx::FAMILY,
+    &arg::FAMILY,
+    &redirect::FAMILY,
+    &capture::FAMILY,
+    &time::FAMILY,
     &sleep::FAMILY,
     &require::FAMILY,
     &stdlib::FAMILY,
@@ -144,6 +170,65 @@ pub(crate) fn take_ffi_error(lua: Lua) -> CResult {
 /// Raises the message of the FFI function that failed last, at the place of the script that called the API function.
 pub(crate) fn raise_ffi_error(_lua: Lua) -> CResult {
     Err(LuaError::from(String::from_utf8_lossy(&FFI_ERROR.take()).into_owned()))
+}
+
+/// A string that an FFI function gives to its Lua half, which copies it at once: `tg_str` in C.
+#[repr(C)]
+pub(crate) struct Text {
+    data: *const u8,
+    len: usize,
+}
+
+/// A text that grew beyond this is not kept for the next one.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Lets `fill` write a text for the Lua half and stores where it is in `out`; answers what `fill` answered.
+///
+/// # Safety
+/// `out` points to a `tg_str`.
+pub(crate) unsafe fn give_text<R>(out: *mut Text, fill: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    thread_local! {
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.capacity() > TEXT_BYTES_MAX {
+            *buffer = Vec::new();
+        }
+        buffer.clear();
+        let answer = fill(buffer);
+        // SAFETY: the caller's promise. The buffer stays as it is until the next call, long after the Lua half's copy.
+        unsafe { *out = Text { data: buffer.as_ptr(), len: buffer.len() } };
+        answer
+    })
+}
+
+/// The bytes that a Lua half passes to an FFI function.
+///
+/// # Safety
+/// `data` points to `len` bytes that outlive the use of the result: a Lua string that the caller holds.
+pub(crate) unsafe fn bytes_of<'a>(data: *const u8, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return b"";
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(data, len) }
+}
+
+/// Calls `body` with the request that runs, for an FFI function; an error where there is none.
+pub(crate) fn ffi_request(body: impl FnOnce(&Run, &Rc<Request>) -> c_int) -> c_int {
+    with_run(|run| match run.any_request() {
+        Ok(req) => body(run, req),
+        Err(error) => ffi_lua_error(&error),
+    })
+    .unwrap_or_else(|| ffi_error(b"no request found"))
+}
+
+/// The request that runs, for a classic function that is allowed in some phases.
+///
+/// # Errors
+/// Outside of those phases, or where there is no request.
+pub(crate) fn request(allowed: Phases) -> Result<Rc<Request>, LuaError> {
+    with_run(|run| run.request_in(allowed).cloned()).unwrap_or(Err(LuaError::new("no request found")))
 }
 
 /// Loads the API into a new virtual machine.

@@ -1,4 +1,4 @@
-//! `ngx.say` and `ngx.print`.
+//! `ngx.say`, `ngx.print`, `ngx.send_headers`, `ngx.flush`, `ngx.eof`.
 //!
 //! A response without Lua filters goes straight from the Lua string to the client's buffer, in a call that compiles.
 //! With a Lua filter the call would run Lua inside an FFI function, so the classic function does it.
@@ -6,18 +6,20 @@
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use tidegate_core::output::{Chunk, Closed};
+use tidegate_core::output::{Chunk, Closed, Progress};
 use tidegate_core::phase::Ready;
 use tidegate_core::request::Request;
 
-use super::{Family, ffi_error, ffi_functions, ffi_lua_error};
+use super::{Family, ffi_error, ffi_functions, ffi_lua_error, request};
 use crate::directives;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::{Phase, Phases};
 use crate::phases::prepare_head;
-use crate::scheduler::{Answer, Run, with_run};
-use crate::stack::Lua;
+use crate::request_context::LuaContext;
+use crate::scheduler::{Answer, with_run};
+use crate::settings;
+use crate::stack::{Lua, Type};
 
 pub(crate) static FAMILY: Family = Family {
     name: "output",
@@ -25,7 +27,12 @@ pub(crate) static FAMILY: Family = Family {
     ffi: ffi_functions! {
         send as "send": "int (*)(const char *, size_t, int)",
     },
-    functions: &[("send_slow", function(send_slow))],
+    functions: &[
+        ("send_slow", function(send_slow)),
+        ("send_headers", function(send_headers)),
+        ("flush", function(flush)),
+        ("eof", function(eof)),
+    ],
 };
 
 /// Answers of [`send`], beside -1 for an error.
@@ -38,6 +45,10 @@ mod answer {
     pub(super) const SLOW: i32 = 2;
     /// The client has gone.
     pub(super) const CLOSED: i32 = 3;
+    /// The request wants no body.
+    pub(super) const HEADER_ONLY: i32 = 4;
+    /// The body is over.
+    pub(super) const ENDED: i32 = 5;
 }
 
 const PHASES: Phases =
@@ -58,6 +69,15 @@ unsafe extern "C" fn send(data: *const u8, len: usize, newline: c_int) -> c_int 
         if req.module_conf(&directives::MODULE).has_filters() {
             return answer::SLOW;
         }
+        match state(req) {
+            State::Open => {}
+            State::HeaderOnly => return answer::HEADER_ONLY,
+            State::Ended => return answer::ENDED,
+        }
+        if is_held(req) {
+            hold(req, bytes, newline != 0);
+            return answer::DONE;
+        }
         prepare_head(req);
         let sent = if newline == 0 { req.send_slice(bytes) } else { send_line(req, bytes) };
         match sent {
@@ -72,9 +92,66 @@ unsafe extern "C" fn send(data: *const u8, len: usize, newline: c_int) -> c_int 
     .unwrap_or_else(|| ffi_error(b"no request found"))
 }
 
+/// Whether more of a body can be sent.
+enum State {
+    Open,
+    HeaderOnly,
+    Ended,
+}
+
+fn state(req: &Request) -> State {
+    let response = req.response.borrow();
+    match response.progress {
+        Progress::Open => State::Open,
+        Progress::Ended => State::Ended,
+        Progress::HeadSent if response.header_only => State::HeaderOnly,
+        Progress::HeadSent => State::Open,
+    }
+}
+
+/// Whether output is held back, so that an HTTP/1.0 client learns how long the response is.
+fn is_held(req: &Request) -> bool {
+    req.head.borrow().version < (1, 1)
+        && !req.is_subrequest()
+        && !req.header_sent()
+        && req.response.borrow().content_length.is_none()
+        && req.module_conf(&settings::MODULE).lua_http10_buffering != Some(false)
+}
+
+fn hold(req: &Request, bytes: &[u8], newline: bool) {
+    let context: Rc<LuaContext> = req.context();
+    let mut held = context.held_output.borrow_mut();
+    let held = held.get_or_insert_default();
+    held.extend_from_slice(bytes);
+    if newline {
+        held.push(b'\n');
+    }
+}
+
+/// Sends what was held back, with its length; nothing if nothing was.
+pub(crate) fn release_held(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
+    let held = req.find_context::<LuaContext>().and_then(|context| context.held_output.take());
+    let Some(held) = held else { return Ready::Now(Ok(())) };
+    prepare_head(req);
+    if !req.header_sent() {
+        req.response.borrow_mut().content_length = Some(held.len() as u64);
+    }
+    req.send(Chunk::bytes(held))
+}
+
+/// Sends a line in one piece, so that chunked framing goes around both.
 fn send_line(req: &Rc<Request>, bytes: &[u8]) -> Ready<Result<(), Closed>> {
-    // One piece, so that chunked framing goes around both.
-    req.send_slice(&[bytes, b"\n"].concat())
+    /// Longer lines are put together on the heap.
+    const STACK_BYTES: usize = 256;
+    let mut line = [0; STACK_BYTES];
+    match line.get_mut(..=bytes.len()) {
+        Some(line) => {
+            line[..bytes.len()].copy_from_slice(bytes);
+            line[bytes.len()] = b'\n';
+            req.send_slice(line)
+        }
+        None => req.send_slice(&[bytes, b"\n"].concat()),
+    }
 }
 
 fn to_answer(sent: Result<(), Closed>) -> Answer {
@@ -84,17 +161,119 @@ fn to_answer(sent: Result<(), Closed>) -> Answer {
     }
 }
 
-/// `send_slow(text)`: results, or nothing when the Lua half is to await.
-fn send_slow(lua: Lua) -> CResult {
-    let bytes = lua.check_bytes(1)?.to_vec();
-    let req =
-        with_run(|run: &Run| run.request_in(PHASES).cloned()).unwrap_or(Err(LuaError::new("no request found")))?;
-    prepare_head(&req);
-    match req.send(Chunk::bytes(bytes)) {
+/// Pushes the answer, or lets the Lua half await it.
+fn settle(lua: Lua, sent: Ready<Result<(), Closed>>) -> CResult {
+    match sent {
         Ready::Now(sent) => to_answer(sent).push(lua),
         Ready::Later(future) => {
             with_run(|run| run.wait(lua, async { to_answer(future.await) })).unwrap_or(Ok(()))?;
             Ok(0)
         }
+    }
+}
+
+fn refuse(lua: Lua, why: &'static str) -> CResult {
+    Answer::NilError(why.into()).push(lua)
+}
+
+/// `send_slow(text)`: results, or nothing when the Lua half is to await.
+fn send_slow(lua: Lua) -> CResult {
+    let bytes = lua.check_bytes(1)?.to_vec();
+    let req = request(PHASES)?;
+    match state(&req) {
+        State::Open => {}
+        State::HeaderOnly => return refuse(lua, "header only"),
+        State::Ended => return refuse(lua, "seen eof"),
+    }
+    if is_held(&req) {
+        hold(&req, &bytes, false);
+        return Answer::One.push(lua);
+    }
+    prepare_head(&req);
+    settle(lua, req.send(Chunk::bytes(bytes)))
+}
+
+/// `send_headers()`: results, or nothing when the Lua half is to await.
+fn send_headers(lua: Lua) -> CResult {
+    let req = request(PHASES)?;
+    if req.header_sent() || is_held(&req) {
+        return Answer::One.push(lua);
+    }
+    prepare_head(&req);
+    settle(lua, req.send_header())
+}
+
+/// `flush(wait?)`: results, or nothing when the Lua half is to await.
+fn flush(lua: Lua) -> CResult {
+    let count = lua.top();
+    if count > 1 {
+        return Err(LuaError::from(format!("attempt to pass {count} arguments, but accepted 0 or 1")));
+    }
+    if count == 1 {
+        lua.check_type(1, Type::Boolean)?;
+    }
+    let wait = lua.to_bool(1);
+    let req = request(PHASES)?;
+    match state(&req) {
+        State::Open => {}
+        State::HeaderOnly => return refuse(lua, "header only"),
+        State::Ended => return refuse(lua, "seen eof"),
+    }
+    if is_held(&req) {
+        return refuse(lua, "buffering");
+    }
+    if !req.header_sent() {
+        return refuse(lua, "nothing to flush");
+    }
+    let flushed = req.send(Chunk::default().and_flush());
+    if !wait || req.is_subrequest() {
+        return settle(lua, flushed);
+    }
+    if let Ready::Now(Ok(())) = flushed
+        && req.conn.unsent_bytes() == 0
+    {
+        return Answer::One.push(lua);
+    }
+    let wait = with_run(|run| {
+        run.wait(lua, async move {
+            if flushed.wait().await.is_err() {
+                return Answer::NilError("nginx output filter error".into());
+            }
+            match req.conn.flush(req.http_conf().send_timeout_ms()).await {
+                Ok(()) => Answer::One,
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Answer::NilError("timeout".into()),
+                Err(_) => Answer::NilError("client aborted".into()),
+            }
+        })
+    });
+    wait.unwrap_or(Ok(()))?;
+    Ok(0)
+}
+
+/// `eof()`: results, or nothing when the Lua half is to await.
+fn eof(lua: Lua) -> CResult {
+    if lua.top() != 0 {
+        return Err(LuaError::new("no argument is expected"));
+    }
+    let req = request(PHASES)?;
+    if let State::Ended = state(&req) {
+        return refuse(lua, "seen eof");
+    }
+    let ended = end_body(&req);
+    settle(lua, ended)
+}
+
+/// Ends the body: the head, what was held back and the last piece go out.
+pub(crate) fn end_body(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
+    let req = req.clone();
+    match release_held(&req) {
+        Ready::Now(Ok(())) => {
+            prepare_head(&req);
+            req.send(Chunk::end().and_flush())
+        }
+        other => other.then(move |sent| match sent {
+            Ok(()) => req.send(Chunk::end().and_flush()),
+            Err(Closed) => Ready::Now(Err(Closed)),
+        }),
     }
 }

@@ -18,6 +18,7 @@ use super::thread::{LightThread, Wait};
 use crate::error::{CResult, FailureKind, LuaError};
 use crate::host::{Host, LogLevel};
 use crate::phase::{Phase, Phases};
+use crate::request_context::ScriptTable;
 use crate::stack::{Lua, Ref};
 use crate::traceback;
 use crate::vm::Vm;
@@ -127,6 +128,8 @@ pub struct Run {
     failure: RefCell<Option<NotedFailure>>,
     /// `ngx.on_abort`: a thread that starts when the client goes away.
     on_abort: RefCell<Option<Rc<LightThread>>>,
+    /// `ngx.ctx` where there is no request.
+    script_table: ScriptTable,
 }
 
 /// Stacks of coroutines that an error has gone through so far.
@@ -206,6 +209,7 @@ impl Run {
             result: Cell::new(None),
             failure: RefCell::default(),
             on_abort: RefCell::default(),
+            script_table: ScriptTable::default(),
         };
         // The commonest end of all comes first: one thread, no wait.
         let first = match run.step(&run.entry) {
@@ -234,6 +238,16 @@ impl Run {
     /// The request that the script serves, if it serves one.
     pub fn request(&self) -> Option<&Rc<Request>> {
         self.host.request()
+    }
+
+    /// `ngx.ctx` of a run without a request.
+    pub(crate) fn script_table(&self) -> &ScriptTable {
+        &self.script_table
+    }
+
+    /// Whether its entry thread is all there is: nobody else could run while that waits.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.users.borrow().is_empty()
     }
 
     /// The phase.

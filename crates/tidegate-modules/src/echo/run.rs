@@ -10,7 +10,7 @@ use tidegate_core::{
     output::{Chunk, Closed},
     phase::{LocalFuture, Outcome, Ready, Step},
     request::Request,
-    subrequest::{Options, Subrequest},
+    subrequest::{Options, Subrequest, VariableSharing},
 };
 use tidegate_http::{Known, Method, escape::Unescape, escape::unescape_uri};
 
@@ -239,7 +239,8 @@ impl Run {
             let mut body = Vec::new();
             req.body.read_into(&mut body).ok().filter(|()| !body.is_empty()).map(|()| body)
         });
-        let options = Options { method: Some(method), body, fields: Some(fields), share_variables: true, capture };
+        let options =
+            Options { method: Some(method), body, fields: Some(fields), variables: VariableSharing::Shared, capture };
         Subrequest::new(req, &path, &args, options).map_err(|error| {
             req.log(Level::Error, format_args!("{error} \"{}\"", BStr::new(&path)));
             Step::Status(500)

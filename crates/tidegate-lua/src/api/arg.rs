@@ -1,0 +1,97 @@
+//! `ngx.arg`: arguments of `set_by_lua*`, and the piece that a body filter has before it.
+
+use std::ffi::c_int;
+use std::rc::Rc;
+
+use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text};
+use crate::phase::Phase;
+use crate::request_context::LuaContext;
+
+pub(crate) static FAMILY: Family = Family {
+    name: "arg",
+    cdef: "",
+    ffi: ffi_functions! {
+        get as "get": "int (*)(int, tg_str *)",
+        set_data as "set_data": "int (*)(const char *, size_t)",
+        set_last as "set_last": "int (*)(int)",
+    },
+    functions: &[],
+};
+
+/// Answers of [`get`], beside -1 for an error.
+mod answer {
+    pub(super) const NIL: i32 = 0;
+    pub(super) const TEXT: i32 = 1;
+    pub(super) const FALSE: i32 = 2;
+    pub(super) const TRUE: i32 = 3;
+}
+
+/// Gives `ngx.arg[index]`.
+///
+/// # Safety
+/// `out` points to a `tg_str`.
+unsafe extern "C" fn get(index: c_int, out: *mut Text) -> c_int {
+    ffi_request(|run, req| {
+        let context: Rc<LuaContext> = req.context();
+        match (run.phase(), index) {
+            (Phase::Set, index) => {
+                let arguments = context.set_arguments.borrow();
+                let argument = usize::try_from(index - 1).ok().and_then(|index| arguments.get(index));
+                let Some(argument) = argument else { return answer::NIL };
+                // SAFETY: the caller's promise.
+                unsafe { give_text(out, |text| text.extend_from_slice(argument)) };
+                answer::TEXT
+            }
+            (Phase::BodyFilter, 1) => {
+                // SAFETY: the caller's promise.
+                unsafe { give_text(out, |text| text.extend_from_slice(&context.filtered.borrow().data)) };
+                answer::TEXT
+            }
+            (Phase::BodyFilter, 2) => match context.filtered.borrow().last {
+                true => answer::TRUE,
+                false => answer::FALSE,
+            },
+            (Phase::BodyFilter, _) => answer::NIL,
+            (phase, _) => disabled(phase),
+        }
+    })
+}
+
+#[cold]
+fn disabled(phase: Phase) -> c_int {
+    ffi_error(format!("API disabled in the context of {}", phase.context_name()).as_bytes())
+}
+
+/// `ngx.arg[1] = text` in a body filter.
+///
+/// # Safety
+/// `data` points to `len` bytes.
+unsafe extern "C" fn set_data(data: *const u8, len: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    let data = unsafe { bytes_of(data, len) };
+    ffi_request(|run, req| {
+        if run.phase() != Phase::BodyFilter {
+            return disabled(run.phase());
+        }
+        let context: Rc<LuaContext> = req.context();
+        let mut filtered = context.filtered.borrow_mut();
+        filtered.data.clear();
+        filtered.data.extend_from_slice(data);
+        filtered.changed = true;
+        0
+    })
+}
+
+/// `ngx.arg[2] = last` in a body filter.
+extern "C" fn set_last(last: c_int) -> c_int {
+    ffi_request(|run, req| {
+        if run.phase() != Phase::BodyFilter {
+            return disabled(run.phase());
+        }
+        let context: Rc<LuaContext> = req.context();
+        let mut filtered = context.filtered.borrow_mut();
+        filtered.last = last != 0;
+        filtered.changed = true;
+        0
+    })
+}

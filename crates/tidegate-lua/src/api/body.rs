@@ -1,0 +1,248 @@
+//! The request's body: `ngx.req.read_body`, `get_body_data`, `set_body_data` and their like.
+
+use std::ffi::c_int;
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+
+use tidegate_core::body::BodyError;
+use tidegate_core::phase::{Ready, Step};
+use tidegate_core::request::Request;
+use tidegate_http::Known;
+
+use super::req::set_field;
+use super::{Family, request};
+use crate::error::{CResult, LuaError};
+use crate::function::function;
+use crate::phase::{Phase, Phases};
+use crate::request_context::LuaContext;
+use crate::scheduler::{Answer, with_run};
+use crate::stack::Lua;
+
+pub(crate) static FAMILY: Family = Family {
+    name: "body",
+    cdef: "",
+    ffi: &[],
+    functions: &[
+        ("read", function(read)),
+        ("discard", function(discard)),
+        ("data", function(data)),
+        ("file", function(file)),
+        ("set_data", function(set_data)),
+        ("set_file", function(set_file)),
+        ("init", function(init)),
+        ("append", function(append)),
+        ("finish", function(finish)),
+    ],
+};
+
+/// Where a body is read and changed. OpenResty lacks the filters for all but reading; nothing here is unsound there.
+const PHASES: Phases =
+    Phases::of(&[Phase::ServerRewrite, Phase::Rewrite, Phase::Access, Phase::Precontent, Phase::Content]);
+
+fn no_arguments(lua: Lua) -> Result<(), LuaError> {
+    match lua.top() {
+        0 => Ok(()),
+        count => Err(LuaError::from(format!("expecting 0 arguments but seen {count}"))),
+    }
+}
+
+/// What a script is told of a body that cannot be read: the status to exit with.
+fn status_of(error: &BodyError) -> i64 {
+    match error.step() {
+        Step::Status(status) => status.into(),
+        _ => 499,
+    }
+}
+
+/// `read()`: `false` when that is all, a status to exit with, or nothing when the Lua half is to await one of these.
+fn read(lua: Lua) -> CResult {
+    no_arguments(lua)?;
+    let req = request(PHASES)?;
+    match req.read_body() {
+        Ready::Now(read) => push_read(lua, &read),
+        Ready::Later(future) => {
+            let wait = with_run(|run| {
+                run.wait(lua, async {
+                    let read = future.await;
+                    Answer::Push(Box::new(move |lua| push_read(lua, &read)))
+                })
+            });
+            wait.unwrap_or(Ok(()))?;
+            Ok(0)
+        }
+    }
+}
+
+fn push_read(lua: Lua, read: &Result<(), BodyError>) -> CResult {
+    match read {
+        Ok(()) => lua.push_bool(false),
+        Err(error) => lua.push_integer(status_of(error)),
+    }
+    Ok(1)
+}
+
+/// `discard()`: what is left of the body is dropped when the response has been sent.
+fn discard(lua: Lua) -> CResult {
+    no_arguments(lua)?;
+    let req = request(PHASES)?;
+    req.body.mark_loaded();
+    Ok(0)
+}
+
+const GET: Phases = Phases::EVERYWHERE;
+
+/// `data(max?)`: the body in memory; nil when there is none or it went to a file.
+fn data(lua: Lua) -> CResult {
+    let count = lua.top();
+    if count > 1 {
+        return Err(LuaError::from(format!("expecting 0 or 1 arguments but seen {count}")));
+    }
+    let max = if lua.is_none_or_nil(1) { 0 } else { lua.check_integer(1)? };
+    let req = request(GET)?;
+    if !req.body.is_loaded() || req.body.file.borrow().is_some() {
+        return Ok(0);
+    }
+    let text = {
+        let memory = req.body.memory.borrow();
+        let len = match usize::try_from(max) {
+            Ok(max) if max > 0 => memory.len().min(max),
+            _ => memory.len(),
+        };
+        memory[..len].to_vec()
+    };
+    drop(req);
+    if text.is_empty() {
+        return Ok(0);
+    }
+    lua.push_bytes(&text);
+    Ok(1)
+}
+
+/// `file()`: the path of the file that holds the body, or nil.
+fn file(lua: Lua) -> CResult {
+    no_arguments(lua)?;
+    let req = request(GET)?;
+    let path = req.body.file.borrow().as_ref().map(|file| file.path.as_os_str().as_bytes().to_vec());
+    drop(req);
+    match path {
+        Some(path) => lua.push_bytes(&path),
+        None => lua.push_nil(),
+    }
+    Ok(1)
+}
+
+/// The request, whose body must have been read.
+fn with_read_body() -> Result<Rc<Request>, LuaError> {
+    let req = request(PHASES)?;
+    if !req.body.is_loaded() {
+        return Err(LuaError::new("request body not read yet"));
+    }
+    if !req.body.is_consumed() {
+        return Err(LuaError::new("request body already discarded asynchronously"));
+    }
+    Ok(req)
+}
+
+/// Makes the request's fields say what its new body is.
+fn describe(req: &Request, len: u64) {
+    {
+        let mut head = req.head.borrow_mut();
+        head.chunked = false;
+        head.fields.remove(Known::TransferEncoding);
+    }
+    set_field(req, b"Content-Length", Some(len.to_string().as_bytes()), true);
+}
+
+fn arguments(lua: Lua, wanted: c_int) -> Result<(), LuaError> {
+    match lua.top() {
+        count if count == wanted => Ok(()),
+        count => Err(LuaError::from(format!("expecting {wanted} arguments but seen {count}"))),
+    }
+}
+
+/// `set_data(text)`
+fn set_data(lua: Lua) -> CResult {
+    arguments(lua, 1)?;
+    let text = lua.check_bytes(1)?.to_vec();
+    let req = with_read_body()?;
+    let len = text.len() as u64;
+    req.body.set(text);
+    describe(&req, len);
+    Ok(0)
+}
+
+/// `set_file(path, auto_clean?)`
+fn set_file(lua: Lua) -> CResult {
+    let count = lua.top();
+    if !(1..=2).contains(&count) {
+        return Err(LuaError::from(format!("expecting 1 or 2 arguments but seen {count}")));
+    }
+    let path = lua.check_bytes(1)?.to_vec();
+    let clean = lua.to_bool(2);
+    let req = with_read_body()?;
+    let name = String::from_utf8_lossy(&path).into_owned();
+    let full = req.conf().full_path(&path);
+    match req.body.set_file(full, !clean) {
+        Ok(len) => {
+            describe(&req, len);
+            Ok(0)
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            let reason = reason.split(" (os error").next().unwrap_or_default();
+            let code = error.raw_os_error().unwrap_or(0);
+            let text = format!("open() \"{name}\" failed ({code}: {reason})");
+            req.log(crate::host::LogLevel::Crit, format_args!("{text}"));
+            Err(LuaError::from(format!("open() \"{name}\" failed")))
+        }
+    }
+}
+
+/// `init(size?)`: begins a new body.
+fn init(lua: Lua) -> CResult {
+    let count = lua.top();
+    if count > 1 {
+        return Err(LuaError::from(format!("expecting 0 or 1 argument but seen {count}")));
+    }
+    if count == 1 {
+        let size = lua.check_integer(1)?;
+        if size <= 0 {
+            return Err(LuaError::from(format!("bad size argument: {size}")));
+        }
+    }
+    let req = with_read_body()?;
+    *req.context::<LuaContext>().new_body.borrow_mut() = Some(Vec::new());
+    Ok(0)
+}
+
+/// `append(text)`
+fn append(lua: Lua) -> CResult {
+    arguments(lua, 1)?;
+    let req = request(PHASES)?;
+    let text = lua.check_bytes(1)?;
+    let context: Rc<LuaContext> = req.context();
+    match &mut *context.new_body.borrow_mut() {
+        Some(body) => {
+            body.extend_from_slice(text);
+            Ok(0)
+        }
+        None => Err(LuaError::new("request_body not initialized")),
+    }
+}
+
+/// `finish()`: the new body takes the old one's place.
+fn finish(lua: Lua) -> CResult {
+    if lua.top() != 0 {
+        return Err(LuaError::from(format!("expecting 0 argument but seen {}", lua.top())));
+    }
+    let req = request(PHASES)?;
+    let context: Rc<LuaContext> = req.context();
+    let Some(body) = context.new_body.borrow_mut().take() else {
+        return Err(LuaError::new("request_body not initialized"));
+    };
+    let len = body.len() as u64;
+    req.body.set(Vec::new());
+    req.store_body_piece(&body).map_err(|error| LuaError::from(format!("fail to write file: {error}")))?;
+    describe(&req, len);
+    Ok(0)
+}

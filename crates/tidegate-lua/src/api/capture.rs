@@ -1,0 +1,340 @@
+//! `ngx.location.capture` and `ngx.location.capture_multi`: sub-requests whose responses a script gets.
+//!
+//! A sub-request that needs no wait is over when the function returns, unless other light threads could run meanwhile:
+//! they go on first, as in OpenResty.
+
+use std::ffi::c_int;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use tidegate_core::output::{Progress, Response};
+use tidegate_core::phase::{LocalFuture, Ready};
+use tidegate_core::request::Request;
+use tidegate_core::subrequest::{Options, Subrequest, SubrequestError, VariableSharing};
+use tidegate_http::date::http_date;
+use tidegate_http::uri::parse_uri;
+use tidegate_http::{Fields, Known, Method};
+
+use super::req::{method_of, set_field};
+use super::{Family, request};
+use crate::error::{CResult, LuaError};
+use crate::function::function;
+use crate::host::LogLevel;
+use crate::phase::{Phase, Phases};
+use crate::request_context::LuaContext;
+use crate::scheduler::{Answer, with_run};
+use crate::stack::{Lua, Type};
+
+pub(crate) static FAMILY: Family =
+    Family { name: "capture", cdef: "", ffi: &[], functions: &[("capture", function(capture))] };
+
+const PHASES: Phases =
+    Phases::of(&[Phase::ServerRewrite, Phase::Rewrite, Phase::Access, Phase::Precontent, Phase::Content]);
+
+/// Nesting up to which a sub-request runs on the stack of its parent's script.
+const SYNCHRONOUS_DEPTH_MAX: u16 = 4;
+
+/// Values on the stack for one sub-request: URI, arguments, options.
+const VALUES: c_int = 3;
+
+/// `capture(uri, args, options, …)`: a result for each, or nothing when the Lua half is to await them. `args` is a
+/// string or nil, `options` a table or nil.
+fn capture(lua: Lua) -> CResult {
+    let req = request(PHASES)?;
+    let count = lua.top() / VALUES;
+    let mut list = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+    for index in 0..count {
+        list.push(prepare(lua, &req, index * VALUES + 1)?);
+    }
+    let alone = with_run(|run| run.is_alone()).unwrap_or(false);
+    let here = alone && req.subrequest_depth < SYNCHRONOUS_DEPTH_MAX;
+    let mut pending: Vec<Option<LocalFuture<()>>> = Vec::new();
+    for sub in &list {
+        let sub = sub.req.clone();
+        pending.push(if here {
+            match tidegate_core::phase::run(&sub) {
+                Ready::Now(()) => None,
+                Ready::Later(future) => Some(future),
+            }
+        } else {
+            Some(Box::pin(async move { tidegate_core::phase::run(&sub).wait().await }))
+        });
+    }
+    if pending.iter().all(Option::is_none) {
+        return push_results(lua, &list);
+    }
+    let wait = with_run(|run| {
+        run.wait(lua, async move {
+            join(pending).await;
+            Answer::Push(Box::new(move |lua| push_results(lua, &list)))
+        })
+    });
+    wait.unwrap_or(Ok(()))?;
+    Ok(0)
+}
+
+/// Waits for all of `futures`.
+async fn join(mut futures: Vec<Option<LocalFuture<()>>>) {
+    poll_fn(|cx| {
+        let mut waiting = false;
+        for slot in &mut futures {
+            if let Some(future) = slot {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(()) => *slot = None,
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+}
+
+/// What a script may say about a sub-request.
+#[derive(Default)]
+struct Query {
+    method: Option<Method>,
+    body: Option<Vec<u8>>,
+    always_forward_body: bool,
+    variables: VariableSharing,
+    assignments: Vec<(Vec<u8>, Vec<u8>)>,
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Position of the `ctx` table on the stack.
+    ctx: Option<c_int>,
+}
+
+fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaError> {
+    let uri = lua.check_bytes(at)?;
+    let mut scratch = Vec::new();
+    let Ok(parsed) = parse_uri(uri, false, &mut scratch) else {
+        let uri = String::from_utf8_lossy(uri);
+        return Err(LuaError::from(format!("unsafe uri in argument #1: {uri}")));
+    };
+    let mut args = parsed.args.to_vec();
+    if let Some(more) = lua.to_bytes(at + 1).filter(|more| !more.is_empty()) {
+        if !args.is_empty() {
+            args.push(b'&');
+        }
+        args.extend_from_slice(more);
+    }
+    let mut query = Query { variables: VariableSharing::Fresh, ..Query::default() };
+    if lua.type_of(at + 2) == Type::Table {
+        lua.reserve(8)?;
+        read_options(lua, at + 2, &mut query)?;
+    }
+    let ctx = query.ctx;
+    let sub = build(parent, parsed.path, &args, query)?;
+    if let Some(at) = ctx {
+        lua.push_value(at);
+        let table = lua.make_ref();
+        with_run(|run| sub.req.context::<LuaContext>().script_table.keep(run.vm(), table));
+    }
+    Ok(sub)
+}
+
+/// Reads the options table at `table`. What it pushes stays on the stack until the function returns.
+fn read_options(lua: Lua, table: c_int, query: &mut Query) -> Result<(), LuaError> {
+    lua.raw_get_field(table, b"method");
+    if !lua.is_none_or_nil(-1) {
+        let number = if lua.type_of(-1) == Type::Number { lua.to_number(-1) } else { None };
+        let Some(number) = number else { return Err(LuaError::new("Bad http request method")) };
+        query.method = method_of(number as i64);
+        if query.method.is_none() {
+            return Err(LuaError::from(format!("unsupported HTTP method: {number}")));
+        }
+    }
+    lua.pop(1);
+    lua.raw_get_field(table, b"body");
+    match lua.type_of(-1) {
+        Type::Nil => {}
+        Type::String | Type::Number => query.body = lua.to_bytes(-1).map(<[u8]>::to_vec),
+        _ => return Err(LuaError::new("Bad http request body")),
+    }
+    lua.pop(1);
+    query.always_forward_body = flag(lua, table, b"always_forward_body", None)?;
+    if flag(lua, table, b"copy_all_vars", Some("Bad copy_all_vars option value"))? {
+        query.variables = VariableSharing::Copied;
+    }
+    if flag(lua, table, b"share_all_vars", Some("Bad share_all_vars option value"))? {
+        query.variables = VariableSharing::Shared;
+    }
+    query.assignments = pairs(lua, table, b"vars", "Bad vars option value")?;
+    query.fields = pairs(lua, table, b"headers", "Bad headers option value")?;
+    lua.raw_get_field(table, b"ctx");
+    match lua.type_of(-1) {
+        Type::Nil => lua.pop(1),
+        Type::Table => query.ctx = Some(lua.top()),
+        _ => {
+            let kind = lua.type_name(-1);
+            return Err(LuaError::from(format!("Bad ctx option value type {kind}, expected a Lua table")));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a boolean option; `strict` is the complaint about other types, which otherwise count by Lua's rules.
+fn flag(lua: Lua, table: c_int, name: &[u8], strict: Option<&'static str>) -> Result<bool, LuaError> {
+    lua.raw_get_field(table, name);
+    let (kind, value) = (lua.type_of(-1), lua.to_bool(-1));
+    lua.pop(1);
+    match strict {
+        Some(complaint) if !matches!(kind, Type::Nil | Type::Boolean) => Err(LuaError::new(complaint)),
+        _ => Ok(value),
+    }
+}
+
+/// Reads an option that is a table of texts.
+fn pairs(
+    lua: Lua,
+    table: c_int,
+    name: &'static [u8],
+    complaint: &'static str,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LuaError> {
+    let mut list = Vec::new();
+    lua.raw_get_field(table, name);
+    match lua.type_of(-1) {
+        Type::Nil => {
+            lua.pop(1);
+            return Ok(list);
+        }
+        Type::Table => {}
+        _ => return Err(LuaError::new(complaint)),
+    }
+    let inner = lua.top();
+    lua.push_nil();
+    while lua.next(inner) {
+        let option = String::from_utf8_lossy(name);
+        if lua.type_of(-2) != Type::String {
+            return Err(LuaError::from(format!("attempt to use a non-string key in the \"{option}\" option table")));
+        }
+        let key = lua.to_bytes(-2).unwrap_or_default().to_vec();
+        if !matches!(lua.type_of(-1), Type::String | Type::Number) {
+            let kind = lua.type_name(-1);
+            return Err(LuaError::from(format!("attempt to use bad variable value type {kind}")));
+        }
+        list.push((key, lua.to_bytes(-1).unwrap_or_default().to_vec()));
+        lua.pop(1);
+    }
+    lua.pop(1);
+    Ok(list)
+}
+
+fn build(parent: &Rc<Request>, path: &[u8], args: &[u8], query: Query) -> Result<Subrequest, LuaError> {
+    let method = query.method.unwrap_or(Method::Get);
+    let forwards = query.always_forward_body || matches!(method, Method::Put | Method::Post);
+    let (fields, body) = body_and_fields(parent, query.body, forwards)?;
+    let length = body.as_ref().map(Vec::len);
+    let options =
+        Options { method: Some(method), body, fields: Some(fields), variables: query.variables, capture: true };
+    let sub = Subrequest::new(parent, path, args, options).map_err(|SubrequestError::Cycle| {
+        let path = bstr::BStr::new(path);
+        parent.log(LogLevel::Error, format_args!("lua subrequests cycle while processing \"{path}\""));
+        LuaError::new("failed to issue subrequest: -1")
+    })?;
+    {
+        let mut head = sub.req.head.borrow_mut();
+        head.content_length = length.map(|length| length as u64);
+        head.chunked = false;
+    }
+    for (name, value) in &query.fields {
+        set_field(&sub.req, name, Some(value), true);
+    }
+    for (name, value) in &query.assignments {
+        let name = bstr::BStr::new(name);
+        if let Err(error) = sub.req.set_variable_named(name, Some(value)) {
+            use tidegate_core::variable::VariableError;
+            match error {
+                VariableError::NotChangeable => {
+                    sub.req.log(LogLevel::Error, format_args!("variable \"{name}\" not changeable"));
+                }
+                _ => sub.req.log(
+                    LogLevel::Error,
+                    format_args!(
+                        "variable \"{name}\" cannot be assigned a value (maybe you forgot to define it first?) "
+                    ),
+                ),
+            }
+            return Err(LuaError::new("failed to adjust the subrequest: -1"));
+        }
+    }
+    Ok(sub)
+}
+
+/// The fields of the parent's head as the sub-request gets them, and its body: its own, or the parent's.
+fn body_and_fields(
+    parent: &Request,
+    own: Option<Vec<u8>>,
+    forwards: bool,
+) -> Result<(Fields, Option<Vec<u8>>), LuaError> {
+    let mut fields = parent.head.borrow().fields.clone();
+    let body = match own {
+        Some(body) => Some(body),
+        None if forwards && parent.body.is_loaded() && !parent.body.is_empty() => {
+            let mut body = Vec::new();
+            parent
+                .body
+                .read_into(&mut body)
+                .map_err(|error| LuaError::from(format!("failed to read body: {error}")))?;
+            Some(body)
+        }
+        None => None,
+    };
+    fields.remove(Known::TransferEncoding);
+    match &body {
+        Some(body) => fields.set_known(Known::ContentLength, itoa::Buffer::new().format(body.len()).as_bytes()),
+        None => {
+            fields.remove(Known::ContentLength);
+        }
+    }
+    Ok((fields, body))
+}
+
+fn push_results(lua: Lua, list: &[Subrequest]) -> CResult {
+    let count = c_int::try_from(list.len()).unwrap_or(c_int::MAX - 8);
+    lua.reserve(count + 8)?;
+    for sub in list {
+        push_result(lua, sub);
+    }
+    Ok(count)
+}
+
+fn push_result(lua: Lua, sub: &Subrequest) {
+    let response = sub.req.response.borrow();
+    lua.push_table(0, 4);
+    let status = if response.status == 0 { 200 } else { response.status };
+    lua.push_integer(status.into());
+    lua.raw_set_field(-2, b"status");
+    lua.push_bool(response.progress != Progress::Ended);
+    lua.raw_set_field(-2, b"truncated");
+    lua.push_bytes(&sub.body.borrow());
+    lua.raw_set_field(-2, b"body");
+    push_header(lua, &response);
+    lua.raw_set_field(-2, b"header");
+}
+
+fn push_header(lua: Lua, response: &Response) {
+    lua.push_table(0, c_int::try_from(response.fields.len() + 3).unwrap_or(0));
+    let table = lua.top();
+    for (name, value, _) in response.fields.iter() {
+        lua.add_multi(table, name, |lua| lua.push_bytes(value));
+    }
+    if !response.content_type.is_empty() {
+        if response.charset.is_empty() {
+            lua.push_bytes(&response.content_type);
+        } else {
+            lua.push_bytes(&[&response.content_type[..], b"; charset=", &response.charset].concat());
+        }
+        lua.raw_set_field(table, b"Content-Type");
+    }
+    if let Some(length) = response.content_length {
+        lua.push_number(length as f64);
+        lua.raw_set_field(table, b"Content-Length");
+    }
+    if let Some(seconds) = response.last_modified
+        && matches!(response.status, 0 | 200 | 204 | 206 | 304)
+    {
+        lua.push_bytes(&http_date(seconds));
+        lua.raw_set_field(table, b"Last-Modified");
+    }
+}

@@ -1,0 +1,115 @@
+//! Times: `ngx.time`, `ngx.now`, `ngx.localtime`, `ngx.http_time` and their like.
+//!
+//! The clock is the worker's, read once for each event; `ngx.update_time` reads it again.
+
+use tidegate_core::clock;
+use tidegate_http::date::{http_date, parse_http_date, write_cookie_date};
+
+use super::{Family, Text, bytes_of, ffi_functions, give_text};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "time",
+    cdef: "",
+    ffi: ffi_functions! {
+        now_ms as "now_ms": "double (*)(void)",
+        update as "update": "void (*)(void)",
+        local as "local_time": "void (*)(tg_str *)",
+        utc as "utc_time": "void (*)(tg_str *)",
+        http as "http_time": "void (*)(double, tg_str *)",
+        cookie as "cookie_time": "void (*)(double, tg_str *)",
+        parse as "parse": "double (*)(const char *, size_t)",
+    },
+    functions: &[],
+};
+
+extern "C" fn now_ms() -> f64 {
+    clock::now_ms() as f64
+}
+
+extern "C" fn update() {
+    clock::update();
+}
+
+/// `2026-11-20 09:30:00` in local time.
+///
+/// # Safety
+/// `out` points to a `tg_str`.
+unsafe extern "C" fn local(out: *mut Text) {
+    let time = clock::error_log_time();
+    // SAFETY: the caller's promise.
+    unsafe {
+        give_text(out, |text| text.extend(time.iter().map(|&byte| if byte == b'/' { b'-' } else { byte })));
+    }
+}
+
+/// The same in UTC.
+///
+/// # Safety
+/// `out` points to a `tg_str`.
+unsafe extern "C" fn utc(out: *mut Text) {
+    let time = utc_text(clock::now_unix());
+    // SAFETY: the caller's promise.
+    unsafe { give_text(out, |text| text.extend_from_slice(time.as_bytes())) };
+}
+
+fn utc_text(second: i64) -> String {
+    let (days, second) = (second.div_euclid(86400), second.rem_euclid(86400));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// Year, month and day of a day counted from 1970-01-01.
+///
+/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// # Safety
+/// `out` points to a `tg_str`.
+unsafe extern "C" fn http(second: f64, out: *mut Text) {
+    // SAFETY: the caller's promise. The cast saturates.
+    unsafe { give_text(out, |text| text.extend_from_slice(&http_date(second as i64))) };
+}
+
+/// # Safety
+/// `out` points to a `tg_str`.
+unsafe extern "C" fn cookie(second: f64, out: *mut Text) {
+    // SAFETY: the caller's promise. The cast saturates.
+    unsafe { give_text(out, |text| write_cookie_date(second as i64, text)) };
+}
+
+/// Seconds since 1970, or NaN for what is no date.
+///
+/// # Safety
+/// `text` points to `len` bytes.
+unsafe extern "C" fn parse(text: *const u8, len: usize) -> f64 {
+    // SAFETY: the caller's promise.
+    parse_http_date(unsafe { bytes_of(text, len) }).map_or(f64::NAN, |second| second as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utc_texts() {
+        for (second, expected) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_795_167_000, "2026-11-20 09:30:00"),
+            (-1, "1969-12-31 23:59:59"),
+        ] {
+            assert_eq!(utc_text(second), expected);
+        }
+    }
+}

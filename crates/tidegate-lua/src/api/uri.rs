@@ -1,0 +1,165 @@
+//! Escaping: `ngx.escape_uri`, `ngx.unescape_uri`.
+
+use std::ffi::c_int;
+
+use super::{Family, Text, bytes_of, ffi_functions, give_text};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "uri",
+    cdef: "",
+    ffi: ffi_functions! {
+        escape as "escape": "void (*)(const char *, size_t, int, tg_str *)",
+        unescape as "unescape": "void (*)(const char *, size_t, tg_str *)",
+    },
+    functions: &[],
+};
+
+/// Which bytes are escaped. The sets are lua-nginx-module's, which are smaller than nginx's: `!'()*` stay.
+///
+/// The numbers are the second argument of `ngx.escape_uri`.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Uri = 0,
+    Args = 1,
+    Component = 2,
+    Html = 3,
+    Refresh = 4,
+    Memcached = 5,
+    HeaderName = 7,
+    HeaderValue = 8,
+}
+
+impl Kind {
+    const fn escapes(self, byte: u8) -> bool {
+        let outside = byte <= b' ' || byte >= 0x7f;
+        match self {
+            Kind::Uri => outside || one_of(byte, b"#%?"),
+            Kind::Args => outside || one_of(byte, b"#%?+"),
+            Kind::Component => outside || one_of(byte, b"\"#$%&+,/:;<=>?@[\\]^`{|}"),
+            Kind::Html => outside || one_of(byte, b"\"#%'"),
+            Kind::Refresh => outside || one_of(byte, b"\"'"),
+            Kind::Memcached => byte <= b' ' || byte == b'%',
+            Kind::HeaderName => outside || one_of(byte, b"\"(),/:;<=>?@[\\]{}"),
+            Kind::HeaderValue => byte < b' ' && byte != b'\t' || byte == 0x7f,
+        }
+    }
+}
+
+const fn one_of(byte: u8, set: &[u8]) -> bool {
+    let mut at = 0;
+    while at < set.len() {
+        if set[at] == byte {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether `text` has bytes to escape.
+pub(crate) fn needs_escape(text: &[u8], kind: Kind) -> bool {
+    text.iter().any(|&byte| kind.escapes(byte))
+}
+
+/// Appends `text` to `out`, with `%XX` for the bytes that `kind` escapes.
+pub(crate) fn escape_into(text: &[u8], kind: Kind, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|&byte| kind.escapes(byte)) {
+        let byte = rest[at];
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Appends the decoded form of `text` to `out`: `+` is a space, a broken escape stays as it is.
+pub(crate) fn unescape_into(text: &[u8], out: &mut Vec<u8>) {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let escape = match text.get(at + 1..at + 3) {
+            Some(&[high, low]) if byte == b'%' => digit(high).zip(digit(low)),
+            _ => None,
+        };
+        match escape {
+            Some((high, low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            None => {
+                out.push(if byte == b'+' { b' ' } else { byte });
+                at += 1;
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `text` points to `len` bytes, `out` to a `tg_str`.
+unsafe extern "C" fn escape(text: *const u8, len: usize, kind: c_int, out: *mut Text) {
+    let kind = match kind {
+        0 => Kind::Uri,
+        1 => Kind::Args,
+        3 => Kind::Html,
+        4 => Kind::Refresh,
+        5 | 6 => Kind::Memcached,
+        _ => Kind::Component,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let text = bytes_of(text, len);
+        give_text(out, |out| escape_into(text, kind, out));
+    }
+}
+
+/// # Safety
+/// `text` points to `len` bytes, `out` to a `tg_str`.
+unsafe extern "C" fn unescape(text: *const u8, len: usize, out: *mut Text) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let text = bytes_of(text, len);
+        give_text(out, |out| unescape_into(text, out));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes() {
+        #[track_caller]
+        fn check(kind: Kind, text: &str, expected: &str) {
+            let mut out = Vec::new();
+            escape_into(text.as_bytes(), kind, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+            assert_eq!(needs_escape(text.as_bytes(), kind), text != expected);
+        }
+        check(Kind::Component, "a b\r&=/?!'()*-._~\u{e9}", "a%20b%0D%26%3D%2F%3F!'()*-._~%C3%A9");
+        check(Kind::Uri, "/a b?#%+&", "/a%20b%3F%23%25+&");
+        check(Kind::Args, "a+b", "a%2Bb");
+        check(Kind::Html, "a\"b'c#", "a%22b%27c%23");
+        check(Kind::Refresh, "a'%#", "a%27%#");
+        check(Kind::Memcached, "a b%\u{e9}", "a%20b%25\u{e9}");
+        check(Kind::HeaderName, "X-A:b", "X-A%3Ab");
+        check(Kind::HeaderValue, "a\tb\r\n", "a\tb%0D%0A");
+    }
+
+    #[test]
+    fn unescapes() {
+        #[track_caller]
+        fn check(text: &str, expected: &str) {
+            let mut out = Vec::new();
+            unescape_into(text.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
+        check("a%20b+c", "a b c");
+        check("try %search%%20%again%", "try %search% %again%");
+        check("%", "%");
+        check("%4", "%4");
+        check("%4g%41", "%4gA");
+    }
+}

@@ -1,0 +1,52 @@
+-- ngx.ctx: a table that lives as long as the request, through all its phases; an internal redirect begins with an empty
+-- one, a subrequest has its own. Timers have one as well. Everywhere but in init_by_lua; never waits.
+
+local _, native, base = ...
+
+local raise, fail = base.raise, base.fail
+local number, keep = native.number, native.keep
+local type = type
+local registry = debug.getregistry()
+
+-- The head of the list of free slots, as luaL_ref keeps it.
+local FREE = 0
+
+local function store(value)
+    local slot = registry[FREE]
+    if slot and slot ~= 0 then
+        registry[FREE] = registry[slot]
+    else
+        slot = #registry + 1
+    end
+    registry[slot] = value
+    if keep(slot) < 0 then
+        registry[slot] = registry[FREE]
+        registry[FREE] = slot
+        return raise()
+    end
+    return value
+end
+
+function base.getters.ctx()
+    local slot = number()
+    if slot > 0 then
+        return registry[slot]
+    elseif slot == 0 then
+        return store({})
+    end
+    return raise()
+end
+
+function base.setters.ctx(value)
+    if type(value) ~= "table" then
+        return fail("ctx should be a table while getting a " .. type(value))
+    end
+    local slot = number()
+    if slot > 0 then
+        registry[slot] = value
+    elseif slot == 0 then
+        store(value)
+    else
+        return raise()
+    end
+end

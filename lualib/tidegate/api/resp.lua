@@ -1,0 +1,111 @@
+-- The response's head: ngx.header, ngx.status, ngx.headers_sent, ngx.resp.get_headers. In every phase that has a
+-- request; nothing here waits.
+
+local ngx, native, base = ...
+
+local raise, fail = base.raise, base.fail
+local get, set, values, headers = native.get, native.set, native.values, native.headers
+local status, set_status, headers_sent = native.status, native.set_status, native.headers_sent
+local tonumber, tostring, type, setmetatable = tonumber, tostring, type, setmetatable
+local copy = base.ffi.string
+local str = base.str
+
+local function read(_, name)
+    if type(name) ~= "string" then
+        name = tostring(name)
+    end
+    local count = get(name, #name, str)
+    if count == 1 then
+        return copy(str[0].data, str[0].len)
+    elseif count == 0 then
+        return nil
+    elseif count == 2 then
+        return values(name)
+    end
+    return raise()
+end
+
+local function write(name, value, replace)
+    if type(name) ~= "string" then
+        name = tostring(name)
+    end
+    local done = 0
+    if value == nil then
+        if replace == 0 then
+            return fail("invalid header value")
+        end
+        done = set(name, #name, nil, 0, 1)
+    elseif type(value) == "table" then
+        if #value == 0 then
+            if replace == 1 then
+                done = set(name, #name, nil, 0, 1)
+            end
+        end
+        for i = 1, #value do
+            local text = tostring(value[i])
+            done = set(name, #name, text, #text, i == 1 and replace or 0)
+            if done < 0 then
+                break
+            end
+        end
+    else
+        if type(value) ~= "string" then
+            value = tostring(value)
+        end
+        done = set(name, #name, value, #value, replace)
+    end
+    if done < 0 then
+        return raise()
+    end
+end
+
+-- ngx.header.name: a string, a list of strings when there are several, or nil. Assigning takes the same; `_` in names
+-- stands for `-`.
+ngx.header = setmetatable({}, {
+    __index = read,
+    __newindex = function(_, name, value)
+        return write(name, value, 1)
+    end,
+})
+
+-- For `require "ngx.resp"`.
+function base.add_response_header(name, value)
+    return write(name, value, 0)
+end
+
+function base.getters.status()
+    local number = status()
+    if number < 0 then
+        return raise()
+    end
+    return number
+end
+
+function base.setters.status(value)
+    local number = tonumber(value)
+    if not number then
+        return fail("bad argument #1 to 'status' (number expected, got " .. type(value) .. ")")
+    end
+    if set_status(number) < 0 then
+        return raise()
+    end
+end
+
+function base.getters.headers_sent()
+    local answer = headers_sent()
+    if answer < 0 then
+        return raise()
+    end
+    return answer == 1
+end
+
+ngx.resp = {}
+
+-- ngx.resp.get_headers(max?, raw?): as ngx.req.get_headers.
+function ngx.resp.get_headers(max, raw)
+    local fields, truncated = headers(max, raw)
+    if not raw then
+        setmetatable(fields, base.fields_meta)
+    end
+    return fields, truncated
+end
