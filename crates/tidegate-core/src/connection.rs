@@ -144,6 +144,10 @@ impl Connection {
             _ => self.local,
         }
     }
+    /// The address of the listening socket, as the configuration has it.
+    pub fn listen_addr(&self) -> Option<&crate::sockets::ListenAddr> {
+        self.config.listens.get(self.listen).map(|listen| &listen.spec.addr)
+    }
     /// The server for names that no other has.
     pub fn default_server(&self) -> ServerId {
         self.config.listens.get(self.listen).map_or(ServerId(0), |listen| listen.default)

@@ -81,11 +81,9 @@ impl Host {
     }
 }
 
+/// The address that the client's connection was accepted on, as the configuration has it.
 fn server_of(req: &Request) -> String {
-    match req.conn.local_addr() {
-        tidegate_core::connection::Peer::Inet(address) => address.to_string(),
-        tidegate_core::connection::Peer::Unix => "unix:".to_owned(),
-    }
+    req.conn.listen_addr().map_or_else(String::new, ToString::to_string)
 }
 
 /// Surroundings that write to the error log of the process.

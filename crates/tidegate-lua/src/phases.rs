@@ -3,6 +3,7 @@
 //! A chunk that does not wait answers at once ([`Ready::Now`]): the request then needs no future of ours.
 
 use std::future::poll_fn;
+use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::task::Poll;
 use tidegate_core::output::{Buf, Chunk, Closed, Progress};
 use tidegate_core::phase::{Outcome as Answer, Phase as CorePhase, Program, Ready, Step};
 use tidegate_core::request::Request;
+use tidegate_core::special_response::product;
+use tidegate_http::error_page::write_error_page;
 
 use crate::api::output;
 use crate::code::Code;
@@ -103,6 +106,7 @@ async fn unless_client_goes(req: &Rc<Request>, waiting: Waiting) -> Outcome {
     poll_fn(|cx| {
         if watches && gone.as_mut().poll(cx).is_ready() {
             watches = false;
+            Host::Request(req.clone()).log(LogLevel::Info, b"client prematurely closed connection");
             if !waiting.client_aborted() {
                 return Poll::Ready(Outcome::Stopped(Stop::Exit(CLIENT_CLOSED)));
             }
@@ -128,7 +132,8 @@ fn conclude_content(req: &Rc<Request>, outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Done | Outcome::Stopped(Stop::Exit(code::OK)) => end_response(req, Step::Ok),
         Outcome::Failed => Ready::Now(Step::Status(500)),
-        Outcome::Stopped(Stop::Exit(code::DECLINED)) => Ready::Now(Step::Declined),
+        // There is no content handler to decline to.
+        Outcome::Stopped(Stop::Exit(code::DECLINED)) => Ready::Now(Step::Close),
         Outcome::Stopped(Stop::Exit(status)) => exit(req, status),
         Outcome::Stopped(Stop::Exec | Stop::Rewrite) => Ready::Now(Step::Redirected),
     }
@@ -229,19 +234,65 @@ pub(crate) fn prepare_head(req: &Rc<Request>) {
     }
 }
 
-/// Installs `header_filter_by_lua*`.
+/// Installs `header_filter_by_lua*`, and the body filter that puts another body in the place of the response's when the
+/// code exits with a status.
 pub(crate) fn install_header_filter(code: &Arc<Code>, program: &mut Program) {
     let code = code.clone();
     program.header_filter(move |req| match begin(req, &code, Phase::HeaderFilter) {
-        Ok(Started::Done(Outcome::Done | Outcome::Stopped(_))) => Ready::Now(Ok(())),
-        Ok(Started::Done(Outcome::Failed)) | Err(_) => Ready::Now(Err(Closed)),
-        Ok(Started::Waiting(waiting)) => Ready::later(async move {
-            match waiting.await {
-                Outcome::Failed => Err(Closed),
-                Outcome::Done | Outcome::Stopped(_) => Ok(()),
-            }
-        }),
+        Ok(Started::Done(outcome)) => Ready::Now(conclude_header_filter(req, outcome)),
+        Err(_) => Ready::Now(Err(Closed)),
+        Ok(Started::Waiting(waiting)) => {
+            let req = req.clone();
+            Ready::later(async move {
+                let outcome = waiting.await;
+                conclude_header_filter(&req, outcome)
+            })
+        }
     });
+    program.body_filter(|req, chunk| {
+        let body = req
+            .find_context::<LuaContext>()
+            .and_then(|context| context.replacement.borrow_mut().as_mut().map(mem::take));
+        Ready::Now(Ok(match body {
+            None => chunk,
+            // All of it with the first piece, nothing with the others.
+            Some(body) => Chunk { last: chunk.last, flush: chunk.flush, ..Chunk::bytes(body) },
+        }))
+    });
+}
+
+/// After `header_filter_by_lua*`: a status from `ngx.exit` takes the place of the response.
+fn conclude_header_filter(req: &Rc<Request>, outcome: Outcome) -> Result<(), Closed> {
+    match outcome {
+        Outcome::Done | Outcome::Stopped(Stop::Exit(code::OK) | Stop::Exec | Stop::Rewrite) => Ok(()),
+        Outcome::Failed | Outcome::Stopped(Stop::Exit(444)) => Err(Closed),
+        Outcome::Stopped(Stop::Exit(status)) => {
+            let status = u16::try_from(status).map_err(|_| Closed)?;
+            let mut page = Vec::new();
+            let has_page = write_error_page(status, product_of(req), &mut page);
+            let mut response = req.response.borrow_mut();
+            response.clear_body_headers();
+            response.status = status;
+            response.status_line.clear();
+            response.content_type.clear();
+            if has_page {
+                response.content_type.extend_from_slice(b"text/html");
+            }
+            response.content_length = Some(page.len() as u64);
+            drop(response);
+            let context: Rc<LuaContext> = req.context();
+            context.replacement.replace(Some(page));
+            Ok(())
+        }
+    }
+}
+
+/// The product as the foot of error pages names it.
+fn product_of(req: &Request) -> &'static str {
+    match req.http_conf().server_tokens {
+        Some(false) => product().name,
+        _ => product().name_and_version,
+    }
 }
 
 /// Installs `body_filter_by_lua*`.

@@ -12,6 +12,8 @@ use crate::vm::Vm;
 pub(crate) struct LuaContext {
     /// The request's own virtual machine, with `lua_code_cache off`; of main requests only.
     pub(crate) vm: RefCell<Option<Rc<Vm>>>,
+    /// The body that `ngx.exit` in `header_filter_by_lua*` put in the place of the response's; empty once it is sent.
+    pub(crate) replacement: RefCell<Option<Vec<u8>>>,
     /// `ngx.arg` of the running `set_by_lua*`.
     pub(crate) set_arguments: RefCell<Vec<Vec<u8>>>,
     /// `ngx.ctx`

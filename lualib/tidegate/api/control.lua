@@ -18,8 +18,10 @@ for name, status in pairs({
     ngx["HTTP_" .. name] = status
 end
 
--- ngx.exit(status): ends the phase with ngx.OK, the request with any other code. Does not return.
+-- ngx.exit(status): ends the phase with ngx.OK, the request with any other code. Does not return, except in
+-- header_filter_by_lua* and balancer_by_lua*.
 function ngx.exit(status)
-    exit(status)
-    return await()
+    if exit(status) then
+        return await()
+    end
 end

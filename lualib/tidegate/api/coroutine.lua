@@ -77,7 +77,8 @@ local function wrapped(co, ok, ...)
     local message = ...
     note_failure(co, message)
     if type(message) == "string" and adds_position[phase()] then
-        return error(message, 2)
+        -- No tail call: the level counts from this function, which the caller of the wrapped one has called.
+        error(message, 2)
     end
     -- The error keeps its value and its position, as if the caller had raised it.
     return error(message, 0)

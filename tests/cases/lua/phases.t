@@ -144,7 +144,7 @@ GET /
 2
 --- error_log
 timer ends: true, context: ngx.timer
-worker ends, context: exit_worker_by_lua*
+worker ends
 
 === TEST 8: an error in init_by_lua prevents the start
 --- http_config
@@ -275,3 +275,19 @@ POST /
 a body
 --- response_body
 ok
+
+=== TEST 17: ngx.exit in header_filter_by_lua puts another response in the place of the one under way
+--- config
+location /403 { content_by_lua_block { ngx.say("hi") } header_filter_by_lua_block { return ngx.exit(403) } }
+location /201 { content_by_lua_block { ngx.say("hi") } header_filter_by_lua_block { ngx.exit(201) print("goes on") } }
+--- requests
+GET /403
+~~~
+GET /201
+--- error_code: 403 201
+--- response_body_like
+403 Forbidden
+~~~
+^$
+--- error_log
+goes on

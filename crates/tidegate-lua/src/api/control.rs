@@ -25,7 +25,7 @@ const PHASES: Phases = Phases::of(&[
 /// nginx's `NGX_AGAIN` and `NGX_DONE`, which make no sense here.
 const NOT_STATUSES: [i64; 2] = [-2, -4];
 
-/// `exit(status)`: the Lua half awaits next.
+/// `exit(status)`: whether the Lua half is to await. In the phases where it is not, code goes on to its end.
 fn exit(lua: Lua) -> CResult {
     let status = lua.check_integer(1)?;
     if NOT_STATUSES.contains(&status) {
@@ -34,7 +34,9 @@ fn exit(lua: Lua) -> CResult {
     with_run(|run| {
         PHASES.check(run.phase())?;
         let mut status = i32::try_from(status).unwrap_or(i32::MAX);
+        // While the header filter runs, the head counts as sent but can still be changed.
         if let Some(req) = run.request()
+            && run.phase() != Phase::HeaderFilter
             && req.header_sent()
             && status >= 300
             && !matches!(status, 408 | 444 | 499)
@@ -47,11 +49,17 @@ fn exit(lua: Lua) -> CResult {
             }
             status = 200;
         }
-        run.stop(lua, Stop::Exit(status))?;
+        let goes_on = matches!(run.phase(), Phase::HeaderFilter | Phase::Balancer);
+        if goes_on {
+            run.stop_at_end(Stop::Exit(status));
+        } else {
+            run.stop(lua, Stop::Exit(status))?;
+        }
         if run.host().logs(LogLevel::Debug) {
             run.host().log(LogLevel::Debug, format!("lua exit with code {status}").as_bytes());
         }
-        Ok(0)
+        lua.push_bool(!goes_on);
+        Ok(1)
     })
     .unwrap_or(Err(LuaError::new("no request found")))
 }

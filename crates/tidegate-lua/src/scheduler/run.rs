@@ -314,6 +314,11 @@ impl Run {
         Ok(())
     }
 
+    /// Makes `reason` the run's outcome when it comes to its end.
+    pub fn stop_at_end(&self, reason: Stop) {
+        self.stop.set(Some(reason));
+    }
+
     /// The answer that the running function waited for.
     pub(crate) fn take_answer(&self) -> Answer {
         self.current_thread().answer.take().unwrap_or(Answer::Nothing)
@@ -444,7 +449,7 @@ impl Run {
             self.end_user_thread(thread, end.is_ok());
         }
         let over = !self.entry.alive.get() && self.users.borrow().is_empty();
-        over.then_some(Outcome::Done)
+        over.then(|| self.stop.take().map_or(Outcome::Done, Outcome::Stopped))
     }
 
     /// Leaves `ok, results…` on the ended thread's stack and wakes a parent that waits for it.
