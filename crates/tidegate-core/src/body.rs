@@ -11,6 +11,7 @@ use std::{
     path::PathBuf,
     rc::Rc,
     sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use bstr::ByteSlice;
@@ -394,6 +395,39 @@ impl Request {
                 Err(_) => return Err(BodyError::Gone),
             }
         }
+    }
+
+    /// Reads a piece of the body as it comes, without a limit of time: appends to `out`, answers whether that was the
+    /// last. Who waits for it has called [`request_body_now`](Self::request_body_now) before.
+    ///
+    /// # Errors
+    /// See [`BodyError`].
+    pub fn poll_body_piece(&self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<bool, BodyError>> {
+        if self.body.is_consumed() {
+            return Poll::Ready(Ok(true));
+        }
+        let before = out.len();
+        loop {
+            let complete = self.decode_buffered(out)?;
+            if complete || out.len() > before {
+                return Poll::Ready(Ok(complete));
+            }
+            match ready!(self.conn.poll_read_more(cx)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
+            }
+        }
+    }
+
+    /// Tells a client that waits for it to send the body; `false` when it cannot be told at once.
+    pub fn request_body_now(&self) -> bool {
+        let expects = self.head.borrow().expect_continue;
+        if !expects || self.header_sent() || !self.conn.input.borrow().is_empty() {
+            return true;
+        }
+        self.head.borrow_mut().expect_continue = false;
+        const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+        self.conn.unsent_bytes() == 0 && self.conn.stream.try_write(GO_ON).is_ok_and(|written| written == GO_ON.len())
     }
 
     /// Reads what nobody wanted, so that the next request can be found behind it.

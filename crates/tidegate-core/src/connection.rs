@@ -332,6 +332,29 @@ impl Connection {
         }
     }
 
+    /// Reads more input without a limit of time, for who has one already; gives how many bytes came, 0 at the end.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) fn poll_read_more(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        loop {
+            std::task::ready!(self.stream.poll_read_ready(cx))?;
+            let mut input = self.input.borrow_mut();
+            if input.capacity() == 0 {
+                *input = crate::worker::take_buffer();
+            }
+            match self.stream.try_read_buf(&mut *input) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Moves bytes that were read and not used yet to the end of `out`: for those who take the connection over.
+    pub fn take_input(&self, out: &mut Vec<u8>) {
+        out.append(&mut self.input.borrow_mut());
+    }
+
     /// Takes `count` bytes off the front of the input.
     pub(crate) fn consume_input(&self, count: usize) {
         let mut input = self.input.borrow_mut();
@@ -438,6 +461,7 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
         Head::TimedOut(None) | Head::End => return Next::Close,
     };
     run(conn, &req, phase::run).await;
+    req.end_lasting_contexts();
     if conn.is_broken() {
         return Next::Close;
     }

@@ -274,6 +274,21 @@ impl Request {
         }
     }
 
+    /// Leaves the client's connection to somebody who reads and writes it himself: no head is sent from now on, and the
+    /// connection closes with the request. `false` when bytes wait that the client does not take.
+    pub fn take_over_connection(&self) -> bool {
+        if !matches!(self.conn.output.borrow_mut().write_to(&self.conn), Ok(true)) {
+            return false;
+        }
+        let mut response = self.response.borrow_mut();
+        if response.progress == Progress::Open {
+            response.progress = Progress::HeadSent;
+        }
+        self.flags().keep_alive.set(false);
+        self.body.mark_loaded();
+        true
+    }
+
     /// Called by a header filter: the response that was prepared is dropped, and the request ends with `status`, for
     /// which error pages apply.
     pub fn finalize_from_filter(&self, status: u16) -> Ready<Result<(), Closed>> {

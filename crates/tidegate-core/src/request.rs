@@ -331,6 +331,13 @@ impl Request {
         self.main().lasting_contexts.borrow_mut().push((TypeId::of::<T>(), new.clone()));
         new
     }
+    /// Drops them: the request came to its end, though its memory may wait for the connection's next one.
+    pub(crate) fn end_lasting_contexts(&self) {
+        // One by one: what a destructor does may ask for contexts.
+        while let Some(context) = { self.lasting_contexts.borrow_mut().pop() } {
+            drop(context);
+        }
+    }
     /// The context that [`lasting_context`](Self::lasting_context) made, if it did.
     pub fn find_lasting_context<T: 'static>(&self) -> Option<Rc<T>> {
         let contexts = self.main().lasting_contexts.borrow();

@@ -9,6 +9,7 @@ use tidegate_core::log::{self, Level};
 use tidegate_core::request::Request;
 
 use crate::phase::Phase;
+use crate::socket::OpenSockets;
 
 /// nginx's log levels; the numbers are those of `ngx.ERR` and its kin.
 pub type LogLevel = Level;
@@ -32,6 +33,9 @@ pub trait Surroundings {
 
     /// The host of a timer that a script creates here.
     fn timer_host(&self) -> Host;
+
+    /// The sockets that were opened here; they are closed when it ends.
+    fn open_sockets(&self) -> Rc<OpenSockets>;
 
     /// The concrete type, for tests.
     fn as_any(&self) -> &dyn Any;
@@ -74,7 +78,7 @@ impl Host {
         match self {
             Self::Request(req) => {
                 let tail = format!(", context: ngx.timer, client: {}, server: {}", req.conn.peer.get(), server_of(req));
-                Host::Other(Rc::new(Detached { tail, connection: Some(req.conn.number) }))
+                Host::Other(Rc::new(Detached { tail, connection: Some(req.conn.number), sockets: Rc::default() }))
             }
             Self::Other(other) => other.timer_host(),
         }
@@ -90,13 +94,14 @@ fn server_of(req: &Request) -> String {
 pub struct Detached {
     tail: String,
     connection: Option<u64>,
+    sockets: Rc<OpenSockets>,
 }
 
 impl Detached {
     /// A host whose log lines end in `, context: CONTEXT`; in nothing for an empty context.
     pub fn host(context: &str) -> Host {
         let tail = if context.is_empty() { String::new() } else { format!(", context: {context}") };
-        Host::Other(Rc::new(Self { tail, connection: None }))
+        Host::Other(Rc::new(Self { tail, connection: None, sockets: Rc::default() }))
     }
 }
 
@@ -114,6 +119,10 @@ impl Surroundings for Detached {
 
     fn timer_host(&self) -> Host {
         Detached::host(Phase::Timer.context_name())
+    }
+
+    fn open_sockets(&self) -> Rc<OpenSockets> {
+        self.sockets.clone()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -12,6 +12,7 @@
 //! | [`phase`], [`host`] | where a script runs and for whom |
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
 //! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `worker` | the nginx modules made of all this |
+//! | `socket` | cosockets |
 //! | `api` | the `ngx.*` families; how to add one stands there |
 //! | `bundle` | the Lua sources in the binary (`lualib/`) |
 
@@ -25,6 +26,7 @@ pub mod phase;
 pub mod scheduler;
 pub mod set_by_lua;
 pub mod settings;
+pub mod socket;
 pub mod stack;
 pub mod userdata;
 pub mod vm;

@@ -12,6 +12,7 @@ use crate::function::function;
 use crate::host::{Host, LogLevel, Surroundings};
 use crate::phase::Phase;
 use crate::scheduler::{Outcome, Started, start, with_run};
+use crate::socket::OpenSockets;
 use crate::stack::Lua;
 use crate::vm::{Vm, VmConfig};
 
@@ -22,6 +23,7 @@ pub(crate) struct TestHost {
     pub(crate) log: RefCell<Vec<(LogLevel, String)>>,
     /// What timers of this host print and log goes to the host itself.
     this: RefCell<std::rc::Weak<TestHost>>,
+    sockets: Rc<OpenSockets>,
 }
 
 impl TestHost {
@@ -43,6 +45,10 @@ impl Surroundings for TestHost {
 
     fn timer_host(&self) -> Host {
         Host::Other(self.this.borrow().upgrade().expect("the test holds its host"))
+    }
+
+    fn open_sockets(&self) -> Rc<OpenSockets> {
+        self.sockets.clone()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -17,6 +17,7 @@ use crate::phase::Phase;
 use crate::request_context::LuaContext;
 use crate::scheduler::{Outcome, Started, Waiting, start};
 use crate::settings;
+use crate::socket;
 use crate::stack::Ref;
 use crate::vm::Vm;
 
@@ -135,6 +136,7 @@ pub(crate) fn exit(conf: &Arc<Conf>, end: WorkerEnd) -> LocalFuture<()> {
         {
             waiting.await;
         }
+        socket::close_pools();
         Detached::host("").log_debug(b"lua close the global Lua VM");
     })
 }

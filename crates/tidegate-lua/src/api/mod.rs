@@ -59,6 +59,7 @@ mod require;
 mod resp;
 mod semaphore;
 mod sleep;
+mod socket;
 mod stdlib;
 mod thread;
 mod time;
@@ -90,6 +91,7 @@ static FAMILIES: &[&Family] = &[
     &stdlib::FAMILY,
     &timer::FAMILY,
     &semaphore::FAMILY,
+    &socket::FAMILY,
 ];
 
 /// A family of API functions.

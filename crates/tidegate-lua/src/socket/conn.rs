@@ -1,0 +1,107 @@
+//! One connection: its transport, its input, its place in a pool.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::failure::Failure;
+use super::input::Input;
+use super::pool::Place;
+use super::transport::Transport;
+
+/// A connection.
+pub(crate) struct Conn {
+    transport: RefCell<Transport>,
+    pub(super) input: RefCell<Input>,
+    /// How often it came out of a pool.
+    pub(super) reused: Cell<u64>,
+    /// It counts in this pool.
+    pub(super) place: RefCell<Option<Place>>,
+    /// Nothing more can be read, and why.
+    pub(super) read_end: RefCell<Option<Failure>>,
+    /// Nothing more can be written.
+    pub(super) write_closed: Cell<bool>,
+    /// The handshake was done: a pooled connection does not need another.
+    pub(super) encrypted: Cell<bool>,
+}
+
+impl Conn {
+    pub(super) fn new(transport: Transport) -> Rc<Self> {
+        Rc::new(Self {
+            transport: RefCell::new(transport),
+            input: RefCell::default(),
+            reused: Cell::new(0),
+            place: RefCell::new(None),
+            read_end: RefCell::new(None),
+            write_closed: Cell::new(false),
+            encrypted: Cell::new(false),
+        })
+    }
+
+    pub(super) fn read_closed(&self) -> bool {
+        self.read_end.borrow().is_some()
+    }
+
+    /// Reads up to `room` bytes into the input; 0 is the end.
+    pub(super) fn poll_fill(&self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Failure>> {
+        let mut input = self.input.borrow_mut();
+        let result = self.transport.borrow().poll_read(cx, input.room(room));
+        result.map(|result| result.map_err(|error| self.failure(error)))
+    }
+
+    /// As [`poll_fill`](Self::poll_fill), for bytes that are there already: `None` when there are none.
+    pub(super) fn try_fill(&self, room: usize) -> Option<Result<usize, Failure>> {
+        match self.poll_fill(&mut Context::from_waker(Waker::noop()), room) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+
+    pub(super) fn poll_write(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<Result<usize, Failure>> {
+        let result = self.transport.borrow().poll_write(cx, slices);
+        result.map(|result| result.map_err(|error| self.failure(error)))
+    }
+
+    pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let result = self.transport.borrow().poll_flush(cx);
+        result.map(|result| result.map_err(|error| self.failure(error)))
+    }
+
+    fn failure(&self, error: io::Error) -> Failure {
+        if self.is_downstream() && matches!(error.kind(), io::ErrorKind::ConnectionAborted) {
+            return Failure::ClientAborted;
+        }
+        Failure::from(error)
+    }
+
+    /// Whether it is a client's.
+    pub(super) fn is_downstream(&self) -> bool {
+        matches!(&*self.transport.borrow(), Transport::Body(_) | Transport::Raw(_))
+    }
+
+    /// Whether it can be read only.
+    pub(super) fn is_body(&self) -> bool {
+        matches!(&*self.transport.borrow(), Transport::Body(_))
+    }
+
+    pub(super) fn transport(&self) -> &RefCell<Transport> {
+        &self.transport
+    }
+
+    /// Whether an idle connection is as it should be: open, and silent.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.input.borrow().is_empty() && self.try_fill(1).is_none() && {
+            self.input.borrow_mut().release();
+            true
+        }
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        if let Transport::Tls(_) = &*self.transport.borrow() {
+            self.transport.borrow().shutdown_write();
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What `receive`, `receiveany` and `receiveuntil` look for in the input.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use memchr::memchr;
+use memchr::memmem::Finder;
+
+/// What a reader waits for.
+#[derive(Clone)]
+pub(super) enum Want {
+    /// A line, given without its end.
+    Line,
+    /// Everything up to the end of the connection.
+    All,
+    /// So many bytes.
+    Bytes(usize),
+    /// What is there, at most so many bytes.
+    Any(usize),
+    /// What stands before a text; at most so many bytes of it at a time, or 0 for all.
+    Until(Rc<Until>, usize),
+}
+
+/// What stands in the input: the first `len` bytes are the result, `used` are taken.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) len: usize,
+    pub(super) used: usize,
+}
+
+impl Found {
+    fn all(len: usize) -> Self {
+        Self { len, used: len }
+    }
+}
+
+/// A text that ends what is read.
+pub(super) struct Until {
+    finder: Finder<'static>,
+    /// The text belongs to the result.
+    inclusive: bool,
+    /// The text was reached by a call with a size: the next one says so.
+    pub(super) ended: Cell<bool>,
+}
+
+impl Until {
+    /// `text` is not empty.
+    pub(super) fn new(text: &[u8], inclusive: bool) -> Self {
+        Self { finder: Finder::new(text).into_owned(), inclusive, ended: Cell::new(false) }
+    }
+
+    /// How many bytes at the end of `input` may be the beginning of the text.
+    fn candidate(&self, input: &[u8]) -> usize {
+        let text = self.finder.needle();
+        (1..text.len().min(input.len() + 1)).rev().find(|&len| input.ends_with(&text[..len])).unwrap_or(0)
+    }
+
+    fn find(&self, input: &[u8], size: usize, scanned: &mut usize) -> Option<Found> {
+        let text_len = self.finder.needle().len();
+        let from = scanned.saturating_sub(text_len - 1);
+        if let Some(at) = self.finder.find(&input[from..]).map(|at| at + from)
+            && (size == 0 || at < size)
+        {
+            self.ended.set(size > 0);
+            return Some(Found { len: if self.inclusive { at + text_len } else { at }, used: at + text_len });
+        }
+        *scanned = input.len();
+        if size > 0 && input.len() - self.candidate(input) >= size { Some(Found::all(size)) } else { None }
+    }
+}
+
+impl Want {
+    /// Looks into `input`, of which `scanned` bytes were looked at before.
+    pub(super) fn find(&self, input: &[u8], scanned: &mut usize) -> Option<Found> {
+        match self {
+            Self::Line => match memchr(b'\n', &input[*scanned..]) {
+                Some(at) => Some(Found { len: *scanned + at, used: *scanned + at + 1 }),
+                None => {
+                    *scanned = input.len();
+                    None
+                }
+            },
+            Self::All => None,
+            Self::Bytes(count) => (input.len() >= *count).then(|| Found::all(*count)),
+            Self::Any(most) => (!input.is_empty()).then(|| Found::all(input.len().min(*most))),
+            Self::Until(until, size) => until.find(input, *size, scanned),
+        }
+    }
+
+    /// What a failed reader gets of `input`. After a time-out what may be the beginning of the text stays: the next call
+    /// goes on there.
+    pub(super) fn partial(&self, input: &[u8], timed_out: bool) -> usize {
+        match self {
+            Self::Until(until, _) if timed_out => input.len() - until.candidate(input),
+            _ => input.len(),
+        }
+    }
+
+    /// How many bytes to make room for, when the buffer size is `buffer_bytes` and `have` bytes are there.
+    pub(super) fn room(&self, have: usize, buffer_bytes: usize) -> usize {
+        /// More is not asked for at once: the peer may never send what it announced.
+        const ROOM_BYTES_MAX: usize = 256 << 10;
+        match self {
+            Self::Bytes(count) => (count - have).clamp(buffer_bytes, ROOM_BYTES_MAX.max(buffer_bytes)),
+            // Twice as much each time: few calls for a lot.
+            Self::All => have.clamp(buffer_bytes, ROOM_BYTES_MAX.max(buffer_bytes)),
+            _ => buffer_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `input` byte by byte and as a whole: both must find the same.
+    #[track_caller]
+    fn check(want: &Want, input: &[u8], expected: Option<(&str, usize)>) {
+        let expected = expected.map(|(text, used)| (text.as_bytes(), used));
+        let as_found = |found: Found| (&input[..found.len], found.used);
+        assert_eq!(want.find(input, &mut 0).map(as_found), expected, "as a whole");
+        let mut scanned = 0;
+        let bytewise = (0..=input.len()).find_map(|len| want.find(&input[..len], &mut scanned));
+        if !matches!(want, Want::Any(_)) {
+            assert_eq!(bytewise.map(as_found), expected, "byte by byte");
+        }
+    }
+
+    #[test]
+    fn lines_and_bytes() {
+        check(&Want::Line, b"ab\r\ncd", Some(("ab\r", 4)));
+        check(&Want::Line, b"ab", None);
+        check(&Want::Bytes(3), b"abcd", Some(("abc", 3)));
+        check(&Want::Bytes(5), b"abcd", None);
+        check(&Want::Any(2), b"abc", Some(("ab", 2)));
+        check(&Want::Any(9), b"abc", Some(("abc", 3)));
+        check(&Want::Any(9), b"", None);
+        check(&Want::All, b"abc", None);
+    }
+
+    #[test]
+    fn until() {
+        let until = |text: &str, inclusive, size| Want::Until(Rc::new(Until::new(text.as_bytes(), inclusive)), size);
+        check(&until("--abc", false, 0), b"hello--abcx", Some(("hello", 10)));
+        check(&until("--abc", true, 0), b"hello--abcx", Some(("hello--abc", 10)));
+        check(&until("--abc", false, 0), b"hello---abcx", Some(("hello-", 11)));
+        check(&until("--abc", false, 0), b"hello--ab", None);
+        check(&until("aa", false, 0), b"baa", Some(("b", 3)));
+        check(&until("--", false, 4), b"hello--", Some(("hell", 4)));
+        check(&until("--", false, 5), b"hello--", Some(("hello", 5)));
+        check(&until("--", false, 9), b"hello--", Some(("hello", 7)));
+        check(&until("--", false, 2), b"--", Some(("", 2)));
+    }
+
+    #[test]
+    fn the_end_after_a_size_is_told() {
+        let until = Rc::new(Until::new(b"--", false));
+        let want = Want::Until(until.clone(), 4);
+        assert!(want.find(b"hello--", &mut 0).is_some());
+        assert!(!until.ended.get());
+        assert!(want.find(b"o--", &mut 0).is_some());
+        assert!(until.ended.get());
+    }
+
+    #[test]
+    fn what_may_begin_the_text_waits_for_the_next_call() {
+        let want = Want::Until(Rc::new(Until::new(b"--abc", false)), 0);
+        assert_eq!(want.partial(b"hello--a", true), 5);
+        assert_eq!(want.partial(b"hello--a", false), 8);
+        assert_eq!(want.partial(b"hello", true), 5);
+    }
+}

@@ -1,0 +1,289 @@
+//! `receive`, `receiveany`, `receiveuntil`.
+
+use std::ffi::CStr;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::time::Duration;
+
+use memchr::memchr;
+
+use super::conn::Conn;
+use super::failure::{Failure, push_nil_error};
+use super::pattern::{Found, Until, Want};
+use super::settings::Settings;
+use super::tcp::{Busy, Call, Operation, Refusal, Tcp, call};
+use crate::error::{CResult, LuaError};
+use crate::host::{Host, LogLevel};
+use crate::scheduler::{Answer, with_run};
+use crate::stack::{Lua, Type};
+use crate::userdata::{Userdata, check_userdata, push_userdata};
+
+/// The text that `receiveuntil` looks for, as the iterator holds it.
+struct Pattern(Rc<Until>);
+
+impl Userdata for Pattern {
+    const NAME: &'static CStr = c"tidegate.socket.pattern";
+    const TYPE_NAME: &'static str = "pattern";
+}
+
+/// `receive(socket, pattern?)`: results, or nothing when the Lua half is to await.
+pub(super) fn receive(lua: Lua) -> CResult {
+    if !(1..=2).contains(&lua.top()) {
+        let text = "expecting 1 or 2 arguments (including the object), but got";
+        return Err(LuaError::from(format!("{text} {}", lua.top())));
+    }
+    let called = call(lua)?;
+    let conn = match conn_for_reading(&called, true) {
+        Ok(conn) => conn,
+        Err(refusal) => return refusal.end(lua),
+    };
+    let want = wanted(lua)?;
+    if let Want::Bytes(0) = want {
+        lua.push_bytes(b"");
+        return Ok(1);
+    }
+    read(lua, called, conn, want)
+}
+
+/// The pattern in argument 2.
+fn wanted(lua: Lua) -> Result<Want, LuaError> {
+    match lua.type_of(2) {
+        Type::None => Ok(Want::Line),
+        Type::Number | Type::String => match lua.to_number(2) {
+            Some(count) if count < 0.0 => Err(LuaError::argument(1, "bad pattern argument")),
+            Some(count) => Ok(Want::Bytes(count as usize)),
+            None => match lua.to_bytes(2) {
+                Some(b"*l") => Ok(Want::Line),
+                Some(b"*a") => Ok(Want::All),
+                other => {
+                    let text = String::from_utf8_lossy(other.unwrap_or_default()).into_owned();
+                    Err(LuaError::argument(1, format!("bad pattern argument: {text}")))
+                }
+            },
+        },
+        _ => Err(LuaError::argument(1, "bad pattern argument")),
+    }
+}
+
+/// `receiveany(socket, max)`
+pub(super) fn receive_any(lua: Lua) -> CResult {
+    if lua.top() != 2 {
+        let text = "expecting 2 arguments (including the object), but got";
+        return Err(LuaError::from(format!("{text} {}", lua.top())));
+    }
+    let called = call(lua)?;
+    let conn = match conn_for_reading(&called, true) {
+        Ok(conn) => conn,
+        Err(refusal) => return refusal.end(lua),
+    };
+    match lua.to_number(2) {
+        Some(most) if most >= 1.0 => read(lua, called, conn, Want::Any(most as usize)),
+        _ => Err(LuaError::argument(1, "bad max argument")),
+    }
+}
+
+/// `receiveuntil(socket, text, options?)`: a pattern for [`iterate`], or `nil` and a message.
+pub(super) fn receive_until(lua: Lua) -> CResult {
+    if !(2..=3).contains(&lua.top()) {
+        let text = "expecting 2 or 3 arguments (including the object), but got";
+        return Err(LuaError::from(format!("{text} {}", lua.top())));
+    }
+    call(lua)?;
+    let mut inclusive = false;
+    if lua.top() == 3 {
+        if lua.type_of(3) != Type::Table {
+            return Err(LuaError::argument(2, format!("table expected, got {}", lua.type_name(3))));
+        }
+        lua.raw_get_field(3, b"inclusive");
+        match lua.type_of(-1) {
+            Type::Nil => {}
+            Type::Boolean => inclusive = lua.to_bool(-1),
+            _ => {
+                let message = format!("bad \"inclusive\" option value type: {}", lua.type_name(-1));
+                return Err(LuaError::from(message));
+            }
+        }
+        lua.pop(1);
+    }
+    let until = match lua.to_bytes(2) {
+        Some(b"") => return push_nil_error(lua, "pattern is empty"),
+        Some(text) => Rc::new(Until::new(text, inclusive)),
+        None => return Err(LuaError::argument(1, format!("string expected, got {}", lua.type_name(2)))),
+    };
+    push_userdata(lua, Pattern(until));
+    Ok(1)
+}
+
+/// `iterate(socket, pattern, size?)`: the next piece.
+pub(super) fn iterate(lua: Lua) -> CResult {
+    let extra = lua.top() - 2;
+    if extra > 1 {
+        return Err(LuaError::from(format!("expecting 0 or 1 argument, but seen {extra}")));
+    }
+    let size = if extra == 1 {
+        lua.to_number(3).ok_or_else(|| {
+            LuaError::argument(1, format!("number expected, got {}", lua.type_name(3)))
+        })?
+    } else {
+        0.0
+    };
+    let until = check_userdata::<Pattern>(&lua, 2)?.0.clone();
+    let called = call(lua)?;
+    let conn = match conn_for_reading(&called, false) {
+        Ok(conn) => conn,
+        Err(refusal) => return refusal.end(lua),
+    };
+    if until.ended.replace(false) {
+        lua.push_nil();
+        lua.push_nil();
+        lua.push_nil();
+        return Ok(3);
+    }
+    // The cast makes 0 of what is negative.
+    read(lua, called, conn, Want::Until(until, size as usize))
+}
+
+fn conn_for_reading(called: &Call, log: bool) -> Result<Rc<Conn>, Refusal> {
+    let Call { tcp, host } = called;
+    let conn = if log {
+        tcp.open_conn(host, "receive", Conn::read_closed)?
+    } else {
+        tcp.conn().filter(|conn| !conn.read_closed()).ok_or(Refusal::Nil("closed"))?
+    };
+    tcp.check_owner(host)?;
+    tcp.check_idle(&[Operation::Connect, Operation::Read])?;
+    Ok(conn)
+}
+
+/// Reads what is there; waits for the rest.
+fn read(lua: Lua, called: Call, conn: Rc<Conn>, want: Want) -> CResult {
+    let Call { tcp, host } = called;
+    let settings = Settings::of(&host);
+    let mut reader = Reader { conn, want, scanned: 0, buffer_bytes: settings.buffer_bytes };
+    loop {
+        if let Some(found) = reader.find() {
+            return push_found(lua, &reader.conn, &reader.want, found);
+        }
+        match reader.conn.try_fill(reader.room()) {
+            Some(filled) => {
+                if let Some(result) = reader.after_fill(filled) {
+                    return finish(lua, &tcp, &reader, result, &host, settings.log_errors);
+                }
+            }
+            None => break,
+        }
+    }
+    let limit = tcp.read_timeout.get().unwrap_or(settings.read_timeout);
+    let busy = tcp.occupy(Operation::Read);
+    let future = wait(tcp, reader, host, limit, settings.log_errors, busy);
+    with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found")))?;
+    Ok(0)
+}
+
+async fn wait(tcp: Rc<Tcp>, mut reader: Reader, host: Host, limit: Duration, log_errors: bool, busy: Busy) -> Answer {
+    let result = loop {
+        // As in nginx the limit is on the time between two pieces.
+        let filled = poll_fn(|cx| reader.conn.poll_fill(cx, reader.room()));
+        let filled = tokio::time::timeout(limit, filled).await.unwrap_or(Err(Failure::TimedOut));
+        if let Some(result) = reader.after_fill(filled) {
+            break result;
+        }
+        if let Some(found) = reader.find() {
+            break Ok(found);
+        }
+    };
+    drop(busy);
+    // The bytes go from the buffer to Lua without a copy between.
+    Answer::Push(Box::new(move |lua| finish(lua, &tcp, &reader, result, &host, log_errors)))
+}
+
+struct Reader {
+    conn: Rc<Conn>,
+    want: Want,
+    scanned: usize,
+    buffer_bytes: usize,
+}
+
+impl Reader {
+    fn find(&mut self) -> Option<Found> {
+        self.want.find(self.conn.input.borrow().bytes(), &mut self.scanned)
+    }
+
+    fn room(&self) -> usize {
+        self.want.room(self.conn.input.borrow().len(), self.buffer_bytes)
+    }
+
+    /// What follows from a read: a result, or nothing when the input has grown.
+    fn after_fill(&self, filled: Result<usize, Failure>) -> Option<Result<Found, Failure>> {
+        match filled {
+            Ok(0) => Some(match self.want {
+                Want::All => {
+                    let len = self.conn.input.borrow().len();
+                    self.conn.read_end.replace(Some(Failure::Closed));
+                    Ok(Found { len, used: len })
+                }
+                _ => Err(Failure::Closed),
+            }),
+            Ok(_) => None,
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+}
+
+/// Pushes the results, or `nil`, the message and what was read.
+fn finish(
+    lua: Lua,
+    tcp: &Tcp,
+    reader: &Reader,
+    result: Result<Found, Failure>,
+    host: &Host,
+    log_errors: bool,
+) -> CResult {
+    let failure = match result {
+        Ok(found) => return push_found(lua, &reader.conn, &reader.want, found),
+        Err(failure) => failure,
+    };
+    tcp.note(&failure);
+    let timed_out = failure == Failure::TimedOut;
+    if !timed_out {
+        reader.conn.read_end.replace(Some(failure.clone()));
+    }
+    if log_errors {
+        if timed_out {
+            host.log(LogLevel::Error, b"lua tcp socket read timed out");
+        }
+        failure.log_call(host, "recv()");
+    }
+    failure.push(lua)?;
+    let len = reader.want.partial(reader.conn.input.borrow().bytes(), timed_out);
+    push_found(lua, &reader.conn, &reader.want, Found { len, used: len })?;
+    Ok(3)
+}
+
+fn push_found(lua: Lua, conn: &Conn, want: &Want, found: Found) -> CResult {
+    let input = conn.input.borrow();
+    let bytes = &input.bytes()[..found.len];
+    if matches!(want, Want::Line) && memchr(b'\r', bytes).is_some() {
+        push_without_returns(lua, bytes);
+    } else {
+        lua.push_bytes(bytes);
+    }
+    drop(input);
+    let mut input = conn.input.borrow_mut();
+    input.consume(found.used);
+    if input.is_empty() {
+        input.release();
+    }
+    Ok(1)
+}
+
+/// OpenResty leaves out every carriage return of a line, not just the one at its end.
+fn push_without_returns(lua: Lua, bytes: &[u8]) {
+    match bytes.split_last() {
+        Some((b'\r', rest)) if memchr(b'\r', rest).is_none() => lua.push_bytes(rest),
+        _ => {
+            let kept: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != b'\r').collect();
+            lua.push_bytes(&kept);
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! `sslhandshake`, and the `lua_ssl_*` directives about it.
+//!
+//! Sessions are resumed by the TLS library, which keeps them for each server; the session that scripts get and give back
+//! is a token without content.
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bstr::ByteSlice;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tidegate_conf::diagnostic::Level as Severity;
+use tidegate_conf::{Diagnostic, ast};
+use tidegate_core::conf::Build;
+use tidegate_core::inherit;
+use tidegate_core::module::{Context, Directive, Module};
+use tidegate_core::worker;
+use tokio_rustls::TlsConnector;
+
+use super::conn::Conn;
+use super::failure::push_nil_error;
+use super::settings::Settings;
+use super::tcp::{Busy, Call, Operation, Tcp, call};
+use super::transport::{Io, Transport};
+use crate::error::{CResult, LuaError};
+use crate::host::{Host, LogLevel};
+use crate::scheduler::{Answer, with_run};
+use crate::stack::Lua;
+use crate::userdata::{Userdata, push_userdata};
+
+/// What the directives say at one level.
+#[derive(Debug, Default)]
+pub(crate) struct Conf {
+    lua_ssl_trusted_certificate: Option<Arc<Vec<CertificateDer<'static>>>>,
+    lua_ssl_crl: Option<Arc<Vec<CertificateRevocationListDer<'static>>>>,
+    lua_ssl_protocols: Option<Versions>,
+    lua_ssl_verify_depth: Option<u64>,
+    lua_ssl_ciphers: Option<bstr::BString>,
+}
+
+/// Versions of the protocol that may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Versions {
+    tls12: bool,
+    tls13: bool,
+}
+
+/// The module.
+pub(crate) static MODULE: Module<Conf> = Module {
+    directives: &[
+        Directive::custom("lua_ssl_trusted_certificate", 1, 1, trusted)
+            .within(Context::ALL)
+            .syntax("file")
+            .doc("Certificates of authorities that cosockets trust."),
+        Directive::custom("lua_ssl_crl", 1, 1, revoked)
+            .within(Context::ALL)
+            .syntax("file")
+            .doc("Certificates that are revoked."),
+        Directive::custom("lua_ssl_protocols", 1, u16::MAX, protocols)
+            .within(Context::ALL)
+            .default("TLSv1.2 TLSv1.3")
+            .doc("Versions of TLS that cosockets use. Versions before 1.2 are not offered."),
+        Directive::number("lua_ssl_verify_depth", |c: &mut Conf| &mut c.lua_ssl_verify_depth)
+            .within(Context::ALL)
+            .default("1")
+            .doc("Accepted: chains of certificates are followed as far as the TLS library does."),
+        Directive::text("lua_ssl_ciphers", |c: &mut Conf| &mut c.lua_ssl_ciphers)
+            .within(Context::ALL)
+            .default("DEFAULT")
+            .doc("Accepted: the TLS library offers strong ciphers only."),
+    ],
+    inherit: |child, parent, _| {
+        inherit!(child, parent;
+            lua_ssl_trusted_certificate, lua_ssl_crl, lua_ssl_protocols, lua_ssl_verify_depth, lua_ssl_ciphers,
+        );
+    },
+    ..Module::named("lua_ssl")
+};
+
+fn read_pem<T: PemObject>(directive: &ast::Directive, build: &Build<'_>) -> Result<Vec<T>, Diagnostic> {
+    let path = build.full_path(directive.args[0].value.as_bstr());
+    let fail = |why: String| {
+        let message = format!("cannot load certificate \"{}\": {why}", path.display());
+        Diagnostic::new(Severity::Emerg, directive.args[0].span, message)
+    };
+    let text = std::fs::read(&path).map_err(|error| fail(error.to_string()))?;
+    let list = T::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>().map_err(|error| fail(error.to_string()))?;
+    if list.is_empty() { Err(fail("no certificate in it".to_owned())) } else { Ok(list) }
+}
+
+fn trusted(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    conf.lua_ssl_trusted_certificate = Some(Arc::new(read_pem(directive, build)?));
+    Ok(())
+}
+
+fn revoked(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    conf.lua_ssl_crl = Some(Arc::new(read_pem(directive, build)?));
+    Ok(())
+}
+
+fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let mut versions = Versions { tls12: false, tls13: false };
+    for arg in &directive.args {
+        match arg.value.as_bytes() {
+            b"TLSv1.2" => versions.tls12 = true,
+            b"TLSv1.3" => versions.tls13 = true,
+            // Broken versions, which configurations still list beside the others.
+            b"SSLv2" | b"SSLv3" | b"TLSv1" | b"TLSv1.1" => {}
+            _ => {
+                let message = format!("invalid value \"{}\"", arg.value.as_bstr());
+                return Err(Diagnostic::new(Severity::Emerg, arg.span, message));
+            }
+        }
+    }
+    if !versions.tls12 && !versions.tls13 {
+        let message = "\"lua_ssl_protocols\" names no version that is offered: TLSv1.2, TLSv1.3";
+        return Err(Diagnostic::new(Severity::Emerg, directive.span, message));
+    }
+    conf.lua_ssl_protocols = Some(versions);
+    Ok(())
+}
+
+/// What a client's configuration is made of.
+#[derive(Clone, PartialEq, Eq)]
+struct Recipe {
+    verify: bool,
+    check_name: bool,
+    versions: Versions,
+    sni: bool,
+    resume: bool,
+    /// Addresses of the certificates and lists, which live as long as the configuration; never dereferenced.
+    trusted: usize,
+    revoked: usize,
+}
+
+thread_local! {
+    /// Configurations made before: they also keep the sessions.
+    static CLIENTS: RefCell<Vec<(Recipe, Arc<ClientConfig>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Configurations kept for each worker; reloads leave old ones behind.
+const CLIENTS_MAX: usize = 64;
+
+fn client(conf: &Conf, recipe: &Recipe) -> Result<Arc<ClientConfig>, String> {
+    let known = CLIENTS.with_borrow(|clients| {
+        clients.iter().find(|(known, _)| known == recipe).map(|(_, client)| client.clone())
+    });
+    if let Some(client) = known {
+        return Ok(client);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = Arc::new(Verifier {
+        chain: if recipe.verify { chain_verifier(conf, &provider)? } else { None },
+        verify: recipe.verify,
+        check_name: recipe.check_name,
+        provider: provider.clone(),
+    });
+    let versions: &[&rustls::SupportedProtocolVersion] = match recipe.versions {
+        Versions { tls12: true, tls13: false } => &[&rustls::version::TLS12],
+        Versions { tls12: false, tls13: true } => &[&rustls::version::TLS13],
+        _ => rustls::ALL_VERSIONS,
+    };
+    let mut client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    client.enable_sni = recipe.sni;
+    if !recipe.resume {
+        client.resumption = rustls::client::Resumption::disabled();
+    }
+    let client = Arc::new(client);
+    CLIENTS.with_borrow_mut(|clients| {
+        if clients.len() >= CLIENTS_MAX {
+            clients.clear();
+        }
+        clients.push((recipe.clone(), client.clone()));
+    });
+    Ok(client)
+}
+
+fn chain_verifier(conf: &Conf, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
+    let Some(certificates) = &conf.lua_ssl_trusted_certificate else { return Ok(None) };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates.iter().cloned());
+    let mut builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    if let Some(revoked) = &conf.lua_ssl_crl {
+        builder = builder.with_crls(revoked.iter().cloned());
+    }
+    builder.build().map(Some).map_err(|error| error.to_string())
+}
+
+/// Verifies what the script asks for.
+#[derive(Debug)]
+struct Verifier {
+    /// None when nothing is trusted.
+    chain: Option<Arc<WebPkiServerVerifier>>,
+    verify: bool,
+    check_name: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if !self.verify {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let Some(chain) = &self.chain else { return Err(CertificateError::UnknownIssuer.into()) };
+        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.check_name => Ok(ServerCertVerified::assertion()),
+            result => result,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What scripts get for a session.
+struct Session;
+
+impl Userdata for Session {
+    const NAME: &'static CStr = c"tidegate.tls_session";
+    const TYPE_NAME: &'static str = "TLS session";
+}
+
+/// `sslhandshake(socket, session?, server_name?, verify?, send_status_req?)`
+pub(super) fn handshake(lua: Lua) -> CResult {
+    if !(1..=5).contains(&lua.top()) {
+        let text = "ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen";
+        return Err(LuaError::from(format!("{text} {}", lua.top())));
+    }
+    let Call { tcp, host } = call(lua)?;
+    let wants_session = lua.is_none_or_nil(2) || lua.to_bool(2);
+    let server_name = lua.to_bytes(3).map(<[u8]>::to_vec);
+    let verify = lua.to_bool(4);
+    if lua.to_bool(5) {
+        return push_nil_error(lua, "no OCSP support");
+    }
+    let conn = tcp.conn().filter(|conn| !conn.read_closed() && !conn.write_closed.get());
+    let Some(conn) = conn else { return push_nil_error(lua, "closed") };
+    let all = &[Operation::Connect, Operation::Read, Operation::Write];
+    if let Err(refusal) = tcp.check_owner(&host).and_then(|()| tcp.check_idle(all)) {
+        return refusal.end(lua);
+    }
+    if conn.is_downstream() {
+        return push_nil_error(lua, "not supported for downstream sockets");
+    }
+    if conn.encrypted.get() {
+        // A pooled connection: its handshake was done for the same server.
+        return push_session(lua, wants_session);
+    }
+    let name = match &server_name {
+        None => ServerName::from(std::net::IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+        Some(name) => match std::str::from_utf8(name).ok().and_then(|name| ServerName::try_from(name).ok()) {
+            Some(name) => name.to_owned(),
+            None => return push_nil_error(lua, "invalid server name"),
+        },
+    };
+    let client = with_conf(&host, |conf| {
+        let address = |pointer: Option<usize>| pointer.unwrap_or(0);
+        let recipe = Recipe {
+            verify,
+            check_name: server_name.is_some(),
+            versions: conf.lua_ssl_protocols.unwrap_or(Versions { tls12: true, tls13: true }),
+            sni: server_name.is_some(),
+            resume: server_name.is_some() && wants_session,
+            trusted: address(conf.lua_ssl_trusted_certificate.as_ref().map(|list| Arc::as_ptr(list) as usize)),
+            revoked: address(conf.lua_ssl_crl.as_ref().map(|list| Arc::as_ptr(list) as usize)),
+        };
+        client(conf, &recipe)
+    });
+    let client = match client {
+        Ok(client) => client,
+        Err(message) => return push_nil_error(lua, &message),
+    };
+    let settings = Settings::of(&host);
+    let limit = tcp.connect_timeout.get().unwrap_or(settings.connect_timeout);
+    let busy = tcp.occupy(Operation::Connect);
+    let job = Job { tcp, conn, host, client, name, server_name: server_name.unwrap_or_default(), wants_session };
+    with_run(|run| run.wait(lua, job.run(limit, settings.log_errors, busy)))
+        .unwrap_or(Err(LuaError::new("no request found")))?;
+    Ok(0)
+}
+
+fn push_session(lua: Lua, wants_session: bool) -> CResult {
+    if wants_session {
+        push_userdata(lua, Session);
+    } else {
+        lua.push_bool(true);
+    }
+    Ok(1)
+}
+
+fn with_conf<R>(host: &Host, body: impl FnOnce(&Conf) -> R) -> R {
+    match host.request() {
+        Some(req) => body(req.module_conf(&MODULE)),
+        None => match worker::current() {
+            Some(worker) => body(worker.config().http_conf(&MODULE)),
+            None => body(&Conf::default()),
+        },
+    }
+}
+
+struct Job {
+    tcp: Rc<Tcp>,
+    conn: Rc<Conn>,
+    host: Host,
+    client: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    server_name: Vec<u8>,
+    wants_session: bool,
+}
+
+impl Job {
+    async fn run(self, limit: Duration, log_errors: bool, busy: Busy) -> Answer {
+        let plain = self.conn.transport().replace(Transport::Plain(tidegate_core::stream::Stream::Closed));
+        let Transport::Plain(stream) = plain else { return Answer::NilError("closed".into()) };
+        let connecting = TlsConnector::from(self.client.clone()).connect(self.name.clone(), Io(stream));
+        let connected = tokio::time::timeout(limit, connecting).await;
+        drop(busy);
+        let message = match connected {
+            Ok(Ok(stream)) => {
+                self.conn.transport().replace(Transport::Tls(Box::new(RefCell::new(stream))));
+                self.conn.encrypted.set(true);
+                let wants_session = self.wants_session;
+                return Answer::Push(Box::new(move |lua| push_session(lua, wants_session)));
+            }
+            Err(_) => {
+                if log_errors {
+                    self.host.log(LogLevel::Error, b"lua ssl handshake timed out");
+                }
+                "timeout".to_owned()
+            }
+            Ok(Err(error)) => self.explain(&error, log_errors),
+        };
+        self.tcp.close_now();
+        Answer::NilError(message.into())
+    }
+
+    /// What the script gets for a failed handshake, in OpenSSL's words.
+    fn explain(&self, error: &std::io::Error, log_errors: bool) -> String {
+        let log = |text: String| {
+            if log_errors {
+                self.host.log(LogLevel::Error, text.as_bytes());
+            }
+        };
+        let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        let verify = match cause {
+            Some(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => {
+                let name = self.server_name.as_bstr();
+                log(format!("lua ssl certificate does not match host \"{name}\""));
+                return "certificate host mismatch".to_owned();
+            }
+            Some(Error::InvalidCertificate(reason)) => match reason {
+                CertificateError::UnknownIssuer => "20: unable to get local issuer certificate".to_owned(),
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "10: certificate has expired".to_owned()
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "9: certificate is not yet valid".to_owned()
+                }
+                CertificateError::Revoked => "23: certificate revoked".to_owned(),
+                other => format!("1: {other}"),
+            },
+            _ => {
+                log(format!("SSL_do_handshake() failed ({error})"));
+                return "handshake failed".to_owned();
+            }
+        };
+        log(format!("lua ssl certificate verify error: ({verify})"));
+        verify
+    }
+}

@@ -1,0 +1,136 @@
+-- ngx.socket.* and ngx.req.socket.
+--
+-- A socket is a table with the Rust object at [1], as in OpenResty: scripts may put fields of their own beside it. Each
+-- method either answers at once or waits; `settle` tells the two apart.
+
+local ngx, native, base = ...
+
+local settle = base.settle
+local setmetatable = setmetatable
+
+local methods = {}
+local tcp_mt = { __index = methods }
+
+for _, name in ipairs {
+    "bind", "settimeout", "settimeouts", "setoption", "getoption", "getfd", "setkeepalive", "getreusedtimes", "close",
+    "shutdown",
+} do
+    methods[name] = native[name]
+end
+
+local connect, send, receive, receiveany = native.connect, native.send, native.receive, native.receiveany
+local receiveuntil, iterate, sslhandshake = native.receiveuntil, native.iterate, native.sslhandshake
+
+-- connect(host, port?, options?): true or 1, or nil and a message. Options: pool, pool_size, backlog.
+function methods.connect(...)
+    return settle(connect(...))
+end
+
+-- send(data): how many bytes were written. Data: a string, a number, a table of them (of any depth).
+function methods.send(...)
+    return settle(send(...))
+end
+
+-- receive(size | "*l" | "*a"): data, or nil, a message and what had come.
+function methods.receive(...)
+    return settle(receive(...))
+end
+
+-- receiveany(max): what is there, at most max bytes.
+function methods.receiveany(...)
+    return settle(receiveany(...))
+end
+
+-- receiveuntil(text, { inclusive = bool }): a function that reads up to the text, or at most so many bytes of that.
+function methods.receiveuntil(self, ...)
+    local pattern, err = receiveuntil(self, ...)
+    if not pattern then
+        return nil, err
+    end
+    return function(...)
+        return settle(iterate(self, pattern, ...))
+    end
+end
+
+-- sslhandshake(session?, server_name?, verify?): a session (true for session == false), or nil and a message.
+function methods.sslhandshake(...)
+    return settle(sslhandshake(...))
+end
+
+function methods.setclientcert(_, cert, key)
+    if not cert and not key then
+        return true
+    end
+    return nil, "client certificates are not supported by this build"
+end
+
+local body_methods, raw_methods = {}, {}
+for _, name in ipairs {
+    "receive", "receiveany", "receiveuntil", "settimeout", "settimeouts", "setoption", "getoption", "getfd",
+} do
+    body_methods[name] = methods[name]
+    raw_methods[name] = methods[name]
+end
+raw_methods.send = methods.send
+local body_mt, raw_mt = { __index = body_methods }, { __index = raw_methods }
+
+local udp_methods = {
+    bind = native.udp_bind,
+    settimeout = native.udp_settimeout,
+    close = native.udp_close,
+}
+local udp_mt = { __index = udp_methods }
+local setpeername, udp_send, udp_receive = native.setpeername, native.udp_send, native.udp_receive
+
+-- setpeername(host, port) or setpeername("unix:/path"): 1, or nil and a message.
+function udp_methods.setpeername(...)
+    return settle(setpeername(...))
+end
+
+-- send(data): 1, or nil and a message.
+function udp_methods.send(...)
+    return settle(udp_send(...))
+end
+
+-- receive(size?): a datagram, or nil and a message.
+function udp_methods.receive(...)
+    return settle(udp_receive(...))
+end
+
+local new_tcp, new_udp, req_socket = native.tcp, native.udp, native.req_socket
+
+local socket = ngx.socket or {}
+ngx.socket = socket
+
+-- ngx.socket.tcp(): a TCP or unix socket.
+function socket.tcp(...)
+    return setmetatable({ (new_tcp(...)) }, tcp_mt)
+end
+
+socket.stream = socket.tcp
+
+-- ngx.socket.udp(): a datagram socket.
+function socket.udp(...)
+    return setmetatable({ (new_udp(...)) }, udp_mt)
+end
+
+-- ngx.socket.connect(host, port): a connected socket, or nil and a message.
+function socket.connect(...)
+    local sock = socket.tcp()
+    local ok, err = sock:connect(...)
+    if not ok then
+        return nil, err
+    end
+    return sock
+end
+
+ngx.req = ngx.req or {}
+
+-- ngx.req.socket(raw?): the request's body, or the client's connection.
+function ngx.req.socket(...)
+    local sock, err = req_socket(...)
+    if not sock then
+        return nil, err
+    end
+    return setmetatable({ sock }, (...) and raw_mt or body_mt)
+end
