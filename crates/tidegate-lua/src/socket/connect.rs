@@ -128,7 +128,10 @@ fn options(lua: Lua, index: i32, settings: &Settings) -> Result<Options, LuaErro
     let mut options = Options::default();
     if let Some(size) = number("pool_size")? {
         let size = usize::try_from(size).ok().filter(|&size| size > 0);
-        options.size = Some(size.ok_or_else(|| bad("value", "pool_size", number("pool_size").ok().flatten().unwrap_or(0).to_string()))?);
+        options.size =
+            Some(size.ok_or_else(|| {
+                bad("value", "pool_size", number("pool_size").ok().flatten().unwrap_or(0).to_string())
+            })?);
     }
     if let Some(backlog) = number("backlog")? {
         let backlog = usize::try_from(backlog).map_err(|_| bad("value", "backlog", backlog.to_string()))?;

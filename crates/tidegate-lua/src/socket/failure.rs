@@ -72,9 +72,18 @@ impl Failure {
     /// Logs a failed system call as nginx does: `recv() failed (104: Connection reset by peer)`.
     pub(crate) fn log_call(&self, host: &Host, call: &str) {
         if let Self::System(number) = self {
-            let level = if matches!(*number, libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE | libc::ETIMEDOUT
-                | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENETDOWN | libc::ENOTCONN)
-            {
+            let level = if matches!(
+                *number,
+                libc::ECONNREFUSED
+                    | libc::ECONNRESET
+                    | libc::EPIPE
+                    | libc::ETIMEDOUT
+                    | libc::EHOSTUNREACH
+                    | libc::ENETUNREACH
+                    | libc::EHOSTDOWN
+                    | libc::ENETDOWN
+                    | libc::ENOTCONN
+            ) {
                 LogLevel::Error
             } else {
                 LogLevel::Crit

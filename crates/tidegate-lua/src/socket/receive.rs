@@ -121,9 +121,7 @@ pub(super) fn iterate(lua: Lua) -> CResult {
         return Err(LuaError::from(format!("expecting 0 or 1 argument, but seen {extra}")));
     }
     let size = if extra == 1 {
-        lua.to_number(3).ok_or_else(|| {
-            LuaError::argument(1, format!("number expected, got {}", lua.type_name(3)))
-        })?
+        lua.to_number(3).ok_or_else(|| LuaError::argument(1, format!("number expected, got {}", lua.type_name(3))))?
     } else {
         0.0
     };

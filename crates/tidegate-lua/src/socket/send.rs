@@ -178,7 +178,8 @@ impl Pieces {
             self.list.push(Piece::Text(0, self.total));
         }
         while written < self.total {
-            let slices: SmallVec<[IoSlice<'_>; SLICES_MAX]> = self.after(written).map(IoSlice::new).take(SLICES_MAX).collect();
+            let slices: SmallVec<[IoSlice<'_>; SLICES_MAX]> =
+                self.after(written).map(IoSlice::new).take(SLICES_MAX).collect();
             match conn.poll_write(&mut cx, &slices) {
                 Poll::Ready(result) => written += result?,
                 Poll::Pending => break,

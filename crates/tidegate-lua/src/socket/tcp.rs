@@ -221,9 +221,9 @@ fn timeout(lua: Lua, index: i32) -> Result<Option<Duration>, LuaError> {
     if lua.is_none_or_nil(index) {
         return Ok(None);
     }
-    let ms = lua.to_number(index).ok_or_else(|| {
-        LuaError::argument(index - 1, format!("number expected, got {}", lua.type_name(index)))
-    })?;
+    let ms = lua
+        .to_number(index)
+        .ok_or_else(|| LuaError::argument(index - 1, format!("number expected, got {}", lua.type_name(index))))?;
     match ms as i64 {
         0 => Ok(None),
         ms @ 1..=0x7fff_ffff => Ok(Some(Duration::from_millis(ms.unsigned_abs()))),

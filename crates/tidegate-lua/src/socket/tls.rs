@@ -150,9 +150,8 @@ thread_local! {
 const CLIENTS_MAX: usize = 64;
 
 fn client(conf: &Conf, recipe: &Recipe) -> Result<Arc<ClientConfig>, String> {
-    let known = CLIENTS.with_borrow(|clients| {
-        clients.iter().find(|(known, _)| known == recipe).map(|(_, client)| client.clone())
-    });
+    let known = CLIENTS
+        .with_borrow(|clients| clients.iter().find(|(known, _)| known == recipe).map(|(_, client)| client.clone()));
     if let Some(client) = known {
         return Ok(client);
     }

@@ -330,7 +330,9 @@ pub(super) fn receive(lua: Lua) -> CResult {
     let settings = Settings::of(&host);
     let mut buf = take_datagram();
     match socket.poll_recv(&mut Context::from_waker(Waker::noop()), &mut buf[..size]) {
-        Poll::Ready(received) => return finish_receive(lua, buf, received.map_err(Failure::from), &host, settings.log_errors),
+        Poll::Ready(received) => {
+            return finish_receive(lua, buf, received.map_err(Failure::from), &host, settings.log_errors);
+        }
         Poll::Pending => DATAGRAM.set(buf),
     }
     let limit = udp.timeout.get().unwrap_or(settings.read_timeout);
@@ -359,13 +361,7 @@ pub(super) fn receive(lua: Lua) -> CResult {
     Ok(0)
 }
 
-fn finish_receive(
-    lua: Lua,
-    buf: Vec<u8>,
-    received: Result<usize, Failure>,
-    host: &Host,
-    log_errors: bool,
-) -> CResult {
+fn finish_receive(lua: Lua, buf: Vec<u8>, received: Result<usize, Failure>, host: &Host, log_errors: bool) -> CResult {
     let result = match received {
         Ok(count) => {
             lua.push_bytes(&buf[..count]);
