@@ -10,6 +10,7 @@ pub mod access;
 pub mod auth_basic;
 pub mod autoindex;
 mod directory;
+pub mod database;
 pub mod drizzle;
 pub mod echo;
 pub mod empty_gif;
@@ -70,6 +71,8 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &auth_basic::MODULE,
     &upstream::MODULE,
     &proxy::MODULE,
+    &database::MODULE,
+    &database::BLOCK,
     &drizzle::MODULE,
     &echo::MODULE,
     &rds_json::MODULE,

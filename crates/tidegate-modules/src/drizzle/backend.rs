@@ -5,14 +5,17 @@ use std::{sync::Arc, time::Duration};
 use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_mysql::{Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, ServerOptions, Timeouts};
-use tidegate_rows::{Execute, QueryError, Sink, Statement};
+use tidegate_core::request::Request;
+use tidegate_rows::{Execute, QueryError, Sink, Stage, Statement};
 
 use super::{Conf, Running};
+use crate::database;
 
 /// A `drizzle_server`.
 #[derive(Debug, Clone)]
 pub(super) struct ServerDraft {
-    address: Address,
+    /// `None` for the embedded engine.
+    address: Option<Address>,
     dbname: String,
     user: String,
     password: Vec<u8>,
@@ -67,7 +70,7 @@ impl ServerDraft {
         ];
         let name = &directive.args[0];
         let mut server = ServerDraft {
-            address: parse_address(name)?,
+            address: if name.value == "embedded" { None } else { Some(parse_address(name)?) },
             dbname: String::new(),
             user: String::new(),
             password: Vec::new(),
@@ -107,18 +110,24 @@ impl ServerDraft {
         Ok(server)
     }
 
-    fn options(&self) -> ServerOptions {
-        let mut connect = ConnectOptions::new(self.address.clone(), self.user.clone(), self.password.clone());
+    /// Whether this is the engine inside the process.
+    pub(super) fn is_embedded(&self) -> bool {
+        self.address.is_none()
+    }
+
+    fn options(&self) -> Option<ServerOptions> {
+        let address = self.address.clone()?;
+        let mut connect = ConnectOptions::new(address, self.user.clone(), self.password.clone());
         connect.schema.clone_from(&self.dbname);
         connect.charset.clone_from(&self.charset);
-        ServerOptions {
+        Some(ServerOptions {
             weight: self.weight,
             backup: self.backup,
             down: self.down,
             max_fails: self.max_fails,
             fail_timeout: self.fail_timeout,
             ..ServerOptions::new(connect)
-        }
+        })
     }
 }
 
@@ -170,14 +179,20 @@ impl Keepalive {
 }
 
 /// What an `upstream` of `drizzle_server`s leads to.
-pub(super) struct Backend {
-    pub(super) pool: Pool,
+pub(super) enum Backend {
+    /// Servers that speak MySQL's protocol.
+    Mysql(Pool),
+    /// The engine inside the process, in this schema.
+    Embedded { schema: String },
 }
 
 impl Backend {
     pub(super) fn new(name: &BStr, servers: &[ServerDraft], keepalive: Option<Keepalive>) -> Arc<Self> {
+        if let Some(embedded) = servers.iter().find(|server| server.is_embedded()) {
+            return Arc::new(Backend::Embedded { schema: embedded.dbname.clone() });
+        }
         let keepalive = keepalive.unwrap_or_default();
-        let mut options = PoolOptions::new(name.to_string(), servers.iter().map(ServerDraft::options).collect());
+        let mut options = PoolOptions::new(name.to_string(), servers.iter().filter_map(ServerDraft::options).collect());
         options.max = keepalive.max;
         options.idle_max = keepalive.max;
         options.mode = keepalive.mode;
@@ -186,20 +201,40 @@ impl Backend {
             OverflowWord::Reject => Overflow::Reject,
             OverflowWord::Wait => Overflow::Wait { timeout: Some(keepalive.wait), queue_max: usize::MAX },
         };
-        Arc::new(Backend { pool: Pool::new(options) })
+        Arc::new(Backend::Mysql(Pool::new(options)))
     }
 
-    /// Runs a statement on a connection of the pool.
+    /// Runs a statement in a session of its own.
     pub(super) async fn execute<S: Sink>(
         &self,
+        req: &Request,
         conf: &Conf,
         statement: Statement<'_>,
         sink: &mut S,
         running: &Running,
     ) -> Result<(), QueryError> {
-        let mut conn = self.pool.get(timeouts(conf)).await.map_err(refused)?;
-        running.thread_id.set(conn.thread_id());
-        conn.execute(statement, sink).await
+        match self {
+            Backend::Mysql(pool) => {
+                let mut conn = pool.get(timeouts(conf)).await.map_err(refused)?;
+                running.thread_id.set(conn.thread_id());
+                conn.execute(statement, sink).await
+            }
+            Backend::Embedded { schema } => {
+                let engine = database::engine(req.conf()).map_err(|error| QueryError::Connect {
+                    peer: "the embedded engine".to_owned(),
+                    source: std::io::Error::other(error),
+                })?;
+                let mut session = engine.session(schema)?;
+                running.thread_id.set(u32::try_from(session.id()).unwrap_or(u32::MAX));
+                let run = session.execute(statement, sink);
+                match conf.drizzle_query_timeout {
+                    None => run.await,
+                    Some(time) => tokio::time::timeout(time, run)
+                        .await
+                        .unwrap_or(Err(QueryError::Timeout { stage: Stage::Query })),
+                }
+            }
+        }
     }
 }
 

@@ -145,7 +145,11 @@ pub static MODULE: Module<Conf> = Module {
     install,
     init_worker: Some(|_| {
         if let Some(worker) = tidegate_core::worker::current() {
-            tokio::task::spawn_local(sweep(worker.config().clone()));
+            let config = worker.config();
+            if backends(config).any(|(_, conf)| conf.servers.iter().any(ServerDraft::is_embedded)) {
+                crate::database::engine(config)?;
+            }
+            tokio::task::spawn_local(sweep(config.clone()));
         }
         Ok(())
     }),
@@ -157,7 +161,12 @@ fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
 }
 
 fn drizzle_server(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
-    conf.servers.push(ServerDraft::parse(directive)?);
+    let server = ServerDraft::parse(directive)?;
+    if conf.servers.iter().any(|other| other.is_embedded() || server.is_embedded()) {
+        let message = "the embedded engine cannot share an upstream with other servers".to_owned();
+        return Err(emerg(&directive.args[0], message));
+    }
+    conf.servers.push(server);
     Ok(())
 }
 
@@ -204,7 +213,9 @@ async fn sweep(config: Arc<tidegate_core::conf::Config>) {
     loop {
         tokio::time::sleep(SWEEP_PAUSE).await;
         for backend in backends.iter().filter_map(|conf| conf.backend.get()) {
-            backend.pool.sweep();
+            if let Backend::Mysql(pool) = &**backend {
+                pool.sweep();
+            }
         }
     }
 }
@@ -315,7 +326,7 @@ async fn run(req: Rc<Request>, conf: Arc<Conf>, backend: Arc<Backend>, statement
     let mut sink = ResponseSink::new(req.clone(), format);
     let running = req.context::<Running>();
     let statement = Statement { sql: &statements.sql, params: &statements.params };
-    let result = backend.execute(&conf, statement, &mut sink, &running).await;
+    let result = backend.execute(&req, &conf, statement, &mut sink, &running).await;
     match result {
         Ok(()) => match sink.finish().await {
             Ok(()) => Step::Ok,

@@ -7,19 +7,26 @@ use tidegate_core::{
     request::Request,
 };
 
-use super::backends;
+use super::{backend::Backend, backends};
 
 /// Answers with the state of all pools, over all workers.
 pub(super) fn answer(req: &Rc<Request>) -> Outcome {
     let mut text = String::new();
     for (name, conf) in backends(req.conf()) {
-        let stats = conf.backend(name).pool.stats();
-        let keepalive = conf.keepalive.unwrap_or_default();
         if !text.is_empty() {
             text.push('\n');
         }
         // Writing to a String cannot fail.
         let _ = writeln!(text, "upstream {name}");
+        let pool = match &**conf.backend(name) {
+            Backend::Mysql(pool) => pool,
+            Backend::Embedded { schema } => {
+                let _ = writeln!(text, "  embedded: schema {schema}");
+                continue;
+            }
+        };
+        let stats = pool.stats();
+        let keepalive = conf.keepalive.unwrap_or_default();
         let _ = writeln!(text, "  active connections: {}", stats.open);
         let _ = writeln!(text, "  connection pool capacity: {}", keepalive.max);
         if keepalive.max > 0 {

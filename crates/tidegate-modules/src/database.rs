@@ -1,0 +1,255 @@
+//! `database`: the embedded engine.
+//!
+//! One data directory for a process, with a file for each schema. It is opened when the first worker starts, not while
+//! the configuration is read: `-t` leaves the lock of a running server alone. It stays open over reloads.
+//!
+//! Without a `database` block, an upstream with `drizzle_server embedded` opens `data` below the prefix.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, OnceLock, PoisonError},
+    task::{Context as TaskContext, Poll},
+    time::Duration,
+};
+
+use bstr::{BString, ByteSlice};
+use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_core::{
+    conf::{Build, Config},
+    inherit,
+    log::{self, Level},
+    main_conf::{block_of, duplicate},
+    module::{Context, Directive, Module},
+};
+use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_sql::{Durability, Engine, EngineOptions};
+
+/// The data directory of a configuration that names none.
+const PATH_DEFAULT: &str = "data";
+
+/// What the directives of the block say.
+#[derive(Default)]
+pub struct Conf {
+    /// `path`
+    pub path: Option<BString>,
+    /// `durability`
+    pub durability: Option<u32>,
+    /// `sql_mode`
+    pub sql_mode: Option<BString>,
+    /// `lock_wait_timeout`
+    pub lock_wait_timeout: Option<Duration>,
+    /// `statement_memory_max`
+    pub statement_memory_max: Option<usize>,
+    /// `schema`s: names, each with the file that fills it when it is made.
+    pub schemas: Option<Vec<(BString, Option<PathBuf>)>>,
+    declared: Option<bool>,
+    engine: OnceLock<Engine>,
+}
+
+const INSIDE: Context = Context::DATABASE;
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[Directive::block("database", 0, 0, |conf: &mut Conf, directive, build| {
+        if conf.declared.replace(true).is_some() {
+            return Err(duplicate(directive));
+        }
+        let level = build.level();
+        build.walk(level, Context::DATABASE, block_of(directive));
+        Ok(())
+    })
+    .within(Context::MAIN)
+    .doc("The embedded database.")],
+    inherit: |child, parent, _| {
+        inherit!(child, parent; declared);
+    },
+    init_worker: Some(|_| match tidegate_core::worker::current() {
+        Some(worker) if worker.config().http_conf(&MODULE).declared == Some(true) => {
+            engine(worker.config()).map(|_| ())
+        }
+        _ => Ok(()),
+    }),
+    ..Module::named("database")
+};
+
+/// The module of what stands inside the block.
+pub static BLOCK: Module<Conf> = Module {
+    directives: &[
+        Directive::custom("path", 1, 1, |conf: &mut Conf, directive, build| {
+            let path = directive.args[0].value.clone();
+            build.temp_path(path.as_bstr());
+            conf.path = Some(path);
+            Ok(())
+        })
+        .within(INSIDE)
+        .syntax("directory")
+        .default("data")
+        .doc("The data directory: a file for each schema."),
+        Directive::choice("durability", |c: &mut Conf| &mut c.durability, &[("full", 0), ("normal", 1)])
+            .within(INSIDE)
+            .default("full")
+            .doc("Commits are answered when they are on the disk, or at once."),
+        Directive::text("sql_mode", |c: &mut Conf| &mut c.sql_mode)
+            .within(INSIDE)
+            .doc("sql_mode of new sessions."),
+        Directive::time("lock_wait_timeout", |c: &mut Conf| &mut c.lock_wait_timeout)
+            .within(INSIDE)
+            .default("50s")
+            .doc("How long a statement waits for others that write."),
+        Directive::size("statement_memory_max", |c: &mut Conf| &mut c.statement_memory_max)
+            .within(INSIDE)
+            .default("1g")
+            .doc("How much memory one statement may use for the rows that it changes."),
+        Directive::custom("schema", 1, 2, schema)
+            .within(INSIDE)
+            .syntax("name [init=file]")
+            .doc("Makes the schema if there is none, and runs the statements of a file in it then."),
+    ],
+    inherit: |child, parent, _| {
+        inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max, schemas);
+    },
+    ..Module::named("database_block")
+};
+
+fn schema(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let file = match directive.args.get(1) {
+        None => None,
+        Some(arg) => match arg.value.strip_prefix(b"init=") {
+            Some(path) if !path.is_empty() => Some(build.full_path(path.as_bstr())),
+            _ => return Err(Diagnostic::invalid_parameter(&arg.value, arg.span, ["init="])),
+        },
+    };
+    let name = directive.args[0].value.clone();
+    let schemas = conf.schemas.get_or_insert_default();
+    if schemas.iter().any(|(other, _)| *other == name) {
+        let message = format!("duplicate schema \"{name}\"");
+        return Err(Diagnostic::new(Severity::Emerg, directive.args[0].span, message));
+    }
+    schemas.push((name, file));
+    Ok(())
+}
+
+/// Engines of the process by data directory: a reload finds the one that is open.
+static ENGINES: Mutex<Vec<(PathBuf, Engine)>> = Mutex::new(Vec::new());
+
+/// The engine of a configuration, opened when first asked for. May take a while then: workers ask as they start.
+///
+/// # Errors
+/// Why it cannot be opened, as a sentence.
+pub fn engine(config: &Config) -> Result<Engine, String> {
+    let conf = config.http_conf(&BLOCK);
+    if let Some(engine) = conf.engine.get() {
+        return Ok(engine.clone());
+    }
+    let path = conf.path.as_ref().map_or(PATH_DEFAULT.as_bytes(), |path| path.as_bytes());
+    let path = config.full_path(path);
+    // Only one worker opens it; the others wait for that here, before they serve.
+    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let engine = match engines.iter().find(|(open, _)| *open == path) {
+        Some((_, engine)) => engine.clone(),
+        None => {
+            let engine = Engine::open(options(conf, &path)).map_err(|error| error.to_string())?;
+            engines.push((path, engine.clone()));
+            engine
+        }
+    };
+    make_schemas(&engine, conf)?;
+    Ok(conf.engine.get_or_init(|| engine).clone())
+}
+
+fn options(conf: &Conf, path: &Path) -> EngineOptions {
+    let mut options = EngineOptions::new(path);
+    if conf.durability == Some(1) {
+        options.durability = Durability::Normal;
+    }
+    if let Some(mode) = &conf.sql_mode {
+        options.sql_mode = mode.to_string();
+    }
+    if let Some(timeout) = conf.lock_wait_timeout {
+        options.lock_wait_timeout = timeout;
+    }
+    if let Some(bytes) = conf.statement_memory_max {
+        options.statement_memory_max = bytes;
+    }
+    options
+}
+
+/// Makes schemas that are missing and fills them.
+fn make_schemas(engine: &Engine, conf: &Conf) -> Result<(), String> {
+    let missing: Vec<_> = conf
+        .schemas
+        .iter()
+        .flatten()
+        .filter(|(name, _)| engine.session(&name.to_string()).is_err())
+        .map(|(name, file)| (name.to_string(), file.clone()))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let engine = engine.clone();
+    // Statements wait for the disk, and the thread's own event loop cannot turn while its worker starts.
+    let filling = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot fill schemas: {error}"))?;
+        runtime.block_on(async {
+            for (name, file) in missing {
+                fill(&engine, &name, file.as_deref()).await?;
+            }
+            Ok(())
+        })
+    });
+    filling.join().unwrap_or_else(|_| Err("cannot fill schemas: the engine panicked".to_owned()))
+}
+
+async fn fill(engine: &Engine, name: &str, file: Option<&Path>) -> Result<(), String> {
+    let script = match file {
+        None => Vec::new(),
+        Some(file) => std::fs::read(file).map_err(|error| format!("cannot read \"{}\": {error}", file.display()))?,
+    };
+    let mut session = engine.session("").map_err(|error| error.to_string())?;
+    let quoted = name.replace('`', "``");
+    let create = format!("CREATE DATABASE `{quoted}`");
+    execute(&mut session, create.as_bytes()).await.map_err(|error| format!("schema \"{name}\": {error}"))?;
+    if script.is_empty() {
+        return Ok(());
+    }
+    let use_ = format!("USE `{quoted}`");
+    execute(&mut session, use_.as_bytes()).await.map_err(|error| format!("schema \"{name}\": {error}"))?;
+    if let Err(error) = execute(&mut session, &script).await {
+        // A schema that is half full would be taken for a good one at the next start.
+        let drop = format!("DROP DATABASE `{quoted}`");
+        let _ = execute(&mut session, drop.as_bytes()).await;
+        let file = file.map(|file| file.display().to_string()).unwrap_or_default();
+        return Err(format!("schema \"{name}\", \"{file}\": {error}"));
+    }
+    log::note(Level::Notice, format_args!("database: schema \"{name}\" was made"));
+    Ok(())
+}
+
+async fn execute(session: &mut tidegate_sql::Session, sql: &[u8]) -> Result<(), tidegate_rows::QueryError> {
+    session.execute(Statement { sql, params: &[] }, &mut Nowhere).await
+}
+
+/// Takes results that nobody wants.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn columns(&mut self, _: &[Column]) {}
+    fn begin_row(&mut self) {}
+    fn value(&mut self, _: usize, _: Value<'_>) {}
+    fn end_row(&mut self) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), SinkClosed>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The engine of a configuration whose workers have started.
+pub fn open_engine(config: &Config) -> Option<&Engine> {
+    config.http_conf(&BLOCK).engine.get()
+}
+
