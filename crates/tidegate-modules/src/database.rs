@@ -89,9 +89,7 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("full")
             .doc("Commits are answered when they are on the disk, or at once."),
-        Directive::text("sql_mode", |c: &mut Conf| &mut c.sql_mode)
-            .within(INSIDE)
-            .doc("sql_mode of new sessions."),
+        Directive::text("sql_mode", |c: &mut Conf| &mut c.sql_mode).within(INSIDE).doc("sql_mode of new sessions."),
         Directive::time("lock_wait_timeout", |c: &mut Conf| &mut c.lock_wait_timeout)
             .within(INSIDE)
             .default("50s")
@@ -252,4 +250,3 @@ impl Sink for Nowhere {
 pub fn open_engine(config: &Config) -> Option<&Engine> {
     config.http_conf(&BLOCK).engine.get()
 }
-

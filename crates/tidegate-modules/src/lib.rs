@@ -9,8 +9,8 @@
 pub mod access;
 pub mod auth_basic;
 pub mod autoindex;
-mod directory;
 pub mod database;
+mod directory;
 pub mod drizzle;
 pub mod echo;
 pub mod empty_gif;

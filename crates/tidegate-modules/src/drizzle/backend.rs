@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
-use tidegate_mysql::{Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, ServerOptions, Timeouts};
 use tidegate_core::request::Request;
+use tidegate_mysql::{Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, ServerOptions, Timeouts};
 use tidegate_rows::{Execute, QueryError, Sink, Stage, Statement};
 
 use super::{Conf, Running};
