@@ -154,6 +154,18 @@ impl RequestBody {
         Ok(len)
     }
 
+    /// Gives a sub-request the body of another request, which was loaded.
+    pub fn share(&self, other: &RequestBody) {
+        self.set(other.memory.borrow().clone());
+        *self.file.borrow_mut() = other.file.borrow().as_ref().map(|file| BodyFile {
+            file: file.file.clone(),
+            path: file.path.clone(),
+            len: file.len,
+            // It is the other's to remove; an open file can be read all the same.
+            keep: true,
+        });
+    }
+
     /// Whether nothing of it is left on the connection.
     pub fn is_consumed(&self) -> bool {
         self.complete.get()

@@ -5,13 +5,15 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
-    future::poll_fn,
+    future::{Future, poll_fn},
     io,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bstr::ByteSlice;
@@ -23,6 +25,7 @@ use tidegate_http::{
 use crate::{
     clock,
     conf::{Config, ServerId},
+    limit_rate::Throttle,
     log::Level,
     output::Progress,
     phase::{self, LocalFuture, Ready},
@@ -72,6 +75,8 @@ pub struct Connection {
     pub accepted_ms: u64,
     /// Bytes written.
     pub(crate) sent: Cell<u64>,
+    /// How fast output may be; `None` for any speed.
+    pub(crate) throttle: Cell<Option<Throttle>>,
     pub(crate) output: RefCell<OutputQueue>,
     /// Bytes that were read and not used yet.
     pub(crate) input: RefCell<Vec<u8>>,
@@ -113,6 +118,7 @@ impl Connection {
             requests: Cell::new(0),
             accepted_ms: clock::now_ms(),
             sent: Cell::new(0),
+            throttle: Cell::new(None),
             output: RefCell::default(),
             input: RefCell::default(),
             config,
@@ -298,11 +304,26 @@ impl Connection {
                     return Err(error);
                 }
             }
+            if let Some(pause) = self.pause() {
+                tokio::time::sleep(pause).await;
+                clock::update();
+                continue;
+            }
             if let Wait::TimedOut = self.wait(timeout_ms, Stream::poll_write_ready).await? {
                 self.broken.set(true);
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
+    }
+
+    /// How many bytes may be written now.
+    pub(crate) fn room(&self) -> u64 {
+        self.throttle.get().map_or(u64::MAX, |throttle| throttle.room(self.sent.get()))
+    }
+    /// How long to wait until something may be written; `None` when it may be now.
+    fn pause(&self) -> Option<Duration> {
+        let throttle = self.throttle.get()?;
+        (throttle.room(self.sent.get()) == 0).then(|| throttle.pause(self.sent.get()))
     }
 
     /// Bytes that wait to be written.
@@ -485,6 +506,7 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
     if conn.requests.get() == 1 {
         conn.stream.set_nodelay();
     }
+    req.forget_contexts();
     *conn.spare.borrow_mut() = Some(req);
     Next::Request
 }
@@ -500,6 +522,8 @@ async fn run(conn: &Rc<Connection>, req: &Rc<Request>, start: impl FnOnce(&Rc<Re
 
 /// Polls a waiting request; meanwhile output that was flushed goes out.
 async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>) {
+    // Runs while `limit_rate` wants a pause.
+    let mut pause: Option<Pin<Box<tokio::time::Sleep>>> = None;
     poll_fn(|cx| {
         // Time has passed while the request waited.
         clock::update();
@@ -513,6 +537,14 @@ async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture
         }
         let mut output = conn.output.borrow_mut();
         while output.flush && !conn.is_broken() {
+            if let Some(time) = conn.pause() {
+                let sleep = pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+                if sleep.as_mut().poll(cx).is_pending() {
+                    break;
+                }
+                pause = None;
+                continue;
+            }
             if conn.stream.poll_write_ready(cx).is_pending() {
                 break;
             }
@@ -557,7 +589,9 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
         // Whoever has just connected is about to ask, and would take a closed connection for a failure.
         conn.idle.set(!first);
         let timeout_ms = if first { header_timeout_ms } else { core.keepalive_timeout_ms() };
+        let waiting = worker.waiting();
         let read = conn.read_more(timeout_ms).await;
+        drop(waiting);
         conn.idle.set(false);
         conn.waiting_since_ms.set(0);
         match read {
@@ -601,7 +635,10 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
         }
         let elapsed_ms = clock::now_ms().saturating_sub(started_ms);
         let left_ms = header_timeout_ms.saturating_sub(elapsed_ms).max(u64::from(header_timeout_ms > 0));
-        match conn.read_more(left_ms).await {
+        let reading = worker.reading();
+        let read = conn.read_more(left_ms).await;
+        drop(reading);
+        match read {
             Ok(1..) => clock::update(),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 conn.requests.set(conn.requests.get() + 1);
@@ -619,6 +656,7 @@ fn begin(req: &mut Rc<Request>, started_ms: u64) -> Result<(), BadRequest> {
     conn.requests.set(conn.requests.get() + 1);
     request.start_ms.set(started_ms);
     conn.peer.set(conn.socket_peer);
+    conn.throttle.set(None);
     let head: &mut RequestHead = request.head.get_mut();
     request.method.set(head.method);
     let uri = request.uri.get_mut();

@@ -26,6 +26,7 @@ pub mod deadline;
 pub mod error_log;
 pub mod files;
 pub mod http_core;
+pub mod limit_rate;
 mod listen;
 pub mod location;
 pub mod log;
@@ -56,6 +57,7 @@ pub(crate) static MODULES: &[&dyn module::AnyModule] = &[
     &main_conf::MODULE,
     &main_conf::EVENTS,
     &http_core::MODULE,
+    &limit_rate::MODULE,
     &static_files::MODULE,
     &static_files::types::MODULE,
     &resolver::MODULE,

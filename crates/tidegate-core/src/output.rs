@@ -383,7 +383,7 @@ fn run_body_filters(req: &Rc<Request>, from: usize, chunk: Chunk) -> Ready<Resul
 fn encode_and_write(req: &Rc<Request>, mut chunk: Chunk) -> Result<(), Closed> {
     let (main, last) = match req.sink {
         Sink::Client if req.level().program.encoders.is_empty() => return req.write_chunk(chunk),
-        Sink::Capture(_) => return req.write_chunk(chunk),
+        Sink::Capture(_) | Sink::Nowhere => return req.write_chunk(chunk),
         Sink::Client => (req.clone(), chunk.last),
         Sink::Parent => (req.main_rc(), std::mem::take(&mut chunk.last)),
     };

@@ -256,7 +256,7 @@ fn finish(req: &Rc<Request>, step: Step) -> Ready<()> {
         return Ready::Now(());
     }
     match req.finish_response() {
-        Ready::Now(()) if !req.wants_finalize() => {
+        Ready::Now(()) if !req.wants_finalize() && req.is_sent_soon() => {
             log(req);
             Ready::Now(())
         }
@@ -268,6 +268,7 @@ fn finish(req: &Rc<Request>, step: Step) -> Ready<()> {
                     // Too late for error pages.
                     let _ = req.send_plain_error(status).wait().await;
                 }
+                req.wait_until_sent().await;
                 log(&req);
             })
         }
@@ -335,6 +336,8 @@ fn next_phase(req: &Rc<Request>, cursor: &mut Cursor) -> Option<Step> {
         Phase::PostRead => Phase::ServerRewrite,
         Phase::ServerRewrite => Phase::Rewrite,
         Phase::Rewrite => Phase::Preaccess,
+        // Permission was given to the main request.
+        Phase::Preaccess if req.is_subrequest() => Phase::Precontent,
         Phase::Preaccess => Phase::Access,
         Phase::Access => Phase::Precontent,
         Phase::Precontent => Phase::Content,

@@ -33,6 +33,8 @@ pub enum Sink {
     Capture(Rc<RefCell<Vec<u8>>>),
     /// Into the response of the main request, in order.
     Parent,
+    /// Nowhere: a sub-request of which only the head counts.
+    Nowhere,
 }
 
 /// The target of a request, decoded.
@@ -79,6 +81,8 @@ pub struct Request {
     last_match: RefCell<LastMatch>,
     contexts: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     lasting_contexts: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
+    /// Bytes a second, if `$limit_rate` or the like was set.
+    pub(crate) limit_rate: Cell<Option<u64>>,
     /// When the first byte arrived, in milliseconds of [`crate::clock::now_ms`].
     pub start_ms: Cell<u64>,
     /// What became of asking upstreams.
@@ -139,6 +143,7 @@ impl Request {
             last_match: RefCell::default(),
             contexts: RefCell::default(),
             lasting_contexts: RefCell::default(),
+            limit_rate: Cell::new(None),
             start_ms: Cell::new(0),
             upstream: RefCell::default(),
             subrequest_depth: 0,
@@ -168,6 +173,7 @@ impl Request {
         self.last_match.get_mut().captures.groups.clear();
         self.contexts.get_mut().clear();
         self.lasting_contexts.get_mut().clear();
+        self.limit_rate.set(None);
         let server = self.conn.default_server();
         self.set_server(server);
     }
@@ -200,6 +206,7 @@ impl Request {
             last_match: RefCell::default(),
             contexts: RefCell::default(),
             lasting_contexts: RefCell::default(),
+            limit_rate: Cell::new(None),
             start_ms: Cell::new(crate::clock::now_ms()),
             upstream: RefCell::default(),
             subrequest_depth: parent.subrequest_depth + 1,
@@ -343,6 +350,18 @@ impl Request {
         let contexts = self.main().lasting_contexts.borrow();
         let (_, found) = contexts.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
         found.clone().downcast::<T>().ok()
+    }
+
+    /// Drops all contexts: the request has ended, though it may be kept to be used again.
+    pub(crate) fn forget_contexts(&self) {
+        for list in [&self.contexts, &self.lasting_contexts] {
+            if !list.borrow().is_empty() {
+                // What is dropped may look at the request, so the list is not borrowed meanwhile.
+                let mut contexts = list.take();
+                contexts.clear();
+                *list.borrow_mut() = contexts;
+            }
+        }
     }
 
     /// Remembers a match: `$1` and so on mean its groups from now on.

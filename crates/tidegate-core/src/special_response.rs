@@ -169,6 +169,7 @@ impl Request {
         if !matches!(self.sink, Sink::Client) {
             return Ok(());
         }
+        self.begin_throttle();
         let version = self.head.borrow().version;
         // A head that could not be read has no version; its sender understands an answer all the same.
         if version < (1, 0) && !self.flags().malformed.get() {

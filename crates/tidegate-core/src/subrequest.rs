@@ -39,6 +39,8 @@ pub struct Options {
     pub variables: VariableSharing,
     /// The response is kept in memory instead of becoming part of the parent's.
     pub capture: bool,
+    /// The response's body is thrown away; only its head counts.
+    pub discard: bool,
 }
 
 /// A sub-request that can be run and then looked at.
@@ -67,7 +69,11 @@ impl Subrequest {
             return Err(SubrequestError::Cycle);
         }
         let body = Rc::new(RefCell::new(Vec::new()));
-        let sink = if options.capture { Sink::Capture(body.clone()) } else { Sink::Parent };
+        let sink = match (options.capture, options.discard) {
+            (true, _) => Sink::Capture(body.clone()),
+            (false, true) => Sink::Nowhere,
+            (false, false) => Sink::Parent,
+        };
         let req = Request::subrequest(parent, sink, options.variables);
         req.method.set(options.method.unwrap_or(Method::Get));
         {

@@ -17,6 +17,9 @@ use crate::{
 /// Pieces longer than this are queued instead of copied behind the others.
 const COPY_BYTES_MAX: usize = 4096;
 
+/// Output of a request that may wait while the next one begins.
+const UNSENT_BYTES_MAX: u64 = 64 << 10;
+
 /// Slices that one `writev` takes.
 const SLICES_MAX: usize = 16;
 
@@ -69,9 +72,14 @@ impl OutputQueue {
                 self.flush = false;
                 return Ok(true);
             }
+            let room = conn.room();
+            if room == 0 {
+                return Ok(false);
+            }
             let written = match self.queue.front() {
-                None => conn.stream.try_write(&self.buf),
-                Some(Segment::File { file, offset, len }) => conn.stream.try_sendfile(file, *offset, *len),
+                None => conn.stream.try_write(within(&self.buf, room)),
+                Some(Segment::File { file, offset, len }) => conn.stream.try_sendfile(file, *offset, room.min(*len)),
+                Some(Segment::Bytes(bytes)) if room < self.len() => conn.stream.try_write(within(bytes, room)),
                 Some(Segment::Bytes(_)) => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                     let count = self.slices(&mut slices);
@@ -141,6 +149,11 @@ impl OutputQueue {
     }
 }
 
+/// The first `room` bytes.
+fn within(bytes: &[u8], room: u64) -> &[u8] {
+    &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))]
+}
+
 /// Appends `<size in hex>\r\n`.
 fn chunk_size_line(size: u64, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -193,6 +206,10 @@ impl Request {
                         append_to(buf, &mut body)?;
                     }
                 }
+                self.end_if(chunk.last);
+                Ok(())
+            }
+            Sink::Nowhere => {
                 self.end_if(chunk.last);
                 Ok(())
             }
@@ -250,6 +267,33 @@ impl Request {
             }
         }
         Ok(())
+    }
+
+    /// Whether what is left of the response is little enough for the client's socket, or is none of this request's
+    /// business. The log tells how long a large or slowed response took, so it waits for that.
+    pub(crate) fn is_sent_soon(&self) -> bool {
+        if self.is_subrequest() {
+            return true;
+        }
+        let conn = &self.conn;
+        if conn.unsent_bytes() <= UNSENT_BYTES_MAX && conn.throttle.get().is_none() {
+            return true;
+        }
+        // A socket with room takes it without a wait.
+        let written = conn.output.borrow_mut().write_to(conn);
+        matches!(written, Ok(true))
+    }
+
+    /// Waits until the client has taken the response, or is gone.
+    pub(crate) async fn wait_until_sent(&self) {
+        if self.is_sent_soon() {
+            return;
+        }
+        let timeout_ms = self.http_conf().send_timeout_ms();
+        if self.conn.flush(timeout_ms).await.is_err() {
+            let mut response = self.response.borrow_mut();
+            response.body_bytes = response.body_bytes.saturating_sub(self.conn.unsent_bytes());
+        }
     }
 
     /// Takes note of bytes that went to the client past the queue, after an upgrade.

@@ -68,6 +68,7 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("arg_", arg, "An argument."),
     VariableDef::new("http_", http, "A field of the request."),
     VariableDef::new("sent_http_", sent_http, "A field of the response."),
+    VariableDef::new("sent_trailer_", sent_trailer, "A field that was sent behind the response's body."),
     VariableDef::new("cookie_", cookie, "A cookie of the request."),
 ];
 
@@ -233,6 +234,10 @@ fn http(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
     let head = req.head.borrow();
     let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
     join(head.fields.iter_underscored(name), separator, out)
+}
+
+fn sent_trailer(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    join(req.response.borrow().trailers.iter_underscored(name), b", ", out)
 }
 
 fn sent_http(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {

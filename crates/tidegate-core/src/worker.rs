@@ -7,7 +7,7 @@ use std::{
     rc::{Rc, Weak},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -54,6 +54,9 @@ pub struct Worker {
     active: Cell<usize>,
     /// Requests that are not in [`COUNTERS`] yet: a counter that all workers write to would cost each of them a miss.
     requests_uncounted: Cell<u64>,
+    /// Changes that are not in there yet either.
+    reading_uncounted: Cell<i64>,
+    waiting_uncounted: Cell<i64>,
     quitting: Cell<bool>,
     changed: Notify,
     nobody: Rc<Connection>,
@@ -70,11 +73,20 @@ pub struct Counters {
     pub requests: AtomicU64,
     /// Connections open.
     pub active: AtomicU64,
+    /// Connections on which a part of a head has arrived.
+    pub reading: AtomicI64,
+    /// Connections that wait for a head.
+    pub waiting: AtomicI64,
 }
 
 /// The counters of the process.
-pub static COUNTERS: Counters =
-    Counters { accepted: AtomicU64::new(0), requests: AtomicU64::new(0), active: AtomicU64::new(0) };
+pub static COUNTERS: Counters = Counters {
+    accepted: AtomicU64::new(0),
+    requests: AtomicU64::new(0),
+    active: AtomicU64::new(0),
+    reading: AtomicI64::new(0),
+    waiting: AtomicI64::new(0),
+};
 
 thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -118,6 +130,8 @@ impl Worker {
             requests: RefCell::default(),
             active: Cell::new(0),
             requests_uncounted: Cell::new(0),
+            reading_uncounted: Cell::new(0),
+            waiting_uncounted: Cell::new(0),
             quitting: Cell::new(false),
             changed: Notify::new(),
             nobody,
@@ -179,6 +193,21 @@ impl Worker {
         }
     }
 
+    /// Adds what this worker counted to [`COUNTERS`]; done a few times a second.
+    pub fn publish_counters(&self) {
+        COUNTERS.requests.fetch_add(self.requests_uncounted.take(), Ordering::Relaxed);
+        COUNTERS.reading.fetch_add(self.reading_uncounted.take(), Ordering::Relaxed);
+        COUNTERS.waiting.fetch_add(self.waiting_uncounted.take(), Ordering::Relaxed);
+    }
+    /// Counts a connection as reading a head while the guard lives.
+    pub(crate) fn reading(&self) -> Counted<'_> {
+        Counted::new(&self.reading_uncounted)
+    }
+    /// Counts a connection as waiting for a head while the guard lives.
+    pub(crate) fn waiting(&self) -> Counted<'_> {
+        Counted::new(&self.waiting_uncounted)
+    }
+
     fn quit(&self) {
         self.quitting.set(true);
         for conn in self.connections.borrow().iter().filter_map(Weak::upgrade) {
@@ -189,23 +218,21 @@ impl Worker {
 
     fn accept(self: &Rc<Self>, stream: Stream, peer: Peer, local: Peer, listen: usize) {
         clock::update();
-        COUNTERS.accepted.fetch_add(1, Ordering::Relaxed);
-        COUNTERS.active.fetch_add(1, Ordering::Relaxed);
+        let open = Open::new();
         let conn = Connection::new(stream, peer, local, listen, self.config.clone());
         self.connections.borrow_mut().push(Rc::downgrade(&conn));
         let hold = self.hold();
         let worker = self.clone();
         tokio::task::spawn_local(async move {
             connection::serve(conn, worker).await;
-            COUNTERS.active.fetch_sub(1, Ordering::Relaxed);
-            drop(hold);
+            drop((open, hold));
         });
     }
 
     /// Wakes connections whose time is over and forgets those that have gone.
     fn check_deadlines(&self) {
         clock::update();
-        COUNTERS.requests.fetch_add(self.requests_uncounted.take(), Ordering::Relaxed);
+        self.publish_counters();
         let now_ms = clock::now_ms();
         crate::deadline::check_all(now_ms);
         crate::upstream::keepalive::sweep(now_ms);
@@ -216,6 +243,45 @@ impl Worker {
             }
             None => false,
         });
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.publish_counters();
+    }
+}
+
+/// Counts something while it lives.
+pub(crate) struct Counted<'w>(&'w Cell<i64>);
+
+impl<'w> Counted<'w> {
+    fn new(count: &'w Cell<i64>) -> Self {
+        count.set(count.get() + 1);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// An open connection, as [`COUNTERS`] knows it.
+struct Open;
+
+impl Open {
+    fn new() -> Self {
+        COUNTERS.accepted.fetch_add(1, Ordering::Relaxed);
+        COUNTERS.active.fetch_add(1, Ordering::Relaxed);
+        Open
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        COUNTERS.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

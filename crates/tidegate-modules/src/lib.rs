@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod auth_basic;
+pub mod auth_request;
 pub mod autoindex;
 pub mod database;
 mod directory;
@@ -27,6 +28,7 @@ pub mod limit_req;
 pub mod log;
 pub mod map;
 mod mime_types;
+pub mod mirror;
 mod network;
 pub mod not_modified;
 pub mod proxy;
@@ -35,9 +37,11 @@ pub mod range;
 pub mod rds_csv;
 pub mod rds_json;
 pub mod realip;
+pub mod referer;
 pub mod rewrite;
 pub mod split_clients;
 pub mod r#static;
+pub mod stub_status;
 pub mod try_files;
 pub mod upstream;
 mod zone;
@@ -69,6 +73,10 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &limit_except::MODULE,
     &access::MODULE,
     &auth_basic::MODULE,
+    &auth_request::MODULE,
+    &mirror::MODULE,
+    &referer::MODULE,
+    &stub_status::MODULE,
     &upstream::MODULE,
     &proxy::MODULE,
     &database::MODULE,

@@ -225,8 +225,14 @@ fn build(parent: &Rc<Request>, path: &[u8], args: &[u8], query: Query) -> Result
     let forwards = query.always_forward_body || matches!(method, Method::Put | Method::Post);
     let (fields, body) = body_and_fields(parent, query.body, forwards)?;
     let length = body.as_ref().map(Vec::len);
-    let options =
-        Options { method: Some(method), body, fields: Some(fields), variables: query.variables, capture: true };
+    let options = Options {
+        method: Some(method),
+        body,
+        fields: Some(fields),
+        variables: query.variables,
+        capture: true,
+        ..Options::default()
+    };
     let sub = Subrequest::new(parent, path, args, options).map_err(|SubrequestError::Cycle| {
         let path = bstr::BStr::new(path);
         parent.log(LogLevel::Error, format_args!("lua subrequests cycle while processing \"{path}\""));

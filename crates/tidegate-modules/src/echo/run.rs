@@ -239,8 +239,14 @@ impl Run {
             let mut body = Vec::new();
             req.body.read_into(&mut body).ok().filter(|()| !body.is_empty()).map(|()| body)
         });
-        let options =
-            Options { method: Some(method), body, fields: Some(fields), variables: VariableSharing::Shared, capture };
+        let options = Options {
+            method: Some(method),
+            body,
+            fields: Some(fields),
+            variables: VariableSharing::Shared,
+            capture,
+            ..Options::default()
+        };
         Subrequest::new(req, &path, &args, options).map_err(|error| {
             req.log(Level::Error, format_args!("{error} \"{}\"", BStr::new(&path)));
             Step::Status(500)
