@@ -374,13 +374,44 @@ POST /stream
 3200000
 --- timeout: 20s
 
-=== TEST 30: names of hosts may have any case, and a port of 80 is left out
+=== TEST 30: proxy_store is refused
 --- config
-location / { proxy_set_header Host $proxy_host; proxy_pass http://LOCALHOST:$TEST_PORT_2; }
+location / { proxy_store on; proxy_pass http://127.0.0.1:1; }
+--- must_die
+--- error_log
+"proxy_store" is not supported yet
+--- tidegate_only: nginx has it
+
+=== TEST 31: a large body through small files
+--- config
+location / { proxy_max_temp_file_size 64k; proxy_temp_file_write_size 8k; proxy_buffers 4 4k; proxy_busy_buffers_size 8k; proxy_pass http://127.0.0.1:$TEST_PORT_2; }
 --- http_config
-server { listen 127.0.0.1:$TEST_PORT_2; return 200 "$http_host\n"; }
+server { listen 127.0.0.1:$TEST_PORT_2; root html; }
+--- user_files
+>>> big chomp
+%{0123456789abcdef x 300000}
+--- request
+GET /big
+--- response_body chomp
+%{0123456789abcdef x 300000}
+
+=== TEST 32: switching protocols unasked
+--- config
+location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nanything
 --- request
 GET /
---- response_body
-LOCALHOST:$TEST_PORT_2
---- SKIP: whether localhost is also ::1 depends on the machine
+--- error_code: 502
+--- error_log
+upstream sent unexpected status 101 while reading response header from upstream
+--- tidegate_only: nginx passes the status on
+
+=== TEST 33: a socket that is not there
+--- config
+location / { proxy_pass http://unix:$TEST_DIR/none.sock:/; }
+--- request
+GET /
+--- error_code: 502
+--- error_log
+connect() to unix:$TEST_DIR/none.sock failed (2: No such file or directory) while connecting to upstream

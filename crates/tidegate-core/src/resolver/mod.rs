@@ -302,3 +302,6 @@ impl Resolver {
         Ok((addresses, valid_ms))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use bytes::Buf as _;
 use tidegate_http::Parsed;
 
 use super::{
+    Address,
     balance::Lease,
     exchange::{CONNECTING, Exchange, Protocol, READING_HEAD, SENDING, SendBody, Stop},
     failure::{Failure, is_repeatable},
@@ -75,11 +76,27 @@ impl<P: Protocol> Exchange<'_, P> {
                 Ok(socket)
             }
             Ok(Err(error)) => {
-                self.req.log(Level::Error, format_args!("connect() failed {} while {CONNECTING}", SysError(&error)));
+                self.report_connect(&lease.peer.address, &error);
                 Err(Failure::Error.into())
             }
             Err(Wait::ClientGone) => Err(Stop::ClientGone),
             Err(_) => Err(self.timed_out(CONNECTING)),
+        }
+    }
+
+    /// A socket in the file system that is not there is a mistake of the configuration, more than a server that is down.
+    #[cold]
+    fn report_connect(&self, address: &Address, error: &io::Error) {
+        let level = match (address, error.kind()) {
+            (Address::Inet(_), _) | (_, io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock) => Level::Error,
+            (Address::Unix(_), _) => Level::Crit,
+        };
+        let error = SysError(error);
+        match address {
+            Address::Inet(_) => self.req.log(level, format_args!("connect() failed {error} while {CONNECTING}")),
+            Address::Unix(_) => {
+                self.req.log(level, format_args!("connect() to {address} failed {error} while {CONNECTING}"));
+            }
         }
     }
 
@@ -117,6 +134,10 @@ impl<P: Protocol> Exchange<'_, P> {
             last.header_ms = Some(last.elapsed_ms());
             last.status = status;
         });
+        if status == 101 && !self.req.upstream_record_mut(|record| self.protocol.is_upgrade(self.req, &record.head)) {
+            self.req.log(Level::Error, format_args!("upstream sent unexpected status 101 while {READING_HEAD}"));
+            return Err(Failure::InvalidHeader.into());
+        }
         self.check_status(status)
     }
 
@@ -215,6 +236,8 @@ impl<P: Protocol> Exchange<'_, P> {
                 Some(count) => offset += count as u64,
                 None => return Ok(Sent::Part),
             }
+            // Others have their turn in between.
+            tokio::task::yield_now().await;
         }
         Ok(Sent::All)
     }

@@ -32,6 +32,9 @@ const COPY_BYTES_MAX: usize = 4096;
 /// Largest read of a body: as large as the buffers, but no larger than this.
 const READ_BYTES_MAX: usize = 64 << 10;
 
+/// Reads after which other requests have their turn.
+const READS_IN_A_ROW: u32 = 16;
+
 /// A file that takes what a slow client leaves.
 struct TempFile {
     file: Arc<File>,
@@ -127,6 +130,7 @@ impl<P: Protocol> Exchange<'_, P> {
 
     async fn pipe(&mut self, socket: &mut Socket) -> Result<(), Cut> {
         let mut temp: Option<TempFile> = None;
+        let mut reads = 0u32;
         loop {
             if self.decode_input(socket, &mut temp).await? {
                 if !socket.input.is_empty() {
@@ -141,6 +145,10 @@ impl<P: Protocol> Exchange<'_, P> {
             }
             if !self.buffering {
                 Box::pin(self.push_out()).await?;
+            }
+            reads = reads.wrapping_add(1);
+            if reads.is_multiple_of(READS_IN_A_ROW) {
+                tokio::task::yield_now().await;
             }
             match self.read(socket).await? {
                 0 if self.protocol.is_complete_at_close() => return Ok(()),
@@ -203,18 +211,19 @@ impl<P: Protocol> Exchange<'_, P> {
         Ok(self.req.send(Chunk::bytes(piece)).wait().await?)
     }
 
-    /// Writes a piece to the file; answers its place there. A full file is begun again when the client has all of it.
+    /// Writes a piece to the file; answers its place there. When a file is full the client first gets all of it.
     async fn spill(&self, piece: &[u8], temp: &mut Option<TempFile>) -> Result<Buf, Cut> {
+        let mut is_first = true;
         if temp.as_ref().is_some_and(|temp| temp.len >= self.settings.temp_file_bytes_max) {
             let timeout_ms = self.req.http_conf().send_timeout_ms();
             self.req.conn.drain_to(0, timeout_ms).await.map_err(|_| Cut::Client)?;
-            if let Some(temp) = temp {
-                temp.len = 0;
-            }
+            // Another file, not the same one again: what `sendfile` took may still be on its way from the old pages.
+            *temp = None;
+            is_first = false;
         }
         let written = match temp {
             Some(temp) => temp.append(piece),
-            None => self.create_temp_file().and_then(|created| temp.insert(created).append(piece)),
+            None => self.create_temp_file(is_first).and_then(|created| temp.insert(created).append(piece)),
         };
         written.map_err(|error| {
             self.req
@@ -223,7 +232,7 @@ impl<P: Protocol> Exchange<'_, P> {
         })
     }
 
-    fn create_temp_file(&self) -> io::Result<TempFile> {
+    fn create_temp_file(&self, is_first: bool) -> io::Result<TempFile> {
         let directory = self.req.conf().full_path(&self.settings.temp_path);
         let path = directory.join(format!("{:010}", crate::worker::next_connection_number()));
         let open = || File::options().read(true).write(true).create_new(true).open(&path);
@@ -236,11 +245,13 @@ impl<P: Protocol> Exchange<'_, P> {
         }?;
         // Nobody else needs the name: the file goes with its last use.
         std::fs::remove_file(&path)?;
-        let shown = path.display();
-        self.req.log(
-            Level::Warn,
-            format_args!("an upstream response is buffered to a temporary file {shown} while {READING}"),
-        );
+        if is_first {
+            let shown = path.display();
+            self.req.log(
+                Level::Warn,
+                format_args!("an upstream response is buffered to a temporary file {shown} while {READING}"),
+            );
+        }
         Ok(TempFile { file: Arc::new(file), len: 0 })
     }
 

@@ -159,39 +159,35 @@ impl CookieRules {
                 Flag::Template(template) => flag_of(&template.eval_cow(req)),
             })
             .collect();
-        let drop_all = |attributes: &mut Vec<Attribute>, name: &str| {
-            let mut first = true;
-            attributes.retain(|attribute| std::mem::take(&mut first) || !attribute.is(name));
-        };
         for kind in &kinds {
-            let (name, added) = match kind {
-                FlagKind::Secure(on) => ("Secure", on.then_some(None)),
-                FlagKind::HttpOnly(on) => ("HttpOnly", on.then_some(None)),
-                FlagKind::SameSite(value) => ("SameSite", value.map(Some)),
-            };
-            drop_all(attributes, name);
-            if let Some(value) = added {
-                attributes.push(Attribute { name: name.into(), value: value.map(Into::into) });
+            match *kind {
+                FlagKind::Secure(on) => set_flag(attributes, "Secure", on.then_some(None)),
+                FlagKind::HttpOnly(on) => set_flag(attributes, "HttpOnly", on.then_some(None)),
+                FlagKind::SameSite(value) => set_flag(attributes, "SameSite", value.map(Some)),
             }
         }
         !kinds.is_empty()
     }
 }
 
-/// Domains are compared without regard to case and to a dot in front.
-fn rewrite_domain(rule: &Rule, req: &Request, value: &[u8]) -> Option<Vec<u8>> {
-    match &rule.pattern {
-        Pattern::Text(domain) => {
-            let domain = domain.eval_cow(req);
-            let (domain, value) = (without_dot(&domain), without_dot(value));
-            domain.eq_ignore_ascii_case(value).then(|| rule.replacement.eval(req))
-        }
-        Pattern::Regex(_) => rule.rewrite_prefix(req, without_dot(value)),
+/// Gives a flag its value in its place, or at the end if it is new; `None` takes it away.
+fn set_flag(attributes: &mut Vec<Attribute>, name: &str, value: Option<Option<&str>>) {
+    let place = attributes.iter().skip(1).position(|attribute| attribute.is(name)).map(|at| at + 1);
+    match (place, value) {
+        (Some(at), Some(value)) => attributes[at].value = value.map(Into::into),
+        (Some(at), None) => drop(attributes.remove(at)),
+        (None, Some(value)) => attributes.push(Attribute { name: name.into(), value: value.map(Into::into) }),
+        (None, None) => {}
     }
 }
 
-fn without_dot(domain: &[u8]) -> &[u8] {
-    domain.strip_prefix(b".").unwrap_or(domain)
+/// Domains are compared without regard to case and to a dot in front, which stays.
+fn rewrite_domain(rule: &Rule, req: &Request, value: &[u8]) -> Option<Vec<u8>> {
+    let Pattern::Text(domain) = &rule.pattern else { return rule.rewrite_prefix(req, value) };
+    let domain = domain.eval_cow(req);
+    let dot: &[u8] = if value.starts_with(b".") { b"." } else { b"" };
+    let domain = domain.strip_prefix(b".").unwrap_or(&domain);
+    domain.eq_ignore_ascii_case(&value[dot.len()..]).then(|| [dot, &rule.replacement.eval(req)].concat())
 }
 
 /// A part of a cookie between semicolons.

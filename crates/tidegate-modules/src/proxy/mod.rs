@@ -14,7 +14,7 @@ mod request;
 
 use std::{rc::Rc, sync::Arc};
 
-use tidegate_conf::{Diagnostic, ast};
+use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
     inherit,
@@ -110,6 +110,13 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("off | cookie flag ...")
             .default("off")
             .doc("Sets or takes away flags of cookies."),
+        Directive::custom("proxy_store", 1, 1, |_, d, _| match d.args[0].value == "off" {
+            true => Ok(()),
+            false => Err(Diagnostic::new(Severity::Emerg, d.name.span, "\"proxy_store\" is not supported yet")),
+        })
+        .syntax("off")
+        .default("off")
+        .doc("Responses are not stored as files; only \"off\" is accepted."),
         Directive::number("proxy_headers_hash_max_size", |c: &mut Conf| &mut c.headers_hash_max_size)
             .default("512")
             .doc("Accepted: no such hash is built."),

@@ -1,0 +1,115 @@
+use std::{cell::Cell, rc::Rc};
+
+use tokio::{
+    net::UdpSocket,
+    runtime,
+    task::{LocalSet, spawn_local},
+};
+
+use super::*;
+
+/// Runs a name server that knows `1.example` to `9.example` and returns what `use_it` makes of it and how often it was
+/// asked. It says nothing at all about `silent.example`.
+fn with_server<T>(use_it: impl AsyncFnOnce(Conf) -> T, valid: Option<Duration>) -> (T, usize) {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    LocalSet::new().block_on(&runtime, async move {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+        let servers = vec![socket.local_addr().expect("bound")];
+        let asked = Rc::new(Cell::new(0));
+        let counter = asked.clone();
+        spawn_local(async move {
+            let mut buf = [0; 512];
+            while let Ok((len, from)) = socket.recv_from(&mut buf).await {
+                counter.set(counter.get() + 1);
+                let mut answer = buf[..len].to_vec();
+                let is_a = answer[len - 3] == 1;
+                match &buf[13..14] {
+                    b"s" => continue,
+                    digit @ [b'1'..=b'9'] if buf[12] == 1 => {
+                        answer[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, u8::from(is_a)]);
+                        if is_a {
+                            answer.extend_from_slice(&[
+                                0xc0,
+                                12,
+                                0,
+                                1,
+                                0,
+                                1,
+                                0,
+                                0,
+                                0,
+                                60,
+                                0,
+                                4,
+                                192,
+                                0,
+                                2,
+                                digit[0] - b'0',
+                            ]);
+                        }
+                    }
+                    _ => answer[2..4].copy_from_slice(&[0x81, 0x83]),
+                }
+                socket.send_to(&answer, from).await.expect("sent");
+            }
+        });
+        let resolver = Resolver { id: 1000 + servers[0].port() as u32, servers, valid, ipv4: true, ipv6: true };
+        let conf = Conf { resolver: Some(Arc::new(resolver)), resolver_timeout: Some(Duration::from_millis(200)) };
+        (use_it(conf).await, asked.get())
+    })
+}
+
+fn address(last: u8) -> Result<Vec<IpAddr>, ResolveError> {
+    Ok(vec![IpAddr::from([192, 0, 2, last])])
+}
+
+async fn resolve(conf: &Conf, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+    conf.resolve(name).await.map(|found| found.addresses.to_vec())
+}
+
+#[test]
+fn answers_are_kept_and_shared() {
+    let ((), asked) = with_server(
+        async |conf: Conf| {
+            let (a, b) = tokio::join!(resolve(&conf, "1.example"), resolve(&conf, "1.EXAMPLE"));
+            assert_eq!((a, b), (address(1), address(1)));
+            assert_eq!(resolve(&conf, "1.example").await, address(1));
+            assert_eq!(resolve(&conf, "2.example").await, address(2));
+            assert_eq!(resolve(&conf, "10.0.0.1").await, Ok(vec![IpAddr::from([10, 0, 0, 1])]));
+        },
+        None,
+    );
+    // Two names, each asked for both kinds of addresses.
+    assert_eq!(asked, 4);
+}
+
+#[test]
+fn valid_shortens_the_time() {
+    let ((), asked) = with_server(
+        async |conf: Conf| {
+            assert_eq!(resolve(&conf, "1.example").await, address(1));
+            assert_eq!(resolve(&conf, "1.example").await, address(1));
+        },
+        Some(Duration::ZERO),
+    );
+    assert_eq!(asked, 4);
+}
+
+#[test]
+fn failures_are_told_apart() {
+    with_server(
+        async |conf: Conf| {
+            assert_eq!(resolve(&conf, "x.example").await, Err(ResolveError::NotFound));
+            assert_eq!(resolve(&conf, "silent.example").await, Err(ResolveError::TimedOut));
+            assert_eq!(resolve(&conf, "not..a.name").await, Err(ResolveError::NotFound));
+        },
+        None,
+    );
+}
+
+#[test]
+fn the_system_knows_localhost() {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let found = LocalSet::new().block_on(&runtime, async { resolve(&Conf::default(), "localhost").await });
+    assert!(found.is_ok_and(|found| found.iter().all(IpAddr::is_loopback)));
+}
