@@ -325,7 +325,10 @@ impl Target<'_> {
             return Ok(Datum::Int(0));
         };
         if time.abs() > TIME_MAX {
-            self.complain(errors::out_of_range(self.name(), self.row))?;
+            if self.strict {
+                return Err(self.wrong_moment(&value));
+            }
+            self.env.warn(errors::out_of_range(self.name(), self.row));
             return Ok(Datum::Int(TIME_MAX * time.signum()));
         }
         Ok(Datum::Int(temporal::truncate_micros(time, self.column.ty.decimals)))
@@ -504,7 +507,7 @@ impl Target<'_> {
         match ty.rep() {
             Rep::Int | Rep::Uint | Rep::Set | Rep::Datetime | Rep::Timestamp | Rep::Time => Datum::Int(0),
             Rep::Enum => Datum::Int(1),
-            Rep::Real => Datum::Real(0.0),
+            Rep::Real | Rep::Number => Datum::Real(0.0),
             Rep::Dec => Datum::Blob(Decimal::ZERO.to_blob()),
             Rep::Blob if ty.base == Base::Binary => Datum::Blob(vec![0; ty.length as usize].into()),
             Rep::Blob => Datum::Blob(Box::default()),

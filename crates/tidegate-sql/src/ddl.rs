@@ -128,7 +128,7 @@ pub(super) fn change<T>(
     let mut conn = pool.take().map_err(internal)?;
     let catalog = schema.catalog()?;
     // Tables are rebuilt under the same name; their children's references stay.
-    conn.execute("PRAGMA foreign_keys = OFF").map_err(internal)?;
+    conn.check_foreign_keys(false).map_err(internal)?;
     let result = (|| {
         conn.begin_immediate().map_err(internal)?;
         let value = change(&mut conn, &catalog)?;
@@ -138,7 +138,7 @@ pub(super) fn change<T>(
     if result.is_err() {
         conn.rollback();
     }
-    let restored = conn.execute("PRAGMA foreign_keys = ON");
+    let restored = conn.check_foreign_keys(true);
     conn.cache.clear();
     let value = result.and_then(|value| {
         schema.reload(&conn)?;

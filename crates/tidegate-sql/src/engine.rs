@@ -219,6 +219,12 @@ impl EngineInner {
         schemas.get(name).cloned().ok_or_else(|| errors::unknown_database(name))
     }
 
+    /// The versions of all schemas' catalogues, by the schemas' numbers.
+    pub(crate) fn versions(&self) -> Vec<(u64, u64)> {
+        let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner);
+        schemas.values().map(|schema| (schema.id, schema.version())).collect()
+    }
+
     /// The names of all schemas.
     pub(crate) fn schema_names(&self) -> Vec<String> {
         self.schemas.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()

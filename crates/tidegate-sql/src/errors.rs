@@ -81,6 +81,8 @@ errors! {
     unknown_table(name, schema) = 1109 b"42S02" "Unknown table '{name}' in {schema}";
     /// Date arithmetic left the calendar.
     datetime_overflow(kind) = 1441 b"22008" "Datetime function: {kind} field overflow";
+    /// The table's definition changed while the statement waited.
+    definition_changed() = 1412 b"HY000" "Table definition has changed, please retry transaction";
     /// DELETE names a table that its FROM does not.
     unknown_multi_delete(name) = 1109 b"42S02" "Unknown table '{name}' in MULTI DELETE";
     /// UPDATE or INSERT reads the table that it changes.

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) kind: PlanKind,
     /// The schema whose file it runs on; `None` for statements without tables.
     pub(crate) home: Option<Arc<Schema>>,
+    /// The version of `home`'s catalogue that the plan was made from.
+    pub(crate) home_version: u64,
     pub(crate) attached: Vec<(Arc<Schema>, u64)>,
     pub(crate) read_names: Vec<(String, String)>,
 }

@@ -228,14 +228,14 @@ impl Core {
             return None;
         };
         if let PlanKind::Select(_) = entry.plan.kind
-            && entry.is_current()
+            && entry.plan.is_current()
             && entry.plan.home.as_ref().is_none_or(|home| Arc::ptr_eq(home, &pool.schema))
             && self.env.autocommit.get()
         {
             return Some(self.select_on(conn, &pool, entry, scan.hash, constants, more, true, sink));
         }
         pool.put(conn);
-        entry.is_current().then(|| self.run_entry(entry, scan, constants, more, true, sink))
+        entry.plan.is_current().then(|| self.run_entry(entry, scan, constants, more, true, sink))
     }
 
     /// Runs a query outside of transactions on a connection of its own.
@@ -463,6 +463,10 @@ impl Core {
             return Ok(Done::Rows(run_select(conn, &mut entry.stmts, select, constants, sink)?));
         }
         transaction.write(&self.env)?;
+        if !plan.is_current() {
+            // Somebody has changed the definition while this statement waited for the lock.
+            return Err(errors::definition_changed().into());
+        }
         let savepoint = transaction.is_explicit();
         let conn = transaction.conn()?;
         if savepoint {
@@ -525,6 +529,8 @@ impl Core {
         tokens: &[sqlparser::tokenizer::TokenWithSpan],
     ) -> Res<(Plan, std::collections::BTreeSet<usize>, bool)> {
         let session = translate::Session { engine: &self.engine, schema: self.schema.as_ref(), env: &self.env };
+        // Versions are read before the catalogue is: a change in between makes the plan stale, never wrong.
+        let versions = self.engine.versions();
         let mut translator = Translator::new(session, constants.sql, constants.literals, kinds, tokens);
         let kind = match statement {
             Statement::Query(query) => {
@@ -549,10 +555,13 @@ impl Core {
             Statement::Delete(delete) => PlanKind::Delete(translator.delete(delete)?),
             _ => return Err(errors::internal("this statement has no plan")),
         };
+        let version_of =
+            |schema: &Arc<Schema>| versions.iter().find(|(id, _)| *id == schema.id).map_or(0, |(_, version)| *version);
         let plan = Plan {
             kind,
+            home_version: translator.home.as_ref().map_or(0, version_of),
             home: translator.home,
-            attached: translator.attached.into_iter().map(|schema| (Arc::clone(&schema), schema.version())).collect(),
+            attached: translator.attached.iter().map(|schema| (Arc::clone(schema), version_of(schema))).collect(),
             read_names: translator.read_names,
         };
         Ok((plan, translator.fixed, translator.cacheable))
@@ -774,10 +783,11 @@ fn describe(column: &translate::select::RelColumn) -> tidegate_rows::Column {
     described
 }
 
-impl Entry {
-    /// Whether the attached schemas still look as they did when the plan was made.
+impl Plan {
+    /// Whether the schemas still look as they did when the plan was made.
     fn is_current(&self) -> bool {
-        self.plan.attached.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
+        self.home.as_ref().is_none_or(|home| home.version() == self.home_version && !home.is_closed())
+            && self.attached.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
     }
 }
 

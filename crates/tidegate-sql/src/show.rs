@@ -49,10 +49,13 @@ fn span(sql: &[u8], (from, to): (usize, usize)) -> String {
 /// 1146, 1049 and what the filter says.
 pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &mut dyn Sink) -> Done {
     let (query, order) = match &show.what {
-        ShowWhat::Databases => ("SELECT schema_name AS `Database` FROM information_schema.schemata".to_owned(), "1"),
+        ShowWhat::Databases => {
+            let name = create::quote(&format!("Database{}", pattern_suffix(show, sql)));
+            (format!("SELECT schema_name AS {name} FROM information_schema.schemata"), "1")
+        }
         ShowWhat::Tables { schema, full } => {
             let schema = schema_name(core, schema.as_deref())?;
-            let name = format!("`Tables_in_{}`", schema.replace('`', "``"));
+            let name = create::quote(&format!("Tables_in_{schema}{}", pattern_suffix(show, sql)));
             let kind = if *full { ", table_type AS `Table_type`" } else { "" };
             (format!("SELECT table_name AS {name}{kind} FROM information_schema.tables WHERE table_schema = {}", mysql_string(&schema)), "1")
         }
@@ -64,7 +67,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
                  max_data_length AS `Max_data_length`, index_length AS `Index_length`, data_free AS `Data_free`, \
                  auto_increment AS `Auto_increment`, create_time AS `Create_time`, update_time AS `Update_time`, \
                  check_time AS `Check_time`, table_collation AS `Collation`, checksum AS `Checksum`, \
-                 create_options AS `Create_options`, table_comment AS `Comment` \
+                 create_options AS `Create_options`, table_comment AS `Comment`, 0 AS `Max_index_length`, 'N' AS `Temporary` \
                  FROM information_schema.tables WHERE table_schema = {}", mysql_string(&schema)), "1")
         }
         ShowWhat::Columns { table, full } => (columns_query(core, table, *full)?, "tg_position"),
@@ -104,6 +107,14 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
         ShowWhat::Empty(names) => return rows(core, names, &[], more, sink),
     };
     filtered(core, show, sql, &query, order, more, sink)
+}
+
+/// What LIKE adds to the name of the first column.
+fn pattern_suffix(show: &Show, sql: &[u8]) -> String {
+    match &show.like {
+        Some(Pattern::Text(text)) => format!(" ({})", span(sql, *text).trim().trim_matches(['\'', '"'])),
+        _ => String::new(),
+    }
 }
 
 /// Runs a SHOW's query with its LIKE or WHERE.

@@ -409,7 +409,10 @@ fn convert(target: &Target<'_>, old: &Column, cell: Cell<'_>) -> Res<Datum> {
         }
         _ => value,
     };
-    let stored = target.coerce(value)?;
+    let stored = target.coerce(value).map_err(|error| match error.code {
+        1406 => errors::data_truncated(&target.column.name, target.row),
+        _ => error,
+    })?;
     if stored.is_null() && !target.column.nullable {
         let error = errors::data_truncated(&target.column.name, target.row);
         if target.strict {

@@ -361,7 +361,15 @@ pub(super) fn add_index(table: &mut Table, spec: &IndexSpec) -> Res<()> {
     }
     let name = index_name(table, spec)?;
     let id = table.indexes.iter().map(|index| index.id).max().unwrap_or(0) + 1;
-    table.indexes.push(Index { id, name, kind: spec.kind, parts, comment: spec.comment.clone() });
+    let index = Index { id, name, kind: spec.kind, parts, comment: spec.comment.clone() };
+    // The primary key comes first, unique indexes before the others: the order in which conflicts are found and shown.
+    let rank = |kind: KeyKind| match kind {
+        KeyKind::Primary => 0,
+        KeyKind::Unique => 1,
+        KeyKind::Plain => 2,
+    };
+    let at = table.indexes.iter().position(|known| rank(known.kind) > rank(index.kind)).unwrap_or(table.indexes.len());
+    table.indexes.insert(at, index);
     Ok(())
 }
 

@@ -70,7 +70,7 @@ impl<'a> Constants<'a> {
         Ok(match (value, rep) {
             (Val::Null, _) => Val::Null,
             (value, rep) if value.rep() == rep => value,
-            (Val::Blob(bytes), Rep::Int | Rep::Uint | Rep::Real | Rep::Dec) => {
+            (Val::Blob(bytes), Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number) => {
                 // x'…' and b'…' are big-endian numbers where a number is wanted.
                 let tail = &bytes[bytes.len().saturating_sub(8)..];
                 let number = tail.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));

@@ -65,6 +65,9 @@ fn write_error(error: &SqliteError, parent: bool) -> ServerError {
     to_server_error(error)
 }
 
+/// Statements that a plan keeps prepared.
+const STMTS_MAX: usize = 16;
+
 /// Rows of a feed, with a bound on their memory.
 struct Rows {
     cells: Vec<Datum>,
@@ -100,16 +103,40 @@ impl Writer<'_> {
         }
     }
 
-    fn stmt(&mut self, sql: impl FnOnce() -> String) -> Res<Stmt> {
+    /// The INSERT itself, which stands last among the kept statements.
+    fn main(&mut self, sql: impl FnOnce() -> String) -> Res<Stmt> {
         match self.stmts.pop() {
             Some(stmt) => Ok(stmt),
             None => self.conn.prepare(&sql()).map_err(internal),
         }
     }
 
+    /// A statement with this text: one that an earlier run has prepared, or a new one.
+    fn prepared(&mut self, sql: &str) -> Res<Stmt> {
+        match self.stmts.iter().position(|stmt| stmt.sql_is(sql)) {
+            Some(index) => Ok(self.stmts.remove(index)),
+            None => self.conn.prepare(sql).map_err(internal),
+        }
+    }
+
+    /// Keeps a statement for the next run; in front, because the plan's main one is taken from the end.
+    fn keep(&mut self, mut stmt: Stmt) {
+        stmt.reset();
+        stmt.clear_bindings();
+        if self.stmts.len() < STMTS_MAX {
+            self.stmts.insert(0, stmt);
+        }
+    }
+
     fn collect(&mut self, feed: &Feed) -> Res<Rows> {
-        let mut stmt = self.conn.prepare(&feed.sql).map_err(internal)?;
-        self.constants.bind(&mut stmt, &feed.binds)?;
+        let mut stmt = self.prepared(&feed.sql)?;
+        let result = self.read_all(&mut stmt, feed);
+        self.keep(stmt);
+        result
+    }
+
+    fn read_all(&self, stmt: &mut Stmt, feed: &Feed) -> Res<Rows> {
+        self.constants.bind(stmt, &feed.binds)?;
         let width = stmt.column_count();
         let mut rows = Rows { cells: Vec::new(), width };
         let mut bytes = 0usize;
@@ -181,7 +208,7 @@ impl Writer<'_> {
     pub(crate) fn insert(&mut self, plan: &InsertPlan) -> Res<Written> {
         let table = &plan.table;
         let mut run = InsertRun {
-            stmt: self.stmt(|| insert_sql(table))?,
+            stmt: self.main(|| insert_sql(table))?,
             written: Written { touched: vec![Arc::clone(&table.state)], ..Written::default() },
             rows: 0,
             duplicates: 0,
@@ -192,7 +219,10 @@ impl Writer<'_> {
         self.env.ignoring.set(false);
         run.stmt.reset();
         run.stmt.clear_bindings();
-        result?;
+        if let Err(error) = result {
+            self.stmts.push(run.stmt);
+            return Err(error);
+        }
         let InsertRun { stmt, mut written, rows, duplicates, single } = run;
         self.stmts.push(stmt);
         if !single {
@@ -490,19 +520,23 @@ impl Writer<'_> {
             .map(|(number, (column, _))| format!("c{} = ?{}", table.columns[*column].id, number + 1))
             .collect();
         let sql = format!("UPDATE t{} SET {} WHERE rowid = ?{}", table.id, assignments.join(", "), changes.len() + 1);
-        let mut stmt = match self.stmts.iter().position(|stmt| stmt.sql_is(&sql)) {
-            Some(index) => self.stmts.swap_remove(index),
-            None => self.conn.prepare(&sql).map_err(internal)?,
-        };
+        let mut stmt = self.prepared(&sql)?;
         for (number, (_, value)) in changes.iter().enumerate() {
             stmt.bind(number + 1, value.as_cell()).map_err(internal)?;
         }
         stmt.bind(changes.len() + 1, Cell::Int(rowid)).map_err(internal)?;
         let result = stmt.run();
-        self.stmts.push(stmt);
+        self.keep(stmt);
         let Err(error) = result else { return Ok(true) };
-        let error =
-            if error.is_unique() { self.update_conflict(table, rowid, &changes)? } else { write_error(&error, false) };
+        let error = if error.is_unique() {
+            self.update_conflict(table, rowid, &changes)?
+        } else {
+            let child = table
+                .foreign_keys
+                .iter()
+                .any(|key| changes.iter().any(|(column, _)| key.columns.contains(&table.columns[*column].id)));
+            write_error(&error, !child)
+        };
         let _ = schema;
         if ignore && matches!(error.code, 1062 | 1451 | 1452) {
             self.env.warn(error);
@@ -598,11 +632,10 @@ impl Writer<'_> {
         matched: &mut u64,
         changed: &mut u64,
     ) -> Res<()> {
-        let several = plan.targets.len() > 1 || plan.feed.sql.contains("JOIN") || plan.feed.sql.contains(", a");
         let mut seen = HashSet::new();
         for cells in rows.iter() {
             let Datum::Int(rowid) = cells[target.rowid] else { continue };
-            if several && !seen.insert(rowid) {
+            if !seen.insert(rowid) {
                 continue;
             }
             *matched += 1;
@@ -634,14 +667,13 @@ impl Writer<'_> {
             written.touched.push(Arc::clone(&table.state));
         }
         if plan.direct {
-            let mut stmt = self.stmt(|| plan.feed.sql.clone())?;
+            let mut stmt = self.prepared(&plan.feed.sql)?;
             let result = self
                 .constants
                 .bind(&mut stmt, &plan.feed.binds)
                 .and_then(|()| stmt.run().map_err(|error| write_error(&error, true)));
             stmt.reset();
-            stmt.clear_bindings();
-            self.stmts.push(stmt);
+            self.keep(stmt);
             result?;
             written.affected = self.conn.changes();
             return Ok(written);

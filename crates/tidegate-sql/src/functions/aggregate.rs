@@ -342,8 +342,10 @@ fn aggregate(
                 "STDDEV_SAMP" => "tg_std_samp",
                 _ => "tg_std_pop",
             };
+            let exact = arg.ty.rep() == Rep::Dec || arg.ty.base.is_integer();
+            let decimals = if exact { digits(arg).1 + 4 } else { crate::value::types::NOT_FIXED };
             let sql = t.convert(arg, Rep::Real);
-            Ex::sql(format!("{function}({each}{sql})"), SqlType::new(Base::Double))
+            Ex::sql(format!("{function}({each}{sql})"), SqlType { decimals, ..SqlType::new(Base::Double) })
         }
     })
 }

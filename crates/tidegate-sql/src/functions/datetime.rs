@@ -50,8 +50,8 @@ static UDFS: &[Udf] = &[
         }
         Ok(())
     }),
-    // `tg_dt_text(packed, text, with time)`: the sum of a text and an interval is a text.
-    Udf::lenient("tg_dt_text", 3, |args, out| {
+    // `tg_dt_text(packed, text, with time, digits)`: the sum of a text and an interval is a text.
+    Udf::lenient("tg_dt_text", 4, |args, out| {
         if args.is_null(0) {
             return Ok(());
         }
@@ -59,7 +59,8 @@ static UDFS: &[Udf] = &[
         let mut text = Vec::new();
         let had_time = crate::value::temporal::parse_datetime(args.bytes(1)).is_some_and(|parsed| parsed.has_time);
         if args.int(2) != 0 || had_time || moment.time_micros() != 0 {
-            moment.write(if moment.micros == 0 { 0 } else { 6 }, &mut text);
+            let digits = if moment.micros == 0 { 0 } else { args.int(3).clamp(1, 6) as u8 };
+            moment.write(digits, &mut text);
         } else {
             moment.write_date(&mut text);
         }
@@ -148,8 +149,8 @@ static FUNCTIONS: &[Function] = &[
     rewrite("CURRENT_TIME", 0, 1, |t, args| clock(t, args, false)),
     rewrite("UTC_TIME", 0, 1, |t, args| clock(t, args, true)),
     rewrite("DATE", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Datetime); Ok(Ex::sql(format!("tg_date({sql})"), SqlType::new(Base::Date))) }),
-    rewrite("TIME", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Time); let digits = temporal_digits(&args[0]); Ok(Ex::sql(sql, SqlType::temporal(Base::Time, digits))) }),
-    rewrite("TIMESTAMP", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Datetime); let digits = temporal_digits(&args[0]); Ok(Ex::sql(sql, now_type(digits))) }),
+    rewrite("TIME", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Time); let digits = temporal_digits(t, &args[0]); Ok(Ex::sql(sql, SqlType::temporal(Base::Time, digits))) }),
+    rewrite("TIMESTAMP", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Datetime); let digits = temporal_digits(t, &args[0]); Ok(Ex::sql(sql, now_type(digits))) }),
     rewrite("UNIX_TIMESTAMP", 0, 1, unix_timestamp),
     rewrite("FROM_UNIXTIME", 1, 2, from_unixtime),
     rewrite("ADDDATE", 2, 2, |t, args| add_days(t, &args[0], &args[1], false)),
@@ -246,13 +247,17 @@ static MONTHS: [&str; 12] = [
     "December",
 ];
 
-fn temporal_digits(ex: &Ex) -> u8 {
+/// Digits of a second that a value has: those of a constant text are counted.
+fn temporal_digits(t: &mut Translator<'_>, ex: &Ex) -> u8 {
     if ex.ty.base.is_temporal() {
-        ex.ty.decimals
-    } else if ex.ty.base.is_character() {
-        6
-    } else {
-        0
+        return ex.ty.decimals.min(6);
+    }
+    if !ex.ty.base.is_character() {
+        return if ex.ty.rep() == Rep::Dec { ex.ty.decimals.min(6) } else { 0 };
+    }
+    match t.constant_text(ex) {
+        Some(text) => text.rsplit_once('.').map_or(0, |(_, digits)| digits.len().min(6) as u8),
+        None => 6,
     }
 }
 
@@ -265,7 +270,7 @@ fn unix_timestamp(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
             &now
         }
     };
-    let digits = if moment.ty.base.is_character() { 6 } else { moment.ty.decimals.min(6) };
+    let digits = temporal_digits(t, moment);
     let sql = t.convert(moment, Rep::Datetime);
     if digits == 0 {
         let code = crate::translate::conversion_code(Rep::Dec, Rep::Int);
@@ -358,8 +363,9 @@ fn add(t: &mut Translator<'_>, date: &Ex, amount: &Ex, unit: &str, minus: bool) 
         _ => {
             // A text: the result is one too, with a time part if there is one.
             let keep = i32::from(clock || micros);
+            let shown = if unit == "second" && amount.ty.rep() == Rep::Dec { fraction.max(1) } else { 6 };
             Ex {
-                code: Code::Sql(format!("tg_dt_text({sum}, {}, {keep})", t.convert(date, Rep::Text))),
+                code: Code::Sql(format!("tg_dt_text({sum}, {}, {keep}, {shown})", t.convert(date, Rep::Text))),
                 ..Ex::sql(String::new(), SqlType::varchar(26, Collation::DEFAULT))
             }
         }
@@ -469,8 +475,10 @@ fn overflow() -> Done {
 }
 
 fn time_add(args: &Args<'_>, out: &mut Out) -> Done {
-    if let Some((0, micros)) = amount_of(args) {
-        out.int(super::operators::clamp_time(args.int(0).saturating_add(micros)));
+    let Some((0, micros)) = amount_of(args) else { return Ok(()) };
+    match args.int(0).checked_add(micros) {
+        Some(sum) if sum.abs() <= crate::value::temporal::TIME_MAX => out.int(sum),
+        _ => return overflow(),
     }
     Ok(())
 }

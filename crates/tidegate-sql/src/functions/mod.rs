@@ -238,6 +238,26 @@ impl Translator<'_> {
     }
 }
 
+/// `text COLLATE name`.
+///
+/// # Errors
+/// 1273 for an unknown collation, 1253 for one of another character set.
+pub(crate) fn collate(translator: &mut Translator<'_>, ex: Ex, name: &str) -> Res<Ex> {
+    let collation = Collation::by_name(name).ok_or_else(|| errors::unknown_collation(name))?;
+    let text = ex.ty.base.is_character();
+    if text && collation.charset() != ex.ty.collation.charset() && ex.coercibility <= Coercibility::Column {
+        return Err(errors::collation_charset(name, ex.ty.collation.charset()));
+    }
+    let sql = translator.convert(&ex, Rep::Text);
+    let ty = SqlType::varchar(ex.ty.length, collation);
+    Ok(Ex { coercibility: Coercibility::Explicit, code: Code::Sql(sql), ty, origin: None, ..ex })
+}
+
+/// Whether there is a function of this name (in capitals).
+pub(crate) fn exists(name: &str) -> bool {
+    find(name).is_some()
+}
+
 /// A call as it was parsed: aggregates and window functions have clauses of their own.
 ///
 /// # Errors
@@ -283,11 +303,7 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
         ("interval", _) => Err(errors::syntax("INTERVAL")),
         ("collate", [operand, collation]) => {
             let ex = translator.expr(operand, scope)?;
-            let name = string_value(collation);
-            let collation = Collation::by_name(&name).ok_or_else(|| errors::unknown_collation(&name))?;
-            let sql = translator.convert(&ex, Rep::Text);
-            let ty = SqlType::varchar(ex.ty.length, collation);
-            Ok(Ex { coercibility: Coercibility::Explicit, code: Code::Sql(sql), ty, origin: None, ..ex })
+            collate(translator, ex, &string_value(collation))
         }
         ("introducer", [operand, charset]) => {
             let ex = translator.expr(operand, scope)?;

@@ -11,6 +11,7 @@ use crate::{
         Base, Rep, Val,
         collation::{next_char, weight},
         decimal::Decimal,
+        temporal::Datetime,
         val::Incorrect,
     },
 };
@@ -96,6 +97,13 @@ fn convert(args: &Args<'_>, out: &mut Out) -> Done {
         }
         return Ok(());
     }
+    let value = match (value, base, to) {
+        // A DATE as a number has no time behind it.
+        (Val::Datetime(packed), Base::Date, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec) => {
+            Val::Int(Datetime::unpack(packed).to_number() / 1_000_000)
+        }
+        (value, ..) => value,
+    };
     out.datum(&cast_val(value, to)?.into_datum());
     Ok(())
 }
@@ -164,6 +172,19 @@ pub(crate) fn cast_val<'a>(value: Val<'a>, to: Rep) -> Result<Val<'a>, ServerErr
             let base = if value.rep() == Rep::Dec { Base::Null } else { natural_base(value.rep()) };
             value.write(base, 0, None, &mut text);
             if to == Rep::Text { Val::Text(text.into()) } else { Val::Blob(text.into()) }
+        }
+        Rep::Number => {
+            let number = keep(value.to_f64(), &value);
+            match value.to_int() {
+                Ok(whole) if matches!(value, Val::Text(_) | Val::Blob(_)) => {
+                    match (i64::try_from(whole), u64::try_from(whole)) {
+                        (Ok(whole), _) => Val::Int(whole),
+                        (_, Ok(whole)) => Val::Uint(whole),
+                        _ => Val::Real(number),
+                    }
+                }
+                _ => Val::Real(number),
+            }
         }
         Rep::Null => Val::Null,
     })
@@ -329,7 +350,9 @@ fn dec_div(args: &Args<'_>, out: &mut Out) -> Done {
     if b.mantissa == 0 {
         return warn_division_by_zero();
     }
-    match a.div(b, args.int(2) as u8) {
+    let scale = args.int(2).clamp(0, 30) as u8;
+    // With many digits in front of the point fewer fit behind it.
+    match (4..=scale).rev().find_map(|scale| a.div(b, scale)).or_else(|| a.div(b, 0)) {
         Some(value) => out.dec(value),
         None => return Err(errors::value_out_of_range("DECIMAL", format!("{a} / {b}"))),
     }

@@ -26,6 +26,12 @@ use super::abi::Udf;
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
     Udf::new("f_hex_number", 1, |args, out| { out.text(format!("{:X}", args.uint(0))); Ok(()) }),
+    Udf::new("f_hex_text", 1, |args, out| {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        let pairs = args.bytes(0).iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        out.text(pairs.collect::<Vec<u8>>());
+        Ok(())
+    }),
     Udf::new("tg_locate", 4, locate),
     Udf::new("tg_set_place", 3, find_in_set),
     Udf::new("tg_strcmp", 3, |args, out| {
@@ -377,7 +383,7 @@ fn hex(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
         return Ok(Ex::sql(format!("f_hex_number({sql})"), ty));
     }
     let sql = t.wanted(&args[0], Want::Text);
-    Ok(Ex::sql(format!("hex({sql})"), ty))
+    Ok(Ex::sql(format!("f_hex_text({sql})"), ty))
 }
 
 fn locating(t: &mut Translator<'_>, needle: &Ex, text: &Ex, from: Option<&Ex>) -> Res<Ex> {

@@ -689,7 +689,7 @@ fn type_attributes(p: &mut Parser, ty: &mut SqlType) -> Result<Option<String>> {
             break;
         }
     }
-    if ty.unsigned && !ty.zerofill && ty.base != Base::Year {
+    if ty.unsigned && ty.base != Base::Year {
         // The display width that MariaDB shows for unsigned types without one.
         let signed = SqlType::new(ty.base).length;
         if ty.length == signed {

@@ -90,10 +90,15 @@ impl Transaction {
         self.conn_mut().ok_or_else(|| errors::internal("a transaction without connection"))
     }
 
-    fn begun(&mut self, begin: impl FnOnce(&mut Conn) -> Result<(), crate::store::conn::SqliteError>) -> Res<()> {
+    fn begun(
+        &mut self,
+        env: &Env,
+        begin: impl FnOnce(&mut Conn) -> Result<(), crate::store::conn::SqliteError>,
+    ) -> Res<()> {
         let savepoints = self.savepoints.clone();
         let conn = self.conn()?;
         if conn.is_autocommit() {
+            conn.check_foreign_keys(env.foreign_keys.get()).map_err(|error| to_server_error(&error))?;
             begin(conn).map_err(|error| to_server_error(&error))?;
             for name in savepoints {
                 conn.execute(&format!("SAVEPOINT {}", savepoint_name(&name)))
@@ -112,7 +117,7 @@ impl Transaction {
         if env.read_committed.get() && self.savepoints.is_empty() {
             return Ok(());
         }
-        if self.explicit { self.begun(Conn::begin) } else { Ok(()) }
+        if self.explicit { self.begun(env, Conn::begin) } else { Ok(()) }
     }
 
     /// Makes the transaction ready to write: waits for the lock.
@@ -133,7 +138,7 @@ impl Transaction {
         }
         let conn = self.conn()?;
         if conn.is_autocommit() {
-            return self.begun(Conn::begin_immediate);
+            return self.begun(env, Conn::begin_immediate);
         }
         // The transaction reads already: this takes SQLite's own write lock on the same snapshot, or fails.
         match conn.execute("UPDATE tg_meta SET value = value WHERE 0") {

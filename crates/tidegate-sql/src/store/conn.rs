@@ -29,6 +29,7 @@ pub(crate) struct Conn {
     begin_immediate: Stmt,
     commit: Stmt,
     rollback: Stmt,
+    foreign_keys: bool,
     /// Names of other schemas attached to this connection.
     pub(crate) attached: Vec<(String, u64)>,
 }
@@ -92,6 +93,7 @@ impl Conn {
             begin_immediate: Stmt::prepare(db, "BEGIN IMMEDIATE")?,
             commit: Stmt::prepare(db, "COMMIT")?,
             rollback: Stmt::prepare(db, "ROLLBACK")?,
+            foreign_keys: true,
             attached: Vec::new(),
         };
         std::mem::forget(raw);
@@ -142,6 +144,18 @@ impl Conn {
         if !self.is_autocommit() {
             let _ = self.rollback.run();
         }
+    }
+
+    /// Has foreign keys checked or not; outside of transactions only.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn check_foreign_keys(&mut self, on: bool) -> Result<(), SqliteError> {
+        if self.foreign_keys != on {
+            self.execute(if on { "PRAGMA foreign_keys = ON" } else { "PRAGMA foreign_keys = OFF" })?;
+            self.foreign_keys = on;
+        }
+        Ok(())
     }
 
     /// Whether no transaction is open.

@@ -62,6 +62,10 @@ impl Translator<'_> {
                 let not = if *negated { "NOT " } else { "" };
                 Ok(Ex::sql(format!("({not}EXISTS ({}))", rel.sql), SqlType::boolean()).with_nullable(false))
             }
+            Expr::Collate { expr, collation } => {
+                let ex = self.expr(expr, scope)?;
+                functions::collate(self, ex, collation.to_string().trim_matches(['`', '\'', '"']))
+            }
             Expr::Subquery(query) => self.scalar_subquery(query, scope),
             Expr::Function(function) => self.function(function, scope),
             Expr::Tuple(_) => Err(errors::operand_columns(1)),
@@ -190,16 +194,21 @@ impl Translator<'_> {
         if matches!(op, Op::And | Op::Or) {
             return self.logical(left, op, right, scope);
         }
+        // Date arithmetic: the interval is no value of its own.
+        let dated = match (op, interval_of(unnest(left)), interval_of(unnest(right))) {
+            (Op::Plus | Op::Minus, false, true) => Some((left, right, *op == Op::Minus)),
+            (Op::Plus, true, false) => Some((right, left, false)),
+            _ => None,
+        };
+        if let Some((date, amount, minus)) = dated {
+            let date = self.expr(date, scope)?;
+            let aggregate = date.aggregate;
+            let ex = functions::interval(self, date, unnest(amount), minus, scope)?;
+            return Ok(Ex { aggregate, ..ex });
+        }
         let (a, b) = (self.expr(left, scope)?, self.expr(right, scope)?);
         let aggregate = a.aggregate || b.aggregate;
-        // Date arithmetic.
-        let mut ex = match (op, interval_of(left), interval_of(right)) {
-            (Op::Plus, None, Some(())) | (Op::Minus, None, Some(())) => {
-                functions::interval(self, a, unnest(right), matches!(op, Op::Minus), scope)?
-            }
-            (Op::Plus, Some(()), None) => functions::interval(self, b, unnest(left), false, scope)?,
-            _ => self.operator(&a, op, &b)?,
-        };
+        let mut ex = self.operator(&a, op, &b)?;
         ex.aggregate |= aggregate;
         Ok(ex)
     }
@@ -293,6 +302,9 @@ impl Translator<'_> {
             (x, y) if temporal(x) && text(y) || text(x) && temporal(y) => Ground::As(Datetime),
             (Datetime, y) if whole(y) && b.is_const() => Ground::As(Datetime),
             (x, Datetime) if whole(x) && a.is_const() => Ground::As(Datetime),
+            // A number in quotes is compared as what it says, so that an index serves.
+            (x, y) if whole(x) && text(y) && b.is_const() && !a.is_const() => Ground::As(Number),
+            (x, y) if text(x) && whole(y) && a.is_const() && !b.is_const() => Ground::As(Number),
             (Dec, y) if whole(y) || y == Dec => Ground::As(Dec),
             (x, Dec) if whole(x) => Ground::As(Dec),
             (Enum | Set, y) if whole(y) => Ground::As(Uint),
@@ -397,7 +409,12 @@ impl Translator<'_> {
         let (_, sb) = digits(b);
         let scale = (u32::from(sa) + 4).min(u32::from(decimal::SCALE_MAX)) as u8;
         let precision = (pa + u32::from(sb) + 4).clamp(u32::from(scale) + 1, decimal::PRECISION_MAX);
-        Ok(Ex::sql(format!("tg_dec_div({x}, {y}, {scale})"), SqlType::decimal(precision, scale)))
+        // The quotient has more digits than it shows: whole groups of nine, as MySQL's arithmetic works.
+        let groups = |scale: u32| scale.div_ceil(9) * 9;
+        let (fa, fb) = (groups(u32::from(sa)), groups(u32::from(sb)));
+        let more = 4u32.saturating_sub(fa - u32::from(sa) + fb - u32::from(sb));
+        let kept = groups(fa + fb + more).clamp(u32::from(scale), u32::from(decimal::SCALE_MAX));
+        Ok(Ex::sql(format!("tg_dec_div({x}, {y}, {kept})"), SqlType::decimal(precision, scale)))
     }
 
     fn integer_divide(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {
@@ -579,6 +596,9 @@ impl Translator<'_> {
 
     fn regexp(&mut self, expr: &Expr, pattern: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
         let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
+        if !functions::exists("REGEXP_LIKE") {
+            return Err(errors::unsupported("REGEXP"));
+        }
         let ex = functions::call(self, "REGEXP_LIKE", &[text, pattern])?;
         if !negated {
             return Ok(ex);
@@ -763,17 +783,9 @@ pub(crate) fn unnest(expr: &Expr) -> &Expr {
     }
 }
 
-fn interval_of(expr: &Expr) -> Option<()> {
-    match expr {
-        Expr::Function(function) if function.name.to_string().contains(SPECIAL) => function
-            .name
-            .to_string()
-            .trim_matches('`')
-            .strip_prefix(SPECIAL)
-            .filter(|name| *name == "interval")
-            .map(|_| ()),
-        _ => None,
-    }
+fn interval_of(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    function.name.to_string().trim_matches('`').strip_prefix(SPECIAL) == Some("interval")
 }
 
 fn describe(expr: &Expr) -> String {

@@ -257,7 +257,7 @@ impl<'a> Translator<'a> {
         let sql = self.text(ex);
         use Rep::*;
         match (from, to) {
-            (Null, _) => sql,
+            (Null, _) | (_, Number) => sql,
             (a, b) if a == b => sql,
             (Int | Time | Datetime, Uint) if from == Int => sql,
             (Uint | Set | Enum, Int | Uint) if from != Uint || to == Uint => sql,
@@ -293,7 +293,7 @@ impl<'a> Translator<'a> {
     /// The expression as a truth value.
     pub(crate) fn truth(&mut self, ex: &Ex) -> String {
         match ex.ty.rep() {
-            Rep::Null | Rep::Int | Rep::Real | Rep::Enum => self.text(ex),
+            Rep::Null | Rep::Int | Rep::Real | Rep::Enum | Rep::Number => self.text(ex),
             Rep::Datetime | Rep::Time | Rep::Timestamp => {
                 let sql = self.text(ex);
                 format!("({sql} <> 0)")
@@ -400,6 +400,7 @@ fn rep_code(rep: Rep) -> i64 {
         Rep::Time => 9,
         Rep::Enum => 10,
         Rep::Set => 11,
+        Rep::Number => 12,
     }
 }
 

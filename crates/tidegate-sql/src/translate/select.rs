@@ -370,7 +370,7 @@ impl Translator<'_> {
         tail.push_str(&group);
         let aggregate = items.iter().any(|item| item.ex.aggregate);
         if let Some(having) = &select.having {
-            tail.push_str(&self.having(having, &mut scope, grouped || aggregate, &tail)?);
+            tail.push_str(&self.having(having, &mut scope, grouped || aggregate, select.selection.is_some())?);
         }
         tail.push_str(&self.windows(select, &scope)?);
         scope.clause = "order clause";
@@ -445,7 +445,7 @@ impl Translator<'_> {
         Ok(text)
     }
 
-    fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, tail: &str) -> Res<String> {
+    fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
         scope.clause = "having clause";
         let ex = self.expr(having, scope)?;
         let sql = self.truth(&ex);
@@ -454,7 +454,7 @@ impl Translator<'_> {
             return Ok(format!(" HAVING {sql}"));
         }
         // Without groups HAVING is one more filter.
-        Ok(if tail.contains(" WHERE ") { format!(" AND {sql}") } else { format!(" WHERE {sql}") })
+        Ok(if filtered { format!(" AND {sql}") } else { format!(" WHERE {sql}") })
     }
 
     fn group_by(&mut self, group: &GroupByExpr, scope: &Scope<'_>, items: &[RelColumn]) -> Res<(String, bool)> {

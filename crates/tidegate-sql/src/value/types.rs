@@ -68,6 +68,8 @@ pub(crate) enum Rep {
     Enum,
     /// As `Uint`, one bit for each member.
     Set,
+    /// Parameters only: INTEGER (or `Uint`'s BLOB) for the text of a whole number, REAL for any other.
+    Number,
 }
 
 /// `decimals` of a floating-point type without a fixed number of them.

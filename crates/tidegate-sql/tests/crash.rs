@@ -1,0 +1,135 @@
+//! `kill -9` in the middle of a write load loses no acknowledged commit.
+//!
+//! The test starts itself as a child that writes and prints each acknowledged number, kills it at a random moment, opens the
+//! data directory and looks for every number that was printed. `TIDEGATE_CRASH_ROUNDS` sets how often (3 otherwise).
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_sql::{Engine, EngineOptions, Session};
+
+const CHILD: &str = "TIDEGATE_CRASH_CHILD";
+
+#[derive(Default)]
+struct Numbers(Vec<i64>);
+
+impl Sink for Numbers {
+    fn columns(&mut self, _: &[Column]) {}
+    fn begin_row(&mut self) {}
+    fn value(&mut self, _: usize, value: Value<'_>) {
+        match value {
+            Value::Int(value) => self.0.push(value),
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+    fn end_row(&mut self) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+async fn run(session: &mut Session, sql: &str) -> Vec<i64> {
+    let mut numbers = Numbers::default();
+    let statement = Statement { sql: sql.as_bytes(), params: &[] };
+    session.execute(statement, &mut numbers).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    numbers.0
+}
+
+fn open(path: &Path) -> Engine {
+    // The killed process gives its lock back a moment after it is gone.
+    for _ in 0..200 {
+        match Engine::open(EngineOptions::new(path)) {
+            Ok(engine) => return engine,
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    panic!("the data directory stays locked");
+}
+
+/// Writes with eight sessions until it is killed; each line is a number whose commit was acknowledged.
+async fn child(path: PathBuf) {
+    let engine = open(&path);
+    let mut session = engine.session("").unwrap();
+    run(&mut session, "CREATE DATABASE IF NOT EXISTS test; USE test").await;
+    run(&mut session, "CREATE TABLE IF NOT EXISTS t (n BIGINT PRIMARY KEY, filler VARCHAR(2000))").await;
+    let start = run(&mut session, "SELECT COALESCE(MAX(n), 0) FROM t").await[0];
+    let local = tokio::task::LocalSet::new();
+    for writer in 0..8 {
+        let mut session = engine.session("test").unwrap();
+        local.spawn_local(async move {
+            let mut number = start + 1 + writer;
+            loop {
+                let filler = "x".repeat((number % 1500) as usize);
+                run(&mut session, &format!("INSERT INTO t VALUES ({number}, '{filler}')")).await;
+                if number % 7 == 0 {
+                    run(&mut session, &format!("UPDATE t SET filler = 'changed' WHERE n = {number}")).await;
+                }
+                let mut out = std::io::stdout().lock();
+                writeln!(out, "{number}").unwrap();
+                out.flush().unwrap();
+                drop(out);
+                number += 8;
+            }
+        });
+    }
+    local.await;
+}
+
+#[test]
+fn no_acknowledged_commit_is_lost() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if let Some(path) = std::env::var_os(CHILD) {
+        runtime.block_on(child(path.into()));
+        return;
+    }
+    let rounds: u64 = std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let path = std::env::temp_dir().join(format!("tidegate-sql-crash-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    let mut acknowledged: Vec<i64> = Vec::new();
+    for round in 0..rounds {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "no_acknowledged_commit_is_lost", "--nocapture"])
+            .env(CHILD, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = process.stdout.take().unwrap();
+        let reader = std::thread::spawn(move || {
+            // The last line may be cut off in the middle of a number: it was not acknowledged to anybody.
+            let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
+            lines.filter_map(|line| String::from_utf8(line).ok()?.parse::<i64>().ok()).collect::<Vec<_>>()
+        });
+        // Somewhere between the start of the process and some thousand commits.
+        std::thread::sleep(Duration::from_millis(150 + round * 37 % 400));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let mut numbers = reader.join().unwrap();
+        // Without the newline behind it the last number may be incomplete.
+        numbers.pop();
+        acknowledged.extend(numbers);
+        runtime.block_on(async {
+            let engine = open(&path);
+            let Ok(mut session) = engine.session("test") else { return };
+            if acknowledged.is_empty() {
+                return;
+            }
+            let found: std::collections::HashSet<i64> =
+                run(&mut session, "SELECT n FROM t").await.into_iter().collect();
+            let lost: Vec<&i64> = acknowledged.iter().filter(|number| !found.contains(number)).collect();
+            assert!(lost.is_empty(), "round {round}: lost {lost:?} of {}", acknowledged.len());
+            let unchanged = run(&mut session, "SELECT n FROM t WHERE n % 7 = 0 AND filler <> 'changed'").await;
+            let undone: Vec<&i64> = unchanged.iter().filter(|number| acknowledged.contains(number)).collect();
+            assert!(undone.is_empty(), "round {round}: undone {undone:?}");
+        });
+    }
+    assert!(!acknowledged.is_empty(), "no round got as far as a commit");
+    let _ = std::fs::remove_dir_all(&path);
+}
