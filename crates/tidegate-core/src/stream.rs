@@ -106,6 +106,19 @@ impl Stream {
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         on_socket!(self, socket => socket.try_write_vectored(slices), closed())
     }
+    /// Writes what the socket takes; more follows at once, so the kernel waits with the last packet.
+    ///
+    /// # Errors
+    /// `WouldBlock` when it takes nothing now.
+    pub fn try_write_more(&self, bytes: &[u8]) -> io::Result<usize> {
+        let send = |socket: BorrowedFd<'_>| {
+            let flags = libc::MSG_MORE | libc::MSG_NOSIGNAL;
+            // SAFETY: the descriptor is open and the bytes live through the call.
+            let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+            if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+        };
+        on_socket!(self, socket => socket.try_io(Interest::WRITABLE, || send(socket.as_fd())), closed())
+    }
     /// Whether there is something to read.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         on_socket!(self, socket => socket.poll_read_ready(cx), Poll::Ready(closed()))

@@ -80,6 +80,10 @@ impl OutputQueue {
                 None => conn.stream.try_write(within(&self.buf, room)),
                 Some(Segment::File { file, offset, len }) => conn.stream.try_sendfile(file, *offset, room.min(*len)),
                 Some(Segment::Bytes(bytes)) if room < self.len() => conn.stream.try_write(within(bytes, room)),
+                // The head of a file leaves in one packet with its beginning.
+                Some(Segment::Bytes(bytes)) if matches!(self.queue.get(1), Some(Segment::File { .. })) => {
+                    conn.stream.try_write_more(bytes)
+                }
                 Some(Segment::Bytes(_)) => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                     let count = self.slices(&mut slices);

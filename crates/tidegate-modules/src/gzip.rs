@@ -508,7 +508,7 @@ mod tests {
         for round in 0..3 {
             let (mut out, mut plain) = (Vec::new(), Vec::new());
             for piece in 0..50u32 {
-                let bytes: Vec<u8> = (0..piece * 997).map(|i| (i * i >> 7) as u8).collect();
+                let bytes: Vec<u8> = (0..piece * 997).map(|i| ((i * i) >> 7) as u8).collect();
                 plain.extend_from_slice(&bytes);
                 let flush = if piece % 7 == 0 { FlushCompress::Sync } else { FlushCompress::None };
                 run(&mut compress, &bytes, flush, &mut out).expect("compresses");

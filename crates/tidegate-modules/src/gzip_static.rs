@@ -83,6 +83,10 @@ fn handle(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
         return Ready::Now(Step::Status(404));
     }
     prepare(req, &file);
-    req.response.borrow_mut().fields.set_known(Known::ContentEncoding, b"gzip");
+    {
+        let mut response = req.response.borrow_mut();
+        response.fields.set_known(Known::ContentEncoding, b"gzip");
+        response.allow_ranges = true;
+    }
     send_file(req, &file)
 }

@@ -7,10 +7,12 @@
 //! What this crate does not know: how requests are read and written, and Lua.
 
 pub mod access;
+pub mod addition;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
 pub mod database;
+pub mod charset;
 mod directory;
 pub mod drizzle;
 pub mod echo;
@@ -42,6 +44,7 @@ pub mod rewrite;
 pub mod split_clients;
 pub mod r#static;
 pub mod stub_status;
+pub mod sub_filter;
 pub mod try_files;
 pub mod upstream;
 mod zone;
@@ -101,6 +104,9 @@ pub static MODULES: &[&dyn AnyModule] = &[
 pub static FILTERS: &[&dyn AnyModule] = &[
     &headers::MODULE,
     &gunzip::MODULE,
+    &sub_filter::MODULE,
+    &addition::MODULE,
+    &charset::MODULE,
     &gzip::MODULE,
     &range::MODULE,
     &log::MODULE,
