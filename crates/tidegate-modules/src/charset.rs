@@ -176,7 +176,7 @@ fn hex(text: &[u8]) -> Option<Vec<u8>> {
     if let [one] = text {
         return Some(vec![digit(*one)?]);
     }
-    if text.is_empty() || text.len() % 2 != 0 {
+    if text.is_empty() || !text.len().is_multiple_of(2) {
         return None;
     }
     text.chunks(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
