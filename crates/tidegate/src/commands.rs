@@ -15,8 +15,15 @@ struct Command {
     run: fn(&[OsString]) -> i32,
 }
 
-const COMMANDS: [Command; 1] =
-    [Command { name: "directives", arguments: "[NAME]", doc: "list all directives, or describe one", run: directives }];
+const COMMANDS: [Command; 2] = [
+    Command {
+        name: "demo",
+        arguments: "[DIRECTORY]",
+        doc: "serve a sample site on http://127.0.0.1:8080",
+        run: crate::demo::run,
+    },
+    Command { name: "directives", arguments: "[NAME]", doc: "list all directives, or describe one", run: directives },
+];
 
 /// Runs the sub-command that the first argument names; `None` if it names none.
 pub(crate) fn run(arguments: &[OsString]) -> Option<i32> {
@@ -29,7 +36,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Option<i32> {
 pub(crate) fn help_text() -> String {
     let mut text = "Commands:\n".to_owned();
     for Command { name, arguments, doc, .. } in &COMMANDS {
-        text += &format!("  tidegate {:<18} : {doc}\n", format!("{name} {arguments}"));
+        text += &format!("  tidegate {:<20} : {doc}\n", format!("{name} {arguments}"));
     }
     text + "\n"
 }

@@ -15,6 +15,7 @@ mod channel;
 mod cli;
 mod commands;
 mod configure;
+mod demo;
 mod engine;
 mod exports;
 mod identity;
@@ -43,6 +44,7 @@ fn main() {
     std::process::exit(run(identity, &arguments));
 }
 
+/// Does what the arguments say; the answer is the exit status.
 fn run(identity: Identity, arguments: &[OsString]) -> i32 {
     if identity == Identity::Tidegate
         && let Some(code) = commands::run(arguments)
