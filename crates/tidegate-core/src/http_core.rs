@@ -569,12 +569,17 @@ impl Request {
         if !self.is_subrequest() && self.check_announced_length().is_err() {
             return Some(413);
         }
+        self.apply_limit_except();
+        None
+    }
+
+    /// In a location with `limit_except`: other methods than its are at that level.
+    pub(crate) fn apply_limit_except(&self) {
         if let Some((allowed, level)) = self.level().limit_except
             && !allowed.contains(self.method.get())
         {
             self.set_level(level);
         }
-        None
     }
 
     /// Searches inside the current level, and inside what it finds.

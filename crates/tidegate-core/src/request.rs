@@ -440,6 +440,7 @@ impl Request {
         self.flags.uri_changed.set(false);
         self.contexts.borrow_mut().clear();
         self.set_level(level);
+        self.apply_limit_except();
         self.restart.set(Restart::Rewrite);
         true
     }

@@ -231,3 +231,13 @@ pub(crate) fn open_logs() -> Result<(), BadConfiguration> {
         BadConfiguration
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_directive_and_variable_is_documented_and_unique() {
+        assert_eq!(registry().problems(), Vec::<String>::new());
+    }
+}

@@ -46,28 +46,39 @@ x
 DELETE /
 --- error_code: 200 200 200 403 403
 
-=== TEST 3: a bad method
+=== TEST 3: limit_except in a named location
+--- config
+location / { error_page 404 405 = @named; }
+location @named { limit_except GET { deny all; } }
+--- requests
+GET /x
+~~~
+PUT /x
+y
+--- error_code: 404 403
+
+=== TEST 4: a bad method
 --- config
 location / { limit_except GRAB { deny all; } }
 --- must_die
 --- error_log
 invalid method "GRAB"
 
-=== TEST 4: limit_except twice
+=== TEST 5: limit_except twice
 --- config
 location / { limit_except GET { deny all; } limit_except POST { deny all; } }
 --- must_die
 --- error_log
 "limit_except" directive is duplicate
 
-=== TEST 5: limit_except outside of a location
+=== TEST 6: limit_except outside of a location
 --- config
 limit_except GET { deny all; }
 --- must_die
 --- error_log
 "limit_except" directive is not allowed here
 
-=== TEST 6: meaningless bits warn
+=== TEST 7: meaningless bits warn
 --- config
 location / { allow 127.0.0.1/8; deny all; return 200; }
 --- request
@@ -75,14 +86,14 @@ GET /
 --- error_log
 low address bits of 127.0.0.1/8 are meaningless
 
-=== TEST 7: no address
+=== TEST 8: no address
 --- config
 deny nobody;
 --- must_die
 --- error_log
 invalid parameter "nobody"
 
-=== TEST 8: realip: X-Real-IP by default, for one request
+=== TEST 9: realip: X-Real-IP by default, for one request
 --- config
 set_real_ip_from 127.0.0.0/8;
 location / { return 200 "$remote_addr $remote_port $realip_remote_addr\n"; }
@@ -99,7 +110,7 @@ X: y
 ~~~
 ^127\.0\.0\.1 \d+ 127\.0\.0\.1\n$
 
-=== TEST 9: realip: proxies that are not trusted are not believed
+=== TEST 10: realip: proxies that are not trusted are not believed
 --- config
 set_real_ip_from 10.0.0.0/8;
 location / { return 200 "$remote_addr\n"; }
@@ -110,7 +121,7 @@ X-Real-IP: 1.2.3.4
 --- response_body
 127.0.0.1
 
-=== TEST 10: realip: a field of one's own, and recursion
+=== TEST 11: realip: a field of one's own, and recursion
 --- config
 set_real_ip_from 127.0.0.1;
 set_real_ip_from 10.0.0.0/8;
@@ -131,7 +142,7 @@ X-Mine: 1.1.1.1, 10.0.0.1
 ~~~
 10.0.0.1
 
-=== TEST 11: realip: access sees the address
+=== TEST 12: realip: access sees the address
 --- config
 set_real_ip_from 127.0.0.1;
 location / { deny 1.2.3.4; error_page 404 = @yes; }
@@ -146,14 +157,14 @@ X-Real-IP: 1.2.3.4
 X: y
 --- error_code: 403 200
 
-=== TEST 12: realip: nobody of that name
+=== TEST 13: realip: nobody of that name
 --- config
 set_real_ip_from not/a/network;
 --- must_die
 --- error_log
 host not found in set_real_ip_from "not/a/network"
 
-=== TEST 13: the PROXY protocol, version 1
+=== TEST 14: the PROXY protocol, version 1
 --- http_config
 server {
     listen 127.0.0.1:$TEST_PORT proxy_protocol;
@@ -168,7 +179,7 @@ PROXY TCP4 1.2.3.4 5.6.7.8 9 10\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: clos
 --- response_body
 1.2.3.4 9 1.2.3.4 9 5.6.7.8 10
 
-=== TEST 14: the PROXY protocol, version 2, in pieces
+=== TEST 15: the PROXY protocol, version 2, in pieces
 --- tidegate_only: nginx wants the whole header in one packet
 --- http_config
 server {
@@ -184,7 +195,7 @@ server {
 --- response_body
 127.0.0.1 1.2.3.4 9
 
-=== TEST 15: the PROXY protocol: without its header the connection is closed
+=== TEST 16: the PROXY protocol: without its header the connection is closed
 --- http_config
 server {
     listen 127.0.0.1:$TEST_PORT proxy_protocol;
