@@ -306,8 +306,11 @@ fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let mut implicit: Vec<(BString, u16, Arc<Group>)> = Vec::new();
     for required in std::mem::take(&mut http.required) {
         let Required { url, default_port, span, slot } = required;
-        let block =
-            build.upstreams.get(&url.host).copied().filter(|_| url.port.is_none() && url.kind != HostKind::Unix);
+        let block = build.upstreams.get(&url.host).copied().filter(|_| url.kind != HostKind::Unix);
+        if let (Some(_), Some(port)) = (block, url.port) {
+            build.diagnostics.push(emerg(span, format!("upstream \"{}\" may not have port {port}", url.host)));
+            continue;
+        }
         let group = match block {
             Some(level) => build.conf_mut(&MODULE, level).group.get().cloned(),
             None => {

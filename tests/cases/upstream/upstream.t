@@ -238,3 +238,108 @@ location / { proxy_pass http://u; }
 --- must_die
 --- error_log
 invalid parameter "wieght=2"
+
+=== TEST 17: a group has no port
+--- http_config
+upstream u { server 127.0.0.1:1; }
+--- config
+location / { proxy_pass http://u:81; }
+--- must_die
+--- error_log
+upstream "u" may not have port 81
+
+=== TEST 18: a parameter of the commercial subscription is refused
+--- http_config
+upstream u { server 127.0.0.1:1 slow_start=5s; }
+--- config
+location / { proxy_pass http://u; }
+--- must_die
+--- error_log
+invalid parameter "slow_start=5s"
+
+=== TEST 19: backup does not go with hashing
+--- http_config
+upstream u { hash $uri; server 127.0.0.1:1; server 127.0.0.1:2 backup; }
+--- config
+location / { proxy_pass http://u; }
+--- must_die
+--- error_log
+balancing method does not support parameter "backup"
+
+=== TEST 20: proxy_next_upstream_timeout
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_4; server 127.0.0.1:$TEST_PORT_2; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "ok\n"; }
+--- config
+location / { proxy_read_timeout 300ms; proxy_next_upstream_timeout 100ms; proxy_pass http://u; }
+--- tcp_reply
+~~~ hold
+--- request
+GET /
+--- error_code: 504
+
+=== TEST 21: a time-out leads to the next server
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_4; server 127.0.0.1:$TEST_PORT_2; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "ok\n"; }
+--- config
+location / { proxy_read_timeout 300ms; proxy_pass http://u; }
+--- tcp_reply
+~~~ hold
+--- request
+GET /
+--- response_body
+ok
+--- error_log
+upstream timed out (110: Connection timed out) while reading response header from upstream
+
+=== TEST 22: a bad head leads to the next server when asked
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_4; server 127.0.0.1:$TEST_PORT_2; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "ok\n"; }
+--- config
+location / { proxy_buffer_size 1k; proxy_next_upstream invalid_header; proxy_pass http://u; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nX: %{a x 2000}\r\n\r\n
+--- request
+GET /
+--- response_body
+ok
+--- error_log
+upstream sent too big header
+
+=== TEST 23: after max_fails a server is left alone
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_3 max_fails=2; server 127.0.0.1:$TEST_PORT_2; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "ok\n"; }
+--- config
+location / { proxy_pass http://u; }
+--- requests
+GET /
+~~~
+GET /
+~~~
+GET /
+~~~
+GET /
+~~~
+GET /
+--- response_body
+ok
+--- grep_error_log: connect\(\) failed|temporarily disabled
+--- grep_error_log_out
+connect() failed
+connect() failed
+temporarily disabled
+
+=== TEST 24: the last server's failure is what the client sees
+--- http_config
+upstream u { server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; listen 127.0.0.1:$TEST_PORT_3; return 503 "$server_port\n"; }
+--- config
+location / { proxy_next_upstream http_503; proxy_pass http://u; }
+--- request
+GET /
+--- error_code: 503
+--- response_body
+$TEST_PORT_3

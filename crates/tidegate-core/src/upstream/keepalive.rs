@@ -2,7 +2,7 @@
 //!
 //! Source: nginx, `ngx_http_upstream_keepalive_module`.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::cell::RefCell;
 
 use super::{Address, group::KeepAlive, socket::Socket};
 use crate::clock;
@@ -15,14 +15,14 @@ struct Idle {
 }
 
 thread_local! {
-    /// By the group's number; the connection used last stands last.
-    static IDLE: RefCell<HashMap<u32, Vec<Idle>>> = RefCell::new(HashMap::new());
+    /// With the group's number; the connection used last stands last. Groups are few, so they are just gone through.
+    static IDLE: RefCell<Vec<(u32, Vec<Idle>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A connection to `address` that a request of the group left open.
 pub(super) fn take(group: u32, address: &Address) -> Option<Socket> {
     IDLE.with_borrow_mut(|idle| {
-        let idle = idle.get_mut(&group)?;
+        let (_, idle) = idle.iter_mut().find(|(number, _)| *number == group)?;
         loop {
             let at = idle.iter().rposition(|idle| idle.address == *address)?;
             let found = idle.remove(at);
@@ -43,7 +43,11 @@ pub(super) fn give(group: u32, address: &Address, mut socket: Socket, rules: &Ke
     socket.release_buffer();
     let until_ms = if rules.timeout_ms == 0 { u64::MAX } else { now_ms.saturating_add(rules.timeout_ms) };
     IDLE.with_borrow_mut(|all| {
-        let idle = all.entry(group).or_default();
+        let at = all.iter().position(|(number, _)| *number == group).unwrap_or_else(|| {
+            all.push((group, Vec::new()));
+            all.len() - 1
+        });
+        let idle = &mut all[at].1;
         while idle.len() >= rules.connections {
             idle.remove(0);
         }
@@ -59,7 +63,7 @@ fn is_quitting() -> bool {
 pub(crate) fn sweep(now_ms: u64) {
     let quitting = is_quitting();
     IDLE.with_borrow_mut(|all| {
-        all.retain(|_, idle| {
+        all.retain_mut(|(_, idle)| {
             idle.retain(|idle| !quitting && now_ms < idle.until_ms && idle.socket.is_idle_and_alive());
             !idle.is_empty()
         });

@@ -217,12 +217,18 @@ impl Selection {
     }
 
     fn next_of_group(&mut self) -> Option<Lease> {
-        let peers = self.peers.clone();
-        if peers.single {
-            let peer = &peers.primary.peers[0];
-            let usable = !peer.down && !peer.is_full();
-            return usable.then(|| self.lease(&peers, 0));
+        if self.peers.single {
+            let peer = &self.peers.primary.peers[0];
+            if peer.down || peer.is_full() {
+                return None;
+            }
+            let counted = self.peers.counts;
+            if counted {
+                peer.begin();
+            }
+            return Some(Lease { peer: peer.clone(), index: Some(0), backup: false, counted });
         }
+        let peers = self.peers.clone();
         let now_s = clock::now_ms() / 1000;
         let chosen = if self.backup { None } else { self.by_method(&peers, now_s) };
         if let Some(index) = chosen.or_else(|| round_robin::choose(peers.tier(self.backup), &self.tried, now_s)) {
@@ -257,9 +263,7 @@ impl Selection {
     }
 
     fn lease(&mut self, peers: &PeerSet, index: usize) -> Lease {
-        if !peers.single {
-            self.tried.insert(index);
-        }
+        self.tried.insert(index);
         let peer = peers.tier(self.backup).peers[index].clone();
         if peers.counts {
             peer.begin();
