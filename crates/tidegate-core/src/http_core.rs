@@ -365,8 +365,8 @@ fn server(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Re
 fn location(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let last = directive.args.last().unwrap_or(&directive.name);
     let (kind, text) = match &*directive.args {
-        [modifier, text] => (location_match(modifier, text)?, text.value.clone()),
-        _ => location_glued(last)?,
+        [modifier, text] => (location_match(modifier, text, build)?, text.value.clone()),
+        _ => location_glued(last, build)?,
     };
     let outer = build.level();
     if build.kind() == Context::LOCATION {
@@ -378,18 +378,18 @@ fn location(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
     Ok(())
 }
 
-fn location_match(modifier: &ast::Arg, text: &ast::Arg) -> Result<Match, Diagnostic> {
+fn location_match(modifier: &ast::Arg, text: &ast::Arg, build: &mut Build<'_>) -> Result<Match, Diagnostic> {
     match &**modifier.value {
         b"=" => Ok(Match::Exact),
         b"^~" => Ok(Match::PrefixFinal),
-        b"~" => location_regex(text, &text.value, RegexOptions::NONE),
-        b"~*" => location_regex(text, &text.value, RegexOptions::CASELESS),
+        b"~" => location_regex(text, &text.value, RegexOptions::NONE, build),
+        b"~*" => location_regex(text, &text.value, RegexOptions::CASELESS, build),
         _ => Err(emerg(modifier, format!("invalid location modifier \"{}\"", modifier.value))),
     }
 }
 
 /// `location =/path` and the like: modifier and text in one word.
-fn location_glued(arg: &ast::Arg) -> Result<(Match, BString), Diagnostic> {
+fn location_glued(arg: &ast::Arg, build: &mut Build<'_>) -> Result<(Match, BString), Diagnostic> {
     let text = &arg.value;
     if arg.quoted {
         return Ok((Match::Prefix, text.clone()));
@@ -399,9 +399,9 @@ fn location_glued(arg: &ast::Arg) -> Result<(Match, BString), Diagnostic> {
     } else if let Some(rest) = text.strip_prefix(b"^~") {
         (Match::PrefixFinal, rest.into())
     } else if let Some(rest) = text.strip_prefix(b"~*") {
-        (location_regex(arg, rest, RegexOptions::CASELESS)?, rest.into())
+        (location_regex(arg, rest, RegexOptions::CASELESS, build)?, rest.into())
     } else if let Some(rest) = text.strip_prefix(b"~") {
-        (location_regex(arg, rest, RegexOptions::NONE)?, rest.into())
+        (location_regex(arg, rest, RegexOptions::NONE, build)?, rest.into())
     } else if text.starts_with(b"@") {
         (Match::Named, text.clone())
     } else {
@@ -409,8 +409,14 @@ fn location_glued(arg: &ast::Arg) -> Result<(Match, BString), Diagnostic> {
     })
 }
 
-fn location_regex(arg: &ast::Arg, pattern: &[u8], options: RegexOptions) -> Result<Match, Diagnostic> {
+fn location_regex(
+    arg: &ast::Arg,
+    pattern: &[u8],
+    options: RegexOptions,
+    build: &mut Build<'_>,
+) -> Result<Match, Diagnostic> {
     let regex = Regex::new(pattern, options).map_err(|error| emerg(arg, error.to_string()))?;
+    build.define_captures(&regex, arg.span)?;
     Ok(Match::Regex(Arc::new(regex)))
 }
 

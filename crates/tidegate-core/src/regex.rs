@@ -3,10 +3,12 @@
 //! A thin wrapper around PCRE2: compiled once while the configuration loads, JIT-compiled where possible, shared by all
 //! workers. Lua's `ngx.re` builds on the same type with more options.
 
-use std::{cell::RefCell, ffi::c_int, ptr};
+use std::{cell::RefCell, ffi::c_int, ptr, sync::OnceLock};
 
 use bstr::{BString, ByteSlice};
 use pcre2_sys as pcre;
+
+use crate::variable::VariableId;
 
 /// A compiled regular expression.
 pub struct Regex {
@@ -14,6 +16,8 @@ pub struct Regex {
     pattern: BString,
     group_count: usize,
     names: Vec<(BString, usize)>,
+    /// Variables that the named groups set, with the groups' numbers; see [`Regex::bind`].
+    variables: OnceLock<Box<[(VariableId, usize)]>>,
 }
 
 // SAFETY: PCRE2 documents compiled patterns as read-only while matching; all per-match state is in the match data, which
@@ -91,7 +95,13 @@ impl Regex {
         };
         // SAFETY: `compiled` is a pattern that was just made. A failure of the JIT compiler is fine: the interpreter serves.
         let _ = unsafe { pcre::pcre2_jit_compile_8(compiled.as_ptr(), pcre::PCRE2_JIT_COMPLETE) };
-        let mut regex = Regex { code: compiled, pattern: pattern.into(), group_count: 0, names: Vec::new() };
+        let mut regex = Regex {
+            code: compiled,
+            pattern: pattern.into(),
+            group_count: 0,
+            names: Vec::new(),
+            variables: OnceLock::new(),
+        };
         regex.group_count = regex.info_u32(pcre::PCRE2_INFO_CAPTURECOUNT) as usize;
         regex.names = regex.read_names();
         Ok(regex)
@@ -139,6 +149,17 @@ impl Regex {
     /// Named groups with their numbers.
     pub fn names(&self) -> &[(BString, usize)] {
         &self.names
+    }
+
+    /// Remembers which variables the named groups set, so that no name is looked up for a match. The first call counts:
+    /// a pattern belongs to one configuration.
+    pub fn bind(&self, variables: Vec<(VariableId, usize)>) {
+        let _ = self.variables.set(variables.into());
+    }
+
+    /// The variables that the named groups set, if that is known.
+    pub fn variables(&self) -> Option<&[(VariableId, usize)]> {
+        self.variables.get().map(|variables| &**variables)
     }
 
     /// Whether `subject` matches.

@@ -374,17 +374,21 @@ impl Request {
 
     /// Sets the variables that named groups of a pattern stand for.
     pub fn set_named_captures(&self, regex: &crate::regex::Regex, subject: &[u8], captures: &crate::regex::Captures) {
-        for (name, group) in regex.names() {
-            let slot = self.conf().variables.find(name.as_bstr()).and_then(|id| {
-                let variable = &self.conf().variables.list[id.0 as usize];
-                variable.slot
-            });
-            if let Some(slot) = slot {
-                let value = captures.groups.get(*group).copied().flatten();
+        let set = |id: VariableId, group: usize| {
+            if let Some(slot) = self.conf().variables.list[id.0 as usize].slot {
+                let value = captures.groups.get(group).copied().flatten();
                 self.values().0.borrow_mut()[slot as usize] = match value {
                     Some((start, end)) => Slot::Value(subject[start..end].to_vec()),
                     None => Slot::Missing,
                 };
+            }
+        };
+        if let Some(variables) = regex.variables() {
+            return variables.iter().for_each(|&(id, group)| set(id, group));
+        }
+        for (name, group) in regex.names() {
+            if let Some(id) = self.conf().variables.find(name.as_bstr()) {
+                set(id, *group);
             }
         }
     }

@@ -257,11 +257,15 @@ impl<'a> Build<'a> {
     /// # Errors
     /// A group has the name of a variable that cannot be changed.
     pub fn define_captures(&mut self, regex: &Regex, span: Span) -> Result<(), Diagnostic> {
-        for (name, _) in regex.names() {
-            self.variables
+        let mut variables = Vec::with_capacity(regex.names().len());
+        for (name, group) in regex.names() {
+            let id = self
+                .variables
                 .define_capture(name.as_bstr())
                 .map_err(|_| Diagnostic::new(Severity::Emerg, span, format!("the duplicate \"{name}\" variable")))?;
+            variables.push((id, *group));
         }
+        regex.bind(variables);
         Ok(())
     }
 
