@@ -41,6 +41,14 @@ static UDFS: &[Udf] = &[
         out.dec(fitted);
         Ok(())
     }),
+    Udf::new("tg_dec_unsigned", 1, |args, out| {
+        let value = args.dec(0).round_to_int();
+        if value < 0 {
+            crate::task::env(|env| env.warn(errors::truncated_wrong_value("UNSIGNED INTEGER", args.dec(0))));
+        }
+        out.uint(u64::try_from(value.max(0)).unwrap_or(u64::MAX));
+        Ok(())
+    }),
     // `tg_dt_cut(packed, digits)` and `tg_date(packed)`.
     Udf::new("tg_dt_cut", 2, |args, out| {
         out.int(crate::value::temporal::Datetime::unpack(args.int(0)).truncate(args.int(1).clamp(0, 6) as u8).pack());
@@ -164,6 +172,11 @@ fn whole(t: &mut Translator<'_>, ex: &Ex, to: Rep) -> String {
         let sql = t.text(ex);
         let code = crate::translate::conversion_code(from, to);
         return format!("tg_cv({sql}, {code}, 0, 0, 0)");
+    }
+    if to == Rep::Uint && matches!(from, Rep::Dec | Rep::Real) {
+        // Negative fractions become 0, unlike negative whole numbers.
+        let sql = if from == Rep::Dec { t.text(ex) } else { t.convert(ex, Rep::Dec) };
+        return format!("tg_dec_unsigned({sql})");
     }
     t.convert(ex, to)
 }

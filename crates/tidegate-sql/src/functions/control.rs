@@ -2,9 +2,10 @@
 
 use super::{Family, Function, MANY, Want, bigint, rewrite, udf_lenient};
 use crate::{
+    errors,
     store::conn::Cell,
     translate::{Code, Ex, Res, Translator},
-    value::{Rep, SqlType},
+    value::{Base, Rep, SqlType},
 };
 
 pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: &[], aggregates: &[] };
@@ -59,7 +60,17 @@ fn coalesce(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
 
 /// The greatest or least: NULL if any is NULL.
 fn extreme(t: &mut Translator<'_>, args: &[Ex], op: &str) -> Res<Ex> {
-    let common = t.common_type(args, "greatest")?;
+    let mut common = t.common_type(args, "greatest")?;
+    let text = |arg: &Ex| arg.ty.base.is_character() || arg.ty.base.is_binary();
+    let known = || args.iter().filter(|arg| arg.ty.rep() != Rep::Null);
+    if known().any(text) && !known().all(text) {
+        if known().any(|arg| arg.ty.base.is_temporal()) {
+            return Err(errors::unsupported("GREATEST and LEAST of times and texts"));
+        }
+        common.ty = SqlType::new(Base::Double);
+    } else if known().any(|arg| arg.ty.base.is_temporal()) && !known().all(|arg| arg.ty.base.is_temporal()) {
+        return Err(errors::unsupported("GREATEST and LEAST of times and numbers"));
+    }
     let nulls: Vec<String> = args.iter().map(|arg| format!("{} IS NULL", t.text(arg))).collect();
     let texts: Vec<String> = args.iter().map(|arg| t.as_type(arg, &common.ty)).collect();
     let typed: Vec<Ex> = texts.iter().map(|sql| Ex { code: Code::Sql(sql.clone()), ..common.clone() }).collect();

@@ -11,6 +11,7 @@ use crate::{
     value::{
         Base, Rep, SqlType,
         decimal::{Decimal, PRECISION_MAX},
+        types::NOT_FIXED,
     },
 };
 use tidegate_rows::ServerError;
@@ -29,6 +30,8 @@ static UDFS: &[Udf] = &[
     Udf::new("tg_real_truncto", 2, |args, out| { out.real(round_real(args.real(0), args.int(1), true)); Ok(()) }),
     Udf::new("tg_dec_ceil", 1, |args, out| { out.int(floor(args.dec(0), true)?); Ok(()) }),
     Udf::new("tg_dec_floor", 1, |args, out| { out.int(floor(args.dec(0), false)?); Ok(()) }),
+    Udf::new("tg_real_ceil", 1, |args, out| { out.real(args.real(0).ceil() + 0.0); Ok(()) }),
+    Udf::new("tg_real_floor", 1, |args, out| { out.real(args.real(0).floor() + 0.0); Ok(()) }),
     Udf::new("tg_dec_abs", 1, |args, out| { let v = args.dec(0); out.dec(Decimal { mantissa: v.mantissa.abs(), ..v }); Ok(()) }),
     Udf::new("tg_int_abs", 1, |args, out| {
         let value = args.int(0);
@@ -124,7 +127,13 @@ fn abs(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
         Rep::Dec => (format!("tg_dec_abs({})", t.text(ex)), ex.ty.clone()),
         Rep::Int => (format!("tg_int_abs({})", t.text(ex)), ex.ty.clone()),
         Rep::Uint | Rep::Null => return Ok(Ex { origin: None, ..ex.clone() }),
-        _ => (format!("abs({})", t.convert(ex, Rep::Real)), SqlType::new(Base::Double)),
+        _ => (
+            format!("abs({})", t.convert(ex, Rep::Real)),
+            SqlType {
+                decimals: if ex.ty.rep() == Rep::Real { ex.ty.decimals } else { NOT_FIXED },
+                ..SqlType::new(Base::Double)
+            },
+        ),
     };
     Ok(Ex::sql(sql, ty))
 }
@@ -152,9 +161,12 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
             let precision = (whole + u32::from(kept) + 1).clamp(1, PRECISION_MAX);
             Ex::sql(format!("tg_dec_{kind}({}, {places_sql})", t.text(ex)), SqlType::decimal(precision, kept))
         }
+        _ if ex.ty.base.is_temporal() => return Err(errors::unsupported("ROUND and TRUNCATE of dates and times")),
         _ => {
             let sql = t.convert(ex, Rep::Real);
-            Ex::sql(format!("tg_real_{kind}({sql}, {places_sql})"), SqlType::new(Base::Double))
+            let decimals = places.map_or(NOT_FIXED, |places| places.clamp(0, 30) as u8);
+            let ty = SqlType { decimals, ..SqlType::new(Base::Double) };
+            Ex::sql(format!("tg_real_{kind}({sql}, {places_sql})"), ty)
         }
     })
 }
@@ -163,7 +175,10 @@ fn whole(t: &mut Translator<'_>, ex: &Ex, name: &str) -> Res<Ex> {
     Ok(match ex.ty.rep() {
         Rep::Int | Rep::Uint | Rep::Null => Ex { origin: None, ..ex.clone() },
         Rep::Dec => Ex::sql(format!("tg_dec_{name}({})", t.text(ex)), SqlType::bigint()),
-        _ => Ex::sql(format!("{name}({})", t.convert(ex, Rep::Real)), SqlType::new(Base::Double)),
+        _ => {
+            let sql = t.convert(ex, Rep::Real);
+            Ex::sql(format!("tg_real_{name}({sql})"), SqlType { decimals: 0, ..SqlType::new(Base::Double) })
+        }
     })
 }
 

@@ -317,6 +317,17 @@ impl Translator<'_> {
     pub(crate) fn on_ground(&mut self, ex: &Ex, ground: &Ground) -> String {
         match ground {
             Ground::Native => self.text(ex),
+            Ground::As(rep @ (Rep::Datetime | Rep::Timestamp | Rep::Time))
+                if !ex.ty.base.is_temporal() && ex.ty.rep() != Rep::Null =>
+            {
+                // A text or number that is no time is compared as the zero date, with a warning.
+                let sql = self.convert(ex, *rep);
+                if ex.is_const() {
+                    return format!("ifnull({sql}, 0)");
+                }
+                let text = self.text(ex);
+                format!("(CASE WHEN {text} IS NOT NULL THEN ifnull({sql}, 0) END)")
+            }
             Ground::As(rep) => self.convert(ex, *rep),
             Ground::Text(_) => self.convert(ex, Rep::Text),
         }
@@ -402,7 +413,9 @@ impl Translator<'_> {
     fn divide(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {
         if Self::number_kind(a, b) == Rep::Real {
             let (x, y) = (self.convert(a, Rep::Real), self.convert(b, Rep::Real));
-            return Ok(Ex::sql(format!("tg_real_div({x}, {y})"), double_of(a, b)));
+            let ty = double_of(a, b);
+            let decimals = if ty.decimals >= NOT_FIXED { NOT_FIXED } else { (ty.decimals + 4).min(30) };
+            return Ok(Ex::sql(format!("tg_real_div({x}, {y})"), SqlType { decimals, ..ty }));
         }
         let (x, y) = (self.convert(a, Rep::Dec), self.convert(b, Rep::Dec));
         let (pa, sa) = digits(a);
@@ -459,8 +472,17 @@ impl Translator<'_> {
     }
 
     fn bits(&mut self, name: &str, a: &Ex, b: &Ex) -> Res<Ex> {
-        let (x, y) = (self.convert(a, Rep::Uint), self.convert(b, Rep::Uint));
+        let (x, y) = (self.bit_operand(a), self.bit_operand(b));
         Ok(Ex::sql(format!("{name}({x}, {y})"), SqlType::ubigint()).with_nullable(a.nullable || b.nullable))
+    }
+
+    /// An operand of a bit operator: texts are numbers first and rounded then.
+    fn bit_operand(&mut self, ex: &Ex) -> String {
+        if ex.ty.rep() != Rep::Text {
+            return self.convert(ex, Rep::Uint);
+        }
+        let number = Ex::sql(self.convert(ex, Rep::Real), SqlType::new(Base::Double));
+        self.convert(&number, Rep::Uint)
     }
 
     fn is_null(&mut self, inner: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
@@ -556,6 +578,15 @@ impl Translator<'_> {
     fn between(&mut self, expr: &Expr, low: &Expr, high: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
         let ex = self.expr(expr, scope)?;
         let (low, high) = (self.expr(low, scope)?, self.expr(high, scope)?);
+        let grounds = [self.ground(&ex, &low)?, self.ground(&ex, &high)?];
+        let number = |ground: &Ground| {
+            matches!(ground, Ground::Native | Ground::As(Rep::Dec | Rep::Real | Rep::Number | Rep::Uint))
+        };
+        let unknown = low.ty.rep() == Rep::Null || high.ty.rep() == Rep::Null || ex.ty.rep() == Rep::Null;
+        let plain = !ex.ty.base.is_temporal() && !low.ty.base.is_temporal() && !high.ty.base.is_temporal();
+        if grounds[0] != grounds[1] && !unknown && !(plain && grounds.iter().all(number)) {
+            return Err(errors::unsupported("BETWEEN values of different types"));
+        }
         let from = self.compare(&ex, ">=", &low)?;
         let to = self.compare(&ex, "<=", &high)?;
         let (a, b) = (self.text(&from), self.text(&to));
@@ -862,12 +893,11 @@ fn decimal_result(a: &Ex, b: &Ex, symbol: char) -> SqlType {
 
 fn double_of(a: &Ex, b: &Ex) -> SqlType {
     let decimals = |ex: &Ex| match ex.ty.rep() {
-        Rep::Real => ex.ty.decimals,
-        Rep::Int | Rep::Uint => 0,
-        Rep::Dec => ex.ty.decimals,
+        Rep::Real | Rep::Dec => ex.ty.decimals,
+        Rep::Int | Rep::Uint | Rep::Null => 0,
         _ => NOT_FIXED,
     };
-    SqlType { decimals: decimals(a).max(decimals(b)).max(NOT_FIXED), ..SqlType::new(Base::Double) }
+    SqlType { decimals: decimals(a).max(decimals(b)).min(NOT_FIXED), ..SqlType::new(Base::Double) }
 }
 
 /// The type that holds values of both.

@@ -415,7 +415,7 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<(i64, bool, u8)> {
 pub(crate) fn time_from_number(number: i64) -> Option<i64> {
     let absolute = number.unsigned_abs().min(100_000_000_000) as i64;
     let (hours, minutes, seconds) = (absolute / 10_000, absolute / 100 % 100, absolute % 100);
-    if minutes > 59 || seconds > 59 {
+    if minutes > 59 || seconds > 59 || hours > 838 {
         return None;
     }
     let total = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000;
