@@ -4,6 +4,7 @@
 --   await()          suspends the light thread until its wait ends; returns the wait's results
 --   settle(...)      its arguments, or await() when there are none: for functions that may answer at once
 --   fail(message)    raises an error at the place of the script that called the API function, however deep we are
+--   bad_argument(n, text)  raises LuaJIT's complaint about an argument
 --   raise()          the same with the message of the FFI function that failed last
 --   message()        that message, to be returned
 --   phase()          number of the running phase
@@ -54,6 +55,15 @@ base.fail = fail
 base.raise = base.native.base.raise
 base.message = base.native.base.message
 base.str = ffi.new("tg_str[1]")
+
+local getinfo = debug.getinfo
+
+-- Raises LuaJIT's complaint about an argument of the function that calls this, under the name that the script called it
+-- by. Not to be called in a `return`, which would take that function off the stack.
+function base.bad_argument(number, text)
+    local name = getinfo(2, "n").name or "?"
+    return fail("bad argument #" .. number .. " to '" .. name .. "' (" .. text .. ")")
+end
 
 function base.settle(...)
     if select("#", ...) == 0 then

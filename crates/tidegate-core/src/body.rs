@@ -306,7 +306,7 @@ impl Request {
     fn take_buffered_body(&self) -> Result<bool, BodyError> {
         let mut piece = Vec::new();
         let complete = self.decode_buffered(&mut piece)?;
-        self.store_body_piece(&piece)?;
+        self.store_body_piece(&piece, self.http_conf().client_body_memory_bytes())?;
         Ok(complete)
     }
 
@@ -339,17 +339,16 @@ impl Request {
         Ok(complete)
     }
 
-    /// Adds `piece` to the loaded body: in memory, or in a file beyond `client_body_buffer_size`.
+    /// Adds `piece` to the loaded body: in memory, or in a file beyond `limit` bytes.
     ///
     /// # Errors
     /// [`BodyError::Store`].
-    pub fn store_body_piece(&self, piece: &[u8]) -> Result<(), BodyError> {
+    pub fn store_body_piece(&self, piece: &[u8], limit: usize) -> Result<(), BodyError> {
         if piece.is_empty() {
             return Ok(());
         }
         let mut file = self.body.file.borrow_mut();
         let mut memory = self.body.memory.borrow_mut();
-        let limit = self.http_conf().client_body_buffer_bytes();
         if file.is_none() && memory.len() + piece.len() <= limit {
             memory.extend_from_slice(piece);
             return Ok(());
@@ -357,7 +356,8 @@ impl Request {
         if file.is_none() {
             let created = self.create_body_file().map_err(BodyError::Store)?;
             let path = created.path.display().to_string();
-            self.log(Level::Warn, format_args!("a client request body is buffered to a temporary file {path}"));
+            let level = if self.http_conf().client_body_memory_bytes() == 0 { Level::Notice } else { Level::Warn };
+            self.log(level, format_args!("a client request body is buffered to a temporary file {path}"));
             *file = Some(created);
         }
         let file = file.as_mut().expect("was put there above");
@@ -381,7 +381,7 @@ impl Request {
             }
             result => result,
         }?;
-        Ok(BodyFile { file: Arc::new(file), path, len: 0, keep: false })
+        Ok(BodyFile { file: Arc::new(file), path, len: 0, keep: self.http_conf().keeps_body_files() })
     }
 
     /// Reads a piece of the body as it comes, for handlers that pass it on or parse it: appends to `out`, answers

@@ -110,6 +110,17 @@ impl Conf {
     pub fn client_body_buffer_bytes(&self) -> usize {
         self.client_body_buffer_size.unwrap_or(16 << 10)
     }
+    /// How much of a body that is read stays in memory.
+    pub fn client_body_memory_bytes(&self) -> usize {
+        match self.client_body_in_file_only {
+            None | Some(0) => self.client_body_buffer_bytes(),
+            Some(_) => 0,
+        }
+    }
+    /// Whether files with bodies stay when their requests end.
+    pub fn keeps_body_files(&self) -> bool {
+        self.client_body_in_file_only == Some(1)
+    }
     pub fn client_body_temp_path(&self) -> &[u8] {
         self.client_body_temp_path.as_deref().map_or(b"client_body_temp", |path| path)
     }

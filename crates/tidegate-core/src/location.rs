@@ -61,6 +61,8 @@ struct Prefix {
 #[derive(Default)]
 pub struct Locations {
     exact: FxHashMap<BString, LevelId>,
+    /// Those exact ones that end in a slash, without it.
+    exact_slashes: FxHashMap<BString, LevelId>,
     /// Sorted by text.
     prefixes: Vec<Prefix>,
     regexes: Vec<(Arc<Regex>, LevelId)>,
@@ -81,7 +83,12 @@ impl Locations {
         let mut locations = Locations::default();
         for draft in drafts {
             let duplicate = match draft.kind {
-                Match::Exact => locations.exact.insert(draft.text.clone(), draft.level).is_some(),
+                Match::Exact => {
+                    if let Some(path) = draft.text.strip_suffix(b"/") {
+                        locations.exact_slashes.insert(BString::from(path), draft.level);
+                    }
+                    locations.exact.insert(draft.text.clone(), draft.level).is_some()
+                }
                 Match::Prefix | Match::PrefixFinal => {
                     let final_ = matches!(draft.kind, Match::PrefixFinal);
                     let found = locations.prefixes.iter().any(|prefix| prefix.text == draft.text);
@@ -146,6 +153,11 @@ impl Locations {
 
     /// The location whose text is `path` with a slash behind it, for the redirect that adds the slash.
     pub fn with_slash(&self, path: &[u8]) -> Option<LevelId> {
+        if !self.exact_slashes.is_empty()
+            && let Some(&level) = self.exact_slashes.get(bstr::BStr::new(path))
+        {
+            return Some(level);
+        }
         let found = self.prefixes.binary_search_by(|prefix| {
             let text = prefix.text.as_slice();
             text.iter().cmp(path.iter().chain(b"/"))

@@ -312,6 +312,11 @@ impl Request {
         Some(std::mem::take(&mut response.finalize))
     }
 
+    /// Whether a filter sees the body: in which pieces it is sent then makes a difference.
+    pub fn has_body_filters(&self) -> bool {
+        !self.level().program.body_filters.is_empty()
+    }
+
     /// Whether nobody between a handler and the client wants to see the body.
     fn takes_slices(&self) -> bool {
         self.level().program.body_filters.is_empty() && !self.is_subrequest() && self.response.borrow().ranges.is_none()

@@ -249,7 +249,12 @@ fn drive(req: &Rc<Request>, cursor: Cursor, step: Option<Step>) -> Ready<()> {
 fn finish(req: &Rc<Request>, step: Step) -> Ready<()> {
     if step == Step::Close {
         // A captured response just stays incomplete; its parent decides what that means.
-        if !matches!(req.sink, Sink::Capture(_)) {
+        if matches!(req.sink, Sink::Capture(_)) {
+            let mut response = req.response.borrow_mut();
+            if response.status == 0 {
+                response.status = 500;
+            }
+        } else {
             req.close_connection();
         }
         log(req);

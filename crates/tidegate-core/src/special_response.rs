@@ -58,6 +58,11 @@ impl Request {
             self.main().flags().keep_alive.set(false);
         }
         self.response.borrow_mut().status = status;
+        if status >= 300 && matches!(self.sink, Sink::Capture(_)) {
+            // Whoever captures the response gets the status, not a page that describes it.
+            self.response.borrow_mut().progress = Progress::Ended;
+            return Step::Ok;
+        }
         self.flags().err_status.set(status);
         if status >= 300 {
             let first = !self.flags().error_page.replace(true);

@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::rc::Rc;
 
+use tidegate_core::log::{self, Level};
+
 use crate::stack::Ref;
 use crate::vm::Vm;
 
@@ -26,8 +28,8 @@ pub(crate) struct LuaContext {
     pub(crate) body_ended: Cell<bool>,
     /// Output that is held back for the sake of `Content-Length` (`lua_http10_buffering`).
     pub(crate) held_output: RefCell<Option<Vec<u8>>>,
-    /// The body that `ngx.req.init_body` began, until `ngx.req.finish_body`.
-    pub(crate) new_body: RefCell<Option<Vec<u8>>>,
+    /// The body that `ngx.req.init_body` began, until `ngx.req.finish_body`, and how much of it stays in memory.
+    pub(crate) new_body: RefCell<Option<(Vec<u8>, usize)>>,
 }
 
 /// A piece of a body in a body filter.
@@ -61,9 +63,14 @@ impl ScriptTable {
         *self.vm.borrow_mut() = Some(vm.clone());
     }
 
-    fn free(&self) {
+    /// Lets the table go.
+    pub(crate) fn free(&self) {
         let vm = self.vm.take();
         if let (Some(vm), Some(table)) = (vm, self.table.take()) {
+            if log::main().enabled(Level::Debug) {
+                let text = format!("lua release ngx.ctx at ref {}", table.number());
+                log::main().write_bytes(Level::Debug, None, text.as_bytes(), |_| {});
+            }
             vm.main().unref(table);
         }
     }

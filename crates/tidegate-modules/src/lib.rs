@@ -85,7 +85,6 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &database::MODULE,
     &database::BLOCK,
     &drizzle::MODULE,
-    &echo::MODULE,
     &rds_json::MODULE,
     &rds_csv::MODULE,
 ];
@@ -96,12 +95,13 @@ pub static MODULES: &[&dyn AnyModule] = &[
 /// body, from its text to its encoding; last what depends on the final length.
 ///
 /// ```text
-/// not_modified → Lua, headers_more → headers → gunzip → sub_filter → addition → charset → gzip → range → client
+/// not_modified → Lua, headers_more → echo → headers → gunzip → sub_filter → addition → charset → gzip → range → client
 /// ```
 ///
 /// The parts that a range asks for are cut out before any body filter (the core's `byte_ranges`).
 #[rustfmt::skip]
 pub static FILTERS: &[&dyn AnyModule] = &[
+    &echo::MODULE,
     &headers::MODULE,
     &gunzip::MODULE,
     &sub_filter::MODULE,

@@ -55,7 +55,7 @@ function ngx.encode_args(...)
         return fail("expecting 1 argument but seen " .. select("#", ...))
     end
     if type(args) ~= "table" then
-        return fail("bad argument #1 to 'encode_args' (table expected, got " .. type(args) .. ")")
+        base.bad_argument(1, "table expected, got " .. type(args))
     end
     return encode(args)
 end
@@ -103,7 +103,7 @@ function ngx.req.set_uri_args(...)
     elseif kind == "number" then
         args = tostring(args)
     elseif kind ~= "string" then
-        return fail("bad argument #1 to 'set_uri_args' (string, number, or table expected, but got " .. kind .. ")")
+        base.bad_argument(1, "string, number, or table expected, but got " .. kind)
     end
     if set_uri_args(args, #args) < 0 then
         return raise()

@@ -20,7 +20,7 @@ function ngx.exec(...)
     elseif kind == "number" then
         args = tostring(args)
     elseif kind ~= "string" and kind ~= "nil" then
-        return fail("bad argument #2 to 'exec' (string, number, or table expected, but got " .. kind .. ")")
+        base.bad_argument(2, "string, number, or table expected, but got " .. kind)
     end
     exec(uri, args)
     return await()

@@ -2,9 +2,8 @@
 
 local ngx, native, base = ...
 
-local fail = base.fail
 local escape, unescape = native.escape, native.unescape
-local tostring, type = tostring, type
+local error, tostring, type = error, tostring, type
 local copy = base.ffi.string
 local str = base.str
 
@@ -17,9 +16,9 @@ function ngx.escape_uri(text, kind)
     if kind == nil then
         kind = 2
     elseif type(kind) ~= "number" then
-        return fail("\"type\" is not a number")
+        error("\"type\" is not a number", 0)
     elseif kind < 0 or kind > 6 then
-        return fail("\"type\" " .. kind .. " out of range")
+        error("\"type\" " .. kind .. " out of range", 0)
     end
     escape(text, #text, kind, str)
     return copy(str[0].data, str[0].len)

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::uri::unescape_into;
-use super::{Family, bytes_of, ffi_functions, ffi_request, request};
+use super::{Family, bytes_of, ffi_functions, ffi_request, log_debug, request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::Phases;
@@ -49,6 +49,7 @@ fn decode_into(lua: Lua, table: c_int, args: &[u8], max: i64) -> bool {
         }
         count += 1;
         if max > 0 && count == max && rest.is_some() {
+            log_debug(|| format!("lua hit query args limit {max}"));
             return true;
         }
     }

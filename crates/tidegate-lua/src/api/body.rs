@@ -49,6 +49,8 @@ fn no_arguments(lua: Lua) -> Result<(), LuaError> {
 /// What a script is told of a body that cannot be read: the status to exit with.
 fn status_of(error: &BodyError) -> i64 {
     match error.step() {
+        // nginx closes the connection of a client that is too slow.
+        Step::Status(408) => 499,
         Step::Status(status) => status.into(),
         _ => 499,
     }
@@ -100,7 +102,8 @@ fn data(lua: Lua) -> CResult {
     let max = if lua.is_none_or_nil(1) { 0 } else { lua.check_integer(1)? };
     let req = request(GET)?;
     if !req.body.is_loaded() || req.body.file.borrow().is_some() {
-        return Ok(0);
+        lua.push_nil();
+        return Ok(1);
     }
     let text = {
         let memory = req.body.memory.borrow();
@@ -112,9 +115,10 @@ fn data(lua: Lua) -> CResult {
     };
     drop(req);
     if text.is_empty() {
-        return Ok(0);
+        lua.push_nil();
+    } else {
+        lua.push_bytes(&text);
     }
-    lua.push_bytes(&text);
     Ok(1)
 }
 
@@ -204,14 +208,15 @@ fn init(lua: Lua) -> CResult {
     if count > 1 {
         return Err(LuaError::from(format!("expecting 0 or 1 argument but seen {count}")));
     }
-    if count == 1 {
-        let size = lua.check_integer(1)?;
-        if size <= 0 {
-            return Err(LuaError::from(format!("bad size argument: {size}")));
-        }
-    }
+    let size = if count == 1 { Some(lua.check_integer(1)?) } else { None };
+    let size = match size.map(usize::try_from) {
+        Some(Err(_)) => return Err(LuaError::from(format!("bad size argument: {}", size.unwrap_or_default()))),
+        Some(Ok(size)) => Some(size),
+        None => None,
+    };
     let req = with_read_body()?;
-    *req.context::<LuaContext>().new_body.borrow_mut() = Some(Vec::new());
+    let size = size.unwrap_or_else(|| req.http_conf().client_body_buffer_bytes());
+    *req.context::<LuaContext>().new_body.borrow_mut() = Some((Vec::new(), size));
     Ok(0)
 }
 
@@ -222,7 +227,7 @@ fn append(lua: Lua) -> CResult {
     let text = lua.check_bytes(1)?;
     let context: Rc<LuaContext> = req.context();
     match &mut *context.new_body.borrow_mut() {
-        Some(body) => {
+        Some((body, _)) => {
             body.extend_from_slice(text);
             Ok(0)
         }
@@ -237,12 +242,12 @@ fn finish(lua: Lua) -> CResult {
     }
     let req = request(PHASES)?;
     let context: Rc<LuaContext> = req.context();
-    let Some(body) = context.new_body.borrow_mut().take() else {
+    let Some((body, size)) = context.new_body.borrow_mut().take() else {
         return Err(LuaError::new("request_body not initialized"));
     };
     let len = body.len() as u64;
     req.body.set(Vec::new());
-    req.store_body_piece(&body).map_err(|error| LuaError::from(format!("fail to write file: {error}")))?;
+    req.store_body_piece(&body, size).map_err(|error| LuaError::from(format!("fail to write file: {error}")))?;
     describe(&req, len);
     Ok(0)
 }

@@ -17,7 +17,7 @@ use tidegate_http::uri::parse_uri;
 use tidegate_http::{Fields, Known, Method};
 
 use super::req::{method_of, set_field};
-use super::{Family, request};
+use super::{Family, log_debug, request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::host::LogLevel;
@@ -123,8 +123,12 @@ fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaE
         lua.reserve(8)?;
         read_options(lua, at + 2, &mut query)?;
     }
+    let path = parsed.path.to_vec();
+    log_debug(|| {
+        format!("lua http subrequest \"{}?{}\"", String::from_utf8_lossy(&path), String::from_utf8_lossy(&args))
+    });
     let ctx = query.ctx;
-    let sub = build(parent, parsed.path, &args, query)?;
+    let sub = build(parent, &path, &args, query)?;
     if let Some(at) = ctx {
         lua.push_value(at);
         let table = lua.make_ref();

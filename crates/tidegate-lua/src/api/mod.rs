@@ -38,6 +38,7 @@ use tidegate_core::request::Request;
 use crate::bundle;
 use crate::error::{CResult, Failure, LuaError};
 use crate::function::function;
+use crate::host::LogLevel;
 use crate::phase::Phases;
 use crate::scheduler::{Run, with_run};
 use crate::stack::{Lua, Type};
@@ -231,6 +232,15 @@ pub(crate) fn ffi_request(body: impl FnOnce(&Run, &Rc<Request>) -> c_int) -> c_i
 /// Outside of those phases, or where there is no request.
 pub(crate) fn request(allowed: Phases) -> Result<Rc<Request>, LuaError> {
     with_run(|run| run.request_in(allowed).cloned()).unwrap_or(Err(LuaError::new("no request found")))
+}
+
+/// Writes a line to the error log at its most talkative; the text is made only if somebody reads it.
+pub(crate) fn log_debug(text: impl FnOnce() -> String) {
+    with_run(|run| {
+        if run.host().logs(LogLevel::Debug) {
+            run.host().log(LogLevel::Debug, text().as_bytes());
+        }
+    });
 }
 
 /// Loads the API into a new virtual machine.

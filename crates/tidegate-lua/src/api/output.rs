@@ -113,6 +113,7 @@ fn state(req: &Request) -> State {
 fn is_held(req: &Request) -> bool {
     req.head.borrow().version < (1, 1)
         && !req.is_subrequest()
+        && !req.is_head()
         && !req.header_sent()
         && req.response.borrow().content_length.is_none()
         && req.module_conf(&settings::MODULE).lua_http10_buffering != Some(false)

@@ -38,9 +38,11 @@ fn exec(lua: Lua) -> CResult {
         return Err(LuaError::new("attempt to call ngx.exec after sending out response headers"));
     }
     if uri[0] == b'@' {
+        // A named location has no arguments of its own.
+        let name = &uri[..memchr::memchr(b'?', &uri).unwrap_or(uri.len())];
         stop(lua, Stop::Exec)?;
-        if !req.redirect_to_named(&uri) {
-            let name = bstr::BStr::new(&uri);
+        if !req.redirect_to_named(name) {
+            let name = bstr::BStr::new(name);
             req.log(LogLevel::Error, format_args!("could not find named location \"{name}\""));
             stop(lua, Stop::Exit(500))?;
         }

@@ -8,10 +8,11 @@ use tidegate_core::request::Request;
 use tidegate_http::{Known, Method};
 
 use super::uri::{Kind, escape_into, needs_escape};
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text, request};
+use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text, log_debug, request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::{Phase, Phases};
+use crate::request_context::LuaContext;
 use crate::scheduler::{Stop, with_run};
 use crate::stack::Lua;
 
@@ -172,7 +173,7 @@ fn headers(lua: Lua) -> CResult {
     // Kept as a list of its own while Lua allocates, which may raise.
     let fields = req.head.borrow().fields.clone();
     drop(req);
-    push_fields(lua, fields.iter().map(|(name, value, _)| (name, value)), max, raw)
+    push_fields(lua, fields.iter().map(|(name, value, _)| (name, value)), max, raw, "request")
 }
 
 /// Pushes a table of fields, and "truncated" if there are more than `max` (0 or less: no limit).
@@ -181,12 +182,14 @@ pub(super) fn push_fields<'f>(
     fields: impl ExactSizeIterator<Item = (&'f [u8], &'f [u8])>,
     max: i64,
     raw: bool,
+    whose: &str,
 ) -> CResult {
     let count = match usize::try_from(max) {
         Ok(max) if max > 0 => max,
         _ => usize::MAX,
     };
-    let truncated = fields.len() > count;
+    let fields_count = fields.len();
+    let truncated = fields_count > count;
     lua.push_table(0, c_int::try_from(fields.len().min(count)).unwrap_or(0));
     let table = lua.top();
     let mut lower = Vec::new();
@@ -201,6 +204,7 @@ pub(super) fn push_fields<'f>(
         lua.add_multi(table, key, |lua| lua.push_bytes(value));
     }
     if truncated {
+        log_debug(|| format!("lua exceeding {whose} header limit {fields_count} > {max}"));
         lua.push_bytes(b"truncated");
         return Ok(2);
     }
@@ -261,6 +265,7 @@ fn set_uri(lua: Lua) -> CResult {
         return Err(LuaError::from(String::from_utf8_lossy(&text).into_owned()));
     }
     if jump {
+        log_debug(|| format!("lua set uri jump to \"{}\"", String::from_utf8_lossy(&path)));
         let phase = with_run(|run| run.phase());
         phase.map_or(Ok(()), |phase| Phases::of(&[Phase::Rewrite, Phase::ServerRewrite]).check(phase))?;
         with_run(|run| run.stop(lua, Stop::Rewrite)).unwrap_or(Ok(()))?;
@@ -271,7 +276,13 @@ fn set_uri(lua: Lua) -> CResult {
         uri.path = path;
     }
     req.flags().uri_rewritten.set(true);
-    if !jump {
+    req.flags().internal.set(true);
+    if jump {
+        // Like the run, what it kept ends here.
+        if let Some(context) = req.find_context::<LuaContext>() {
+            context.script_table.free();
+        }
+    } else {
         req.flags().alias_blocked.set(true);
     }
     lua.push_bool(jump);
@@ -280,13 +291,13 @@ fn set_uri(lua: Lua) -> CResult {
 
 /// A byte that does not belong into a URI, because it would end a line of a request.
 pub(super) fn unsafe_byte(uri: &[u8]) -> Option<u8> {
-    uri.iter().copied().find(|&byte| byte < b' ' || byte == 0x7f)
+    uri.iter().copied().find(|&byte| byte < b' ' && byte != b'\t' || byte == 0x7f)
 }
 
 /// Appends `text` with its unsafe bytes as `\x0A`, so that it can stand in a message.
 pub(super) fn escape_unsafe(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
-        if byte < b' ' || byte == 0x7f || byte == b'\\' {
+        if byte < b' ' || byte == 0x7f || byte == b'\\' || byte == b'"' {
             let _ = write!(out, "\\x{byte:02X}");
         } else {
             out.push(byte);

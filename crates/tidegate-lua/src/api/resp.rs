@@ -220,6 +220,7 @@ extern "C" fn set_status(status: c_int) -> c_int {
         if status == 101 {
             // The connection belongs to another protocol from now on.
             req.flags().keep_alive.set(false);
+            response.status_line.extend_from_slice(b"Switching Protocols");
         }
         0
     })
@@ -244,7 +245,7 @@ fn headers(lua: Lua) -> CResult {
         .map(|(name, value)| (name.as_bytes(), value.as_slice()))
         .chain(fields.iter().map(|(name, value, _)| (name, value)))
         .collect();
-    push_fields(lua, list.into_iter(), max, raw)
+    push_fields(lua, list.into_iter(), max, raw, "response")
 }
 
 /// Fields that the server itself adds.

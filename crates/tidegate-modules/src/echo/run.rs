@@ -37,7 +37,8 @@ pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
         req.set_default_content_type();
     }
     let only_text = conf.commands.iter().all(|command| matches!(command, Command::Echo(_) | Command::Duplicate { .. }));
-    if only_text {
+    // Filters see what each `echo` sends, as in nginx.
+    if only_text && !req.has_body_filters() {
         let mut out = Vec::new();
         for command in &conf.commands {
             if !write_text(req, command, &mut out) {
@@ -125,6 +126,9 @@ impl Run {
                 if !write_text(&self.req, command, &mut self.text) {
                     return Err(Step::Status(500));
                 }
+                if self.queue.is_empty() && self.req.has_body_filters() {
+                    self.send(false).await?;
+                }
             }
             Command::Flush => self.send(true).await?,
             Command::Sleep(time) => {
@@ -190,6 +194,9 @@ impl Run {
             }
         }
         let text = std::mem::take(&mut self.text);
+        if text.is_empty() && !flush && self.req.header_sent() {
+            return Ok(());
+        }
         let mut chunk = Chunk::bytes(text);
         chunk.flush = flush;
         self.req.send(chunk).wait().await.map_err(closed)
