@@ -154,7 +154,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     }
 
     /// Runs the exchange to the end of the response.
-    pub async fn run(mut self) -> Step {
+    pub async fn run(&mut self) -> Step {
         if let Err(step) = self.write_request() {
             return step;
         }

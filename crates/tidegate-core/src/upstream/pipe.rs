@@ -57,7 +57,7 @@ impl From<Closed> for Cut {
 
 impl<P: Protocol> Exchange<'_, P> {
     /// Hands an answer whose head has come to the client.
-    pub(super) async fn deliver(mut self, lease: &Lease, mut socket: Socket) -> Step {
+    pub(super) async fn deliver(&mut self, lease: &Lease, mut socket: Socket) -> Step {
         let upgrade = self.req.upstream_record_mut(|record| self.protocol.is_upgrade(self.req, &record.head));
         let step = match self.take_head() {
             Some(step) => step,

@@ -193,10 +193,20 @@ fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
     let (location, req) = (location.clone(), req.clone());
     Ready::later(async move {
         let streams = location.streams_body(&req);
-        if !streams && let Err(error) = req.read_body().wait().await {
-            return error.step();
+        if !streams {
+            let read = match req.read_body() {
+                Ready::Now(read) => read,
+                Ready::Later(reading) => reading.await,
+            };
+            if let Err(error) = read {
+                return error.step();
+            }
         }
-        let target = match location.pass.target(&req).await {
+        let target = match location.pass.target(&req) {
+            Ready::Now(target) => target,
+            Ready::Later(target) => target.await,
+        };
+        let target = match target {
             Ok(target) => target,
             Err(step) => return step,
         };

@@ -11,7 +11,7 @@ use tidegate_core::{
     location::Match,
     log::Level,
     module::Context,
-    phase::Step,
+    phase::{Ready, Step},
     request::Request,
     resolver,
     template::Template,
@@ -136,13 +136,16 @@ impl Pass {
     ///
     /// # Errors
     /// The URL of the variables cannot be used; the log has the reason.
-    pub(super) async fn target(&self, req: &Rc<Request>) -> Result<Target, Step> {
+    pub(super) fn target(&self, req: &Rc<Request>) -> Ready<Result<Target, Step>> {
         match self {
-            Pass::Fixed(fixed) => match fixed.slot.get() {
+            Pass::Fixed(fixed) => Ready::Now(match fixed.slot.get() {
                 Some(group) => Ok(Target { group: group.clone(), variable: None }),
                 None => Err(Step::Status(500)),
-            },
-            Pass::Variable(template) => variable_target(req, &template.eval(req)).await,
+            }),
+            Pass::Variable(template) => {
+                let (req, url) = (req.clone(), template.eval(req));
+                Ready::later(async move { variable_target(&req, &url).await })
+            }
         }
     }
 
