@@ -13,7 +13,7 @@ use tidegate_core::stream::Stream;
 use tokio::net::{TcpSocket, UnixStream};
 
 use super::conn::Conn;
-use super::failure::{Failure, push_nil_error};
+use super::failure::{Failure, debug, push_nil_error};
 use super::pool::{self, Grant, Offer, Place, Queued};
 use super::settings::{Settings, with_resolver};
 use super::tcp::{Busy, Call, Operation, Tcp, call, check_phase};
@@ -68,20 +68,29 @@ pub(super) fn connect(lua: Lua) -> CResult {
     tcp.own(&host);
 
     let pool = match options.size {
-        Some(size) => Some(pool::find_or_make(&key, size, options.backlog)),
+        Some(size) => Some(pool::find_or_make(&host, &key, size, options.backlog)),
         None => pool::find(&key),
     };
     let limit = tcp.connect_timeout.get().unwrap_or(settings.connect_timeout);
+    debug(&host, || format!("lua tcp socket connect timeout: {}", limit.as_millis()));
     let job = Job { tcp: tcp.clone(), host, target, limit, log_errors: settings.log_errors };
     match pool.map(|pool| pool.ask()) {
         None => job.begin(lua, None),
         Some(Offer::Grant(Grant::Conn(conn))) => {
+            debug(&job.host, || {
+                let address = Rc::as_ptr(&conn) as usize;
+                format!("lua tcp socket get keepalive peer: using connection {address:016X}")
+            });
             job.tcp.attach(conn, &job.host);
             lua.push_integer(1);
             Ok(1)
         }
         Some(Offer::Grant(Grant::Place(place))) => job.begin(lua, Some(place)),
         Some(Offer::Queue(queued)) => {
+            debug(&job.host, || {
+                let key = String::from_utf8_lossy(&key);
+                format!("lua tcp socket queue connect operation for connection pool \"{key}\"")
+            });
             let busy = tcp.occupy(Operation::Connect);
             wait(lua, job.queue(queued, busy))
         }
@@ -102,6 +111,7 @@ fn make_ready(tcp: &Rc<Tcp>, host: &Host) -> Result<(), super::tcp::Refusal> {
         if conn.is_downstream() {
             return Err(LuaError::new("attempt to re-connect a request socket").into());
         }
+        debug(host, || "lua tcp socket reconnect without shutting down".to_owned());
         tcp.close_now();
     }
     tcp.check_idle(&[Operation::Connect])?;

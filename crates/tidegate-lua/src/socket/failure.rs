@@ -93,6 +93,14 @@ impl Failure {
     }
 }
 
+/// Writes a line that only `error_log … debug` shows; suites and people tell by them what a socket did.
+#[inline]
+pub(super) fn debug(host: &Host, message: impl FnOnce() -> String) {
+    if host.logs(LogLevel::Debug) {
+        host.log(LogLevel::Debug, message().as_bytes());
+    }
+}
+
 /// Pushes `nil` and `message`.
 pub(crate) fn push_nil_error(lua: Lua, message: &str) -> CResult {
     lua.push_nil();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::worker;
 
-use super::failure::push_nil_error;
+use super::failure::{debug, push_nil_error};
 use super::pool;
 use super::settings::Settings;
 use super::tcp::{Call, Operation, call};
@@ -72,7 +72,7 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
                     }
                 },
             };
-            pool::find_or_make(&key, size, None)
+            pool::find_or_make(&host, &key, size, None)
         }
     };
     tcp.detach();
@@ -80,6 +80,10 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
         if conn.place.borrow().is_none() {
             conn.place.replace(Some(pool.enter()));
         }
+        debug(&host, || match timeout.as_millis() {
+            0 => "lua tcp socket keepalive timeout: unlimited".to_owned(),
+            ms => format!("lua tcp socket keepalive timeout: {ms} ms"),
+        });
         pool.keep(conn, (!timeout.is_zero()).then_some(timeout));
     }
     lua.push_integer(1);

@@ -16,6 +16,8 @@ use std::time::Duration;
 use tidegate_core::clock;
 
 use super::conn::Conn;
+use super::failure::debug;
+use crate::host::{Detached, Host};
 
 /// How long a connection that its peer has closed may stay unnoticed while nobody asks for it.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -84,10 +86,17 @@ pub(super) fn find(key: &[u8]) -> Option<Rc<Pool>> {
 }
 
 /// The pool `key`, made if there is none: then `size` and `backlog` hold from now on.
-pub(super) fn find_or_make(key: &[u8], size: usize, backlog: Option<usize>) -> Rc<Pool> {
+pub(super) fn find_or_make(host: &Host, key: &[u8], size: usize, backlog: Option<usize>) -> Rc<Pool> {
     if let Some(pool) = find(key) {
         return pool;
     }
+    debug(host, || {
+        let backlog = backlog.map_or(-1, |backlog| i64::try_from(backlog).unwrap_or(i64::MAX));
+        format!("lua tcp socket connection pool size: {size}, backlog: {backlog}")
+    });
+    debug(host, || {
+        format!("lua tcp socket keepalive create connection pool for key \"{}\"", String::from_utf8_lossy(key))
+    });
     let pool = Rc::new(Pool {
         key: key.into(),
         size,
@@ -172,7 +181,12 @@ impl Pool {
         let mut idle = self.idle.borrow_mut();
         let mut index = 0;
         while let Some(entry) = idle.get(index) {
-            if entry.until_ms <= now_ms || !entry.conn.is_quiet() {
+            let expired = entry.until_ms <= now_ms;
+            if expired || !entry.conn.is_quiet() {
+                debug(&Detached::host(""), || {
+                    let what = if expired { "max idle timeout" } else { "close handler: fd:" };
+                    format!("lua tcp socket keepalive {what}")
+                });
                 gone.extend(idle.remove(index));
             } else {
                 *next_ms = entry.until_ms.min(*next_ms);
@@ -230,6 +244,10 @@ impl Drop for Place {
             }
         }
         if pool.open.get() == 0 {
+            debug(&Detached::host(""), || {
+                let key = String::from_utf8_lossy(&pool.key);
+                format!("lua tcp socket keepalive: free connection pool for \"{key}\"")
+            });
             // Without the list (the thread ends) there is nothing to leave.
             let removed = POOLS.try_with(|pools| {
                 let mut pools = pools.try_borrow_mut().ok()?;

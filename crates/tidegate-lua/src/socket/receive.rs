@@ -8,7 +8,7 @@ use std::time::Duration;
 use memchr::memchr;
 
 use super::conn::Conn;
-use super::failure::{Failure, push_nil_error};
+use super::failure::{Failure, debug, push_nil_error};
 use super::pattern::{Found, Until, Want};
 use super::settings::Settings;
 use super::tcp::{Busy, Call, Operation, Refusal, Tcp, call};
@@ -77,7 +77,13 @@ pub(super) fn receive_any(lua: Lua) -> CResult {
         Err(refusal) => return refusal.end(lua),
     };
     match lua.to_number(2) {
-        Some(most) if most >= 1.0 => read(lua, called, conn, Want::Any(most as usize)),
+        Some(most) if most >= 1.0 => {
+            debug(&called.host, || {
+                format!("lua tcp socket calling receiveany() method to read at most {} bytes", most as usize)
+            });
+            debug(&called.host, || "lua tcp socket read any".to_owned());
+            read(lua, called, conn, Want::Any(most as usize))
+        }
         _ => Err(LuaError::argument(1, "bad max argument")),
     }
 }
@@ -157,6 +163,8 @@ fn conn_for_reading(called: &Call, log: bool) -> Result<Rc<Conn>, Refusal> {
 fn read(lua: Lua, called: Call, conn: Rc<Conn>, want: Want) -> CResult {
     let Call { tcp, host } = called;
     let settings = Settings::of(&host);
+    let limit = tcp.read_timeout.get().unwrap_or(settings.read_timeout);
+    debug(&host, || format!("lua tcp socket read timeout: {}", limit.as_millis()));
     let mut reader = Reader { conn, want, scanned: 0, buffer_bytes: settings.buffer_bytes };
     loop {
         if let Some(found) = reader.find() {
@@ -171,7 +179,6 @@ fn read(lua: Lua, called: Call, conn: Rc<Conn>, want: Want) -> CResult {
             None => break,
         }
     }
-    let limit = tcp.read_timeout.get().unwrap_or(settings.read_timeout);
     let busy = tcp.occupy(Operation::Read);
     let future = wait(tcp, reader, host, limit, settings.log_errors, busy);
     with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found")))?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::conn::Conn;
-use super::failure::Failure;
+use super::failure::{Failure, debug};
 use super::settings::Settings;
 use super::tcp::{Busy, Call, Operation, Tcp, call};
 use crate::error::{CResult, LuaError};
@@ -68,6 +68,9 @@ pub(super) fn send(lua: Lua) -> CResult {
     if conn.is_body() {
         return Err(LuaError::new("attempt to write to request sockets"));
     }
+    let settings = Settings::of(&host);
+    let limit = tcp.send_timeout.get().unwrap_or(settings.send_timeout);
+    debug(&host, || format!("lua tcp socket send timeout: {}", limit.as_millis()));
     let mut pieces = PIECES.take();
     pieces.clear();
     if let Err(error) = pieces.gather(lua, 2, 0) {
@@ -76,7 +79,6 @@ pub(super) fn send(lua: Lua) -> CResult {
     }
     let total = pieces.total;
     let outcome = if total == 0 { Ok(0) } else { pieces.write(&conn) };
-    let settings = Settings::of(&host);
     let job = Job { tcp, conn, host, total, log_errors: settings.log_errors };
     let result = match outcome {
         Err(failure) => job.fail(&failure).push(lua),
@@ -87,7 +89,6 @@ pub(super) fn send(lua: Lua) -> CResult {
         Ok(written) => {
             // Only what the system does not take now is copied.
             let rest = pieces.rest(written);
-            let limit = job.tcp.send_timeout.get().unwrap_or(settings.send_timeout);
             let busy = job.tcp.occupy(Operation::Write);
             with_run(|run| run.wait(lua, job.wait(rest, limit, busy)))
                 .unwrap_or(Err(LuaError::new("no request found")))

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::conn::Conn;
-use super::failure::{Failure, push_nil_error};
+use super::failure::{Failure, debug, push_nil_error};
 use super::owner::{OpenSockets, Owner};
 use super::settings::Settings;
 use crate::error::{CResult, LuaError};
@@ -264,7 +264,7 @@ pub(super) fn bind(lua: Lua) -> CResult {
     if !(2..=3).contains(&lua.top()) {
         return Err(LuaError::from(format!("expecting 2 or 3 arguments, but got {}", lua.top())));
     }
-    let tcp = call(lua)?.tcp;
+    let Call { tcp, host } = call(lua)?;
     let port = if lua.is_none_or_nil(3) {
         0
     } else {
@@ -281,6 +281,7 @@ pub(super) fn bind(lua: Lua) -> CResult {
     };
     let text = String::from_utf8_lossy(lua.check_bytes(2)?).into_owned();
     let Ok(ip) = text.parse::<IpAddr>() else { return push_nil_error(lua, "bad address") };
+    debug(&host, || format!("lua tcp socket bind ip: {ip}"));
     tcp.bind.set(Some(SocketAddr::new(ip, port)));
     lua.push_bool(true);
     Ok(1)
@@ -305,6 +306,7 @@ pub(super) fn close(lua: Lua) -> CResult {
     if tcp.conn().is_some_and(|conn| conn.is_downstream()) {
         return push_nil_error(lua, "attempt to close a request socket");
     }
+    debug(&host, || "lua finalize socket".to_owned());
     tcp.close_now();
     lua.push_integer(1);
     Ok(1)

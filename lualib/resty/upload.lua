@@ -1,0 +1,159 @@
+-- resty.upload: multipart/form-data request bodies, piece by piece, without ever holding one.
+
+local match, lower, sub = string.match, string.lower, string.sub
+local ngx, setmetatable, type = ngx, setmetatable, type
+
+local _M = { _VERSION = "0.11" }
+
+local MULTIPART = "multipart/form-data"
+-- A line of a part's head beyond this is refused.
+local LINE_BYTES_MAX = 512
+
+local function boundary_of(header)
+    if type(header) == "table" then
+        header = header[1]
+    end
+    if not header or lower(sub(header, 1, #MULTIPART)) ~= MULTIPART then
+        return nil
+    end
+    return match(header, ';%s*[Bb][Oo][Uu][Nn][Dd][Aa][Rr][Yy]%s*=%s*"([^"]+)"')
+        or match(header, ';%s*[Bb][Oo][Uu][Nn][Dd][Aa][Rr][Yy]%s*=%s*([^",;%s]+)')
+end
+
+-- Skips the rest of a line; true when nothing or blanks stand there.
+local function discard_rest(self)
+    local rest, err = self.read_line(self.line_size)
+    if not rest then
+        return nil, "failed to discard line: " .. (err or "line too long")
+    end
+    return 1
+end
+
+local states = {}
+
+local function read_preamble(self)
+    local sock = self.sock
+    if not sock then
+        return nil, nil, "not initialized"
+    end
+    while true do
+        local preamble, err = self.read_to_first(self.size)
+        if err then
+            return nil, nil, err
+        end
+        if not preamble then
+            break
+        end
+    end
+    local ok, err = discard_rest(self)
+    if not ok then
+        return nil, nil, err
+    end
+    self.state = "header"
+    return states.header(self)
+end
+
+local function read_header(self)
+    local line, err = self.read_line(self.line_size)
+    if err then
+        return nil, nil, err
+    end
+    if line and self.read_line(1) then
+        return nil, nil, "line too long: " .. line .. "..."
+    end
+    if not line or line == "" then
+        self.state = "body"
+        return states.body(self)
+    end
+    local key, value = match(line, "^([^: \t]+)%s*:%s*(.+)$")
+    if not key then
+        return "header", line
+    end
+    return "header", { key, value, line }
+end
+
+local function read_body(self)
+    local chunk, err = self.read_to_boundary(self.size)
+    if err then
+        return nil, nil, err
+    end
+    if chunk then
+        return "body", chunk
+    end
+    local two
+    two, err = self.sock:receive(2)
+    if not two then
+        return nil, nil, err
+    end
+    if two == "--" then
+        local ok, failure = discard_rest(self)
+        if not ok and failure ~= "failed to discard line: closed" then
+            return nil, nil, failure
+        end
+        self.state = "eof"
+        return "part_end"
+    end
+    if two ~= "\r\n" then
+        local ok, failure = discard_rest(self)
+        if not ok then
+            return nil, nil, failure
+        end
+    end
+    self.state = "header"
+    return "part_end"
+end
+
+states.begin, states.header, states.body = read_preamble, read_header, read_body
+
+function states.eof()
+    return "eof", nil
+end
+
+local mt = { __index = _M }
+
+-- new(chunk_size, max_line_size): a form, or nil and a message.
+function _M.new(_, chunk_size, max_line_size)
+    local boundary = boundary_of(ngx.var.content_type)
+    if not boundary then
+        return nil, "no boundary defined in Content-Type"
+    end
+    local sock, err = ngx.req.socket()
+    if not sock then
+        return nil, err
+    end
+    local read_to_boundary
+    read_to_boundary, err = sock:receiveuntil("\r\n--" .. boundary)
+    if not read_to_boundary then
+        return nil, err
+    end
+    local read_line
+    read_line, err = sock:receiveuntil("\r\n")
+    if not read_line then
+        return nil, err
+    end
+    return setmetatable({
+        sock = sock,
+        size = chunk_size or 4096,
+        line_size = max_line_size or LINE_BYTES_MAX,
+        -- The first boundary begins the body: no line end stands before it.
+        read_to_first = sock:receiveuntil("--" .. boundary),
+        read_to_boundary = read_to_boundary,
+        read_line = read_line,
+        boundary = boundary,
+        state = "begin",
+    }, mt)
+end
+
+function _M.set_timeout(self, ms)
+    if not self.sock then
+        return nil, "not initialized"
+    end
+    return self.sock:settimeout(ms)
+end
+
+-- read(): "header", { name, value, line }; "body", data; "part_end"; "eof"; or nil, nil, err
+function _M.read(self)
+    return states[self.state](self)
+end
+
+return _M
