@@ -434,7 +434,7 @@ impl Request {
     /// Tells a client that waits for it to send the body; `false` when it cannot be told at once.
     pub fn request_body_now(&self) -> bool {
         let expects = self.head.borrow().expect_continue;
-        if !expects || self.header_sent() || !self.conn.input.borrow().is_empty() {
+        if !expects || self.header_sent() {
             return true;
         }
         self.head.borrow_mut().expect_continue = false;

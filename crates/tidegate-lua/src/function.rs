@@ -87,6 +87,10 @@ fn prepare(lua: Lua, error: LuaError) -> Raise {
             Raise::Value
         }
         LuaError::Argument { argument, reason } => {
+            if let Some(text) = argument_error_of_half(lua, argument, &reason) {
+                lua.push_bytes(&text);
+                return Raise::Value;
+            }
             lua.push_bytes(reason.as_bytes());
             Raise::Argument(argument)
         }
@@ -96,6 +100,31 @@ fn prepare(lua: Lua, error: LuaError) -> Raise {
         }
         LuaError::OnStack => Raise::Value,
     }
+}
+
+/// The complaint about an argument when the Lua half of one of our functions stands between us and the script: as if the
+/// script had called us itself, by the name that it used.
+fn argument_error_of_half(lua: Lua, mut argument: c_int, reason: &str) -> Option<Vec<u8>> {
+    let mut debug = MaybeUninit::<lua_Debug>::zeroed();
+    // SAFETY: LuaJIT fills `debug` when the level exists; its texts belong to a live function or are static.
+    let (name, is_method) = unsafe {
+        if ffi::lua_getstack(lua.raw(), 1, debug.as_mut_ptr()) == 0 {
+            return None;
+        }
+        ffi::lua_getinfo(lua.raw(), c"nS".as_ptr(), debug.as_mut_ptr());
+        let debug = debug.assume_init_ref();
+        if !c_bytes(debug.source).starts_with(INTERNAL_CHUNKS) {
+            return None;
+        }
+        (c_bytes(debug.name), c_bytes(debug.namewhat) == b"method")
+    };
+    let name = String::from_utf8_lossy(if name.is_empty() { b"?" } else { name });
+    argument -= c_int::from(is_method);
+    let text = match argument {
+        0 => format!("calling '{name}' on bad self ({reason})"),
+        _ => format!("bad argument #{argument} to '{name}' ({reason})"),
+    };
+    Some([place_of_script(lua, 2), text.into_bytes()].concat())
 }
 
 /// Chunks whose names begin so are ours: an error is not their fault.

@@ -105,6 +105,9 @@ fn wait(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
 
 /// Demands that the socket may connect, and ends its former connection.
 fn make_ready(tcp: &Rc<Tcp>, host: &Host) -> Result<(), super::tcp::Refusal> {
+    if tcp.was_used() {
+        debug(host, || "lua reuse socket upstream ctx".to_owned());
+    }
     if let Some(conn) = tcp.conn() {
         tcp.check_owner(host)?;
         tcp.check_idle(&[Operation::Connect, Operation::Read, Operation::Write])?;
@@ -121,7 +124,7 @@ fn make_ready(tcp: &Rc<Tcp>, host: &Host) -> Result<(), super::tcp::Refusal> {
 
 fn options(lua: Lua, index: i32, settings: &Settings) -> Result<Options, LuaError> {
     let bad = |what: &str, name: &str, value: String| {
-        LuaError::argument(index - 1, format!("bad \"{name}\" option {what}: {value}"))
+        LuaError::argument(index, format!("bad \"{name}\" option {what}: {value}"))
     };
     // No option, or one of a wrong type.
     let number = |name: &'static str| -> Result<Option<i64>, LuaError> {
@@ -250,7 +253,7 @@ impl Job {
             }
             return Answer::NilError("timeout".into());
         };
-        drop(queued);
+        queued.leave();
         match grant {
             Grant::Conn(conn) => {
                 self.tcp.attach(conn, &self.host);

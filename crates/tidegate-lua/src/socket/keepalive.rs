@@ -24,7 +24,7 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
             return Ok(None);
         }
         let value = lua.to_number(index);
-        let wrong = || LuaError::argument(index - 1, format!("number expected, got {}", lua.type_name(index)));
+        let wrong = || LuaError::argument(index, format!("number expected, got {}", lua.type_name(index)));
         value.map(|value| Some(value as i64)).ok_or_else(wrong)
     };
     let timeout = match number(2)? {
@@ -68,7 +68,7 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
                     Ok(size) if size > 0 => size,
                     _ => {
                         let message = format!("bad \"pool_size\" option value: {size}");
-                        return Err(LuaError::argument(2, message));
+                        return Err(LuaError::argument(3, message));
                     }
                 },
             };

@@ -37,6 +37,7 @@ impl Found {
 /// A text that ends what is read.
 pub(super) struct Until {
     finder: Finder<'static>,
+    borders: Box<[usize]>,
     /// The text belongs to the result.
     inclusive: bool,
     /// The text was reached by a call with a size: the next one says so.
@@ -46,7 +47,7 @@ pub(super) struct Until {
 impl Until {
     /// `text` is not empty.
     pub(super) fn new(text: &[u8], inclusive: bool) -> Self {
-        Self { finder: Finder::new(text).into_owned(), inclusive, ended: Cell::new(false) }
+        Self { finder: Finder::new(text).into_owned(), borders: borders(text), inclusive, ended: Cell::new(false) }
     }
 
     /// How many bytes at the end of `input` may be the beginning of the text.
@@ -56,17 +57,69 @@ impl Until {
     }
 
     fn find(&self, input: &[u8], size: usize, scanned: &mut usize) -> Option<Found> {
+        if size > 0 {
+            return self.find_piece(input, size);
+        }
         let text_len = self.finder.needle().len();
         let from = scanned.saturating_sub(text_len - 1);
-        if let Some(at) = self.finder.find(&input[from..]).map(|at| at + from)
-            && (size == 0 || at < size)
-        {
-            self.ended.set(size > 0);
-            return Some(Found { len: if self.inclusive { at + text_len } else { at }, used: at + text_len });
+        match self.finder.find(&input[from..]) {
+            Some(at) => Some(self.found_at(at + from)),
+            None => {
+                *scanned = input.len();
+                None
+            }
         }
-        *scanned = input.len();
-        if size > 0 && input.len() - self.candidate(input) >= size { Some(Found::all(size)) } else { None }
     }
+
+    fn found_at(&self, at: usize) -> Found {
+        let used = at + self.finder.needle().len();
+        Found { len: if self.inclusive { used } else { at }, used }
+    }
+
+    /// The next piece of about `size` bytes. As in OpenResty bytes that looked like the text's beginning and turned out
+    /// not to be are given together, so that a piece may be longer by less than the text's length.
+    ///
+    /// `given` bytes are no part of the text, the `matched` ones behind them may be: the classic search of Knuth, Morris
+    /// and Pratt.
+    fn find_piece(&self, input: &[u8], size: usize) -> Option<Found> {
+        let text = self.finder.needle();
+        let (mut given, mut matched) = (0, 0);
+        while let Some(&byte) = input.get(given + matched) {
+            if byte == text[matched] {
+                matched += 1;
+                if matched == text.len() {
+                    self.ended.set(true);
+                    return Some(self.found_at(given));
+                }
+                continue;
+            }
+            let mut shorter = self.borders[matched];
+            while shorter > 0 && text[shorter] != byte {
+                shorter = self.borders[shorter];
+            }
+            // What remains matched is a suffix of what was; the byte itself is looked at again.
+            given += (matched - shorter).max(1);
+            matched = shorter;
+            if given >= size {
+                return Some(Found::all(given));
+            }
+        }
+        None
+    }
+}
+
+/// For each length of a beginning of `text`: the length of the longest proper beginning that is also its end.
+fn borders(text: &[u8]) -> Box<[usize]> {
+    let mut borders = vec![0; text.len()];
+    let mut border = 0;
+    for end in 1..text.len().saturating_sub(1) {
+        while border > 0 && text[end] != text[border] {
+            border = borders[border];
+        }
+        border += usize::from(text[end] == text[border]);
+        borders[end + 1] = border;
+    }
+    borders.into()
 }
 
 impl Want {
@@ -150,6 +203,8 @@ mod tests {
         check(&until("--", false, 5), b"hello--", Some(("hello", 5)));
         check(&until("--", false, 9), b"hello--", Some(("hello", 7)));
         check(&until("--", false, 2), b"--", Some(("", 2)));
+        check(&until("ab1ab2", false, 2), b"ab1ab1ab2", Some(("ab1", 3)));
+        check(&until("--abc", false, 1), b"--ab-x", Some(("--ab", 4)));
     }
 
     #[test]

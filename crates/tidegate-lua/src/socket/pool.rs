@@ -73,6 +73,8 @@ pub(super) enum Offer {
 pub(super) struct Queued {
     pool: Rc<Pool>,
     waiter: Rc<Waiter>,
+    /// Its turn came.
+    done: bool,
 }
 
 thread_local! {
@@ -133,7 +135,7 @@ impl Pool {
             }
             let waiter = Rc::new(Waiter::default());
             waiters.push_back(waiter.clone());
-            return Offer::Queue(Queued { pool: self.clone(), waiter });
+            return Offer::Queue(Queued { pool: self.clone(), waiter, done: false });
         }
         Offer::Grant(Grant::Place(self.enter()))
     }
@@ -184,8 +186,8 @@ impl Pool {
             let expired = entry.until_ms <= now_ms;
             if expired || !entry.conn.is_quiet() {
                 debug(&Detached::host(""), || {
-                    let what = if expired { "max idle timeout" } else { "close handler: fd:" };
-                    format!("lua tcp socket keepalive {what}")
+                    let why = if expired { "max idle timeout, " } else { "" };
+                    format!("lua tcp socket keepalive {why}lua tcp socket keepalive close handler: fd:")
                 });
                 gone.extend(idle.remove(index));
             } else {
@@ -272,6 +274,11 @@ impl Waiter {
 }
 
 impl Queued {
+    /// Leaves the queue with its turn taken.
+    pub(super) fn leave(mut self) {
+        self.done = true;
+    }
+
     /// Waits for its turn.
     pub(super) async fn granted(&self) -> Grant {
         poll_fn(|cx| match self.waiter.grant.take() {
@@ -287,7 +294,11 @@ impl Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
+        if self.done {
+            return;
+        }
         self.pool.waiters.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
+        debug(&Detached::host(""), || "lua tcp socket abort queueing".to_owned());
         // What was granted and not taken goes on to the next, by being dropped.
         let unused = self.waiter.grant.take();
         drop(unused);

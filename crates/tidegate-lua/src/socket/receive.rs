@@ -50,18 +50,18 @@ fn wanted(lua: Lua) -> Result<Want, LuaError> {
     match lua.type_of(2) {
         Type::None => Ok(Want::Line),
         Type::Number | Type::String => match lua.to_number(2) {
-            Some(count) if count < 0.0 => Err(LuaError::argument(1, "bad pattern argument")),
+            Some(count) if count < 0.0 => Err(LuaError::argument(2, "bad pattern argument")),
             Some(count) => Ok(Want::Bytes(count as usize)),
             None => match lua.to_bytes(2) {
                 Some(b"*l") => Ok(Want::Line),
                 Some(b"*a") => Ok(Want::All),
                 other => {
                     let text = String::from_utf8_lossy(other.unwrap_or_default()).into_owned();
-                    Err(LuaError::argument(1, format!("bad pattern argument: {text}")))
+                    Err(LuaError::argument(2, format!("bad pattern argument: {text}")))
                 }
             },
         },
-        _ => Err(LuaError::argument(1, "bad pattern argument")),
+        _ => Err(LuaError::argument(2, "bad pattern argument")),
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn receive_any(lua: Lua) -> CResult {
             debug(&called.host, || "lua tcp socket read any".to_owned());
             read(lua, called, conn, Want::Any(most as usize))
         }
-        _ => Err(LuaError::argument(1, "bad max argument")),
+        _ => Err(LuaError::argument(2, "bad max argument")),
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn receive_until(lua: Lua) -> CResult {
     let mut inclusive = false;
     if lua.top() == 3 {
         if lua.type_of(3) != Type::Table {
-            return Err(LuaError::argument(2, format!("table expected, got {}", lua.type_name(3))));
+            return Err(LuaError::argument(3, format!("table expected, got {}", lua.type_name(3))));
         }
         lua.raw_get_field(3, b"inclusive");
         match lua.type_of(-1) {
@@ -114,7 +114,7 @@ pub(super) fn receive_until(lua: Lua) -> CResult {
     let until = match lua.to_bytes(2) {
         Some(b"") => return push_nil_error(lua, "pattern is empty"),
         Some(text) => Rc::new(Until::new(text, inclusive)),
-        None => return Err(LuaError::argument(1, format!("string expected, got {}", lua.type_name(2)))),
+        None => return Err(LuaError::argument(2, format!("string expected, got {}", lua.type_name(2)))),
     };
     push_userdata(lua, Pattern(until));
     Ok(1)
@@ -127,7 +127,9 @@ pub(super) fn iterate(lua: Lua) -> CResult {
         return Err(LuaError::from(format!("expecting 0 or 1 argument, but seen {extra}")));
     }
     let size = if extra == 1 {
-        lua.to_number(3).ok_or_else(|| LuaError::argument(1, format!("number expected, got {}", lua.type_name(3))))?
+        lua.to_number(3).ok_or_else(|| {
+            LuaError::from(format!("bad argument #1 to '?' (number expected, got {})", lua.type_name(3)))
+        })?
     } else {
         0.0
     };

@@ -135,9 +135,8 @@ impl Pieces {
                 self.add_text(lua.to_bytes(-1).unwrap_or_default());
                 lua.pop(1);
             }
-            Type::Nil => self.add_text(b"nil"),
-            Type::Boolean => self.add_text(if lua.to_bool(index) { b"true" } else { b"false" }),
-            Type::LightUserdata if depth > 0 && lua.to_userdata(index).is_null() => self.add_text(b"null"),
+            Type::Nil if depth == 0 => self.add_text(b"nil"),
+            Type::Boolean if depth == 0 => self.add_text(if lua.to_bool(index) { b"true" } else { b"false" }),
             Type::Table => self.gather_table(lua, index, depth)?,
             other => return Err(bad_type(lua, index, depth, other)),
         }
@@ -146,7 +145,7 @@ impl Pieces {
 
     fn gather_table(&mut self, lua: Lua, index: i32, depth: u32) -> Result<(), LuaError> {
         if depth >= DEPTH_MAX {
-            return Err(LuaError::argument(1, "tables are nested too deeply"));
+            return Err(LuaError::argument(2, "tables are nested too deeply"));
         }
         lua.reserve(3)?;
         let table = if index > 0 { index } else { lua.top() + 1 + index };
@@ -218,11 +217,11 @@ pub(super) fn text_of(lua: Lua, index: i32) -> Result<Vec<u8>, LuaError> {
 fn bad_type(lua: Lua, index: i32, depth: u32, kind: Type) -> LuaError {
     let name = lua.type_name(index);
     if depth == 0 {
-        LuaError::argument(1, format!("string, number, boolean, nil, or array table expected, got {name}"))
+        LuaError::argument(2, format!("string, number, boolean, nil, or array table expected, got {name}"))
     } else if kind == Type::LightUserdata || kind == Type::Userdata {
-        LuaError::argument(1, "bad data type userdata found")
+        LuaError::argument(2, "bad data type userdata found")
     } else {
-        LuaError::argument(1, format!("bad data type {name} found"))
+        LuaError::argument(2, format!("bad data type {name} found"))
     }
 }
 
@@ -238,12 +237,12 @@ fn array_length(lua: Lua, table: i32) -> Result<i32, LuaError> {
             Some(key) if key >= 1.0 && key.fract() == 0.0 && key < f64::from(i32::MAX) => most = most.max(key as i32),
             _ => {
                 lua.pop(1);
-                return Err(LuaError::argument(1, "non-array table found"));
+                return Err(LuaError::argument(2, "non-array table found"));
             }
         }
     }
     // Someone who writes t[1e9] gets an answer, not a loop of a billion steps.
-    if most > 50_000_000 { Err(LuaError::argument(1, "table too large")) } else { Ok(most) }
+    if most > 50_000_000 { Err(LuaError::argument(2, "table too large")) } else { Ok(most) }
 }
 
 /// One `send`.

@@ -11,7 +11,7 @@ use super::failure::{Failure, debug, push_nil_error};
 use super::owner::{OpenSockets, Owner};
 use super::settings::Settings;
 use crate::error::{CResult, LuaError};
-use crate::host::{Host, LogLevel};
+use crate::host::{Detached, Host, LogLevel};
 use crate::phase::Phases;
 use crate::scheduler::with_run;
 use crate::stack::{Lua, Type};
@@ -127,6 +127,11 @@ impl Tcp {
         if self.owner.borrow().is(host) { Ok(()) } else { Err(LuaError::new("bad request").into()) }
     }
 
+    /// Whether it was connected before.
+    pub(super) fn was_used(&self) -> bool {
+        !self.key.borrow().is_empty()
+    }
+
     pub(super) fn conn(&self) -> Option<Rc<Conn>> {
         self.conn.borrow().clone()
     }
@@ -188,6 +193,14 @@ impl Tcp {
     }
 }
 
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        if self.conn.get_mut().is_some() {
+            debug(&Detached::host(""), || "lua finalize socket".to_owned());
+        }
+    }
+}
+
 /// The socket in argument 1, a table that holds it, and whom the script serves.
 pub(super) fn call(lua: Lua) -> Result<Call, LuaError> {
     if lua.type_of(1) != Type::Table {
@@ -223,7 +236,7 @@ fn timeout(lua: Lua, index: i32) -> Result<Option<Duration>, LuaError> {
     }
     let ms = lua
         .to_number(index)
-        .ok_or_else(|| LuaError::argument(index - 1, format!("number expected, got {}", lua.type_name(index))))?;
+        .ok_or_else(|| LuaError::argument(index, format!("number expected, got {}", lua.type_name(index))))?;
     match ms as i64 {
         0 => Ok(None),
         ms @ 1..=0x7fff_ffff => Ok(Some(Duration::from_millis(ms.unsigned_abs()))),
@@ -320,7 +333,7 @@ pub(super) fn shutdown(lua: Lua) -> CResult {
     let Call { tcp, host } = call(lua)?;
     if lua.check_bytes(2)? != b"send" {
         let direction = String::from_utf8_lossy(lua.check_bytes(2)?).into_owned();
-        return Err(LuaError::argument(1, format!("bad shutdown argument: {direction}")));
+        return Err(LuaError::argument(2, format!("bad shutdown argument: {direction}")));
     }
     let open = tcp.open_conn(&host, "shutdown", |conn| conn.write_closed.get());
     let conn = match open.and_then(|conn| tcp.check_owner(&host).map(|()| conn)) {

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use tokio::io::ReadBuf;
+use tokio::io::{Interest, ReadBuf};
 use tokio::net::{UdpSocket, UnixDatagram};
 
 use super::connect::{Target, host_target, resolve};
-use super::failure::{Failure, push_nil_error};
+use super::failure::{Failure, debug, push_nil_error};
 use super::owner::Owner;
 use super::send::text_of;
 use super::settings::Settings;
@@ -81,6 +81,19 @@ impl Socket {
         match self {
             Self::Inet(socket) => socket.try_send(bytes),
             Self::Unix(socket) => socket.try_send(bytes),
+        }
+    }
+
+    /// Waits for an error that the peer or the network reports.
+    async fn failed(&self) -> Failure {
+        let (ready, error) = match self {
+            Self::Inet(socket) => (socket.ready(Interest::ERROR).await, socket.take_error()),
+            Self::Unix(socket) => (socket.ready(Interest::ERROR).await, socket.take_error()),
+        };
+        match (ready, error) {
+            (_, Ok(Some(error)) | Err(error)) | (Err(error), _) => error.into(),
+            // Nothing behind the event: it must not be looked at again and again.
+            (Ok(_), Ok(None)) => std::future::pending().await,
         }
     }
 
@@ -189,6 +202,9 @@ pub(super) fn set_peer_name(lua: Lua) -> CResult {
         if udp.busy.get() {
             return push_nil_error(lua, "socket busy");
         }
+    }
+    if udp.socket.borrow().is_some() {
+        debug(&host, || "lua reuse socket upstream ctx".to_owned());
     }
     let old = udp.socket.take();
     drop(old);
@@ -327,6 +343,7 @@ pub(super) fn receive(lua: Lua) -> CResult {
     };
     let size = lua.opt_number(2, DATAGRAM_BYTES_MAX as f64)? as usize;
     let size = size.min(DATAGRAM_BYTES_MAX);
+    debug(&host, || format!("lua udp socket receive buffer size: {size}"));
     let settings = Settings::of(&host);
     let mut buf = take_datagram();
     match socket.poll_recv(&mut Context::from_waker(Waker::noop()), &mut buf[..size]) {
@@ -353,6 +370,13 @@ pub(super) fn receive(lua: Lua) -> CResult {
                 }
             }
         });
+        // A refusal comes as an error of the socket without anything to read.
+        let receive = async {
+            tokio::select! {
+                received = receive => received,
+                error = socket.failed() => Err(error),
+            }
+        };
         let received = tokio::time::timeout(limit, receive).await.unwrap_or(Err(Failure::TimedOut));
         drop(busy);
         Answer::Push(Box::new(move |lua| finish_receive(lua, kept, received, &host, settings.log_errors)))
