@@ -97,8 +97,7 @@ pub(super) fn reused_times(lua: Lua) -> CResult {
     }
     let Call { tcp, host } = call(lua)?;
     let Some(conn) = tcp.conn() else { return push_nil_error(lua, "closed") };
-    let all = &[Operation::Connect, Operation::Read, Operation::Write];
-    if let Err(refusal) = tcp.check_owner(&host).and_then(|()| tcp.check_idle(all)) {
+    if let Err(refusal) = tcp.check_owner(&host).and_then(|()| tcp.check_idle(&[Operation::Connect])) {
         return refusal.end(lua);
     }
     lua.push_integer(i64::try_from(conn.reused.get()).unwrap_or(i64::MAX));
