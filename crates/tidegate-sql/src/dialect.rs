@@ -31,6 +31,9 @@ pub(crate) struct MySql {
 
 type Parsed = Result<Expr, ParserError>;
 
+/// Operators that lean on each other: copying and dropping such a tree recurses as deep.
+const CHAIN_MAX: usize = 150;
+
 mod prec {
     pub(super) const OR: u8 = 10;
     pub(super) const XOR: u8 = 20;
@@ -108,6 +111,9 @@ impl Dialect for MySql {
     }
 
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed> {
+        if left_depth(expr) > CHAIN_MAX {
+            return Some(unexpected(parser));
+        }
         Some(self.infix(parser, expr.clone(), precedence))
     }
 
@@ -739,25 +745,16 @@ impl MySql {
         }
     }
 
-    fn infix(self, parser: &mut Parser, left: Expr, precedence: u8) -> Parsed {
-        let token = parser.next_token().token;
-        let op = match &token {
-            Token::Word(word) => match word.value.to_ascii_uppercase().as_str() {
+    /// The operator that a token is, unless it is a predicate.
+    fn binary_operator(self, token: &Token) -> Option<BinaryOperator> {
+        Some(match token {
+            Token::Word(word) if word.quote_style.is_none() => match word.value.to_ascii_uppercase().as_str() {
                 "OR" => BinaryOperator::Or,
                 "XOR" => BinaryOperator::Xor,
                 "AND" => BinaryOperator::And,
                 "DIV" => BinaryOperator::MyIntegerDivide,
                 "MOD" => BinaryOperator::Modulo,
-                "COLLATE" => {
-                    let name = collation_name(parser)?;
-                    return Ok(special("collate", vec![left, string(name)]));
-                }
-                "IS" => return is_predicate(parser, left),
-                "NOT" => return self.predicate(parser, left, true),
-                _ => {
-                    parser.prev_token();
-                    return self.predicate(parser, left, false);
-                }
+                _ => return None,
             },
             Token::StringConcat if self.pipes_as_concat => BinaryOperator::StringConcat,
             Token::StringConcat => BinaryOperator::Or,
@@ -779,24 +776,69 @@ impl MySql {
             Token::Div => BinaryOperator::Divide,
             Token::Mod => BinaryOperator::Modulo,
             Token::Caret => BinaryOperator::BitwiseXor,
+            _ => return None,
+        })
+    }
+
+    fn infix(self, parser: &mut Parser, left: Expr, precedence: u8) -> Parsed {
+        if self.binary_operator(&parser.peek_token_ref().token).is_some() {
+            return self.chain(parser, left, precedence);
+        }
+        let token = parser.next_token().token;
+        match &token {
             Token::Arrow | Token::LongArrow => {
                 let path = literal(parser)?;
                 let extracted = call(Ident::new("JSON_EXTRACT"), vec![left, path]);
-                return Ok(if token == Token::Arrow {
-                    extracted
-                } else {
-                    call(Ident::new("JSON_UNQUOTE"), vec![extracted])
-                });
+                let unquoted = token == Token::LongArrow;
+                Ok(if unquoted { call(Ident::new("JSON_UNQUOTE"), vec![extracted]) } else { extracted })
             }
-            _ => return unexpected(parser),
-        };
-        if precedence == prec::COMPARE
-            && let Some(quantified) = quantified(parser, &left, &op)?
-        {
-            return Ok(quantified);
+            Token::Word(word) => match word.value.to_ascii_uppercase().as_str() {
+                "COLLATE" => {
+                    let name = collation_name(parser)?;
+                    Ok(special("collate", vec![left, string(name)]))
+                }
+                "IS" => is_predicate(parser, left),
+                "NOT" => self.predicate(parser, left, true),
+                _ => {
+                    parser.prev_token();
+                    self.predicate(parser, left, false)
+                }
+            },
+            _ => unexpected(parser),
         }
-        let right = Box::new(parser.parse_subexpr(precedence)?);
-        Ok(Expr::BinaryOp { left: Box::new(left), op, right })
+    }
+
+    /// Operators of one precedence, all of them at once: the library hands over a copy of the left side for each call.
+    fn chain(self, parser: &mut Parser, first: Expr, precedence: u8) -> Parsed {
+        let mut left = first;
+        // AND and OR do not care how they are nested: a balanced tree stays shallow.
+        let logical = matches!(precedence, prec::AND | prec::OR);
+        let mut operands = Vec::new();
+        let mut length = 0;
+        while self.precedence(parser) == precedence {
+            let Some(op) = self.binary_operator(&parser.peek_token_ref().token) else { break };
+            parser.advance_token();
+            if precedence == prec::COMPARE
+                && let Some(quantified) = quantified(parser, &left, &op)?
+            {
+                return Ok(quantified);
+            }
+            let right = parser.parse_subexpr(precedence)?;
+            length += 1;
+            if logical {
+                operands.push(right);
+            } else if length > CHAIN_MAX {
+                return unexpected(parser);
+            } else {
+                left = Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) };
+            }
+        }
+        if logical {
+            operands.insert(0, left);
+            let op = if precedence == prec::AND { BinaryOperator::And } else { BinaryOperator::Or };
+            return Ok(balanced(operands, &op));
+        }
+        Ok(left)
     }
 
     fn predicate(self, parser: &mut Parser, left: Expr, negated: bool) -> Parsed {
@@ -863,6 +905,50 @@ fn is_predicate(parser: &mut Parser, left: Expr) -> Parsed {
     } else {
         return unexpected(parser);
     })
+}
+
+/// The operands joined by AND or OR in a tree of least depth, in their order.
+fn balanced(mut operands: Vec<Expr>, op: &BinaryOperator) -> Expr {
+    if operands.len() == 1 {
+        return operands.remove(0);
+    }
+    let right = operands.split_off(operands.len() / 2);
+    let (left, right) = (Box::new(balanced(operands, op)), Box::new(balanced(right, op)));
+    Expr::BinaryOp { left, op: op.clone(), right }
+}
+
+/// How many operators stand on the left edge of a tree.
+fn left_depth(expr: &Expr) -> usize {
+    let mut depth = 0;
+    let mut rest = expr;
+    loop {
+        depth += 1;
+        rest = match rest {
+            Expr::BinaryOp { left, .. } => left,
+            Expr::IsNull(inner)
+            | Expr::IsNotNull(inner)
+            | Expr::IsTrue(inner)
+            | Expr::IsNotTrue(inner)
+            | Expr::IsFalse(inner)
+            | Expr::IsNotFalse(inner)
+            | Expr::IsUnknown(inner)
+            | Expr::IsNotUnknown(inner) => inner,
+            Expr::Like { expr, .. }
+            | Expr::RLike { expr, .. }
+            | Expr::InList { expr, .. }
+            | Expr::InSubquery { expr, .. }
+            | Expr::Between { expr, .. }
+            | Expr::Collate { expr, .. } => expr,
+            Expr::Function(function) => match &function.args {
+                FunctionArguments::List(list) => match list.args.first() {
+                    Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) => first,
+                    _ => return depth,
+                },
+                _ => return depth,
+            },
+            _ => return depth,
+        };
+    }
 }
 
 /// `= ANY (…)` and its kin.

@@ -236,6 +236,9 @@ pub(crate) fn parse(
     literals: Literals,
 ) -> std::result::Result<(Statement, Vec<TokenWithSpan>), ServerError> {
     let tokens = lexer::tokens(sql, from, mode, literals).map_err(|error| near(sql, error.at))?;
+    if tokens.iter().filter(|token| is_operator(token)).count() > OPERATORS_MAX {
+        return Err(errors::unsupported(format!("more than {OPERATORS_MAX} operators in a statement")));
+    }
     let dialect = MySql { pipes_as_concat };
     let mut parser = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());
     match statement(&mut parser, sql) {
@@ -251,6 +254,22 @@ pub(crate) fn parse(
         Err(ParserError::RecursionLimitExceeded) => Err(errors::unsupported("expressions nested this deeply")),
         Err(_) => Err(near(sql, parser.peek_token_ref().span.start.column as usize)),
     }
+}
+
+/// Operators of a statement: a chain of them is a tree as deep as it is long, and trees are taken down recursively.
+const OPERATORS_MAX: usize = 8000;
+
+/// Whether a token joins two operands. A minus is mostly a sign, in long lists of values.
+fn is_operator(token: &TokenWithSpan) -> bool {
+    use Token::{Ampersand, Caret, Div, Mod, Mul, Overlap, Pipe, Plus, ShiftLeft, ShiftRight, StringConcat};
+    matches!(
+        token.token,
+        Ampersand | Caret | Div | Mod | Mul | Overlap | Pipe | Plus | ShiftLeft | ShiftRight | StringConcat
+    ) || ["AND", "OR", "XOR", "DIV", "MOD", "LIKE", "COLLATE", "IS", "UNION"].iter().any(|word| is_word(token, word))
+        || matches!(
+            token.token,
+            Token::Eq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq | Token::Neq | Token::Spaceship
+        )
 }
 
 /// The syntax error at a byte of the text.

@@ -25,8 +25,8 @@ use crate::session::Env;
 
 /// A statement that runs longer lets others of its worker have their turn.
 const SLICE: Duration = Duration::from_micros(100);
-/// Room for SQLite's deepest recursion (parser, expression trees of limited depth) and our own.
-const STACK_BYTES: usize = 1 << 20;
+/// Room for SQLite's deepest recursion and our own (parser and trees of limited depth). Only touched pages are memory.
+const STACK_BYTES: usize = 4 << 20;
 /// Idle stacks kept by a thread.
 const STACKS_MAX: usize = 64;
 

@@ -296,3 +296,33 @@ async fn threads_share_an_engine() {
     });
     assert_eq!(one(&mut session, "SELECT n FROM t WHERE id = 1").await, "200");
 }
+
+#[tokio::test]
+async fn deep_and_long_statements_are_answered() {
+    let fixture = Fixture::new("deep");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (a INT); INSERT INTO t VALUES (3)").await;
+    let long = |count: usize| {
+        let terms: Vec<String> = (0..count).map(|number| format!("a = {number}")).collect();
+        format!("SELECT a FROM t WHERE {}", terms.join(" OR "))
+    };
+    assert_eq!(one(&mut session, &long(3000)).await, "3");
+    assert_eq!(code(&mut session, &long(10_000)).await, 1235);
+    let list: Vec<String> = (0..20_000).map(|number| format!("-{number}")).collect();
+    assert_eq!(one(&mut session, &format!("SELECT COUNT(*) FROM t WHERE a IN ({})", list.join(","))).await, "0");
+    for depth in [20, 90, 1000, 100_000] {
+        let nested = format!("SELECT {}1{}", "(".repeat(depth), ")".repeat(depth));
+        let outcome = code(&mut session, &nested).await;
+        assert!(matches!(outcome, 0 | 1064 | 1235), "{depth}: {outcome}");
+        let unary = format!("SELECT {}1", "- ".repeat(depth));
+        assert!(matches!(code(&mut session, &unary).await, 0 | 1064 | 1235 | 1690));
+        let sum = format!("SELECT 1{}", " - 1".repeat(depth.min(2000)));
+        assert!(matches!(code(&mut session, &sum).await, 0 | 1064 | 1235 | 1815));
+        let tests = format!("SELECT 1{}", " IS NULL".repeat(depth.min(3000)));
+        assert!(matches!(code(&mut session, &tests).await, 0 | 1064 | 1235 | 1815));
+        let calls = format!("SELECT {}1{}", "abs(".repeat(depth), ")".repeat(depth));
+        assert!(matches!(code(&mut session, &calls).await, 0 | 1064 | 1235));
+        let queries = format!("SELECT {}1{}", "(SELECT ".repeat(depth), ")".repeat(depth));
+        assert!(matches!(code(&mut session, &queries).await, 0 | 1064 | 1235 | 1815));
+    }
+}

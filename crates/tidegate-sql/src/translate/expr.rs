@@ -12,6 +12,9 @@ use crate::{
     value::{Base, Datum, Rep, SqlType, collation::Collation, decimal, decimal::Decimal, types::NOT_FIXED},
 };
 
+/// Expressions inside of each other; each level takes some kilobytes of the statement's stack.
+const DEPTH_MAX: usize = 200;
+
 /// On what two operands are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ground {
@@ -27,6 +30,16 @@ impl Translator<'_> {
     /// # Errors
     /// MySQL's for unknown names and wrong operands; 1235 for forms that this engine lacks.
     pub(crate) fn expr(&mut self, expr: &Expr, scope: &Scope<'_>) -> Res<Ex> {
+        if self.depth >= DEPTH_MAX {
+            return Err(errors::unsupported("expressions nested this deeply"));
+        }
+        self.depth += 1;
+        let result = self.expr_inside(expr, scope);
+        self.depth -= 1;
+        result
+    }
+
+    fn expr_inside(&mut self, expr: &Expr, scope: &Scope<'_>) -> Res<Ex> {
         match expr {
             Expr::Value(value) => self.value(&value.value),
             Expr::Identifier(name) => self.name(&[&name.value], scope),
@@ -243,13 +256,25 @@ impl Translator<'_> {
         }
     }
 
+    /// AND and OR. A chain is one level however long it is: statements with hundreds of alternatives are common.
     fn logical(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr, scope: &Scope<'_>) -> Res<Ex> {
-        let (a, b) = (self.expr(left, scope)?, self.expr(right, scope)?);
-        let (x, y) = (self.truth(&a), self.truth(&b));
-        let op = if *op == BinaryOperator::And { "AND" } else { "OR" };
-        let aggregate = a.aggregate || b.aggregate;
-        Ok(Ex { aggregate, ..Ex::sql(format!("({x} {op} {y})"), SqlType::boolean()) }
-            .with_nullable(a.nullable || b.nullable))
+        let mut operands = Vec::new();
+        let mut open = vec![right, left];
+        while let Some(expr) = open.pop() {
+            match expr {
+                Expr::BinaryOp { left, op: other, right } if other == op => open.extend([&**right, &**left]),
+                operand => operands.push(operand),
+            }
+        }
+        let (mut texts, mut aggregate, mut nullable) = (Vec::new(), false, false);
+        for operand in operands {
+            let ex = self.expr(operand, scope)?;
+            aggregate |= ex.aggregate;
+            nullable |= ex.nullable;
+            texts.push(self.truth(&ex));
+        }
+        let word = if *op == BinaryOperator::And { "AND" } else { "OR" };
+        Ok(Ex { aggregate, ..Ex::sql(balanced(&texts, word), SqlType::boolean()) }.with_nullable(nullable))
     }
 
     fn compare_rows(&mut self, a: &[Expr], op: &BinaryOperator, b: &[Expr], scope: &Scope<'_>) -> Res<Ex> {
@@ -478,10 +503,10 @@ impl Translator<'_> {
 
     /// An operand of a bit operator: texts are numbers first and rounded then.
     fn bit_operand(&mut self, ex: &Ex) -> String {
-        if ex.ty.rep() != Rep::Text {
+        if !matches!(ex.ty.rep(), Rep::Text | Rep::Real) {
             return self.convert(ex, Rep::Uint);
         }
-        let number = Ex::sql(self.convert(ex, Rep::Real), SqlType::new(Base::Double));
+        let number = Ex::sql(self.convert(ex, Rep::Dec), SqlType::decimal(decimal::PRECISION_MAX, decimal::SCALE_MAX));
         self.convert(&number, Rep::Uint)
     }
 
@@ -787,6 +812,18 @@ impl Translator<'_> {
     /// Those of the arguments; 1064 for `*` where it cannot stand.
     pub(crate) fn arguments(&mut self, args: &FunctionArguments, scope: &Scope<'_>) -> Res<Vec<Ex>> {
         arguments(args)?.iter().map(|arg| self.expr(arg, scope)).collect()
+    }
+}
+
+/// The operands joined so that the tree is as flat as it can be: SQLite limits its depth.
+fn balanced(texts: &[String], word: &str) -> String {
+    match texts {
+        [only] => only.clone(),
+        _ if texts.len() <= 8 => format!("({})", texts.join(&format!(" {word} "))),
+        _ => {
+            let (left, right) = texts.split_at(texts.len() / 2);
+            format!("({} {word} {})", balanced(left, word), balanced(right, word))
+        }
     }
 }
 

@@ -146,6 +146,7 @@ pub(crate) struct Translator<'a> {
     pub(crate) ctes: Vec<scope::Cte>,
     aliases: usize,
     views: usize,
+    depth: usize,
 }
 
 /// Views inside of views.
@@ -176,6 +177,7 @@ impl<'a> Translator<'a> {
             ctes: Vec::new(),
             aliases: 0,
             views: 0,
+            depth: 0,
         }
     }
 
@@ -226,7 +228,9 @@ impl<'a> Translator<'a> {
     /// The parameter that carries a constant as `rep`.
     pub(crate) fn bind(&mut self, source: &Source, rep: Rep, members: Option<Arc<[Box<str>]>>) -> String {
         let bind = Bind { source: source.clone(), rep, members };
-        let index = match self.binds.iter().position(|known| *known == bind) {
+        // Long lists are not searched: looking for each value among all others would take forever.
+        let known = if self.binds.len() <= 64 { self.binds.iter().position(|known| *known == bind) } else { None };
+        let index = match known {
             Some(index) => index,
             None => {
                 self.binds.push(bind);
@@ -354,6 +358,7 @@ impl<'a> Translator<'a> {
             ctes: Vec::new(),
             aliases: self.aliases,
             views: self.views,
+            depth: self.depth,
         };
         let result = f(&mut inner);
         self.binds = inner.binds;

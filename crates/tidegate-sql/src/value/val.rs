@@ -230,7 +230,10 @@ impl<'a> Val<'a> {
                 out.extend_from_slice(digits);
             }
             Val::Real(value) if decimals < super::types::NOT_FIXED && matches!(base, Base::Float | Base::Double) => {
-                out.extend_from_slice(format!("{value:.*}", usize::from(decimals)).as_bytes());
+                let text = format!("{value:.*}", usize::from(decimals));
+                let zero = text.bytes().all(|byte| matches!(byte, b'-' | b'0' | b'.'));
+                let text = if zero { text.trim_start_matches('-') } else { &text };
+                out.extend_from_slice(text.as_bytes());
             }
             Val::Real(value) if base == Base::Float => number::write_f32(*value, out),
             Val::Real(value) => number::write_f64(*value, out),
