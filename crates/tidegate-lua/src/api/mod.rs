@@ -54,6 +54,7 @@ pub(crate) mod coroutine;
 mod ctx;
 mod log;
 pub(crate) mod output;
+mod rds;
 mod redirect;
 mod req;
 mod require;
@@ -84,6 +85,7 @@ static FAMILIES: &[&Family] = &[
     &resp::FAMILY,
     &ctx::FAMILY,
     &arg::FAMILY,
+    &rds::FAMILY,
     &redirect::FAMILY,
     &capture::FAMILY,
     &time::FAMILY,

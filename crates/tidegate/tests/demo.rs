@@ -1,0 +1,73 @@
+//! `tidegate demo`, as a newcomer starts it.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use support::{binary, eventually, free_port};
+
+/// The demo in a directory of its own; ends with the test.
+struct Demo {
+    child: Child,
+    port: u16,
+    dir: std::path::PathBuf,
+}
+
+impl Demo {
+    fn start() -> Self {
+        let port = free_port();
+        let dir = std::env::temp_dir().join(format!("tidegate-demo-test-{}", std::process::id()));
+        let child = binary()
+            .arg("demo")
+            .arg(&dir)
+            .env("TIDEGATE_DEMO_PORT", port.to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        let demo = Demo { child, port, dir };
+        eventually("the demo listens", || TcpStream::connect(("127.0.0.1", port)).ok());
+        demo
+    }
+
+    /// The whole answer to a GET.
+    fn get(&self, path: &str) -> String {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.port)).expect("the demo listens");
+        write!(socket, "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n").expect("sent");
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer).expect("read");
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[track_caller]
+    fn check(&self, path: &str, expected: &str) {
+        let answer = self.get(path);
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(expected), "{path}: {answer}");
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // It may have ended already; what is left of it must not outlive the test.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[test]
+fn every_example_answers() {
+    let demo = Demo::start();
+    demo.check("/", "<title>Tidegate demo</title>");
+    demo.check("/cities", r#"[{"id":15,"name":"Shanghai","country_code":"CHN","population":24870000},"#);
+    demo.check("/cities.csv", "id,name,country_code,population\r\n15,Shanghai,CHN,24870000\r\n");
+    demo.check("/search?q=str%27", "[]");
+    demo.check("/search?q=dapest", "[]");
+    demo.check("/search?q=erli", r#""name":"Berlin","country":"Germany""#);
+    demo.check("/continents", r#"[["continent","cities","people"],["Asia","#);
+    demo.check("/hello?name=you", "Hello, you! It is ");
+    demo.check("/sleepers", "100 statements slept a second each");
+    demo.check("/sign?name=a&message=b%27%22%5Cc", r#""affected_rows":1"#);
+    demo.check("/guestbook", r#"{"name":"a","message":"b'\"\\c""#);
+}
