@@ -51,7 +51,7 @@ pub struct Conf {
     source_charset: Option<Name>,
     override_charset: Option<bool>,
     charset_types: Option<Arc<MimeTypes>>,
-    /// The same list at all levels.
+    /// Those of the `http` level, at all levels.
     maps: Vec<Arc<Map>>,
 }
 
@@ -88,7 +88,9 @@ pub static MODULE: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; charset, source_charset, override_charset, charset_types);
-        child.maps.clone_from(&parent.maps);
+        if child.maps.is_empty() {
+            child.maps.clone_from(&parent.maps);
+        }
     },
     install: |conf, program| {
         if !matches!(conf.charset, None | Some(Name::Off)) {
