@@ -360,7 +360,12 @@ fn next_phase(req: &Rc<Request>, cursor: &mut Cursor) -> Option<Step> {
             Some(Step::Redirected)
         }
         // `satisfy any`, and nobody gave permission.
-        Phase::Precontent if refused != 0 => Some(Step::Status(refused)),
+        Phase::Precontent if refused != 0 => {
+            if refused == 403 {
+                req.log(Level::Error, format_args!("access forbidden by rule"));
+            }
+            Some(Step::Status(refused))
+        }
         _ => None,
     }
 }

@@ -51,7 +51,13 @@ pub(crate) fn install_early(phase: CorePhase, code: &Arc<Code>, program: &mut Pr
         CorePhase::Precontent => (Phase::Precontent, conclude_early),
         _ => (Phase::Rewrite, conclude_early),
     };
-    let handler = move |req: &Rc<Request>| run_with_body(req, &code, lua_phase, conclude);
+    let handler = move |req: &Rc<Request>| {
+        if lua_phase == Phase::Rewrite && req.flags().uri_changed.get() {
+            // `rewrite … last` chose another location: this one's code is not meant any more.
+            return Ready::Now(Step::Declined);
+        }
+        run_with_body(req, &code, lua_phase, conclude)
+    };
     if first {
         program.on_first(phase, handler);
     } else {

@@ -24,6 +24,8 @@ pub(crate) struct LuaContext {
     pub(crate) no_default_type: Cell<bool>,
     /// `ngx.arg` of the running `body_filter_by_lua*`.
     pub(crate) filtered: RefCell<Filtered>,
+    /// Captured sub-requests that have not ended: the request cannot go elsewhere meanwhile.
+    pub(crate) pending_subrequests: Cell<usize>,
     /// A body filter said that the body is over.
     pub(crate) body_ended: Cell<bool>,
     /// Output that is held back for the sake of `Content-Length` (`lua_http10_buffering`).

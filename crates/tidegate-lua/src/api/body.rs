@@ -214,7 +214,11 @@ fn init(lua: Lua) -> CResult {
         Some(Ok(size)) => Some(size),
         None => None,
     };
-    let req = with_read_body()?;
+    let req = request(PHASES)?;
+    // With `ngx.req.socket` the script itself reads the body, and this is what becomes of it.
+    if !req.body.is_loaded() {
+        return Err(LuaError::new("request body not read yet"));
+    }
     let size = size.unwrap_or_else(|| req.http_conf().client_body_buffer_bytes());
     *req.context::<LuaContext>().new_body.borrow_mut() = Some((Vec::new(), size));
     Ok(0)
@@ -246,6 +250,10 @@ fn finish(lua: Lua) -> CResult {
         return Err(LuaError::new("request_body not initialized"));
     };
     let len = body.len() as u64;
+    if !req.body.is_consumed() {
+        // What is left of the old body cannot be told from a next request.
+        req.flags().keep_alive.set(false);
+    }
     req.body.set(Vec::new());
     req.store_body_piece(&body, size).map_err(|error| LuaError::from(format!("fail to write file: {error}")))?;
     describe(&req, len);

@@ -13,9 +13,9 @@ use tidegate_core::phase::{LocalFuture, Ready};
 use tidegate_core::request::Request;
 use tidegate_core::subrequest::{Options, Subrequest, SubrequestError, VariableSharing};
 use tidegate_http::date::http_date;
-use tidegate_http::uri::parse_uri;
 use tidegate_http::{Fields, Known, Method};
 
+use super::redirect::split_uri;
 use super::req::{method_of, set_field};
 use super::{Family, log_debug, request};
 use crate::error::{CResult, LuaError};
@@ -65,13 +65,32 @@ fn capture(lua: Lua) -> CResult {
         return push_results(lua, &list);
     }
     let wait = with_run(|run| {
+        let pending_guard = PendingGuard::new(&req);
         run.wait(lua, async move {
             join(pending).await;
+            drop(pending_guard);
             Answer::Push(Box::new(move |lua| push_results(lua, &list)))
         })
     });
     wait.unwrap_or(Ok(()))?;
     Ok(0)
+}
+
+/// Counts a wait for sub-requests for as long as it lives.
+struct PendingGuard(Rc<LuaContext>);
+
+impl PendingGuard {
+    fn new(req: &Request) -> Self {
+        let context: Rc<LuaContext> = req.context();
+        context.pending_subrequests.set(context.pending_subrequests.get() + 1);
+        Self(context)
+    }
+}
+
+impl Drop for PendingGuard {
+    fn drop(&mut self) {
+        self.0.pending_subrequests.set(self.0.pending_subrequests.get() - 1);
+    }
 }
 
 /// Waits for all of `futures`.
@@ -106,12 +125,11 @@ struct Query {
 
 fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaError> {
     let uri = lua.check_bytes(at)?;
-    let mut scratch = Vec::new();
-    let Ok(parsed) = parse_uri(uri, false, &mut scratch) else {
+    let Some((path, uri_args)) = split_uri(parent, uri) else {
         let uri = String::from_utf8_lossy(uri);
         return Err(LuaError::from(format!("unsafe uri in argument #1: {uri}")));
     };
-    let mut args = parsed.args.to_vec();
+    let mut args = uri_args.to_vec();
     if let Some(more) = lua.to_bytes(at + 1).filter(|more| !more.is_empty()) {
         if !args.is_empty() {
             args.push(b'&');
@@ -123,7 +141,6 @@ fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaE
         lua.reserve(8)?;
         read_options(lua, at + 2, &mut query)?;
     }
-    let path = parsed.path.to_vec();
     log_debug(|| {
         format!("lua http subrequest \"{}?{}\"", String::from_utf8_lossy(&path), String::from_utf8_lossy(&args))
     });

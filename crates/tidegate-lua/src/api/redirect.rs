@@ -1,7 +1,8 @@
 //! `ngx.exec` and `ngx.redirect`.
 
+use tidegate_core::request::Request;
 use tidegate_http::Known;
-use tidegate_http::uri::parse_uri;
+use tidegate_http::escape::{Unescape, unescape_uri};
 
 use super::req::{escape_unsafe, unsafe_byte};
 use super::{Family, request};
@@ -48,19 +49,37 @@ fn exec(lua: Lua) -> CResult {
         }
         return Ok(0);
     }
-    let mut scratch = Vec::new();
-    let parsed = parse_uri(&uri, false, &mut scratch).map_err(|_| LuaError::new("unsafe uri"))?;
-    let mut all_args = parsed.args.to_vec();
+    let Some((path, uri_args)) = split_uri(&req, &uri) else { return Err(LuaError::new("unsafe uri")) };
+    let mut all_args = uri_args.to_vec();
     if let Some(args) = args.filter(|args| !args.is_empty()) {
         if !all_args.is_empty() {
             all_args.push(b'&');
         }
         all_args.extend_from_slice(&args);
     }
-    let path = parsed.path.to_vec();
     stop(lua, Stop::Exec)?;
     req.redirect_internally(&path, Some(&all_args));
     Ok(0)
+}
+
+/// Splits a URI that a script made: its path, decoded, and its arguments. `None` for one that leaves the tree of
+/// locations; the log says so.
+///
+/// Source: nginx, `ngx_http_parse_unsafe_uri`.
+pub(super) fn split_uri<'u>(req: &Request, uri: &'u [u8]) -> Option<(Vec<u8>, &'u [u8])> {
+    let end = memchr::memchr(b'?', uri).unwrap_or(uri.len());
+    let args = uri.get(end + 1..).unwrap_or_default();
+    let mut path = Vec::with_capacity(end);
+    unescape_uri(&uri[..end], Unescape::All, &mut path);
+    if is_safe_path(&path) {
+        return Some((path, args));
+    }
+    req.log(LogLevel::Error, format_args!("unsafe URI \"{}\" was detected", bstr::BStr::new(uri)));
+    None
+}
+
+fn is_safe_path(path: &[u8]) -> bool {
+    !path.is_empty() && !path.contains(&0) && !path.split(|&byte| byte == b'/').any(|segment| segment == b"..")
 }
 
 const STATUSES: [i64; 5] = [301, 302, 303, 307, 308];

@@ -234,6 +234,7 @@ const SET_URI: Phases = Phases::of(&[
     Phase::Content,
     Phase::HeaderFilter,
     Phase::BodyFilter,
+    Phase::Log,
 ]);
 
 /// `set_uri(path, jump?, binary?)`: `true` when the Lua half is to await the jump.

@@ -80,7 +80,10 @@ unsafe extern "C" fn set(name: *const u8, len: usize, value: *const u8, value_le
         unsafe { (BStr::new(bytes_of(name, len)), (!value.is_null()).then(|| bytes_of(value, value_len))) };
     ffi_request(|_, req| match req.set_variable_named(name, value) {
         Ok(()) => 0,
-        Err(error) => refuse(name, error, req.conf().variables.find(name).is_some()),
+        Err(error) => {
+            let variables = &req.conf().variables;
+            refuse(name, error, variables.find(name).is_some() && variables.find_prefix(name).is_none())
+        }
     })
 }
 

@@ -18,7 +18,7 @@ use super::thread::{LightThread, Wait};
 use crate::error::{CResult, FailureKind, LuaError};
 use crate::host::{Host, LogLevel};
 use crate::phase::{Phase, Phases};
-use crate::request_context::ScriptTable;
+use crate::request_context::{LuaContext, ScriptTable};
 use crate::stack::{Lua, Ref};
 use crate::traceback;
 use crate::vm::Vm;
@@ -309,6 +309,11 @@ impl Run {
     pub fn stop(&self, lua: Lua, reason: Stop) -> Result<(), LuaError> {
         if !lua.is_yieldable() {
             return Err(LuaError::new("attempt to yield across C-call boundary"));
+        }
+        if let Some(context) = self.request().and_then(|req| req.find_context::<LuaContext>())
+            && context.pending_subrequests.get() > 0
+        {
+            return Err(LuaError::new("attempt to abort with pending subrequests"));
         }
         self.stop.set(Some(reason));
         Ok(())

@@ -1,0 +1,170 @@
+ngx.location.capture and capture_multi.
+
+=== TEST 1: status, body, header, truncated
+--- config
+location / {
+    content_by_lua_block {
+        local r = ngx.location.capture("/sub?a=1", { args = { b = "x y" } })
+        ngx.print(r.status, " ", r.body, " ", r.header["X-S"], " ", r.header["Content-Type"], " ", r.truncated)
+    }
+}
+location /sub {
+    default_type text/s;
+    content_by_lua_block {
+        ngx.status = 201
+        ngx.header["X-S"] = "s"
+        ngx.print(ngx.var.args, " ", ngx.is_subrequest, " ", ngx.req.get_method())
+    }
+}
+--- request
+POST /
+--- response_body chomp
+201 a=1&b=x%20y true GET s text/s false
+
+=== TEST 2: method and body; the parent's body for PUT and POST
+--- config
+location / {
+    content_by_lua_block {
+        ngx.req.read_body()
+        for _, o in ipairs({ { method = ngx.HTTP_PUT, body = "own" }, { method = ngx.HTTP_POST }, {},
+            { always_forward_body = true } }) do
+            ngx.print(ngx.location.capture("/sub", o).body)
+        end
+    }
+}
+location /sub {
+    content_by_lua_block {
+        ngx.req.read_body()
+        ngx.say(ngx.req.get_method(), " ", ngx.req.get_body_data(), " ", ngx.var.http_content_length)
+    }
+}
+--- request
+POST /
+parent
+--- response_body
+PUT own 3
+POST parent 6
+GET nil nil
+GET parent 6
+
+=== TEST 3: variables: fresh, given, copied, shared
+--- config
+set $v 0;
+location / {
+    content_by_lua_block {
+        ngx.var.v = 1
+        ngx.say(ngx.location.capture("/sub").body, ngx.var.v)
+        ngx.say(ngx.location.capture("/sub", { vars = { v = 7 } }).body, ngx.var.v)
+        ngx.say(ngx.location.capture("/keep", { copy_all_vars = true }).body, ngx.var.v)
+        ngx.say(ngx.location.capture("/keep", { share_all_vars = true }).body, ngx.var.v)
+    }
+}
+location /sub { content_by_lua_block { ngx.print("[", ngx.var.v, "]") } }
+location /keep { content_by_lua_block { ngx.var.v = ngx.var.v .. "k" ngx.print("[", ngx.var.v, "]") } }
+--- request
+GET /
+--- response_body_like
+^\[0\]1
+\[0\]1
+\[0k\]1
+\[0k\]0k
+
+=== TEST 4: a table for ngx.ctx
+--- config
+location / {
+    content_by_lua_block {
+        local t = {}
+        ngx.ctx.mine = 1
+        ngx.location.capture("/sub", { ctx = t })
+        ngx.say(t.from_sub, " ", ngx.ctx.mine, " ", ngx.ctx.from_sub)
+    }
+}
+location /sub { content_by_lua_block { ngx.ctx.from_sub = "yes" } }
+--- request
+GET /
+--- response_body
+yes 1 nil
+
+=== TEST 5: several at once, while they wait
+--- config
+location / {
+    content_by_lua_block {
+        local began = ngx.now()
+        local a, b, c = ngx.location.capture_multi({ { "/slow?n=1" }, { "/slow?n=2" }, { "/none" } })
+        ngx.update_time()
+        ngx.say(a.body, b.body, c.status, c.body, " ", ngx.now() - began < 0.19)
+    }
+}
+location /slow { content_by_lua_block { ngx.sleep(0.1) ngx.print(ngx.var.arg_n) } }
+location /none { return 404; }
+--- request
+GET /
+--- response_body
+12404 true
+
+=== TEST 6: other light threads go on
+--- config
+location / {
+    content_by_lua_block {
+        local t = ngx.thread.spawn(function() ngx.say(ngx.location.capture("/sub").body) end)
+        ngx.say("first")
+        ngx.thread.wait(t)
+    }
+}
+location /sub { content_by_lua_block { ngx.print("second") } }
+--- request
+GET /
+--- response_body
+first
+second
+
+=== TEST 7: what is wrong with the arguments
+--- config
+location / {
+    content_by_lua_block {
+        local capture, multi = ngx.location.capture, ngx.location.capture_multi
+        for _, f in ipairs({
+            function() capture() end, function() capture("/a", 1) end, function() capture("/../a") end,
+            function() capture("/a", { method = "GET" }) end, function() capture("/a", { body = {} }) end,
+            function() capture("/a", { ctx = 1 }) end, function() multi({}) end, function() multi({ "/a" }) end,
+        }) do
+            ngx.say((select(2, pcall(f)):gsub("^%S+:%d+: ", "")))
+        end
+    }
+}
+--- request
+GET /
+--- response_body
+expecting one or two arguments
+expecting table as the 2nd argument for subrequest 1, but got number
+unsafe uri in argument #1: /../a
+Bad http request method
+Bad http request body
+Bad ctx option value type number, expected a Lua table
+at least one subrequest should be specified
+the query argument 1 is not a table, but a string
+
+=== TEST 8: a script that fails, and one that calls itself for ever
+--- config
+location /a { content_by_lua_block { local r = ngx.location.capture("/bad") ngx.say(r.status, " [", r.body, "]") } }
+location /bad { content_by_lua_block { error("oh no") } }
+location /self { content_by_lua_block { local r = ngx.location.capture("/self") ngx.print(r.status, " ") } }
+--- requests
+GET /a
+--- response_body
+500 []
+--- error_log
+oh no
+
+=== TEST 9: not in a header filter, not in log_by_lua
+--- config
+location / {
+    content_by_lua_block { ngx.say("ok") }
+    log_by_lua_block { ngx.log(ngx.WARN, "refused: ", select(2, pcall(ngx.location.capture, "/x"))) }
+}
+--- request
+GET /
+--- response_body
+ok
+--- error_log
+refused: API disabled in the context of log_by_lua*
