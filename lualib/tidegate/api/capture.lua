@@ -35,7 +35,7 @@ function ngx.location.capture(...)
         return settle(capture(uri, nil, nil))
     end
     if type(options) ~= "table" then
-        return fail("expecting table as the 2nd argument for subrequest 1, but got " .. type(options))
+        return fail("expecting table as the 2nd argument for subrequest 0, but got " .. type(options))
     end
     return settle(capture(uri, args_of(options), options))
 end

@@ -113,7 +113,7 @@ function req.clear_header(...)
     return set(name, nil, true)
 end
 
--- For `require "ngx.req"`.
+-- For `ngx.req`, the module.
 function base.add_request_header(name, value)
     return set(name, value, false)
 end

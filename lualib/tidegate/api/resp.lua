@@ -68,9 +68,14 @@ ngx.header = setmetatable({}, {
     end,
 })
 
--- For `require "ngx.resp"`.
-function base.add_response_header(name, value)
-    return write(name, value, 0)
+-- For `ngx.resp` and `ngx.req`, the modules.
+package.preload["tidegate.fields"] = function()
+    return {
+        add_response_header = function(name, value)
+            return write(name, value, 0)
+        end,
+        add_request_header = base.add_request_header,
+    }
 end
 
 function base.getters.status()

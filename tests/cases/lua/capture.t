@@ -136,7 +136,7 @@ location / {
 GET /
 --- response_body
 expecting one or two arguments
-expecting table as the 2nd argument for subrequest 1, but got number
+expecting table as the 2nd argument for subrequest 0, but got number
 unsafe uri in argument #1: /../a
 Bad http request method
 Bad http request body

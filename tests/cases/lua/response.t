@@ -197,4 +197,22 @@ location / {
 GET /?n=4
 --- response_body_like
 7
-false.*API disabled in the context of content_by_lua\*
+false.*API disabled in the current context
+
+=== TEST 12: modules that add fields
+--- config
+location / {
+    content_by_lua_block {
+        require("ngx.resp").add_header("X-A", "1")
+        require("ngx.resp").add_header("X-A", { "2", "3" })
+        require("ngx.req").add_header("X-B", "1")
+        require("ngx.req").add_header("X-B", "2")
+        ngx.say(table.concat(ngx.header["X-A"], "+"), " ", table.concat(ngx.req.get_headers()["X-B"], "+"))
+    }
+}
+--- request
+GET /
+--- response_headers
+X-A: 1, 2, 3
+--- response_body
+1+2+3 1+2

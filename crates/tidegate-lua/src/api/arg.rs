@@ -52,14 +52,14 @@ unsafe extern "C" fn get(index: c_int, out: *mut Text) -> c_int {
                 false => answer::FALSE,
             },
             (Phase::BodyFilter, _) => answer::NIL,
-            (phase, _) => disabled(phase),
+            _ => disabled(),
         }
     })
 }
 
 #[cold]
-fn disabled(phase: Phase) -> c_int {
-    ffi_error(format!("API disabled in the context of {}", phase.context_name()).as_bytes())
+fn disabled() -> c_int {
+    ffi_error(b"API disabled in the current context")
 }
 
 /// `ngx.arg[1] = text` in a body filter.
@@ -71,7 +71,7 @@ unsafe extern "C" fn set_data(data: *const u8, len: usize) -> c_int {
     let data = unsafe { bytes_of(data, len) };
     ffi_request(|run, req| {
         if run.phase() != Phase::BodyFilter {
-            return disabled(run.phase());
+            return disabled();
         }
         let context: Rc<LuaContext> = req.context();
         let mut filtered = context.filtered.borrow_mut();
@@ -86,7 +86,7 @@ unsafe extern "C" fn set_data(data: *const u8, len: usize) -> c_int {
 extern "C" fn set_last(last: c_int) -> c_int {
     ffi_request(|run, req| {
         if run.phase() != Phase::BodyFilter {
-            return disabled(run.phase());
+            return disabled();
         }
         let context: Rc<LuaContext> = req.context();
         let mut filtered = context.filtered.borrow_mut();

@@ -1,0 +1,10 @@
+-- ngx.req: functions for the request's head that have no place in the `ngx` table.
+
+local tidegate = require "tidegate.fields"
+
+local _M = { version = "0.1.30" }
+
+-- add_header(name, value): adds a field beside others of its name. `value` is a string or a list of strings.
+_M.add_header = tidegate.add_request_header
+
+return _M
