@@ -2,6 +2,7 @@
 
 use crate::date::http_date;
 use crate::fields::Fields;
+use crate::known::Known;
 use crate::status::{write_status_line, write_status_line_with};
 
 /// Everything that goes into the head of a response, in nginx's order.
@@ -132,10 +133,12 @@ pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends fields as lines, in their order.
+/// Appends fields as lines, in their order. An empty `Server` or `Date` says that there is to be none.
 pub fn write_fields(fields: &Fields, out: &mut Vec<u8>) {
-    for (name, value, _) in fields.iter() {
-        write_field(name, value, out);
+    for (name, value, known) in fields.iter() {
+        if !value.is_empty() || !matches!(known, Known::Server | Known::Date) {
+            write_field(name, value, out);
+        }
     }
 }
 

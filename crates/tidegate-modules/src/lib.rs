@@ -22,6 +22,7 @@ pub mod gunzip;
 pub mod gzip;
 pub mod gzip_static;
 pub mod headers;
+pub mod headers_more;
 mod hostnames;
 pub mod index;
 pub mod limit_conn;
@@ -41,6 +42,7 @@ pub mod rds_json;
 pub mod realip;
 pub mod referer;
 pub mod rewrite;
+pub mod set_misc;
 pub mod split_clients;
 pub mod r#static;
 pub mod stub_status;
@@ -59,6 +61,7 @@ use tidegate_core::module::AnyModule;
 #[rustfmt::skip]
 pub static MODULES: &[&dyn AnyModule] = &[
     &rewrite::MODULE,
+    &set_misc::MODULE,
     &try_files::MODULE,
     &empty_gif::MODULE,
     &random_index::MODULE,
@@ -91,7 +94,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
 
 /// The filters, and the access log, that run behind those of Lua.
 ///
-/// nginx's order: the fields of `headers` first, since later filters may take some back; then those that change the
+/// nginx's order: the fields of `headers_more` and `headers` first, since later filters may take some back; then those that change the
 /// body, from its text to its encoding; last what depends on the final length.
 ///
 /// ```text
@@ -102,6 +105,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
 #[rustfmt::skip]
 pub static FILTERS: &[&dyn AnyModule] = &[
     &echo::MODULE,
+    &headers_more::MODULE,
     &headers::MODULE,
     &gunzip::MODULE,
     &sub_filter::MODULE,

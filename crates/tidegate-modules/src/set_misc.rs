@@ -1,0 +1,334 @@
+//! `set_misc`: assigns variables quoted, encoded, hashed, random, by the clock.
+//!
+//! The directives are part of the rewrite module's script and run in their place in the source. Most take the variable
+//! and a value; without the value they change the variable itself.
+//!
+//! ```text
+//! set_quote_sql_str $name $arg_name;
+//! set_md5 $key;                      the same as: set_md5 $key $key;
+//! ```
+//!
+//! Follows set-misc-nginx-module.
+
+mod codec;
+mod quote;
+mod random;
+mod time;
+
+use std::{collections::HashMap, rc::Rc, sync::Arc};
+
+use bstr::{BStr, BString, ByteSlice};
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
+use sha1::{Digest, Sha1};
+use sha2::Sha256;
+use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_core::{
+    conf::Build,
+    log::Level,
+    main_conf::duplicate,
+    module::{Context, Custom, Directive, Module},
+    phase::{Ready, Step},
+    request::Request,
+    template::Template,
+};
+
+use self::{codec::Alphabet, random::Rotation};
+use crate::rewrite;
+
+/// Lists of upstreams by name.
+type Lists = HashMap<BString, Vec<BString>>;
+
+/// What the directives say at one level.
+#[derive(Debug, Default)]
+pub struct Conf {
+    base32_padding: Option<bool>,
+    base32_alphabet: Option<Alphabet>,
+    lists: Option<Arc<Lists>>,
+    /// What `set_rotate` gave last; every level has its own.
+    rotation: Rotation,
+}
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[
+        of_one("set_quote_sql_str", |_, d, b| one(d, b, |_, v| Some(quote::sql(v))), "Quotes a string for MySQL."),
+        of_one(
+            "set_quote_pgsql_str",
+            |_, d, b| one(d, b, |_, v| Some(quote::pgsql(v))),
+            "Quotes a string for PostgreSQL.",
+        ),
+        of_one("set_quote_json_str", |_, d, b| one(d, b, |_, v| Some(quote::json(v))), "Quotes a string for JSON."),
+        of_one("set_escape_uri", |_, d, b| one(d, b, |_, v| Some(codec::escape_uri(v))), "Escapes text for a URI."),
+        of_one(
+            "set_unescape_uri",
+            |_, d, b| one(d, b, |_, v| Some(codec::unescape_uri(v))),
+            "Undoes the escapes of a URI; a plus sign is a space.",
+        ),
+        of_one("set_md5", |_, d, b| one(d, b, |_, v| Some(codec::encode_hex(&Md5::digest(v)))), "MD5, in hex."),
+        of_one("set_sha1", |_, d, b| one(d, b, |_, v| Some(codec::encode_hex(&Sha1::digest(v)))), "SHA-1, in hex."),
+        of_one("set_encode_hex", |_, d, b| one(d, b, |_, v| Some(codec::encode_hex(v))), "Hex digits for bytes."),
+        of_one("set_decode_hex", |_, d, b| one(d, b, decode_hex), "Bytes for hex digits."),
+        of_one("set_encode_base64", |_, d, b| one(d, b, |_, v| Some(codec::encode_base64(v))), "Base64 for bytes."),
+        of_one("set_decode_base64", |_, d, b| one(d, b, |_, v| Some(codec::decode_base64(v))), "Bytes for base64."),
+        of_one(
+            "set_encode_base64url",
+            |_, d, b| one(d, b, |_, v| Some(codec::encode_base64url(v))),
+            "Base64 for URIs, without padding, for bytes.",
+        ),
+        of_one(
+            "set_decode_base64url",
+            |_, d, b| one(d, b, |_, v| Some(codec::decode_base64url(v))),
+            "Bytes for base64 of URIs.",
+        ),
+        of_one("set_encode_base32", |_, d, b| one(d, b, encode_base32), "Base32 for bytes."),
+        of_one("set_decode_base32", |_, d, b| one(d, b, decode_base32), "Bytes for base32."),
+        Directive::flag("set_base32_padding", |c: &mut Conf| &mut c.base32_padding)
+            .within(CONTEXTS)
+            .default("on")
+            .doc("Whether base32 is filled up with equals signs."),
+        Directive::flag("set_misc_base32_padding", |c: &mut Conf| &mut c.base32_padding)
+            .within(CONTEXTS)
+            .default("on")
+            .doc("Old name of set_base32_padding."),
+        Directive::custom("set_base32_alphabet", 1, 1, base32_alphabet)
+            .within(CONTEXTS)
+            .syntax("digits")
+            .default("0123456789abcdefghijklmnopqrstuv")
+            .doc("The digits of base32."),
+        Directive::custom("set_if_empty", 2, 2, |_: &mut Conf, d, b| several(d, b, 0, if_empty))
+            .within(CONTEXTS)
+            .syntax("$variable value")
+            .doc("Assigns a variable that is empty."),
+        Directive::custom("set_hmac_sha1", 3, 3, |_: &mut Conf, d, b| {
+            several(d, b, 1, |_, v| hmac::<Hmac<Sha1>>(&v[0], &v[1]))
+        })
+        .within(CONTEXTS)
+        .syntax("$variable secret value")
+        .doc("Message authentication code with SHA-1, as bytes."),
+        Directive::custom("set_hmac_sha256", 3, 3, |_: &mut Conf, d, b| {
+            several(d, b, 1, |_, v| hmac::<Hmac<Sha256>>(&v[0], &v[1]))
+        })
+        .within(CONTEXTS)
+        .syntax("$variable secret value")
+        .doc("Message authentication code with SHA-256, as bytes."),
+        Directive::custom("set_random", 3, 3, |_: &mut Conf, d, b| {
+            several(d, b, 1, |req, v| random::number(req, &v[0], &v[1]))
+        })
+        .within(CONTEXTS)
+        .syntax("$variable from to")
+        .doc("A random number, limits included."),
+        of_one(
+            "set_secure_random_alphanum",
+            |_, d, b| one(d, b, |req, v| random::text(req, v, random::ALPHANUM)),
+            "So many random letters and digits.",
+        ),
+        of_one(
+            "set_secure_random_lcalpha",
+            |_, d, b| one(d, b, |req, v| random::text(req, v, random::LCALPHA)),
+            "So many random small letters.",
+        ),
+        Directive::custom("set_rotate", 3, 3, |_: &mut Conf, d, b| {
+            several(d, b, 0, |req, v| random::rotate(req, &req.module_conf(&MODULE).rotation, &v[0], &v[1], &v[2]))
+        })
+        .within(CONTEXTS)
+        .syntax("$variable from to")
+        .doc("The next number of a range, from the start again behind its end."),
+        Directive::custom("set_local_today", 1, 1, |_: &mut Conf, d, b| {
+            several(d, b, 1, |_, _| time::formatted(b"%Y-%m-%d", time::Zone::Local))
+        })
+        .within(CONTEXTS)
+        .syntax("$variable")
+        .doc("The date here."),
+        Directive::custom("set_formatted_gmt_time", 2, 2, |_: &mut Conf, d, b| {
+            several(d, b, 1, |_, v| time::formatted(&v[0], time::Zone::Gmt))
+        })
+        .within(CONTEXTS)
+        .syntax("$variable format")
+        .doc("Date and time in Greenwich, as strftime writes it."),
+        Directive::custom("set_formatted_local_time", 2, 2, |_: &mut Conf, d, b| {
+            several(d, b, 1, |_, v| time::formatted(&v[0], time::Zone::Local))
+        })
+        .within(CONTEXTS)
+        .syntax("$variable format")
+        .doc("Date and time here, as strftime writes it."),
+        Directive::custom("set_hashed_upstream", 3, 3, hashed_upstream)
+            .within(CONTEXTS)
+            .syntax("$variable list key")
+            .doc("The upstream of a list that a key belongs to."),
+        Directive::custom("upstream_list", 2, u16::MAX, upstream_list)
+            .within(Context::HTTP)
+            .syntax("name upstream ...")
+            .doc("Gives a list of upstreams a name."),
+    ],
+    inherit: |child, parent, _| {
+        tidegate_core::inherit!(child, parent; base32_padding, base32_alphabet, lists);
+    },
+    ..Module::named("set_misc")
+};
+
+/// Everywhere, though in `http` an assignment has no effect.
+const CONTEXTS: Context = rewrite::CONTEXTS.or(Context::HTTP);
+
+const fn of_one(name: &'static str, setter: Custom<Conf>, doc: &'static str) -> Directive<Conf> {
+    Directive::custom(name, 1, 2, setter).within(CONTEXTS).syntax("$variable [value]").doc(doc)
+}
+
+/// Computes a value of the values of arguments; none ends the request with an error.
+type Compute = fn(&Rc<Request>, &[Vec<u8>]) -> Option<Vec<u8>>;
+
+/// `name $variable [value];`
+fn one(
+    directive: &ast::Directive,
+    build: &mut Build<'_>,
+    compute: fn(&Rc<Request>, &[u8]) -> Option<Vec<u8>>,
+) -> Result<(), Diagnostic> {
+    let (Some(target), Some(value)) = (directive.args.first(), directive.args.last()) else { return Ok(()) };
+    let value = build.template(value)?;
+    assign(build, target, move |req| compute(req, &value.eval_cow(req)))
+}
+
+/// `name $variable value…;` with the values from argument `first` on; that of the variable itself is number 0.
+fn several(
+    directive: &ast::Directive,
+    build: &mut Build<'_>,
+    first: usize,
+    compute: Compute,
+) -> Result<(), Diagnostic> {
+    let values = templates(&directive.args[first..], build)?;
+    assign(build, &directive.args[0], move |req| {
+        let values: Vec<Vec<u8>> = values.iter().map(|value| value.eval(req)).collect();
+        compute(req, &values)
+    })
+}
+
+fn templates(args: &[ast::Arg], build: &mut Build<'_>) -> Result<Vec<Template>, Diagnostic> {
+    args.iter().map(|arg| build.template(arg)).collect()
+}
+
+fn assign(
+    build: &mut Build<'_>,
+    target: &ast::Arg,
+    compute: impl Fn(&Rc<Request>) -> Option<Vec<u8>> + Send + Sync + 'static,
+) -> Result<(), Diagnostic> {
+    rewrite::assign(build, target, move |req| Ready::Now(compute(req).ok_or(Step::Status(500))))?;
+    Ok(())
+}
+
+fn if_empty(_: &Rc<Request>, values: &[Vec<u8>]) -> Option<Vec<u8>> {
+    values.iter().find(|value| !value.is_empty()).cloned().or_else(|| Some(Vec::new()))
+}
+
+fn hmac<M: Mac + KeyInit>(secret: &[u8], text: &[u8]) -> Option<Vec<u8>> {
+    // Secrets of any length are good.
+    let mut mac = <M as KeyInit>::new_from_slice(secret).ok()?;
+    mac.update(text);
+    Some(mac.finalize().into_bytes().to_vec())
+}
+
+fn decode_hex(req: &Rc<Request>, text: &[u8]) -> Option<Vec<u8>> {
+    let bytes = codec::decode_hex(text);
+    if bytes.is_none() {
+        req.log(Level::Error, format_args!("set_decode_hex: invalid value"));
+    }
+    bytes
+}
+
+fn encode_base32(req: &Rc<Request>, bytes: &[u8]) -> Option<Vec<u8>> {
+    let conf = req.module_conf(&MODULE);
+    let alphabet = conf.base32_alphabet.as_ref().unwrap_or(codec::BASE32_ALPHABET);
+    Some(codec::encode_base32(bytes, alphabet, conf.base32_padding != Some(false)))
+}
+
+fn decode_base32(req: &Rc<Request>, text: &[u8]) -> Option<Vec<u8>> {
+    let alphabet = req.module_conf(&MODULE).base32_alphabet.as_ref().unwrap_or(codec::BASE32_ALPHABET);
+    Some(codec::decode_base32(text, alphabet))
+}
+
+fn base32_alphabet(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    if conf.base32_alphabet.is_some() {
+        return Err(duplicate(directive));
+    }
+    let alphabet = Alphabet::try_from(arg.value.as_bytes()).map_err(|_| {
+        let message =
+            format!("\"set_base32_alphabet\" directive takes an alphabet of {} bytes but 32 expected", arg.value.len());
+        Diagnostic::new(Severity::Emerg, arg.span, message)
+    })?;
+    conf.base32_alphabet = Some(alphabet);
+    Ok(())
+}
+
+fn upstream_list(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let [name, upstreams @ ..] = &*directive.args else { return Ok(()) };
+    let lists = Arc::make_mut(conf.lists.get_or_insert_default());
+    if lists.contains_key(&name.value) {
+        let message = format!("duplicate upstream list \"{}\"", name.value);
+        return Err(Diagnostic::new(Severity::Emerg, name.span, message));
+    }
+    lists.insert(name.value.clone(), upstreams.iter().map(|upstream| upstream.value.clone()).collect());
+    Ok(())
+}
+
+fn hashed_upstream(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let (list, key) = (&directive.args[1], &directive.args[2]);
+    let (name, key) = (build.template(list)?, build.template(key)?);
+    let Some(literal) = name.as_literal() else {
+        return assign(build, &directive.args[0], move |req| {
+            let name = name.eval(req);
+            let found = req.module_conf(&MODULE).lists.as_ref().and_then(|lists| lists.get(name.as_bstr()));
+            let Some(found) = found else {
+                req.log(Level::Error, format_args!("{}", undefined_list(name.as_bstr())));
+                return None;
+            };
+            Some(choose(found, &key.eval_cow(req)))
+        });
+    };
+    // The lists stand in `http`, whose configuration is the one at hand if the directive does so itself.
+    let http = build.http_level().filter(|&level| level != build.level());
+    let lists = match http {
+        Some(level) => build.conf_at(&MODULE, level).and_then(|conf| conf.lists.clone()),
+        None => conf.lists.clone(),
+    };
+    let Some(found) = lists.as_ref().and_then(|lists| lists.get(literal.as_bstr())).cloned() else {
+        return Err(Diagnostic::new(Severity::Emerg, list.span, undefined_list(literal.as_bstr())));
+    };
+    assign(build, &directive.args[0], move |req| Some(choose(&found, &key.eval_cow(req))))
+}
+
+fn undefined_list(name: &BStr) -> String {
+    format!("set_hashed_upstream: upstream list \"{name}\" not defined yet")
+}
+
+/// The upstream that `key` belongs to.
+fn choose(upstreams: &[BString], key: &[u8]) -> Vec<u8> {
+    let hash =
+        key.iter().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte.to_ascii_lowercase())));
+    let chosen = (hash as usize).checked_rem(upstreams.len()).and_then(|at| upstreams.get(at));
+    chosen.map(|upstream| upstream.to_vec()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authenticates() {
+        let hex = |mac: Option<Vec<u8>>| mac.map(|mac| BString::from(codec::encode_hex(&mac)));
+        let sha1 = "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9";
+        let text = b"The quick brown fox jumps over the lazy dog";
+        assert_eq!(hex(hmac::<Hmac<Sha1>>(b"key", text)), Some(sha1.into()));
+        let sha256 = "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8";
+        assert_eq!(hex(hmac::<Hmac<Sha256>>(b"key", text)), Some(sha256.into()));
+    }
+
+    #[test]
+    fn chooses_upstreams() {
+        let list: Vec<BString> = ["a", "b", "c"].map(BString::from).into();
+        assert_eq!(choose(&list, b""), b"a");
+        // 'a' is 97, which is 1 modulo 3, in either case.
+        assert_eq!(choose(&list, b"a"), b"b");
+        assert_eq!(choose(&list, b"A"), b"b");
+        assert_eq!(choose(&[], b"a"), b"");
+    }
+}
