@@ -204,7 +204,7 @@ fn is_space(byte: u8) -> bool {
 
 /// Name and value of `name: value`.
 fn split(text: &[u8]) -> (&[u8], &[u8]) {
-    let text = text.trim_start();
+    let text = text.trim_ascii_start();
     let separates = |byte: &u8| *byte == b':' || is_space(*byte);
     let (name, rest) = text.split_at(text.iter().position(separates).unwrap_or(text.len()));
     let value = rest.iter().position(|byte| !separates(byte)).map_or(&[][..], |at| &rest[at..]);

@@ -187,7 +187,7 @@ mod tests {
             (&b""[..], &b""[..]),
             (b"h", b"d0======"),
             (b"he", b"d1ig===="),
-            (b"hel", b"d1im2==="),
+            (b"hel", b"d1imo==="),
             (b"hell", b"d1imor0="),
             (b"hello", b"d1imor3f"),
             (b"hello\xff", b"d1imor3fvs======"),
