@@ -3,7 +3,7 @@
 local find, match = string.find, string.match
 local tcp = ngx.socket.tcp
 local escape_uri, unescape_uri = ngx.escape_uri, ngx.unescape_uri
-local ipairs, pairs, setmetatable, tonumber, tostring, type = ipairs, setmetatable, tonumber, tostring, type
+local ipairs, pairs, setmetatable, tonumber, tostring, type = ipairs, pairs, setmetatable, tonumber, tostring, type
 
 local _M = { _VERSION = "0.17" }
 local mt = { __index = _M }

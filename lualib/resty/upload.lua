@@ -20,11 +20,15 @@ local function boundary_of(header)
         or match(header, ';%s*[Bb][Oo][Uu][Nn][Dd][Aa][Rr][Yy]%s*=%s*([^",;%s]+)')
 end
 
--- Skips the rest of a line; true when nothing or blanks stand there.
+-- Skips the rest of a line.
 local function discard_rest(self)
     local rest, err = self.read_line(self.line_size)
     if not rest then
-        return nil, "failed to discard line: " .. (err or "line too long")
+        return nil, "failed to discard line: " .. (err or "unknown")
+    end
+    -- The iterator says once that the line has ended; anything else is more of the line.
+    if self.read_line(1) then
+        return nil, "line too long: " .. rest .. "..."
     end
     return 1
 end
