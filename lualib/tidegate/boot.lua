@@ -9,6 +9,8 @@
 --   message()        that message, to be returned
 --   phase()          number of the running phase
 --   native           functions of all families, by family
+--   shared_dicts     pointers to the zones of lua_shared_dict by name
+--   regex_cache_max_entries, regex_match_limit    as the directives say
 --   ffi, str         the FFI library, and a `tg_str[1]` for results that are used at once
 
 local boot = ...
@@ -24,7 +26,11 @@ local ngx = {}
 _G.ngx = ngx
 package.loaded.ngx = ngx
 
-local base = { ffi = ffi, native = {}, token = boot.token, null = boot.null, prefix = boot.prefix }
+local base = {
+    ffi = ffi, native = {}, token = boot.token, null = boot.null, prefix = boot.prefix,
+    shared_dicts = boot.shared_dicts,
+    regex_cache_max_entries = boot.regex_cache_max_entries, regex_match_limit = boot.regex_match_limit,
+}
 
 for _, family in ipairs(boot.families) do
     if family.cdef ~= "" then

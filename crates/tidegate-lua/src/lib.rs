@@ -12,6 +12,7 @@
 //! | [`phase`], [`host`] | where a script runs and for whom |
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
 //! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `worker` | the nginx modules made of all this |
+//! | [`shdict`] | the zones of `lua_shared_dict` |
 //! | `socket` | cosockets |
 //! | `api` | the `ngx.*` families; how to add one stands there |
 //! | `bundle` | the Lua sources in the binary (`lualib/`) |
@@ -26,6 +27,7 @@ pub mod phase;
 pub mod scheduler;
 pub mod set_by_lua;
 pub mod settings;
+pub mod shdict;
 pub mod socket;
 pub mod stack;
 pub mod userdata;

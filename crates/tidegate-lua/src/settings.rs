@@ -4,12 +4,16 @@
 //! [`crate::directives`].
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bstr::BString;
+use bstr::{BString, ByteSlice};
+use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
+use tidegate_core::conf::Build;
 use tidegate_core::inherit;
 use tidegate_core::module::{Context, Directive, Module};
 
+use crate::shdict::Zone;
 use crate::vm::VmConfig;
 
 /// What the settings say at one level.
@@ -75,6 +79,8 @@ pub struct Conf {
     pub access_by_lua_no_postpone: Option<bool>,
     /// `precontent_by_lua_no_postpone`
     pub precontent_by_lua_no_postpone: Option<bool>,
+    /// `lua_shared_dict`
+    pub(crate) lua_shared_dict: Vec<Arc<Zone>>,
     /// Some directive with Lua code stands somewhere; at the `http` level only.
     pub(crate) used: bool,
 }
@@ -181,6 +187,10 @@ pub static MODULE: Module<Conf> = Module {
         Directive::size("lua_capture_error_log", |c: &mut Conf| &mut c.lua_capture_error_log)
             .within(HTTP)
             .doc("Size of the buffer that `ngx.errlog` reads lines of the error log from."),
+        Directive::custom("lua_shared_dict", 2, 2, shared_dict)
+            .within(HTTP)
+            .syntax("name size")
+            .doc("A dictionary of bounded size that all workers share: `ngx.shared.name`."),
         Directive::number("lua_worker_thread_vm_pool_size", |c: &mut Conf| &mut c.lua_worker_thread_vm_pool_size)
             .within(HTTP)
             .default("10")
@@ -217,6 +227,29 @@ pub static MODULE: Module<Conf> = Module {
     ..Module::named("lua")
 };
 
+/// The least size of a dictionary.
+///
+/// Source: lua-nginx-module.
+const SHARED_DICT_BYTES_MIN: usize = 8192;
+
+fn shared_dict(conf: &mut Conf, directive: &ast::Directive, _build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let (name, size) = (&directive.args[0], &directive.args[1]);
+    let emerg = |arg: &ast::Arg, message: String| Err(Diagnostic::new(Severity::Emerg, arg.span, message));
+    if name.value.is_empty() {
+        return emerg(name, format!("invalid lua shared dict name \"{}\"", name.value));
+    }
+    let bytes = values::size(size.value.as_bstr()).ok().and_then(|bytes| usize::try_from(bytes).ok());
+    let Some(bytes) = bytes.filter(|&bytes| bytes >= SHARED_DICT_BYTES_MIN) else {
+        return emerg(size, format!("invalid lua shared dict size \"{}\"", size.value));
+    };
+    if conf.lua_shared_dict.iter().any(|zone| *zone.name() == name.value) {
+        let name_text = &name.value;
+        return emerg(name, format!("lua_shared_dict \"{name_text}\" is already defined as \"{name_text}\""));
+    }
+    conf.lua_shared_dict.push(Zone::open(&name.value, bytes));
+    Ok(())
+}
+
 impl Conf {
     /// The settings of virtual machines, from those of the `http` level.
     pub(crate) fn vm_config(&self, prefix: PathBuf) -> VmConfig {
@@ -234,6 +267,9 @@ impl Conf {
             max_running_timers: number(self.lua_max_running_timers, defaults.max_running_timers),
             memory_limit: self.lua_memory_limit.filter(|&limit| limit > 0),
             cpu_budget: self.lua_cpu_budget.filter(|budget| !budget.is_zero()),
+            regex_cache_max_entries: number(self.lua_regex_cache_max_entries, defaults.regex_cache_max_entries),
+            regex_match_limit: u32::try_from(self.lua_regex_match_limit.unwrap_or(0)).unwrap_or(u32::MAX),
+            shared_dicts: self.lua_shared_dict.clone(),
         }
     }
 }

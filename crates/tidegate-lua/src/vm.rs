@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mlua_sys as ffi;
@@ -16,6 +17,7 @@ use crate::chunk::ChunkId;
 use crate::error::{Failure, FailureKind, LuaError};
 use crate::memory::MemoryLimit;
 use crate::scheduler::LightThread;
+use crate::shdict::Zone;
 use crate::stack::{Lua, Ref};
 use crate::timers::Timers;
 
@@ -38,6 +40,12 @@ pub struct VmConfig {
     pub memory_limit: Option<usize>,
     /// `lua_cpu_budget`: processor time that a script may use without waiting, if limited.
     pub cpu_budget: Option<Duration>,
+    /// `lua_regex_cache_max_entries`: compiled patterns that are kept.
+    pub regex_cache_max_entries: usize,
+    /// `lua_regex_match_limit`; 0 for PCRE's own.
+    pub regex_match_limit: u32,
+    /// `lua_shared_dict`
+    pub shared_dicts: Vec<Arc<Zone>>,
 }
 
 impl Default for VmConfig {
@@ -52,6 +60,9 @@ impl Default for VmConfig {
             max_running_timers: 256,
             memory_limit: None,
             cpu_budget: None,
+            regex_cache_max_entries: 1024,
+            regex_match_limit: 0,
+            shared_dicts: Vec::new(),
         }
     }
 }

@@ -49,17 +49,21 @@ mod args;
 mod base;
 mod body;
 mod capture;
+mod cjson;
 mod control;
 pub(crate) mod coroutine;
 mod ctx;
+mod digest;
 mod log;
 pub(crate) mod output;
 mod rds;
 mod redirect;
+mod regex;
 mod req;
 mod require;
 mod resp;
 mod semaphore;
+mod shdict;
 mod sleep;
 mod socket;
 mod stdlib;
@@ -95,6 +99,10 @@ static FAMILIES: &[&Family] = &[
     &timer::FAMILY,
     &semaphore::FAMILY,
     &socket::FAMILY,
+    &shdict::FAMILY,
+    &regex::FAMILY,
+    &cjson::FAMILY,
+    &digest::FAMILY,
 ];
 
 /// A family of API functions.
@@ -290,6 +298,17 @@ fn push_boot(lua: Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
         lua.push_bytes(path);
         lua.raw_set_field(-2, b"package_cpath");
     }
+    lua.push_number(config.regex_cache_max_entries as f64);
+    lua.raw_set_field(-2, b"regex_cache_max_entries");
+    lua.push_number(f64::from(config.regex_match_limit));
+    lua.raw_set_field(-2, b"regex_match_limit");
+    lua.push_table(0, c_int::try_from(config.shared_dicts.len()).unwrap_or(0));
+    for zone in &config.shared_dicts {
+        // The machine's configuration keeps the zone alive as long as scripts can hold the pointer.
+        lua.push_light(std::sync::Arc::as_ptr(zone).cast());
+        lua.raw_set_field(-2, zone.name());
+    }
+    lua.raw_set_field(-2, b"shared_dicts");
     lua.push_bytes(config.prefix.as_os_str().as_encoded_bytes());
     lua.raw_set_field(-2, b"prefix");
     Ok(())

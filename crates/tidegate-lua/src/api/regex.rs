@@ -1,0 +1,280 @@
+//! `ngx.re`: compiling and matching. Caching, captures and templates are in the Lua half.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use pcre2_sys as pcre;
+use tidegate_core::regex::{Regex, RegexOptions};
+
+use super::{Family, ffi_error, ffi_functions};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "regex",
+    cdef: "typedef struct { const int32_t *captures; uint32_t groups; uint32_t names; } tg_regex;",
+    ffi: ffi_functions! {
+        compile as "compile": "tg_regex *(*)(const char *, size_t, uint32_t, int, uint32_t)",
+        name as "name": "uint32_t (*)(const tg_regex *, uint32_t, tg_str *)",
+        exec as "exec": "int (*)(tg_regex *, const char *, size_t, size_t, int)",
+        free as "free": "void (*)(tg_regex *)",
+    },
+    functions: &[],
+};
+
+/// Bits that the Lua half sets beside PCRE2's options.
+const DFA: c_int = 2;
+const NO_UTF_CHECK: c_int = 16;
+
+/// Working memory of a match in DFA mode, in integers.
+const DFA_WORKSPACE: usize = 1000;
+
+/// A compiled pattern of one virtual machine; the first three fields are what Lua sees.
+#[repr(C)]
+struct LuaRegex {
+    captures: *mut i32,
+    groups: u32,
+    names: u32,
+    offsets: Vec<i32>,
+    regex: Regex,
+    data: *mut pcre::pcre2_match_data_8,
+    context: *mut pcre::pcre2_match_context_8,
+}
+
+/// `tg_str`: bytes for Lua to copy.
+#[repr(C)]
+struct Name {
+    data: *const u8,
+    len: usize,
+}
+
+impl Drop for LuaRegex {
+    fn drop(&mut self) {
+        // SAFETY: both are ours or null.
+        unsafe { pcre::pcre2_match_data_free_8(self.data) };
+        // SAFETY: as above.
+        unsafe { pcre::pcre2_match_context_free_8(self.context) };
+    }
+}
+
+/// Compiles a pattern: null with a message when it has an error.
+unsafe extern "C" fn compile(
+    pattern: *const c_char,
+    len: usize,
+    options: u32,
+    flags: c_int,
+    match_limit: u32,
+) -> *mut LuaRegex {
+    // SAFETY: the Lua half passes a string with its length.
+    let pattern = unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), len) };
+    let regex = match Regex::new(pattern, RegexOptions(options)) {
+        Ok(regex) => regex,
+        Err(error) => {
+            ffi_error(error.to_string().as_bytes());
+            return ptr::null_mut();
+        }
+    };
+    // DFA matching knows no groups.
+    let groups = if flags & DFA != 0 { 0 } else { regex.group_count() };
+    let names = if flags & DFA != 0 { 0 } else { regex.names().len() };
+    // SAFETY: no preconditions.
+    let data = unsafe { pcre::pcre2_match_data_create_8(u32::try_from(groups + 1).unwrap_or(1), ptr::null_mut()) };
+    if data.is_null() {
+        ffi_error(b"no memory");
+        return ptr::null_mut();
+    }
+    let mut context = ptr::null_mut();
+    if match_limit > 0 {
+        // SAFETY: no preconditions.
+        context = unsafe { pcre::pcre2_match_context_create_8(ptr::null_mut()) };
+        if !context.is_null() {
+            // SAFETY: a context that was just made.
+            unsafe { pcre::pcre2_set_match_limit_8(context, match_limit) };
+        }
+    }
+    let mut offsets = vec![-1; (groups + 1) * 2];
+    Box::into_raw(Box::new(LuaRegex {
+        captures: offsets.as_mut_ptr(),
+        groups: u32::try_from(groups).unwrap_or(0),
+        names: u32::try_from(names).unwrap_or(0),
+        offsets,
+        regex,
+        data,
+        context,
+    }))
+}
+
+/// Puts named group `index` into `out` and gives its number.
+unsafe extern "C" fn name(regex: *const LuaRegex, index: u32, out: *mut Name) -> u32 {
+    // SAFETY: the Lua half passes a pointer from `compile` that was not freed, and a struct of its own.
+    let (regex, out) = unsafe { (&*regex, &mut *out) };
+    match regex.regex.names().get(index as usize) {
+        None => 0,
+        Some((name, number)) => {
+            out.data = name.as_ptr();
+            out.len = name.len();
+            u32::try_from(*number).unwrap_or(0)
+        }
+    }
+}
+
+/// Matches: the count of groups that were set, -1 for no match, another of PCRE2's negative codes.
+unsafe extern "C" fn exec(regex: *mut LuaRegex, subject: *const c_char, len: usize, start: usize, flags: c_int) -> c_int {
+    // SAFETY: the Lua half passes a pointer from `compile` that was not freed; matches do not nest.
+    let regex = unsafe { &mut *regex };
+    if start > len {
+        return pcre::PCRE2_ERROR_NOMATCH;
+    }
+    if i32::try_from(len).is_err() {
+        return pcre::PCRE2_ERROR_BADDATA;
+    }
+    let options = if flags & NO_UTF_CHECK != 0 { pcre::PCRE2_NO_UTF_CHECK } else { 0 };
+    let code = regex.regex.as_ptr();
+    let subject = subject.cast::<u8>();
+    let count = if flags & DFA != 0 {
+        let mut workspace = [0; DFA_WORKSPACE];
+        // SAFETY: subject and length belong together, `start` lies within, the match data is this pattern's own.
+        let count = unsafe {
+            pcre::pcre2_dfa_match_8(
+                code,
+                subject,
+                len,
+                start,
+                options,
+                regex.data,
+                regex.context,
+                workspace.as_mut_ptr(),
+                workspace.len(),
+            )
+        };
+        // More matches than room: the longest is there.
+        if count == 0 { 1 } else { count.min(1) }
+    } else {
+        // SAFETY: as above.
+        let matched =
+            |options| unsafe { pcre::pcre2_match_8(code, subject, len, start, options, regex.data, regex.context) };
+        match matched(options) {
+            // The interpreter has a heap where compiled code has a stack.
+            pcre::PCRE2_ERROR_JIT_STACKLIMIT => matched(options | pcre::PCRE2_NO_JIT),
+            count => count,
+        }
+    };
+    if count > 0 {
+        // SAFETY: the match data holds a pair for each group and for the whole match.
+        let pairs = unsafe { std::slice::from_raw_parts(pcre::pcre2_get_ovector_pointer_8(regex.data), count as usize * 2) };
+        for (slot, &offset) in regex.offsets.iter_mut().zip(pairs) {
+            // Offsets fit: the length does. A group that took no part is usize::MAX.
+            *slot = offset as i32;
+        }
+    }
+    count
+}
+
+/// Frees what `compile` made.
+unsafe extern "C" fn free(regex: *mut LuaRegex) {
+    if !regex.is_null() {
+        // SAFETY: the Lua half frees each pointer once, as its finalizer.
+        drop(unsafe { Box::from_raw(regex) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check;
+
+    #[test]
+    fn matching() {
+        check(
+            "local m = ngx.re.match('hello, 1234', '([a-z]+), ([0-9]+)', 'jo') out(m[0], m[1], m[2], #m)
+             out(ngx.re.match('hello', '(?<a>x)|(?<b>l)').b, ngx.re.match('hello', '(?<a>x)|(?<b>l)').a)
+             out(ngx.re.match('x', 'y')) out(ngx.re.match('x', '(')) out(pcall(ngx.re.match, 'x', 'x', 'q'))
+             local ctx = { pos = 2 } out(ngx.re.match('1234', '[0-9]', '', ctx)[0], ctx.pos)
+             local d = ngx.re.match('ab', '(?<n>a)(?<n>b)', 'D') out(d.n[1], d.n[2])
+             out(ngx.re.match('hello', 'he(l+)o', 'd')[0]) out(ngx.re.match(1234, '2')[0])
+             out(ngx.re.match('HELLO', 'h e', 'ix')[0], #ngx.re.match('\\u{e9}', '.', 'u')[0])
+             local r = {} out(ngx.re.match('ab', '(a)(b)(c)?', '', nil, r) == r, r[3])",
+            &[
+                "hello, 1234 hello 1234 2",
+                "l false",
+                "nil",
+                "nil pcre2_compile() failed: missing closing parenthesis in \"(\"",
+                "false unknown flag \"q\" (flags \"q\")",
+                "2 3",
+                "a b",
+                "hello",
+                "2",
+                "HE 2",
+                "true false",
+            ],
+        );
+    }
+
+    #[test]
+    fn find_and_gmatch() {
+        check(
+            "out(ngx.re.find('hello, 1234', '([0-9])([0-9]+)', 'jo'))
+             out(ngx.re.find('hello, 1234', '([0-9])([0-9]+)', 'jo', nil, 2))
+             out(ngx.re.find('hello', 'l', '', nil, 3)) out(ngx.re.find('hello', 'z'))
+             local it = ngx.re.gmatch('hello, world', '[a-z]+', 'jo') out(it()[0]) out(it()[0]) out(it())
+             for m in ngx.re.gmatch('ab', '') do out('[' .. m[0] .. ']') end
+             out(ngx.re.gmatch('ab', '('))",
+            &[
+                "8 11",
+                "9 11",
+                "nil nil nth out of bound",
+                "nil",
+                "hello",
+                "world",
+                "nil",
+                "[]",
+                "[]",
+                "[]",
+                "nil pcre2_compile() failed: missing closing parenthesis in \"(\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn sub_and_gsub() {
+        check(
+            "out(ngx.re.sub('hello, 1234', '([0-9])[0-9]', '[$0][$1]'))
+             out(ngx.re.sub('hello, 1234', '[0-9]', '${0}$$'))
+             out(ngx.re.sub('hello, 34', '([0-9])', function(m) return '[' .. m[0] .. '][' .. m[1] .. ']' end))
+             out(ngx.re.gsub('hello, world', '([a-z])[a-z]+', '[$0,$1]', 'i'))
+             out(ngx.re.gsub('abc', '', '-')) out(ngx.re.gsub('hello', 'z', 'x'))
+             out(ngx.re.gsub('a b c', ' ', function() return ngx.re.gsub('xx', 'x', 'y') end, 'jo'))
+             out(ngx.re.sub('a', '(', 'b'))",
+            &[
+                "hello, [12][1]34 1",
+                "hello, 1$234 1",
+                "hello, [3][3]4 1",
+                "[hello,h], [world,w] 2",
+                "-a-b-c- 4",
+                "hello 0",
+                "ayybyyc 2",
+                "nil nil pcre2_compile() failed: missing closing parenthesis in \"(\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn split() {
+        check(
+            "local re = require 'ngx.re'
+             local function try(...) local t, e = re.split(...) out(t and table.concat(t, '|') or tostring(e)) end
+             try('a,b,c,d', ',') try('a,b,c,d', '(,)') try('a,b,c,d', ',', nil, nil, 3) try('abc', '')
+             try('a,,', ',') try('', ',') try('a,b', ',', nil, { pos = 2 }) try('abc', 'x') try('a', '(')
+             out(pcall(re.opt, 'foo', 1))",
+            &[
+                "a|b|c|d",
+                "a|,|b|,|c|,|d",
+                "a|b|c,d",
+                "a|b|c",
+                "a",
+                "",
+                "|b",
+                "abc",
+                "pcre2_compile() failed: missing closing parenthesis in \"(\"",
+                "false unrecognized option name",
+            ],
+        );
+    }
+}

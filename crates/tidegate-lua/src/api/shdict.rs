@@ -1,0 +1,390 @@
+//! `ngx.shared.DICT`.
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int, c_void};
+use std::slice;
+
+use super::{Family, ffi_functions};
+use crate::error::{CResult, LuaError};
+use crate::function::function;
+use crate::shdict::{End, Found, Refusal, Scalar, Store, Zone};
+use crate::stack::{Lua, Type};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "shdict",
+    cdef: "typedef struct {
+        const uint8_t *data; size_t len; double number; int32_t type; uint32_t flags; int32_t stale;
+    } tg_dict_value;",
+    ffi: ffi_functions! {
+        get as "get": "int (*)(const void *, const char *, size_t, int, tg_dict_value *)",
+        store as "store":
+            "int (*)(const void *, int, const char *, size_t, int, const char *, size_t, double, double, uint32_t)",
+        delete as "delete": "void (*)(const void *, const char *, size_t)",
+        incr as "incr": "int (*)(const void *, const char *, size_t, double, int, double, double, double *)",
+        push as "push": "int (*)(const void *, const char *, size_t, int, int, const char *, size_t, double, double *)",
+        pop as "pop": "int (*)(const void *, const char *, size_t, int, tg_dict_value *)",
+        list_len as "list_len": "int (*)(const void *, const char *, size_t, double *)",
+        ttl as "ttl": "double (*)(const void *, const char *, size_t)",
+        expire as "expire": "int (*)(const void *, const char *, size_t, double)",
+        flush_all as "flush_all": "void (*)(const void *)",
+        flush_expired as "flush_expired": "double (*)(const void *, double)",
+        capacity as "capacity": "double (*)(const void *)",
+        free_space as "free_space": "double (*)(const void *)",
+    },
+    functions: &[("keys", function(keys))],
+};
+
+/// Numbers of types, as in Lua itself.
+const BOOLEAN: c_int = 1;
+const NUMBER: c_int = 3;
+
+/// Set in a status when live entries had to go.
+const FORCIBLE: c_int = 16;
+
+/// A value on its way to Lua.
+#[repr(C)]
+struct DictValue {
+    data: *const u8,
+    len: usize,
+    number: f64,
+    kind: c_int,
+    flags: u32,
+    stale: c_int,
+}
+
+thread_local! {
+    /// The string that was read last: the map's lock is gone when Lua copies it.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The largest string for which [`BUFFER`] keeps its memory.
+const BUFFER_BYTES_KEPT: usize = 64 << 10;
+
+/// The zone behind a pointer of the Lua half's.
+///
+/// # Safety
+/// `zone` is one of the pointers that the virtual machine was made with.
+unsafe fn zone<'a>(zone: *const c_void) -> &'a Zone {
+    // SAFETY: the caller's promise; the machine's configuration keeps the zone alive.
+    unsafe { &*zone.cast::<Zone>() }
+}
+
+/// Bytes of a Lua string.
+///
+/// # Safety
+/// `data` is null or points to `len` bytes that live through the call.
+unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
+    if data.is_null() {
+        return b"";
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(data.cast(), len) }
+}
+
+fn scalar(kind: c_int, text: &[u8], number: f64) -> Scalar<'_> {
+    match kind {
+        BOOLEAN => Scalar::Boolean(number != 0.0),
+        NUMBER => Scalar::Number(number),
+        _ => Scalar::String(text),
+    }
+}
+
+/// Status of a change: the Lua half has the same list.
+fn status<T>(result: &Result<T, Refusal>, forcible: bool) -> c_int {
+    let status = match result {
+        Ok(_) => 0,
+        Err(Refusal::NotFound) => 1,
+        Err(Refusal::Exists) => 2,
+        Err(Refusal::NoMemory) => 3,
+        Err(Refusal::NotANumber) => 4,
+        Err(Refusal::NotAList) => 5,
+    };
+    if forcible { status | FORCIBLE } else { status }
+}
+
+impl DictValue {
+    fn put(&mut self, value: Scalar<'_>) {
+        match value {
+            Scalar::Boolean(value) => (self.kind, self.number) = (BOOLEAN, f64::from(u8::from(value))),
+            Scalar::Number(value) => (self.kind, self.number) = (NUMBER, value),
+            Scalar::String(value) => BUFFER.with_borrow_mut(|buffer| {
+                buffer.clear();
+                if buffer.capacity() > BUFFER_BYTES_KEPT {
+                    buffer.shrink_to(BUFFER_BYTES_KEPT);
+                }
+                buffer.extend_from_slice(value);
+                self.kind = 4;
+                self.data = buffer.as_ptr();
+                self.len = buffer.len();
+            }),
+        }
+    }
+}
+
+/// 1 with the value in `out`, 0 when there is none, 2 when it is a list.
+unsafe extern "C" fn get(
+    dict: *const c_void,
+    key: *const c_char,
+    key_len: usize,
+    stale: c_int,
+    out: *mut DictValue,
+) -> c_int {
+    // SAFETY: the Lua half passes a zone of its machine, a string and a struct of its own.
+    let (zone, key, out) = unsafe { (zone(dict), bytes(key, key_len), &mut *out) };
+    let found = zone.get(key, stale != 0, |found| match found {
+        Found::List => 2,
+        Found::Scalar { value, flags, stale } => {
+            out.put(value);
+            out.flags = flags;
+            out.stale = c_int::from(stale);
+            1
+        }
+    });
+    found.unwrap_or(0)
+}
+
+/// `how`: 0 set, 1 add, 2 replace; 4 beside it spares live entries.
+#[expect(clippy::too_many_arguments, reason = "a value crosses the FFI in its parts")]
+unsafe extern "C" fn store(
+    dict: *const c_void,
+    how: c_int,
+    key: *const c_char,
+    key_len: usize,
+    kind: c_int,
+    text: *const c_char,
+    text_len: usize,
+    number: f64,
+    ttl_ms: f64,
+    flags: u32,
+) -> c_int {
+    // SAFETY: the Lua half passes a zone of its machine and strings.
+    let (zone, key, text) = unsafe { (zone(dict), bytes(key, key_len), bytes(text, text_len)) };
+    let store = match how & 3 {
+        0 => Store::Set,
+        1 => Store::Add,
+        _ => Store::Replace,
+    };
+    let changed = zone.store(store, how & 4 != 0, key, scalar(kind, text, number), ttl_ms, flags);
+    status(&changed.result, changed.forcible)
+}
+
+unsafe extern "C" fn delete(dict: *const c_void, key: *const c_char, key_len: usize) {
+    // SAFETY: the Lua half passes a zone of its machine and a string.
+    let (zone, key) = unsafe { (zone(dict), bytes(key, key_len)) };
+    zone.delete(key);
+}
+
+#[expect(clippy::too_many_arguments, reason = "a call crosses the FFI in its parts")]
+unsafe extern "C" fn incr(
+    dict: *const c_void,
+    key: *const c_char,
+    key_len: usize,
+    by: f64,
+    has_init: c_int,
+    init: f64,
+    init_ttl_ms: f64,
+    out: *mut f64,
+) -> c_int {
+    // SAFETY: the Lua half passes a zone of its machine, a string and a number of its own.
+    let (zone, key, out) = unsafe { (zone(dict), bytes(key, key_len), &mut *out) };
+    let changed = zone.incr(key, by, (has_init != 0).then_some((init, init_ttl_ms)));
+    if let Ok(number) = changed.result {
+        *out = number;
+    }
+    status(&changed.result, changed.forcible)
+}
+
+fn end(left: c_int) -> End {
+    if left != 0 { End::Left } else { End::Right }
+}
+
+#[expect(clippy::too_many_arguments, reason = "a value crosses the FFI in its parts")]
+unsafe extern "C" fn push(
+    dict: *const c_void,
+    key: *const c_char,
+    key_len: usize,
+    left: c_int,
+    kind: c_int,
+    text: *const c_char,
+    text_len: usize,
+    number: f64,
+    out: *mut f64,
+) -> c_int {
+    // SAFETY: the Lua half passes a zone of its machine, strings and a number of its own.
+    let (zone, key, text, out) = unsafe { (zone(dict), bytes(key, key_len), bytes(text, text_len), &mut *out) };
+    let result = zone.push(key, end(left), scalar(kind, text, number));
+    if let Ok(len) = result {
+        *out = len as f64;
+    }
+    status(&result, false)
+}
+
+unsafe extern "C" fn pop(
+    dict: *const c_void,
+    key: *const c_char,
+    key_len: usize,
+    left: c_int,
+    out: *mut DictValue,
+) -> c_int {
+    // SAFETY: the Lua half passes a zone of its machine, a string and a struct of its own.
+    let (zone, key, out) = unsafe { (zone(dict), bytes(key, key_len), &mut *out) };
+    out.kind = 0;
+    status(&zone.pop(key, end(left), |value| out.put(value)), false)
+}
+
+unsafe extern "C" fn list_len(dict: *const c_void, key: *const c_char, key_len: usize, out: *mut f64) -> c_int {
+    // SAFETY: the Lua half passes a zone of its machine, a string and a number of its own.
+    let (zone, key, out) = unsafe { (zone(dict), bytes(key, key_len), &mut *out) };
+    let changed = zone.list_len(key);
+    if let Ok(len) = changed.result {
+        *out = len as f64;
+    }
+    status(&changed.result, false)
+}
+
+/// Milliseconds; -1 when there is no such key.
+unsafe extern "C" fn ttl(dict: *const c_void, key: *const c_char, key_len: usize) -> f64 {
+    // SAFETY: the Lua half passes a zone of its machine and a string.
+    let (zone, key) = unsafe { (zone(dict), bytes(key, key_len)) };
+    zone.ttl_ms(key).map_or(-1.0, |ms| ms as f64)
+}
+
+unsafe extern "C" fn expire(dict: *const c_void, key: *const c_char, key_len: usize, ttl_ms: f64) -> c_int {
+    // SAFETY: the Lua half passes a zone of its machine and a string.
+    let (zone, key) = unsafe { (zone(dict), bytes(key, key_len)) };
+    c_int::from(zone.expire(key, ttl_ms))
+}
+
+unsafe extern "C" fn flush_all(dict: *const c_void) {
+    // SAFETY: the Lua half passes a zone of its machine.
+    unsafe { zone(dict) }.flush_all();
+}
+
+unsafe extern "C" fn flush_expired(dict: *const c_void, max: f64) -> f64 {
+    // SAFETY: the Lua half passes a zone of its machine. The cast saturates.
+    unsafe { zone(dict) }.flush_expired(max as usize) as f64
+}
+
+unsafe extern "C" fn capacity(dict: *const c_void) -> f64 {
+    // SAFETY: the Lua half passes a zone of its machine.
+    unsafe { zone(dict) }.capacity() as f64
+}
+
+unsafe extern "C" fn free_space(dict: *const c_void) -> f64 {
+    // SAFETY: the Lua half passes a zone of its machine.
+    unsafe { zone(dict) }.free_space() as f64
+}
+
+/// `keys(zone, max)`: a table of keys.
+fn keys(lua: Lua) -> CResult {
+    if lua.type_of(1) != Type::LightUserdata {
+        return Err(LuaError::new("bad \"zone\" argument"));
+    }
+    let max = lua.opt_number(2, 1024.0)? as usize;
+    // SAFETY: the Lua half passes a zone of its machine.
+    let keys = unsafe { zone(lua.to_userdata(1)) }.keys(max);
+    lua.push_table(c_int::try_from(keys.len()).unwrap_or(0), 0);
+    for (number, key) in (1..).zip(&keys) {
+        lua.push_bytes(key);
+        lua.raw_set_index(-2, number);
+    }
+    Ok(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::phase::Phase;
+    use crate::shdict::Zone;
+    use crate::testing::{run_in, vm_with};
+    use crate::vm::VmConfig;
+
+    #[track_caller]
+    fn check(code: &str, expected: &[&str]) {
+        let zone = Zone::open(&"dogs".into(), 100 << 10);
+        zone.flush_all();
+        let vm = vm_with(VmConfig { shared_dicts: vec![zone], ..VmConfig::default() });
+        let ran = run_in(&vm, Phase::Content, &format!("local dogs = ngx.shared.dogs {code}"));
+        assert_eq!(ran.out, expected, "{ran:?}");
+        assert!(ran.log.is_empty(), "{ran:?}");
+    }
+
+    // One test: the zone is one for the process.
+    #[test]
+    fn dictionary() {
+        check(
+            "out(dogs:set('a', 32)) out(dogs:get('a'))
+             dogs:set('b', 'text', 0, 5) out(dogs:get('b'))
+             dogs:set('c', false) out(dogs:get('c'))
+             out(dogs:get_stale('b')) out(dogs:get('nothing'))
+             out(dogs:add('a', 1)) out(dogs:replace('d', 1)) out(dogs:safe_add('d', 'x'))
+             out(dogs:incr('a', 1.5)) out(dogs:incr('b', 1)) out(dogs:incr('e', 1)) out(dogs:incr('e', 1, 10))
+             out(dogs:delete('a')) out(dogs:get('a'))
+             out(dogs:set(nil, 1)) out(dogs:set('', 1)) out(dogs:set(('k'):rep(65536), 1)) out(dogs:set('t', {}))
+             out(dogs:add('t', nil))",
+            &[
+                "true nil false",
+                "32",
+                "text 5",
+                "false",
+                "text 5 false",
+                "nil",
+                "false exists false",
+                "false not found false",
+                "true nil false",
+                "33.5",
+                "nil not a number",
+                "nil not found",
+                "11 nil false",
+                "true nil false",
+                "nil",
+                "nil nil key",
+                "nil empty key",
+                "nil key too long",
+                "nil bad value type",
+                "false attempt to add or replace nil values false",
+            ],
+        );
+        check(
+            "out(dogs:lpush('l', 1)) out(dogs:rpush('l', 'two')) out(dogs:llen('l')) out(dogs:get('l'))
+             out(dogs:lpop('l')) out(dogs:rpop('l')) out(dogs:lpop('l')) out(dogs:llen('l'))
+             dogs:set('s', 1) out(dogs:lpush('s', 1)) out(dogs:lpop('s')) out(dogs:llen('s')) out(dogs:lpush('x', true))",
+            &[
+                "1",
+                "2",
+                "2",
+                "nil value is a list",
+                "1",
+                "two",
+                "nil",
+                "0",
+                "nil value not a list",
+                "nil value not a list",
+                "nil value not a list",
+                "nil bad value type",
+            ],
+        );
+        check(
+            "dogs:set('a', 1, 100) out(dogs:ttl('a') > 99) out(dogs:ttl('zzz')) out(dogs:expire('a', 0))
+             out(dogs:ttl('a')) out(dogs:expire('zzz', 1)) out(#dogs:get_keys()) dogs:flush_all() out(dogs:get('a'))
+             out(dogs:get_stale('a')) out(dogs:flush_expired() >= 1) out(dogs:capacity(), dogs:free_space())
+             out(pcall(dogs.get, nil, 'a')) out(pcall(dogs.set, dogs, 'a', 1, -1)) out(ngx.shared.cats)
+             for i = 1, 300 do dogs:set('i' .. i % 10, i) end out(dogs:get('i9'))",
+            &[
+                "true",
+                "nil not found",
+                "true",
+                "0",
+                "nil not found",
+                "1",
+                "nil",
+                "1 nil true",
+                "true",
+                "102400 90112",
+                "false bad \"zone\" argument",
+                "false bad \"exptime\" argument",
+                "nil",
+                "299",
+            ],
+        );
+    }
+}

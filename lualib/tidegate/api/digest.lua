@@ -1,0 +1,154 @@
+-- Digests, checksums, base64, SQL quoting. Everywhere; never wait.
+
+local ngx, native, base = ...
+
+local ffi, fail, str = base.ffi, base.fail, base.str
+local type, tostring, error, setmetatable = type, tostring, error, setmetatable
+local ffi_string = ffi.string
+
+local digest = ffi.new("uint8_t[64]")
+
+local function text_of(value)
+    if type(value) == "string" then
+        return value
+    end
+    return value and tostring(value) or ""
+end
+
+local function result()
+    return ffi_string(str[0].data, str[0].len)
+end
+
+local function to_hex(text)
+    native.to_hex(text, #text, str)
+    return result()
+end
+
+-- md5(text): in hexadecimal digits; md5_bin, sha1_bin: in bytes.
+function ngx.md5_bin(text)
+    text = text_of(text)
+    native.md5(text, #text, digest)
+    return ffi_string(digest, 16)
+end
+
+local md5_bin = ngx.md5_bin
+
+function ngx.md5(text)
+    return to_hex(md5_bin(text))
+end
+
+function ngx.sha1_bin(text)
+    text = text_of(text)
+    native.sha1(text, #text, digest)
+    return ffi_string(digest, 20)
+end
+
+-- hmac_sha1(key, text): 20 bytes.
+function ngx.hmac_sha1(key, text)
+    key, text = text_of(key), text_of(text)
+    native.hmac_sha1(key, #key, text, #text, digest)
+    return ffi_string(digest, 20)
+end
+
+-- crc32_short, crc32_long (text): one checksum; in nginx they differ in speed by length.
+function ngx.crc32_short(text)
+    text = text_of(text)
+    return native.crc32(text, #text)
+end
+
+ngx.crc32_long = ngx.crc32_short
+
+local UNPADDED, URL, MIME = 1, 2, 4
+
+-- encode_base64(text [, no_padding])
+function ngx.encode_base64(text, no_padding)
+    text = text_of(text)
+    local kind = 0
+    if no_padding then
+        if no_padding ~= true then
+            return fail("bad no_padding: boolean expected, got " .. type(no_padding))
+        end
+        kind = UNPADDED
+    end
+    native.encode_base64(text, #text, kind, str)
+    return result()
+end
+
+local function decode(text, kind)
+    if type(text) ~= "string" then
+        return fail("string argument only")
+    end
+    if native.decode_base64(text, #text, kind, str) == 0 then
+        return nil
+    end
+    return result()
+end
+
+-- decode_base64(text): nil if it is not base64. decode_base64mime skips foreign bytes.
+function ngx.decode_base64(text)
+    return decode(text, 0)
+end
+
+function ngx.decode_base64mime(text)
+    return decode(text, MIME)
+end
+
+-- quote_sql_str(text): in single quotes, by MySQL's rules.
+function ngx.quote_sql_str(text)
+    text = text_of(text)
+    native.quote_sql(text, #text, str)
+    return result()
+end
+
+-- A module like resty.md5: new, update, final, reset.
+local function hasher(kind, size)
+    local _M = { _VERSION = "0.15" }
+    local mt = { __index = _M }
+
+    function _M.new()
+        return setmetatable({ _ctx = ffi.gc(native.hasher_new(kind), native.hasher_free) }, mt)
+    end
+
+    function _M.update(self, text, len)
+        if len and len > #text then
+            error("bad length", 2)
+        end
+        native.hasher_update(self._ctx, text, len or #text)
+        return true
+    end
+
+    function _M.final(self)
+        if native.hasher_final(self._ctx, digest, size) == 0 then
+            return nil
+        end
+        return ffi_string(digest, size)
+    end
+
+    function _M.reset(self)
+        native.hasher_reset(self._ctx)
+        return true
+    end
+
+    return _M
+end
+
+package.preload["tidegate.digest"] = function()
+    return {
+        hasher = hasher,
+        to_hex = to_hex,
+        random = function(count)
+            local bytes = ffi.new("uint8_t[?]", count)
+            return native.random(bytes, count) ~= 0 and ffi_string(bytes, count) or nil
+        end,
+        encode_url = function(text)
+            native.encode_base64(text, #text, UNPADDED + URL, str)
+            return result()
+        end,
+        decode_url = function(text)
+            if native.decode_base64(text, #text, URL, str) == 0 then
+                return nil
+            end
+            return result()
+        end,
+    }
+end
