@@ -1,12 +1,12 @@
 //! `ngx.re`: compiling and matching. Caching, captures and templates are in the Lua half.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::ptr;
 
 use pcre2_sys as pcre;
 use tidegate_core::regex::{Regex, RegexOptions};
 
-use super::{Family, ffi_error, ffi_functions};
+use super::{Family, Text, bytes_of, ffi_error, ffi_functions};
 
 pub(crate) static FAMILY: Family = Family {
     name: "regex",
@@ -39,13 +39,6 @@ struct LuaRegex {
     context: *mut pcre::pcre2_match_context_8,
 }
 
-/// `tg_str`: bytes for Lua to copy.
-#[repr(C)]
-struct Name {
-    data: *const u8,
-    len: usize,
-}
-
 impl Drop for LuaRegex {
     fn drop(&mut self) {
         // SAFETY: both are ours or null.
@@ -57,14 +50,14 @@ impl Drop for LuaRegex {
 
 /// Compiles a pattern: null with a message when it has an error.
 unsafe extern "C" fn compile(
-    pattern: *const c_char,
+    pattern: *const u8,
     len: usize,
     options: u32,
     flags: c_int,
     match_limit: u32,
 ) -> *mut LuaRegex {
     // SAFETY: the Lua half passes a string with its length.
-    let pattern = unsafe { std::slice::from_raw_parts(pattern.cast::<u8>(), len) };
+    let pattern = unsafe { bytes_of(pattern, len) };
     let regex = match Regex::new(pattern, RegexOptions(options)) {
         Ok(regex) => regex,
         Err(error) => {
@@ -103,21 +96,21 @@ unsafe extern "C" fn compile(
 }
 
 /// Puts named group `index` into `out` and gives its number.
-unsafe extern "C" fn name(regex: *const LuaRegex, index: u32, out: *mut Name) -> u32 {
+unsafe extern "C" fn name(regex: *const LuaRegex, index: u32, out: *mut Text) -> u32 {
     // SAFETY: the Lua half passes a pointer from `compile` that was not freed, and a struct of its own.
     let (regex, out) = unsafe { (&*regex, &mut *out) };
     match regex.regex.names().get(index as usize) {
         None => 0,
         Some((name, number)) => {
-            out.data = name.as_ptr();
-            out.len = name.len();
+            // The name lives as long as the pattern, which Lua holds while it copies.
+            *out = Text { data: name.as_ptr(), len: name.len() };
             u32::try_from(*number).unwrap_or(0)
         }
     }
 }
 
 /// Matches: the count of groups that were set, -1 for no match, another of PCRE2's negative codes.
-unsafe extern "C" fn exec(regex: *mut LuaRegex, subject: *const c_char, len: usize, start: usize, flags: c_int) -> c_int {
+unsafe extern "C" fn exec(regex: *mut LuaRegex, subject: *const u8, len: usize, start: usize, flags: c_int) -> c_int {
     // SAFETY: the Lua half passes a pointer from `compile` that was not freed; matches do not nest.
     let regex = unsafe { &mut *regex };
     if start > len {
@@ -128,7 +121,6 @@ unsafe extern "C" fn exec(regex: *mut LuaRegex, subject: *const c_char, len: usi
     }
     let options = if flags & NO_UTF_CHECK != 0 { pcre::PCRE2_NO_UTF_CHECK } else { 0 };
     let code = regex.regex.as_ptr();
-    let subject = subject.cast::<u8>();
     let count = if flags & DFA != 0 {
         let mut workspace = [0; DFA_WORKSPACE];
         // SAFETY: subject and length belong together, `start` lies within, the match data is this pattern's own.

@@ -1,10 +1,9 @@
 //! `ngx.shared.DICT`.
 
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int, c_void};
-use std::slice;
+use std::ffi::{c_int, c_void};
 
-use super::{Family, ffi_functions};
+use super::{Family, bytes_of, ffi_functions};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::shdict::{End, Found, Refusal, Scalar, Store, Zone};
@@ -69,18 +68,6 @@ unsafe fn zone<'a>(zone: *const c_void) -> &'a Zone {
     unsafe { &*zone.cast::<Zone>() }
 }
 
-/// Bytes of a Lua string.
-///
-/// # Safety
-/// `data` is null or points to `len` bytes that live through the call.
-unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
-    if data.is_null() {
-        return b"";
-    }
-    // SAFETY: the caller's promise.
-    unsafe { slice::from_raw_parts(data.cast(), len) }
-}
-
 fn scalar(kind: c_int, text: &[u8], number: f64) -> Scalar<'_> {
     match kind {
         BOOLEAN => Scalar::Boolean(number != 0.0),
@@ -124,13 +111,13 @@ impl DictValue {
 /// 1 with the value in `out`, 0 when there is none, 2 when it is a list.
 unsafe extern "C" fn get(
     dict: *const c_void,
-    key: *const c_char,
+    key: *const u8,
     key_len: usize,
     stale: c_int,
     out: *mut DictValue,
 ) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine, a string and a struct of its own.
-    let (zone, key, out) = unsafe { (zone(dict), bytes(key, key_len), &mut *out) };
+    let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
     let found = zone.get(key, stale != 0, |found| match found {
         Found::List => 2,
         Found::Scalar { value, flags, stale } => {
@@ -148,17 +135,17 @@ unsafe extern "C" fn get(
 unsafe extern "C" fn store(
     dict: *const c_void,
     how: c_int,
-    key: *const c_char,
+    key: *const u8,
     key_len: usize,
     kind: c_int,
-    text: *const c_char,
+    text: *const u8,
     text_len: usize,
     number: f64,
     ttl_ms: f64,
     flags: u32,
 ) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine and strings.
-    let (zone, key, text) = unsafe { (zone(dict), bytes(key, key_len), bytes(text, text_len)) };
+    let (zone, key, text) = unsafe { (zone(dict), bytes_of(key, key_len), bytes_of(text, text_len)) };
     let store = match how & 3 {
         0 => Store::Set,
         1 => Store::Add,
@@ -168,16 +155,16 @@ unsafe extern "C" fn store(
     status(&changed.result, changed.forcible)
 }
 
-unsafe extern "C" fn delete(dict: *const c_void, key: *const c_char, key_len: usize) {
+unsafe extern "C" fn delete(dict: *const c_void, key: *const u8, key_len: usize) {
     // SAFETY: the Lua half passes a zone of its machine and a string.
-    let (zone, key) = unsafe { (zone(dict), bytes(key, key_len)) };
+    let (zone, key) = unsafe { (zone(dict), bytes_of(key, key_len)) };
     zone.delete(key);
 }
 
 #[expect(clippy::too_many_arguments, reason = "a call crosses the FFI in its parts")]
 unsafe extern "C" fn incr(
     dict: *const c_void,
-    key: *const c_char,
+    key: *const u8,
     key_len: usize,
     by: f64,
     has_init: c_int,
@@ -186,7 +173,7 @@ unsafe extern "C" fn incr(
     out: *mut f64,
 ) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine, a string and a number of its own.
-    let (zone, key, out) = unsafe { (zone(dict), bytes(key, key_len), &mut *out) };
+    let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
     let changed = zone.incr(key, by, (has_init != 0).then_some((init, init_ttl_ms)));
     if let Ok(number) = changed.result {
         *out = number;
@@ -201,17 +188,17 @@ fn end(left: c_int) -> End {
 #[expect(clippy::too_many_arguments, reason = "a value crosses the FFI in its parts")]
 unsafe extern "C" fn push(
     dict: *const c_void,
-    key: *const c_char,
+    key: *const u8,
     key_len: usize,
     left: c_int,
     kind: c_int,
-    text: *const c_char,
+    text: *const u8,
     text_len: usize,
     number: f64,
     out: *mut f64,
 ) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine, strings and a number of its own.
-    let (zone, key, text, out) = unsafe { (zone(dict), bytes(key, key_len), bytes(text, text_len), &mut *out) };
+    let (zone, key, text, out) = unsafe { (zone(dict), bytes_of(key, key_len), bytes_of(text, text_len), &mut *out) };
     let result = zone.push(key, end(left), scalar(kind, text, number));
     if let Ok(len) = result {
         *out = len as f64;
@@ -221,20 +208,20 @@ unsafe extern "C" fn push(
 
 unsafe extern "C" fn pop(
     dict: *const c_void,
-    key: *const c_char,
+    key: *const u8,
     key_len: usize,
     left: c_int,
     out: *mut DictValue,
 ) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine, a string and a struct of its own.
-    let (zone, key, out) = unsafe { (zone(dict), bytes(key, key_len), &mut *out) };
+    let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
     out.kind = 0;
     status(&zone.pop(key, end(left), |value| out.put(value)), false)
 }
 
-unsafe extern "C" fn list_len(dict: *const c_void, key: *const c_char, key_len: usize, out: *mut f64) -> c_int {
+unsafe extern "C" fn list_len(dict: *const c_void, key: *const u8, key_len: usize, out: *mut f64) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine, a string and a number of its own.
-    let (zone, key, out) = unsafe { (zone(dict), bytes(key, key_len), &mut *out) };
+    let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
     let changed = zone.list_len(key);
     if let Ok(len) = changed.result {
         *out = len as f64;
@@ -243,15 +230,15 @@ unsafe extern "C" fn list_len(dict: *const c_void, key: *const c_char, key_len: 
 }
 
 /// Milliseconds; -1 when there is no such key.
-unsafe extern "C" fn ttl(dict: *const c_void, key: *const c_char, key_len: usize) -> f64 {
+unsafe extern "C" fn ttl(dict: *const c_void, key: *const u8, key_len: usize) -> f64 {
     // SAFETY: the Lua half passes a zone of its machine and a string.
-    let (zone, key) = unsafe { (zone(dict), bytes(key, key_len)) };
+    let (zone, key) = unsafe { (zone(dict), bytes_of(key, key_len)) };
     zone.ttl_ms(key).map_or(-1.0, |ms| ms as f64)
 }
 
-unsafe extern "C" fn expire(dict: *const c_void, key: *const c_char, key_len: usize, ttl_ms: f64) -> c_int {
+unsafe extern "C" fn expire(dict: *const c_void, key: *const u8, key_len: usize, ttl_ms: f64) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine and a string.
-    let (zone, key) = unsafe { (zone(dict), bytes(key, key_len)) };
+    let (zone, key) = unsafe { (zone(dict), bytes_of(key, key_len)) };
     c_int::from(zone.expire(key, ttl_ms))
 }
 
