@@ -337,8 +337,13 @@ impl Zone {
         for index in 0..self.shards.len() {
             let mut map = self.lock(index);
             let left = if max == 0 { usize::MAX } else { max - count };
-            let keys: Vec<Box<[u8]>> =
-                map.iter().rev().filter(|(_, entry)| entry.is_expired()).take(left).map(|(key, _)| key.clone()).collect();
+            let keys: Vec<Box<[u8]>> = map
+                .iter()
+                .rev()
+                .filter(|(_, entry)| entry.is_expired())
+                .take(left)
+                .map(|(key, _)| key.clone())
+                .collect();
             for key in &keys {
                 self.remove(&mut map, key);
             }

@@ -16,8 +16,12 @@ use crate::stack::{Lua, Type};
 mod decode;
 mod encode;
 
-pub(crate) static FAMILY: Family =
-    Family { name: "cjson", cdef: "", ffi: &[], functions: &[("new", function(new)), ("new_safe", function(new_safe))] };
+pub(crate) static FAMILY: Family = Family {
+    name: "cjson",
+    cdef: "",
+    ffi: &[],
+    functions: &[("new", function(new)), ("new_safe", function(new_safe))],
+};
 
 /// What becomes of numbers that JSON does not know.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -151,7 +151,8 @@ unsafe extern "C" fn exec(regex: *mut LuaRegex, subject: *const u8, len: usize, 
     };
     if count > 0 {
         // SAFETY: the match data holds a pair for each group and for the whole match.
-        let pairs = unsafe { std::slice::from_raw_parts(pcre::pcre2_get_ovector_pointer_8(regex.data), count as usize * 2) };
+        let pairs =
+            unsafe { std::slice::from_raw_parts(pcre::pcre2_get_ovector_pointer_8(regex.data), count as usize * 2) };
         for (slot, &offset) in regex.offsets.iter_mut().zip(pairs) {
             // Offsets fit: the length does. A group that took no part is usize::MAX.
             *slot = offset as i32;

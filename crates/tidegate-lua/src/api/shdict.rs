@@ -131,7 +131,6 @@ unsafe extern "C" fn get(
 }
 
 /// `how`: 0 set, 1 add, 2 replace; 4 beside it spares live entries.
-#[expect(clippy::too_many_arguments, reason = "a value crosses the FFI in its parts")]
 unsafe extern "C" fn store(
     dict: *const c_void,
     how: c_int,
@@ -161,7 +160,6 @@ unsafe extern "C" fn delete(dict: *const c_void, key: *const u8, key_len: usize)
     zone.delete(key);
 }
 
-#[expect(clippy::too_many_arguments, reason = "a call crosses the FFI in its parts")]
 unsafe extern "C" fn incr(
     dict: *const c_void,
     key: *const u8,
@@ -185,7 +183,6 @@ fn end(left: c_int) -> End {
     if left != 0 { End::Left } else { End::Right }
 }
 
-#[expect(clippy::too_many_arguments, reason = "a value crosses the FFI in its parts")]
 unsafe extern "C" fn push(
     dict: *const c_void,
     key: *const u8,

@@ -267,13 +267,7 @@ impl Encoder {
         let mut text = [0u8; 32];
         // SAFETY: the buffer's size is given; 16 digits, sign, point and exponent fit.
         let len = unsafe {
-            libc::snprintf(
-                text.as_mut_ptr().cast::<c_char>(),
-                text.len(),
-                c"%.*g".as_ptr(),
-                precision as c_int,
-                number,
-            )
+            libc::snprintf(text.as_mut_ptr().cast::<c_char>(), text.len(), c"%.*g".as_ptr(), precision as c_int, number)
         };
         self.out.extend_from_slice(&text[..usize::try_from(len).unwrap_or(0).min(text.len())]);
         Ok(())
