@@ -42,8 +42,8 @@ lua_regex_match_limit 100;
 --- config
 location = /t {
     content_by_lua_block {
-        ngx.say(ngx.re.match(("a"):rep(100), "(a+)+b", "o"))
-        ngx.say(ngx.re.find(("a"):rep(100), "(a+)+b", "jo"))
+        ngx.say(ngx.re.match(("a"):rep(100), "(a+)+[bc]", "o"))
+        ngx.say(ngx.re.find(("a"):rep(100), "(a+)+[bc]", "jo"))
     }
 }
 --- request
