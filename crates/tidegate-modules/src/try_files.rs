@@ -69,8 +69,7 @@ fn try_files(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>)
         None => Fallback::Uri(build.template(last)?),
         Some(code) => {
             let status = values::integer(code.as_bstr()).ok().and_then(|code| u16::try_from(code).ok());
-            let invalid =
-                || Diagnostic::new(Severity::Emerg, last.span, format!("invalid code \"{}\"", last.value));
+            let invalid = || Diagnostic::new(Severity::Emerg, last.span, format!("invalid code \"{}\"", last.value));
             Fallback::Status(status.filter(|&code| code <= 999).ok_or_else(invalid)?)
         }
     };
