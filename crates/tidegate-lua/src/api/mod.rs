@@ -72,6 +72,7 @@ mod time;
 mod timer;
 mod uri;
 mod var;
+mod worker;
 
 /// All families, in the order in which their Lua halves run.
 static FAMILIES: &[&Family] = &[
@@ -82,6 +83,7 @@ static FAMILIES: &[&Family] = &[
     &control::FAMILY,
     &output::FAMILY,
     &var::FAMILY,
+    &worker::FAMILY,
     &args::FAMILY,
     &uri::FAMILY,
     &req::FAMILY,

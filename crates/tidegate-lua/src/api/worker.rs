@@ -1,0 +1,82 @@
+//! `ngx.worker.*` and `ngx.config.*`: what the process is and how it was started.
+
+use std::os::unix::ffi::OsStrExt;
+
+use tidegate_core::worker::current;
+
+use super::Family;
+use crate::error::CResult;
+use crate::function::function;
+use crate::stack::Lua;
+
+pub(crate) static FAMILY: Family = Family {
+    name: "worker",
+    cdef: "",
+    ffi: &[],
+    functions: &[
+        ("id", function(id)),
+        ("count", function(count)),
+        ("exiting", function(exiting)),
+        ("pid", function(pid)),
+        ("prefix", function(prefix)),
+        ("version", function(version)),
+    ],
+};
+
+/// `id()`: number of the worker from 0; nil outside of workers.
+fn id(lua: Lua) -> CResult {
+    match current() {
+        Some(worker) => lua.push_integer(worker.id as i64),
+        None => lua.push_nil(),
+    }
+    Ok(1)
+}
+
+/// `count()`: how many workers there are.
+fn count(lua: Lua) -> CResult {
+    let configured = current().and_then(|worker| worker.config().main().worker_processes).unwrap_or(1);
+    let count = match configured {
+        // `auto`
+        0 => std::thread::available_parallelism().map_or(1, |count| count.get() as i64),
+        count => i64::try_from(count).unwrap_or(i64::MAX),
+    };
+    lua.push_integer(count);
+    Ok(1)
+}
+
+/// `exiting()`: whether the worker accepts no more.
+fn exiting(lua: Lua) -> CResult {
+    lua.push_bool(current().is_some_and(|worker| worker.is_quitting()));
+    Ok(1)
+}
+
+/// `pid()`: number of the process, which all workers share.
+fn pid(lua: Lua) -> CResult {
+    lua.push_integer(std::process::id().into());
+    Ok(1)
+}
+
+/// `prefix()`: the directory that relative paths start from, with a slash at its end.
+fn prefix(lua: Lua) -> CResult {
+    let Some(worker) = current() else {
+        lua.push_bytes(b"");
+        return Ok(1);
+    };
+    let path = worker.config().prefix.as_os_str().as_bytes();
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let mut text = Vec::with_capacity(path.len() + 1);
+    text.extend_from_slice(path);
+    text.push(b'/');
+    drop(worker);
+    lua.push_bytes(&text);
+    Ok(1)
+}
+
+/// `version()`: nginx's version that is followed, as a number: 1027001 for 1.27.1.
+fn version(lua: Lua) -> CResult {
+    let number = tidegate_core::NGINX_VERSION
+        .split('.')
+        .fold(0, |number, part| number * 1000 + part.parse::<i64>().unwrap_or(0));
+    lua.push_integer(number);
+    Ok(1)
+}
