@@ -87,7 +87,7 @@ pub struct Request {
     pub start_ms: Cell<u64>,
     /// What became of asking upstreams.
     pub(crate) upstream: RefCell<crate::upstream::record::Slot>,
-    /// Sub-requests below this request that have not ended.
+    /// How many requests stand above this one: 0 for a main request.
     pub subrequest_depth: u16,
 }
 
@@ -117,10 +117,6 @@ pub struct Flags {
     pub pipelined: Cell<bool>,
     /// The head could not be read.
     pub malformed: Cell<bool>,
-    /// The location was an `internal` one that this request may see.
-    pub logged: Cell<bool>,
-    /// Lua or a directive wants the response to be flushed after each piece.
-    pub head_only_sub: Cell<bool>,
 }
 
 impl Request {
