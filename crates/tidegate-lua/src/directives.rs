@@ -11,10 +11,10 @@ use tidegate_core::module::{AnyModule, Context, Directive, Module};
 use tidegate_core::phase::{Phase as CorePhase, Program};
 
 use crate::code::Code;
-use crate::{phases, set_by_lua, settings, socket, worker};
+use crate::{balancer, phases, set_by_lua, settings, socket, worker};
 
 /// The modules of this crate, in the order in which their handlers and filters run.
-pub static MODULES: &[&dyn AnyModule] = &[&settings::MODULE, &socket::TLS_MODULE, &set_by_lua::MODULE, &MODULE];
+pub static MODULES: &[&dyn AnyModule] = &[&settings::MODULE, &socket::TLS_MODULE, &set_by_lua::MODULE, &balancer::MODULE, &MODULE];
 
 /// The code that one level has.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use tidegate_core::log::{self, Level};
 use tidegate_core::request::Request;
 
 use crate::phase::Phase;
+use crate::request_context::LuaContext;
 use crate::socket::OpenSockets;
 
 /// nginx's log levels; the numbers are those of `ngx.ERR` and its kin.
@@ -53,6 +54,10 @@ impl Host {
     /// Writes to the error log with this host's tail.
     pub fn log(&self, level: LogLevel, message: &[u8]) {
         match self {
+            Self::Request(req) if is_balancing(req) => {
+                let message = [message, b" while connecting to upstream"].concat();
+                error_log::write_bytes_for_request(req, level, &message);
+            }
             Self::Request(req) => error_log::write_bytes_for_request(req, level, message),
             Self::Other(other) => other.log(level, message),
         }
@@ -83,6 +88,11 @@ impl Host {
             Self::Other(other) => other.timer_host(),
         }
     }
+}
+
+/// Whether `balancer_by_lua*` runs for the request: its lines say so.
+fn is_balancing(req: &Request) -> bool {
+    req.find_context::<LuaContext>().is_some_and(|context| context.attempt.borrow().is_some())
 }
 
 /// The address that the client's connection was accepted on, as the configuration has it.

@@ -11,7 +11,8 @@
 //! | [`chunk`] | code of `*_by_lua*` directives, compiled once |
 //! | [`phase`], [`host`] | where a script runs and for whom |
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
-//! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `worker` | the nginx modules made of all this |
+//! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `balancer`, `worker` | the nginx modules made of all this |
+//! | `worker_thread`, `portable` | threads of `ngx.run_worker_thread`, and values that go there |
 //! | [`shdict`] | the zones of `lua_shared_dict` |
 //! | `socket` | cosockets |
 //! | `api` | the `ngx.*` families; how to add one stands there |
@@ -34,14 +35,17 @@ pub mod userdata;
 pub mod vm;
 
 mod api;
+mod balancer;
 mod budget;
 mod bundle;
 mod memory;
 mod phases;
+mod portable;
 mod request_context;
 mod timers;
 mod traceback;
 mod worker;
+mod worker_thread;
 
 #[cfg(test)]
 mod testing;

@@ -55,6 +55,8 @@ phases! {
     Balancer = 0x200, "balancer", "balancer_by_lua*";
     /// A function started by `ngx.timer.*`, and scripts run by `tidegate lua`.
     Timer = 0x80, "timer", "ngx.timer";
+    /// A function started by `ngx.run_worker_thread`: neither a request nor an event loop.
+    WorkerThread = 0x4_0000, "worker_thread", "ngx.run_worker_thread";
 }
 
 impl Phase {
@@ -70,9 +72,13 @@ impl Phase {
             Self::BodyFilter => "failed to run body_filter_by_lua*",
             Self::Log => "failed to run log_by_lua*",
             Self::Balancer => "failed to run balancer_by_lua*",
-            Self::ServerRewrite | Self::Rewrite | Self::Access | Self::Precontent | Self::Content | Self::Timer => {
-                return None;
-            }
+            Self::ServerRewrite
+            | Self::Rewrite
+            | Self::Access
+            | Self::Precontent
+            | Self::Content
+            | Self::Timer
+            | Self::WorkerThread => return None,
         })
     }
 }
@@ -90,6 +96,7 @@ impl Phases {
             | Phase::Access as u32
             | Phase::Precontent as u32
             | Phase::Content as u32
+            | Phase::Balancer as u32
             | Phase::Timer as u32
             | Phase::InitWorker as u32,
     );

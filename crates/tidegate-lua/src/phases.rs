@@ -25,13 +25,13 @@ use crate::settings;
 use crate::worker;
 
 /// nginx's codes that `ngx.exit` takes beside HTTP statuses.
-mod code {
+pub(crate) mod code {
     /// `ngx.OK`
-    pub(super) const OK: i32 = 0;
+    pub(crate) const OK: i32 = 0;
     /// `ngx.ERROR`
-    pub(super) const ERROR: i32 = -1;
+    pub(crate) const ERROR: i32 = -1;
     /// `ngx.DECLINED`
-    pub(super) const DECLINED: i32 = -5;
+    pub(crate) const DECLINED: i32 = -5;
 }
 
 /// What follows from how a run ended.
@@ -123,7 +123,7 @@ async fn unless_client_goes(req: &Rc<Request>, waiting: Waiting) -> Outcome {
 }
 
 /// Starts code for a request; an error is a status, its cause stands in the log.
-fn begin(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<Started, u16> {
+pub(crate) fn begin(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<Started, u16> {
     let fail = |message: &[u8], status| {
         Host::Request(req.clone()).log(LogLevel::Error, message);
         status

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use tidegate_core::log::{self, Level};
+use tidegate_core::upstream::balance::Attempt;
 
 use crate::stack::Ref;
 use crate::vm::Vm;
@@ -32,6 +33,8 @@ pub(crate) struct LuaContext {
     pub(crate) held_output: RefCell<Option<Vec<u8>>>,
     /// The body that `ngx.req.init_body` began, until `ngx.req.finish_body`, and how much of it stays in memory.
     pub(crate) new_body: RefCell<Option<(Vec<u8>, usize)>>,
+    /// While `balancer_by_lua*` runs: what it decides about.
+    pub(crate) attempt: RefCell<Option<Attempt>>,
 }
 
 /// A piece of a body in a body filter.

@@ -47,6 +47,8 @@ pub struct Conf {
     zone: Option<BString>,
     /// Chooses instead of `method`; `balancer_by_lua` puts itself here.
     pub balancer: Option<Box<dyn Balancer>>,
+    /// `balancer_keepalive`
+    pub balancer_keepalive: Option<usize>,
     /// The group of this block.
     group: GroupSlot,
     /// At the `http` level: what modules asked for.
@@ -153,12 +155,15 @@ fn upstream(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
     let inside = block_of(directive);
     build.walk(level, UPSTREAM, inside);
     // `drizzle_server` and the like name servers of other kinds.
-    if !inside.iter().any(|inner| inner.name().ends_with(b"server")) {
+    if !inside.iter().any(|inner| inner.name().ends_with(b"server") || inner.name().starts_with(b"balancer_by_lua")) {
         let message = format!("no servers are inside upstream in \"{}\"", name.value);
         return Err(emerg(name.span, message));
     }
     Ok(())
 }
+
+/// `balancer_keepalive` by default.
+const BALANCER_KEEPALIVE: usize = 32;
 
 /// Port of a server without one.
 const DEFAULT_PORT: u16 = 80;
@@ -231,7 +236,7 @@ fn server_parameter(server: &mut Server, arg: &ast::Arg) -> Result<(), Diagnosti
 }
 
 fn set_method(conf: &mut Conf, method: Method, directive: &ast::Directive, build: &mut Build<'_>) {
-    if conf.method.is_some() {
+    if conf.method.is_some() || conf.balancer.is_some() {
         build.diagnostics.warn(directive.name.span, "load balancing method redefined");
     }
     conf.method = Some(method);
@@ -341,6 +346,11 @@ fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
 }
 
 impl Conf {
+    /// Whether a directive has said how a server is chosen.
+    pub fn has_method(&self) -> bool {
+        self.method.is_some()
+    }
+
     fn make_group(&mut self, name: BString) -> Group {
         let defaults = KeepAlive::default();
         let ms = |time: Option<Duration>, default| {
@@ -355,6 +365,7 @@ impl Conf {
                 timeout_ms: ms(self.keepalive_timeout, defaults.timeout_ms),
             },
             balancer: self.balancer.take(),
+            balancer_keepalive: self.balancer_keepalive.unwrap_or(BALANCER_KEEPALIVE),
         };
         let servers: Vec<Server> = self.servers.iter().map(|draft| draft.server.clone()).collect();
         match self.servers.iter().any(|draft| draft.resolve.is_some()) {

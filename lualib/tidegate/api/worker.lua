@@ -1,9 +1,12 @@
 -- ngx.worker.* and ngx.config.*: what the process is and how it was started.
 
-local ngx, native = ...
+local ngx, native, base = ...
 
 -- The version of lua-nginx-module whose API is followed; libraries compare it.
 local NGX_LUA_VERSION = 10030
+
+-- The directory that relative paths start from, with a slash at its end.
+local prefix = base.prefix:gsub("/?$", "/", 1)
 
 ngx.worker = {
     id = native.id,
@@ -25,7 +28,9 @@ ngx.config = {
     debug = false,
     nginx_version = native.version(),
     ngx_lua_version = NGX_LUA_VERSION,
-    prefix = native.prefix,
+    prefix = function()
+        return prefix
+    end,
     nginx_configure = function()
         return ""
     end,

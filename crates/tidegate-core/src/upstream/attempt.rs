@@ -56,7 +56,7 @@ impl<P: Protocol> Exchange<'_, P> {
         if self.selection.attempt.keepalive.connections == 0 {
             return None;
         }
-        let mut socket = keepalive::take(self.selection.group().id, &lease.peer.address)?;
+        let mut socket = keepalive::take(self.selection.group().id, &lease.peer.address, &self.selection.attempt.keepalive_key)?;
         (socket.sent, socket.received) = (0, 0);
         Some(socket)
     }
@@ -66,7 +66,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     async fn connect(&mut self, lease: &Lease) -> Result<Socket, Stop> {
-        let bind = self.settings.bind(self.req);
+        let bind = self.selection.attempt.bind.or_else(|| self.settings.bind(self.req));
         let connecting = Socket::connect(&lease.peer.address, bind);
         match with_timeout(self.selection.attempt.timeouts.connect_ms, &self.watch, connecting).await {
             Ok(Ok(socket)) => {
@@ -87,12 +87,20 @@ impl<P: Protocol> Exchange<'_, P> {
     /// A socket in the file system that is not there is a mistake of the configuration, more than a server that is down.
     #[cold]
     fn report_connect(&self, address: &Address, error: &io::Error) {
+        let is_bad = matches!(
+            error.kind(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied | io::ErrorKind::AddrNotAvailable
+        );
         let level = match (address, error.kind()) {
             (Address::Inet(_), _) | (_, io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock) => Level::Error,
             (Address::Unix(_), _) => Level::Crit,
         };
         let error = SysError(error);
         match address {
+            // Refused by the system, before a packet was sent.
+            Address::Inet(_) if is_bad => self
+                .req
+                .log(Level::Crit, format_args!("connect() to {address} failed {error} while {CONNECTING}")),
             Address::Inet(_) => self.req.log(level, format_args!("connect() failed {error} while {CONNECTING}")),
             Address::Unix(_) => {
                 self.req.log(level, format_args!("connect() to {address} failed {error} while {CONNECTING}"));

@@ -136,6 +136,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let mut selection = Selection::new(group, req, settings.timeouts);
         if settings.next_tries > 0 {
             selection.tries = selection.tries.min(settings.next_tries);
+            selection.attempt.tries_max = settings.next_tries;
         }
         let body = protocol.body(req);
         // While the body is read from the client, reading tells whether it has gone.
@@ -159,7 +160,12 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             return step;
         }
         loop {
-            let lease = match self.selection.next(self.req) {
+            if self.selection.has_balancer()
+                && let Err(step) = Box::pin(self.balance()).await
+            {
+                return step;
+            }
+            let lease = match self.selection.choose() {
                 Ok(lease) => lease,
                 Err(no_peer) => return self.no_peer(no_peer),
             };
@@ -182,14 +188,28 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
+    /// Lets the user's program decide about the next try.
+    async fn balance(&mut self) -> Result<(), Step> {
+        self.selection.balance(self.req).await.map_err(|no_peer| self.no_peer(no_peer))?;
+        if self.selection.attempt.recreate_request {
+            self.body = self.protocol.body(self.req);
+            self.make_request()?;
+        }
+        Ok(())
+    }
+
     fn write_request(&mut self) -> Result<(), Step> {
-        // Variables in the request may look at the record, so it is not borrowed meanwhile.
-        let mut request = self.req.upstream_record_mut(|record| {
+        self.req.upstream_record_mut(|record| {
             if !record.tries.is_empty() {
                 record.tries.push(Try::new(Asked::Divider));
             }
-            std::mem::take(&mut record.request)
         });
+        self.make_request()
+    }
+
+    fn make_request(&mut self) -> Result<(), Step> {
+        // Variables in the request may look at the record, so it is not borrowed meanwhile.
+        let mut request = self.req.upstream_record_mut(|record| std::mem::take(&mut record.request));
         request.clear();
         let uri = self.protocol.write_request(self.req, &mut request);
         self.req.upstream_record_mut(|record| {
@@ -205,17 +225,23 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let status = match no_peer {
             NoPeer::NoneLive => 502,
             NoPeer::Refused(status) => status,
+            NoPeer::NotChosen => 500,
         };
         self.req.begin_try(Asked::Nobody(self.selection.group().clone()));
         self.req.update_try(|last| (last.status, last.response_ms) = (status, Some(0)));
-        if no_peer == NoPeer::NoneLive {
-            self.req.log(Level::Error, format_args!("no live upstreams while {CONNECTING}"));
+        match no_peer {
+            NoPeer::NoneLive => self.req.log(Level::Error, format_args!("no live upstreams while {CONNECTING}")),
+            NoPeer::NotChosen => {
+                self.req.log(Level::Error, format_args!("lua balancer: no peer set while {CONNECTING}"));
+            }
+            NoPeer::Refused(_) => {}
         }
         Step::Status(status)
     }
 
     /// Takes note of a failure; answers the last step, unless another peer is to be asked.
     fn after_failure(&mut self, lease: &Lease, failure: Failure) -> Option<Step> {
+        self.req.log(Level::Debug, format_args!("http next upstream, {:x}", failure.number()));
         let status = failure.status();
         self.req.update_try(|last| {
             last.status = status;

@@ -96,6 +96,24 @@ impl Failure {
             Failure::Status(status) => status,
         }
     }
+    /// nginx's number for it, which its debug log shows.
+    ///
+    /// Source: nginx, `NGX_HTTP_UPSTREAM_FT_ERROR` and its kin.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            Failure::Error => 0x2,
+            Failure::Timeout => 0x4,
+            Failure::InvalidHeader => 0x8,
+            Failure::Status(500) => 0x10,
+            Failure::Status(502) => 0x20,
+            Failure::Status(503) => 0x40,
+            Failure::Status(504) => 0x80,
+            Failure::Status(403) => 0x100,
+            Failure::Status(404) => 0x200,
+            Failure::Status(429) => 0x400,
+            Failure::Status(_) => 0,
+        }
+    }
     /// Whether it says something about the peer's health.
     pub fn is_peers_fault(self) -> bool {
         !matches!(self, Failure::Status(403 | 404))

@@ -93,6 +93,8 @@ pub struct GroupOptions {
     pub keepalive: KeepAlive,
     /// Chooses instead of `method` (`balancer_by_lua`).
     pub balancer: Option<Box<dyn Balancer>>,
+    /// Idle connections that a worker keeps for the balancer (`balancer_keepalive`).
+    pub balancer_keepalive: usize,
 }
 
 /// An upstream.
@@ -205,6 +207,10 @@ impl PeerSet {
     /// How many tries a request has: as many as there are peers.
     pub(super) fn tries(&self) -> u32 {
         self.primary.tries().saturating_add(self.backup.tries())
+    }
+    /// Whether there is nobody to choose from.
+    pub(super) fn is_empty(&self) -> bool {
+        self.primary.peers.is_empty() && self.backup.peers.is_empty()
     }
     pub(super) fn tier(&self, backup: bool) -> &Tier {
         if backup { &self.backup } else { &self.primary }

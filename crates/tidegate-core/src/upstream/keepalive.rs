@@ -4,11 +4,15 @@
 
 use std::cell::RefCell;
 
+use bstr::BString;
+
 use super::{Address, group::KeepAlive, socket::Socket};
 use crate::clock;
 
 struct Idle {
     address: Address,
+    /// What else must agree.
+    key: BString,
     socket: Socket,
     /// When it is closed, in milliseconds.
     until_ms: u64,
@@ -19,12 +23,12 @@ thread_local! {
     static IDLE: RefCell<Vec<(u32, Vec<Idle>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A connection to `address` that a request of the group left open.
-pub(super) fn take(group: u32, address: &Address) -> Option<Socket> {
+/// A connection to `address` that a request of the group left open under the same `key`.
+pub(super) fn take(group: u32, address: &Address, key: &[u8]) -> Option<Socket> {
     IDLE.with_borrow_mut(|idle| {
         let (_, idle) = idle.iter_mut().find(|(number, _)| *number == group)?;
         loop {
-            let at = idle.iter().rposition(|idle| idle.address == *address)?;
+            let at = idle.iter().rposition(|idle| idle.address == *address && idle.key == key)?;
             let found = idle.remove(at);
             if found.socket.is_idle_and_alive() {
                 return Some(found.socket);
@@ -34,7 +38,7 @@ pub(super) fn take(group: u32, address: &Address) -> Option<Socket> {
 }
 
 /// Keeps a connection, if the rules allow. The one that was not used for longest makes room.
-pub(super) fn give(group: u32, address: &Address, mut socket: Socket, rules: &KeepAlive) {
+pub(super) fn give(group: u32, address: &Address, key: &[u8], mut socket: Socket, rules: &KeepAlive) {
     let now_ms = clock::now_ms();
     let worn = socket.requests >= rules.requests || now_ms.saturating_sub(socket.opened_ms) > rules.time_ms;
     if rules.connections == 0 || worn || !socket.input.is_empty() || is_quitting() {
@@ -51,7 +55,7 @@ pub(super) fn give(group: u32, address: &Address, mut socket: Socket, rules: &Ke
         while idle.len() >= rules.connections {
             idle.remove(0);
         }
-        idle.push(Idle { address: address.clone(), socket, until_ms });
+        idle.push(Idle { address: address.clone(), key: key.into(), socket, until_ms });
     });
 }
 

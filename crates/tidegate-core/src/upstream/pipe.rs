@@ -118,13 +118,14 @@ impl<P: Protocol> Exchange<'_, P> {
 
     /// Keeps the connection for another request, if it can serve one.
     fn keep(&self, lease: &Lease, socket: Socket) {
-        let rules = &self.selection.attempt.keepalive;
+        let attempt = &self.selection.attempt;
+        let rules = &attempt.keepalive;
         if rules.connections == 0 || socket.requests == u64::MAX {
             return;
         }
         let reusable = self.req.upstream_record(|record| self.protocol.is_reusable(&record.head)).unwrap_or(false);
         if reusable {
-            keepalive::give(self.selection.group().id, &lease.peer.address, socket, rules);
+            keepalive::give(self.selection.group().id, &lease.peer.address, &attempt.keepalive_key, socket, rules);
         }
     }
 

@@ -46,6 +46,7 @@ use crate::vm::Vm;
 
 mod arg;
 mod args;
+mod balancer;
 mod base;
 mod body;
 mod capture;
@@ -73,6 +74,7 @@ mod timer;
 mod uri;
 mod var;
 mod worker;
+mod worker_thread;
 
 /// All families, in the order in which their Lua halves run.
 static FAMILIES: &[&Family] = &[
@@ -105,6 +107,8 @@ static FAMILIES: &[&Family] = &[
     &regex::FAMILY,
     &cjson::FAMILY,
     &digest::FAMILY,
+    &balancer::FAMILY,
+    &worker_thread::FAMILY,
 ];
 
 /// A family of API functions.

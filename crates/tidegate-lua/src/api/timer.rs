@@ -47,7 +47,7 @@ fn create(lua: Lua, repeat: bool) -> CResult {
         return Err(LuaError::new("no request"));
     };
     let (vm, host, phase) = context;
-    if phase == Phase::Init {
+    if matches!(phase, Phase::Init | Phase::WorkerThread) {
         return Err(LuaError::new("no request"));
     }
     Phases::except(&[Phase::ExitWorker]).check(phase)?;

@@ -1,7 +1,5 @@
 //! `ngx.worker.*` and `ngx.config.*`: what the process is and how it was started.
 
-use std::os::unix::ffi::OsStrExt;
-
 use tidegate_core::worker::current;
 
 use super::Family;
@@ -18,7 +16,6 @@ pub(crate) static FAMILY: Family = Family {
         ("count", function(count)),
         ("exiting", function(exiting)),
         ("pid", function(pid)),
-        ("prefix", function(prefix)),
         ("version", function(version)),
     ],
 };
@@ -53,22 +50,6 @@ fn exiting(lua: Lua) -> CResult {
 /// `pid()`: number of the process, which all workers share.
 fn pid(lua: Lua) -> CResult {
     lua.push_integer(std::process::id().into());
-    Ok(1)
-}
-
-/// `prefix()`: the directory that relative paths start from, with a slash at its end.
-fn prefix(lua: Lua) -> CResult {
-    let Some(worker) = current() else {
-        lua.push_bytes(b"");
-        return Ok(1);
-    };
-    let path = worker.config().prefix.as_os_str().as_bytes();
-    let path = path.strip_suffix(b"/").unwrap_or(path);
-    let mut text = Vec::with_capacity(path.len() + 1);
-    text.extend_from_slice(path);
-    text.push(b'/');
-    drop(worker);
-    lua.push_bytes(&text);
     Ok(1)
 }
 

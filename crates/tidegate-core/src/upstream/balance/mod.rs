@@ -15,14 +15,16 @@ mod round_robin;
 use std::{fmt, rc::Rc, sync::Arc};
 
 pub(super) use hash::Ring;
+use bstr::BString;
 use smallvec::SmallVec;
 
 use super::{
     Peer,
     failure::Failure,
     group::{Group, KeepAlive, PeerSet, PeerState, Tier},
+    socket::Bind,
 };
-use crate::{clock, request::Request, template::Template};
+use crate::{clock, phase::Ready, request::Request, template::Template};
 
 /// How a peer is chosen.
 #[derive(Debug, Default, Clone)]
@@ -69,7 +71,7 @@ pub struct Timeouts {
 }
 
 /// What a [`Balancer`] sees and decides before a try.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Attempt {
     /// Tries before this one.
     pub number: u32,
@@ -79,19 +81,27 @@ pub struct Attempt {
     pub peer: Option<Arc<Peer>>,
     /// Tries left, this one included.
     pub tries: u32,
+    /// Most tries of the request (`proxy_next_upstream_tries`); 0 for any number.
+    pub tries_max: u32,
     /// Time limits.
     pub timeouts: Timeouts,
     /// What becomes of the connection.
     pub keepalive: KeepAlive,
+    /// Idle connections that a worker keeps when the balancer wants them kept (`balancer_keepalive`).
+    pub keepalive_connections: usize,
+    /// Only connections that were kept under the same key are used again.
+    pub keepalive_key: BString,
+    /// Where the connection comes from, instead of what the location says.
+    pub bind: Option<Bind>,
+    /// The request is to be made anew: what it consists of has changed.
+    pub recreate_request: bool,
 }
 
-/// Chooses peers by a program of the user's (`balancer_by_lua`). It must not wait.
+/// Chooses peers by a program of the user's (`balancer_by_lua`).
 pub trait Balancer: Send + Sync {
-    /// Decides about the next try.
-    ///
-    /// # Errors
-    /// The request ends with this status.
-    fn choose(&self, req: &Rc<Request>, attempt: &mut Attempt) -> Result<(), u16>;
+    /// Decides about the next try, and gives `attempt` back with what it decided. `Err` is the status with which the
+    /// request ends.
+    fn choose(&self, req: &Rc<Request>, attempt: Attempt) -> Ready<(Attempt, Result<(), u16>)>;
 }
 
 /// Peers of a tier that were tried.
@@ -168,6 +178,8 @@ pub enum NoPeer {
     NoneLive,
     /// The balancer ends the request with this status.
     Refused(u16),
+    /// The balancer chose none, and the group has none.
+    NotChosen,
 }
 
 impl Selection {
@@ -187,9 +199,21 @@ impl Selection {
                 _ => {}
             }
         }
-        let tries = peers.tries();
-        let attempt =
-            Attempt { number: 0, last_failure: None, peer: None, tries, timeouts, keepalive: group.options.keepalive };
+        // The first try is the balancer's, even in a group without servers.
+        let tries = peers.tries().max(u32::from(group.options.balancer.is_some()));
+        let attempt = Attempt {
+            number: 0,
+            last_failure: None,
+            peer: None,
+            tries,
+            tries_max: 0,
+            timeouts,
+            keepalive: group.options.keepalive,
+            keepalive_connections: group.options.balancer_keepalive,
+            keepalive_key: BString::default(),
+            bind: None,
+            recreate_request: false,
+        };
         Selection { group, peers, backup: false, tried: Tried::default(), position, tries, attempt }
     }
 
@@ -198,20 +222,40 @@ impl Selection {
         &self.group
     }
 
+    /// Whether a program of the user's chooses: [`balance`](Self::balance) then comes before [`choose`](Self::choose).
+    pub fn has_balancer(&self) -> bool {
+        self.group.options.balancer.is_some()
+    }
+
+    /// Lets the user's program decide about the next try.
+    ///
+    /// # Errors
+    /// [`NoPeer::Refused`].
+    pub async fn balance(&mut self, req: &Rc<Request>) -> Result<(), NoPeer> {
+        let Some(balancer) = &self.group.options.balancer else { return Ok(()) };
+        let mut attempt = self.attempt.clone();
+        attempt.tries = self.tries;
+        attempt.peer = None;
+        attempt.keepalive_key.clear();
+        attempt.keepalive = self.group.options.keepalive;
+        attempt.recreate_request = false;
+        let (attempt, decision) = balancer.choose(req, attempt).wait().await;
+        self.attempt = attempt;
+        self.attempt.number += 1;
+        self.tries = self.attempt.tries;
+        decision.map_err(NoPeer::Refused)
+    }
+
     /// Chooses the next peer.
     ///
     /// # Errors
     /// [`NoPeer`].
-    pub fn next(&mut self, req: &Rc<Request>) -> Result<Lease, NoPeer> {
-        if let Some(balancer) = &self.group.options.balancer {
-            self.attempt.tries = self.tries;
-            self.attempt.peer = None;
-            balancer.choose(req, &mut self.attempt).map_err(NoPeer::Refused)?;
-            self.attempt.number += 1;
-            self.tries = self.attempt.tries;
-            if let Some(peer) = self.attempt.peer.take() {
-                return Ok(Lease { peer, index: None, backup: false, counted: false });
-            }
+    pub fn choose(&mut self) -> Result<Lease, NoPeer> {
+        if let Some(peer) = self.attempt.peer.take() {
+            return Ok(Lease { peer, index: None, backup: false, counted: false });
+        }
+        if self.has_balancer() && self.peers.is_empty() {
+            return Err(NoPeer::NotChosen);
         }
         self.next_of_group().ok_or(NoPeer::NoneLive)
     }
