@@ -90,9 +90,8 @@ impl Balancer for LuaBalancer {
         let context: Rc<LuaContext> = req.context();
         *context.attempt.borrow_mut() = Some(attempt.clone());
         let started = begin(req, &self.code, Phase::Balancer);
-        let decided = move |context: &LuaContext, decision| {
-            (context.attempt.borrow_mut().take().unwrap_or(attempt), decision)
-        };
+        let decided =
+            move |context: &LuaContext, decision| (context.attempt.borrow_mut().take().unwrap_or(attempt), decision);
         match started {
             Err(status) => Ready::Now(decided(&context, Err(status))),
             Ok(Started::Done(outcome)) => Ready::Now(decided(&context, conclude(outcome))),

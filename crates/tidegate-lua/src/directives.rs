@@ -14,7 +14,8 @@ use crate::code::Code;
 use crate::{balancer, phases, set_by_lua, settings, socket, worker};
 
 /// The modules of this crate, in the order in which their handlers and filters run.
-pub static MODULES: &[&dyn AnyModule] = &[&settings::MODULE, &socket::TLS_MODULE, &set_by_lua::MODULE, &balancer::MODULE, &MODULE];
+pub static MODULES: &[&dyn AnyModule] =
+    &[&settings::MODULE, &socket::TLS_MODULE, &set_by_lua::MODULE, &balancer::MODULE, &MODULE];
 
 /// The code that one level has.
 #[derive(Debug, Default)]

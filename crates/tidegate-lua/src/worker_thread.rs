@@ -108,12 +108,8 @@ impl Pool {
         if let Some(pool) = pools.iter().find(|pool| pool.name == name && pool.threads_max == threads) {
             return Some(pool.clone());
         }
-        let pool = Arc::new(Pool {
-            name: name.into(),
-            threads_max: threads,
-            state: Mutex::default(),
-            work: Condvar::new(),
-        });
+        let pool =
+            Arc::new(Pool { name: name.into(), threads_max: threads, state: Mutex::default(), work: Condvar::new() });
         pools.push(pool.clone());
         Some(pool)
     }

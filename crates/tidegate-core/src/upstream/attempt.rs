@@ -56,7 +56,8 @@ impl<P: Protocol> Exchange<'_, P> {
         if self.selection.attempt.keepalive.connections == 0 {
             return None;
         }
-        let mut socket = keepalive::take(self.selection.group().id, &lease.peer.address, &self.selection.attempt.keepalive_key)?;
+        let mut socket =
+            keepalive::take(self.selection.group().id, &lease.peer.address, &self.selection.attempt.keepalive_key)?;
         (socket.sent, socket.received) = (0, 0);
         Some(socket)
     }
@@ -98,9 +99,9 @@ impl<P: Protocol> Exchange<'_, P> {
         let error = SysError(error);
         match address {
             // Refused by the system, before a packet was sent.
-            Address::Inet(_) if is_bad => self
-                .req
-                .log(Level::Crit, format_args!("connect() to {address} failed {error} while {CONNECTING}")),
+            Address::Inet(_) if is_bad => {
+                self.req.log(Level::Crit, format_args!("connect() to {address} failed {error} while {CONNECTING}"))
+            }
             Address::Inet(_) => self.req.log(level, format_args!("connect() failed {error} while {CONNECTING}")),
             Address::Unix(_) => {
                 self.req.log(level, format_args!("connect() to {address} failed {error} while {CONNECTING}"));

@@ -36,8 +36,14 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 /// Where a body is read and changed. OpenResty lacks the filters for all but reading; nothing here is unsound there.
-const PHASES: Phases =
-    Phases::of(&[Phase::ServerRewrite, Phase::Rewrite, Phase::Access, Phase::Precontent, Phase::Content, Phase::Balancer]);
+const PHASES: Phases = Phases::of(&[
+    Phase::ServerRewrite,
+    Phase::Rewrite,
+    Phase::Access,
+    Phase::Precontent,
+    Phase::Content,
+    Phase::Balancer,
+]);
 
 fn no_arguments(lua: Lua) -> Result<(), LuaError> {
     match lua.top() {

@@ -14,8 +14,8 @@ mod round_robin;
 
 use std::{fmt, rc::Rc, sync::Arc};
 
-pub(super) use hash::Ring;
 use bstr::BString;
+pub(super) use hash::Ring;
 use smallvec::SmallVec;
 
 use super::{
