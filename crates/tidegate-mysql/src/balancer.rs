@@ -93,6 +93,12 @@ impl Balancer {
         &self.peers[index].options
     }
 
+    /// The servers, each with the number of addresses that it was last found to have.
+    pub(crate) fn servers(&self) -> Vec<(String, usize)> {
+        let server = |peer: &Peer| (peer.options.connect.address.to_string(), peer.addresses.len().max(1));
+        self.peers.iter().map(server).collect()
+    }
+
     /// Chooses a server that is not among `tried`.
     pub(crate) fn choose(&mut self, tried: &[usize], now: Instant) -> Option<usize> {
         if let [peer] = &self.peers[..] {

@@ -35,6 +35,10 @@ pub(crate) struct Channel {
     pub(crate) compressed: Option<Box<Compressed>>,
     timer: LazyTimer,
     pub(crate) timeouts: Timeouts,
+    /// When the statement must have been sent and the server have begun to answer; set by the first wait.
+    answer_due: Option<Instant>,
+    /// Something has arrived since the statement began.
+    pub(crate) heard: bool,
     /// When everything must be done, and what to say if it is not.
     pub(crate) deadline: Option<(Instant, Stage)>,
     pub(crate) peer: Arc<str>,
@@ -49,6 +53,8 @@ impl Channel {
             compressed: None,
             timer: LazyTimer::default(),
             timeouts,
+            answer_due: None,
+            heard: false,
             deadline: None,
             peer,
         }
@@ -67,6 +73,12 @@ impl Channel {
     #[cold]
     pub(crate) fn malformed(&self, error: Malformed) -> QueryError {
         self.protocol(error)
+    }
+
+    /// Notes that another statement begins, or that its own answer comes next.
+    pub(crate) fn begin_statement(&mut self) {
+        self.answer_due = None;
+        self.heard = !self.input.is_empty();
     }
 
     /// Adds a command to what will be sent. Returns the sequence number that its answer will begin with.
@@ -149,11 +161,24 @@ impl Channel {
         }
     }
 
+    /// The first packet of a result. That of a statement's first result is waited for as long as the statement may take to
+    /// be sent, from then on: libdrizzle knows one wait for both, and so do the settings made for it.
+    #[inline]
+    pub(crate) async fn first_packet(&mut self) -> Result<Range<usize>, QueryError> {
+        let stage = if self.heard { Stage::RecvColumns } else { Stage::SendQuery };
+        let packet = self.packet(stage).await;
+        self.heard |= packet.is_ok();
+        packet
+    }
+
     /// Waits until more bytes have arrived.
     pub(crate) async fn fill(&mut self, stage: Stage) -> Result<(), QueryError> {
         let mut limit = None;
         poll_fn(|cx| match self.poll_fill(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(())) => {
+                self.heard = true;
+                Poll::Ready(Ok(()))
+            }
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.lost(error))),
             Poll::Pending => self.poll_limit(&mut limit, stage, cx).map(Err),
         })
@@ -203,14 +228,17 @@ impl Channel {
         self.timer.poll_deadline(at, cx).map(|()| QueryError::Timeout { stage })
     }
 
-    fn limit(&self, stage: Stage) -> Option<(Instant, Stage)> {
-        let timeout = match stage {
+    fn limit(&mut self, stage: Stage) -> Option<(Instant, Stage)> {
+        let due = match stage {
             Stage::Connect | Stage::Query => None,
-            Stage::SendQuery => self.timeouts.send_query,
-            Stage::RecvColumns => self.timeouts.recv_columns,
-            Stage::RecvRows => self.timeouts.recv_rows,
+            Stage::SendQuery => {
+                let timeout = self.timeouts.send_query;
+                timeout.map(|timeout| *self.answer_due.get_or_insert_with(|| after(timeout)))
+            }
+            Stage::RecvColumns => self.timeouts.recv_columns.map(after),
+            Stage::RecvRows => self.timeouts.recv_rows.map(after),
         };
-        let own = timeout.map(|timeout| (after(timeout), stage));
+        let own = due.map(|due| (due, stage));
         match (own, self.deadline) {
             (Some(own), Some(total)) => Some(if own.0 <= total.0 { own } else { total }),
             (own, total) => own.or(total),

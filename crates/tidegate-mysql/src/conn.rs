@@ -48,6 +48,17 @@ enum State {
     Broken,
 }
 
+/// How far the last statement has come: what decides whether it may be sent again after its connection broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The server cannot have read all of it.
+    Unsent,
+    /// It may have run.
+    Sent,
+    /// The server has begun to answer.
+    Answered,
+}
+
 /// How the rows of a result are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
@@ -85,6 +96,10 @@ pub struct Conn {
     answers_before: usize,
     /// Sequence number that the statement's own answer begins with.
     answer_sequence: u8,
+    /// All of the last statement was handed to the socket.
+    sent: bool,
+    /// The server may still be at work on the last statement.
+    unfinished: bool,
     columns: ColumnCache,
     statements: StatementCache,
     scratch: Vec<u8>,
@@ -127,6 +142,8 @@ impl Conn {
             reset_works: false,
             answers_before: 0,
             answer_sequence: 1,
+            sent: false,
+            unfinished: false,
             columns: ColumnCache::default(),
             statements: StatementCache::new(options.statements_max),
             scratch: Vec::new(),
@@ -178,6 +195,26 @@ impl Conn {
     /// Whether results of a batch are still to be read.
     pub fn has_more_results(&self) -> bool {
         self.state == State::MoreResults
+    }
+
+    /// How far the last statement has come.
+    pub fn progress(&self) -> Progress {
+        match (self.channel.heard, self.sent) {
+            (true, _) => Progress::Answered,
+            (false, true) => Progress::Sent,
+            (false, false) => Progress::Unsent,
+        }
+    }
+
+    /// Whether the server may still be at work on a statement that nobody waits for any more: the future that ran it was
+    /// dropped, took too long, or its rows are no longer wanted.
+    pub fn is_abandoned(&self) -> bool {
+        self.unfinished && self.state != State::Idle
+    }
+
+    /// Local and remote address of a TCP connection.
+    pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        self.channel.stream.addresses()
     }
 
     /// Whether the idle connection is still open, as far as can be told without asking the server.
@@ -275,7 +312,9 @@ impl Conn {
             Some(prepared) => prepared,
             None => {
                 let result = Box::pin(self.prepare(sql)).await;
-                self.settle(result, State::Busy)?
+                let prepared = self.settle(result, State::Busy)?;
+                self.channel.begin_statement();
+                prepared
             }
         };
         if usize::from(prepared.params) != params.len() {
@@ -348,6 +387,8 @@ impl Conn {
             return Err(self.unusable());
         }
         self.state = State::Busy;
+        self.sent = false;
+        self.channel.begin_statement();
         self.channel.deadline = self.channel.timeouts.query.map(|timeout| (after(timeout), Stage::Query));
         Ok(())
     }
@@ -370,12 +411,18 @@ impl Conn {
             Err(QueryError::Server(error)) if !FATAL_ERRORS.contains(&error.code) => State::Idle,
             Err(_) => State::Broken,
         };
+        self.unfinished = match &result {
+            Ok(_) => self.state != State::Idle,
+            Err(QueryError::Timeout { .. } | QueryError::SinkClosed(_)) => true,
+            Err(_) => false,
+        };
         result
     }
 
     /// Sends what has been put, and this command.
     async fn send(&mut self, protocol: Protocol, parts: &[&[u8]]) -> Result<(), QueryError> {
         self.protocol = protocol;
+        self.unfinished = true;
         self.answer_sequence = self.channel.put_command(parts);
         let result = match self.channel.flush(Stage::SendQuery).await {
             Err(QueryError::Lost { peer, source }) => Err(match self.channel.last_words() {
@@ -385,9 +432,12 @@ impl Conn {
             result => result,
         };
         self.channel.input.sequence = self.answer_sequence;
-        match result {
-            Ok(()) => self.state = State::MoreResults,
-            Err(_) => self.state = State::Broken,
+        match &result {
+            Ok(()) => (self.state, self.sent) = (State::MoreResults, true),
+            Err(error) => {
+                self.state = State::Broken;
+                self.unfinished = matches!(error, QueryError::Timeout { .. });
+            }
         }
         result
     }

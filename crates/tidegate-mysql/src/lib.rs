@@ -25,6 +25,7 @@ mod login;
 pub mod options;
 pub mod packet;
 pub mod pool;
+pub mod read_only;
 pub mod rows;
 mod rsa;
 #[cfg(test)]
@@ -38,7 +39,7 @@ pub mod tls;
 pub mod wire;
 
 pub use balancer::ServerOptions;
-pub use conn::Conn;
+pub use conn::{Conn, Progress};
 pub use histogram::Histogram;
 pub use options::{Address, ConnectOptions, Timeouts, TlsMode};
 pub use pool::{Overflow, Pool, PoolMode, PoolOptions, PoolStats, PooledConn, Resolved, Resolver};

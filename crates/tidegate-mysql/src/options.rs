@@ -52,9 +52,9 @@ pub enum TlsMode {
 pub struct Timeouts {
     /// Connecting, with TLS and login.
     pub connect: Option<Duration>,
-    /// Sending a statement.
+    /// Sending a statement and waiting for the first word of its answer.
     pub send_query: Option<Duration>,
-    /// Waiting for the columns of a result, or for the answer of a statement without one.
+    /// Each wait for the columns of a result, once its first word has come, and for the next result of a batch.
     pub recv_columns: Option<Duration>,
     /// Each wait for more rows. Time that the receiver of the rows takes does not count.
     pub recv_rows: Option<Duration>,

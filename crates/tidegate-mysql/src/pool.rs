@@ -13,6 +13,7 @@
 //! - I3: a connection lies on at most one shelf, and only while it is idle: not broken, not in the midst of a statement.
 //! - I4: a connection that changes workers is registered with the event loop of its new one before it is used.
 
+mod cancel;
 mod options;
 mod shelf;
 
@@ -34,11 +35,13 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     balancer::Balancer,
     channel::after,
-    conn::Conn,
+    conn::{Conn, Progress},
     histogram::Histogram,
     options::{Address, Timeouts},
+    read_only::only_reads,
 };
 
+use cancel::Cancellations;
 pub use options::{Overflow, PoolMode, PoolOptions, Resolved, Resolver};
 use shelf::{Core, Grant, Permit, Pooled, Shelf, Waiter, WorkerShelves};
 
@@ -68,6 +71,14 @@ pub struct PoolStats {
     pub rejected: u64,
     /// Idle connections that were found closed or too old.
     pub expired: u64,
+    /// Statements that ran again on a new connection, since the idle one that they were given had died.
+    pub retries: u64,
+    /// Connections that were closed in the midst of a statement that nobody waited for any more.
+    pub cancelled: u64,
+    /// For each idle connection how many statements have succeeded on it; those used last come first.
+    pub idle_uses: Vec<u64>,
+    /// Servers, each with the number of addresses that its name was last found to have.
+    pub servers: Vec<(String, usize)>,
     /// Statements run.
     pub queries: u64,
     /// Statements that ended with an error.
@@ -85,6 +96,7 @@ struct Shared {
     core: Arc<Core>,
     balancer: Mutex<Balancer>,
     shelves: RwLock<Vec<Arc<Shelf>>>,
+    cancellations: Mutex<Cancellations>,
 }
 
 impl Drop for Shared {
@@ -105,7 +117,7 @@ impl Pool {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let core = Core::new(NEXT_ID.fetch_add(1, Relaxed), options.max);
         let balancer = Mutex::new(Balancer::new(options.servers.clone()));
-        Self(Arc::new(Shared { options, core, balancer, shelves: RwLock::default() }))
+        Self(Arc::new(Shared { options, core, balancer, shelves: RwLock::default(), cancellations: Mutex::default() }))
     }
 
     /// What the pool was made of.
@@ -148,6 +160,34 @@ impl Pool {
         Box::pin(self.connect(permit, shelf, server, timeouts)).await
     }
 
+    /// Runs a statement on a connection of the pool. `began` is told of each connection that it runs on.
+    ///
+    /// An idle connection that turns out to be dead is replaced once by a new one, if nothing of the answer has come and
+    /// the server cannot have run the statement, or running it twice does no harm.
+    ///
+    /// The future may be dropped at any time; the server is then told to stop.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get), and all that a statement can run into.
+    pub async fn run<S: Sink>(
+        &self,
+        statement: Statement<'_>,
+        timeouts: Timeouts,
+        sink: &mut S,
+        mut began: impl FnMut(&Conn),
+    ) -> Result<(), QueryError> {
+        let mut conn = self.get(timeouts).await?;
+        began(&conn);
+        match conn.execute(statement, sink).await {
+            Err(error) if conn.may_run_again(&error, statement.sql) => {
+                let mut conn = Box::pin(conn.replace(timeouts)).await?;
+                began(&conn);
+                conn.execute(statement, sink).await
+            }
+            result => result,
+        }
+    }
+
     /// Closes idle connections that have become too old. To be called now and then by each worker; what lies on a shelf
     /// is otherwise looked at only when it is taken.
     pub fn sweep(&self) {
@@ -178,10 +218,14 @@ impl Pool {
             stats.waits += counters.waits.load(Relaxed);
             stats.rejected += counters.rejected.load(Relaxed);
             stats.expired += counters.expired.load(Relaxed);
+            stats.retries += counters.retries.load(Relaxed);
+            stats.cancelled += counters.cancelled.load(Relaxed);
+            stats.idle_uses.extend(shelf.idle().iter().rev().map(|pooled| pooled.uses));
             stats.query_errors += counters.query_errors.load(Relaxed);
             counters.latency.add_to(&mut stats.latency);
         }
         stats.queries = stats.latency.count();
+        stats.servers = self.balancer().servers();
         stats
     }
 
@@ -322,7 +366,7 @@ impl Pool {
         }
         let counter = if is_at_home { &shelf.counters.hits } else { &shelf.counters.lent };
         counter.fetch_add(1, Relaxed);
-        Ok(PooledConn { pooled: Some(pooled), pool: self.clone(), shelf: Arc::clone(shelf) })
+        Ok(PooledConn { pooled: Some(pooled), pool: self.clone(), shelf: Arc::clone(shelf), is_reused: true })
     }
 
     /// A new connection to the server whose turn it is, or to the next one that answers.
@@ -344,8 +388,13 @@ impl Pool {
                     self.balancer().reached(server);
                     shelf.counters.connects.fetch_add(1, Relaxed);
                     let now = Instant::now();
-                    let pooled = Pooled { conn, permit, server, home: shelf.number, made: now, used: now };
-                    return Ok(PooledConn { pooled: Some(Box::new(pooled)), pool: self.clone(), shelf });
+                    let pooled = Pooled { conn, permit, server, home: shelf.number, uses: 0, made: now, used: now };
+                    return Ok(PooledConn {
+                        pooled: Some(Box::new(pooled)),
+                        pool: self.clone(),
+                        shelf,
+                        is_reused: false,
+                    });
                 }
                 Err(error) => error,
             };
@@ -413,6 +462,13 @@ impl Pool {
     fn give_back(&self, mut pooled: Box<Pooled>, shelf: &Shelf) {
         let core = &self.0.core;
         let beyond_max = core.max > 0 && core.open.load(SeqCst) > core.max;
+        if pooled.conn.is_abandoned() {
+            shelf.counters.cancelled.fetch_add(1, Relaxed);
+            if self.0.options.cancel {
+                self.cancel(pooled);
+            }
+            return;
+        }
         if !pooled.conn.is_idle() || beyond_max || self.0.options.idle_max == 0 {
             return;
         }
@@ -495,9 +551,44 @@ pub struct PooledConn {
     pooled: Option<Box<Pooled>>,
     pool: Pool,
     shelf: Arc<Shelf>,
+    is_reused: bool,
 }
 
+/// Errors of a server that closed an idle connection before it read the statement: ER_CLIENT_INTERACTION_TIMEOUT.
+const CLOSED_BEFORE: u16 = 4031;
+/// Errors of a server that is about to close a connection: ER_SERVER_SHUTDOWN, ER_CONNECTION_KILLED.
+const CLOSED: [u16; 2] = [1053, 1927];
+
 impl PooledConn {
+    /// Whether the statement that ended with `error` may run again on another connection: this one lay idle, has died,
+    /// and the statement has not run, or does no harm if it did.
+    fn may_run_again(&self, error: &QueryError, sql: &[u8]) -> bool {
+        let is_dead = match error {
+            QueryError::Lost { .. } => true,
+            QueryError::Server(error) => error.code == CLOSED_BEFORE || CLOSED.contains(&error.code),
+            _ => false,
+        };
+        if !self.is_reused || !is_dead {
+            return false;
+        }
+        match self.progress() {
+            Progress::Unsent => true,
+            Progress::Sent => only_reads(sql),
+            Progress::Answered => matches!(error, QueryError::Server(error) if error.code == CLOSED_BEFORE),
+        }
+    }
+
+    /// Closes the connection and makes a new one in its place: it keeps its permit, so nobody is in between.
+    async fn replace(mut self, timeouts: Timeouts) -> Result<Self, QueryError> {
+        self.shelf.counters.retries.fetch_add(1, Relaxed);
+        let pooled = self.pooled.take().expect("present until dropped");
+        let (pool, shelf) = (self.pool.clone(), Arc::clone(&self.shelf));
+        let server = (pool.0.options.mode == PoolMode::Multi).then_some(pooled.server);
+        let Pooled { conn, permit, .. } = *pooled;
+        drop(conn);
+        pool.connect(permit, shelf, server, timeouts).await
+    }
+
     /// Index of the server in the pool's options.
     pub fn server(&self) -> usize {
         self.pooled.as_ref().map_or(0, |pooled| pooled.server)
@@ -529,8 +620,9 @@ impl Execute for PooledConn {
         let result = Conn::execute(self, statement, sink).await;
         let counters = &self.shelf.counters;
         counters.latency.record(begin.elapsed());
-        if result.is_err() {
-            counters.query_errors.fetch_add(1, Relaxed);
+        match &result {
+            Ok(()) => self.pooled.iter_mut().for_each(|pooled| pooled.uses += 1),
+            Err(_) => drop(counters.query_errors.fetch_add(1, Relaxed)),
         }
         result
     }

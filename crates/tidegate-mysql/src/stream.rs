@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IoSlice},
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -30,6 +31,15 @@ impl Socket {
             Self::Gone => return Err(io::ErrorKind::NotConnected.into()),
         };
         Ok(())
+    }
+}
+
+impl Socket {
+    fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self {
+            Self::Tcp(stream) => Some((stream.local_addr().ok()?, stream.peer_addr().ok()?)),
+            Self::Unix(_) | Self::Gone => None,
+        }
     }
 }
 
@@ -92,6 +102,14 @@ pub(crate) enum Stream {
 impl Stream {
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
+    }
+
+    /// Local and remote address of a TCP connection.
+    pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self {
+            Self::Plain(socket) => socket.addresses(),
+            Self::Tls(stream) => stream.get_ref().0.addresses(),
+        }
     }
 
     /// Whether nobody but the machine's administrator can listen.

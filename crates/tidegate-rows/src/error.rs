@@ -31,7 +31,7 @@ impl ServerError {
 pub enum Stage {
     /// Connecting, including the handshake.
     Connect,
-    /// Sending the statement.
+    /// Sending the statement and waiting for the first word of its answer.
     SendQuery,
     /// Waiting for the columns.
     RecvColumns,
@@ -45,7 +45,7 @@ impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connect => "connecting to the database",
-            Self::SendQuery => "sending the statement",
+            Self::SendQuery => "sending the statement and waiting for its answer",
             Self::RecvColumns => "waiting for the columns",
             Self::RecvRows => "waiting for rows",
             Self::Query => "the statement",

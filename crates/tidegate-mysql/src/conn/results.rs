@@ -37,6 +37,7 @@ impl Conn {
             self.answers_before -= 1;
         }
         self.channel.input.sequence = self.answer_sequence;
+        self.channel.begin_statement();
         Ok(())
     }
 
@@ -47,7 +48,7 @@ impl Conn {
         if self.answers_before > 0 {
             self.skip_answers().await?;
         }
-        let at = self.channel.packet(Stage::RecvColumns).await?;
+        let at = self.channel.first_packet().await?;
         let packet = self.channel.input.payload(at);
         if packet.first() == Some(&answer::ERR) {
             return Err(answer::error(packet).into());
@@ -74,7 +75,7 @@ impl Conn {
     }
 
     async fn one_result<S: Sink>(&mut self, protocol: Protocol, sink: &mut S) -> Result<Summary, QueryError> {
-        let at = self.channel.packet(Stage::RecvColumns).await?;
+        let at = self.channel.first_packet().await?;
         let packet = self.channel.input.payload(at);
         match packet.first() {
             Some(&answer::OK) => {

@@ -63,6 +63,8 @@ pub struct PoolOptions {
     pub mode: PoolMode,
     /// Whether a session that a statement has changed is reset before its next use.
     pub reset: bool,
+    /// Whether the server is told to end a statement that nobody waits for any more.
+    pub cancel: bool,
     /// Looks up host names; without it the system does.
     pub resolver: Option<Resolver>,
 }
@@ -80,6 +82,7 @@ impl PoolOptions {
             lifetime: None,
             mode: PoolMode::Single,
             reset: true,
+            cancel: true,
             resolver: None,
         }
     }

@@ -96,6 +96,8 @@ pub(super) struct Pooled {
     pub(super) server: usize,
     /// Number of the shelf of the worker that it is registered with.
     pub(super) home: usize,
+    /// How many statements have succeeded on it.
+    pub(super) uses: u64,
     pub(super) made: Instant,
     pub(super) used: Instant,
 }
@@ -120,6 +122,8 @@ pub(super) struct Counters {
     pub(super) waits: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) expired: AtomicU64,
+    pub(super) retries: AtomicU64,
+    pub(super) cancelled: AtomicU64,
     pub(super) query_errors: AtomicU64,
     pub(super) latency: Recorder,
 }

@@ -1,6 +1,7 @@
 //! The client against a MariaDB of its own.
 
 mod login;
+mod outage;
 mod pool;
 mod queries;
 mod server;

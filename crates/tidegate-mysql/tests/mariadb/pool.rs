@@ -172,7 +172,7 @@ async fn broken_connections_are_not_handed_out() {
     let id = conn.thread_id();
     assert!(tokio::time::timeout(Duration::from_millis(20), rows(&mut conn, "select sleep(5)")).await.is_err());
     drop(conn);
-    assert_eq!(pool.stats().open, 0);
+    assert_eq!(pool.stats().idle, 0);
     let conn = get(&pool).await;
     assert_ne!(conn.thread_id(), id);
     let id = conn.thread_id();
@@ -181,7 +181,7 @@ async fn broken_connections_are_not_handed_out() {
     let mut conn = get(&pool).await;
     conn.send_query(b"select 1").await.unwrap();
     drop(conn);
-    assert_eq!(pool.stats().open, 0);
+    assert_eq!((pool.stats().idle, pool.stats().cancelled), (0, 2));
     // Killed while it lay idle.
     let conn = get(&pool).await;
     assert_ne!(conn.thread_id(), id);

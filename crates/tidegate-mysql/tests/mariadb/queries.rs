@@ -261,7 +261,8 @@ async fn a_slow_receiver_is_waited_for() {
 async fn time_outs() {
     let timeout = Some(Duration::from_millis(100));
     for (stage, sql) in [
-        (Stage::RecvColumns, "select sleep(5)"),
+        (Stage::SendQuery, "select sleep(5)"),
+        (Stage::RecvColumns, "select 1; select sleep(5)"),
         (Stage::RecvRows, "select sleep(seq * 5 - 5), repeat('x', 100000) from test.seq_1_to_2"),
         (Stage::Query, "select sleep(5)"),
     ] {
@@ -269,6 +270,7 @@ async fn time_outs() {
         options.schema = "test".into();
         let timeouts = &mut options.timeouts;
         match stage {
+            Stage::SendQuery => timeouts.send_query = timeout,
             Stage::RecvColumns => timeouts.recv_columns = timeout,
             Stage::RecvRows => timeouts.recv_rows = timeout,
             _ => timeouts.query = timeout,

@@ -61,7 +61,6 @@ impl Server {
     }
 
     /// Kills the server at once, and starts it again on the same data and port.
-    #[allow(dead_code)]
     pub(crate) fn restart(&mut self) {
         self.kill();
         self._watcher = run(&self.dir, self.port);
@@ -75,6 +74,10 @@ impl Server {
         let _ = self._watcher.wait();
         let _ = fs::remove_file(self.dir.join("socket"));
         let _ = fs::remove_file(self.dir.join("keep"));
+    }
+
+    pub(crate) fn pid_file(&self) -> PathBuf {
+        self.dir.join("pid")
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
