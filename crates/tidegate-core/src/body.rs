@@ -79,11 +79,19 @@ pub enum BodyError {
     #[error("client prematurely closed connection")]
     Gone,
     /// It takes too long: 408.
-    #[error("client timed out")]
+    #[error("client timed out (110: Connection timed out)")]
     TimedOut,
     /// It is larger than `client_max_body_size`: 413.
     #[error("client intended to send too large body: {0} bytes")]
     TooLarge(u64),
+    /// It is larger than that by the chunks that have come: 413.
+    #[error("client intended to send too large chunked body: {before}+{more} bytes")]
+    TooLargeChunked {
+        /// Bytes that were accepted.
+        before: u64,
+        /// Bytes that were too many.
+        more: u64,
+    },
     /// The chunks are malformed: 400.
     #[error("client sent invalid chunked body")]
     BadChunk,
@@ -98,7 +106,7 @@ impl BodyError {
         match self {
             BodyError::Gone => Step::Close,
             BodyError::TimedOut => Step::Status(408),
-            BodyError::TooLarge(_) => Step::Status(413),
+            BodyError::TooLarge(_) | BodyError::TooLargeChunked { .. } => Step::Status(413),
             BodyError::BadChunk => Step::Status(400),
             BodyError::Store(_) => Step::Status(500),
         }
@@ -236,7 +244,10 @@ impl Request {
                 return Ready::Now(Ok(()));
             }
             Ok(false) => {}
-            Err(error) => return Ready::Now(Err(error)),
+            Err(error) => {
+                self.report_body_error(&error);
+                return Ready::Now(Err(error));
+            }
         }
         let req = self.clone();
         Ready::later(async move {
@@ -268,9 +279,12 @@ impl Request {
         // The rest of the body is not worth reading: the answer goes out and the connection closes.
         self.flags().keep_alive.set(false);
         let level = match error {
-            BodyError::TooLarge(_) | BodyError::Store(_) => Level::Error,
-            _ => Level::Info,
+            BodyError::Gone | BodyError::TimedOut => Level::Info,
+            _ => Level::Error,
         };
+        if matches!(error, BodyError::TimedOut) {
+            self.conn.timed_out.set(true);
+        }
         self.log(level, format_args!("{error}"));
     }
 
@@ -333,7 +347,13 @@ impl Request {
         self.body.received.set(received);
         let max = self.http_conf().client_max_body_bytes();
         if max > 0 && received > max {
-            return Err(BodyError::TooLarge(received));
+            return Err(match *framing {
+                Framing::Chunked(_) => {
+                    let more = (out.len() - before) as u64;
+                    BodyError::TooLargeChunked { before: received - more, more }
+                }
+                _ => BodyError::TooLarge(received),
+            });
         }
         self.body.complete.set(complete);
         Ok(complete)
@@ -442,6 +462,11 @@ impl Request {
         self.conn.unsent_bytes() == 0 && self.conn.stream.try_write(GO_ON).is_ok_and(|written| written == GO_ON.len())
     }
 
+    /// Drops what has come of a body that nobody wanted; answers whether that was all.
+    pub(crate) fn discard_buffered_body(&self) -> Result<bool, BodyError> {
+        self.decode_buffered(&mut Vec::new())
+    }
+
     /// Reads what nobody wanted, so that the next request can be found behind it.
     ///
     /// # Errors
@@ -451,9 +476,14 @@ impl Request {
             // The client was never told to go on; what it does now is its choice, so nothing can be told apart.
             return Err(BodyError::Gone);
         }
-        let timeout_ms = self.http_conf().lingering_timeout_ms();
+        let conf = self.keepalive_conf();
+        let (timeout_ms, total_ms) = (conf.lingering_timeout_ms(), conf.lingering_time_ms());
+        let end_ms = clock::now_ms() + total_ms;
         let mut dropped = Vec::new();
         loop {
+            if clock::now_ms() >= end_ms {
+                return Err(BodyError::TimedOut);
+            }
             dropped.clear();
             if self.read_body_piece(&mut dropped, timeout_ms).await? {
                 return Ok(());

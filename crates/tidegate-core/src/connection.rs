@@ -92,6 +92,10 @@ pub struct Connection {
     /// The request of before, to be used again. It refers back to the connection: see [`Connection::release`].
     spare: RefCell<Option<Rc<Request>>>,
     closing: Cell<bool>,
+    /// How long it may wait for the next request: what the last one's location says.
+    idle_timeout_ms: Cell<u64>,
+    /// It ends because the client was too slow, or is not wanted: `reset_timedout_connection`.
+    pub(crate) timed_out: Cell<bool>,
 }
 
 /// What became of a wait.
@@ -130,6 +134,8 @@ impl Connection {
             waiting_since_ms: Cell::new(0),
             spare: RefCell::new(None),
             closing: Cell::new(false),
+            idle_timeout_ms: Cell::new(0),
+            timed_out: Cell::new(false),
         })
     }
 
@@ -311,6 +317,7 @@ impl Connection {
             }
             if let Wait::TimedOut = self.wait(timeout_ms, Stream::poll_write_ready).await? {
                 self.broken.set(true);
+                self.timed_out.set(true);
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
@@ -466,42 +473,44 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
             req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
             req.flags().malformed.set(true);
             run(conn, &req, |req| phase::reject(req, bad.status())).await;
-            let _ = conn.flush(send_timeout_ms(&req)).await;
-            return Next::Close;
+            return end(conn, &req).await;
         }
         Head::TimedOut(Some(req)) => {
             req.log(
                 Level::Info,
                 format_args!("client timed out (110: Connection timed out) while reading client request headers"),
             );
+            conn.timed_out.set(true);
             // Somebody this slow is not told; the access log shows it.
             req.response.borrow_mut().status = 408;
             phase::log(&req);
-            return Next::Close;
+            conn.mark_broken();
+            return end(conn, &req).await;
         }
         Head::TimedOut(None) | Head::End => return Next::Close,
     };
     run(conn, &req, phase::run).await;
     req.end_lasting_contexts();
     if conn.is_broken() {
-        return Next::Close;
+        return end(conn, &req).await;
     }
-    let keep_alive = req.flags().keep_alive.get() && !worker.is_quitting();
+    let idle_timeout_ms = req.keepalive_conf().timeout_ms();
+    let keep_alive = req.flags().keep_alive.get() && !worker.is_quitting() && idle_timeout_ms > 0;
+    if !keep_alive {
+        return end(conn, &req).await;
+    }
+    conn.idle_timeout_ms.set(idle_timeout_ms);
     let timeout_ms = send_timeout_ms(&req);
-    if keep_alive && !req.body.is_consumed() && req.discard_body().await.is_err() {
-        let _ = conn.flush(timeout_ms).await;
-        return Next::Close;
+    if !req.body.is_consumed() && !matches!(req.discard_buffered_body(), Ok(true)) {
+        // The client may wait for the answer before it sends the rest.
+        if conn.flush(timeout_ms).await.is_err() || req.discard_body().await.is_err() {
+            return end(conn, &req).await;
+        }
     }
     // A client that sends requests ahead gets the answers together.
-    let pipelined = keep_alive && !conn.input.borrow().is_empty();
+    let pipelined = !conn.input.borrow().is_empty();
     if !(pipelined && conn.unsent_bytes() < PIPELINE_BYTES_MAX) && conn.flush(timeout_ms).await.is_err() {
-        return Next::Close;
-    }
-    if !keep_alive {
-        if !req.body.is_consumed() {
-            linger(conn, &req).await;
-        }
-        return Next::Close;
+        return end(conn, &req).await;
     }
     if conn.requests.get() == 1 {
         conn.stream.set_nodelay();
@@ -509,6 +518,18 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
     req.forget_contexts();
     *conn.spare.borrow_mut() = Some(req);
     Next::Request
+}
+
+/// Ends a connection with its last response.
+async fn end(conn: &Rc<Connection>, req: &Rc<Request>) -> Next {
+    let flushed = !conn.is_broken() && conn.flush(send_timeout_ms(req)).await.is_ok();
+    let conf = req.keepalive_conf();
+    if conn.timed_out.get() && conf.resets_timed_out() {
+        conn.stream.reset_on_close();
+    } else if flushed && conf.lingers(!req.body.is_consumed() || !conn.input.borrow().is_empty()) {
+        linger(conn, req).await;
+    }
+    Next::Close
 }
 
 /// Runs a request to its end; a panic inside ends the request, not the worker.
@@ -588,7 +609,7 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
         conn.waiting_since_ms.set(clock::now_ms());
         // Whoever has just connected is about to ask, and would take a closed connection for a failure.
         conn.idle.set(!first);
-        let timeout_ms = if first { header_timeout_ms } else { core.keepalive_timeout_ms() };
+        let timeout_ms = if first { header_timeout_ms } else { conn.idle_timeout_ms.get() };
         let waiting = worker.waiting();
         let read = conn.read_more(timeout_ms).await;
         drop(waiting);
@@ -669,9 +690,7 @@ fn begin(req: &mut Rc<Request>, started_ms: u64) -> Result<(), BadRequest> {
     request.body.begin(head.content_length, head.chunked);
     let keep_alive = head.keep_alive;
     request.choose_server();
-    let core = request.http_conf();
-    let may_go_on = core.keepalive_timeout_ms() > 0 && request.conn.requests.get() < core.keepalive_requests();
-    request.flags().keep_alive.set(keep_alive && may_go_on);
+    request.flags().keep_alive.set(keep_alive);
     if request.method.get() == Method::Trace {
         return Err(BadRequest::Trace);
     }
@@ -682,8 +701,8 @@ fn begin(req: &mut Rc<Request>, started_ms: u64) -> Result<(), BadRequest> {
 ///
 /// Source: nginx, `lingering_close`.
 async fn linger(conn: &Rc<Connection>, req: &Rc<Request>) {
-    let core = req.http_conf();
-    let (total_ms, pause_ms) = (core.lingering_time_ms(), core.lingering_timeout_ms());
+    let conf = req.keepalive_conf();
+    let (total_ms, pause_ms) = (conf.lingering_time_ms(), conf.lingering_timeout_ms());
     conn.stream.shutdown_write();
     let end_ms = clock::now_ms() + total_ms;
     let mut buf = vec![0u8; 4096];

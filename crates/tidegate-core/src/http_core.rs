@@ -63,6 +63,7 @@ pub struct ErrorPage {
 #[allow(missing_docs, reason = "each field is named as its directive, whose table entry documents it")]
 pub struct Conf {
     pub absolute_redirect: Option<bool>,
+    pub auth_delay: Option<Duration>,
     pub chunked_transfer_encoding: Option<bool>,
     pub client_body_buffer_size: Option<usize>,
     pub client_body_in_file_only: Option<u32>,
@@ -77,12 +78,7 @@ pub struct Conf {
     pub error_pages: Arc<Vec<ErrorPage>>,
     pub ignore_invalid_headers: Option<bool>,
     pub internal: Option<bool>,
-    pub keepalive_requests: Option<u64>,
-    pub keepalive_timeout: Option<(Duration, Option<Duration>)>,
     pub large_client_header_buffers: Option<(usize, usize)>,
-    pub lingering_close: Option<u32>,
-    pub lingering_time: Option<Duration>,
-    pub lingering_timeout: Option<Duration>,
     pub log_not_found: Option<bool>,
     pub log_subrequest: Option<bool>,
     pub max_headers: Option<u64>,
@@ -90,7 +86,6 @@ pub struct Conf {
     pub port_in_redirect: Option<bool>,
     pub postpone_output: Option<usize>,
     pub recursive_error_pages: Option<bool>,
-    pub reset_timedout_connection: Option<bool>,
     pub satisfy: Option<u32>,
     pub send_timeout: Option<Duration>,
     pub server_name_in_redirect: Option<bool>,
@@ -101,7 +96,7 @@ pub struct Conf {
     has_listen: bool,
 }
 
-fn ms(time: Option<Duration>, default_ms: u64) -> u64 {
+pub(crate) fn ms(time: Option<Duration>, default_ms: u64) -> u64 {
     time.map_or(default_ms, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -149,21 +144,6 @@ impl Conf {
             merge_slashes: self.merge_slashes.unwrap_or(true),
         }
     }
-    pub fn keepalive_requests(&self) -> u64 {
-        self.keepalive_requests.unwrap_or(1000)
-    }
-    pub fn keepalive_timeout_ms(&self) -> u64 {
-        ms(self.keepalive_timeout.map(|(time, _)| time), 75_000)
-    }
-    pub fn keepalive_header_seconds(&self) -> Option<u64> {
-        self.keepalive_timeout.and_then(|(_, header)| header).map(|header| header.as_secs())
-    }
-    pub fn lingering_time_ms(&self) -> u64 {
-        ms(self.lingering_time, 30_000)
-    }
-    pub fn lingering_timeout_ms(&self) -> u64 {
-        ms(self.lingering_timeout, 5_000)
-    }
     pub fn postpone_output_bytes(&self) -> usize {
         self.postpone_output.unwrap_or(1460)
     }
@@ -194,6 +174,9 @@ pub static MODULE: Module<Conf> = Module {
         Directive::flag("absolute_redirect", |c: &mut Conf| &mut c.absolute_redirect)
             .default("on")
             .doc("Redirects name scheme and host."),
+        Directive::time("auth_delay", |c: &mut Conf| &mut c.auth_delay)
+            .default("0s")
+            .doc("How long a refusal with 401 waits, against guessing of passwords."),
         Directive::flag("chunked_transfer_encoding", |c: &mut Conf| &mut c.chunked_transfer_encoding)
             .default("on")
             .doc("Bodies of unknown length go out in chunks to HTTP/1.1 clients."),
@@ -254,13 +237,6 @@ pub static MODULE: Module<Conf> = Module {
         })
         .within(Context::LOCATION)
         .doc("The location serves internal requests only; others get 404."),
-        Directive::number("keepalive_requests", |c: &mut Conf| &mut c.keepalive_requests)
-            .default("1000")
-            .doc("How many requests a connection may bring."),
-        Directive::custom("keepalive_timeout", 1, 2, keepalive_timeout)
-            .syntax("timeout [header_timeout]")
-            .default("75s")
-            .doc("How long a connection may be idle; 0 closes it after each response."),
         Directive::custom("large_client_header_buffers", 2, 2, |conf: &mut Conf, directive, _| {
             let number = |index: usize, parse: fn(&bstr::BStr) -> Result<u64, values::ValueError>| {
                 let arg: &ast::Arg = &directive.args[index];
@@ -274,19 +250,6 @@ pub static MODULE: Module<Conf> = Module {
         .syntax("number size")
         .default("4 8k")
         .doc("How large a request head may become, and its longest line."),
-        Directive::choice(
-            "lingering_close",
-            |c: &mut Conf| &mut c.lingering_close,
-            &[("off", 0), ("on", 1), ("always", 2)],
-        )
-        .default("on")
-        .doc("Reads what a client still sends before the connection is closed."),
-        Directive::time("lingering_time", |c: &mut Conf| &mut c.lingering_time)
-            .default("30s")
-            .doc("How long that reading may take."),
-        Directive::time("lingering_timeout", |c: &mut Conf| &mut c.lingering_timeout)
-            .default("5s")
-            .doc("Longest pause in that reading."),
         Directive::flag("log_not_found", |c: &mut Conf| &mut c.log_not_found)
             .default("on")
             .doc("Missing files are written to the error log."),
@@ -311,9 +274,6 @@ pub static MODULE: Module<Conf> = Module {
             .within(Context::ALL_IF)
             .default("off")
             .doc("An error page may lead to another."),
-        Directive::flag("reset_timedout_connection", |c: &mut Conf| &mut c.reset_timedout_connection)
-            .default("off")
-            .doc("Connections that timed out are reset, which frees their memory at once."),
         Directive::choice("satisfy", |c: &mut Conf| &mut c.satisfy, &[("all", SATISFY_ALL), ("any", SATISFY_ANY)])
             .default("all")
             .doc("Whether all access checks must allow a request, or any."),
@@ -333,12 +293,12 @@ pub static MODULE: Module<Conf> = Module {
     ],
     variables: crate::variables::VARIABLES,
     inherit: |child, parent, kind| {
-        inherit!(child, parent; absolute_redirect, chunked_transfer_encoding, client_body_buffer_size,
+        inherit!(child, parent; absolute_redirect, auth_delay, chunked_transfer_encoding, client_body_buffer_size,
             client_body_in_file_only, client_body_in_single_buffer, client_body_temp_path, client_body_timeout,
             client_header_buffer_size, client_header_timeout, client_max_body_size, error_log,
-            ignore_invalid_headers, keepalive_requests, keepalive_timeout, large_client_header_buffers,
-            lingering_close, lingering_time, lingering_timeout, log_not_found, log_subrequest, max_headers,
-            merge_slashes, port_in_redirect, postpone_output, recursive_error_pages, reset_timedout_connection,
+            ignore_invalid_headers, large_client_header_buffers,
+            log_not_found, log_subrequest, max_headers,
+            merge_slashes, port_in_redirect, postpone_output, recursive_error_pages,
             satisfy, send_timeout, server_name_in_redirect, server_tokens, underscores_in_headers,
             uninitialized_variable_warn);
         if kind.is_unnamed() {
@@ -486,19 +446,6 @@ fn server_name(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) 
     Ok(())
 }
 
-fn keepalive_timeout(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let time = |arg: &ast::Arg, parse: fn(&bstr::BStr) -> Result<Duration, values::ValueError>| {
-        parse(arg.value.as_bstr()).map_err(|error| error.diagnostic(&directive.name.value, arg))
-    };
-    if conf.keepalive_timeout.is_some() {
-        return Err(crate::main_conf::duplicate(directive));
-    }
-    let timeout = time(&directive.args[0], values::time)?;
-    let header = directive.args.get(1).map(|arg| time(arg, values::time_seconds)).transpose()?;
-    conf.keepalive_timeout = Some((timeout, header));
-    Ok(())
-}
-
 fn error_page(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let (target, words) = directive.args.split_last().expect("error_page has at least two arguments");
     let mut statuses = Vec::new();
@@ -579,6 +526,7 @@ impl Request {
             self.set_level(server);
             return Some(404);
         }
+        self.limit_keep_alive();
         if redirect {
             self.add_slash();
             return Some(301);

@@ -12,11 +12,12 @@
 //! - [`request`], [`body`], [`output`], [`byte_ranges`], `transfer`: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
-//! - [`connection`], [`stream`], [`worker`], [`server`]: sockets and threads
+//! - [`connection`], [`keepalive`], [`stream`], [`worker`], [`server`]: sockets and threads
 //! - [`resolver`]: addresses of names
 //! - [`upstream`]: talking to other servers for a request
 //! - [`log`], [`error_log`], [`clock`], [`sockets`], [`files`]: what they stand on
 
+mod accepted;
 pub mod body;
 pub mod byte_ranges;
 pub mod clock;
@@ -26,6 +27,7 @@ pub mod deadline;
 pub mod error_log;
 pub mod files;
 pub mod http_core;
+pub mod keepalive;
 pub mod limit_rate;
 mod listen;
 pub mod location;
@@ -57,6 +59,8 @@ pub(crate) static MODULES: &[&dyn module::AnyModule] = &[
     &main_conf::MODULE,
     &main_conf::EVENTS,
     &http_core::MODULE,
+    &accepted::MODULE,
+    &keepalive::MODULE,
     &limit_rate::MODULE,
     &static_files::MODULE,
     &static_files::types::MODULE,

@@ -64,7 +64,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 /// A size with variables; one without is checked when it is read.
-fn size(field: &mut Option<Template>, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+pub(crate) fn size(field: &mut Option<Template>, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let arg = &directive.args[0];
     let template = build.template(arg)?;
     if template.as_literal().is_some() {
@@ -143,7 +143,7 @@ impl Request {
         self.conn.throttle.set(throttle);
     }
 
-    fn size_of(&self, template: &Template) -> u64 {
+    pub(crate) fn size_of(&self, template: &Template) -> u64 {
         let text = template.eval_cow(self);
         match values::size(text.as_bstr()) {
             Ok(size) => size,

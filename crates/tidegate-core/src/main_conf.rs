@@ -239,7 +239,7 @@ pub fn block_of(directive: &ast::Directive) -> &[ast::Directive] {
 /// A diagnostic for a directive whose first argument is bad.
 pub fn bad_value(directive: &ast::Directive) -> Diagnostic {
     let arg = directive.args.first().unwrap_or(&directive.name);
-    Diagnostic::invalid_value(&arg.value, arg.span)
+    Diagnostic::invalid_value(directive.name(), arg.span)
 }
 
 /// A diagnostic for a directive that stands there already.

@@ -3,7 +3,7 @@
 //! A handler answers at once ([`Ready::Now`]) or hands back a future ([`Ready::Later`]); a request whose handlers all
 //! answer at once runs from head to response in one plain call, without a future.
 
-use std::{future::Future, pin::Pin, rc::Rc};
+use std::{future::Future, pin::Pin, rc::Rc, time::Duration};
 
 use bstr::BStr;
 
@@ -191,11 +191,13 @@ struct Cursor {
     in_content_handler: bool,
     /// With `satisfy any`: the status that a refusal gave, 0 for none.
     refused: u16,
+    /// The refusal under way was held up already (`auth_delay`).
+    delayed: bool,
 }
 
 impl Cursor {
     const fn at(phase: Phase) -> Self {
-        Cursor { phase, index: 0, in_content_handler: false, refused: 0 }
+        Cursor { phase, index: 0, in_content_handler: false, refused: 0, delayed: false }
     }
     fn restart(restart: Restart) -> Self {
         match restart {
@@ -307,6 +309,14 @@ fn advance(req: &Rc<Request>, mut cursor: Cursor, mut step: Option<Step>) -> Pro
                 Ready::Later(future) => return Progress::Wait(cursor, future),
             },
         };
+        if answer == Step::Status(401)
+            && cursor.phase == Phase::Access
+            && !req.satisfy_any()
+            && !std::mem::replace(&mut cursor.delayed, true)
+            && let Ready::Later(future) = refuse_slowly(req)
+        {
+            return Progress::Wait(cursor, future);
+        }
         if let Some(last) = apply(req, &mut cursor, answer) {
             return Progress::End(last);
         }
@@ -328,8 +338,24 @@ fn call(req: &Rc<Request>, cursor: &mut Cursor) -> Outcome {
         if let Some(handler) = program.handlers(cursor.phase).get(cursor.index) {
             return handler(req);
         }
+        let any_refused = cursor.refused == 401;
         if let Some(decision) = next_phase(req, cursor) {
-            return Ready::Now(decision);
+            return if any_refused { refuse_slowly(req) } else { Ready::Now(decision) };
+        }
+    }
+}
+
+/// `auth_delay`: 401, at once or after a while.
+fn refuse_slowly(req: &Rc<Request>) -> Outcome {
+    let refusal = Step::Status(401);
+    match req.http_conf().auth_delay {
+        None | Some(Duration::ZERO) => Ready::Now(refusal),
+        Some(delay) => {
+            req.log(Level::Info, format_args!("delaying unauthorized request"));
+            Ready::later(async move {
+                tokio::time::sleep(delay).await;
+                refusal
+            })
         }
     }
 }

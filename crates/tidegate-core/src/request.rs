@@ -436,6 +436,7 @@ impl Request {
         self.flags.uri_changed.set(false);
         self.contexts.borrow_mut().clear();
         self.set_level(level);
+        self.limit_keep_alive();
         self.apply_limit_except();
         self.restart.set(Restart::Rewrite);
         true

@@ -47,7 +47,15 @@ impl Request {
     /// Ends the request with a status. Answers `Redirected` when an error page takes over, else the engine's last step.
     pub(crate) fn end_with_status(self: &Rc<Self>, status: u16) -> Step {
         if status == STATUS_CLOSE {
-            self.flags().keep_alive.set(false);
+            self.conn.timed_out.set(true);
+            return Step::Close;
+        }
+        if matches!(status, 408 | 499) && !self.is_subrequest() {
+            // Who was too slow, or has gone, is not told; the access log shows it.
+            let mut response = self.response.borrow_mut();
+            if response.status == 0 || response.progress == Progress::Open {
+                response.status = status;
+            }
             return Step::Close;
         }
         if self.header_sent() {
@@ -205,6 +213,10 @@ impl Request {
         if crate::worker::current().is_some_and(|worker| worker.is_quitting()) {
             self.flags().keep_alive.set(false);
         }
+        if self.level_id() == self.config_server().level {
+            // No location was looked for.
+            self.limit_keep_alive();
+        }
         let keep_alive = self.flags().keep_alive.get();
         let date = clock::http_date();
         let response = &mut *response;
@@ -228,7 +240,7 @@ impl Request {
             (_, true) => ConnectionField::KeepAlive,
             (_, false) => ConnectionField::Close,
         };
-        parts.keep_alive_timeout = conf.keepalive_header_seconds();
+        parts.keep_alive_timeout = self.keepalive_conf().header_seconds();
         parts.vary_accept_encoding = response.vary_accept_encoding;
         let mut output = self.conn.output.borrow_mut();
         if output.buf.capacity() == 0 {

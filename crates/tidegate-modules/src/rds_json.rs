@@ -107,7 +107,7 @@ fn user_property(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<
 fn ret(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let code = &directive.args[0];
     if code.value.is_empty() || !code.value.iter().all(u8::is_ascii_digit) {
-        return Err(Diagnostic::invalid_value(&code.value, code.span));
+        return Err(Diagnostic::invalid_value(directive.name(), code.span));
     }
     let text = build.template(&directive.args[1])?;
     conf.rds_json_ret = Some((code.value.clone(), text));

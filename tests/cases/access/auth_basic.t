@@ -205,3 +205,65 @@ auth_basic b;
 --- must_die
 --- error_log
 "auth_basic" directive is duplicate
+
+=== TEST 9: auth_delay holds a refusal up
+--- http_config
+log_format t "$status $request_time";
+--- config
+access_log logs/t.log t;
+auth_delay 200ms;
+location / { auth_basic closed; auth_basic_user_file htpasswd; }
+--- user_files
+>>> ../conf/htpasswd
+a:{PLAIN}b
+--- request
+GET /
+--- error_code: 401
+--- response_headers
+WWW-Authenticate: Basic realm="closed"
+--- error_log
+delaying unauthorized request
+--- output_file_like
+>>> logs/t.log
+^401 0\.[23]\d\d$
+
+=== TEST 10: auth_delay with satisfy any
+--- http_config
+log_format t "$status $request_time";
+--- config
+access_log logs/t.log t;
+location / { satisfy any; deny all; auth_delay 200ms; auth_basic closed; auth_basic_user_file htpasswd; }
+--- user_files
+>>> ../conf/htpasswd
+a:{PLAIN}b
+--- request
+GET /
+--- error_code: 401
+--- output_file_like
+>>> logs/t.log
+^401 0\.[23]\d\d$
+
+=== TEST 11: auth_delay leaves permission and other refusals alone
+--- http_config
+log_format t "$status $request_time";
+--- config
+access_log logs/t.log t;
+auth_delay 500ms;
+location / { auth_basic closed; auth_basic_user_file htpasswd; }
+location /no { deny all; }
+--- user_files
+>>> ../conf/htpasswd
+a:{PLAIN}b
+>>> index.html
+hello
+--- requests
+GET /
+~~~
+GET /no
+--- more_headers
+Authorization: Basic YTpi
+--- error_code: 200 403
+--- output_file_like
+>>> logs/t.log
+^200 0\.[01]\d\d
+403 0\.[01]\d\d$

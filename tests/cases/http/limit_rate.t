@@ -108,3 +108,66 @@ GET /v
 405
 ~~~
 ^1 0 1 0\n$
+
+=== TEST 9: an upstream limits the rate of its response
+--- http_config
+log_format t "$uri $body_bytes_sent $request_time";
+--- config
+access_log logs/t.log t;
+location / { proxy_pass http://127.0.0.1:$TEST_PORT/up/; }
+location /all/ { proxy_ignore_headers X-Accel-Limit-Rate; proxy_pass http://127.0.0.1:$TEST_PORT/up/; }
+location /up/ { access_log off; alias html/; add_header X-Accel-Limit-Rate 20000; }
+--- user_files
+>>> a chomp
+%{x x 30000}
+--- requests
+GET /a
+~~~
+GET /all/a
+--- response_body_size: 30000
+--- response_headers
+!X-Accel-Limit-Rate
+--- output_file_like
+>>> logs/t.log
+^/a 30000 (0\.[3-9]|1\.)\d+
+/all/a 30000 0\.[01]\d\d$
+
+=== TEST 10: a bad rate of an upstream has no effect
+--- config
+location / { proxy_pass http://127.0.0.1:$TEST_PORT/up/; }
+location /up/ { alias html/; add_header X-Accel-Limit-Rate fast; }
+--- user_files
+>>> a
+hello
+--- request
+GET /a
+--- response_body
+hello
+
+=== TEST 11: proxy_limit_rate
+--- http_config
+log_format t "$uri $body_bytes_sent $upstream_response_time";
+--- config
+access_log logs/t.log t;
+location / { proxy_limit_rate 20k; proxy_pass http://127.0.0.1:$TEST_PORT/up/; }
+location /all/ { proxy_pass http://127.0.0.1:$TEST_PORT/up/; }
+location /up/ { access_log off; alias html/; }
+--- user_files
+>>> a chomp
+%{x x 50000}
+--- requests
+GET /a
+~~~
+GET /all/a
+--- response_body_size: 50000
+--- output_file_like
+>>> logs/t.log
+^/a 50000 (0\.[7-9]|1\.|2\.)\d+
+/all/a 50000 0\.[01]\d\d$
+
+=== TEST 12: proxy_limit_rate: no size
+--- config
+location / { proxy_limit_rate fast; proxy_pass http://127.0.0.1:$TEST_PORT; }
+--- must_die
+--- error_log
+"proxy_limit_rate" directive invalid value

@@ -379,7 +379,7 @@ POST /stream
 location / { proxy_store on; proxy_pass http://127.0.0.1:1; }
 --- must_die
 --- error_log
-"proxy_store" is not supported yet
+"proxy_store" is not supported
 --- tidegate_only: nginx has it
 
 === TEST 31: a large body through small files

@@ -8,7 +8,7 @@
 //! - **I1** The client's output queue holds at most `buffer_bytes` and one piece in memory, whatever client and peer do.
 //! - **I2** The queue keeps the order, so memory and file may alternate in it.
 
-use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
+use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc, time::Duration};
 
 use bytes::{Buf as _, Bytes};
 use tidegate_http::BodyPart;
@@ -21,6 +21,7 @@ use super::{
     tunnel,
 };
 use crate::{
+    clock,
     log::{Level, SysError},
     output::{Buf, Chunk, Closed},
     phase::Step,
@@ -132,6 +133,8 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn pipe(&mut self, socket: &mut Socket) -> Result<(), Cut> {
         let mut temp: Option<TempFile> = None;
         let mut reads = 0u32;
+        let limit_rate = self.settings.limit_rate.as_ref().filter(|_| self.buffering);
+        let pace = limit_rate.map(|rate| self.req.size_of(rate)).filter(|&rate| rate > 0).map(Pace::new);
         loop {
             if self.decode_input(socket, &mut temp).await? {
                 if !socket.input.is_empty() {
@@ -151,7 +154,11 @@ impl<P: Protocol> Exchange<'_, P> {
             if reads.is_multiple_of(READS_IN_A_ROW) {
                 tokio::task::yield_now().await;
             }
-            match self.read(socket).await? {
+            let mut wanted = if self.buffering { self.settings.buffer_bytes } else { self.settings.head_bytes_max };
+            if let Some(pace) = &pace {
+                wanted = wanted.min(Box::pin(pace.room(socket)).await);
+            }
+            match self.read(socket, wanted).await? {
                 0 if self.protocol.is_complete_at_close() => return Ok(()),
                 0 => {
                     self.req.log(Level::Error, format_args!("upstream prematurely closed connection while {READING}"));
@@ -268,8 +275,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// Reads more of the body.
-    async fn read(&mut self, socket: &mut Socket) -> Result<usize, Cut> {
-        let wanted = if self.buffering { self.settings.buffer_bytes } else { self.settings.head_bytes_max };
+    async fn read(&mut self, socket: &mut Socket, wanted: usize) -> Result<usize, Cut> {
         socket.reserve(wanted.clamp(1, READ_BYTES_MAX));
         loop {
             match socket.try_read() {
@@ -294,6 +300,34 @@ impl<P: Protocol> Exchange<'_, P> {
         let call = if self.buffering { "readv()" } else { "recv()" };
         self.req.log(Level::Error, format_args!("{call} failed {} while {READING}", SysError(error)));
         Cut::Peer
+    }
+}
+
+/// `…_limit_rate`: how much of a body may be read by now.
+///
+/// Source: nginx, `ngx_event_pipe_read_upstream`.
+struct Pace {
+    /// Bytes a second.
+    rate: u64,
+    start_ms: u64,
+}
+
+impl Pace {
+    fn new(rate: u64) -> Self {
+        Pace { rate, start_ms: clock::now_ms() }
+    }
+    /// Waits until something may be read: those bytes of the time that has passed and of one second ahead.
+    async fn room(&self, socket: &Socket) -> usize {
+        loop {
+            let elapsed_ms = clock::now_ms().saturating_sub(self.start_ms);
+            let allowed = self.rate.saturating_mul(elapsed_ms + 1000) / 1000;
+            if let Some(room @ 1..) = allowed.checked_sub(socket.received) {
+                return usize::try_from(room).unwrap_or(usize::MAX);
+            }
+            let due_ms = (socket.received - allowed).saturating_mul(1000) / self.rate + 1;
+            tokio::time::sleep(Duration::from_millis(due_ms.min(1000))).await;
+            clock::update();
+        }
     }
 }
 

@@ -21,6 +21,11 @@ impl<P: Protocol> Exchange<'_, P> {
             let line = bstr::BStr::new(line);
             req.log(Level::Warn, format_args!("upstream sent duplicate header line: \"{line}\", ignored"));
         }
+        if let Some(rate) = head.fields.get(Known::XAccelLimitRate).filter(|_| self.heeds(Ignored::LIMIT_RATE))
+            && let Ok(rate) = tidegate_conf::values::integer(rate.into())
+        {
+            req.set_limit_rate(rate);
+        }
         let step = if let Some(step) = self.intercept(&head) {
             Some(step)
         } else if let Some(target) = head.fields.get(Known::XAccelRedirect).filter(|_| self.heeds(Ignored::REDIRECT)) {

@@ -32,6 +32,7 @@ pub struct UpstreamConf {
     pub ignore_client_abort: Option<bool>,
     pub ignore_headers: Option<Ignored>,
     pub intercept_errors: Option<bool>,
+    pub limit_rate: Option<Template>,
     pub max_temp_file_size: Option<u64>,
     pub next_upstream: Option<Failures>,
     pub next_upstream_timeout: Option<Duration>,
@@ -91,7 +92,7 @@ impl UpstreamConf {
         inherit!(child, parent; bind, buffer_size, buffering, buffers, busy_buffers_size, connect_timeout,
             force_ranges, hide_headers, ignore_client_abort, ignore_headers, intercept_errors, max_temp_file_size,
             next_upstream, next_upstream_timeout, next_upstream_tries, pass_headers, pass_request_body,
-            pass_request_headers, pass_trailers, read_timeout, request_buffering, send_lowat, send_timeout,
+            limit_rate, pass_request_headers, pass_trailers, read_timeout, request_buffering, send_lowat, send_timeout,
             socket_keepalive, temp_file_write_size, temp_path);
     }
 
@@ -125,6 +126,7 @@ impl UpstreamConf {
             pass_trailers: self.pass_trailers.unwrap_or(false),
             force_ranges: self.force_ranges.unwrap_or(false),
             socket_keepalive: self.socket_keepalive.unwrap_or(false),
+            limit_rate: self.limit_rate.clone(),
             bind: self.bind.clone().flatten(),
             hidden: HiddenFields::new(
                 hidden,
@@ -174,6 +176,8 @@ pub struct Settings {
     pub force_ranges: bool,
     /// TCP looks after idle connections.
     pub socket_keepalive: bool,
+    /// Bytes a second that a response is read with, if it is buffered.
+    pub limit_rate: Option<Template>,
     /// Where connections come from.
     bind: Option<(Template, bool)>,
     /// Fields that the client does not get.
@@ -286,6 +290,14 @@ pub fn buffers(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<()
     fill(&mut conf.buffers, (as_usize(count), as_usize(bytes)), directive)
 }
 
+/// `…_limit_rate rate;`
+///
+/// # Errors
+/// Not a size.
+pub fn limit_rate(conf: &mut UpstreamConf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    crate::limit_rate::size(&mut conf.limit_rate, directive, build)
+}
+
 /// `…_bind address [transparent] | off;`
 ///
 /// # Errors
@@ -360,8 +372,10 @@ macro_rules! upstream_directives {
                 |c: &mut $conf| &mut c.$field.temp_file_write_size)
                 .doc("Accepted: each piece is written as it was read."),
             $crate::module::Directive::custom(concat!($prefix, "_temp_path"), 1, 4,
-                |c: &mut $conf, d, _| $crate::upstream::settings::fill(
-                    &mut c.$field.temp_path, d.args[0].value.clone(), d))
+                |c: &mut $conf, d, b| {
+                    b.temp_path(&d.args[0].value);
+                    $crate::upstream::settings::fill(&mut c.$field.temp_path, d.args[0].value.clone(), d)
+                })
                 .syntax("path [level1 [level2 [level3]]]").default(concat!($prefix, "_temp"))
                 .doc("Directory of such files."),
             $crate::module::Directive::flag(concat!($prefix, "_ignore_client_abort"),
@@ -401,6 +415,10 @@ macro_rules! upstream_directives {
             $crate::module::Directive::flag(concat!($prefix, "_socket_keepalive"),
                 |c: &mut $conf| &mut c.$field.socket_keepalive)
                 .default("off").doc("TCP looks after connections to servers."),
+            $crate::module::Directive::custom(concat!($prefix, "_limit_rate"), 1, 1,
+                |c: &mut $conf, d, b| $crate::upstream::settings::limit_rate(&mut c.$field, d, b))
+                .syntax("rate").default("0")
+                .doc("Bytes a second that a buffered response is read with; 0 for any speed."),
             $crate::module::Directive::size(concat!($prefix, "_send_lowat"),
                 |c: &mut $conf| &mut c.$field.send_lowat)
                 .default("0").doc("Accepted: has no effect on Linux."),

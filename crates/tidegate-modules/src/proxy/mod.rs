@@ -55,6 +55,9 @@ pub struct Conf {
     headers_hash_bucket_size: Option<u64>,
 }
 
+/// Directory of temporary files, unless `proxy_temp_path` names another.
+const TEMP_PATH: &str = "proxy_temp";
+
 const HTTP_10: u32 = 10;
 const HTTP_11: u32 = 11;
 
@@ -112,7 +115,10 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Sets or takes away flags of cookies."),
         Directive::custom("proxy_store", 1, 1, |_, d, _| match d.args[0].value == "off" {
             true => Ok(()),
-            false => Err(Diagnostic::new(Severity::Emerg, d.name.span, "\"proxy_store\" is not supported yet")),
+            false => {
+                let text = "\"proxy_store\" is not supported: responses are not stored as files";
+                Err(Diagnostic::new(Severity::Emerg, d.name.span, text))
+            }
         })
         .syntax("off")
         .default("off")
@@ -149,6 +155,12 @@ pub static MODULE: Module<Conf> = Module {
             inherit!(child, parent; pass);
         }
     },
+    finish: Some(|conf, build| {
+        if conf.upstream.temp_path.is_none() {
+            build.temp_path(TEMP_PATH.as_bytes());
+        }
+        Ok(())
+    }),
     install,
     ..Module::named("proxy")
 };
@@ -173,7 +185,7 @@ struct Location {
 fn install(conf: &Arc<Conf>, program: &mut Program) {
     let Some(pass) = &conf.pass else { return };
     let location = Arc::new(Location {
-        settings: conf.upstream.settings(HIDDEN, "proxy_temp"),
+        settings: conf.upstream.settings(HIDDEN, TEMP_PATH),
         fields: Fields::new(conf.set_headers.as_deref().map_or(&[], Vec::as_slice)),
         redirects: redirect::compile(conf.redirects.as_ref(), pass),
         cookies: CookieRules {
