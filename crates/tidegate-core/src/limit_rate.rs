@@ -64,7 +64,11 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 /// A size with variables; one without is checked when it is read.
-pub(crate) fn size(field: &mut Option<Template>, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+pub(crate) fn size(
+    field: &mut Option<Template>,
+    directive: &ast::Directive,
+    build: &mut Build<'_>,
+) -> Result<(), Diagnostic> {
     let arg = &directive.args[0];
     let template = build.template(arg)?;
     if template.as_literal().is_some() {

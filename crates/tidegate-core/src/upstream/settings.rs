@@ -294,7 +294,11 @@ pub fn buffers(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<()
 ///
 /// # Errors
 /// Not a size.
-pub fn limit_rate(conf: &mut UpstreamConf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+pub fn limit_rate(
+    conf: &mut UpstreamConf,
+    directive: &ast::Directive,
+    build: &mut Build<'_>,
+) -> Result<(), Diagnostic> {
     crate::limit_rate::size(&mut conf.limit_rate, directive, build)
 }
 
