@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::bytecode;
 use crate::error::Failure;
 use crate::stack::Ref;
 use crate::vm::Vm;
@@ -134,7 +135,10 @@ fn compile(vm: &Vm, source: &[u8], name: &std::ffi::CStr) -> Result<Ref, Failure
     vm.relieve_memory();
     let mut compiled = None;
     vm.main().protect(|lua| {
-        compiled = Some(lua.load(source, name).map(|()| lua.make_ref()));
+        compiled = Some(lua.load(source, name).map(|()| {
+            bytecode::fix_arguments(lua, source, name);
+            lua.make_ref()
+        }));
         Ok(())
     })?;
     compiled.unwrap_or_else(|| Err(Failure::memory()))

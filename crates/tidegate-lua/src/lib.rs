@@ -38,6 +38,7 @@ mod api;
 mod balancer;
 mod budget;
 mod bundle;
+mod bytecode;
 mod memory;
 mod phases;
 mod portable;

@@ -477,6 +477,27 @@ impl Lua {
         Err(failure)
     }
 
+    /// The bytecode of the function on top of the stack, which stays there. `None` for a C function.
+    pub(crate) fn dump(self) -> Option<Vec<u8>> {
+        unsafe extern "C-unwind" fn append(
+            _: *mut lua_State,
+            data: *const c_void,
+            len: usize,
+            dump: *mut c_void,
+        ) -> c_int {
+            // SAFETY: `dump` below passes its own vector, and lua_dump calls with `len` bytes at `data`.
+            unsafe {
+                let dump = &mut *dump.cast::<Vec<u8>>();
+                dump.extend_from_slice(std::slice::from_raw_parts(data.cast(), len));
+            }
+            0
+        }
+        let mut dump = Vec::new();
+        // SAFETY: as for `push_nil`; the writer gets the vector that it expects, during the call only.
+        let status = unsafe { ffi::lua_dump(self.state, append, (&raw mut dump).cast(), 0) };
+        (status == 0).then_some(dump)
+    }
+
     /// Calls the function below its `args` arguments; `results` values (or all of them: -1) take their place.
     ///
     /// # Errors
