@@ -24,6 +24,9 @@ use crate::{
     request::Request,
 };
 
+/// Most that one read of a body takes.
+const READ_BYTES_MAX: usize = 64 << 10;
+
 /// How the end of a body is known.
 #[derive(Debug, Default)]
 enum Framing {
@@ -296,12 +299,28 @@ impl Request {
                 self.body.loaded.set(true);
                 return Ok(());
             }
+            self.make_read_room();
             match self.conn.read_more(timeout_ms).await {
                 Ok(0) => return Err(BodyError::Gone),
                 Ok(_) => clock::update(),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
                 Err(_) => return Err(BodyError::Gone),
             }
+        }
+    }
+
+    /// Makes the connection's buffer as large as `client_body_buffer_size`, if so much is to come.
+    fn make_read_room(&self) {
+        let expected = match &*self.body.framing.borrow() {
+            Framing::None => 0,
+            Framing::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX),
+            Framing::Chunked(_) => usize::MAX,
+        };
+        let wanted = expected.min(self.http_conf().client_body_buffer_bytes()).min(READ_BYTES_MAX);
+        let mut input = self.conn.input.borrow_mut();
+        if input.capacity() < wanted {
+            let more = wanted - input.len();
+            input.reserve(more);
         }
     }
 
@@ -420,6 +439,7 @@ impl Request {
             if complete || out.len() > before {
                 return Ok(complete);
             }
+            self.make_read_room();
             match self.conn.read_more(timeout_ms).await {
                 Ok(0) => return Err(BodyError::Gone),
                 Ok(_) => clock::update(),

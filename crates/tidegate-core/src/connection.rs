@@ -87,6 +87,12 @@ pub struct Connection {
     waker: RefCell<Option<Waker>>,
     broken: Cell<bool>,
     idle: Cell<bool>,
+    /// It waits for the first byte of a head.
+    waits_for_head: Cell<bool>,
+    /// Small packets are sent at once.
+    nodelay: Cell<bool>,
+    /// When it became idle, in milliseconds.
+    idle_since_ms: Cell<u64>,
     /// Since when it waits for a head, in milliseconds; 0 while it does not.
     waiting_since_ms: Cell<u64>,
     /// The request of before, to be used again. It refers back to the connection: see [`Connection::release`].
@@ -131,6 +137,9 @@ impl Connection {
             waker: RefCell::new(None),
             broken: Cell::new(false),
             idle: Cell::new(false),
+            waits_for_head: Cell::new(false),
+            nodelay: Cell::new(false),
+            idle_since_ms: Cell::new(0),
             waiting_since_ms: Cell::new(0),
             spare: RefCell::new(None),
             closing: Cell::new(false),
@@ -185,6 +194,20 @@ impl Connection {
                 deadline_ms => deadline_ms.min(latest_ms),
             });
         }
+    }
+    /// Whether it waits for a request, its first or another, and may be closed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waits_for_head.get() && !self.closing.get()
+    }
+    /// Ends the connection, which is idle: others need its place.
+    pub(crate) fn give_up(&self) {
+        self.closing.set(true);
+        self.idle.set(true);
+        self.wake();
+    }
+    /// Since when it does, in milliseconds.
+    pub(crate) fn idle_since_ms(&self) -> u64 {
+        self.idle_since_ms.get()
     }
     /// Whether not a byte of a request has come yet.
     fn is_fresh(&self) -> bool {
@@ -310,6 +333,11 @@ impl Connection {
                     return Err(error);
                 }
             }
+            if self.output.borrow_mut().take_turn_end() {
+                tokio::task::yield_now().await;
+                clock::update();
+                continue;
+            }
             if let Some(pause) = self.pause() {
                 tokio::time::sleep(pause).await;
                 clock::update();
@@ -331,6 +359,12 @@ impl Connection {
     fn pause(&self) -> Option<Duration> {
         let throttle = self.throttle.get()?;
         (throttle.room(self.sent.get()) == 0).then(|| throttle.pause(self.sent.get()))
+    }
+
+    /// Bytes of files that are sent before other connections have their turn; 0 for any number.
+    /// `None` stands for nginx's default.
+    pub fn set_turn_bytes_max(&self, bytes: Option<u64>) {
+        self.output.borrow_mut().turn_bytes_max = bytes;
     }
 
     /// Bytes that wait to be written.
@@ -512,7 +546,8 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
     if !(pipelined && conn.unsent_bytes() < PIPELINE_BYTES_MAX) && conn.flush(timeout_ms).await.is_err() {
         return end(conn, &req).await;
     }
-    if conn.requests.get() == 1 {
+    if !conn.nodelay.get() && req.files_conf().tcp_nodelay != Some(false) {
+        conn.nodelay.set(true);
         conn.stream.set_nodelay();
     }
     req.forget_contexts();
@@ -572,6 +607,10 @@ async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture
             if output.write_to(conn).is_err() {
                 conn.mark_broken();
             }
+            if output.take_turn_end() {
+                cx.waker().wake_by_ref();
+                break;
+            }
         }
         Poll::Pending
     })
@@ -607,12 +646,15 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     let pipelined = !waits && !first;
     if waits {
         conn.waiting_since_ms.set(clock::now_ms());
+        conn.idle_since_ms.set(clock::now_ms());
+        conn.waits_for_head.set(true);
         // Whoever has just connected is about to ask, and would take a closed connection for a failure.
         conn.idle.set(!first);
         let timeout_ms = if first { header_timeout_ms } else { conn.idle_timeout_ms.get() };
         let waiting = worker.waiting();
         let read = conn.read_more(timeout_ms).await;
         drop(waiting);
+        conn.waits_for_head.set(false);
         conn.idle.set(false);
         conn.waiting_since_ms.set(0);
         match read {

@@ -220,7 +220,7 @@ pub static MODULE: Module<Conf> = Module {
             conf.error_log = Some(Arc::new(ErrorLog::new(conf.error_log_targets.clone())));
             Ok(())
         })
-        .syntax("file [level]")
+        .syntax("file | stderr | syslog:... | memory:size [level]")
         .default("logs/error.log error")
         .doc("Where errors are written, and from which level."),
         Directive::custom("error_page", 2, u16::MAX, error_page)

@@ -75,6 +75,13 @@ pub struct EventsConf {
     pub worker_aio_requests: Option<u64>,
 }
 
+impl EventsConf {
+    /// How many connections of clients a worker may have.
+    pub fn connections_max(&self) -> usize {
+        self.worker_connections.map_or(512, |count| usize::try_from(count).unwrap_or(usize::MAX))
+    }
+}
+
 const MAIN: Context = Context::MAIN;
 
 /// The module of the top level.
@@ -166,7 +173,7 @@ pub static MODULE: Module<Conf> = Module {
             Ok(())
         })
         .within(MAIN)
-        .syntax("file [level]")
+        .syntax("file | stderr | syslog:... | memory:size [level]")
         .default("logs/error.log error")
         .doc("Where errors are written, and from which level."),
         Directive::block("events", 0, 0, |conf: &mut Conf, directive, build| {
@@ -200,7 +207,7 @@ pub static EVENTS: Module<EventsConf> = Module {
         Directive::number("worker_connections", |c: &mut EventsConf| &mut c.worker_connections)
             .within(Context::EVENTS)
             .default("512")
-            .doc("How many connections a worker may have."),
+            .doc("How many connections of clients a worker may have; idle ones make room for new ones."),
         Directive::text("use", |c: &mut EventsConf| &mut c.use_)
             .within(Context::EVENTS)
             .doc("Accepted: epoll is used."),
@@ -301,7 +308,7 @@ pub fn error_log_target(
             Diagnostic::new(tidegate_conf::Level::Emerg, word.span, format!("invalid log level \"{}\"", word.value))
         })?,
     };
-    let destination = Destination::parse(&arg.value.to_str_lossy(), &build.prefix)
+    let destination = Destination::parse_error_log(&arg.value.to_str_lossy(), &build.prefix)
         .map_err(|error| Diagnostic::new(tidegate_conf::Level::Emerg, arg.span, error.to_string()))?;
     Ok((level, LogFile::register(destination)))
 }

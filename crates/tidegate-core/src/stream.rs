@@ -24,10 +24,10 @@ pub enum Stream {
     Closed,
 }
 
-/// Most bytes that one `sendfile` is asked for, so that one connection does not keep the worker for itself.
+/// Most bytes that one `sendfile` takes.
 ///
-/// Source: nginx, `sendfile_max_chunk`, whose default is 2 MB.
-const SENDFILE_BYTES_MAX: u64 = 2 << 20;
+/// Source: sendfile(2).
+const SENDFILE_BYTES_MAX: u64 = 0x7fff_f000;
 
 macro_rules! on_socket {
     ($self:ident, $socket:ident => $call:expr, $closed:expr) => {

@@ -20,6 +20,11 @@ const COPY_BYTES_MAX: usize = 4096;
 /// Output of a request that may wait while the next one begins.
 const UNSENT_BYTES_MAX: u64 = 64 << 10;
 
+/// Bytes of files that one connection is sent before others have their turn.
+///
+/// Source: nginx, `sendfile_max_chunk`.
+const TURN_BYTES_MAX: u64 = 2 << 20;
+
 /// Slices that one `writev` takes.
 const SLICES_MAX: usize = 16;
 
@@ -36,6 +41,10 @@ pub(crate) struct OutputQueue {
     queued: u64,
     /// Somebody wants everything so far to be sent now.
     pub(crate) flush: bool,
+    /// Bytes of files after which other connections have their turn; `None` for [`TURN_BYTES_MAX`], 0 for any number.
+    pub(crate) turn_bytes_max: Option<u64>,
+    /// So many have been sent: there may be room for more, in the next turn.
+    turn_ended: bool,
 }
 
 impl OutputQueue {
@@ -65,8 +74,18 @@ impl OutputQueue {
             Buf::File { .. } => {}
         }
     }
-    /// Writes until everything is gone or the socket is full; answers whether everything is gone.
+    /// Whether writing stopped because others should have their turn, not because the socket is full.
+    pub(crate) fn take_turn_end(&mut self) -> bool {
+        std::mem::take(&mut self.turn_ended)
+    }
+    /// Writes until everything is gone, the socket is full or the turn is over; answers whether everything is gone.
     pub(crate) fn write_to(&mut self, conn: &Connection) -> std::io::Result<bool> {
+        let turn_bytes_max = match self.turn_bytes_max {
+            None => TURN_BYTES_MAX,
+            Some(0) => u64::MAX,
+            Some(bytes) => bytes,
+        };
+        let mut turn_bytes = 0;
         loop {
             if self.is_empty() {
                 self.flush = false;
@@ -76,9 +95,16 @@ impl OutputQueue {
             if room == 0 {
                 return Ok(false);
             }
+            if turn_bytes >= turn_bytes_max {
+                self.turn_ended = true;
+                return Ok(false);
+            }
+            let is_file = matches!(self.queue.front(), Some(Segment::File { .. }));
             let written = match self.queue.front() {
                 None => conn.stream.try_write(within(&self.buf, room)),
-                Some(Segment::File { file, offset, len }) => conn.stream.try_sendfile(file, *offset, room.min(*len)),
+                Some(Segment::File { file, offset, len }) => {
+                    conn.stream.try_sendfile(file, *offset, room.min(*len).min(turn_bytes_max))
+                }
                 Some(Segment::Bytes(bytes)) if room < self.len() => conn.stream.try_write(within(bytes, room)),
                 // The head of a file leaves in one packet with its beginning.
                 Some(Segment::Bytes(bytes)) if matches!(self.queue.get(1), Some(Segment::File { .. })) => {
@@ -94,6 +120,9 @@ impl OutputQueue {
                 Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     conn.sent.set(conn.sent.get() + count as u64);
+                    if is_file {
+                        turn_bytes += count as u64;
+                    }
                     self.consume(count);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),

@@ -75,6 +75,43 @@ struct Variable {
     slot: Option<u32>,
 }
 
+/// Variables with a prefix that nginx has under their whole name: they cannot be defined anew.
+///
+/// Source: nginx, `ngx_http_core_variables`.
+const KNOWN_WHOLE: [&str; 15] = [
+    "http_cookie",
+    "http_host",
+    "http_referer",
+    "http_user_agent",
+    "http_via",
+    "http_x_forwarded_for",
+    "sent_http_cache_control",
+    "sent_http_connection",
+    "sent_http_content_length",
+    "sent_http_content_type",
+    "sent_http_keep_alive",
+    "sent_http_last_modified",
+    "sent_http_link",
+    "sent_http_location",
+    "sent_http_transfer_encoding",
+];
+
+/// Prefixes whose variables mean what they always do until they are assigned.
+///
+/// Source: nginx, `ngx_http_rewrite_set`.
+const SHOWN_UNTIL_ASSIGNED: [&str; 6] =
+    ["http_", "sent_http_", "upstream_http_", "cookie_", "upstream_cookie_", "arg_"];
+
+impl Variable {
+    /// Whether a directive may define a prefix variable of this name.
+    fn is_open(&self) -> bool {
+        !KNOWN_WHOLE.iter().any(|known| self.name == *known)
+    }
+    fn shows_native(&self) -> bool {
+        SHOWN_UNTIL_ASSIGNED.iter().any(|prefix| self.name.starts_with(prefix.as_bytes()))
+    }
+}
+
 /// All variables of a configuration.
 #[derive(Default)]
 pub struct Variables {
@@ -190,7 +227,17 @@ impl Variables {
 
     fn define_assigned(&mut self, name: &BStr, warns: bool) -> Result<VariableId, VariableError> {
         if let Some(id) = self.resolve(name) {
-            return match &self.list[id.0 as usize].source {
+            let variable = &self.list[id.0 as usize];
+            return match &variable.source {
+                Source::Native { set: None, arg, .. } if !arg.is_empty() && variable.is_open() => {
+                    if variable.slot.is_none() {
+                        self.list[id.0 as usize].slot = self.new_slot();
+                    }
+                    if !self.list[id.0 as usize].shows_native() {
+                        self.list[id.0 as usize].source = Source::Plain { warns };
+                    }
+                    Ok(id)
+                }
                 Source::Native { set: None, .. } => Err(VariableError::Duplicate),
                 Source::Undefined => {
                     self.list[id.0 as usize].slot = self.new_slot();
@@ -214,9 +261,9 @@ impl Variables {
         cached: bool,
         compute: Compute,
     ) -> Result<VariableId, VariableError> {
-        let name = BString::from(name.to_ascii_lowercase());
-        if let Some(id) = self.by_name.get(&name).copied() {
-            if matches!(self.list[id.0 as usize].source, Source::Native { .. }) {
+        if let Some(id) = self.resolve(name) {
+            let variable = &self.list[id.0 as usize];
+            if matches!(&variable.source, Source::Native { arg, .. } if arg.is_empty() || !variable.is_open()) {
                 return Err(VariableError::Duplicate);
             }
             if self.list[id.0 as usize].slot.is_none() {
@@ -226,7 +273,7 @@ impl Variables {
             return Ok(id);
         }
         let slot = self.new_slot();
-        Ok(self.push(name, Source::Computed { compute, cached, changeable: true }, slot))
+        Ok(self.push(name.to_ascii_lowercase().into(), Source::Computed { compute, cached, changeable: true }, slot))
     }
 
     /// Names of all variables that are defined and can be written as text.
@@ -351,6 +398,7 @@ impl Request {
                 set(self, arg, value.unwrap_or_default());
                 return Ok(());
             }
+            Source::Native { set: None, .. } if variable.slot.is_some() => {}
             Source::Native { set: None, .. } | Source::Computed { changeable: false, .. } => {
                 return Err(VariableError::NotChangeable);
             }

@@ -38,6 +38,11 @@ const DEADLINE_CHECK: Duration = Duration::from_millis(100);
 /// Source: nginx, `accept_mutex_delay`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
+/// Idle connections that are closed at a time when a worker has as many as it may.
+///
+/// Source: nginx, `ngx_drain_connections`.
+const DRAINED_MAX: usize = 32;
+
 /// Buffers and requests that a worker keeps for reuse.
 const SPARES_MAX: usize = 256;
 
@@ -50,6 +55,12 @@ pub struct Worker {
     pub id: usize,
     config: Arc<Config>,
     connections: RefCell<Vec<Weak<Connection>>>,
+    /// Connections that are open now.
+    open: Cell<usize>,
+    /// `worker_connections`
+    connections_max: usize,
+    /// When it was last noted that idle connections are closed to make room, in milliseconds.
+    drained_ms: Cell<u64>,
     requests: RefCell<Vec<Rc<Request>>>,
     active: Cell<usize>,
     /// Requests that are not in [`COUNTERS`] yet: a counter that all workers write to would cost each of them a miss.
@@ -125,8 +136,11 @@ impl Worker {
         let nobody = Connection::new(Stream::Closed, Peer::Unix, Peer::Unix, 0, config.clone());
         let worker = Rc::new(Worker {
             id,
+            connections_max: config.events().connections_max(),
             config,
             connections: RefCell::default(),
+            open: Cell::new(0),
+            drained_ms: Cell::new(0),
             requests: RefCell::default(),
             active: Cell::new(0),
             requests_uncounted: Cell::new(0),
@@ -218,7 +232,12 @@ impl Worker {
 
     fn accept(self: &Rc<Self>, stream: Stream, peer: Peer, local: Peer, listen: usize) {
         clock::update();
-        let open = Open::new();
+        if self.open.get() >= self.connections_max && !self.drain() {
+            let count = self.connections_max;
+            log::note(Level::Alert, format_args!("{count} worker_connections are not enough"));
+            return;
+        }
+        let open = Open::new(self.clone());
         let conn = Connection::new(stream, peer, local, listen, self.config.clone());
         self.connections.borrow_mut().push(Rc::downgrade(&conn));
         let hold = self.hold();
@@ -227,6 +246,23 @@ impl Worker {
             connection::serve(conn, worker).await;
             drop((open, hold));
         });
+    }
+
+    /// Closes some idle connections, those first that are idle for longest; answers whether there were any.
+    #[cold]
+    fn drain(&self) -> bool {
+        let connections = self.connections.borrow();
+        let mut idle: Vec<_> = connections.iter().filter_map(Weak::upgrade).filter(|conn| conn.is_idle()).collect();
+        idle.sort_by_key(|conn| conn.idle_since_ms());
+        idle.truncate(DRAINED_MAX);
+        idle.iter().for_each(|conn| conn.give_up());
+        let now_ms = clock::now_ms();
+        if !idle.is_empty() && now_ms.saturating_sub(self.drained_ms.get()) >= 1000 {
+            self.drained_ms.set(now_ms);
+            let count = self.connections_max;
+            log::note(Level::Warn, format_args!("{count} worker_connections are not enough, reusing connections"));
+        }
+        !idle.is_empty()
     }
 
     /// Wakes connections whose time is over and forgets those that have gone.
@@ -268,19 +304,21 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// An open connection, as [`COUNTERS`] knows it.
-struct Open;
+/// An open connection, as its worker and [`COUNTERS`] know it.
+struct Open(Rc<Worker>);
 
 impl Open {
-    fn new() -> Self {
+    fn new(worker: Rc<Worker>) -> Self {
         COUNTERS.accepted.fetch_add(1, Ordering::Relaxed);
         COUNTERS.active.fetch_add(1, Ordering::Relaxed);
-        Open
+        worker.open.set(worker.open.get() + 1);
+        Open(worker)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
+        self.0.open.set(self.0.open.get() - 1);
         COUNTERS.active.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Source: nginx, `ngx_http_static_module`.
 
-use std::{cell::Cell, rc::Rc, sync::Arc};
+use std::{cell::Cell, rc::Rc};
 
 use bstr::BStr;
 use tidegate_core::{
@@ -16,7 +16,7 @@ use tidegate_core::{
     request::Request,
     static_files::{
         open::{OpenFile, Want},
-        read::read_at,
+        read::{DirectFile, read_at},
     },
 };
 use tidegate_http::{
@@ -125,7 +125,8 @@ fn send_body(req: &Rc<Request>, file: &Rc<OpenFile>, head: Result<(), Closed>) -
         return Ready::Now(Step::Close);
     }
     let conf = req.files_conf();
-    let by_sendfile = conf.sendfile != Some(false) && conf.directio.is_none_or(|size| file.info.size < size);
+    let is_direct = conf.directio.is_some_and(|size| file.info.size >= size);
+    let by_sendfile = conf.sendfile != Some(false) && conf.aio != Some(true) && !is_direct;
     let in_pieces = {
         let response = req.response.borrow();
         if response.header_only && !req.is_subrequest() {
@@ -140,6 +141,9 @@ fn send_body(req: &Rc<Request>, file: &Rc<OpenFile>, head: Result<(), Closed>) -
             Ready::later(async move { read_and_send(&req, &file).await })
         }
         body => {
+            if let Buf::File { .. } = body {
+                req.conn.set_turn_bytes_max(conf.sendfile_max_chunk.map(|bytes| bytes as u64));
+            }
             let mut chunk = Chunk::end();
             chunk.bufs.push(body);
             req.send(chunk).map(step)
@@ -154,13 +158,25 @@ fn step(result: Result<(), Closed>) -> Step {
 /// Reads a file piece by piece, as fast as the client takes it.
 async fn read_and_send(req: &Rc<Request>, open: &OpenFile) -> Step {
     let Some(file) = open.file() else { return Step::Ok };
+    let conf = req.files_conf();
+    let direct = match conf.directio.is_some_and(|size| open.info.size >= size) {
+        true => {
+            let alignment = conf.directio_alignment.map_or(512, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+            Some(DirectFile::open(file, alignment).await)
+        }
+        false => None,
+    };
     let (count, piece_bytes) = req.files_conf().output_buffers.unwrap_or((2, 32 << 10));
     let timeout_ms = req.http_conf().send_timeout_ms();
     let piece_bytes = usize::try_from(piece_bytes).unwrap_or(usize::MAX).min(1 << 20);
     let mut offset = 0;
     while offset < open.info.size {
         let len = usize::try_from(open.info.size - offset).unwrap_or(usize::MAX).min(piece_bytes);
-        let bytes = match read_at(&Arc::clone(file), offset, len).await {
+        let read = match &direct {
+            Some(direct) => direct.read_at(offset, len).await,
+            None => read_at(file, offset, len).await,
+        };
+        let bytes = match read {
             Ok(bytes) if bytes.is_empty() => {
                 req.log(Level::Alert, format_args!("file was truncated while it was sent"));
                 return Step::Close;

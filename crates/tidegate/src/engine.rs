@@ -16,7 +16,7 @@ use tidegate_core::server::affinity::CpuSet;
 use tidegate_core::worker;
 
 use crate::identity::Identity;
-use crate::privileges::{Account, to_path};
+use crate::privileges::{self, Account, to_path};
 
 /// Pid file of a configuration that names none.
 const PID_PATH: &str = "logs/nginx.pid";
@@ -88,6 +88,7 @@ impl Loader {
                 ),
             );
         }
+        warn_of_few_files(config, &settings);
         let account = Account::find(settings.user.as_ref()).map(drop);
         account.and_then(|()| affinity(config, settings.worker_count).map(drop)).map_err(|reason| {
             note(Level::Emerg, format_args!("{reason}"));
@@ -184,6 +185,18 @@ fn affinity(config: &Config, worker_count: usize) -> Result<Vec<CpuSet>, String>
     let masks: Vec<_> = masks.iter().map(|mask| mask.to_str_lossy()).collect();
     let masks: Vec<_> = masks.iter().map(|mask| &**mask).collect();
     CpuSet::parse_all(&masks, worker_count)
+}
+
+/// Connections that the process could not have anyway are worth a word.
+fn warn_of_few_files(config: &Config, settings: &Settings) {
+    let limit = settings.rlimit_nofile.or_else(|| privileges::file_limits().map(|(_, hard)| hard));
+    let count = config.events().connections_max();
+    // Workers are threads: they share the limit.
+    if let Some(limit) = limit
+        && count.saturating_mul(settings.worker_count) as u64 > limit
+    {
+        note(Level::Warn, format_args!("{count} worker_connections exceed open file resource limit: {limit}"));
+    }
 }
 
 /// The workers of a configuration.

@@ -175,3 +175,19 @@ GET /2
 --- output_file_like
 >>> logs/access.log
 ^[^\n]+ "GET /2 HTTP/1\.1" [^\n]+\n$
+
+=== TEST 15: error_log in memory
+--- config
+error_log memory:64k debug;
+location / { return 200 "x\n"; }
+--- request
+GET /
+--- response_body
+x
+
+=== TEST 16: error_log in memory: no size
+--- config
+error_log memory:lots debug;
+--- must_die
+--- error_log
+invalid buffer size "lots"

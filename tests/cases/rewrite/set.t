@@ -115,3 +115,43 @@ set $a;
 --- must_die
 --- error_log
 invalid number of arguments in "set" directive
+
+=== TEST 12: set of a variable with a prefix
+--- config
+location /a {
+    set $http_x 1; set $arg_y 2; set $cookie_z 3; set $sent_http_q 4; set $upstream_http_foo 5;
+    return 200 "$http_x $arg_y $cookie_z $sent_http_q $upstream_http_foo\n";
+}
+location / { return 200 "$http_x $arg_y $cookie_z\n"; }
+--- requests
+GET /a?y=arg
+~~~
+GET /b?y=arg
+--- more_headers
+X: header
+Cookie: z=cookie
+--- response_body
+1 2 3 4 5
+~~~
+header arg cookie
+
+=== TEST 13: a field that nginx knows cannot be set
+--- config
+location / { set $http_host 1; }
+--- must_die
+--- error_log
+the duplicate "http_host" variable
+
+=== TEST 14: map to a variable with a prefix
+--- http_config
+map $uri $http_level { /a 1; default 2; }
+--- config
+location / { return 200 "$http_level\n"; }
+--- requests
+GET /a
+~~~
+GET /b
+--- response_body
+1
+~~~
+2

@@ -322,3 +322,82 @@ GET /null
 --- error_code: 404
 --- error_log
 is not a regular file
+
+=== TEST 24: aio: a file is read, not sent by sendfile
+--- config
+aio threads;
+location / { sendfile_max_chunk 16k; }
+location /off { aio off; alias html/big; }
+--- user_files
+>>> big chomp
+%{0123456789 x 100000}
+>>> small
+hello
+--- requests
+GET /big
+~~~
+GET /small
+~~~
+GET /off
+~~~
+GET /big
+--- more_headers
+~~~
+~~~
+~~~
+Range: bytes=999990-
+--- error_code: 200 200 200 206
+--- response_body_size
+1000000
+~~~
+6
+~~~
+1000000
+~~~
+10
+
+=== TEST 25: sendfile_max_chunk
+--- config
+location / { sendfile_max_chunk 16k; }
+location /any { sendfile_max_chunk 0; alias html/big; }
+--- user_files
+>>> big chomp
+%{0123456789 x 300000}
+--- requests
+GET /big
+~~~
+GET /any
+--- response_body_size: 3000000
+
+=== TEST 26: directio
+--- config
+directio 100k;
+location / { }
+location /aligned { directio_alignment 4k; alias html/big; }
+--- user_files
+>>> big chomp
+%{0123456789 x 100003}
+>>> small
+hello
+--- requests
+GET /big
+~~~
+GET /aligned
+~~~
+GET /small
+~~~
+GET /big
+--- more_headers
+~~~
+~~~
+~~~
+Range: bytes=513-1234
+--- error_code: 200 200 200 206
+--- response_body_size
+1000030
+~~~
+1000030
+~~~
+6
+~~~
+722

@@ -1,12 +1,12 @@
 //! A destination of log lines, and the file behind it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::error::SysError;
 use super::syslog::{Sender, SyslogTarget};
@@ -21,6 +21,8 @@ pub enum Destination {
     Stderr,
     /// A syslog server.
     Syslog(SyslogTarget),
+    /// This many bytes of memory, written over from the start when full.
+    Memory(u64),
 }
 
 /// Why a destination in the configuration is none.
@@ -54,6 +56,18 @@ impl Destination {
         // `join` keeps an absolute path as it is.
         Ok(Self::File(prefix.join(text)))
     }
+
+    /// As [`parse`](Self::parse), for `error_log`, which also takes `memory:SIZE`.
+    ///
+    /// # Errors
+    /// [`BadDestination`] for a malformed `syslog:` target, or a size that is none or too small.
+    pub fn parse_error_log(text: &str, prefix: &Path) -> Result<Self, BadDestination> {
+        let Some(size) = text.strip_prefix("memory:") else { return Self::parse(text, prefix) };
+        match tidegate_conf::values::size(size.into()) {
+            Ok(bytes) if bytes >= MEMORY_BYTES_MIN => Ok(Self::Memory(bytes)),
+            _ => Err(BadDestination(format!("invalid buffer size \"{size}\""))),
+        }
+    }
 }
 
 /// A destination, shared by everything in the configuration that names it.
@@ -72,6 +86,57 @@ enum Sink {
     File { path: PathBuf, fd: OnceLock<OwnedFd> },
     Stderr,
     Syslog(Box<Sender>),
+    Memory(MemoryRing),
+}
+
+/// Smallest ring of `error_log memory:`: room for one line of usual length.
+const MEMORY_BYTES_MIN: u64 = 4096;
+
+/// The newest lines, in a file that has no name on any disk: `/proc/PID/fd/N` shows it, under the name
+/// `memfd:error_log`. Where the ring is written over, an old line is cut.
+#[derive(Debug)]
+struct MemoryRing {
+    size: u64,
+    state: Mutex<MemoryState>,
+}
+
+#[derive(Debug, Default)]
+struct MemoryState {
+    file: Option<File>,
+    at: u64,
+    /// Whose the file is: after a fork each process has its own.
+    process: u32,
+}
+
+fn memory_file() -> io::Result<File> {
+    // SAFETY: the name is a constant that ends with a zero byte.
+    let fd = unsafe { libc::memfd_create(c"error_log".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was made above and belongs to nobody else.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+impl MemoryRing {
+    fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if state.process != process {
+            *state = MemoryState { file: Some(memory_file()?), at: 0, process };
+        }
+        let mut at = state.at;
+        let Some(file) = &state.file else { return Ok(()) };
+        while !bytes.is_empty() {
+            let room = usize::try_from(self.size - at).unwrap_or(usize::MAX);
+            let (piece, rest) = bytes.split_at(bytes.len().min(room));
+            file.write_all_at(piece, at)?;
+            at = (at + piece.len() as u64) % self.size;
+            bytes = rest;
+        }
+        state.at = at;
+        Ok(())
+    }
 }
 
 impl LogFile {
@@ -85,6 +150,7 @@ impl LogFile {
             Destination::File(path) => Sink::File { path, fd: OnceLock::new() },
             Destination::Stderr => Sink::Stderr,
             Destination::Syslog(target) => Sink::Syslog(Box::new(Sender::new(target))),
+            Destination::Memory(size) => Sink::Memory(MemoryRing { size, state: Mutex::default() }),
         };
         Self { sink, lost: AtomicU64::new(0) }
     }
@@ -172,6 +238,7 @@ impl LogFile {
             Sink::File { fd, .. } => fd.get().map_or(Ok(()), |fd| write_all(fd.as_fd(), bytes)),
             Sink::Stderr => write_all(io::stderr().as_fd(), bytes),
             Sink::Syslog(sender) => sender.send(level, bytes),
+            Sink::Memory(ring) => ring.write(bytes),
         };
         if result.is_err() {
             self.count_lost(1);
@@ -198,6 +265,7 @@ impl std::fmt::Display for LogFile {
             Sink::File { path, .. } => write!(f, "{}", path.display()),
             Sink::Stderr => f.write_str("stderr"),
             Sink::Syslog(_) => f.write_str("syslog"),
+            Sink::Memory(_) => f.write_str("memory"),
         }
     }
 }
@@ -230,4 +298,36 @@ pub(super) fn gzip(bytes: &[u8], level: u32) -> io::Result<Vec<u8>> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level));
     encoder.write_all(bytes)?;
     encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_full_ring_begins_anew() {
+        let ring = MemoryRing { size: 8, state: Mutex::default() };
+        for line in ["one\n", "two\n", "six\n"] {
+            ring.write(line.as_bytes()).expect("there is memory");
+        }
+        let mut text = String::new();
+        let state = ring.state.lock().expect("nobody panicked");
+        state.file.as_ref().expect("it was written").read_to_string(&mut text).expect("readable");
+        // Writing by offset leaves the position at the beginning.
+        assert_eq!(text, "six\ntwo\n");
+    }
+
+    #[test]
+    fn destinations() {
+        let parse = |text: &str| Destination::parse_error_log(text, Path::new("/p")).map_err(|error| error.0);
+        assert_eq!(parse("memory:1m"), Ok(Destination::Memory(1 << 20)));
+        for text in ["memory:", "memory:x", "memory:10"] {
+            let expected = format!("invalid buffer size \"{}\"", &text[7..]);
+            assert_eq!(parse(text), Err(expected));
+        }
+        assert_eq!(parse("logs/x"), Ok(Destination::File("/p/logs/x".into())));
+        assert_eq!(parse("stderr"), Ok(Destination::Stderr));
+    }
 }

@@ -82,27 +82,27 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Large files go from the page cache to the socket; an explicit off reads them instead."),
         Directive::size("sendfile_max_chunk", |c: &mut Conf| &mut c.sendfile_max_chunk)
             .default("2m")
-            .doc("Accepted: one call never sends more than 2 MB."),
+            .doc("How much of a file goes to a client before others have their turn; 0 for any amount."),
         Directive::flag("tcp_nopush", |c: &mut Conf| &mut c.tcp_nopush)
             .default("off")
-            .doc("Accepted: head and file leave in full packets anyway."),
+            .doc("Accepted, nothing to tune: head and file leave in full packets anyway."),
         Directive::flag("tcp_nodelay", |c: &mut Conf| &mut c.tcp_nodelay)
             .default("on")
             .doc("Small packets of kept-alive connections are sent at once."),
         Directive::custom("directio", 1, 1, directio)
             .syntax("size | off")
             .default("off")
-            .doc("Files from this size on are read outside the event loop."),
+            .doc("Files from this size on are read past the page cache, by other threads."),
         Directive::offset("directio_alignment", |c: &mut Conf| &mut c.directio_alignment)
             .default("512")
-            .doc("Accepted: reads are aligned by the kernel."),
+            .doc("What offsets and memory of such reads are multiples of; at least 4k is used."),
         Directive::custom("aio", 1, 1, aio)
             .syntax("on | off | threads[=pool]")
             .default("off")
-            .doc("Accepted: data that is not cached is always read by other threads."),
+            .doc("Files are read instead of sent by sendfile; what is not cached is read by other threads."),
         Directive::flag("aio_write", |c: &mut Conf| &mut c.aio_write)
             .default("off")
-            .doc("Accepted: temporary files are written by other threads anyway."),
+            .doc("Accepted: temporary files are written to the page cache."),
         Directive::custom("output_buffers", 2, 2, output_buffers)
             .syntax("number size")
             .default("2 32k")

@@ -15,7 +15,10 @@ pub(super) fn server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 pub(super) fn server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     match req.conn.local_addr() {
         Peer::Inet(address) => write!(out, "{}", address.ip()).is_ok(),
-        Peer::Unix => put(out, b"unix:"),
+        Peer::Unix => match req.conn.listen_addr() {
+            Some(address) => write!(out, "{address}").is_ok(),
+            None => put(out, b"unix:"),
+        },
     }
 }
 
