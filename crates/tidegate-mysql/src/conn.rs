@@ -232,6 +232,11 @@ impl Conn {
         self.channel.timeouts = timeouts;
     }
 
+    /// Changes the size of the largest packet that is accepted from the server, in bytes.
+    pub fn set_packet_bytes_max(&mut self, bytes: usize) {
+        self.channel.input.set_payload_max(bytes);
+    }
+
     /// Moves the connection to the worker that calls: it leaves the event loop of the one it belonged to.
     ///
     /// # Errors
@@ -357,21 +362,60 @@ impl Conn {
         Ok(())
     }
 
-    /// Runs a prepared statement. If the server has forgotten it, it is prepared anew, once: nothing has run then.
-    async fn execute_prepared<S: Sink>(
+    /// Runs a prepared statement and reads its first result. If the server has forgotten the statement, it is prepared
+    /// anew, once: nothing has run then.
+    ///
+    /// # Errors
+    /// As [`send_prepared`](Self::send_prepared) and [`read_result`](Self::read_result).
+    pub async fn query_prepared<S: Sink>(
         &mut self,
         sql: &[u8],
         params: &[Param],
         sink: &mut S,
     ) -> Result<(), QueryError> {
         self.send_prepared(sql, params).await?;
-        match self.read_results(sink).await {
+        match self.read_result(sink).await {
             Err(QueryError::Server(error)) if PREPARE_AGAIN.contains(&error.code) => {
                 self.statements.remove(sql);
                 Box::pin(self.send_prepared(sql, params)).await?;
-                Box::pin(self.read_results(sink)).await
+                Box::pin(self.read_result(sink)).await
             }
             result => result,
+        }
+    }
+
+    async fn execute_prepared<S: Sink>(
+        &mut self,
+        sql: &[u8],
+        params: &[Param],
+        sink: &mut S,
+    ) -> Result<(), QueryError> {
+        self.query_prepared(sql, params, sink).await?;
+        while self.has_more_results() {
+            self.read_result(sink).await?;
+        }
+        Ok(())
+    }
+
+    /// Prepares a statement, unless the connection knows it already. Returns how many parameters it takes.
+    ///
+    /// # Errors
+    /// The connection is lost or was not idle, or [`QueryError::Server`] for a statement that cannot be prepared.
+    pub async fn prepare_statement(&mut self, sql: &[u8]) -> Result<u16, QueryError> {
+        self.begin()?;
+        self.put_reset();
+        if let Some(prepared) = self.statements.get(sql) {
+            self.state = State::Idle;
+            return Ok(prepared.params);
+        }
+        let result = self.prepare(sql).await;
+        self.settle(result, State::Idle).map(|prepared| prepared.params)
+    }
+
+    /// Forgets a prepared statement. The server hears of it with the next command.
+    pub fn forget_statement(&mut self, sql: &[u8]) {
+        if let Some(gone) = self.statements.remove(sql) {
+            self.channel.put_command(&[&[COM_STMT_CLOSE], &gone.id.to_le_bytes()]);
         }
     }
 

@@ -21,6 +21,10 @@ use crate::{
 
 /// `utf8mb4_general_ci`.
 const COLLATION_UTF8MB4: u8 = 45;
+/// No collation's number: the server takes its own default.
+const COLLATION_OF_SERVER: u8 = 0;
+/// What is said about a server without TLS where TLS is required.
+pub const NO_TLS: &str = "the server does not support TLS";
 /// Answers of `caching_sha2_password`.
 const FAST_AUTH_OK: u8 = 3;
 const FULL_AUTH: u8 = 4;
@@ -139,7 +143,8 @@ fn begin_response(options: &ConnectOptions, greeting: &Greeting) -> Response {
         | PLUGIN_AUTH
         | CONNECT_ATTRS
         | PLUGIN_AUTH_LENENC_CLIENT_DATA
-        | DEPRECATE_EOF;
+        | DEPRECATE_EOF
+        | (options.extra_capabilities & (FOUND_ROWS | IGNORE_SPACE | INTERACTIVE));
     let mut add = |condition: bool, capability: u32| wanted |= if condition { capability } else { 0 };
     add(options.multi_statements, MULTI_STATEMENTS);
     add(options.compress, COMPRESS);
@@ -148,7 +153,11 @@ fn begin_response(options: &ConnectOptions, greeting: &Greeting) -> Response {
         [("_client_name", "tidegate"), ("_client_version", env!("CARGO_PKG_VERSION")), ("_os", std::env::consts::OS)];
     Response {
         capabilities: wanted & (greeting.capabilities | CONNECT_WITH_DB),
-        collation: default_collation(&options.charset).unwrap_or(COLLATION_UTF8MB4),
+        collation: match default_collation(&options.charset) {
+            Some(collation) => collation,
+            None if options.server_charset && options.charset.is_empty() => COLLATION_OF_SERVER,
+            None => COLLATION_UTF8MB4,
+        },
         user: options.user.clone().into_bytes(),
         schema: options.schema.clone().into_bytes(),
         attributes: own.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect(),
@@ -167,7 +176,7 @@ async fn start_tls(
     match options.tls_mode {
         TlsMode::Disabled => return Ok(channel),
         TlsMode::Preferred if !offered => return Ok(channel),
-        TlsMode::Required if !offered => return Err(channel.protocol("the server does not support TLS")),
+        TlsMode::Required if !offered => return Err(channel.protocol(NO_TLS)),
         TlsMode::Preferred | TlsMode::Required => {}
     }
     let fail = |channel: &Channel, source| QueryError::Connect { peer: channel.peer.to_string(), source };

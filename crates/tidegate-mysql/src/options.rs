@@ -83,6 +83,11 @@ pub struct ConnectOptions {
     pub schema: String,
     /// Character set of the connection; empty for `utf8mb4`, which JSON needs.
     pub charset: String,
+    /// Leaves the character set to the server when `charset` is empty.
+    pub server_charset: bool,
+    /// Capabilities to ask for beside the client's own ([`crate::handshake::capability`]): those that change how the
+    /// server behaves, not what its packets look like.
+    pub extra_capabilities: u32,
     /// When to encrypt.
     pub tls_mode: TlsMode,
     /// How to encrypt; needed unless the mode is [`TlsMode::Disabled`].
@@ -116,6 +121,8 @@ impl ConnectOptions {
             password: password.into(),
             schema: String::new(),
             charset: String::new(),
+            server_charset: false,
+            extra_capabilities: 0,
             tls_mode: TlsMode::Disabled,
             tls: None,
             compress: false,

@@ -31,10 +31,10 @@ pub enum FrameError {
         found: u8,
     },
     /// Larger than the receiver allows.
-    #[error("a packet of more than {limit} bytes")]
+    #[error("packet size too big: {size}")]
     TooLarge {
-        /// The limit.
-        limit: usize,
+        /// Its size, as far as it is known.
+        size: usize,
     },
 }
 
@@ -59,6 +59,11 @@ impl PacketBuffer {
     /// An empty buffer that takes packets of at most `payload_max` bytes.
     pub fn new(payload_max: usize) -> Self {
         Self { data: vec![0; BUFFER_SIZE], start: 0, end: 0, sequence: 0, payload_max, check_sequence: true }
+    }
+
+    /// Changes the size of the largest payload that is accepted.
+    pub fn set_payload_max(&mut self, payload_max: usize) {
+        self.payload_max = payload_max;
     }
 
     /// Whether no bytes wait.
@@ -87,7 +92,7 @@ impl PacketBuffer {
             return self.next_joined();
         }
         if len > self.payload_max {
-            return Err(FrameError::TooLarge { limit: self.payload_max });
+            return Err(FrameError::TooLarge { size: len });
         }
         let payload = self.start + HEAD_SIZE;
         if self.end - payload < len {
@@ -128,7 +133,7 @@ impl PacketBuffer {
             frames += 1;
             total += len;
             if total > self.payload_max {
-                return Err(FrameError::TooLarge { limit: self.payload_max });
+                return Err(FrameError::TooLarge { size: total });
             }
             match rest.get(HEAD_SIZE + len..) {
                 None => return Ok(None),
@@ -300,10 +305,10 @@ mod tests {
         assert!(buffer.take().unwrap().is_some());
         let mut buffer = PacketBuffer::new(8);
         feed(&mut buffer, b"\x09\0\0\0", 100);
-        assert_eq!(buffer.take(), Err(FrameError::TooLarge { limit: 8 }));
+        assert_eq!(buffer.take(), Err(FrameError::TooLarge { size: 9 }));
         let mut buffer = PacketBuffer::new(8);
         feed(&mut buffer, b"\xff\xff\xff\0", 100);
-        assert_eq!(buffer.take(), Err(FrameError::TooLarge { limit: 8 }));
+        assert_eq!(buffer.take(), Err(FrameError::TooLarge { size: FRAME_MAX }));
     }
 
     #[test]

@@ -73,6 +73,11 @@ impl fmt::Debug for TlsClient {
 }
 
 impl TlsClient {
+    /// Takes a configuration made elsewhere. `server_name` is verified instead of the address' host.
+    pub fn from_config(config: Arc<ClientConfig>, server_name: Option<String>) -> Self {
+        Self { config, server_name }
+    }
+
     /// Checks the options and prepares what all connections share.
     ///
     /// # Errors
