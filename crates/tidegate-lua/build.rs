@@ -30,7 +30,7 @@ fn build_luajit(out_dir: &Path) {
     let artifacts = luajit_src::Build::new().lua52compat(true).debug(debug).build();
 
     let mut cc = cc::Build::new();
-    cc.file("luajit/extension.c")
+    cc.files(["luajit/extension.c", "luajit/rows.c"])
         .include(out_dir.join("luajit-build").join("src"))
         .define("LUAJIT_ENABLE_LUA52COMPAT", None)
         .define("LUAJIT_ENABLE_CHECKHOOK", None)

@@ -15,6 +15,7 @@
 //! | `worker_thread`, `portable` | threads of `ngx.run_worker_thread`, and values that go there |
 //! | [`shdict`] | the zones of `lua_shared_dict` |
 //! | `socket` | cosockets |
+//! | `mysql` | `resty.mysql` on the native client and the embedded engine |
 //! | `api` | the `ngx.*` families; how to add one stands there |
 //! | `bundle` | the Lua sources in the binary (`lualib/`) |
 
@@ -40,6 +41,7 @@ mod budget;
 mod bundle;
 mod bytecode;
 mod memory;
+mod mysql;
 mod phases;
 mod portable;
 mod request_context;

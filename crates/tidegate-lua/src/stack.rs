@@ -235,6 +235,12 @@ impl Lua {
         unsafe { ffi::lua_insert(self.state, index) }
     }
 
+    /// Pops the top value into the slot at `index`.
+    pub fn replace(self, index: c_int) {
+        // SAFETY: the index is valid by the caller's bookkeeping.
+        unsafe { ffi::lua_replace(self.state, index) }
+    }
+
     /// Removes the value at `index`, shifting the others down.
     pub fn remove(self, index: c_int) {
         // SAFETY: the index is valid by the caller's bookkeeping.

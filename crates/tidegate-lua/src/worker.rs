@@ -13,6 +13,7 @@ use crate::code::Code;
 use crate::directives::Conf;
 use crate::error::Failure;
 use crate::host::{Detached, Host, LogLevel};
+use crate::mysql;
 use crate::phase::Phase;
 use crate::request_context::LuaContext;
 use crate::scheduler::{Outcome, Started, Waiting, start};
@@ -137,6 +138,8 @@ pub(crate) fn exit(conf: &Arc<Conf>, end: WorkerEnd) -> LocalFuture<()> {
             waiting.await;
         }
         socket::close_pools();
+        mysql::close_pools();
+        mysql::close_pools();
         Detached::host("").log_debug(b"lua close the global Lua VM");
     })
 }

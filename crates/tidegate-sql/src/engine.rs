@@ -201,6 +201,11 @@ impl Engine {
         Ok(session)
     }
 
+    /// What sessions are told of the server: the text of `version()`.
+    pub fn server_version(&self) -> &str {
+        &self.inner.options.server_version
+    }
+
     /// How many commits have changed a table since the engine was opened, if there is such a table.
     pub fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
         let schema = self.inner.schema(schema).ok()?;

@@ -56,6 +56,7 @@ pub(crate) mod coroutine;
 mod ctx;
 mod digest;
 mod log;
+mod mysql;
 pub(crate) mod output;
 mod rds;
 mod redirect;
@@ -103,6 +104,7 @@ static FAMILIES: &[&Family] = &[
     &timer::FAMILY,
     &semaphore::FAMILY,
     &socket::FAMILY,
+    &mysql::FAMILY,
     &shdict::FAMILY,
     &regex::FAMILY,
     &cjson::FAMILY,

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::thread::LocalKey;
 
 use super::failure::Failure;
 use super::input::Input;
-use super::pool::Place;
+use super::pool::{Place, Pooled, Pools};
 use super::transport::Transport;
 
 /// A connection.
@@ -17,7 +18,7 @@ pub(crate) struct Conn {
     /// How often it came out of a pool.
     pub(super) reused: Cell<u64>,
     /// It counts in this pool.
-    pub(super) place: RefCell<Option<Place>>,
+    pub(super) place: RefCell<Option<Place<Rc<Conn>>>>,
     /// Nothing more can be read, and why.
     pub(super) read_end: RefCell<Option<Failure>>,
     /// Nothing more can be written.
@@ -89,12 +90,28 @@ impl Conn {
         &self.transport
     }
 
-    /// Whether an idle connection is as it should be: open, and silent.
-    pub(super) fn is_quiet(&self) -> bool {
+}
+
+thread_local! {
+    static POOLS: Pools<Rc<Conn>> = Pools::default();
+}
+
+impl Pooled for Rc<Conn> {
+    const NAME: &'static str = "lua tcp socket";
+
+    fn pools() -> &'static LocalKey<Pools<Self>> {
+        &POOLS
+    }
+
+    fn is_quiet(&mut self) -> bool {
         self.input.borrow().is_empty() && self.try_fill(1).is_none() && {
             self.input.borrow_mut().release();
             true
         }
+    }
+
+    fn note_reuse(&mut self) {
+        self.reused.set(self.reused.get() + 1);
     }
 }
 

@@ -13,6 +13,7 @@ use tidegate_core::stream::Stream;
 use tokio::net::{TcpSocket, UnixStream};
 
 use super::conn::Conn;
+use super::owner::Closing;
 use super::failure::{Failure, debug, push_nil_error};
 use super::pool::{self, Grant, Offer, Place, Queued};
 use super::settings::{Settings, with_resolver};
@@ -25,7 +26,7 @@ use crate::stack::{Lua, Type};
 
 /// Where to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     Inet(SocketAddr),
     Name(String, u16),
     Unix(PathBuf),
@@ -183,7 +184,7 @@ fn target(lua: Lua, count: i32) -> Result<Target, String> {
 }
 
 /// `127.0.0.1`, `[::1]`, a name.
-pub(super) fn host_target(text: &str, port: u16) -> Result<Target, String> {
+pub(crate) fn host_target(text: &str, port: u16) -> Result<Target, String> {
     let bad = |why: &str| Err(format!("failed to parse host name \"{text}\": {why}"));
     if let Some(inner) = text.strip_prefix('[') {
         return match inner.strip_suffix(']').map(str::parse::<IpAddr>) {
@@ -224,7 +225,7 @@ struct Job {
 
 impl Job {
     /// Connects at once where the system allows it, or waits.
-    fn begin(self, lua: Lua, place: Option<Place>) -> CResult {
+    fn begin(self, lua: Lua, place: Option<Place<Rc<Conn>>>) -> CResult {
         if let Target::Unix(path) = &self.target {
             match connect_unix(path) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -239,7 +240,7 @@ impl Job {
     }
 
     /// Waits for its turn, then connects.
-    async fn queue(self, queued: Queued, busy: Busy) -> Answer {
+    async fn queue(self, queued: Queued<Rc<Conn>>, busy: Busy) -> Answer {
         let Ok(grant) = tokio::time::timeout(self.limit, queued.granted()).await else {
             if self.log_errors {
                 let (host, port) = match &self.target {
@@ -263,7 +264,7 @@ impl Job {
         }
     }
 
-    async fn run(self, place: Option<Place>, busy: Busy) -> Answer {
+    async fn run(self, place: Option<Place<Rc<Conn>>>, busy: Busy) -> Answer {
         let answer = match self.addresses().await {
             Err(message) => Answer::NilError(message.into()),
             Ok(addresses) => {
@@ -285,7 +286,7 @@ impl Job {
     }
 
     /// Takes the new connection, or says what went wrong.
-    fn finish(&self, connected: Result<Stream, Failure>, place: Option<Place>, call: &str) -> Answer {
+    fn finish(&self, connected: Result<Stream, Failure>, place: Option<Place<Rc<Conn>>>, call: &str) -> Answer {
         match connected {
             Ok(stream) => {
                 stream.set_nodelay();
@@ -355,7 +356,7 @@ fn connect_unix(path: &std::path::Path) -> io::Result<Stream> {
 }
 
 /// The addresses of `name`; an error is what the script gets.
-pub(super) async fn resolve(host: &Host, name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+pub(crate) async fn resolve(host: &Host, name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     // A clone of two words: the configuration may go while the answer is on its way.
     let conf = with_resolver(host, |conf| resolver::Conf {
         resolver: conf.resolver.clone(),

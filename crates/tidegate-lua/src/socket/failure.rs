@@ -34,7 +34,7 @@ impl From<io::Error> for Failure {
 }
 
 /// The system's text for an error number.
-fn system_text(number: i32) -> String {
+pub(crate) fn system_text(number: i32) -> String {
     let text = io::Error::from_raw_os_error(number).to_string();
     match text.rfind(" (os error") {
         Some(end) => text[..end].to_owned(),
@@ -95,7 +95,7 @@ impl Failure {
 
 /// Writes a line that only `error_log … debug` shows; suites and people tell by them what a socket did.
 #[inline]
-pub(super) fn debug(host: &Host, message: impl FnOnce() -> String) {
+pub(crate) fn debug(host: &Host, message: impl FnOnce() -> String) {
     if host.logs(LogLevel::Debug) {
         host.log(LogLevel::Debug, message().as_bytes());
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_core::worker;
 
 use super::failure::{debug, push_nil_error};
+use super::owner::Closing;
 use super::pool;
 use super::settings::Settings;
 use super::tcp::{Call, Operation, call};

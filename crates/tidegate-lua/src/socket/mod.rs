@@ -39,7 +39,7 @@ mod keepalive;
 mod option;
 mod owner;
 mod pattern;
-mod pool;
+pub(crate) mod pool;
 mod receive;
 mod send;
 mod settings;
@@ -49,12 +49,24 @@ mod transport;
 mod udp;
 
 pub use owner::OpenSockets;
-pub(crate) use pool::close_all as close_pools;
+pub(crate) use connect::{Target, host_target, resolve};
+pub(crate) use failure::{Failure, debug, push_nil_error};
+pub(crate) use send::text_of;
+pub(crate) use owner::{Closing, Owner};
+pub(crate) use settings::Settings;
+pub(crate) use tls::{client_without_name, explain_certificate};
 pub(crate) use tls::MODULE as TLS_MODULE;
+
+use std::rc::Rc;
 
 use mlua_sys::lua_CFunction;
 
 use crate::function::function;
+
+/// Closes the idle connections of this worker's cosockets.
+pub(crate) fn close_pools() {
+    pool::close_all::<Rc<conn::Conn>>();
+}
 
 /// What the Lua half calls.
 pub(crate) static FUNCTIONS: &[(&str, lua_CFunction)] = &[

@@ -5,13 +5,18 @@ use std::rc::{Rc, Weak};
 
 use tidegate_core::request::Request;
 
-use super::tcp::Tcp;
 use crate::host::Host;
+
+/// What is closed when its request or timer ends.
+pub(crate) trait Closing {
+    /// Closes the connection, whatever is under way.
+    fn close_now(&self);
+}
 
 /// The sockets that a request or timer has opened. Dropping it closes them (keeps S2).
 #[derive(Default)]
 pub struct OpenSockets {
-    sockets: RefCell<Vec<Weak<Tcp>>>,
+    sockets: RefCell<Vec<Weak<dyn Closing>>>,
     /// `ngx.req.socket(true)` was called.
     pub(crate) raw_acquired: Cell<bool>,
     /// `ngx.req.socket()` was called.
@@ -31,7 +36,7 @@ pub(crate) struct Owner {
 
 impl OpenSockets {
     /// Those of `host`.
-    pub(super) fn of(host: &Host) -> Rc<OpenSockets> {
+    pub(crate) fn of(host: &Host) -> Rc<OpenSockets> {
         match host {
             Host::Request(req) => req.lasting_context::<OpenSockets>(),
             Host::Other(other) => other.open_sockets(),
@@ -39,13 +44,13 @@ impl OpenSockets {
     }
 
     /// Closes `socket` when the request ends.
-    pub(super) fn add(&self, socket: &Rc<Tcp>) {
+    pub(crate) fn add(&self, socket: Weak<dyn Closing>) {
         let mut sockets = self.sockets.borrow_mut();
         // A long-running timer may open any number of sockets, one after the other.
         if sockets.len() == sockets.capacity() {
             sockets.retain(|socket| socket.strong_count() > 0);
         }
-        sockets.push(Rc::downgrade(socket));
+        sockets.push(socket);
     }
 }
 
@@ -60,7 +65,7 @@ impl Drop for OpenSockets {
 }
 
 impl Owner {
-    pub(super) fn of(host: &Host) -> Owner {
+    pub(crate) fn of(host: &Host) -> Owner {
         let subrequest = match host {
             Host::Request(req) if req.is_subrequest() => identity(req),
             _ => Weak::new(),
@@ -69,7 +74,7 @@ impl Owner {
     }
 
     /// Whether it is the one that `host` is.
-    pub(super) fn is(&self, host: &Host) -> bool {
+    pub(crate) fn is(&self, host: &Host) -> bool {
         if !Weak::ptr_eq(&self.sockets, &Rc::downgrade(&OpenSockets::of(host))) {
             return false;
         }

@@ -1,4 +1,5 @@
-//! Connections kept for later, by key (`host:port`, or the name that `pool` gives). Each worker has its own.
+//! Connections kept for later, by key (`host:port`, or the name that `pool` gives). Each worker has its own; each kind of
+//! connection ([`Pooled`]: cosockets, sessions with a database) has pools of its own.
 //!
 //! A pool bounds its idle connections; where `backlog` is given it bounds all that are open, and who wants one more
 //! waits in a queue. What becomes free is handed to the one that has waited longest, never raced for.
@@ -11,93 +12,117 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use tidegate_core::clock;
 
-use super::conn::Conn;
 use super::failure::debug;
 use crate::host::{Detached, Host};
 
 /// How long a connection that its peer has closed may stay unnoticed while nobody asks for it.
 const SWEEP: Duration = Duration::from_millis(100);
 
+/// A kind of connection that pools keep.
+pub(crate) trait Pooled: Sized + 'static {
+    /// How debug lines begin.
+    const NAME: &'static str;
+    /// This worker's pools.
+    fn pools() -> &'static LocalKey<Pools<Self>>;
+    /// Whether the idle connection is as it should be: open, and silent.
+    fn is_quiet(&mut self) -> bool;
+    /// It leaves its pool to be used again.
+    fn note_reuse(&mut self);
+}
+
+/// A worker's pools of one kind.
+pub(crate) struct Pools<C: Pooled> {
+    by_key: RefCell<HashMap<Box<[u8]>, Rc<Pool<C>>>>,
+    /// A task looks at the idle connections.
+    sweeping: Cell<bool>,
+}
+
+impl<C: Pooled> Default for Pools<C> {
+    fn default() -> Self {
+        Self { by_key: RefCell::default(), sweeping: Cell::new(false) }
+    }
+}
+
 /// Connections to one place.
-pub(super) struct Pool {
+pub(crate) struct Pool<C: Pooled> {
     key: Box<[u8]>,
     /// Idle connections that are kept.
     size: usize,
     /// How many may wait for a connection when `size` are open; `None` for no bound on open ones.
     backlog: Option<usize>,
     /// The one used last comes last.
-    idle: RefCell<VecDeque<Idle>>,
+    idle: RefCell<VecDeque<Idle<C>>>,
     /// Open connections that count here.
     open: Cell<usize>,
-    waiters: RefCell<VecDeque<Rc<Waiter>>>,
+    waiters: RefCell<VecDeque<Rc<Waiter<C>>>>,
 }
 
-struct Idle {
-    conn: Rc<Conn>,
+struct Idle<C> {
+    conn: C,
     /// In milliseconds of [`clock::now_ms`]; `u64::MAX` for no limit.
     until_ms: u64,
 }
 
 /// An open connection's place in its pool, given up when dropped.
-pub(super) struct Place(Rc<Pool>);
+pub(crate) struct Place<C: Pooled>(Rc<Pool<C>>);
 
 /// What a waiter gets.
-pub(super) enum Grant {
+pub(crate) enum Grant<C: Pooled> {
     /// A connection.
-    Conn(Rc<Conn>),
+    Conn(C),
     /// Leave to make one.
-    Place(Place),
+    Place(Place<C>),
 }
 
-#[derive(Default)]
-struct Waiter {
-    grant: Cell<Option<Grant>>,
+struct Waiter<C: Pooled> {
+    grant: Cell<Option<Grant<C>>>,
     waker: Cell<Option<Waker>>,
 }
 
 /// What there is for one who wants a connection.
-pub(super) enum Offer {
+pub(crate) enum Offer<C: Pooled> {
     /// A connection, or leave to make one.
-    Grant(Grant),
+    Grant(Grant<C>),
     /// Nothing now: a place in the queue.
-    Queue(Queued),
+    Queue(Queued<C>),
     /// Not even that.
     Full,
 }
 
 /// A place in the queue, left when dropped.
-pub(super) struct Queued {
-    pool: Rc<Pool>,
-    waiter: Rc<Waiter>,
+pub(crate) struct Queued<C: Pooled> {
+    pool: Rc<Pool<C>>,
+    waiter: Rc<Waiter<C>>,
     /// Its turn came.
     done: bool,
 }
 
-thread_local! {
-    static POOLS: RefCell<HashMap<Box<[u8]>, Rc<Pool>>> = RefCell::default();
-    static SWEEPING: Cell<bool> = const { Cell::new(false) };
-}
-
 /// The pool `key`, if there is one.
-pub(super) fn find(key: &[u8]) -> Option<Rc<Pool>> {
-    POOLS.with_borrow(|pools| pools.get(key).cloned())
+pub(crate) fn find<C: Pooled>(key: &[u8]) -> Option<Rc<Pool<C>>> {
+    C::pools().with(|pools| pools.by_key.borrow().get(key).cloned())
 }
 
 /// The pool `key`, made if there is none: then `size` and `backlog` hold from now on.
-pub(super) fn find_or_make(host: &Host, key: &[u8], size: usize, backlog: Option<usize>) -> Rc<Pool> {
+pub(crate) fn find_or_make<C: Pooled>(
+    host: &Host,
+    key: &[u8],
+    size: usize,
+    backlog: Option<usize>,
+) -> Rc<Pool<C>> {
     if let Some(pool) = find(key) {
         return pool;
     }
     debug(host, || {
         let backlog = backlog.map_or(-1, |backlog| i64::try_from(backlog).unwrap_or(i64::MAX));
-        format!("lua tcp socket connection pool size: {size}, backlog: {backlog}")
+        format!("{} connection pool size: {size}, backlog: {backlog}", C::NAME)
     });
     debug(host, || {
-        format!("lua tcp socket keepalive create connection pool for key \"{}\"", String::from_utf8_lossy(key))
+        format!("{} keepalive create connection pool for key \"{}\"", C::NAME, String::from_utf8_lossy(key))
     });
     let pool = Rc::new(Pool {
         key: key.into(),
@@ -107,22 +132,22 @@ pub(super) fn find_or_make(host: &Host, key: &[u8], size: usize, backlog: Option
         open: Cell::new(0),
         waiters: RefCell::default(),
     });
-    POOLS.with_borrow_mut(|pools| pools.insert(key.into(), pool.clone()));
+    C::pools().with(|pools| pools.by_key.borrow_mut().insert(key.into(), pool.clone()));
     pool
 }
 
-/// Closes all idle connections of this worker.
-pub(crate) fn close_all() {
-    let pools = POOLS.take();
+/// Closes all idle connections of a kind of this worker.
+pub(crate) fn close_all<C: Pooled>() {
+    let pools = C::pools().with(|pools| pools.by_key.take());
     for pool in pools.values() {
         let idle = pool.idle.take();
         drop(idle);
     }
 }
 
-impl Pool {
+impl<C: Pooled> Pool<C> {
     /// A connection that can be used, the one used last first; or else leave to make one.
-    pub(super) fn ask(self: &Rc<Self>) -> Offer {
+    pub(crate) fn ask(self: &Rc<Self>) -> Offer<C> {
         if let Some(conn) = self.take_idle() {
             return Offer::Grant(Grant::Conn(conn));
         }
@@ -133,7 +158,7 @@ impl Pool {
             if waiters.len() >= backlog {
                 return Offer::Full;
             }
-            let waiter = Rc::new(Waiter::default());
+            let waiter = Rc::new(Waiter { grant: Cell::new(None), waker: Cell::new(None) });
             waiters.push_back(waiter.clone());
             return Offer::Queue(Queued { pool: self.clone(), waiter, done: false });
         }
@@ -141,27 +166,27 @@ impl Pool {
     }
 
     /// An idle connection.
-    pub(super) fn take_idle(&self) -> Option<Rc<Conn>> {
+    fn take_idle(&self) -> Option<C> {
         loop {
-            let idle = self.idle.borrow_mut().pop_back()?;
+            let mut idle = self.idle.borrow_mut().pop_back()?;
             if idle.until_ms > clock::now_ms() && idle.conn.is_quiet() {
-                idle.conn.reused.set(idle.conn.reused.get() + 1);
+                idle.conn.note_reuse();
                 return Some(idle.conn);
             }
         }
     }
 
     /// Counts a connection that is open.
-    pub(super) fn enter(self: &Rc<Self>) -> Place {
+    pub(crate) fn enter(self: &Rc<Self>) -> Place<C> {
         self.open.set(self.open.get() + 1);
         Place(self.clone())
     }
 
     /// Keeps `conn`, or hands it to one who waits. When there are too many, the one unused for longest goes.
-    pub(super) fn keep(self: &Rc<Self>, conn: Rc<Conn>, timeout: Option<Duration>) {
+    pub(crate) fn keep(self: &Rc<Self>, mut conn: C, timeout: Option<Duration>) {
         let waiter = self.waiters.borrow_mut().pop_front();
         if let Some(waiter) = waiter {
-            conn.reused.set(conn.reused.get() + 1);
+            conn.note_reuse();
             waiter.give(Grant::Conn(conn));
             return;
         }
@@ -174,7 +199,7 @@ impl Pool {
         idle.push_back(Idle { conn, until_ms });
         drop(idle);
         drop(oldest);
-        start_sweeping();
+        start_sweeping::<C>();
     }
 
     /// Closes what has gone bad; gives the time of the next that will, and whether any is left.
@@ -182,12 +207,12 @@ impl Pool {
         let mut gone = Vec::new();
         let mut idle = self.idle.borrow_mut();
         let mut index = 0;
-        while let Some(entry) = idle.get(index) {
+        while let Some(entry) = idle.get_mut(index) {
             let expired = entry.until_ms <= now_ms;
             if expired || !entry.conn.is_quiet() {
                 debug(&Detached::host(""), || {
                     let why = if expired { "max idle timeout, " } else { "" };
-                    format!("lua tcp socket keepalive {why}lua tcp socket keepalive close handler: fd:")
+                    format!("{0} keepalive {why}{0} keepalive close handler: fd:", C::NAME)
                 });
                 gone.extend(idle.remove(index));
             } else {
@@ -202,8 +227,8 @@ impl Pool {
     }
 }
 
-fn start_sweeping() {
-    if SWEEPING.replace(true) {
+fn start_sweeping<C: Pooled>() {
+    if C::pools().with(|pools| pools.sweeping.replace(true)) {
         return;
     }
     tokio::task::spawn_local(async {
@@ -213,13 +238,13 @@ fn start_sweeping() {
             clock::update();
             let now_ms = clock::now_ms();
             let mut next_ms = u64::MAX;
-            let pools: Vec<Rc<Pool>> = POOLS.with_borrow(|pools| pools.values().cloned().collect());
+            let pools: Vec<Rc<Pool<C>>> = C::pools().with(|pools| pools.by_key.borrow().values().cloned().collect());
             let mut left = false;
             for pool in pools {
                 left |= pool.sweep(now_ms, &mut next_ms);
             }
             if !left {
-                SWEEPING.set(false);
+                C::pools().with(|pools| pools.sweeping.set(false));
                 return;
             }
             pause = SWEEP.min(Duration::from_millis(next_ms.saturating_sub(now_ms).max(1)));
@@ -227,14 +252,14 @@ fn start_sweeping() {
     });
 }
 
-impl Place {
+impl<C: Pooled> Place<C> {
     /// The pool that it is in.
-    pub(super) fn pool(&self) -> &Rc<Pool> {
+    pub(crate) fn pool(&self) -> &Rc<Pool<C>> {
         &self.0
     }
 }
 
-impl Drop for Place {
+impl<C: Pooled> Drop for Place<C> {
     fn drop(&mut self) {
         let pool = &self.0;
         pool.open.set(pool.open.get() - 1);
@@ -248,11 +273,11 @@ impl Drop for Place {
         if pool.open.get() == 0 {
             debug(&Detached::host(""), || {
                 let key = String::from_utf8_lossy(&pool.key);
-                format!("lua tcp socket keepalive: free connection pool for \"{key}\"")
+                format!("{} keepalive: free connection pool for \"{key}\"", C::NAME)
             });
             // Without the list (the thread ends) there is nothing to leave.
-            let removed = POOLS.try_with(|pools| {
-                let mut pools = pools.try_borrow_mut().ok()?;
+            let removed = C::pools().try_with(|pools| {
+                let mut pools = pools.by_key.try_borrow_mut().ok()?;
                 if pools.get(&pool.key).is_some_and(|listed| Rc::ptr_eq(listed, pool)) {
                     pools.remove(&pool.key)
                 } else {
@@ -264,8 +289,8 @@ impl Drop for Place {
     }
 }
 
-impl Waiter {
-    fn give(&self, grant: Grant) {
+impl<C: Pooled> Waiter<C> {
+    fn give(&self, grant: Grant<C>) {
         self.grant.set(Some(grant));
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -273,14 +298,14 @@ impl Waiter {
     }
 }
 
-impl Queued {
+impl<C: Pooled> Queued<C> {
     /// Leaves the queue with its turn taken.
-    pub(super) fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         self.done = true;
     }
 
     /// Waits for its turn.
-    pub(super) async fn granted(&self) -> Grant {
+    pub(crate) async fn granted(&self) -> Grant<C> {
         poll_fn(|cx| match self.waiter.grant.take() {
             Some(grant) => Poll::Ready(grant),
             None => {
@@ -292,13 +317,13 @@ impl Queued {
     }
 }
 
-impl Drop for Queued {
+impl<C: Pooled> Drop for Queued<C> {
     fn drop(&mut self) {
         if self.done {
             return;
         }
         self.pool.waiters.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
-        debug(&Detached::host(""), || "lua tcp socket abort queueing".to_owned());
+        debug(&Detached::host(""), || format!("{} abort queueing", C::NAME));
         // What was granted and not taken goes on to the next, by being dropped.
         let unused = self.waiter.grant.take();
         drop(unused);

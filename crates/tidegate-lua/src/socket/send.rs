@@ -207,7 +207,7 @@ impl Pieces {
 }
 
 /// The bytes of argument `index`, for those who need them in one piece.
-pub(super) fn text_of(lua: Lua, index: i32) -> Result<Vec<u8>, LuaError> {
+pub(crate) fn text_of(lua: Lua, index: i32) -> Result<Vec<u8>, LuaError> {
     let mut pieces = Pieces::default();
     pieces.gather(lua, index, 0)?;
     Ok(pieces.rest(0))

@@ -10,21 +10,21 @@ use crate::settings::{Conf, MODULE};
 
 /// What the directives say, or their defaults.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Settings {
-    pub(super) connect_timeout: Duration,
-    pub(super) send_timeout: Duration,
-    pub(super) read_timeout: Duration,
-    pub(super) keepalive_timeout: Duration,
-    pub(super) buffer_bytes: usize,
-    pub(super) pool_size: usize,
-    pub(super) log_errors: bool,
+pub(crate) struct Settings {
+    pub(crate) connect_timeout: Duration,
+    pub(crate) send_timeout: Duration,
+    pub(crate) read_timeout: Duration,
+    pub(crate) keepalive_timeout: Duration,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) pool_size: usize,
+    pub(crate) log_errors: bool,
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Settings {
     /// Those where `host` is; of timers those of the `http` level.
-    pub(super) fn of(host: &Host) -> Settings {
+    pub(crate) fn of(host: &Host) -> Settings {
         match host.request() {
             Some(req) => Self::from_conf(req.module_conf(&MODULE)),
             None => match worker::current() {
@@ -48,7 +48,7 @@ impl Settings {
 }
 
 /// Calls `body` with the resolver's configuration where `host` is.
-pub(super) fn with_resolver<R>(host: &Host, body: impl FnOnce(&resolver::Conf) -> R) -> R {
+pub(crate) fn with_resolver<R>(host: &Host, body: impl FnOnce(&resolver::Conf) -> R) -> R {
     match host.request() {
         Some(req) => body(req.module_conf(&resolver::MODULE)),
         None => match worker::current() {

@@ -3,12 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::conn::Conn;
 use super::failure::{Failure, debug, push_nil_error};
-use super::owner::{OpenSockets, Owner};
+use super::owner::{Closing, OpenSockets, Owner};
 use super::settings::Settings;
 use crate::error::{CResult, LuaError};
 use crate::host::{Detached, Host, LogLevel};
@@ -143,7 +143,8 @@ impl Tcp {
         drop(old);
         if !known {
             self.owner.replace(Owner::of(host));
-            OpenSockets::of(host).add(self);
+            let this: Weak<Self> = Rc::downgrade(self);
+            OpenSockets::of(host).add(this);
         }
     }
 
@@ -153,12 +154,6 @@ impl Tcp {
 
     pub(super) fn detach(&self) -> Option<Rc<Conn>> {
         self.conn.take()
-    }
-
-    /// Closes the connection, whatever is under way.
-    pub(super) fn close_now(&self) {
-        let conn = self.conn.take();
-        drop(conn);
     }
 
     /// The connection for an operation, or `closed`; `what` is for the log.
@@ -190,6 +185,13 @@ impl Tcp {
     /// Remembers a failure and gives what the script gets.
     pub(super) fn note(&self, failure: &Failure) {
         self.last_failure.set(failure.bit());
+    }
+}
+
+impl Closing for Tcp {
+    fn close_now(&self) {
+        let conn = self.conn.take();
+        drop(conn);
     }
 }
 

@@ -26,6 +26,7 @@ use tidegate_core::worker;
 use tokio_rustls::TlsConnector;
 
 use super::conn::Conn;
+use super::owner::Closing;
 use super::failure::push_nil_error;
 use super::settings::Settings;
 use super::tcp::{Busy, Call, Operation, Tcp, call};
@@ -293,20 +294,8 @@ pub(super) fn handshake(lua: Lua) -> CResult {
             None => return push_nil_error(lua, "invalid server name"),
         },
     };
-    let client = with_conf(&host, |conf| {
-        let address = |pointer: Option<usize>| pointer.unwrap_or(0);
-        let recipe = Recipe {
-            verify,
-            check_name: server_name.is_some(),
-            versions: conf.lua_ssl_protocols.unwrap_or(Versions { tls12: true, tls13: true }),
-            sni: server_name.is_some(),
-            resume: server_name.is_some() && wants_session,
-            trusted: address(conf.lua_ssl_trusted_certificate.as_ref().map(|list| Arc::as_ptr(list) as usize)),
-            revoked: address(conf.lua_ssl_crl.as_ref().map(|list| Arc::as_ptr(list) as usize)),
-        };
-        client(conf, &recipe)
-    });
-    let client = match client {
+    let named = server_name.is_some();
+    let client = match client_for(&host, verify, named, named && wants_session) {
         Ok(client) => client,
         Err(message) => return push_nil_error(lua, &message),
     };
@@ -317,6 +306,47 @@ pub(super) fn handshake(lua: Lua) -> CResult {
     with_run(|run| run.wait(lua, job.run(limit, settings.log_errors, busy)))
         .unwrap_or(Err(LuaError::new("no request found")))?;
     Ok(0)
+}
+
+fn client_for(host: &Host, verify: bool, named: bool, resume: bool) -> Result<Arc<ClientConfig>, String> {
+    with_conf(host, |conf| {
+        let address = |pointer: Option<usize>| pointer.unwrap_or(0);
+        let recipe = Recipe {
+            verify,
+            check_name: named,
+            versions: conf.lua_ssl_protocols.unwrap_or(Versions { tls12: true, tls13: true }),
+            sni: named,
+            resume,
+            trusted: address(conf.lua_ssl_trusted_certificate.as_ref().map(|list| Arc::as_ptr(list) as usize)),
+            revoked: address(conf.lua_ssl_crl.as_ref().map(|list| Arc::as_ptr(list) as usize)),
+        };
+        client(conf, &recipe)
+    })
+}
+
+/// The configuration of a client that verifies, if it verifies, whom the server's certificate is from, not whom it is
+/// for; as the `lua_ssl_*` directives where `host` is have it.
+///
+/// # Errors
+/// Why there is none, as a sentence.
+pub(crate) fn client_without_name(host: &Host, verify: bool) -> Result<Arc<ClientConfig>, String> {
+    client_for(host, verify, false, false)
+}
+
+/// What scripts get for a certificate that was refused, in OpenSSL's words; `None` for other failures.
+pub(crate) fn explain_certificate(error: &std::io::Error) -> Option<String> {
+    let Some(Error::InvalidCertificate(reason)) = error.get_ref()?.downcast_ref::<Error>() else { return None };
+    Some(match reason {
+        CertificateError::UnknownIssuer => "20: unable to get local issuer certificate".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "10: certificate has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "9: certificate is not yet valid".to_owned()
+        }
+        CertificateError::Revoked => "23: certificate revoked".to_owned(),
+        other => format!("1: {other}"),
+    })
 }
 
 fn push_session(lua: Lua, wants_session: bool) -> CResult {
@@ -382,29 +412,17 @@ impl Job {
             }
         };
         let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-        let verify = match cause {
-            Some(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => {
-                let name = self.server_name.as_bstr();
-                log(format!("lua ssl certificate does not match host \"{name}\""));
-                return "certificate host mismatch".to_owned();
-            }
-            Some(Error::InvalidCertificate(reason)) => match reason {
-                CertificateError::UnknownIssuer => "20: unable to get local issuer certificate".to_owned(),
-                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                    "10: certificate has expired".to_owned()
-                }
-                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                    "9: certificate is not yet valid".to_owned()
-                }
-                CertificateError::Revoked => "23: certificate revoked".to_owned(),
-                other => format!("1: {other}"),
-            },
-            _ => {
-                log(format!("SSL_do_handshake() failed ({error})"));
-                return "handshake failed".to_owned();
-            }
+        if let Some(Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) = cause
+        {
+            let name = self.server_name.as_bstr();
+            log(format!("lua ssl certificate does not match host \"{name}\""));
+            return "certificate host mismatch".to_owned();
+        }
+        let Some(verify) = explain_certificate(error) else {
+            log(format!("SSL_do_handshake() failed ({error})"));
+            return "handshake failed".to_owned();
         };
         log(format!("lua ssl certificate verify error: ({verify})"));
         verify

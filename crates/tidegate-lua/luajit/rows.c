@@ -1,0 +1,102 @@
+/*
+ * Rows of a result set: tables with the same keys again and again. The first row is built key by key; each other one
+ * is a copy of a row before, in which values are written straight into their slots, without looking their keys up.
+ *
+ * Between `tidegate_lua_row_copy` and the moment that the table goes somewhere else, nothing here runs a step of the
+ * collector: the new table stays white, so that stores into it need no barrier.
+ */
+#define LUA_CORE
+
+#include "lua.h"
+#include "lj_obj.h"
+#include "lj_gc.h"
+#include "lj_str.h"
+#include "lj_tab.h"
+#include "lj_state.h"
+#include "lj_ctype.h"
+#include "lj_cdata.h"
+
+/* The value at an index of the running function's stack, counted from 1. */
+static TValue *
+value_at(lua_State *L, int index)
+{
+    return L->base + (index - 1);
+}
+
+/* Where the value of the string key at `key` stands in the row at `row`, as an offset into its slots; -1 for nowhere. */
+ptrdiff_t
+tidegate_lua_row_slot(lua_State *L, int row, int key)
+{
+    GCtab *table = tabV(value_at(L, row));
+    cTValue *value = lj_tab_getstr(table, strV(value_at(L, key)));
+
+    if (value == NULL || table->hmask == 0) {
+        return -1;
+    }
+    return (char *)value - (char *)noderef(table->node);
+}
+
+/* Pushes a copy of the row at `row`; gives the address of its slots. May raise (memory). */
+char *
+tidegate_lua_row_copy(lua_State *L, int row)
+{
+    GCtab *table;
+
+    lj_gc_check(L);
+    table = lj_tab_dup(L, tabV(value_at(L, row)));
+    settabV(L, L->top, table);
+    incr_top(L);
+    return (char *)noderef(table->node);
+}
+
+/* May raise (memory). */
+void
+tidegate_lua_slot_bytes(lua_State *L, char *slot, const char *bytes, size_t size)
+{
+    setstrV(L, (TValue *)slot, lj_str_new(L, bytes, size));
+}
+
+void
+tidegate_lua_slot_number(char *slot, double number)
+{
+    setnumV((TValue *)slot, number);
+}
+
+/* Copies the value at `index`. */
+void
+tidegate_lua_slot_value(lua_State *L, char *slot, int index)
+{
+    copyTV(L, (TValue *)slot, value_at(L, index));
+}
+
+/* Pushes an int64_t or uint64_t. Runs no step of the collector. May raise (memory). */
+void
+tidegate_lua_push_int64(lua_State *L, uint64_t bits, int is_unsigned)
+{
+    CTState *cts = ctype_cts(L);
+    GCcdata *cdata;
+
+    cts->L = L;
+    cdata = lj_cdata_new(cts, is_unsigned ? CTID_UINT64 : CTID_INT64, 8);
+    *(uint64_t *)cdataptr(cdata) = bits;
+    setcdataV(L, L->top, cdata);
+    incr_top(L);
+}
+
+/* The bits of the 64-bit integer at `index`: 1 for int64_t, 2 for uint64_t, 0 for anything else. */
+int
+tidegate_lua_to_int64(lua_State *L, int index, uint64_t *bits)
+{
+    TValue *value = value_at(L, index);
+    CTypeID id;
+
+    if (!tviscdata(value)) {
+        return 0;
+    }
+    id = cdataV(value)->ctypeid;
+    if (id != CTID_INT64 && id != CTID_UINT64) {
+        return 0;
+    }
+    *bits = *(uint64_t *)cdataptr(cdataV(value));
+    return id == CTID_INT64 ? 1 : 2;
+}

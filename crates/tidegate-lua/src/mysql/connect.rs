@@ -1,0 +1,262 @@
+//! `connect`: a session from the pool, or a new one.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::worker;
+use tidegate_modules::database;
+use tidegate_mysql::handshake::capability::{FOUND_ROWS, IGNORE_SPACE, INTERACTIVE};
+use tidegate_mysql::{Address, Conn, ConnectOptions, Timeouts, TlsClient, TlsMode};
+
+use super::db::{Busy, Call, Db, Operation, State, call};
+use super::link::{Backend, Embedded, Link};
+use super::refusal::{Doing, Refusal};
+use super::tables::BigInt;
+use crate::error::{CResult, LuaError};
+use crate::host::Host;
+use crate::phase::Phases;
+use crate::scheduler::{Answer, with_run};
+use crate::socket::pool::{self, Grant, Offer, Place, Queued};
+use crate::socket::{Closing, Settings, Target, client_without_name, debug, host_target, push_nil_error, resolve};
+use crate::stack::Lua;
+
+/// lua-resty-mysql's limit of an answer's packets.
+const PACKET_BYTES_MAX: usize = 1 << 20;
+/// How many prepared statements a connection keeps.
+const STATEMENTS_MAX: usize = 256;
+
+/// What a connection has beside what it was made with; the script that takes it from the pool may want others.
+#[derive(Debug, Clone, Copy)]
+struct Tuning {
+    limit: Duration,
+    packet_bytes_max: usize,
+}
+
+/// What to connect to.
+enum Plan {
+    Server { target: Target, options: Box<ConnectOptions> },
+    Embedded { schema: String },
+}
+
+/// `connect(handle, key, options, pool_size?, backlog?, max_packet_size?, int64?)`: results, or nothing when the Lua half
+/// is to await.
+pub(super) fn connect(lua: Lua) -> CResult {
+    with_run(|run| Phases::YIELDABLE.check(run.phase())).unwrap_or(Err(LuaError::new("no request found")))?;
+    let Call { db, host } = call(lua)?;
+    if let Some(operation) = db.busy() {
+        return push_nil_error(lua, &format!("failed to connect: {}", operation.busy()));
+    }
+    if db.is_open() {
+        db.check_owner(&host)?;
+    }
+    db.close_now();
+    let key = lua.check_bytes(2)?;
+    let settings = Settings::of(&host);
+    let backlog = count(lua, 5, 0)?;
+    let size = count(lua, 4, 1)?.or(backlog.map(|_| settings.pool_size));
+    let tuning = Tuning {
+        limit: db.limit(settings.read_timeout),
+        packet_bytes_max: count(lua, 6, 1)?.unwrap_or(PACKET_BYTES_MAX),
+    };
+    db.bigint.set(match lua.to_bytes(7) {
+        None | Some(b"string") => BigInt::String,
+        Some(b"cdata") => BigInt::Cdata,
+        Some(b"number") => BigInt::Number,
+        Some(_) => return push_nil_error(lua, "int64 must be \"string\", \"cdata\" or \"number\""),
+    });
+    {
+        let mut own = db.key.borrow_mut();
+        own.clear();
+        own.extend_from_slice(key);
+    }
+    let pool = match size {
+        Some(size) => Some(pool::find_or_make::<Link>(&host, key, size, backlog)),
+        None => pool::find::<Link>(key),
+    };
+    let (queued, place) = match pool.map(|pool| pool.ask()) {
+        Some(Offer::Grant(Grant::Conn(link))) => {
+            debug(&host, || "lua mysql get keepalive peer".to_owned());
+            attach(&db, link, tuning, &host);
+            lua.push_integer(1);
+            return Ok(1);
+        }
+        Some(Offer::Full) => return push_nil_error(lua, "failed to connect: too many waiting connect operations"),
+        Some(Offer::Queue(queued)) => (Some(queued), None),
+        Some(Offer::Grant(Grant::Place(place))) => (None, Some(place)),
+        None => (None, None),
+    };
+    let plan = match plan(lua, 3, &host, tuning) {
+        Ok(plan) => plan,
+        Err(refusal) => return refusal.push(lua),
+    };
+    let busy = db.occupy(Operation::Connect);
+    let job = Job { db, host, plan, tuning };
+    with_run(|run| run.wait(lua, job.run(queued, place, busy)))
+        .unwrap_or(Err(LuaError::new("no request found")))
+        .map(|()| 0)
+}
+
+/// The whole number at `index`, if there is one.
+fn count(lua: Lua, index: i32, least: usize) -> Result<Option<usize>, LuaError> {
+    const NAMES: [&str; 3] = ["pool_size", "backlog", "max_packet_size"];
+    if lua.is_none_or_nil(index) {
+        return Ok(None);
+    }
+    let number = lua.to_number(index).map(|number| number as i64);
+    match number.and_then(|number| usize::try_from(number).ok()).filter(|&number| number >= least) {
+        Some(number) => Ok(Some(number)),
+        None => {
+            let name = NAMES.get(usize::try_from(index - 4).unwrap_or(0)).unwrap_or(&"");
+            let value = match number {
+                Some(number) => format!("value: {number}"),
+                None => format!("type: {}", lua.type_name(index)),
+            };
+            Err(LuaError::from(format!("bad \"{name}\" option {value}")))
+        }
+    }
+}
+
+/// Takes a session for `db` and gives it what this script wants.
+fn attach(db: &Rc<Db>, mut link: Link, tuning: Tuning, host: &Host) {
+    if let Backend::Server(conn) = &mut link.backend {
+        conn.set_timeouts(timeouts(tuning.limit));
+        conn.set_packet_bytes_max(tuning.packet_bytes_max);
+    }
+    db.attach(link, host);
+    db.state.set(State::Connected);
+}
+
+/// Each wait may take `limit`, as with a cosocket.
+pub(super) fn timeouts(limit: Duration) -> Timeouts {
+    let limit = Some(limit);
+    Timeouts { connect: limit, send_query: limit, recv_columns: limit, recv_rows: limit, query: None }
+}
+
+/// Reads what the table at `index` says.
+fn plan(lua: Lua, index: i32, host: &Host, tuning: Tuning) -> Result<Plan, Refusal> {
+    let flag = |name: &str| {
+        lua.raw_get_field(index, name.as_bytes());
+        let value = lua.to_bool(-1);
+        lua.pop(1);
+        value
+    };
+    let bytes = |name: &str| {
+        lua.raw_get_field(index, name.as_bytes());
+        let value = lua.to_bytes(-1).map(<[u8]>::to_vec);
+        lua.pop(1);
+        value
+    };
+    let text = |name: &str| match bytes(name).map(String::from_utf8) {
+        None => Ok(None),
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err(Refusal::from(format!("\"{name}\" is not UTF-8"))),
+    };
+    let schema = text("database")?.unwrap_or_default();
+    if flag("embedded") {
+        return Ok(Plan::Embedded { schema });
+    }
+    let (target, address) = match (text("host")?, text("path")?) {
+        (Some(name), _) => {
+            lua.raw_get_field(index, b"port");
+            let port = if lua.is_none_or_nil(-1) { Some(3306.0) } else { lua.to_number(-1) };
+            lua.pop(1);
+            let port = port.and_then(|port| u16::try_from(port as i64).ok());
+            let port = port.ok_or_else(|| Refusal::from("failed to connect: bad port number"))?;
+            let target = host_target(&name, port).map_err(|why| format!("failed to connect: {why}"))?;
+            (target, Address::tcp(name.trim_start_matches('[').trim_end_matches(']'), port))
+        }
+        (None, Some(path)) => (Target::Unix(path.clone().into()), Address::Unix(path.into())),
+        (None, None) => return Err("neither \"host\" nor \"path\" options are specified".into()),
+    };
+    let user = text("user")?.unwrap_or_default();
+    let mut options = Box::new(ConnectOptions::new(address, user, bytes("password").unwrap_or_default()));
+    options.schema = schema;
+    options.charset = text("charset")?.unwrap_or_default();
+    options.server_charset = true;
+    // What lua-resty-mysql asks for: an UPDATE counts the rows that it finds, blanks may stand before parentheses.
+    options.extra_capabilities = FOUND_ROWS | IGNORE_SPACE | INTERACTIVE;
+    options.packet_bytes_max = tuning.packet_bytes_max;
+    options.statements_max = STATEMENTS_MAX;
+    options.timeouts = timeouts(tuning.limit);
+    let verify = flag("ssl_verify");
+    if verify || flag("ssl") {
+        let client = client_without_name(host, verify).map_err(|why| format!("failed to do ssl handshake: {why}"))?;
+        options.tls_mode = TlsMode::Required;
+        // The name is not verified, as in lua-resty-mysql; any will do.
+        options.tls = Some(TlsClient::from_config(client, Some("localhost".to_owned())));
+    }
+    Ok(Plan::Server { target, options })
+}
+
+/// One `connect`.
+struct Job {
+    db: Rc<Db>,
+    host: Host,
+    plan: Plan,
+    tuning: Tuning,
+}
+
+impl Job {
+    async fn run(self, queued: Option<Queued<Link>>, place: Option<Place<Link>>, busy: Busy) -> Answer {
+        let result = self.link(queued, place).await;
+        drop(busy);
+        match result {
+            Ok(link) => {
+                attach(&self.db, link, self.tuning, &self.host);
+                Answer::One
+            }
+            Err(refusal) => Answer::Push(Box::new(move |lua| refusal.push(lua))),
+        }
+    }
+
+    async fn link(&self, queued: Option<Queued<Link>>, place: Option<Place<Link>>) -> Result<Link, Refusal> {
+        let mut place = place;
+        if let Some(queued) = queued {
+            let granted = tokio::time::timeout(self.tuning.limit, queued.granted()).await;
+            let grant = granted.map_err(|_| Refusal::from("failed to connect: timeout"))?;
+            queued.leave();
+            match grant {
+                Grant::Conn(link) => return Ok(link),
+                Grant::Place(own) => place = Some(own),
+            }
+        }
+        let backend = match &self.plan {
+            Plan::Server { target, options } => self.connect_server(target, options).await?,
+            Plan::Embedded { schema } => self.open_session(schema).await?,
+        };
+        Ok(Link::new(backend, place))
+    }
+
+    async fn connect_server(&self, target: &Target, options: &ConnectOptions) -> Result<Backend, Refusal> {
+        let addresses: Vec<SocketAddr> = match target {
+            Target::Inet(address) => vec![*address],
+            Target::Unix(_) => Vec::new(),
+            Target::Name(name, port) => {
+                resolve(&self.host, name, *port).await.map_err(|why| format!("failed to connect: {why}"))?
+            }
+        };
+        let connecting = Conn::connect_to(Arc::new(options.clone()), &addresses, options.timeouts);
+        match connecting.await {
+            Ok(conn) => Ok(Backend::Server(Box::new(conn))),
+            Err(error) => Err(Refusal::of(error, Doing::Connecting)),
+        }
+    }
+
+    async fn open_session(&self, schema: &str) -> Result<Backend, Refusal> {
+        let Some(worker) = worker::current() else { return Err("failed to connect: no embedded engine here".into()) };
+        let config = worker.config().clone();
+        let engine = match database::open_engine(&config) {
+            Some(engine) => engine.clone(),
+            // No `database` block: the directory is opened now, which reads files.
+            None => tokio::task::spawn_blocking(move || database::engine(&config))
+                .await
+                .map_err(|error| format!("failed to connect: {error}"))?
+                .map_err(|error| format!("failed to connect: {error}"))?,
+        };
+        let mut session = engine.session(schema)?;
+        session.set_found_rows(true);
+        Ok(Backend::Embedded(Box::new(Embedded { session, version: engine.server_version().into() })))
+    }
+}

@@ -1,0 +1,68 @@
+//! `resty.mysql`: sessions with a database for scripts, on the native client and on the embedded engine.
+//!
+//! The Lua half is `lualib/resty/mysql.lua`. What scripts see is lua-resty-mysql's interface; values go from the packets'
+//! buffer into Lua tables once.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `link` | a session (a connection to a server, or the embedded engine), and its pool |
+//! | `db` | the object: what belongs to it, which operation may run when, `close`, `set_keepalive` |
+//! | `connect` | `connect`: a session from the pool, or a new one |
+//! | `query` | `send_query`, `read_result`, `query`, `prepare` |
+//! | `embedded` | the same on the embedded engine |
+//! | `argument` | statements and parameters from Lua values |
+//! | `tables` | results become Lua tables; `row` writes values into copies of a row |
+//! | `record` | results kept for a moment where no Lua error may be raised |
+//! | `refusal` | failures in lua-resty-mysql's words |
+//!
+//! # How a result is built
+//!
+//! The statement's future is polled within a protected call ([`tables::building`]), so that its sink may build Lua values
+//! while packets arrive: a want of memory is an error there, and unwinds through the future, which is then dropped with
+//! its connection. The embedded engine runs a statement on a stack of its own, through which no error may unwind: its
+//! rows go into a [`record`](record::Record) first, and from there into tables after each poll.
+//!
+//! # Invariants
+//!
+//! * M1: one operation at a time: whoever runs one takes the session out of the object and puts it back when the session
+//!   is between statements. A light thread that is ended half-way takes the session with it.
+//! * M2: a session ends with its request at the latest, unless it was given to the pool.
+//! * M3: a session in a transaction never goes into the pool: it is closed, which rolls back.
+
+mod argument;
+mod connect;
+mod db;
+mod embedded;
+mod link;
+mod query;
+mod record;
+mod refusal;
+mod row;
+mod tables;
+
+use mlua_sys::lua_CFunction;
+
+use crate::function::function;
+use crate::socket::pool;
+
+/// What the Lua half calls.
+pub(crate) static FUNCTIONS: &[(&str, lua_CFunction)] = &[
+    ("new", function(db::new)),
+    ("set_timeout", function(db::set_timeout)),
+    ("connect", function(connect::connect)),
+    ("set_keepalive", function(db::set_keepalive)),
+    ("get_reused_times", function(db::reused_times)),
+    ("close", function(db::close)),
+    ("server_ver", function(db::server_version)),
+    ("send_query", function(query::send_query)),
+    ("read_result", function(query::read_result)),
+    ("query", function(query::query)),
+    ("prepare", function(query::prepare)),
+    ("forget", function(query::forget)),
+    ("results_read", function(query::results_read)),
+];
+
+/// Closes the idle sessions of this worker.
+pub(crate) fn close_pools() {
+    pool::close_all::<link::Link>();
+}

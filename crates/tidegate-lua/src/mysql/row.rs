@@ -1,0 +1,97 @@
+//! Copies of a row's table whose values are written without looking their keys up (`luajit/rows.c`).
+
+use std::ffi::{c_char, c_int};
+
+use mlua_sys::lua_State;
+
+use crate::stack::Lua;
+
+unsafe extern "C-unwind" {
+    fn tidegate_lua_row_slot(state: *mut lua_State, row: c_int, key: c_int) -> isize;
+    fn tidegate_lua_row_copy(state: *mut lua_State, row: c_int) -> *mut c_char;
+    fn tidegate_lua_slot_bytes(state: *mut lua_State, slot: *mut c_char, bytes: *const c_char, size: usize);
+    fn tidegate_lua_slot_number(slot: *mut c_char, number: f64);
+    fn tidegate_lua_slot_value(state: *mut lua_State, slot: *mut c_char, index: c_int);
+    fn tidegate_lua_push_int64(state: *mut lua_State, bits: u64, is_unsigned: c_int);
+    fn tidegate_lua_to_int64(state: *mut lua_State, index: c_int, bits: *mut u64) -> c_int;
+}
+
+/// A 64-bit integer as LuaJIT's FFI has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Int64 {
+    Signed(i64),
+    Unsigned(u64),
+}
+
+/// Pushes an `int64_t` or `uint64_t`. *May raise* (memory).
+pub(super) fn push_int64(lua: Lua, value: Int64) {
+    let (bits, is_unsigned) = match value {
+        Int64::Signed(value) => (value.cast_unsigned(), 0),
+        Int64::Unsigned(value) => (value, 1),
+    };
+    // SAFETY: the state is live; the caller reserved a slot.
+    unsafe { tidegate_lua_push_int64(lua.raw(), bits, is_unsigned) }
+}
+
+/// The `int64_t` or `uint64_t` at `index`, counted from 1.
+pub(super) fn to_int64(lua: Lua, index: c_int) -> Option<Int64> {
+    let mut bits = 0;
+    // SAFETY: the slot exists by the caller's bookkeeping; any value is acceptable.
+    match unsafe { tidegate_lua_to_int64(lua.raw(), index, &raw mut bits) } {
+        1 => Some(Int64::Signed(bits.cast_signed())),
+        2 => Some(Int64::Unsigned(bits)),
+        _ => None,
+    }
+}
+
+/// Where the columns' values stand in tables that are copies of one row.
+#[derive(Debug, Default)]
+pub(super) struct Slots(Vec<isize>);
+
+/// A copy under way: the table on top of the stack.
+#[derive(Clone, Copy)]
+pub(super) struct Copy {
+    lua: Lua,
+    base: *mut c_char,
+}
+
+impl Slots {
+    /// Those of the table at `row` for the `count` keys from `first_key` on; `None` unless it has all of them.
+    pub(super) fn of(lua: Lua, row: c_int, first_key: c_int, count: c_int) -> Option<Self> {
+        let slot = |key: c_int| {
+            // SAFETY: a table with string keys stands at `row`, strings at the keys' indexes, by the caller's bookkeeping.
+            let slot = unsafe { tidegate_lua_row_slot(lua.raw(), row, key) };
+            (slot >= 0).then_some(slot)
+        };
+        (first_key..first_key + count).map(slot).collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    /// Pushes a copy of the table at `row`, which these slots are of. *May raise* (memory).
+    ///
+    /// Until the copy is stored somewhere, only its own methods may be called on the state.
+    pub(super) fn copy(&self, lua: Lua, row: c_int) -> Copy {
+        // SAFETY: a table stands at `row`; the caller reserved a slot.
+        Copy { lua, base: unsafe { tidegate_lua_row_copy(lua.raw(), row) } }
+    }
+
+    /// Writes bytes as column `column`'s value. *May raise* (memory).
+    pub(super) fn set_bytes(&self, copy: Copy, column: usize, bytes: &[u8]) {
+        // SAFETY: the offset is of a value in a table of this shape (`of`), whose slots nobody has moved since.
+        unsafe {
+            let slot = copy.base.offset(self.0[column]);
+            tidegate_lua_slot_bytes(copy.lua.raw(), slot, bytes.as_ptr().cast(), bytes.len());
+        }
+    }
+
+    /// Writes a number as column `column`'s value.
+    pub(super) fn set_number(&self, copy: Copy, column: usize, number: f64) {
+        // SAFETY: as for `set_bytes`.
+        unsafe { tidegate_lua_slot_number(copy.base.offset(self.0[column]), number) }
+    }
+
+    /// Writes the value at `index` of the stack (counted from 1) as column `column`'s value.
+    pub(super) fn set_value(&self, copy: Copy, column: usize, index: c_int) {
+        // SAFETY: as for `set_bytes`; the index is valid by the caller's bookkeeping.
+        unsafe { tidegate_lua_slot_value(copy.lua.raw(), copy.base.offset(self.0[column]), index) }
+    }
+}

@@ -1,0 +1,569 @@
+//! Results become Lua tables, value by value as they arrive.
+//!
+//! While a result is being built its parts stand on the stack of a protected call:
+//!
+//! ```text
+//! base+1  the array of rows
+//! base+2  ngx.null
+//! base+3  the first row, or nil while there is none
+//! base+4  the columns' names …
+//! ```
+//!
+//! Between polls they are kept in the registry. The first row is built key by key; the others are copies of it whose
+//! values are written in place ([`super::row`]).
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
+use std::future::poll_fn;
+use std::ptr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use tidegate_rows::number::{append_float, append_int, append_uint};
+use tidegate_rows::{Column, ColumnType, Flow, Sink, SinkClosed, Summary, Value};
+
+use super::row::{self, Int64, Slots};
+use crate::error::{Failure, LuaError};
+use crate::stack::{Lua, Ref};
+use crate::vm::Vm;
+
+/// What becomes of `BIGINT` values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum BigInt {
+    /// Strings of digits, as lua-resty-mysql has them.
+    #[default]
+    String,
+    /// `int64_t` and `uint64_t` of LuaJIT's FFI.
+    Cdata,
+    /// Lua numbers, exact up to 2^53.
+    Number,
+}
+
+/// How tables look.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Shape {
+    /// Rows are arrays of values rather than tables by column name.
+    pub(super) compact: bool,
+    /// How many rows the script expects.
+    pub(super) rows_hint: c_int,
+    pub(super) bigint: BigInt,
+}
+
+/// Rows that room is made for when the script does not say.
+pub(super) const ROWS_HINT_DEFAULT: c_int = 4;
+/// Room that is made in advance at most, whatever the script says.
+pub(super) const ROWS_HINT_MAX: c_int = 1 << 20;
+
+/// The largest integer below which a Lua number holds every one.
+const EXACT_MAX: u64 = 1 << 53;
+
+/// A value kept in the registry until it is pushed or dropped.
+pub(super) struct Kept {
+    vm: Rc<Vm>,
+    reference: Ref,
+}
+
+impl Kept {
+    /// Pops the value on top. *May raise* (memory).
+    fn take(vm: &Rc<Vm>, lua: Lua) -> Self {
+        Self { vm: vm.clone(), reference: lua.make_ref() }
+    }
+
+    pub(super) fn push(&self, lua: Lua) {
+        lua.push_ref(self.reference);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.vm.main().unref(self.reference);
+    }
+}
+
+/// A result that is complete.
+pub(super) struct Built {
+    pub(super) table: Kept,
+    /// Another result of the same batch follows.
+    pub(super) more: bool,
+}
+
+/// The parts of a result between two polls.
+struct Parts {
+    rows: Kept,
+    first_row: Kept,
+    names: Kept,
+}
+
+/// What a sink and the one who polls its statement share.
+pub(super) struct Tables {
+    vm: Rc<Vm>,
+    /// Where tables are built, within [`Tables::enter`] and [`Tables::leave`].
+    lua: Cell<Lua>,
+    base: Cell<c_int>,
+    /// Columns of the result under way; -1 when there is none.
+    columns: Cell<c_int>,
+    parts: RefCell<Option<Parts>>,
+    built: RefCell<Vec<Built>>,
+}
+
+const ROWS: c_int = 1;
+const NULL: c_int = 2;
+const FIRST_ROW: c_int = 3;
+const NAMES: c_int = 4;
+/// Slots that a row under way may take.
+const WORK_SLOTS: c_int = 8;
+
+impl Tables {
+    pub(super) fn new(vm: Rc<Vm>) -> Rc<Self> {
+        Rc::new(Self {
+            lua: Cell::new(vm.main()),
+            vm,
+            base: Cell::new(0),
+            columns: Cell::new(-1),
+            parts: RefCell::default(),
+            built: RefCell::default(),
+        })
+    }
+
+    /// The results that are complete.
+    pub(super) fn take_built(&self) -> Vec<Built> {
+        self.built.take()
+    }
+
+    /// Puts the result under way back on the stack. *May raise* (memory).
+    fn enter(&self, lua: Lua) -> Result<(), LuaError> {
+        self.lua.set(lua);
+        self.base.set(lua.top());
+        let columns = self.columns.get();
+        lua.reserve(columns.max(0) + NAMES + WORK_SLOTS)?;
+        let parts = self.parts.take();
+        let Some(parts) = parts else { return Ok(()) };
+        parts.rows.push(lua);
+        lua.push_light(ptr::null());
+        parts.first_row.push(lua);
+        parts.names.push(lua);
+        let names = lua.top();
+        for number in 1..=columns {
+            lua.raw_get_index(names, number);
+        }
+        lua.remove(names);
+        self.parts.replace(Some(parts));
+        Ok(())
+    }
+
+    /// Keeps the result under way until the next poll. *May raise* (memory).
+    fn leave(&self) {
+        let columns = self.columns.get();
+        if columns < 0 {
+            return;
+        }
+        let (lua, base) = (self.lua.get(), self.base.get());
+        let old = self.parts.take();
+        let names = match old {
+            Some(parts) => parts.names,
+            None => {
+                lua.push_table(columns, 0);
+                for number in 1..=columns {
+                    lua.push_value(base + NAMES + number - 1);
+                    lua.raw_set_index(-2, number);
+                }
+                Kept::take(&self.vm, lua)
+            }
+        };
+        let keep = |index: c_int| {
+            lua.push_value(base + index);
+            Kept::take(&self.vm, lua)
+        };
+        // A reference cannot be to nil: false stands for "no row yet".
+        let parts = Parts { rows: keep(ROWS), first_row: keep(FIRST_ROW), names };
+        self.parts.replace(Some(parts));
+    }
+
+    /// Runs `body` with the result under way on the stack of a protected call.
+    fn within(&self, body: impl FnOnce() -> bool) -> Result<(), Failure> {
+        self.vm.main().protect(|lua| {
+            self.enter(lua)?;
+            if !body() {
+                self.leave();
+            }
+            Ok(())
+        })
+    }
+
+    /// Hands a record's calls to `sink`, whose tables these are.
+    ///
+    /// # Errors
+    /// A want of memory.
+    pub(super) fn play(&self, record: &super::record::Record, sink: &mut TableSink) -> Result<(), Failure> {
+        self.within(|| {
+            record.play(sink);
+            false
+        })
+    }
+}
+
+/// Polls a statement whose [`TableSink`] has these tables until it has ended.
+///
+/// # Errors
+/// A want of memory; the statement was given up then.
+pub(super) async fn building<F: Future>(tables: Rc<Tables>, statement: F) -> Result<F::Output, Failure> {
+    let mut statement = Box::pin(statement);
+    poll_fn(move |cx| {
+        let mut polled = Poll::Pending;
+        let result = tables.within(|| {
+            polled = statement.as_mut().poll(cx);
+            polled.is_ready()
+        });
+        match result {
+            Ok(()) => polled.map(Ok),
+            Err(failure) => Poll::Ready(Err(failure)),
+        }
+    })
+    .await
+}
+
+/// What a column's values become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A Lua number.
+    Number,
+    /// What [`BigInt`] says.
+    Big {
+        unsigned: bool,
+    },
+    /// A string.
+    Text,
+}
+
+impl Kind {
+    fn of(column: &Column) -> Self {
+        use ColumnType::*;
+        match column.kind {
+            Decimal | Tiny | Short | Long | Float | Double | Int24 | Year | NewDecimal => Self::Number,
+            LongLong => Self::Big { unsigned: column.flags.is_unsigned() },
+            _ => Self::Text,
+        }
+    }
+}
+
+/// A value on its way into a table.
+enum Cooked<'a> {
+    Null,
+    /// A number that is none: the field stays away, as with `tonumber`.
+    Nothing,
+    Number(f64),
+    Bytes(&'a [u8]),
+    Int64(Int64),
+}
+
+/// Builds tables. It may be called within [`building`] or [`Tables::play`] only.
+pub(super) struct TableSink {
+    tables: Rc<Tables>,
+    shape: Shape,
+    kinds: Vec<Kind>,
+    row_count: c_int,
+    /// Those of the first row, once there are two.
+    slots: Option<Slots>,
+    copy: Option<row::Copy>,
+    /// Not one row can be built: there is no room for the columns.
+    too_wide: bool,
+    text: Vec<u8>,
+}
+
+impl TableSink {
+    pub(super) fn new(tables: Rc<Tables>, shape: Shape) -> Self {
+        Self {
+            tables,
+            shape,
+            kinds: Vec::new(),
+            row_count: 0,
+            slots: None,
+            copy: None,
+            too_wide: false,
+            text: Vec::new(),
+        }
+    }
+
+    /// Whether a result had more columns than Lua's stack has room for, so that its rows are missing.
+    pub(super) fn is_too_wide(&self) -> bool {
+        self.too_wide
+    }
+
+    fn finish(&self, lua: Lua, more: bool) {
+        let table = Kept::take(&self.tables.vm, lua);
+        self.tables.built.borrow_mut().push(Built { table, more });
+    }
+
+    fn set_in_copy(&self, lua: Lua, copy: row::Copy, slots: &Slots, index: usize, value: Cooked<'_>) {
+        match value {
+            Cooked::Number(number) => slots.set_number(copy, index, number),
+            Cooked::Bytes(bytes) => slots.set_bytes(copy, index, bytes),
+            Cooked::Null => slots.set_value(copy, index, self.tables.base.get() + NULL),
+            Cooked::Nothing => {
+                lua.push_nil();
+                slots.set_value(copy, index, lua.top());
+                lua.pop(1);
+            }
+            Cooked::Int64(value) => {
+                row::push_int64(lua, value);
+                slots.set_value(copy, index, lua.top());
+                lua.pop(1);
+            }
+        }
+    }
+
+    /// Sets a field of the table on top.
+    fn set_field(&self, lua: Lua, index: usize, value: Cooked<'_>) {
+        let number = c_int::try_from(index).unwrap_or(0);
+        if !self.shape.compact {
+            lua.push_value(self.tables.base.get() + NAMES + number);
+        }
+        match value {
+            Cooked::Number(value) => lua.push_number(value),
+            Cooked::Bytes(bytes) => lua.push_bytes(bytes),
+            Cooked::Null => lua.push_light(ptr::null()),
+            Cooked::Nothing => lua.push_nil(),
+            Cooked::Int64(value) => row::push_int64(lua, value),
+        }
+        if self.shape.compact {
+            lua.raw_set_index(-2, number + 1);
+        } else {
+            lua.raw_set(-3);
+        }
+    }
+}
+
+impl Sink for TableSink {
+    fn columns(&mut self, columns: &[Column]) {
+        let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
+        self.kinds.clear();
+        self.kinds.extend(columns.iter().map(Kind::of));
+        self.row_count = 0;
+        self.slots = None;
+        lua.set_top(base);
+        let count = c_int::try_from(columns.len()).unwrap_or(c_int::MAX);
+        self.too_wide = lua.reserve(count.saturating_add(NAMES + WORK_SLOTS)).is_err();
+        lua.push_table(self.shape.rows_hint, 0);
+        lua.push_light(ptr::null());
+        lua.push_bool(false);
+        if self.too_wide {
+            self.tables.columns.set(0);
+            return;
+        }
+        self.tables.columns.set(count);
+        for column in columns {
+            lua.push_bytes(&column.name);
+        }
+    }
+
+    fn begin_row(&mut self) {
+        if self.too_wide {
+            return;
+        }
+        let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
+        let count = self.tables.columns.get();
+        if self.shape.compact {
+            lua.push_table(count, 0);
+            return;
+        }
+        if self.row_count == 1 {
+            self.slots = Slots::of(lua, base + FIRST_ROW, base + NAMES, count);
+        }
+        match &self.slots {
+            Some(slots) => self.copy = Some(slots.copy(lua, base + FIRST_ROW)),
+            None => lua.push_table(0, count),
+        }
+    }
+
+    #[inline]
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        let Some(kind) = self.kinds.get(index).copied().filter(|_| !self.too_wide) else { return };
+        let lua = self.tables.lua.get();
+        let mut text = std::mem::take(&mut self.text);
+        let value = cook(kind, self.shape.bigint, value, &mut text);
+        match (&self.copy, &self.slots) {
+            (Some(copy), Some(slots)) => self.set_in_copy(lua, *copy, slots, index, value),
+            _ => self.set_field(lua, index, value),
+        }
+        self.text = text;
+    }
+
+    fn end_row(&mut self) -> Flow {
+        if self.too_wide {
+            return Flow::More;
+        }
+        let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
+        self.copy = None;
+        self.row_count += 1;
+        if self.row_count == 1 && !self.shape.compact {
+            lua.push_value(-1);
+            lua.replace(base + FIRST_ROW);
+        }
+        lua.raw_set_index(base + ROWS, self.row_count);
+        Flow::More
+    }
+
+    fn end_result(&mut self, summary: &Summary) {
+        let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
+        if self.tables.columns.replace(-1) >= 0 {
+            lua.set_top(base + ROWS);
+            let parts = self.tables.parts.take();
+            drop(parts);
+        } else {
+            push_summary(lua, self.shape.bigint, summary);
+        }
+        self.finish(lua, summary.more_results);
+        lua.set_top(base);
+    }
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What a statement without rows gives.
+fn push_summary(lua: Lua, bigint: BigInt, summary: &Summary) {
+    lua.push_table(0, 5);
+    for (name, value) in [
+        ("affected_rows", summary.affected_rows),
+        ("insert_id", summary.insert_id),
+        ("server_status", u64::from(summary.status)),
+        ("warning_count", u64::from(summary.warnings)),
+    ] {
+        match bigint {
+            BigInt::Cdata if value > EXACT_MAX => row::push_int64(lua, Int64::Unsigned(value)),
+            _ => lua.push_number(value as f64),
+        }
+        lua.raw_set_field(-2, name.as_bytes());
+    }
+    if !summary.info.is_empty() {
+        lua.push_bytes(&summary.info);
+        lua.raw_set_field(-2, b"message");
+    }
+}
+
+/// What a value becomes. `text` is memory to write numbers into.
+#[inline]
+fn cook<'a>(kind: Kind, bigint: BigInt, value: Value<'a>, text: &'a mut Vec<u8>) -> Cooked<'a> {
+    match (value, kind) {
+        (Value::Null, _) => Cooked::Null,
+        (Value::Bytes(bytes), Kind::Text) => Cooked::Bytes(bytes),
+        (Value::Bytes(bytes), Kind::Number) => parse_number(bytes),
+        (Value::Bytes(bytes), Kind::Big { unsigned }) => match bigint {
+            BigInt::String => Cooked::Bytes(bytes),
+            BigInt::Number => parse_number(bytes),
+            BigInt::Cdata => parse_int64(bytes, unsigned).map_or(Cooked::Bytes(bytes), Cooked::Int64),
+        },
+        (Value::Int(value), Kind::Big { unsigned: false }) if bigint == BigInt::Cdata => {
+            Cooked::Int64(Int64::Signed(value))
+        }
+        (Value::Uint(value), Kind::Big { .. }) if bigint == BigInt::Cdata => Cooked::Int64(Int64::Unsigned(value)),
+        (Value::Int(value), Kind::Big { unsigned: true }) if bigint == BigInt::Cdata => {
+            Cooked::Int64(Int64::Unsigned(value.cast_unsigned()))
+        }
+        (Value::Int(value), Kind::Number) => Cooked::Number(value as f64),
+        (Value::Uint(value), Kind::Number) => Cooked::Number(value as f64),
+        (Value::Int(value), Kind::Big { .. }) if bigint == BigInt::Number => Cooked::Number(value as f64),
+        (Value::Uint(value), Kind::Big { .. }) if bigint == BigInt::Number => Cooked::Number(value as f64),
+        (Value::Int(value), _) => {
+            text.clear();
+            append_int(text, value);
+            Cooked::Bytes(text)
+        }
+        (Value::Uint(value), _) => {
+            text.clear();
+            append_uint(text, value);
+            Cooked::Bytes(text)
+        }
+        // By its shortest text, as the text protocol has it: 1.1 rather than 1.10000002384.
+        (Value::Float(value), _) => {
+            text.clear();
+            append_float(text, value);
+            parse_number(text)
+        }
+        (Value::Double(value), _) => Cooked::Number(value),
+    }
+}
+
+/// A number as servers write them. The common ones, of up to 15 digits, need no general parser.
+#[inline]
+fn parse_number<'a>(text: &[u8]) -> Cooked<'a> {
+    const DIGITS_MAX: usize = 15;
+    const POWERS: [f64; DIGITS_MAX + 1] =
+        [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+    let (digits, negative) = match text.split_first() {
+        Some((b'-', digits)) => (digits, true),
+        _ => (text, false),
+    };
+    if digits.is_empty() || digits.len() > DIGITS_MAX {
+        return parse_any_number(text);
+    }
+    let (mut number, mut fraction, mut point) = (0_u64, 0_usize, false);
+    for &byte in digits {
+        match byte {
+            b'0'..=b'9' => {
+                number = number * 10 + u64::from(byte - b'0');
+                fraction += usize::from(point);
+            }
+            b'.' if !point && digits.len() > 1 => point = true,
+            _ => return parse_any_number(text),
+        }
+    }
+    // Both are exact, hence the quotient is the nearest number.
+    let number = number as f64 / POWERS[fraction];
+    Cooked::Number(if negative { -number } else { number })
+}
+
+#[cold]
+fn parse_any_number<'a>(text: &[u8]) -> Cooked<'a> {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.trim().parse::<f64>().ok());
+    number.map_or(Cooked::Nothing, Cooked::Number)
+}
+
+fn parse_int64(text: &[u8], unsigned: bool) -> Option<Int64> {
+    let text = std::str::from_utf8(text).ok()?;
+    if unsigned { text.parse().ok().map(Int64::Unsigned) } else { text.parse().ok().map(Int64::Signed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<f64>) {
+        let found = match parse_number(text.as_bytes()) {
+            Cooked::Number(number) => Some(number),
+            _ => None,
+        };
+        assert_eq!(found.map(f64::to_bits), expected.map(f64::to_bits), "{text}: {found:?}");
+    }
+
+    #[test]
+    fn numbers() {
+        check("0", Some(0.0));
+        check("-1", Some(-1.0));
+        check("00042", Some(42.0));
+        check("0.1", Some(0.1));
+        check("-0.30", Some(-0.3));
+        check("123456789.12345", Some(123_456_789.123_45));
+        check("999999999999999", Some(999_999_999_999_999.0));
+        check("12345678901234567890", Some(12_345_678_901_234_567_000.0));
+        check("1e300", Some(1e300));
+        check("1.7976931348623157e308", Some(f64::MAX));
+        check("-1.5e-7", Some(-1.5e-7));
+        check(".5", Some(0.5));
+        check("", None);
+        check("-", None);
+        check(".", None);
+        check("1.2.3", None);
+        check("abc", None);
+    }
+
+    #[test]
+    fn integers() {
+        assert_eq!(parse_int64(b"-9223372036854775808", false), Some(Int64::Signed(i64::MIN)));
+        assert_eq!(parse_int64(b"18446744073709551615", true), Some(Int64::Unsigned(u64::MAX)));
+        assert_eq!(parse_int64(b"18446744073709551615", false), None);
+        assert_eq!(parse_int64(b"x", false), None);
+    }
+}
