@@ -123,7 +123,9 @@ end
 
 -- The embedded engine answers with all results of a batch at once: those behind the first are kept here.
 local function keep(self, res, err, errcode, sqlstate, rest)
-    self.rest = rest
+    if rest then
+        self.rest = rest
+    end
     return res, err, errcode, sqlstate
 end
 
@@ -142,14 +144,7 @@ function _M.send_query(self, sql)
     if not handle then
         return nil, "not initialized"
     end
-    local bytes, err, errcode, sqlstate, rest = settle(send_query(handle, sql, self.compact))
-    if rest then
-        self.rest = rest
-    end
-    if not bytes then
-        return nil, err, errcode, sqlstate
-    end
-    return bytes
+    return keep(self, settle(send_query(handle, sql, self.compact)))
 end
 
 -- read_result(nrows?): rows or a summary, and "again" if more results follow; or nil, message, code, sqlstate.
