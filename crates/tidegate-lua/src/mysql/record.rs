@@ -90,10 +90,7 @@ impl Sink for Record {
     fn columns(&mut self, columns: &[Column]) {
         let columns = columns
             .iter()
-            .map(|column| Column {
-                flags: column.flags,
-                ..Column::expression(column.name.clone(), column.kind)
-            })
+            .map(|column| Column { flags: column.flags, ..Column::expression(column.name.clone(), column.kind) })
             .collect();
         self.0.borrow_mut().steps.push(Step::Columns(columns));
     }

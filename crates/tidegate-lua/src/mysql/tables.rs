@@ -228,9 +228,7 @@ enum Kind {
     /// A Lua number.
     Number,
     /// What [`BigInt`] says.
-    Big {
-        unsigned: bool,
-    },
+    Big { unsigned: bool },
     /// A string.
     Text,
 }

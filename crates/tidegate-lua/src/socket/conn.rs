@@ -89,7 +89,6 @@ impl Conn {
     pub(super) fn transport(&self) -> &RefCell<Transport> {
         &self.transport
     }
-
 }
 
 thread_local! {

@@ -13,8 +13,8 @@ use tidegate_core::stream::Stream;
 use tokio::net::{TcpSocket, UnixStream};
 
 use super::conn::Conn;
-use super::owner::Closing;
 use super::failure::{Failure, debug, push_nil_error};
+use super::owner::Closing;
 use super::pool::{self, Grant, Offer, Place, Queued};
 use super::settings::{Settings, with_resolver};
 use super::tcp::{Busy, Call, Operation, Tcp, call, check_phase};

@@ -48,14 +48,14 @@ mod tls;
 mod transport;
 mod udp;
 
-pub use owner::OpenSockets;
 pub(crate) use connect::{Target, host_target, resolve};
 pub(crate) use failure::{Failure, debug, push_nil_error};
-pub(crate) use send::text_of;
+pub use owner::OpenSockets;
 pub(crate) use owner::{Closing, Owner};
+pub(crate) use send::text_of;
 pub(crate) use settings::Settings;
-pub(crate) use tls::{client_without_name, explain_certificate};
 pub(crate) use tls::MODULE as TLS_MODULE;
+pub(crate) use tls::{client_without_name, explain_certificate};
 
 use std::rc::Rc;
 

@@ -108,12 +108,7 @@ pub(crate) fn find<C: Pooled>(key: &[u8]) -> Option<Rc<Pool<C>>> {
 }
 
 /// The pool `key`, made if there is none: then `size` and `backlog` hold from now on.
-pub(crate) fn find_or_make<C: Pooled>(
-    host: &Host,
-    key: &[u8],
-    size: usize,
-    backlog: Option<usize>,
-) -> Rc<Pool<C>> {
+pub(crate) fn find_or_make<C: Pooled>(host: &Host, key: &[u8], size: usize, backlog: Option<usize>) -> Rc<Pool<C>> {
     if let Some(pool) = find(key) {
         return pool;
     }

@@ -26,8 +26,8 @@ use tidegate_core::worker;
 use tokio_rustls::TlsConnector;
 
 use super::conn::Conn;
-use super::owner::Closing;
 use super::failure::push_nil_error;
+use super::owner::Closing;
 use super::settings::Settings;
 use super::tcp::{Busy, Call, Operation, Tcp, call};
 use super::transport::{Io, Transport};
@@ -338,9 +338,7 @@ pub(crate) fn explain_certificate(error: &std::io::Error) -> Option<String> {
     let Some(Error::InvalidCertificate(reason)) = error.get_ref()?.downcast_ref::<Error>() else { return None };
     Some(match reason {
         CertificateError::UnknownIssuer => "20: unable to get local issuer certificate".to_owned(),
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "10: certificate has expired".to_owned()
-        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "10: certificate has expired".to_owned(),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "9: certificate is not yet valid".to_owned()
         }
