@@ -327,6 +327,7 @@ fn prefix(parser: &mut Parser) -> Parsed {
         Token::Placeholder(_)
         | Token::Number(..)
         | Token::HexStringLiteral(_)
+        | Token::NationalStringLiteral(_)
         | Token::SingleQuotedByteStringLiteral(_) => literal(parser),
         Token::SingleQuotedString(_) => literal(parser),
         Token::DollarQuotedString(variable) => {
@@ -374,6 +375,7 @@ fn literal(parser: &mut Parser) -> Parsed {
         }
         Token::Number(number, _) => value(Value::Number(number, false), span),
         Token::HexStringLiteral(hex) => value(Value::HexStringLiteral(hex), span),
+        Token::NationalStringLiteral(hex) => value(Value::NationalStringLiteral(hex), span),
         Token::SingleQuotedByteStringLiteral(bits) => value(Value::SingleQuotedByteStringLiteral(bits), span),
         Token::SingleQuotedString(mut text) => {
             while let Token::SingleQuotedString(more) = &parser.peek_token_ref().token {
@@ -414,7 +416,10 @@ fn keyword(parser: &mut Parser, word: &str, span: Span) -> Parsed {
     let called = is_paren(parser.peek_nth_token_ref(1));
     let before_string = matches!(
         &parser.peek_nth_token_ref(1).token,
-        Token::SingleQuotedString(_) | Token::Placeholder(_) | Token::HexStringLiteral(_)
+        Token::SingleQuotedString(_)
+            | Token::Placeholder(_)
+            | Token::HexStringLiteral(_)
+            | Token::NationalStringLiteral(_)
     );
     match word {
         "NULL" => constant(parser, Value::Null, span),

@@ -15,6 +15,30 @@ macro_rules! errors {
 errors! {
     /// CREATE DATABASE of one that exists.
     database_exists(name) = 1007 b"HY000" "Can't create database '{name}'; database exists";
+    /// GROUP_CONCAT has reached its limit.
+    cut_by_group_concat(row) = 1260 b"HY000" "Row {row} was cut by GROUP_CONCAT()";
+    /// A pattern that PCRE does not take.
+    regex(what) = 1139 b"42000" "Regex error '{what}'";
+    /// A result that no packet could hold.
+    result_too_big(function, most) = 1301 b"HY000" "Result of {function}() was larger than max_allowed_packet ({most}) - truncated";
+    /// JSON that ends too early.
+    json_end(argument, function) = 4037 b"HY000" "Unexpected end of JSON text in argument {argument} to function '{function}'";
+    /// JSON that is none.
+    json_syntax(argument, function, at) = 4038 b"HY000" "Syntax error in JSON text in argument {argument} to function '{function}' at position {at}";
+    /// JSON inside of JSON inside of JSON.
+    json_depth(most, argument, function, at) = 4040 b"HY000" "Limit of {most} on JSON nested structures depth is reached in argument {argument} to function '{function}' at position {at}";
+    /// A path that ends too early.
+    json_path_end(argument, function) = 4041 b"HY000" "Unexpected end of JSON path in argument {argument} to function '{function}'";
+    /// A path that is none.
+    json_path_syntax(argument, function, at) = 4042 b"HY000" "Syntax error in JSON path in argument {argument} to function '{function}' at position {at}";
+    /// A path with wildcards where one place is meant.
+    json_path_wild(argument, function) = 4044 b"HY000" "Wildcards or range in JSON path not allowed in argument {argument} to function '{function}'";
+    /// A path that must end with an index.
+    json_path_array(argument, function) = 4045 b"HY000" "The path expression '$' is not allowed in argument {argument} to function '{function}'";
+    /// `$` where a part is meant.
+    json_path_root(argument, function) = 4051 b"HY000" "Path expression '$' is not allowed in argument {argument} to function '{function}'";
+    /// Neither one nor all.
+    json_one_or_all() = 4046 b"HY000" "Argument to the function must be \"one\" or \"all\"";
     /// DROP DATABASE of one that does not.
     no_database_to_drop(name) = 1008 b"HY000" "Can't drop database '{name}'; database doesn't exist";
     /// A statement needs a current schema.

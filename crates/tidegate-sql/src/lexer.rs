@@ -25,8 +25,10 @@ pub(crate) enum LiteralKind {
     Double,
     /// Quoted characters: by which quote, and whether escapes or doubled quotes stand in them.
     Text { quote: u8, escaped: bool },
-    /// `x'41'` or `0x41`.
+    /// `x'41'`.
     Hex,
+    /// `0x41`: a number where a number is wanted.
+    HexNumber,
     /// `b'01'` or `0b01`.
     Bits,
 }
@@ -306,7 +308,7 @@ impl Scan<'_> {
             let end = start + 2 + len;
             if len > 0 && !sql.get(end).is_some_and(|byte| is_word(*byte)) {
                 self.pos = end;
-                let kind = if hex { LiteralKind::Hex } else { LiteralKind::Bits };
+                let kind = if hex { LiteralKind::HexNumber } else { LiteralKind::Bits };
                 return (Piece::Literal(kind), start + 2, end);
             }
         }
@@ -375,6 +377,7 @@ impl LiteralKind {
             LiteralKind::Double => [1, b'd', 0, 0],
             LiteralKind::Text { .. } => [1, b's', 0, 0],
             LiteralKind::Hex => [1, b'x', 0, 0],
+            LiteralKind::HexNumber => [1, b'h', 0, 0],
             LiteralKind::Bits => [1, b'b', 0, 0],
         }
     }
@@ -543,7 +546,8 @@ fn inline_token(kind: LiteralKind, text: &[u8], mode: LexMode, at: usize) -> Res
             unescape(text, quote, mode, &mut out);
             Token::SingleQuotedString(utf8(&out)?)
         }
-        LiteralKind::Hex => Token::HexStringLiteral(utf8(text)?),
+        LiteralKind::HexNumber => Token::HexStringLiteral(utf8(text)?),
+        LiteralKind::Hex => Token::NationalStringLiteral(utf8(text)?),
         LiteralKind::Bits => Token::SingleQuotedByteStringLiteral(utf8(text)?),
         _ => Token::Number(utf8(text)?, false),
     })

@@ -33,6 +33,7 @@ mod exec;
 mod functions;
 mod lexer;
 mod parse;
+mod pcre;
 mod show;
 mod store;
 mod task;

@@ -589,7 +589,7 @@ fn set_item(p: &mut Parser) -> Result<SetItem> {
 pub(crate) fn span_of(p: &mut Parser) -> Result<Span> {
     let from = p.peek_token_ref().span.start.column as usize;
     p.parse_expr()?;
-    Ok((from, p.peek_token_ref().span.start.column as usize))
+    Ok((from, p.get_current_token().span.end.column as usize))
 }
 
 /// The value of SET; bare words such as ON and names count as strings.

@@ -111,12 +111,12 @@ static SYSTEM: &[(&str, &str, Use)] = &[
     ("character_set_server", "utf8mb4", Use::Free), ("character_set_system", "utf8mb3", Use::Fixed),
     ("collation_connection", "utf8mb4_general_ci", Use::Effective), ("collation_database", "utf8mb4_general_ci", Use::Free),
     ("collation_server", "utf8mb4_general_ci", Use::Free), ("completion_type", "NO_CHAIN", Use::Free),
-    ("default_storage_engine", "InnoDB", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Fixed),
-    ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Free), ("have_profiling", "NO", Use::Fixed),
+    ("default_storage_engine", "InnoDB", Use::Free), ("note_verbosity", "basic", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Fixed),
+    ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Effective), ("have_profiling", "NO", Use::Fixed),
     ("hostname", "localhost", Use::Fixed), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective),
     ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Fixed), ("license", "Apache-2.0 OR MIT", Use::Fixed),
     ("lock_wait_timeout", "86400", Use::Free), ("long_query_time", "10", Use::Free), ("lower_case_table_names", "0", Use::Fixed), ("max_allowed_packet", "1073741824", Use::Free),
-    ("max_connections", "100000", Use::Free), ("max_execution_time", "0", Use::Free), ("max_statement_time", "0", Use::Free), ("net_buffer_length", "16384", Use::Free),
+    ("max_connections", "100000", Use::Free), ("max_statement_time", "0.000000", Use::Effective), ("net_buffer_length", "16384", Use::Free),
     ("net_read_timeout", "30", Use::Free), ("net_write_timeout", "60", Use::Free), ("optimizer_switch", "", Use::Free), ("performance_schema", "0", Use::Fixed),
     ("port", "0", Use::Fixed), ("protocol_version", "10", Use::Fixed), ("query_cache_size", "0", Use::Free), ("query_cache_type", "OFF", Use::Free), ("read_only", "0", Use::Fixed),
     ("socket", "", Use::Fixed), ("sql_auto_is_null", "0", Use::Fixed), ("sql_big_selects", "1", Use::Free), ("sql_log_bin", "1", Use::Free), ("sql_mode", "", Use::Effective),
@@ -142,6 +142,7 @@ pub(crate) fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String>
         "sql_mode" => sql_mode_text(env.sql_mode.get()),
         "collation_connection" => env.collation.get().name().to_owned(),
         "character_set_connection" => env.collation.get().charset().to_owned(),
+        "group_concat_max_len" => env.group_concat_max_len.get().to_string(),
         "innodb_lock_wait_timeout" => env.lock_wait.get().as_secs().to_string(),
         "last_insert_id" => env.last_insert_id.get().to_string(),
         "transaction_isolation" | "tx_isolation" => {
@@ -351,6 +352,16 @@ fn set_effective(core: &mut Core, name: &str, value: &UserValue) -> Res<()> {
             core.env.lock_wait.set(Duration::from_secs(given.parse::<u64>().map_err(|_| wrong())?.clamp(0, 1 << 30)));
         }
         "time_zone" => core.env.zone.set(zone(&given).ok_or_else(|| errors::unknown_time_zone(&given))?),
+        "group_concat_max_len" => {
+            let most = given.parse::<usize>().map_err(|_| wrong())?;
+            core.env.group_concat_max_len.set(most.max(4));
+        }
+        "max_statement_time" => {
+            // A limit that nothing keeps would be worse than none.
+            if given.parse::<f64>().map_err(|_| wrong())? != 0.0 {
+                return Err(errors::unsupported("max_statement_time"));
+            }
+        }
         "timestamp" => {
             let seconds: f64 = given.parse().map_err(|_| wrong())?;
             core.env.fixed_time.set((seconds != 0.0).then_some((seconds * 1e6) as i64));

@@ -50,7 +50,13 @@ impl<'a> Constants<'a> {
 
     #[inline]
     fn bind_one(&self, stmt: &mut Stmt, number: usize, bind: &Bind) -> Res<()> {
-        let value = self.value(&bind.source)?;
+        let mut value = self.value(&bind.source)?;
+        if let (Source::Literal(index), Val::Blob(bytes)) = (&bind.source, &value)
+            && matches!(bind.rep, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number)
+            && self.literals.get(*index).is_some_and(|l| matches!(l.kind, LiteralKind::HexNumber | LiteralKind::Bits))
+        {
+            value = Val::Uint(big_endian(bytes));
+        }
         let internal = |error| to_server_error(&error);
         match (&value, bind.rep) {
             (Val::Int(value), Rep::Int | Rep::Uint) => stmt.bind(number, Cell::Int(*value)).map_err(internal),
@@ -70,12 +76,6 @@ impl<'a> Constants<'a> {
         Ok(match (value, rep) {
             (Val::Null, _) => Val::Null,
             (value, rep) if value.rep() == rep => value,
-            (Val::Blob(bytes), Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number) => {
-                // x'…' and b'…' are big-endian numbers where a number is wanted.
-                let tail = &bytes[bytes.len().saturating_sub(8)..];
-                let number = tail.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
-                cast_val(Val::Uint(number), rep)?
-            }
             (Val::Text(text), Rep::Blob) => Val::Blob(text),
             (Val::Blob(text), Rep::Text) => Val::Text(text),
             (value, rep) => cast_val(value, rep)?,
@@ -153,8 +153,15 @@ impl<'a> Constants<'a> {
                 None => Val::Real(parse_f64(bytes).value),
             },
             LiteralKind::Double => Val::Real(parse_f64(bytes).value),
-            LiteralKind::Hex => Val::Blob(Cow::Owned(hex_bytes(std::str::from_utf8(bytes).unwrap_or_default()))),
+            LiteralKind::Hex | LiteralKind::HexNumber => {
+                Val::Blob(Cow::Owned(hex_bytes(std::str::from_utf8(bytes).unwrap_or_default())))
+            }
             LiteralKind::Bits => Val::Blob(Cow::Owned(bit_bytes(std::str::from_utf8(bytes).unwrap_or_default()))),
         })
     }
+}
+
+/// `0x…` and `b'…'` are big-endian numbers where a number is wanted.
+pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
+    bytes[bytes.len().saturating_sub(8)..].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

@@ -44,6 +44,7 @@ static AGGREGATES: &[Aggregate] = &[
     Aggregate { name: "tg_std_pop", count: 1, make: || Box::new(Variance::new(false, true)) },
     Aggregate { name: "tg_std_samp", count: 1, make: || Box::new(Variance::new(true, true)) },
     Aggregate { name: "tg_single", count: 1, make: || Box::new(Single::default()) },
+    Aggregate { name: "tg_group_concat", count: 1, make: || Box::new(GroupConcat::default()) },
     Aggregate { name: "tg_count_rows", count: -1, make: || Box::new(CountRows::default()) },
 ];
 
@@ -65,6 +66,8 @@ static NAMES: &[&str] = &[
     "VAR_POP",
     "VAR_SAMP",
     "ANY_VALUE",
+    "JSON_ARRAYAGG",
+    "JSON_OBJECTAGG",
 ];
 
 /// Whether a function is an aggregate.
@@ -211,6 +214,47 @@ impl Accumulate for Single {
     }
 }
 
+/// GROUP_CONCAT: texts that bring their separator in front. Cut at `group_concat_max_len`.
+#[derive(Default)]
+struct GroupConcat {
+    text: Option<Vec<u8>>,
+    rows: u64,
+    cut: bool,
+}
+
+impl Accumulate for GroupConcat {
+    fn add(&mut self, args: &Args<'_>) -> Done {
+        if args.is_null(0) || self.cut {
+            return Ok(());
+        }
+        let most = crate::task::env(|env| env.group_concat_max_len.get()).unwrap_or(usize::MAX);
+        let bytes = args.bytes(0);
+        self.rows += 1;
+        // Four digits say how long the separator behind them is.
+        let digits = bytes.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
+        let separator = digits.and_then(|digits| usize::from_str_radix(digits, 16).ok()).unwrap_or(0);
+        let value = &bytes[(4 + if self.text.is_some() { 0 } else { separator }).min(bytes.len())..];
+        let text = self.text.get_or_insert_default();
+        text.extend_from_slice(value);
+        if text.len() > most {
+            let mut end = most;
+            while end > 0 && text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+                end -= 1;
+            }
+            text.truncate(end);
+            self.cut = true;
+            crate::task::env(|env| env.warn(errors::cut_by_group_concat(self.rows)));
+        }
+        Ok(())
+    }
+    fn value(&self, out: &mut Out) -> Done {
+        if let Some(text) = &self.text {
+            out.text(text);
+        }
+        Ok(())
+    }
+}
+
 /// COUNT(DISTINCT a, b): rows without NULL, each combination once. Texts come as weights.
 #[derive(Default)]
 struct CountRows {
@@ -258,11 +302,15 @@ pub(super) fn translate(
     };
     let distinct = matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct));
     let mut ex = match (name, is_aggregate(name)) {
-        ("GROUP_CONCAT", _) => {
+        ("GROUP_CONCAT" | "JSON_ARRAYAGG", _) => {
             if over.is_some() {
-                return Err(errors::unsupported("GROUP_CONCAT as a window function"));
+                return Err(errors::unsupported(format!("{name} as a window function")));
             }
-            group_concat(t, list, distinct, scope)?
+            if name == "GROUP_CONCAT" {
+                group_concat(t, list, distinct, scope)?
+            } else {
+                json_arrayagg(t, list, distinct, scope)?
+            }
         }
         (_, true) => {
             if !list.clauses.is_empty() {
@@ -306,6 +354,11 @@ fn aggregate(
     }
     if name == "COUNT" && distinct && args.len() > 1 {
         return count_rows(t, &args, count_type);
+    }
+    if let ("JSON_OBJECTAGG", [key, value]) = (name, args.as_slice()) {
+        let (key, value) = (t.convert(key, Rep::Text), super::json::argument(t, value));
+        let ty = SqlType { length: u32::MAX, ..SqlType::new(Base::Text) }.stored().json();
+        return Ok(Ex::sql(format!("tg_json_objectagg({key}, {value})"), ty));
     }
     let [arg] = args.as_slice() else { return Err(errors::syntax(name)) };
     let each = if distinct { "DISTINCT " } else { "" };
@@ -410,30 +463,51 @@ fn group_concat(t: &mut Translator<'_>, list: &FunctionArgumentList, distinct: b
                 separator = t.constant_text(&ex).ok_or_else(|| errors::syntax("SEPARATOR"))?;
             }
             FunctionArgumentClause::OrderBy(terms) => {
-                let mut texts = Vec::new();
-                for term in terms {
-                    let ex = t.expr(&term.expr, scope)?;
-                    let descending = matches!(term.options.sort, Some(sqlparser::ast::OrderBySort::Desc));
-                    texts.push(format!("{}{}", t.collated(&ex), if descending { " DESC" } else { "" }));
-                }
-                order = format!(" ORDER BY {}", texts.join(", "));
+                order = aggregate_order(t, terms, scope)?;
             }
             _ => return Err(errors::unsupported("this clause of GROUP_CONCAT")),
         }
     }
     let collation = if text.ty.base.is_character() { text.ty.collation } else { Collation::DEFAULT };
-    let mut sql = t.convert(&text, Rep::Text);
-    let ty = SqlType { collation, ..SqlType::new(Base::MediumText) };
-    if distinct {
-        if separator != "," {
-            return Err(errors::unsupported(
-                "GROUP_CONCAT(DISTINCT … SEPARATOR …) with another separator than a comma",
-            ));
-        }
-        sql = format!("{sql} COLLATE {}", collation.sqlite_name());
-        return Ok(Ex::sql(format!("group_concat(DISTINCT {sql}{order})"), ty));
+    let sql = t.convert(&text, Rep::Text);
+    let ty = SqlType { collation, ..SqlType::new(Base::MediumText) }.stored();
+    // With DISTINCT an aggregate takes one argument: each value brings its separator, the first of which goes again.
+    let each = if distinct { "DISTINCT " } else { "" };
+    if separator.len() > 0xffff {
+        return Err(errors::unsupported("a SEPARATOR of this length"));
     }
-    Ok(Ex::sql(format!("group_concat({sql}, {}{order})", quote(&separator)), ty))
+    let front = quote(&format!("{:04x}{separator}", separator.len()));
+    let collate = collation.sqlite_name();
+    Ok(Ex::sql(format!("tg_group_concat({each}({front} || {sql}) COLLATE {collate}{order})"), ty))
+}
+
+/// JSON_ARRAYAGG: as GROUP_CONCAT, of JSON texts, NULLs too.
+fn json_arrayagg(t: &mut Translator<'_>, list: &FunctionArgumentList, distinct: bool, scope: &Scope<'_>) -> Res<Ex> {
+    let args = FunctionArguments::List(FunctionArgumentList { clauses: Vec::new(), ..list.clone() });
+    let args = arguments(&args)?.iter().map(|arg| t.expr(arg, scope)).collect::<Res<Vec<_>>>()?;
+    let [arg] = args.as_slice() else { return Err(errors::syntax("JSON_ARRAYAGG")) };
+    let mut order = String::new();
+    for clause in &list.clauses {
+        let FunctionArgumentClause::OrderBy(terms) = clause else {
+            return Err(errors::unsupported("this clause of JSON_ARRAYAGG"));
+        };
+        order = aggregate_order(t, terms, scope)?;
+    }
+    let each = if distinct { "DISTINCT " } else { "" };
+    let sql = super::json::argument(t, arg);
+    let ty = SqlType { length: u32::MAX, ..SqlType::new(Base::Text) }.stored().json();
+    Ok(Ex::sql(format!("tg_json_arrayagg({each}{sql}{order})"), ty))
+}
+
+/// ORDER BY inside of an aggregate; equal rows stay in the order in which they come.
+fn aggregate_order(t: &mut Translator<'_>, terms: &[sqlparser::ast::OrderByExpr], scope: &Scope<'_>) -> Res<String> {
+    let mut texts = Vec::new();
+    for term in terms {
+        let ex = t.expr(&term.expr, scope)?;
+        let descending = matches!(term.options.sort, Some(sqlparser::ast::OrderBySort::Desc));
+        texts.push(format!("{}{}", t.collated(&ex), if descending { " DESC" } else { "" }));
+    }
+    Ok(format!(" ORDER BY {}", texts.join(", ")))
 }
 
 /// Functions that need OVER.

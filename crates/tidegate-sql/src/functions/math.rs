@@ -3,7 +3,7 @@
 use super::{
     Family, Function, Want,
     abi::{Args, Out, Udf},
-    bigint, double, rewrite, udf, udf_volatile,
+    double, rewrite, udf, udf_volatile,
 };
 use crate::{
     errors,
@@ -30,6 +30,8 @@ static UDFS: &[Udf] = &[
     Udf::new("tg_real_truncto", 2, |args, out| { out.real(round_real(args.real(0), args.int(1), true)); Ok(()) }),
     Udf::new("tg_dec_ceil", 1, |args, out| { out.int(floor(args.dec(0), true)?); Ok(()) }),
     Udf::new("tg_dec_floor", 1, |args, out| { out.int(floor(args.dec(0), false)?); Ok(()) }),
+    Udf::new("tg_dec_ceil_wide", 1, |args, out| { out.dec(Decimal::from_int(floor_wide(args.dec(0), true))); Ok(()) }),
+    Udf::new("tg_dec_floor_wide", 1, |args, out| { out.dec(Decimal::from_int(floor_wide(args.dec(0), false))); Ok(()) }),
     Udf::new("tg_real_ceil", 1, |args, out| { out.real(args.real(0).ceil() + 0.0); Ok(()) }),
     Udf::new("tg_real_floor", 1, |args, out| { out.real(args.real(0).floor() + 0.0); Ok(()) }),
     Udf::new("tg_dec_abs", 1, |args, out| { let v = args.dec(0); out.dec(Decimal { mantissa: v.mantissa.abs(), ..v }); Ok(()) }),
@@ -87,8 +89,8 @@ static FUNCTIONS: &[Function] = &[
     udf("ATAN", "f_atan", 1, 2, &[Want::Real], double, |args, out| { out.real(if args.len() == 2 { args.real(0).atan2(args.real(1)) } else { args.real(0).atan() }); Ok(()) }),
     udf("ATAN2", "f_atan2", 1, 2, &[Want::Real], double, |args, out| { out.real(if args.len() == 2 { args.real(0).atan2(args.real(1)) } else { args.real(0).atan() }); Ok(()) }),
     udf("PI", "f_pi", 0, 0, &[], |_| SqlType { decimals: 6, length: 8, ..SqlType::new(Base::Double) }, |_, out| { out.real(std::f64::consts::PI); Ok(()) }),
-    udf("CRC32", "f_crc32", 1, 1, &[Want::Text], |_| SqlType { unsigned: true, ..SqlType::bigint() }, |args, out| { out.int(i64::from(crc32(args.bytes(0)))); Ok(()) }),
-    udf("BIT_COUNT", "f_bit_count", 1, 1, &[Want::Uint], bigint, |args, out| { out.int(i64::from(args.uint(0).count_ones())); Ok(()) }),
+    udf("CRC32", "f_crc32", 1, 1, &[Want::Text], |_| SqlType { unsigned: true, length: 10, ..SqlType::new(Base::Int) }, |args, out| { out.int(i64::from(crc32(args.bytes(0)))); Ok(()) }),
+    udf("BIT_COUNT", "f_bit_count", 1, 1, &[Want::Uint], super::int, |args, out| { out.int(i64::from(args.uint(0).count_ones())); Ok(()) }),
     udf_volatile("RAND", "f_rand", 0, 1, &[Want::Int], double, |args, out| {
         if args.len() == 1 {
             return Err(errors::unsupported("RAND with a seed"));
@@ -174,7 +176,16 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
 fn whole(t: &mut Translator<'_>, ex: &Ex, name: &str) -> Res<Ex> {
     Ok(match ex.ty.rep() {
         Rep::Int | Rep::Uint | Rep::Null => Ex { origin: None, ..ex.clone() },
-        Rep::Dec => Ex::sql(format!("tg_dec_{name}({})", t.text(ex)), SqlType::bigint()),
+        Rep::Dec => {
+            let (precision, scale) = digits(ex);
+            let length =
+                precision - u32::from(scale).min(precision) + u32::from(scale > 0) + u32::from(!ex.ty.unsigned);
+            if length > 18 {
+                let sql = format!("tg_dec_{name}_wide({})", t.text(ex));
+                return Ok(Ex::sql(sql, SqlType::decimal(length.min(PRECISION_MAX), 0)));
+            }
+            Ex::sql(format!("tg_dec_{name}({})", t.text(ex)), SqlType::whole(length, false))
+        }
         _ => {
             let sql = t.convert(ex, Rep::Real);
             Ex::sql(format!("tg_real_{name}({sql})"), SqlType { decimals: 0, ..SqlType::new(Base::Double) })
@@ -217,7 +228,11 @@ fn round_int(args: &Args<'_>, out: &mut Out, truncate: bool) -> Done {
 }
 
 fn round_real(value: f64, places: i64, truncate: bool) -> f64 {
-    let unit = 10f64.powi(places.unsigned_abs().min(400) as i32);
+    // A product of tens is exact up to 10^22 only.
+    let unit: f64 = match places.unsigned_abs() {
+        exponent @ 0..=22 => 10f64.powi(exponent as i32),
+        exponent => format!("1e{}", exponent.min(400)).parse().unwrap_or(f64::INFINITY),
+    };
     if !unit.is_finite() {
         return if places > 0 { value } else { 0.0 };
     }
@@ -230,14 +245,17 @@ fn round_real(value: f64, places: i64, truncate: bool) -> f64 {
 }
 
 fn floor(value: Decimal, up: bool) -> Result<i64, ServerError> {
+    i64::try_from(floor_wide(value, up)).map_err(|_| errors::value_out_of_range("BIGINT", value))
+}
+
+fn floor_wide(value: Decimal, up: bool) -> i128 {
     let whole = value.truncate(0);
     let exact = whole == value;
-    let mantissa = match (exact, up, value.mantissa < 0) {
+    match (exact, up, value.mantissa < 0) {
         (true, ..) | (false, true, true) | (false, false, false) => whole.mantissa,
         (false, true, false) => whole.mantissa + 1,
         (false, false, true) => whole.mantissa - 1,
-    };
-    i64::try_from(mantissa).map_err(|_| errors::value_out_of_range("BIGINT", value))
+    }
 }
 
 fn crc32(bytes: &[u8]) -> u32 {

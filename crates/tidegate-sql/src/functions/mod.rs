@@ -14,8 +14,10 @@ mod control;
 mod datetime;
 mod hash;
 mod info;
+mod json;
 mod math;
 mod operators;
+mod regexp;
 mod string;
 
 use sqlparser::ast::{DuplicateTreatment, Expr, FunctionArguments};
@@ -78,8 +80,13 @@ static FAMILIES: &[Family] = &[
     datetime::FAMILY,
     hash::FAMILY,
     info::FAMILY,
+    json::FAMILY,
+    regexp::FAMILY,
     aggregate::FAMILY,
 ];
+
+/// Longest string that a function makes.
+pub(crate) const RESULT_BYTES_MAX: usize = 64 << 20;
 
 /// No limit to the number of arguments.
 pub(crate) const MANY: usize = usize::MAX;
@@ -212,7 +219,8 @@ fn with_collation(ty: SqlType, collation: Collation) -> SqlType {
     let base = match ty.base {
         Base::Char => Base::Binary,
         Base::Varchar => Base::Varbinary,
-        Base::LongText | Base::MediumText | Base::Text | Base::TinyText => Base::LongBlob,
+        Base::MediumText | Base::Text | Base::TinyText => Base::MediumBlob,
+        Base::LongText => Base::LongBlob,
         other => other,
     };
     SqlType { base, collation, ..ty }
@@ -369,13 +377,31 @@ pub(crate) fn double(_: &[Ex]) -> SqlType {
 
 /// Characters as long as the first argument.
 pub(crate) fn like_first(args: &[Ex]) -> SqlType {
-    SqlType::varchar(args.first().map_or(0, |arg| arg.ty.length), Collation::DEFAULT)
+    SqlType::string(args.first().map_or(0, text_length), Collation::DEFAULT)
+}
+
+/// Characters of a value as a text.
+pub(crate) fn text_length(ex: &Ex) -> u32 {
+    match ex.ty.base {
+        Base::Decimal => ex.ty.length + u32::from(ex.ty.decimals > 0) + u32::from(!ex.ty.unsigned),
+        Base::Datetime | Base::Timestamp => 19 + u32::from(ex.ty.decimals) + u32::from(ex.ty.decimals > 0),
+        Base::Time => 10 + u32::from(ex.ty.decimals) + u32::from(ex.ty.decimals > 0),
+        Base::Float | Base::Double => 23,
+        Base::Enum | Base::Set => ex
+            .ty
+            .members
+            .iter()
+            .flat_map(|members| members.iter())
+            .map(|member| member.chars().count() as u32 + 1)
+            .sum(),
+        _ => ex.ty.length,
+    }
 }
 
 /// Characters as long as all arguments together.
 pub(crate) fn all_lengths(args: &[Ex]) -> SqlType {
-    let length = args.iter().fold(0u32, |sum, arg| sum.saturating_add(arg.ty.length));
-    if length > 65_535 { SqlType::new(Base::LongText) } else { SqlType::varchar(length, Collation::DEFAULT) }
+    let length = args.iter().fold(0u32, |sum, arg| sum.saturating_add(text_length(arg)));
+    SqlType::string(length, Collation::DEFAULT)
 }
 
 /// Characters of any length.

@@ -3,7 +3,7 @@
 use super::{
     Family, Function, MANY, Want,
     abi::{Args, Out},
-    all_lengths, bigint, int, like_first, long_text, rewrite, udf, udf_lenient,
+    all_lengths, bigint, int, like_first, rewrite, udf, udf_lenient,
 };
 use crate::{
     errors,
@@ -41,8 +41,20 @@ static UDFS: &[Udf] = &[
     }),
 ];
 
-/// Longest string that a function makes.
-const BYTES_MAX: usize = 64 << 20;
+const BYTES_MAX: usize = super::RESULT_BYTES_MAX;
+
+/// A text as often as the second argument says, if that is known.
+fn times(args: &[Ex], length: u32) -> SqlType {
+    let count = if args[1].is_const() { 64 } else { u32::MAX };
+    SqlType::string(length.saturating_mul(count), Collation::DEFAULT)
+}
+
+/// REPLACE: each character may become the whole of the replacement.
+fn replaced(args: &[Ex]) -> SqlType {
+    let length = super::text_length(&args[0]);
+    let growth = super::text_length(&args[2]).saturating_sub(super::text_length(&args[1]));
+    SqlType::string(length.saturating_add(length.saturating_mul(growth)), Collation::DEFAULT)
+}
 
 #[rustfmt::skip]
 static FUNCTIONS: &[Function] = &[
@@ -81,8 +93,8 @@ static FUNCTIONS: &[Function] = &[
     udf("TRIM_TRAILING", "f_trim_trailing", 1, 2, &[Want::Text], like_first, |args, out| trim(args, out, false, true)),
     udf("LTRIM", "f_ltrim", 1, 1, &[Want::Text], like_first, |args, out| trim(args, out, true, false)),
     udf("RTRIM", "f_rtrim", 1, 1, &[Want::Text], like_first, |args, out| trim(args, out, false, true)),
-    udf("REPLACE", "f_replace", 3, 3, &[Want::Text], long_text, replace),
-    udf("REPEAT", "f_repeat", 2, 2, &[Want::Text, Want::Int], long_text, |args, out| {
+    udf("REPLACE", "f_replace", 3, 3, &[Want::Text], replaced, replace),
+    udf("REPEAT", "f_repeat", 2, 2, &[Want::Text, Want::Int], |args| times(args, super::text_length(&args[0])), |args, out| {
         let times = args.int(1).max(0) as usize;
         if args.bytes(0).len().saturating_mul(times) > BYTES_MAX {
             return Err(errors::too_big());
@@ -90,7 +102,7 @@ static FUNCTIONS: &[Function] = &[
         out.string(args, args.bytes(0).repeat(times));
         Ok(())
     }),
-    udf("SPACE", "f_space", 1, 1, &[Want::Int], long_text, |args, out| {
+    udf("SPACE", "f_space", 1, 1, &[Want::Int], |args| times(&[args[0].clone(), args[0].clone()], 1), |args, out| {
         let count = args.int(0).max(0) as usize;
         if count > BYTES_MAX {
             return Err(errors::too_big());
@@ -108,11 +120,11 @@ static FUNCTIONS: &[Function] = &[
         }
         Ok(())
     }),
-    udf("LPAD", "f_lpad", 2, 3, &[Want::Text, Want::Int, Want::Text], long_text, |args, out| pad(args, out, true)),
-    udf("RPAD", "f_rpad", 2, 3, &[Want::Text, Want::Int, Want::Text], long_text, |args, out| pad(args, out, false)),
-    udf("INSERT", "f_insert", 4, 4, &[Want::Text, Want::Int, Want::Int, Want::Text], long_text, insert),
+    udf("LPAD", "f_lpad", 2, 3, &[Want::Text, Want::Int, Want::Text], |args| times(args, 1), |args, out| pad(args, out, true)),
+    udf("RPAD", "f_rpad", 2, 3, &[Want::Text, Want::Int, Want::Text], |args| times(args, 1), |args, out| pad(args, out, false)),
+    udf("INSERT", "f_insert", 4, 4, &[Want::Text, Want::Int, Want::Int, Want::Text], |args| SqlType::string(super::text_length(&args[0]).saturating_add(super::text_length(&args[3])), Collation::DEFAULT), insert),
     udf("ASCII", "f_ascii", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).first().map_or(0, |byte| i64::from(*byte))); Ok(()) }),
-    udf("ORD", "f_ord", 1, 1, &[Want::Text], bigint, |args, out| {
+    udf("ORD", "f_ord", 1, 1, &[Want::Text], int, |args, out| {
         let mut rest = args.bytes(0);
         let before = rest;
         next_char(&mut rest);

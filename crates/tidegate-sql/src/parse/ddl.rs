@@ -219,7 +219,7 @@ fn create_view(p: &mut Parser, or_replace: bool) -> Result<Statement> {
     expect_word(p, "AS")?;
     let from = p.peek_token_ref().span.start.column as usize;
     p.parse_query()?;
-    let to = p.peek_token_ref().span.start.column as usize;
+    let to = p.get_current_token().span.end.column as usize;
     Ok(Statement::CreateView { name, columns, text: (from, to), or_replace })
 }
 
@@ -334,7 +334,7 @@ fn create_table(p: &mut Parser) -> Result<Outcome> {
     if p.peek_token_ref().token != Token::EOF {
         let from = p.peek_token_ref().span.start.column as usize;
         p.parse_query()?;
-        table.query = Some((from, p.peek_token_ref().span.start.column as usize));
+        table.query = Some((from, p.get_current_token().span.end.column as usize));
     }
     if !has_columns && table.query.is_none() {
         return unexpected(p);
@@ -538,7 +538,9 @@ fn default(p: &mut Parser) -> Result<Refused<DefaultSpec>> {
     let default = match token {
         Token::Number(number, _) => DefaultSpec::Number(if negative { format!("-{number}") } else { number }),
         Token::SingleQuotedString(text) if !negative => DefaultSpec::Text(text),
-        Token::HexStringLiteral(hex) if !negative => DefaultSpec::Bytes(crate::value::number::hex_bytes(&hex)),
+        Token::HexStringLiteral(hex) | Token::NationalStringLiteral(hex) if !negative => {
+            DefaultSpec::Bytes(crate::value::number::hex_bytes(&hex))
+        }
         Token::SingleQuotedByteStringLiteral(bits) if !negative => {
             DefaultSpec::Bytes(crate::value::number::bit_bytes(&bits))
         }

@@ -40,6 +40,8 @@ pub(crate) struct Env {
     pub(crate) read_committed: Cell<bool>,
     pub(crate) foreign_keys: Cell<bool>,
     pub(crate) lock_wait: Cell<Duration>,
+    /// Longest result of GROUP_CONCAT, in bytes.
+    pub(crate) group_concat_max_len: Cell<usize>,
     pub(crate) last_insert_id: Cell<u64>,
     pub(crate) row_count: Cell<i64>,
     pub(crate) found_rows: Cell<i64>,
@@ -78,6 +80,7 @@ impl Env {
             read_committed: Cell::new(false),
             foreign_keys: Cell::new(true),
             lock_wait: Cell::new(lock_wait),
+            group_concat_max_len: Cell::new(1 << 20),
             last_insert_id: Cell::new(0),
             row_count: Cell::new(0),
             found_rows: Cell::new(0),

@@ -107,8 +107,9 @@ impl Translator<'_> {
             }
             Value::Number(text, _) => number(text)?,
             Value::SingleQuotedString(text) => Ex { coercibility: Coercibility::Literal, ..Ex::known_text(text) },
-            Value::HexStringLiteral(hex) => binary(crate::value::number::hex_bytes(hex)),
-            Value::SingleQuotedByteStringLiteral(bits) => binary(crate::value::number::bit_bytes(bits)),
+            Value::HexStringLiteral(hex) => as_number(binary(crate::value::number::hex_bytes(hex))),
+            Value::NationalStringLiteral(hex) => marked(binary(crate::value::number::hex_bytes(hex))),
+            Value::SingleQuotedByteStringLiteral(bits) => as_number(binary(crate::value::number::bit_bytes(bits))),
             other => return Err(errors::unsupported(other)),
         })
     }
@@ -117,7 +118,9 @@ impl Translator<'_> {
         let Some(literal) = self.literals.get(index) else { return Ex::null() };
         let len = literal.end - literal.start;
         let ty = match literal.kind {
-            LiteralKind::Int => SqlType { length: len, ..SqlType::new(if len < 10 { Base::Int } else { Base::Big }) },
+            LiteralKind::Int => {
+                SqlType { length: len, ..SqlType::new(if self.fits_int(index) { Base::Int } else { Base::Big }) }
+            }
             LiteralKind::Uint => SqlType { length: len, ..SqlType::ubigint() },
             LiteralKind::Decimal(precision, scale) => {
                 if u32::from(precision) > decimal::PRECISION_MAX || scale > decimal::SCALE_MAX {
@@ -128,11 +131,27 @@ impl Translator<'_> {
             }
             LiteralKind::Double => SqlType::new(Base::Double),
             LiteralKind::Text { .. } => SqlType::varchar(len, self.session.env.collation.get()),
-            LiteralKind::Hex | LiteralKind::Bits => SqlType::varchar(len, Collation::BINARY),
+            LiteralKind::Hex | LiteralKind::HexNumber => SqlType::varchar(len.div_ceil(2), Collation::BINARY),
+            LiteralKind::Bits => SqlType::varchar(len.div_ceil(8), Collation::BINARY),
+        };
+        let ty = match literal.kind {
+            LiteralKind::HexNumber | LiteralKind::Bits => numeric(ty),
+            _ => ty,
         };
         let coercibility =
             if ty.base.is_character() || ty.base.is_binary() { Coercibility::Literal } else { Coercibility::Number };
         Ex { coercibility, ..Ex::constant(Source::Literal(index), ty) }
+    }
+
+    /// Whether a whole number needs no more than 32 bits: ten digits depend on the value, which then shapes the plan.
+    fn fits_int(&mut self, index: usize) -> bool {
+        let text = self.literal_text(index);
+        let len = text.len();
+        if len == 10 {
+            self.fixed.insert(index);
+            return text <= &b"2147483647"[..];
+        }
+        len < 10
     }
 
     fn param(&mut self, index: usize) -> Res<Ex> {
@@ -284,7 +303,10 @@ impl Translator<'_> {
         let joiner = match op {
             BinaryOperator::Eq | BinaryOperator::Spaceship => " AND ",
             BinaryOperator::NotEq => " OR ",
-            _ => return Err(errors::unsupported("ordering of rows")),
+            BinaryOperator::Lt | BinaryOperator::LtEq | BinaryOperator::Gt | BinaryOperator::GtEq => {
+                return self.order_rows(a, op, b, scope);
+            }
+            _ => return Err(errors::unsupported(op)),
         };
         let mut parts = Vec::new();
         let mut aggregate = false;
@@ -296,6 +318,24 @@ impl Translator<'_> {
         Ok(Ex { aggregate, ..Ex::sql(format!("({})", parts.join(joiner)), SqlType::boolean()) })
     }
 
+    /// `(a, b) < (c, d)`: the first difference decides.
+    fn order_rows(&mut self, a: &[Expr], op: &BinaryOperator, b: &[Expr], scope: &Scope<'_>) -> Res<Ex> {
+        let strict = if matches!(op, BinaryOperator::Lt | BinaryOperator::LtEq) { "<" } else { ">" };
+        let mut aggregate = false;
+        let mut sql = match op {
+            BinaryOperator::LtEq | BinaryOperator::GtEq => "1".to_owned(),
+            _ => "0".to_owned(),
+        };
+        for (x, y) in a.iter().zip(b).rev() {
+            let (x, y) = (self.expr(x, scope)?, self.expr(y, scope)?);
+            aggregate |= x.aggregate || y.aggregate;
+            let (before, same) = (self.compare(&x, strict, &y)?, self.compare(&x, "=", &y)?);
+            let (before, same) = (self.text(&before), self.text(&same));
+            sql = format!("({before} OR ({same} AND {sql}))");
+        }
+        Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) })
+    }
+
     /// What two operands are compared on.
     ///
     /// # Errors
@@ -304,6 +344,7 @@ impl Translator<'_> {
         use Rep::*;
         let (x, y) = (a.ty.rep(), b.ty.rep());
         let text = |rep: Rep| matches!(rep, Text | Blob);
+        let hybrid = |ex: &Ex| ex.ty.marks.number && ex.ty.rep() == Blob;
         let whole = |rep: Rep| matches!(rep, Int | Uint);
         let temporal = |rep: Rep| matches!(rep, Datetime | Timestamp | Time);
         Ok(match (x, y) {
@@ -327,6 +368,8 @@ impl Translator<'_> {
             (x, y) if temporal(x) && text(y) || text(x) && temporal(y) => Ground::As(Datetime),
             (Datetime, y) if whole(y) && b.is_const() => Ground::As(Datetime),
             (x, Datetime) if whole(x) && a.is_const() => Ground::As(Datetime),
+            (x, _) if whole(x) && hybrid(b) => Ground::As(Uint),
+            (_, y) if whole(y) && hybrid(a) => Ground::As(Uint),
             // A number in quotes is compared as what it says, so that an index serves.
             (x, y) if whole(x) && text(y) && b.is_const() && !a.is_const() => Ground::As(Number),
             (x, y) if text(x) && whole(y) && a.is_const() && !b.is_const() => Ground::As(Number),
@@ -377,8 +420,9 @@ impl Translator<'_> {
     /// The kind of number that arithmetic on two operands gives.
     fn number_kind(a: &Ex, b: &Ex) -> Rep {
         let kind = |ex: &Ex| match ex.ty.rep() {
-            Rep::Null | Rep::Int | Rep::Enum => Rep::Int,
-            Rep::Uint | Rep::Set => Rep::Uint,
+            Rep::Int => Rep::Int,
+            Rep::Uint => Rep::Uint,
+            Rep::Blob if ex.ty.marks.number => Rep::Uint,
             Rep::Dec => Rep::Dec,
             Rep::Datetime | Rep::Timestamp | Rep::Time => {
                 if ex.ty.decimals > 0 {
@@ -411,11 +455,17 @@ impl Translator<'_> {
                 (format!("tg_dec_{name}({x}, {y}, {scale})"), ty)
             }
             kind => {
-                let small =
-                    |ex: &Ex| matches!(ex.ty.base, Base::Tiny | Base::Small | Base::Medium | Base::Int | Base::Year);
+                let small = |ex: &Ex| {
+                    matches!(ex.ty.base, Base::Tiny | Base::Small | Base::Medium | Base::Int | Base::Year)
+                        && ex.ty.rep() == Rep::Int
+                };
                 let unsigned = a.ty.unsigned && a.ty.base.is_integer() || b.ty.unsigned && b.ty.base.is_integer();
                 let (x, y) = (self.whole(a), self.whole(b));
-                let ty = if unsigned || kind == Rep::Uint { SqlType::ubigint() } else { SqlType::bigint() };
+                let both = unsigned_operand(a) && unsigned_operand(b);
+                let length = if symbol == '*' { digits(a).0 + digits(b).0 } else { digits(a).0.max(digits(b).0) + 1 };
+                let unsigned = unsigned || kind == Rep::Uint;
+                let ty = SqlType::whole(length + u32::from(!both), unsigned);
+                let ty = if ty.base == Base::Big || unsigned { SqlType { base: Base::Big, ..ty } } else { ty };
                 if small(a) && small(b) && !unsigned && symbol != '*' {
                     (format!("({x} {symbol} {y})"), ty)
                 } else {
@@ -457,7 +507,9 @@ impl Translator<'_> {
 
     fn integer_divide(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {
         let unsigned = a.ty.unsigned && a.ty.base.is_integer() || b.ty.unsigned && b.ty.base.is_integer();
-        let ty = if unsigned { SqlType::ubigint() } else { SqlType::bigint() };
+        let whole = digits(a).0.saturating_sub(u32::from(digits(a).1)).min(21);
+        let ty = SqlType::whole(whole, unsigned);
+        let ty = if unsigned { SqlType { base: Base::Big, ..ty } } else { ty };
         let flag = i32::from(unsigned);
         let sql = match Self::number_kind(a, b) {
             Rep::Int | Rep::Uint => {
@@ -490,8 +542,10 @@ impl Translator<'_> {
             _ => {
                 let (x, y) = (self.whole(a), self.whole(b));
                 let unsigned = a.ty.unsigned && a.ty.base.is_integer();
-                let ty = if unsigned { SqlType::ubigint() } else { SqlType::bigint() };
-                Ex::sql(format!("tg_int_mod({x}, {y})"), SqlType { length: a.ty.length.max(b.ty.length), ..ty })
+                let length = digits(a).0.max(digits(b).0) + u32::from(!unsigned);
+                let ty = SqlType::whole(length, unsigned);
+                let ty = if unsigned { SqlType { base: Base::Big, ..ty } } else { ty };
+                Ex::sql(format!("tg_int_mod({x}, {y})"), ty)
             }
         })
     }
@@ -884,6 +938,27 @@ fn number(text: &str) -> Res<Ex> {
     Ok(Ex::constant(Source::Value(Datum::Real(value), Rep::Real), SqlType::new(Base::Double)))
 }
 
+/// A binary literal that is a number where a number is wanted.
+fn as_number(ex: Ex) -> Ex {
+    let ty = numeric(ex.ty.clone());
+    Ex { ty, ..ex }
+}
+
+/// `x'41'`: described as MariaDB does.
+fn marked(ex: Ex) -> Ex {
+    ex
+}
+
+fn numeric(mut ty: SqlType) -> SqlType {
+    ty.marks.number = true;
+    ty
+}
+
+/// Whether an operand of arithmetic has no sign.
+fn unsigned_operand(ex: &Ex) -> bool {
+    ex.ty.rep() == Rep::Uint || ex.ty.unsigned || ex.ty.marks.number
+}
+
 fn binary(bytes: Vec<u8>) -> Ex {
     let ty = SqlType::varchar(bytes.len() as u32, Collation::BINARY);
     Ex { coercibility: Coercibility::Literal, ..Ex::constant(Source::Value(Datum::Blob(bytes.into()), Rep::Blob), ty) }
@@ -896,8 +971,11 @@ pub(crate) fn digits(ex: &Ex) -> (u32, u8) {
         Rep::Datetime | Rep::Timestamp => (14 + u32::from(ex.ty.decimals), ex.ty.decimals),
         Rep::Time => (7 + u32::from(ex.ty.decimals), ex.ty.decimals),
         Rep::Int if ex.is_const() => (ex.ty.length, 0),
-        Rep::Int => (int_digits(&ex.ty), 0),
-        Rep::Uint => (20, 0),
+        Rep::Int if ex.ty.is_bool() => (1, 0),
+        Rep::Int if ex.origin.is_some() || ex.ty.marks.stored => (int_digits(&ex.ty), 0),
+        Rep::Int => (ex.ty.length.saturating_sub(u32::from(!ex.ty.unsigned)).clamp(1, 19), 0),
+        Rep::Uint if ex.is_const() => (ex.ty.length, 0),
+        Rep::Uint => (ex.ty.length.clamp(1, 20), 0),
         _ => (10, 0),
     }
 }

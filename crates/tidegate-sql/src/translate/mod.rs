@@ -255,7 +255,12 @@ impl<'a> Translator<'a> {
     pub(crate) fn convert(&mut self, ex: &Ex, to: Rep) -> String {
         let from = ex.ty.rep();
         if let Code::Const(source) = &ex.code {
-            let source = source.clone();
+            let mut source = source.clone();
+            if let (Source::Value(Datum::Blob(bytes), Rep::Blob), true) = (&source, ex.ty.marks.number)
+                && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number)
+            {
+                source = Source::Value(Datum::from_u64(crate::exec::bind::big_endian(bytes)), Rep::Uint);
+            }
             return self.bind(&source, to, None);
         }
         let sql = self.text(ex);

@@ -230,7 +230,7 @@ impl Translator<'_> {
             .map(|column| SourceColumn {
                 name: column.name.clone(),
                 sql: format!("c{}", column.id),
-                ty: column.ty.clone(),
+                ty: column.ty.clone().stored(),
                 nullable: column.nullable,
                 coercibility: if column.ty.base.is_character() || column.ty.base.is_binary() {
                     Coercibility::Column

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, GroupByWithModifier, Join, JoinConstraint, JoinOperator, LimitClause, LockType,
     OrderByExpr, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, TableWithJoins, Value, WildcardAdditionalOptions,
+    SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value, WildcardAdditionalOptions,
 };
 use sqlparser::tokenizer::Token;
 
@@ -522,7 +522,7 @@ impl Translator<'_> {
             match item {
                 SelectItem::UnnamedExpr(expr) => {
                     let ex = self.expr(expr, scope)?;
-                    let name = self.item_name(expr, texts.get(index).map(String::as_str));
+                    let name = shown_name(self.item_name(expr, texts.get(index).map(String::as_str)));
                     items.push(RelColumn { name, ex });
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
@@ -553,6 +553,17 @@ impl Translator<'_> {
     /// The name of a column without alias: the column's, or the expression as it was written.
     fn item_name(&mut self, expr: &Expr, text: Option<&str>) -> String {
         match expr {
+            // A sign that changes nothing does not stay, nor do parentheses around a literal behind it.
+            Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => {
+                let text = text.map(|text| text.trim_start_matches(['+', ' ']));
+                let text = match (&**inner, text) {
+                    (Expr::Nested(inside), Some(text)) if !matches!(**inside, Expr::Nested(_)) => {
+                        Some(text.trim_start_matches('(').trim_end_matches(')').trim())
+                    }
+                    (_, text) => text,
+                };
+                self.item_name(unnest(inner), text)
+            }
             Expr::Identifier(name) => name.value.clone(),
             Expr::CompoundIdentifier(parts) => parts.last().map_or(String::new(), |part| part.value.clone()),
             Expr::Value(value) => {
@@ -564,7 +575,11 @@ impl Translator<'_> {
                     return self.constant_text(&ex).unwrap_or_default();
                 }
                 match &value.value {
-                    Value::SingleQuotedString(text) => return text.clone(),
+                    Value::SingleQuotedString(joined) => {
+                        // `'a' 'b'`: the name is the first alone.
+                        let first = text.and_then(|text| first_string(text, self.session.env.lex_mode()));
+                        return first.unwrap_or_else(|| joined.clone());
+                    }
                     Value::Null => return "NULL".into(),
                     Value::Boolean(flag) => return if *flag { "TRUE" } else { "FALSE" }.into(),
                     _ => {}
@@ -867,6 +882,23 @@ impl Translator<'_> {
     }
 }
 
+/// The first of several strings that stand beside each other.
+fn first_string(text: &str, mode: crate::lexer::LexMode) -> Option<String> {
+    let tokens = crate::lexer::tokens(text.as_bytes(), 0, mode, crate::lexer::Literals::Inline).ok()?;
+    match &tokens.first()?.token {
+        Token::SingleQuotedString(first) => Some(first.clone()),
+        _ => None,
+    }
+}
+
+/// A column's name as clients see it: names are utf8mb3, and a NUL is written.
+fn shown_name(name: String) -> String {
+    if !name.chars().any(|c| c > '\u{ffff}' || c == '\0') {
+        return name;
+    }
+    name.chars().map(|c| if c > '\u{ffff}' { '?' } else { c }).collect::<String>().replace('\0', "\\x00")
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Neither,
@@ -950,7 +982,7 @@ pub(crate) fn source_columns(rel: &Rel, given: &[&str]) -> Res<Vec<SourceColumn>
         .map(|(index, column)| SourceColumn {
             name: given.get(index).map_or_else(|| column.name.clone(), |name| (*name).to_owned()),
             sql: format!("r{index}"),
-            ty: column.ex.ty.clone(),
+            ty: column.ex.ty.clone().stored(),
             nullable: column.ex.nullable,
             coercibility: match column.ex.coercibility {
                 Coercibility::Explicit | Coercibility::Mixed | Coercibility::System | Coercibility::Literal => {

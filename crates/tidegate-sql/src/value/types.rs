@@ -88,6 +88,26 @@ pub(crate) struct SqlType {
     pub(crate) collation: Collation,
     /// Members of ENUM and SET.
     pub(crate) members: Option<Arc<[Box<str>]>>,
+    pub(crate) marks: Marks,
+}
+
+/// What else is known of an expression's value; two types are the same whatever their marks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Marks {
+    /// A truth value: JSON writes it as one.
+    pub(crate) bool: bool,
+    /// JSON: JSON does not quote it.
+    pub(crate) json: bool,
+    /// `0x41` or `b'1'`: a number where a number is wanted.
+    pub(crate) number: bool,
+    /// A value of a column or an aggregate: texts of any size are described as BLOB.
+    pub(crate) stored: bool,
+}
+
+impl PartialEq for Marks {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl SqlType {
@@ -122,6 +142,7 @@ impl SqlType {
             decimals,
             collation,
             members: None,
+            marks: Marks::default(),
         }
     }
 
@@ -132,7 +153,7 @@ impl SqlType {
 
     /// The type of comparisons.
     pub(crate) fn boolean() -> Self {
-        Self { length: 1, ..Self::new(Base::Int) }
+        Self { length: 1, marks: Marks { bool: true, ..Marks::default() }, ..Self::new(Base::Int) }
     }
 
     /// Unsigned BIGINT.
@@ -149,6 +170,50 @@ impl SqlType {
     pub(crate) fn varchar(length: u32, collation: Collation) -> Self {
         let base = if collation == Collation::BINARY { Base::Varbinary } else { Base::Varchar };
         Self { length, collation, ..Self::new(base) }
+    }
+
+    /// Characters, at most `length` of them, of the smallest type that holds them.
+    pub(crate) fn string(length: u32, collation: Collation) -> Self {
+        if collation == Collation::BINARY {
+            return match length {
+                0..=65_535 => Self::varchar(length, collation),
+                65_536..=16_777_215 => Self { length, ..Self::new(Base::MediumBlob) },
+                _ => Self { length, ..Self::new(Base::LongBlob) },
+            };
+        }
+        match length.saturating_mul(collation.char_bytes_max()) {
+            0..=65_535 => Self::varchar(length, collation),
+            65_536..=16_777_215 => Self { length, collation, ..Self::new(Base::MediumText) },
+            _ => Self { length, collation, ..Self::new(Base::LongText) },
+        }
+    }
+
+    /// A whole number of at most so many characters, sign included.
+    pub(crate) fn whole(length: u32, unsigned: bool) -> Self {
+        let base = if length <= 9 { Base::Int } else { Base::Big };
+        Self { length, unsigned, ..Self::new(base) }
+    }
+
+    /// The same type as JSON.
+    pub(crate) fn json(mut self) -> Self {
+        self.marks.json = true;
+        self
+    }
+
+    /// The same type as a value of a column or an aggregate.
+    pub(crate) fn stored(mut self) -> Self {
+        self.marks.stored = true;
+        self
+    }
+
+    /// Whether JSON takes values as they are.
+    pub(crate) fn is_json(&self) -> bool {
+        self.marks.json || self.base == Base::Json
+    }
+
+    /// Whether values are truth values.
+    pub(crate) fn is_bool(&self) -> bool {
+        self.marks.bool && self.base == Base::Int
     }
 
     /// A temporal type with `decimals` digits of a second.
@@ -193,7 +258,7 @@ impl SqlType {
         if not_null {
             flags |= ColumnFlags::NOT_NULL;
         }
-        if self.unsigned {
+        if self.unsigned || self.marks.number || matches!(self.base, Base::Bit | Base::Timestamp) {
             flags |= ColumnFlags::UNSIGNED;
         }
         if self.zerofill {
@@ -237,6 +302,8 @@ impl SqlType {
             Base::Timestamp => ColumnType::Timestamp,
             Base::Char | Base::Binary | Base::Enum | Base::Set => ColumnType::String,
             Base::Varchar | Base::Varbinary => ColumnType::VarString,
+            Base::MediumText | Base::MediumBlob if !self.marks.stored => ColumnType::MediumBlob,
+            Base::LongText | Base::LongBlob | Base::Json if !self.marks.stored => ColumnType::LongBlob,
             _ => ColumnType::Blob,
         }
     }

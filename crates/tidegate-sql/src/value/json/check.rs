@@ -1,4 +1,4 @@
-//! JSON as MariaDB keeps it: text that must be well-formed.
+//! Whether a text is JSON.
 
 /// Arrays and objects inside of each other, as MariaDB allows.
 const DEPTH_MAX: usize = 32;

@@ -1,0 +1,177 @@
+//! REGEXP, RLIKE and the REGEXP_ functions: PCRE2 as MariaDB uses it.
+//!
+//! Patterns are UTF-8, or bytes if an operand is binary; letters compare as the collation says.
+
+use super::{Family, Function, Want, abi::Args, int, long_text, rewrite, udf};
+use crate::{
+    errors,
+    pcre::{Pattern, PatternError},
+    translate::{Ex, Res, Translator, meet},
+    value::{Base, Rep, SqlType},
+};
+use tidegate_rows::ServerError;
+
+pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: &[], aggregates: &[] };
+
+#[rustfmt::skip]
+static FUNCTIONS: &[Function] = &[
+    rewrite("REGEXP_LIKE", 2, 2, |t, args| regexp(t, "TG_REGEXP_LIKE", args)),
+    rewrite("REGEXP_INSTR", 2, 2, |t, args| regexp(t, "TG_REGEXP_INSTR", args)),
+    rewrite("REGEXP_SUBSTR", 2, 2, |t, args| {
+        let ex = regexp(t, "TG_REGEXP_SUBSTR", args)?;
+        let length = args[0].ty.length;
+        let ty = if ex.ty.collation == crate::value::collation::Collation::BINARY { ex.ty.clone() } else { SqlType::string(length, ex.ty.collation) };
+        Ok(Ex { ty, ..ex })
+    }),
+    rewrite("REGEXP_REPLACE", 3, 3, |t, args| regexp(t, "TG_REGEXP_REPLACE", args)),
+    udf("TG_REGEXP_LIKE", "tg_regexp_like", 3, 3, &[Want::Text, Want::Text, Want::Any], |_| SqlType::boolean(), |args, out| {
+        out.bool(pattern(args)?.find(args.bytes(0), 0).map_err(failed)?.is_some());
+        Ok(())
+    }),
+    udf("TG_REGEXP_INSTR", "tg_regexp_instr", 3, 3, &[Want::Text, Want::Text, Want::Any], int, |args, out| {
+        let text = args.bytes(0);
+        let found = pattern(args)?.find(text, 0).map_err(failed)?;
+        out.int(found.map_or(0, |groups| position(args, &text[..groups[0].map_or(0, |group| group.0)]) + 1));
+        Ok(())
+    }),
+    udf("TG_REGEXP_SUBSTR", "tg_regexp_substr", 3, 3, &[Want::Text, Want::Text, Want::Any], long_text, |args, out| {
+        let text = args.bytes(0);
+        let found = pattern(args)?.find(text, 0).map_err(failed)?;
+        let range = found.and_then(|groups| groups[0]);
+        out.string(args, range.map_or(&[][..], |(from, to)| &text[from..to]));
+        Ok(())
+    }),
+    udf("TG_REGEXP_REPLACE", "tg_regexp_replace", 4, 4, &[Want::Text, Want::Text, Want::Any, Want::Text], long_text, |args, out| {
+        let replaced = replace(&*pattern(args)?, args.bytes(0), args.bytes(3))?;
+        out.string(args, replaced);
+        Ok(())
+    }),
+];
+
+/// The call with the way of comparing as third argument.
+fn regexp(t: &mut Translator<'_>, name: &str, args: &[Ex]) -> Res<Ex> {
+    let texts: Vec<Ex> = args
+        .iter()
+        .map(|arg| {
+            if matches!(arg.ty.rep(), Rep::Text | Rep::Blob | Rep::Null) {
+                return arg.clone();
+            }
+            let ty = SqlType::varchar(arg.ty.length.max(30), t.session.env.collation.get());
+            let sql = t.convert(arg, Rep::Text);
+            Ex { aggregate: arg.aggregate, nullable: arg.nullable, ..Ex::sql(sql, ty) }
+        })
+        .collect();
+    let (collation, _) = meet(&texts[0], &texts[1], "regexp")?;
+    let binary = texts[..2].iter().any(|text| text.ty.base.is_binary());
+    let mode = match (binary, collation.is_binary_order()) {
+        (true, _) => 2,
+        (false, true) => 1,
+        (false, false) => 0,
+    };
+    let mut all = vec![
+        texts[0].clone(),
+        texts[1].clone(),
+        Ex::sql(mode.to_string(), SqlType::new(Base::Int)).with_nullable(false),
+    ];
+    all.extend(texts.get(2).cloned());
+    super::call(t, name, &all)
+}
+
+fn pattern(args: &Args<'_>) -> Result<std::rc::Rc<Pattern>, ServerError> {
+    let mode = args.int(2);
+    Pattern::cached(args.bytes(1), mode != 2, mode == 0).map_err(failed)
+}
+
+#[cold]
+fn failed(error: PatternError) -> ServerError {
+    errors::regex(error)
+}
+
+/// How many characters stand in front of a place.
+fn position(args: &Args<'_>, before: &[u8]) -> i64 {
+    if args.int(2) == 2 { before.len() as i64 } else { String::from_utf8_lossy(before).chars().count() as i64 }
+}
+
+/// All matches replaced; `\1` stands for a group.
+fn replace(pattern: &Pattern, text: &[u8], with: &[u8]) -> Result<Vec<u8>, ServerError> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut from = 0;
+    while from <= text.len() {
+        let Some(groups) = pattern.find(text, from).map_err(failed)? else { break };
+        let Some((start, end)) = groups[0] else { break };
+        if start == end && start >= text.len() && from > 0 {
+            break;
+        }
+        out.extend_from_slice(&text[from..start]);
+        expand(with, text, &groups, &mut out);
+        from = end;
+        if start == end {
+            // An empty match: the next character stays.
+            let len = char_len(&text[end.min(text.len())..]);
+            out.extend_from_slice(&text[end..end + len]);
+            from = end + len.max(1);
+        }
+        if out.len() > super::RESULT_BYTES_MAX {
+            return Err(errors::result_too_big("regexp_replace", super::RESULT_BYTES_MAX));
+        }
+    }
+    out.extend_from_slice(text.get(from..).unwrap_or_default());
+    Ok(out)
+}
+
+fn char_len(text: &[u8]) -> usize {
+    let len = match text.first() {
+        None => 0,
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        Some(_) => 1,
+    };
+    len.min(text.len())
+}
+
+fn expand(with: &[u8], text: &[u8], groups: &[Option<(usize, usize)>], out: &mut Vec<u8>) {
+    let mut bytes = with.iter().copied();
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        match bytes.next() {
+            Some(digit @ b'0'..=b'9') => {
+                if let Some(Some((from, to))) = groups.get(usize::from(digit - b'0')) {
+                    out.extend_from_slice(&text[*from..*to]);
+                }
+            }
+            Some(other) => out.push(other),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, pattern: &str, with: &str, expected: &str) {
+        let pattern = Pattern::cached(pattern.as_bytes(), true, true).unwrap();
+        let replaced = replace(&pattern, text.as_bytes(), with.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(replaced).unwrap(), expected, "{text}");
+    }
+
+    #[test]
+    fn replacements() {
+        check("abcabc", "(b)(c)", "\\2\\1", "acbacb");
+        check("aaa", "a", "", "");
+        check("été", "T", "-", "é-é");
+        check("abc", "x*", "-", "-a-b-c");
+        check("abc", "$", "!", "abc!");
+    }
+
+    #[test]
+    fn a_pattern_that_runs_away_is_an_error() {
+        let pattern = Pattern::cached(b"(a+)+$", true, true).unwrap();
+        assert!(pattern.find(&[&b"a".repeat(200)[..], b"b"].concat(), 0).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+-- SELECT in full: joins, groups, unions, sub-queries, CTEs, windows.
+!create table dept (id int primary key, name varchar(20), budget decimal(10,2));
+!create table emp (id int primary key auto_increment, name varchar(20), dept int, salary decimal(8,2), hired date, boss int, note text, key (dept), key (name));
+!insert into dept values (1, 'Sales', 1000.50), (2, 'Tech', 2500.00), (3, 'Empty', null);
+!insert into emp (name, dept, salary, hired, boss, note) values ('Ann', 1, 100.50, '2020-01-15', null, 'x'), ('Bob', 1, 200.00, '2021-03-01', 1, null), ('Cid', 2, 300.25, '2019-07-07', 1, ''), ('Dee', 2, 300.25, '2022-02-02', 3, 'note'), ('Eve', null, null, null, 3, 'Note'), ('ann', 2, 50.00, '2023-05-05', 3, 'z ');
+@cols = * ;; id, name ;; e.* ;; e.id, e.name, e.salary * 2 ;; distinct dept ;; count(*) ;; name as n, salary s
+select {cols} from emp e order by 1;
+@where = id = 3 ;; name = 'ann' ;; name = 'ANN' and id > 1 ;; dept is null ;; dept <=> null ;; salary > 100 ;; salary between 100 and 250 ;; hired > '2021-01-01' ;; hired >= date'2020-01-15' and hired < '2022-01-01' ;; year(hired) = 2020 ;; name like 'A%' ;; name like '%e%' ;; note = '' ;; note = 'NOTE' ;; note is not null ;; dept in (1, 2) ;; dept not in (1) ;; id in (select boss from emp) ;; id not in (select boss from emp) ;; id not in (select boss from emp where boss is not null) ;; exists (select 1 from dept d where d.id = e.dept) ;; not exists (select 1 from emp x where x.boss = e.id) ;; salary = (select max(salary) from emp) ;; salary > all (select salary from emp where dept = 1) ;; salary >= any (select salary from emp where dept = 2) ;; salary < some (select 150) ;; (dept, salary) in (select dept, max(salary) from emp group by dept) ;; (dept, name) = (1, 'bob') ;; id = '2' ;; id = '2abc' ;; id = 2.0 ;; salary = '300.25' ;; salary = 300.250 ;; name > 'b' ;; id & 1 ;; not (id = 1 or id = 2) ;; 1 ;; 0 ;; null ;; name ;; note ;; id % 2 = 0 xor dept = 2 ;; hired + interval 1 year > '2022-01-01' ;; hired = 20200115 ;; concat(name, dept) = 'Bob1' ;; length(note) = 0 ;; if(dept = 1, id = 1, id = 4) ;; case dept when 1 then name = 'Bob' else id = 5 end ;; coalesce(dept, 0) = 0 ;; binary name = 'ann' ;; name collate utf8mb4_bin = 'Ann' ;; (select d.name from dept d where d.id = e.dept) = 'tech'
+select id, name from emp e where {where} order by id;
+@order = id desc ;; name, id ;; name desc, id desc ;; salary, id ;; salary is null, salary, id ;; 2, 1 ;; dept desc, 1 ;; hired, id ;; note, id ;; length(name), id ;; rand(1), id ;; field(id, 3, 1), id ;; null, id ;; -id ;; name collate utf8mb4_bin ;; (select d.name from dept d where d.id = e.dept), id ;; concat(name, id) desc ;; dept + id, id
+select id, name, dept from emp e order by {order};
+@limit = limit 2 ;; limit 0 ;; limit 1, 2 ;; limit 2 offset 1 ;; limit 100 ;; limit 5, 100 ;; limit 18446744073709551615
+select id from emp order by id {limit};
+@join = join ;; inner join ;; left join ;; right join ;; left outer join ;; cross join ;; straight_join
+@on = e.dept = d.id ;; e.dept = d.id and e.salary > 150 ;; e.dept < d.id ;; 1 ;; e.id = d.id or d.name = 'Empty' ;; null
+select e.id, e.name, d.id, d.name from emp e {join} dept d on {on} order by e.id, d.id;
+select * from emp e, dept d where e.dept = d.id order by e.id;
+select * from dept join emp using (id) order by id;
+select * from dept natural join emp;
+select id, dept.name, emp.name from dept left join emp using (id) order by id;
+select a.id, b.id, c.id from emp a join emp b on b.boss = a.id left join emp c on c.boss = b.id order by 1, 2, 3;
+select e.name, b.name from emp e left join emp b on b.id = e.boss and b.dept = e.dept where b.id is null order by e.id;
+select * from (emp e join dept d on d.id = e.dept) left join emp b on b.id = e.boss order by e.id;
+select name from emp join dept on emp.dept = dept.id;
+select nosuch from emp;
+select e.nosuch from emp e;
+select nosuch.id from emp;
+select * from emp e join emp e on 1;
+select id from emp where nosuch = 1;
+select id from emp order by nosuch;
+select id from emp group by nosuch;
+select x.* from emp e;
+@agg = count(*) ;; count(note) ;; count(distinct dept) ;; count(distinct dept, boss) ;; sum(salary) ;; avg(salary) ;; min(salary), max(salary) ;; min(name), max(name) ;; min(hired), max(hired) ;; sum(id), avg(id) ;; group_concat(name order by id) ;; group_concat(distinct dept order by dept desc separator '|') ;; group_concat(name, '-', id order by name desc separator '') ;; std(salary), stddev(id), variance(id), var_pop(id), var_samp(id), stddev_samp(id) ;; bit_and(id), bit_or(id), bit_xor(id) ;; sum(distinct salary) ;; avg(distinct dept) ;; sum(salary) / count(*) ;; max(concat(name, id)) ;; sum(note) ;; sum(hired) ;; max(note), min(note) ;; sum(if(dept = 1, 1, 0)) ;; count(*) + 1, 'lit' ;; any_value(1)
+select {agg} from emp;
+select {agg} from emp where id > 100;
+select dept, {agg} from emp group by dept order by dept;
+select dept, {agg} from emp group by 1 having count(*) > 1 order by 1;
+select dept d, {agg} from emp where id <> 1 group by d desc order by d desc;
+@gk = dept ;; dept, boss ;; year(hired) ;; substr(name, 1, 1) ;; name ;; dept is null ;; salary > 150 ;; note ;; dept + 0 ;; if(dept = 1, 'one', 'other')
+select {gk}, count(*), sum(salary) from emp group by {gk} order by {gk};
+select {gk}, count(*) from emp group by {gk} with rollup;
+select dept, boss, count(*), sum(salary), max(name) from emp group by dept, boss with rollup;
+select coalesce(dept, 'total') d, count(*) from emp where dept is not null group by dept with rollup;
+select dept, count(*) c from emp group by dept with rollup having c > 1;
+select dept, count(*) from emp group by dept having sum(salary) > 100 order by count(*) desc, dept;
+select dept, count(*) c from emp group by dept having c > 1 and dept is not null;
+select count(*) c from emp having c > 100;
+select name from emp having name = 'Bob';
+select dept, count(*) from emp group by count(*);
+select sum(sum(id)) from emp;
+select id from emp where count(*) > 1;
+select dept, (select count(*) from emp x where x.dept = e.dept) n from emp e group by dept order by dept;
+select distinct dept, boss from emp order by dept, boss;
+select distinct name from emp order by name;
+select distinct left(name, 1) l from emp order by l;
+select count(distinct name), count(distinct note) from emp;
+select sql_calc_found_rows id from emp order by id limit 2;
+select found_rows();
+select sql_no_cache high_priority id from emp where id = 1;
+@set = union ;; union all ;; union distinct ;; except ;; intersect
+select id from emp {set} select id from dept order by 1;
+select name from dept {set} select name from emp order by name;
+(select id from emp order by id limit 2) {set} (select id from dept order by id desc limit 1) order by 1;
+@u = 1 ;; 'a' ;; 1.5 ;; null ;; date'2024-01-01' ;; 1e0 ;; 'A'
+select {u.1} as x union select {u.2};
+select 1 as a, 'x' as b union all select 2, 'y' union all select null, null order by a desc;
+select 1 union select 1, 2;
+select id from emp union select id from dept limit 3;
+(select 1) union (select 2) order by 1 limit 1;
+select * from (select id, name from emp union all select id, name from dept) u where id = 1 order by name;
+select x.n from (select name as n from emp where id < 3) x order by n desc;
+select * from (select 1 as a, 2 as b) t;
+select t.a + t.b c from (select 1 a, 2 b union select 3, 4) t order by c;
+select * from (select 1) t;
+select * from (select 1, 1) t;
+select 1 from (select 1);
+select (select 1), (select name from emp where id = 1), (select null), (select 1 from emp where 0);
+select (select id from emp);
+select (select id, name from emp limit 1);
+select 1 in (select id from emp), 99 in (select id from emp), null in (select id from emp), 1 in (select null), (1, 'Ann') in (select id, name from emp);
+select exists (select 1 from emp), exists (select 1 from emp where 0), not exists (select 1);
+with c as (select id, name from emp where id < 3) select * from c order by id;
+with c (a, b) as (select id, name from emp) select a, b from c where a = 2;
+with c as (select 1 as x), d as (select x + 1 as y from c) select * from c, d;
+with recursive r as (select 1 as n union all select n + 1 from r where n < 5) select * from r;
+with recursive r (id, lvl) as (select id, 0 from emp where boss is null union all select e.id, lvl + 1 from emp e join r on e.boss = r.id) select * from r order by lvl, id;
+with c as (select dept, sum(salary) s from emp group by dept) select d.name, c.s from dept d left join c on c.dept = d.id order by d.id;
+with recursive s as (select cast('a' as char(10)) as v union all select concat(v, 'b') from s where length(v) < 4) select * from s;
+@w = row_number() ;; rank() ;; dense_rank() ;; count(*) ;; sum(salary) ;; avg(salary) ;; min(id) ;; max(name) ;; first_value(name) ;; last_value(name) ;; lag(id) ;; lead(id, 2) ;; lag(name, 1, 'none') ;; ntile(2) ;; percent_rank() ;; cume_dist() ;; nth_value(id, 2)
+select id, {w} over (order by id) w from emp order by id;
+select id, dept, {w} over (partition by dept order by id) w from emp order by id;
+select id, sum(id) over () s, count(*) over (partition by dept) c from emp order by id;
+select id, sum(id) over (order by id rows between 1 preceding and 1 following) s from emp order by id;
+select id, sum(id) over (order by id rows unbounded preceding) s, avg(salary) over w a from emp window w as (partition by dept) order by id;
+select dept, sum(salary) s, rank() over (order by sum(salary) desc) r from emp group by dept order by r, dept;
+select * from (select id, row_number() over (partition by dept order by salary desc, id) rn from emp) t where rn = 1 order by id;
+select name, count(*) over (order by dept range between unbounded preceding and current row) c from emp order by id;
+select e.*, 1 from emp e where id = 1;
+select 1, e.* from emp e where id = 1;
+select emp.name, e2.name from emp, emp e2 where emp.id = e2.boss order by emp.id, e2.id;
+select id from diff.emp where diff.emp.id = 1;
+select diff.emp.name from diff.emp order by diff.emp.id limit 1;
+select ID, Name from EMP;
+select ID, nAmE from emp where iD = 1;
+select id as `order`, name as 'the name' from emp order by `order` desc limit 1;
+select id a, id + 1 a from emp order by id limit 1;
+select id x from emp having x > 4 order by x;
+select sum(id) s from emp group by dept having s > 1 order by s;
+select id from emp for update;
+select id from emp where id = 1 lock in share mode;
+select id from emp where id = 1 for share;
+select id into @x from emp where id = 1;
+select @x;
+select name, salary into @n, @s from emp where id = 3;
+select @n, @s;
+select id from emp into outfile '/tmp/nope';
+select * from emp use index (dept) where dept = 1 order by id;
+select * from emp force index (primary) where id = 1;
+select * from emp ignore index (name) where name = 'Bob';
+select * from emp partition (p0);
+select max(salary) from emp where dept = (select id from dept where name = 'tech');
+select e.name from emp e where e.salary > (select avg(salary) from emp where dept = e.dept) order by 1;
+select name from emp where id = (select boss from emp where name = 'Dee');
+select dept, name, salary from emp e where salary = (select max(salary) from emp where dept = e.dept) order by id;
+select * from dual;
+select 1 from dual where 1 = 1;
+select 1 where 0;
+select 'x' from dual limit 0;
+table emp;
+values (1, 2), (3, 4);
+select @a := 5, @a + 1;
+select @r := @r + id from emp, (select @r := 0) init order by id;
+set @cnt = 0;
+select @cnt := @cnt + 1 as n, name from emp order by id;
+select @cnt;
+explain select * from emp where id = 1;

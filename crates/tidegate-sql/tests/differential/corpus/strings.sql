@@ -1,0 +1,48 @@
+-- String functions.
+@s = 'hello' ;; 'Hello World' ;; '' ;; ' padded  ' ;; 'été' ;; '日本語' ;; 'a,b,c' ;; NULL ;; 12345 ;; 12.50 ;; 1e3 ;; x'414243' ;; date'2024-01-02'
+select length({s}), char_length({s}), character_length({s}), octet_length({s}), bit_length({s});
+select upper({s}), lower({s}), ucase({s}), lcase({s});
+select reverse({s}), hex({s}), quote({s}), ascii({s}), ord({s});
+select trim({s}), ltrim({s}), rtrim({s}), trim(both 'h' from {s}), trim(leading 'h' from {s}), trim(trailing 'o' from {s});
+select soundex({s}), to_base64({s}), md5({s}), sha1({s}), crc32({s});
+@i = 0 ;; 1 ;; 2 ;; -2 ;; 10 ;; NULL ;; 1.6 ;; '2'
+select left({s}, {i}), right({s}, {i});
+select substring({s}, {i}), substr({s} from {i}), mid({s}, {i}, 2);
+select lpad({s}, {i}, '*-'), rpad({s}, {i}, '*-'), repeat({s}, {i});
+select insert({s}, {i}, 2, 'XX');
+select substring('hello' from 2 for 3), substring('hello', -3, 2), substring('hello', 2, -1), substring('hello', 0), substring('héllo', 2, 1);
+select substring_index('a.b.c', '.', 1), substring_index('a.b.c', '.', -1), substring_index('a.b.c', '.', 2), substring_index('a.b.c', '.', 0), substring_index('abc', 'x', 1), substring_index('aXbXc', 'x', 1), substring_index('a..b', '.', 2);
+select locate('b','abc'), locate('z','abc'), locate('', 'abc'), locate('b','abcb',3), locate('B','abc'), position('c' in 'abc'), instr('abc','c'), instr('abc', ''), locate('é', 'café'), locate(null, 'a'), locate('b', 'abc', 0), locate('b', 'abc', -1);
+select concat('a','b','c'), concat('a',1,2.5), concat('a',null), concat_ws(',','a','b'), concat_ws(',','a',null,'c'), concat_ws(null,'a'), concat_ws('', 'a'), concat(1), concat_ws('-', 1, 2);
+select replace('aXbXc','X','-'), replace('abc','','z'), replace('aaa','a','bb'), replace('abc', 'B', 'x'), replace(null,'a','b'), replace('abc', null, 'x');
+select repeat('ab',3), repeat('a',0), repeat('a',-1), space(3), space(0), concat('[', space(2), ']');
+select char(65), char(65,66), char(0x4142), char(65 using utf8mb4), hex(char(256)), char(null, 65), char(65.6);
+select hex(255), hex(-1), hex('a'), hex(1.5), unhex('4142'), unhex('zz'), unhex('414'), hex(unhex('00ff')), bin(5), bin(-1), oct(8), conv('ff',16,10), conv(255,10,16), conv('z',36,10), conv(-1,10,16), conv('12',3,10), conv('xyz', 10, 16), bin(null);
+select format(1234567.891,2), format(1234.5,0), format(-1234.567,1), format(0.5,0), format(1.5, 0), format(12, 2), format('12345.678', 2), format(null, 2), format(999999.999, 2), format(1e10, 3);
+select ascii('a'), ascii(''), ascii('é'), ord('é'), ord('日'), ascii(1);
+select lower('ÀÉ'), upper('àé'), upper('ß'), lower('ΑΒΓ'), upper('абв');
+select from_base64('aGVsbG8='), to_base64('hello'), from_base64('!!'), to_base64(''), from_base64('aGVs bG8=');
+select sha2('abc',256), sha2('abc',224), sha2('abc',512), sha2('abc',384), sha2('abc',0), sha2('abc',1), sha2(null, 256), md5(''), sha('a');
+select quote('it''s'), quote(null), quote('a\\b'), quote('nul\0'), quote("\x1a");
+select make_set(1,'a','b'), make_set(5,'a','b','c'), make_set(0,'a'), make_set(3,'a',null,'c'), export_set(5,'Y','N',',',4), export_set(6,'1','0','',4), export_set(1, 'a', 'b');
+select weight_string('a') is null, strcmp('abc','abd'), 'abc' sounds like 'abk', soundex('Robert'), soundex('Rupert'), soundex('');
+select char_length('a\0b'), length(x'00'), concat('a', x'00', 'b') = 'a\0b', insert('Quadratic', 3, 4, 'What'), insert('Quadratic', -1, 4, 'What'), insert('Quadratic', 3, 100, 'What');
+select lpad('hi',5,'??'), lpad('hi',1,'?'), rpad('hi',5,'?'), rpad('hi',1,'?'), lpad('hi',5,''), lpad('hi', 4), rpad('hi', 4), lpad('', 2, 'é');
+select concat('a', date'2024-01-02'), concat(time'10:00:00', 'x'), concat(1e15), concat(1e14), concat(0.1e0), concat(1e-5), concat(123456789012345678), concat(1/3), concat(true);
+select cast(1e16 as char), cast(123456.789e0 as char), cast(1e100 as char), cast(0.00001e0 as char), cast(1.5e300*1e10 as char), 1e15, 1e16, 123456789e0, 0.1e0, 1e-7, 1.7976931348623157e308, 3.0e0, 100000e0;
+select 'a' = 'a ', 'a' like 'a ', length('a '), char_length(cast('a ' as char(5))), concat('[', cast('ab' as char(1)), ']');
+select left('abc', 2) = 'ab', right('abc', 1), mid('abcdef', 2, 3), elt(1, 'x'), uuid() is not null, length(uuid()), char_length(space(100));
+select 'abc' < 'abd', 'abc' < 'ABD', 'Z' < 'a', 'a' < 'B', '10' < '9', 10 < '9', 'a' > 1;
+select convert('abc' using utf8mb4), convert('é' using ascii), convert('abc', char(2)), convert('12', signed), convert('1.5', decimal(5,1)), cast('abc' as binary), cast('abc' as binary(5)), hex(cast('ab' as binary(4)));
+select charset('a'), collation('a'), charset(1), collation(1), charset(_binary'a'), charset(null), charset(now()), collation('a' collate utf8mb4_bin), charset(x'41'), coercibility('a'), coercibility(1), coercibility(null), coercibility('a' collate utf8mb4_bin), coercibility(user());
+select 'a' collate utf8mb4_general_ci = 'A', 'a' collate nosuch, 1;
+select 'a' collate utf8mb4_bin = 'a' collate utf8mb4_general_ci;
+select _latin1'abc', charset(_latin1'abc'), hex(_latin1 x'e9'), _latin1 x'e9' = 'é', length(_latin1 x'e9'), convert(_latin1 x'e9' using utf8mb4), hex(convert('é' using latin1));
+select regexp_replace('abc', 'b', 'X'), lcase(null), ucase(null), concat(null), reverse(null);
+select nosuchfunction(1);
+select concat();
+select length();
+select length('a', 'b');
+select substring('a');
+select left('a');
+select ucase('a', 'b');
