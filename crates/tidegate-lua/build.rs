@@ -44,7 +44,11 @@ fn build_luajit(out_dir: &Path) {
     artifacts.print_cargo_metadata();
 }
 
-/// Writes `bundle.rs`: module name and source of every file below `lualib/`.
+/// LuaJIT's own modules in Lua: what tells of traces, profiles and bytecode.
+const JIT_MODULES: &[&str] =
+    &["bc", "bcsave", "dis_arm64", "dis_x64", "dis_x86", "dump", "p", "v", "vmdef", "zone"];
+
+/// Writes `bundle.rs`: module name and source of every file below `lualib/`, and of LuaJIT's own modules.
 fn bundle_lua(out_dir: &Path) {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"))
         .join("../../lualib")
@@ -53,10 +57,13 @@ fn bundle_lua(out_dir: &Path) {
     println!("cargo:rerun-if-changed={}", root.display());
     let mut files = Vec::new();
     collect(&root, &mut files);
-    files.sort_by_cached_key(|file| module_name(&root, file));
+    let mut modules: Vec<(String, PathBuf)> =
+        files.into_iter().map(|file| (module_name(&root, &file), file)).collect();
+    let jit = out_dir.join("luajit-build").join("src").join("jit");
+    modules.extend(JIT_MODULES.iter().map(|name| (format!("jit.{name}"), jit.join(format!("{name}.lua")))));
+    modules.sort();
     let mut text = String::from("pub(crate) static MODULES: &[(&str, &[u8])] = &[\n");
-    for file in &files {
-        let name = module_name(&root, file);
+    for (name, file) in &modules {
         writeln!(text, "    ({name:?}, include_bytes!({:?})),", file.display().to_string()).expect("a String grows");
     }
     text.push_str("];\n");

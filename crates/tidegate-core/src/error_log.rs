@@ -32,6 +32,11 @@ pub fn enabled(req: &Request, level: Level) -> bool {
     with_log(req, |log| log.enabled(level))
 }
 
+/// The most talkative level that is written for a request; nothing when there is no target.
+pub fn level(req: &Request) -> Option<Level> {
+    with_log(req, ErrorLog::level)
+}
+
 /// Writes a line with the request's context: client, server, request line, sub-request, host.
 pub fn write_for_request(req: &Request, level: Level, message: fmt::Arguments<'_>) {
     with_log(req, |log| {

@@ -69,6 +69,8 @@ pub struct Worker {
     reading_uncounted: Cell<i64>,
     waiting_uncounted: Cell<i64>,
     quitting: Cell<bool>,
+    /// It was told to quit by its own code.
+    wants_to_quit: Cell<bool>,
     changed: Notify,
     nobody: Rc<Connection>,
 }
@@ -147,6 +149,7 @@ impl Worker {
             reading_uncounted: Cell::new(0),
             waiting_uncounted: Cell::new(0),
             quitting: Cell::new(false),
+            wants_to_quit: Cell::new(false),
             changed: Notify::new(),
             nobody,
         });
@@ -161,6 +164,16 @@ impl Worker {
     /// Whether the worker accepts no more (`ngx.worker.exiting`).
     pub fn is_quitting(&self) -> bool {
         self.quitting.get()
+    }
+    /// Whether this is the agent of [`start_agent`].
+    pub fn is_agent(&self) -> bool {
+        self.id == AGENT_ID
+    }
+    /// Lets the worker finish its requests and end. Its place in the server is filled again.
+    pub fn quit_gracefully(&self) {
+        self.wants_to_quit.set(true);
+        self.changed.notify_waiters();
+        self.changed.notify_one();
     }
     /// Waits until the worker begins to quit.
     pub async fn quitting(&self) {
@@ -335,6 +348,43 @@ impl Drop for Hold {
     }
 }
 
+/// The number of the agent.
+const AGENT_ID: usize = usize::MAX;
+
+/// Starts a worker beside the others that accepts no connections (`ngx.process.enable_privileged_agent`). It quits with
+/// `worker`, which waits for it.
+///
+/// # Errors
+/// The system refuses a thread.
+pub fn start_agent(worker: &Rc<Worker>) -> io::Result<()> {
+    let (control, receiver) = tokio::sync::mpsc::unbounded_channel();
+    let start = WorkerStart {
+        id: AGENT_ID,
+        worker_count: 1,
+        listeners: Vec::new(),
+        control: receiver,
+        ready: crate::server::Ready::nobody(),
+    };
+    let (ended, mut end) = tokio::sync::oneshot::channel();
+    crate::server::spawn_agent(body(worker.config.clone()), start, move || {
+        // The worker may have gone first.
+        let _ = ended.send(());
+    })?;
+    let worker = worker.clone();
+    tokio::task::spawn_local(async move {
+        tokio::select! {
+            _ = &mut end => return,
+            () = worker.quitting() => {}
+        }
+        let hold = worker.hold();
+        // An agent that has gone needs no telling.
+        let _ = control.send(Control::Quit);
+        let _ = end.await;
+        drop(hold);
+    });
+    Ok(())
+}
+
 /// What each worker thread does under `config`.
 pub fn body(config: Arc<Config>) -> WorkerBody {
     Arc::new(move |start| Box::pin(run(start, config.clone())))
@@ -371,6 +421,10 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
                 }
             },
             () = worker.changed.notified() => {}
+        }
+        if worker.wants_to_quit.get() && !worker.is_quitting() {
+            accepting.iter().for_each(tokio::task::JoinHandle::abort);
+            worker.quit();
         }
         if worker.is_quitting() && worker.active.get() == 0 {
             tokio::select! {

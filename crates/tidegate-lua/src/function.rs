@@ -113,7 +113,7 @@ fn argument_error_of_half(lua: Lua, mut argument: c_int, reason: &str) -> Option
         }
         ffi::lua_getinfo(lua.raw(), c"nS".as_ptr(), debug.as_mut_ptr());
         let debug = debug.assume_init_ref();
-        if !c_bytes(debug.source).starts_with(INTERNAL_CHUNKS) {
+        if !is_internal(c_bytes(debug.source)) {
             return None;
         }
         (c_bytes(debug.name), c_bytes(debug.namewhat) == b"method")
@@ -128,7 +128,12 @@ fn argument_error_of_half(lua: Lua, mut argument: c_int, reason: &str) -> Option
 }
 
 /// Chunks whose names begin so are ours: an error is not their fault.
-pub(crate) const INTERNAL_CHUNKS: &[u8] = b"=tidegate.";
+const INTERNAL_CHUNKS: &[&[u8]] = &[b"=tidegate.", b"@tidegate:ngx."];
+
+/// Whether a chunk with this name is a part of our API.
+pub(crate) fn is_internal(source: &[u8]) -> bool {
+    INTERNAL_CHUNKS.iter().any(|chunks| source.starts_with(chunks))
+}
 
 /// `file:line: ` of the script at `level` of the stack or above, past the Lua halves of our own API; empty when a C
 /// function comes first.
@@ -139,7 +144,7 @@ pub(crate) fn place_of_script(lua: Lua, mut level: c_int) -> Vec<u8> {
         while ffi::lua_getstack(lua.raw(), level, debug.as_mut_ptr()) == 1 {
             ffi::lua_getinfo(lua.raw(), c"Sl".as_ptr(), debug.as_mut_ptr());
             let debug = debug.assume_init_ref();
-            let internal = c_bytes(debug.source).starts_with(INTERNAL_CHUNKS);
+            let internal = is_internal(c_bytes(debug.source));
             let tail_call = c_bytes(debug.what) == b"tail";
             if !internal && !tail_call {
                 if debug.currentline <= 0 {

@@ -12,6 +12,7 @@
 //! | [`phase`], [`host`] | where a script runs and for whom |
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
 //! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `balancer`, `worker` | the nginx modules made of all this |
+//! | `pipe` | child processes of `ngx.pipe` |
 //! | `worker_thread`, `portable` | threads of `ngx.run_worker_thread`, and values that go there |
 //! | [`shdict`] | the zones of `lua_shared_dict` |
 //! | `socket` | cosockets |
@@ -43,6 +44,7 @@ mod bytecode;
 mod memory;
 mod mysql;
 mod phases;
+mod pipe;
 mod portable;
 mod request_context;
 mod timers;

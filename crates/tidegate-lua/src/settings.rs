@@ -184,8 +184,9 @@ pub static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .default("0")
             .doc("Steps that a match may take; 0 for PCRE's default."),
-        Directive::size("lua_capture_error_log", |c: &mut Conf| &mut c.lua_capture_error_log)
+        Directive::custom("lua_capture_error_log", 1, 1, capture_error_log)
             .within(HTTP)
+            .syntax("size")
             .doc("Size of the buffer that `ngx.errlog` reads lines of the error log from."),
         Directive::custom("lua_shared_dict", 2, 2, shared_dict)
             .within(HTTP)
@@ -226,6 +227,28 @@ pub static MODULE: Module<Conf> = Module {
     },
     ..Module::named("lua")
 };
+
+/// The least size of the buffer of `lua_capture_error_log`.
+///
+/// Source: lua-nginx-module.
+const CAPTURE_BYTES_MIN: usize = 4096;
+
+fn capture_error_log(conf: &mut Conf, directive: &ast::Directive, _build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    if conf.lua_capture_error_log.is_some() {
+        return Err(Diagnostic::duplicate(directive.name(), directive.name.span));
+    }
+    let size = &directive.args[0];
+    let bytes = values::size(size.value.as_bstr()).ok().and_then(|bytes| usize::try_from(bytes).ok());
+    match bytes.filter(|&bytes| bytes >= CAPTURE_BYTES_MIN) {
+        Some(bytes) => conf.lua_capture_error_log = Some(bytes),
+        None => {
+            let message =
+                format!("invalid capture error log size \"{}\", minimum size is {CAPTURE_BYTES_MIN}", size.value);
+            return Err(Diagnostic::new(Severity::Emerg, size.span, message));
+        }
+    }
+    Ok(())
+}
 
 /// The least size of a dictionary.
 ///

@@ -12,7 +12,7 @@ use mlua_sys as ffi;
 use mlua_sys::{lua_Debug, lua_State};
 
 use crate::error::{Failure, FailureKind};
-use crate::function::{INTERNAL_CHUNKS, c_bytes};
+use crate::function::{c_bytes, is_internal};
 use crate::stack::{Lua, Type};
 
 /// Levels of one coroutine that a traceback shows; lua-nginx-module's number.
@@ -114,7 +114,7 @@ impl<'a> Frame<'a> {
     }
 
     fn is_internal(&self) -> bool {
-        self.full_source.starts_with(INTERNAL_CHUNKS)
+        is_internal(self.full_source)
     }
 
     fn is_c(&self) -> bool {

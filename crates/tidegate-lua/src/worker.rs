@@ -4,11 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tidegate_core::log;
 use tidegate_core::module::WorkerEnd;
 use tidegate_core::phase::LocalFuture;
 use tidegate_core::request::Request;
 use tidegate_core::worker;
 
+use crate::api;
 use crate::code::Code;
 use crate::directives::Conf;
 use crate::error::Failure;
@@ -61,11 +63,15 @@ pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
     if !settings.used {
         return Ok(());
     }
+    log::capture::install(settings.lua_capture_error_log.unwrap_or(0));
     let vm = Vm::new(settings.vm_config(worker.config().prefix.clone()))
         .map_err(|failure| format!("cannot create a Lua virtual machine: {failure}"))?;
     WORKER_VM.set(Some(vm.clone()));
     if let Some(code) = &conf.init {
         run_init(&vm, code)?;
+    }
+    if api::process::take_agent_wanted() && worker.id == 0 {
+        worker::start_agent(&worker).map_err(|error| format!("cannot start the privileged agent: {error}"))?;
     }
     let quits = worker.clone();
     let timers = vm.clone();

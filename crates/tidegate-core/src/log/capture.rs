@@ -8,8 +8,10 @@ use std::collections::VecDeque;
 use super::Level;
 use crate::clock;
 
-/// Bytes that an entry takes beside its text, so that many short lines are bounded too.
-const ENTRY_OVERHEAD_BYTES: usize = size_of::<Entry>();
+/// Bytes that an entry counts for beside its text, so that many short lines are bounded too.
+///
+/// Source: lua-nginx-module, the header of an entry.
+const ENTRY_OVERHEAD_BYTES: usize = 16;
 
 /// A captured line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,6 +70,10 @@ pub struct WorkerStart {
 pub struct Ready(Box<dyn FnOnce() + Send>);
 
 impl Ready {
+    /// Tells nobody.
+    pub(crate) fn nobody() -> Self {
+        Self(Box::new(|| {}))
+    }
     /// The worker serves from now on.
     pub fn report(self) {
         (self.0)();
@@ -322,7 +326,9 @@ impl Server {
                         generation.stop();
                     }
                     (State::Serving, ended) => {
-                        note(Level::Alert, format_args!("{}, it is replaced", ended.reason(id)));
+                        // A worker may end by itself when a script says so (`ngx.process.signal_graceful_exit`).
+                        let level = if matches!(ended, Ended::Returned) { Level::Notice } else { Level::Alert };
+                        note(level, format_args!("{}, it is replaced", ended.reason(id)));
                         let seat = &mut generation.seats[id];
                         seat.restart = Some(Instant::now().max(seat.started + RESTART_PAUSE)); // G3
                     }
@@ -429,6 +435,24 @@ impl Generation {
         let thread = std::thread::Builder::new().name(format!("worker {id}")).stack_size(STACK_BYTES).spawn(run)?;
         Ok(Seat { control, thread: Some(thread), ready: false, started: Instant::now(), restart: None })
     }
+}
+
+/// Runs a worker that belongs to no generation on a thread of its own; `ended` is called when it is over.
+///
+/// # Errors
+/// The system refuses a thread.
+pub(crate) fn spawn_agent(body: WorkerBody, start: WorkerStart, ended: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let run = move || {
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run_worker(&body, start)));
+        match result.unwrap_or(Ended::Panicked) {
+            Ended::Returned => {}
+            Ended::Failed(reason) => note(Level::Alert, format_args!("{reason}")),
+            Ended::Panicked => note(Level::Alert, format_args!("privileged agent panicked")),
+        }
+        ended();
+    };
+    std::thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES).spawn(run)?;
+    Ok(())
 }
 
 fn run_worker(body: &WorkerBody, start: WorkerStart) -> Ended {

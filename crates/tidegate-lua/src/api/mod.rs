@@ -55,9 +55,12 @@ mod control;
 pub(crate) mod coroutine;
 mod ctx;
 mod digest;
+mod errlog;
 mod log;
 mod mysql;
 pub(crate) mod output;
+mod pipe;
+pub(crate) mod process;
 mod rds;
 mod redirect;
 mod regex;
@@ -111,6 +114,9 @@ static FAMILIES: &[&Family] = &[
     &digest::FAMILY,
     &balancer::FAMILY,
     &worker_thread::FAMILY,
+    &errlog::FAMILY,
+    &process::FAMILY,
+    &pipe::FAMILY,
 ];
 
 /// A family of API functions.

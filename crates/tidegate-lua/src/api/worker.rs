@@ -23,8 +23,8 @@ pub(crate) static FAMILY: Family = Family {
 /// `id()`: number of the worker from 0; nil outside of workers.
 fn id(lua: Lua) -> CResult {
     match current() {
-        Some(worker) => lua.push_integer(worker.id as i64),
-        None => lua.push_nil(),
+        Some(worker) if !worker.is_agent() => lua.push_integer(worker.id as i64),
+        _ => lua.push_nil(),
     }
     Ok(1)
 }
