@@ -45,8 +45,7 @@ fn build_luajit(out_dir: &Path) {
 }
 
 /// LuaJIT's own modules in Lua: what tells of traces, profiles and bytecode.
-const JIT_MODULES: &[&str] =
-    &["bc", "bcsave", "dis_arm64", "dis_x64", "dis_x86", "dump", "p", "v", "vmdef", "zone"];
+const JIT_MODULES: &[&str] = &["bc", "bcsave", "dis_arm64", "dis_x64", "dis_x86", "dump", "p", "v", "vmdef", "zone"];
 
 /// Writes `bundle.rs`: module name and source of every file below `lualib/`, and of LuaJIT's own modules.
 fn bundle_lua(out_dir: &Path) {
@@ -57,8 +56,7 @@ fn bundle_lua(out_dir: &Path) {
     println!("cargo:rerun-if-changed={}", root.display());
     let mut files = Vec::new();
     collect(&root, &mut files);
-    let mut modules: Vec<(String, PathBuf)> =
-        files.into_iter().map(|file| (module_name(&root, &file), file)).collect();
+    let mut modules: Vec<(String, PathBuf)> = files.into_iter().map(|file| (module_name(&root, &file), file)).collect();
     let jit = out_dir.join("luajit-build").join("src").join("jit");
     modules.extend(JIT_MODULES.iter().map(|name| (format!("jit.{name}"), jit.join(format!("{name}.lua")))));
     modules.sort();

@@ -441,7 +441,11 @@ impl Generation {
 ///
 /// # Errors
 /// The system refuses a thread.
-pub(crate) fn spawn_agent(body: WorkerBody, start: WorkerStart, ended: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(crate) fn spawn_agent(
+    body: WorkerBody,
+    start: WorkerStart,
+    ended: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
     let run = move || {
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| run_worker(&body, start)));
         match result.unwrap_or(Ended::Panicked) {

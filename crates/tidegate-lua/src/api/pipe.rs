@@ -88,11 +88,16 @@ fn spawn(lua: Lua) -> CResult {
             report_program(&program, &error);
             Process::stillborn()
         }
-        Err(SpawnError::System(error)) => return refuse(lua, &format!("fork failed: {}", Trouble::System(error).message())),
+        Err(SpawnError::System(error)) => {
+            return refuse(lua, &format!("fork failed: {}", Trouble::System(error).message()));
+        }
     };
     log_debug(|| {
         let pid = process.pid;
-        format!("lua pipe spawn process:{pid:X} pid:{pid} merge_stderr:{} buffer_size:{buffer_bytes}", u8::from(merge_stderr))
+        format!(
+            "lua pipe spawn process:{pid:X} pid:{pid} merge_stderr:{} buffer_size:{buffer_bytes}",
+            u8::from(merge_stderr)
+        )
     });
     push_userdata(lua, Handle(RefCell::new(Some(Rc::new(process)))));
     Ok(1)
