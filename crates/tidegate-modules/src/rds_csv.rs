@@ -12,6 +12,8 @@ use tidegate_core::{
 };
 use tidegate_rows::csv::{Csv, CsvOptions, CsvTerminator};
 
+use crate::rds_filter;
+
 /// What the directives say at one level.
 #[derive(Debug, Default)]
 pub struct Conf {
@@ -54,7 +56,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("The first row holds the names of the columns."),
         Directive::text("rds_csv_content_type", |c: &mut Conf| &mut c.rds_csv_content_type)
             .within(PLACES)
-            .default("text/csv; header=present")
+            .default("text/csv; header=presence")
             .doc("Content type of the response."),
         Directive::size("rds_csv_buffer_size", |c: &mut Conf| &mut c.rds_csv_buffer_size)
             .within(PLACES)
@@ -63,6 +65,11 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, _| {
         inherit!(child, parent; rds_csv, rds_csv_row_terminator, rds_csv_field_separator, rds_csv_field_name_header,
             rds_csv_content_type, rds_csv_buffer_size);
+    },
+    install: |conf, program| {
+        if conf.is_on() {
+            rds_filter::install(program, "rds_csv");
+        }
     },
     ..Module::named("rds_csv")
 };
@@ -103,8 +110,8 @@ impl Conf {
     pub fn content_type(&self) -> &[u8] {
         match &self.rds_csv_content_type {
             Some(kind) => kind.as_bytes(),
-            None if self.rds_csv_field_name_header == Some(false) => b"text/csv; header=absent",
-            None => b"text/csv; header=present",
+            None if self.rds_csv_field_name_header == Some(false) => b"text/csv; header=absence",
+            None => b"text/csv; header=presence",
         }
     }
 

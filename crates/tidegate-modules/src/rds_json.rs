@@ -1,7 +1,7 @@
 //! `rds_json`: rows as JSON.
 //!
 //! Follows rds-json-nginx-module. A response of `drizzle_pass` in the same location becomes JSON on its way out of the
-//! database, without RDS in between.
+//! database, without RDS in between; streams that other handlers send go through [`rds_filter`](crate::rds_filter).
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +16,8 @@ use tidegate_core::{
     template::Template,
 };
 use tidegate_rows::json::{Json, JsonKey, JsonOptions, JsonShape};
+
+use crate::{rds_filter, row_format::Results};
 
 /// What the directives say at one level.
 #[derive(Debug, Default)]
@@ -140,8 +142,11 @@ impl Conf {
     }
 
     /// A writer for the rows of one response.
-    pub fn format(&self, req: &Request) -> Json<Arc<JsonOptions>> {
-        let mut json = Json::new(self.options().clone());
+    pub(crate) fn format(&self, req: &Request, results: Results) -> Json<Arc<JsonOptions>> {
+        let mut json = match results {
+            Results::One => Json::new(self.options().clone()),
+            Results::Several => Json::batch(self.options().clone()),
+        };
         for (key, value) in self.rds_json_user_property.iter().flatten() {
             json.property(key, &value.eval_cow(req));
         }
@@ -150,6 +155,9 @@ impl Conf {
 }
 
 fn install(conf: &Arc<Conf>, program: &mut Program) {
+    if conf.is_on() {
+        rds_filter::install(program, "rds_json");
+    }
     if conf.rds_json_ret.is_none() {
         return;
     }

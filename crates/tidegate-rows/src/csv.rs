@@ -120,15 +120,27 @@ impl Format for Csv {
     }
 
     fn end_result(&mut self, summary: &Summary, out: &mut Vec<u8>) {
-        if std::mem::take(&mut self.in_result_set) {
-            return;
+        if !std::mem::take(&mut self.in_result_set) {
+            self.append_summary(0, summary, out);
         }
+    }
+
+    fn failure(&mut self, errcode: u16, errstr: &[u8], out: &mut Vec<u8>) {
+        self.append_summary(errcode, &Summary { info: errstr.into(), ..Summary::default() }, out);
+    }
+}
+
+impl Csv {
+    /// The result of a statement that returns no rows.
+    #[cold]
+    fn append_summary(&self, errcode: u16, summary: &Summary, out: &mut Vec<u8>) {
         let separator = self.options.separator;
         if self.options.names {
             let names: [&[u8]; 4] = [b"errcode", b"errstr", b"insert_id", b"affected_rows"];
             self.append_names(names.into_iter(), out);
         }
-        out.extend_from_slice(&[b'0', separator]);
+        append_uint(out, errcode.into());
+        out.push(separator);
         self.append_field(&summary.info, out);
         out.push(separator);
         append_uint(out, summary.insert_id);

@@ -172,6 +172,11 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
         self.properties.push(b',');
     }
 
+    /// What [`property`](Self::property) has added, as it will be written.
+    pub fn properties(&self) -> &[u8] {
+        &self.properties
+    }
+
     fn begin_result(&mut self, out: &mut Vec<u8>) {
         match self.batch {
             None => {}
@@ -188,11 +193,11 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
     }
 
     /// Begins the object with what both kinds of results share.
-    fn append_properties(&self, out: &mut Vec<u8>) {
+    fn append_properties(&self, is_success: bool, out: &mut Vec<u8>) {
         out.push(b'{');
         if let Some(success) = &self.options.success {
             out.extend_from_slice(&success.0);
-            out.extend_from_slice(b"true,");
+            out.extend_from_slice(if is_success { b"true," } else { b"false," });
         }
         out.extend_from_slice(&self.properties);
     }
@@ -241,11 +246,11 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
 
     /// The result of a statement that returns no rows.
     #[cold]
-    fn append_summary(&mut self, summary: &Summary, out: &mut Vec<u8>) {
+    fn append_summary(&mut self, errcode: u16, summary: &Summary, out: &mut Vec<u8>) {
         self.begin_result(out);
-        self.append_properties(out);
+        self.append_properties(errcode == 0, out);
         out.extend_from_slice(&self.options.errcode_key.0);
-        out.push(b'0');
+        append_uint(out, errcode.into());
         if !summary.info.is_empty() {
             out.push(b',');
             out.extend_from_slice(&self.options.errstr_key.0);
@@ -267,7 +272,7 @@ impl<O: Deref<Target = JsonOptions>> Format for Json<O> {
     fn columns(&mut self, columns: &[Column], out: &mut Vec<u8>) {
         self.begin_result(out);
         if self.has_object() {
-            self.append_properties(out);
+            self.append_properties(true, out);
             match &self.options.root {
                 Some(root) => out.extend_from_slice(&root.0),
                 None => out.extend_from_slice(b"\"data\":"),
@@ -322,9 +327,13 @@ impl<O: Deref<Target = JsonOptions>> Format for Json<O> {
         out.push(if self.options.shape == JsonShape::Normal { b'}' } else { b']' });
     }
 
+    fn failure(&mut self, errcode: u16, errstr: &[u8], out: &mut Vec<u8>) {
+        self.append_summary(errcode, &Summary { info: errstr.into(), ..Summary::default() }, out);
+    }
+
     fn end_result(&mut self, summary: &Summary, out: &mut Vec<u8>) {
         if self.state == State::Outside {
-            self.append_summary(summary, out);
+            self.append_summary(0, summary, out);
         } else {
             self.state = State::Outside;
             out.push(b']');

@@ -70,6 +70,11 @@ pub trait Format {
     fn end_row(&mut self, out: &mut Vec<u8>);
     /// The result is complete.
     fn end_result(&mut self, summary: &Summary, out: &mut Vec<u8>);
+    /// There is no result but an error: in an RDS stream that somebody else produced. Without a notation for errors of its
+    /// own a format writes the text where remarks stand.
+    fn failure(&mut self, _errcode: u16, errstr: &[u8], out: &mut Vec<u8>) {
+        self.end_result(&Summary { info: errstr.into(), ..Summary::default() }, out);
+    }
 }
 
 /// A `Vec<u8>` as destination: collects everything, is never full.

@@ -71,7 +71,7 @@ upstream db {
 }
 --- config
 location /cat { drizzle_query "select 1 as n"; drizzle_pass db; rds_json on; }
-location /status { drizzle_status; }
+location /status { drizzle_status full; }
 --- pipelined_requests
 GET /cat
 GET /cat
@@ -79,7 +79,8 @@ GET /status
 --- raw_response_like
 connection pool capacity: 10
   overflow: reject
-  idle connections: 1
+  cached connection queue: 1
+[\s\S]*idle connections: 1
 [\s\S]*connections made: 1
 [\s\S]*statements: 2
 
@@ -143,7 +144,7 @@ location / {
 --- request
 GET /
 --- response_headers
-Content-Type: text/csv; header=present
+Content-Type: text/csv; header=presence
 --- response_body escapes chomp
 a,b\r\n1,"x,y"\r\n
 
@@ -156,3 +157,463 @@ upstream db { drizzle_server 127.0.0.1 dbnme=test; }
 --- must_die
 --- error_log
 invalid parameter "dbnme=test"
+
+
+=== TEST 10: statements by method
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=10 overflow=reject;
+}
+--- config
+location / {
+    drizzle_query "select 'any' as x";
+    drizzle_query GET delete "select '$request_method' as x";
+    drizzle_pass db;
+    rds_json on;
+}
+location /only { drizzle_query POST "select 1"; drizzle_pass db; rds_json on; }
+--- requests
+GET /
+~~~
+DELETE /
+~~~
+POST /
+~~~
+GET /only
+--- error_code: 200 200 200 405
+--- response_body_like
+"GET"
+~~~
+"DELETE"
+~~~
+"any"
+~~~
+405
+
+
+=== TEST 11: a method twice
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server embedded; }
+--- config
+location / {
+    drizzle_query GET POST "select 1";
+    drizzle_query post "select 2";
+    drizzle_pass db;
+}
+--- must_die
+--- error_log
+drizzle: "drizzle_query" directive for method "post" is duplicate
+
+
+=== TEST 12: no method at all
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server embedded; }
+--- config
+location / { drizzle_query FETCH "select 1"; drizzle_pass db; }
+--- must_die
+--- error_log
+drizzle: invalid method "FETCH"
+
+
+=== TEST 13: what is missing
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server embedded; }
+upstream plain { server 127.0.0.1:1; }
+--- config
+location /query { drizzle_pass db; }
+location /empty { drizzle_query $arg_q; drizzle_pass db; }
+location /pass { drizzle_query "select 1"; drizzle_pass $arg_p; }
+--- requests
+GET /query
+~~~
+GET /empty
+~~~
+GET /pass
+~~~
+GET /pass?p=moon
+~~~
+GET /pass?p=plain
+--- error_code: 500 500 500 500 500
+--- error_log
+drizzle: missing "drizzle_query" in location "/query"
+drizzle: empty "drizzle_query"
+drizzle: handler: empty "drizzle_pass" target
+drizzle: upstream "moon" not found
+drizzle: no drizzle_server defined in upstream "plain"
+
+
+=== TEST 14: a statement with a mistake
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=10 overflow=reject;
+}
+--- config
+location / { drizzle_query "selec 1"; drizzle_pass db; rds_json on; }
+--- request
+GET /
+--- error_code: 500
+--- response_headers
+!X-Resty-DBD-Module
+--- error_log
+You have an error in your SQL syntax
+
+
+=== TEST 15: several statements are an array of results
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=10 overflow=reject;
+}
+--- config
+location / {
+    drizzle_query "set @a = 5; select @a as a; select 'x' as b where 1 = 0";
+    drizzle_pass db;
+    rds_json on;
+}
+location /csv {
+    drizzle_query "select 1 as a; select 2 as b";
+    drizzle_pass db;
+    rds_csv on;
+    rds_csv_row_terminator "\n";
+}
+location /one { drizzle_query "select ';' as a; -- done"; drizzle_pass db; rds_json on; }
+--- requests
+GET /
+~~~
+GET /csv
+~~~
+GET /one
+--- response_body escapes chomp
+[{"errcode":0},[{"a":5}],[]]
+~~~
+a\n1\nb\n2\n
+~~~
+[{"a":";"}]
+
+
+=== TEST 16: the number of the connection
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=10 overflow=reject;
+}
+--- config
+location / {
+    drizzle_query "select connection_id() as id";
+    drizzle_pass db;
+    rds_json on;
+    add_header X-Tid $drizzle_thread_id;
+}
+--- request
+GET /
+--- raw_response_like
+X-Tid: (\d+)\r\n[\s\S]*\[\{"id":\d+\}\]
+
+
+=== TEST 17: a slow statement times out, and ends on the server
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=10 overflow=reject;
+}
+--- config
+location /slow {
+    drizzle_send_query_timeout 200ms;
+    drizzle_query "select sleep(60), 'slow as case 17'";
+    drizzle_pass db;
+    rds_json on;
+    more_set_headers -s 504 "X-Tid: $drizzle_thread_id";
+}
+location /left {
+    drizzle_query "select count(*) as n from information_schema.processlist where info like concat('%slow as ', 'case 17%')";
+    drizzle_pass db;
+    rds_json on;
+}
+--- requests
+GET /slow
+~~~ eventually
+GET /left
+--- error_code: 504 200
+--- response_body_like
+504
+~~~
+\[\{"n":0\}\]
+--- error_log
+drizzle: sending the statement and waiting for its answer timed out
+
+
+=== TEST 18: the whole statement has a time, too
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=10 overflow=reject;
+}
+--- config
+location / {
+    drizzle_query_timeout 200ms;
+    drizzle_query "select sleep(60)";
+    drizzle_pass db;
+    rds_json on;
+}
+--- request
+GET /
+--- error_code: 504
+--- error_log
+drizzle: the statement timed out
+
+
+=== TEST 19: a client that leaves ends its statement on the server
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=10 overflow=reject;
+}
+--- config
+location /slow {
+    drizzle_query "select sleep(60), 'left as case 19'";
+    drizzle_pass db;
+    rds_json on;
+    access_log logs/access.log combined;
+}
+location /left {
+    drizzle_query "select count(*) as n from information_schema.processlist where info like concat('%left as ', 'case 19%')";
+    drizzle_pass db;
+    rds_json on;
+}
+location /status { drizzle_status full; }
+--- abort: 200ms
+--- requests
+GET /slow
+~~~ new connection, eventually
+GET /left
+--- response_body_like
+\[\{"n":0\}\]
+--- error_log
+client prematurely closed connection
+
+
+=== TEST 20: a server name is looked up
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server localhost:$TEST_MARIADB_PORT user=monty password=some_pass; }
+upstream none { drizzle_server no-such-host.invalid user=monty password=some_pass; }
+--- config
+location / { drizzle_query "select 1 as n"; drizzle_pass db; rds_json on; }
+location /none { drizzle_query "select 1 as n"; drizzle_pass none; rds_json on; }
+location /status { drizzle_status; }
+--- requests
+GET /
+~~~
+GET /none
+~~~
+GET /status
+--- error_code: 200 502 200
+--- response_body_like
+\[\{"n":1\}\]
+~~~
+502
+~~~
+upstream db
+  active connections: 0
+  connection pool capacity: 0
+  servers: 1
+  peers: [12]
+--- error_log_like
+cannot connect to no-such-host.invalid:3306: no-such-host.invalid could not be resolved
+
+
+=== TEST 21: a Unix socket
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server unix:$TEST_MARIADB_SOCKET user=monty password=some_pass; }
+--- config
+location / { drizzle_query "select user() as u"; drizzle_pass db; rds_json on; }
+--- request
+GET /
+--- response_body chomp
+[{"u":"monty@localhost"}]
+
+
+=== TEST 22: a server without TLS
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream must { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass ssl=on ssl_verify=off; }
+upstream may { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass ssl=prefer ssl_verify=off; }
+--- config
+location /must { drizzle_query "select 1 as n"; drizzle_pass must; rds_json on; }
+location /may { drizzle_query "select 1 as n"; drizzle_pass may; rds_json on; }
+--- requests
+GET /must
+~~~
+GET /may
+--- error_code: 502 200
+--- response_body_like
+502
+~~~
+\[\{"n":1\}\]
+--- error_log
+the server does not support TLS
+
+
+=== TEST 23: drizzle_server ssl=on is refused
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server 127.0.0.1 ssl=on; }
+--- config
+
+--- must_die
+--- error_log
+no "ssl_ca" to verify the certificate of "127.0.0.1"
+
+
+=== TEST 24: drizzle_server ssl_ca=none.pem is refused
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server 127.0.0.1 ssl_ca=none.pem; }
+--- config
+
+--- must_die
+--- error_log
+cannot read
+
+
+=== TEST 25: drizzle_server ssl_verify=off ssl_cert=nginx.conf is refused
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server 127.0.0.1 ssl_verify=off ssl_cert=nginx.conf; }
+--- config
+
+--- must_die
+--- error_log
+"ssl_cert" and "ssl_key" belong together
+
+
+=== TEST 26: drizzle_server ssl=yes is refused
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server 127.0.0.1 ssl=yes; }
+--- config
+
+--- must_die
+--- error_log
+invalid parameter "ssl=yes"
+
+
+=== TEST 27: drizzle_server protocol=drizzle is refused
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server 127.0.0.1 protocol=drizzle; }
+--- config
+
+--- must_die
+--- error_log
+drizzle: invalid protocol: drizzle in "drizzle_server" directive
+
+
+=== TEST 28: drizzle_server 127.0.0.1:port is refused
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server 127.0.0.1:port; }
+--- config
+
+--- must_die
+--- error_log
+invalid address "127.0.0.1:port"
+
+
+=== TEST 29: the pool is full
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=1 overflow=reject;
+}
+--- config
+location /slow { drizzle_query "select sleep(1)"; drizzle_pass db; rds_json on; }
+location /main {
+    content_by_lua_block {
+        local first, second = ngx.location.capture_multi { { "/slow" }, { "/slow" } }
+        ngx.say(math.min(first.status, second.status), " ", math.max(first.status, second.status))
+    }
+}
+--- request
+GET /main
+--- response_body
+200 503
+--- error_log
+drizzle: no free connection in pool "db"
+
+
+=== TEST 30: a waiter gets the connection
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=1 overflow=wait wait=5s idle=10s lifetime=1h;
+}
+--- config
+location /slow { drizzle_query "select sleep(0.2) as s"; drizzle_pass db; rds_json on; }
+location /main {
+    content_by_lua_block {
+        local first, second = ngx.location.capture_multi { { "/slow" }, { "/slow" } }
+        ngx.say(first.body, second.body)
+    }
+}
+--- request
+GET /main
+--- response_body
+[{"s":0}][{"s":0}]
+
+
+=== TEST 31: the state of a pool, line by line
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=3;
+}
+--- config
+location = /cat { drizzle_query "select 1 as n"; drizzle_pass db; rds_json on; }
+location = /status { drizzle_status; }
+--- requests
+GET /cat
+~~~
+GET /status
+--- response_body escapes chomp
+[{"n":1}]
+~~~
+upstream db
+  active connections: 1
+  connection pool capacity: 3
+  overflow: ignore
+  cached connection queue: 1
+  free'd connection queue: 2
+  cached connection successfully used count: 1
+  free'd connection successfully used count: 0 0
+  servers: 1
+  peers: 1\n

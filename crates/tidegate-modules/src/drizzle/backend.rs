@@ -1,31 +1,18 @@
-//! What an `upstream` of `drizzle_server`s leads to: a pool of connections.
+//! What an `upstream` of `drizzle_server`s leads to: a pool of connections, or the engine inside the process.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use bstr::{BStr, ByteSlice};
-use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
-use tidegate_core::request::Request;
-use tidegate_mysql::{Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, ServerOptions, Timeouts};
+use tidegate_conf::{Diagnostic, ast, values};
+use tidegate_core::{clock, conf::Config, resolver};
+use tidegate_mysql::{Overflow, Pool, PoolMode, PoolOptions, Resolved, Resolver, Timeouts};
 use tidegate_rows::{Execute, QueryError, Sink, Stage, Statement};
 
-use super::{Conf, Running};
+use super::{
+    Conf,
+    server::{ServerDraft, split_word, time},
+};
 use crate::database;
-
-/// A `drizzle_server`.
-#[derive(Debug, Clone)]
-pub(super) struct ServerDraft {
-    /// `None` for the embedded engine.
-    address: Option<Address>,
-    dbname: String,
-    user: String,
-    password: Vec<u8>,
-    charset: String,
-    weight: u32,
-    backup: bool,
-    down: bool,
-    max_fails: u32,
-    fail_timeout: Duration,
-}
 
 /// What happens when all connections are in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +22,16 @@ pub(super) enum OverflowWord {
     Wait,
 }
 
+impl OverflowWord {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            OverflowWord::Ignore => "ignore",
+            OverflowWord::Reject => "reject",
+            OverflowWord::Wait => "wait",
+        }
+    }
+}
+
 /// `drizzle_keepalive`
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keepalive {
@@ -42,126 +39,37 @@ pub(super) struct Keepalive {
     pub(super) mode: PoolMode,
     pub(super) overflow: OverflowWord,
     /// `wait=`: how long a request may wait for a connection.
-    pub(super) wait: Duration,
+    wait: Duration,
+    /// `idle=`: how long a connection may lie idle.
+    idle: Duration,
+    /// `lifetime=`: how old a connection may become.
+    lifetime: Option<Duration>,
+    /// `cancel=`: whether the server is told of statements that nobody waits for any more.
+    cancel: bool,
 }
 
 impl Default for Keepalive {
     fn default() -> Self {
-        Keepalive { max: 0, mode: PoolMode::Single, overflow: OverflowWord::Ignore, wait: Duration::from_secs(60) }
-    }
-}
-
-/// MySQL's port.
-const PORT_DEFAULT: u16 = 3306;
-
-impl ServerDraft {
-    pub(super) fn parse(directive: &ast::Directive) -> Result<Self, Diagnostic> {
-        const WORDS: [&str; 10] = [
-            "dbname=",
-            "user=",
-            "password=",
-            "protocol=",
-            "charset=",
-            "weight=",
-            "max_fails=",
-            "fail_timeout=",
-            "backup",
-            "down",
-        ];
-        let name = &directive.args[0];
-        let mut server = ServerDraft {
-            address: if name.value == "embedded" { None } else { Some(parse_address(name)?) },
-            dbname: String::new(),
-            user: String::new(),
-            password: Vec::new(),
-            charset: String::new(),
-            weight: 1,
-            backup: false,
-            down: false,
-            max_fails: 1,
-            fail_timeout: Duration::from_secs(10),
-        };
-        for arg in &directive.args[1..] {
-            let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, WORDS);
-            let (word, value) = arg.value.split_once_str(b"=").unwrap_or((&arg.value, b""));
-            let text = || String::from_utf8(value.to_vec()).map_err(|_| invalid());
-            let number = || value.to_str().ok().and_then(|number| number.parse().ok()).ok_or_else(invalid);
-            match word {
-                b"backup" if value.is_empty() => server.backup = true,
-                b"down" if value.is_empty() => server.down = true,
-                b"weight" => server.weight = number()?,
-                b"max_fails" => server.max_fails = number()?,
-                b"fail_timeout" => server.fail_timeout = values::time(value.as_bstr()).map_err(|_| invalid())?,
-                b"dbname" => server.dbname = text()?,
-                b"user" => server.user = text()?,
-                b"password" => server.password = value.to_vec(),
-                b"charset" => server.charset = text()?,
-                b"protocol" if value == b"mysql" => {}
-                b"protocol" => {
-                    let message =
-                        format!("drizzle: invalid protocol: {} in \"drizzle_server\" directive", value.as_bstr());
-                    return Err(
-                        Diagnostic::new(Severity::Emerg, arg.span, message).with_hint("the protocol is \"mysql\"")
-                    );
-                }
-                _ => return Err(invalid()),
-            }
+        Keepalive {
+            max: 0,
+            mode: PoolMode::Single,
+            overflow: OverflowWord::Ignore,
+            wait: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+            lifetime: None,
+            cancel: true,
         }
-        Ok(server)
     }
-
-    /// Whether this is the engine inside the process.
-    pub(super) fn is_embedded(&self) -> bool {
-        self.address.is_none()
-    }
-
-    fn options(&self) -> Option<ServerOptions> {
-        let address = self.address.clone()?;
-        let mut connect = ConnectOptions::new(address, self.user.clone(), self.password.clone());
-        connect.schema.clone_from(&self.dbname);
-        connect.charset.clone_from(&self.charset);
-        Some(ServerOptions {
-            weight: self.weight,
-            backup: self.backup,
-            down: self.down,
-            max_fails: self.max_fails,
-            fail_timeout: self.fail_timeout,
-            ..ServerOptions::new(connect)
-        })
-    }
-}
-
-trait SplitOnce {
-    fn split_once_str(&self, separator: &[u8]) -> Option<(&[u8], &[u8])>;
-}
-
-impl SplitOnce for bstr::BString {
-    fn split_once_str(&self, separator: &[u8]) -> Option<(&[u8], &[u8])> {
-        let at = self.find(separator)?;
-        Some((&self[..at], &self[at + separator.len()..]))
-    }
-}
-
-fn parse_address(arg: &ast::Arg) -> Result<Address, Diagnostic> {
-    let bad = || Diagnostic::new(Severity::Emerg, arg.span, format!("invalid address \"{}\"", arg.value));
-    let text = arg.value.to_str().map_err(|_| bad())?;
-    if let Some(path) = text.strip_prefix("unix:") {
-        return Ok(Address::Unix(path.into()));
-    }
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().map_err(|_| bad())?),
-        _ => (text, PORT_DEFAULT),
-    };
-    Ok(Address::tcp(host.trim_start_matches('[').trim_end_matches(']'), port))
 }
 
 impl Keepalive {
     pub(super) fn parse(directive: &ast::Directive) -> Result<Self, Diagnostic> {
-        const WORDS: [&str; 4] = ["max=", "mode=", "overflow=", "wait="];
+        const WORDS: [&str; 7] = ["max=", "mode=", "overflow=", "wait=", "idle=", "lifetime=", "cancel="];
         let mut keepalive = Keepalive::default();
         for arg in &directive.args {
             let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, WORDS);
-            match arg.value.split_once_str(b"=").ok_or_else(invalid)? {
+            let (word, value) = split_word(&arg.value).ok_or_else(invalid)?;
+            match (word, value) {
                 (b"max", number) => {
                     keepalive.max = number.to_str().ok().and_then(|n| n.parse().ok()).ok_or_else(invalid)?;
                 }
@@ -170,7 +78,10 @@ impl Keepalive {
                 (b"overflow", b"ignore") => keepalive.overflow = OverflowWord::Ignore,
                 (b"overflow", b"reject") => keepalive.overflow = OverflowWord::Reject,
                 (b"overflow", b"wait") => keepalive.overflow = OverflowWord::Wait,
-                (b"wait", time) => keepalive.wait = values::time(time.as_bstr()).map_err(|_| invalid())?,
+                (b"wait", value) => keepalive.wait = time(value).ok_or_else(invalid)?,
+                (b"idle", value) => keepalive.idle = time(value).ok_or_else(invalid)?,
+                (b"lifetime", value) => keepalive.lifetime = Some(time(value).ok_or_else(invalid)?),
+                (b"cancel", value) => keepalive.cancel = values::flag(value.as_bstr()).map_err(|_| invalid())?,
                 _ => return Err(invalid()),
             }
         }
@@ -187,7 +98,12 @@ pub(super) enum Backend {
 }
 
 impl Backend {
-    pub(super) fn new(name: &BStr, servers: &[ServerDraft], keepalive: Option<Keepalive>) -> Arc<Self> {
+    pub(super) fn new(
+        name: &BStr,
+        servers: &[ServerDraft],
+        keepalive: Option<Keepalive>,
+        names: &resolver::Conf,
+    ) -> Arc<Self> {
         if let Some(embedded) = servers.iter().find(|server| server.is_embedded()) {
             return Arc::new(Backend::Embedded { schema: embedded.dbname.clone() });
         }
@@ -195,37 +111,44 @@ impl Backend {
         let mut options = PoolOptions::new(name.to_string(), servers.iter().filter_map(ServerDraft::options).collect());
         options.max = keepalive.max;
         options.idle_max = keepalive.max;
+        options.idle_timeout = Some(keepalive.idle);
+        options.lifetime = keepalive.lifetime;
+        options.cancel = keepalive.cancel;
         options.mode = keepalive.mode;
         options.overflow = match keepalive.overflow {
             OverflowWord::Ignore => Overflow::Ignore,
             OverflowWord::Reject => Overflow::Reject,
             OverflowWord::Wait => Overflow::Wait { timeout: Some(keepalive.wait), queue_max: usize::MAX },
         };
+        options.resolver = Some(look_up_with(names));
         Arc::new(Backend::Mysql(Pool::new(options)))
     }
 
-    /// Runs a statement in a session of its own.
+    /// Runs a statement in a session of its own; `began` gets the session's number each time that the statement begins.
     pub(super) async fn execute<S: Sink>(
         &self,
-        req: &Request,
+        config: &Config,
         conf: &Conf,
         statement: Statement<'_>,
         sink: &mut S,
-        running: &Running,
+        began: impl Fn(u32),
     ) -> Result<(), QueryError> {
         match self {
             Backend::Mysql(pool) => {
-                let mut conn = pool.get(timeouts(conf)).await.map_err(refused)?;
-                running.thread_id.set(conn.thread_id());
-                conn.execute(statement, sink).await
+                let mut is_connected = false;
+                let result = pool.run(statement, timeouts(conf), sink, |conn| {
+                    is_connected = true;
+                    began(conn.thread_id());
+                });
+                result.await.map_err(|error| if is_connected { error } else { refused(error) })
             }
             Backend::Embedded { schema } => {
-                let engine = database::engine(req.conf()).map_err(|error| QueryError::Connect {
+                let engine = database::engine(config).map_err(|error| QueryError::Connect {
                     peer: "the embedded engine".to_owned(),
-                    source: std::io::Error::other(error),
+                    source: io::Error::other(error),
                 })?;
                 let mut session = engine.session(schema)?;
-                running.thread_id.set(u32::try_from(session.id()).unwrap_or(u32::MAX));
+                began(u32::try_from(session.id()).unwrap_or(u32::MAX));
                 let run = session.execute(statement, sink);
                 match conf.drizzle_query_timeout {
                     None => run.await,
@@ -238,11 +161,29 @@ impl Backend {
     }
 }
 
-/// A server that refuses the login is as good as one that is not there: the statement is not to blame.
+/// Looks names up as the `upstream` says (`resolver`), again whenever an answer has become too old.
+fn look_up_with(names: &resolver::Conf) -> Resolver {
+    let names = Arc::new(resolver::Conf { resolver: names.resolver.clone(), resolver_timeout: names.resolver_timeout });
+    Arc::new(move |host, port| {
+        let (names, host) = (names.clone(), host.to_owned());
+        Box::pin(async move {
+            let found = names.resolve(&host).await;
+            let found = found.map_err(|error| io::Error::other(format!("{host} could not be resolved ({error})")))?;
+            let addresses = found.addresses.iter().map(|ip| (*ip, port).into()).collect();
+            Ok(Resolved { addresses, valid: Duration::from_millis(found.until_ms.saturating_sub(clock::now_ms())) })
+        })
+    })
+}
+
+/// ER_UNKNOWN_CHARACTER_SET.
+const UNKNOWN_CHARSET: u16 = 1115;
+
+/// A server that refuses the login is as good as one that is not there: the statement is not to blame. A character set
+/// that does not exist is a mistake of ours.
 fn refused(error: QueryError) -> QueryError {
     match error {
-        QueryError::Server(error) => {
-            QueryError::Connect { peer: "database".to_owned(), source: std::io::Error::other(error) }
+        QueryError::Server(error) if error.code != UNKNOWN_CHARSET => {
+            QueryError::Connect { peer: "database".to_owned(), source: io::Error::other(error) }
         }
         error => error,
     }

@@ -1,48 +1,50 @@
 //! `drizzle`: statements to MySQL, MariaDB and what speaks their protocol, and to the embedded engine; rows as responses.
 //!
 //! Follows drizzle-nginx-module. New here: `drizzle_param` binds a variable to `:name` in the statement, so that nothing
-//! needs to be quoted; `drizzle_query_timeout` bounds the whole statement.
+//! needs to be quoted; `drizzle_query_timeout` bounds the whole statement; `drizzle_coalesce` answers requests for the
+//! same rows from one statement.
 //!
 //! The rows become what the location asks for while they arrive: JSON (`rds_json`), CSV (`rds_csv`), or RDS.
+//!
+//! Reading order: [`server`] and [`backend`] (what an upstream leads to), [`query`] and [`params`] (what is sent there),
+//! [`pass`] and [`sink`] (the content handler), [`coalesce`], [`status`].
 
 mod backend;
+mod coalesce;
 mod params;
+mod pass;
+mod query;
+mod server;
 mod sink;
 mod status;
 
 use std::{
     cell::Cell,
-    rc::Rc,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
-    conf::{Build, LevelId},
+    conf::{Build, Level, LevelId},
     inherit,
-    log::Level,
     module::{Context, Directive, Module},
-    phase::{Outcome, Program, Ready, Step},
+    phase::Program,
     request::Request,
+    resolver,
     template::Template,
     variable::VariableDef,
 };
-use tidegate_rows::{Column, Format, Param, QueryError, Statement, Summary, Value, csv::Csv, json::Json, rds::Rds};
+use tidegate_rows::Param;
 
-use self::{
-    backend::{Backend, ServerDraft},
-    params::Statements,
-    sink::ResponseSink,
-};
-use crate::{rds_csv, rds_json};
+use self::{backend::Backend, query::Queries, server::ServerDraft};
 
 /// What the directives say at one level.
 #[derive(Default)]
 pub struct Conf {
     /// `drizzle_query`
-    pub drizzle_query: Option<Template>,
+    pub drizzle_query: Option<Arc<Queries>>,
     /// `drizzle_pass`
     pub drizzle_pass: Option<Template>,
     /// `drizzle_param`: names with values.
@@ -61,8 +63,10 @@ pub struct Conf {
     pub drizzle_buffer_size: Option<usize>,
     /// `drizzle_module_header`
     pub drizzle_module_header: Option<bool>,
-    /// `drizzle_status`
-    pub drizzle_status: bool,
+    /// `drizzle_coalesce`
+    pub drizzle_coalesce: Option<bool>,
+    /// `drizzle_status`: how much of it.
+    drizzle_status: Option<status::Detail>,
     /// `drizzle_server`s of an `upstream`.
     servers: Vec<ServerDraft>,
     /// `drizzle_keepalive` of an `upstream`.
@@ -81,16 +85,16 @@ pub static MODULE: Module<Conf> = Module {
     directives: &[
         Directive::custom("drizzle_server", 1, u16::MAX, drizzle_server)
             .within(Context::UPSTREAM)
-            .syntax("host[:port] | embedded [dbname=name] [user=user] [password=pass] [protocol=mysql] [charset=name]")
+            .syntax("host[:port] | unix:path | embedded [dbname=name] [user=user] [password=pass] [protocol=mysql] [charset=name] [ssl=on|prefer|off] ...")
             .doc("A database server; \"embedded\" is the one inside the process."),
-        Directive::custom("drizzle_keepalive", 1, 4, drizzle_keepalive)
+        Directive::custom("drizzle_keepalive", 1, 7, drizzle_keepalive)
             .within(Context::UPSTREAM)
-            .syntax("max=number [mode=single|multi] [overflow=ignore|reject|wait] [wait=time]")
+            .syntax("max=number [mode=single|multi] [overflow=ignore|reject|wait] [wait=time] [idle=time] [lifetime=time] [cancel=on|off]")
             .doc("How many connections there are over all workers, and what happens when all are in use."),
-        Directive::template("drizzle_query", |c: &mut Conf| &mut c.drizzle_query)
+        Directive::custom("drizzle_query", 1, u16::MAX, drizzle_query)
             .within(PLACES)
-            .syntax("statement")
-            .doc("The statement to run; variables in it are not quoted."),
+            .syntax("[method ...] statement")
+            .doc("The statement to run, for all methods or some; variables in it are not quoted."),
         Directive::template("drizzle_pass", |c: &mut Conf| &mut c.drizzle_pass)
             .within(CONTENT)
             .syntax("upstream")
@@ -106,11 +110,11 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("drizzle_send_query_timeout", |c: &mut Conf| &mut c.drizzle_send_query_timeout)
             .within(PLACES)
             .default("60s")
-            .doc("How long sending the statement may take."),
+            .doc("How long sending the statement and waiting for the first word of its answer may take."),
         Directive::time("drizzle_recv_cols_timeout", |c: &mut Conf| &mut c.drizzle_recv_cols_timeout)
             .within(PLACES)
             .default("60s")
-            .doc("How long the first answer may take."),
+            .doc("Longest pause while the columns arrive."),
         Directive::time("drizzle_recv_rows_timeout", |c: &mut Conf| &mut c.drizzle_recv_rows_timeout)
             .within(PLACES)
             .default("60s")
@@ -118,15 +122,20 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("drizzle_query_timeout", |c: &mut Conf| &mut c.drizzle_query_timeout)
             .within(PLACES)
             .doc("How long the whole statement may take."),
+        Directive::flag("drizzle_coalesce", |c: &mut Conf| &mut c.drizzle_coalesce)
+            .within(PLACES)
+            .default("off")
+            .doc("Answers requests for the same rows at the same time from one statement."),
         Directive::size("drizzle_buffer_size", |c: &mut Conf| &mut c.drizzle_buffer_size)
             .within(PLACES)
             .doc("Accepted: buffers grow with the result."),
-        Directive::custom("drizzle_status", 0, 0, |conf: &mut Conf, _, _| {
-            conf.drizzle_status = true;
+        Directive::custom("drizzle_status", 0, 1, |conf: &mut Conf, directive, _| {
+            conf.drizzle_status = Some(status::Detail::parse(directive)?);
             Ok(())
         })
         .within(CONTENT)
-        .doc("Answers with the state of all pools."),
+        .syntax("[full]")
+        .doc("Answers with the state of all pools; \"full\" adds counts and times."),
         Directive::flag("drizzle_module_header", |c: &mut Conf| &mut c.drizzle_module_header)
             .within(PLACES)
             .default("on")
@@ -136,10 +145,9 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, kind| {
         inherit!(child, parent; drizzle_query, drizzle_param, drizzle_connect_timeout, drizzle_send_query_timeout,
             drizzle_recv_cols_timeout, drizzle_recv_rows_timeout, drizzle_query_timeout, drizzle_buffer_size,
-            drizzle_module_header);
+            drizzle_module_header, drizzle_coalesce);
         if kind.is_unnamed() {
-            inherit!(child, parent; drizzle_pass);
-            child.drizzle_status |= parent.drizzle_status;
+            inherit!(child, parent; drizzle_pass, drizzle_status);
         }
     },
     install,
@@ -160,8 +168,13 @@ fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
     Diagnostic::new(Severity::Emerg, arg.span, message)
 }
 
-fn drizzle_server(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let server = ServerDraft::parse(directive)?;
+fn drizzle_query(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let queries = conf.drizzle_query.get_or_insert_default();
+    Arc::get_mut(queries).expect("levels share after all was read").add(directive, build)
+}
+
+fn drizzle_server(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let server = ServerDraft::parse(directive, build)?;
     if conf.servers.iter().any(|other| other.is_embedded() || server.is_embedded()) {
         let message = "the embedded engine cannot share an upstream with other servers".to_owned();
         return Err(emerg(&directive.args[0], message));
@@ -221,164 +234,32 @@ async fn sweep(config: Arc<tidegate_core::conf::Config>) {
 }
 
 /// All upstreams that have `drizzle_server`s, in the order of the file.
-fn backends(config: &tidegate_core::conf::Config) -> impl Iterator<Item = (&BStr, &Conf)> {
+fn backends(config: &tidegate_core::conf::Config) -> impl Iterator<Item = (&Level, &Conf)> {
     config
         .levels
         .iter()
         .filter(|level| level.kind == Context::UPSTREAM)
-        .map(|level| (level.name.as_bstr(), level.conf(&MODULE)))
+        .map(|level| (level, level.conf(&MODULE)))
         .filter(|(_, conf)| !conf.servers.is_empty())
 }
 
+impl Conf {
+    /// What the `upstream` at `level`, whose configuration this is, leads to; made when first asked for.
+    fn backend(&self, level: &Level) -> &Arc<Backend> {
+        self.backend.get_or_init(|| {
+            Backend::new(level.name.as_bstr(), &self.servers, self.keepalive, level.conf(&resolver::MODULE))
+        })
+    }
+}
+
 fn install(conf: &Arc<Conf>, program: &mut Program) {
-    if conf.drizzle_status {
-        program.content(status::answer);
+    if let Some(detail) = conf.drizzle_status {
+        program.content(move |req| status::answer(req, detail));
     }
     if conf.drizzle_pass.is_some() {
         let conf = conf.clone();
-        program.content(move |req| pass(req, &conf));
+        program.content(move |req| pass::pass(req, &conf));
     }
-}
-
-/// How rows are written, as the location says.
-enum RowFormat {
-    Json(Json<Arc<tidegate_rows::json::JsonOptions>>),
-    Csv(Csv),
-    Rds(Rds),
-}
-
-macro_rules! each_format {
-    ($self:ident, $format:ident => $call:expr) => {
-        match $self {
-            RowFormat::Json($format) => $call,
-            RowFormat::Csv($format) => $call,
-            RowFormat::Rds($format) => $call,
-        }
-    };
-}
-
-impl Format for RowFormat {
-    fn columns(&mut self, columns: &[Column], out: &mut Vec<u8>) {
-        each_format!(self, format => format.columns(columns, out));
-    }
-    fn begin_row(&mut self, out: &mut Vec<u8>) {
-        each_format!(self, format => format.begin_row(out));
-    }
-    fn value(&mut self, index: usize, value: Value<'_>, out: &mut Vec<u8>) {
-        each_format!(self, format => format.value(index, value, out));
-    }
-    fn end_row(&mut self, out: &mut Vec<u8>) {
-        each_format!(self, format => format.end_row(out));
-    }
-    fn end_result(&mut self, summary: &Summary, out: &mut Vec<u8>) {
-        each_format!(self, format => format.end_result(summary, out));
-    }
-}
-
-fn pass(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
-    // As upstream's module: a HEAD gets the head of what GET would get.
-    let Some(backend) = backend_of(req, conf) else {
-        return Ready::Now(Step::Status(500));
-    };
-    let statements = match Statements::of(req, conf) {
-        Ok(statements) => statements,
-        Err(message) => {
-            req.log(Level::Error, format_args!("{message}"));
-            return Ready::Now(Step::Status(500));
-        }
-    };
-    let (req, conf) = (req.clone(), conf.clone());
-    Ready::later(async move { run(req, conf, backend, statements).await })
-}
-
-/// The upstream that `drizzle_pass` names.
-fn backend_of(req: &Request, conf: &Conf) -> Option<Arc<Backend>> {
-    let pass = conf.drizzle_pass.as_ref()?;
-    let config = req.conf();
-    let find = |name: &[u8]| config.upstreams.get(BStr::new(name)).copied();
-    let level = match pass.as_literal() {
-        Some(name) => *conf.upstream.get_or_init(|| find(name)),
-        None => find(&pass.eval(req)),
-    };
-    let Some(level) = level else {
-        let name = pass.eval(req);
-        req.log(Level::Error, format_args!("drizzle: upstream \"{}\" not found", name.as_bstr()));
-        return None;
-    };
-    let level = &config.levels[level.0 as usize];
-    let upstream = level.conf(&MODULE);
-    if upstream.servers.is_empty() {
-        req.log(Level::Error, format_args!("drizzle: no \"drizzle_server\" in upstream \"{}\"", level.name));
-        return None;
-    }
-    Some(upstream.backend(level.name.as_bstr()).clone())
-}
-
-impl Conf {
-    /// What this `upstream` leads to; made when first asked for.
-    fn backend(&self, name: &BStr) -> &Arc<Backend> {
-        self.backend.get_or_init(|| Backend::new(name, &self.servers, self.keepalive))
-    }
-}
-
-async fn run(req: Rc<Request>, conf: Arc<Conf>, backend: Arc<Backend>, statements: Statements) -> Step {
-    let format = prepare_response(&req, &conf);
-    let mut sink = ResponseSink::new(req.clone(), format);
-    let running = req.context::<Running>();
-    let statement = Statement { sql: &statements.sql, params: &statements.params };
-    let result = backend.execute(&req, &conf, statement, &mut sink, &running).await;
-    match result {
-        Ok(()) => match sink.finish().await {
-            Ok(()) => Step::Ok,
-            Err(_) => Step::Close,
-        },
-        Err(error) => {
-            let untouched = sink.is_untouched();
-            report(&req, &error);
-            if untouched { Step::Status(status_of(&error)) } else { Step::Close }
-        }
-    }
-}
-
-/// Sets type and fields of the response; the head goes out with the first rows.
-fn prepare_response(req: &Rc<Request>, conf: &Conf) -> RowFormat {
-    let (json, csv) = (req.module_conf(&rds_json::MODULE), req.module_conf(&rds_csv::MODULE));
-    let mut response = req.response.borrow_mut();
-    response.status = 200;
-    response.content_type.clear();
-    if json.is_on() {
-        response.content_type.extend_from_slice(json.content_type());
-        return RowFormat::Json(json.format(req));
-    }
-    if csv.is_on() {
-        response.content_type.extend_from_slice(csv.content_type());
-        return RowFormat::Csv(csv.format());
-    }
-    response.content_type.extend_from_slice(b"application/x-resty-dbd-stream");
-    if conf.drizzle_module_header != Some(false) {
-        response.fields.set(b"X-Resty-DBD-Module", b"ngx_drizzle 0.1.11");
-    }
-    RowFormat::Rds(Rds::default())
-}
-
-/// The status for an error, as drizzle-nginx-module documents it.
-fn status_of(error: &QueryError) -> u16 {
-    /// Table does not exist.
-    const NO_SUCH_TABLE: u16 = 1146;
-    match error {
-        QueryError::Server(error) if error.code == NO_SUCH_TABLE => 410,
-        QueryError::Server(_) => 500,
-        QueryError::PoolBusy { .. } => 503,
-        QueryError::Timeout { .. } => 504,
-        QueryError::Connect { .. } | QueryError::Lost { .. } | QueryError::Protocol { .. } => 502,
-        QueryError::SinkClosed(_) => 499,
-    }
-}
-
-#[cold]
-fn report(req: &Rc<Request>, error: &QueryError) {
-    let level = if matches!(error, QueryError::SinkClosed(_)) { Level::Info } else { Level::Error };
-    req.log(level, format_args!("drizzle: {error}"));
 }
 
 /// A parameter of a variable's value: an empty one that was never set is NULL only if it has no value at all.

@@ -6,26 +6,29 @@ use bstr::{BStr, BString, ByteSlice};
 use tidegate_core::request::Request;
 use tidegate_rows::Param;
 
-use super::{Conf, param_of};
+use super::{
+    Conf, param_of,
+    query::{Query, Traits},
+};
 
 /// A statement with its parameters, for one request.
 pub(super) struct Statements {
     pub(super) sql: Vec<u8>,
     pub(super) params: Vec<Param>,
+    pub(super) traits: Traits,
 }
 
 impl Statements {
-    /// What `drizzle_query` and `drizzle_param` say for a request.
-    pub(super) fn of(req: &Request, conf: &Conf) -> Result<Statements, String> {
-        let Some(query) = &conf.drizzle_query else {
-            return Err("drizzle: missing \"drizzle_query\"".to_owned());
-        };
-        let sql = query.eval(req);
+    /// What a `drizzle_query` and the `drizzle_param`s say for a request.
+    pub(super) fn of(req: &Request, conf: &Conf, query: &Query) -> Result<Statements, String> {
+        let mut sql = query.text.eval(req);
         if sql.is_empty() {
             return Err("drizzle: empty \"drizzle_query\"".to_owned());
         }
+        let traits = query.traits(&sql);
+        sql.truncate(traits.len);
         let Some(params) = &conf.drizzle_param else {
-            return Ok(Statements { sql, params: Vec::new() });
+            return Ok(Statements { sql, params: Vec::new(), traits });
         };
         let values: HashMap<&BStr, Param> =
             params.iter().map(|(name, value)| (name.as_bstr(), param_of(req, value))).collect();
@@ -37,7 +40,7 @@ impl Statements {
                 None => Err(format!("drizzle: no \"drizzle_param\" for \":{name}\"")),
             })
             .collect::<Result<_, _>>()?;
-        Ok(Statements { sql, params })
+        Ok(Statements { sql, params, traits })
     }
 }
 
@@ -71,7 +74,7 @@ fn replace_names(sql: &[u8]) -> (Vec<u8>, Vec<BString>) {
 }
 
 /// End of the quoted text or comment that begins at `at`, or `at` if none does.
-fn skip_quoted(sql: &[u8], at: usize) -> usize {
+pub(super) fn skip_quoted(sql: &[u8], at: usize) -> usize {
     let rest = &sql[at..];
     let to_line_end = || at + memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
     match rest {

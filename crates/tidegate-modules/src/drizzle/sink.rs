@@ -13,10 +13,21 @@ use tidegate_core::{
 use tidegate_rows::{Column, Flow, Format, Sink, SinkClosed, Summary, Value};
 
 /// Rows that come together before they are sent, in bytes: two of nginx's output buffers.
-const SEND_BYTES: usize = 64 << 10;
+pub(super) const SEND_BYTES: usize = 64 << 10;
 
 /// Output that may wait for a slow client before the database has to wait, in bytes.
 const BACKLOG_BYTES_MAX: u64 = 256 << 10;
+
+/// Whether the client is slow enough for whoever fills its response to wait.
+pub(super) fn has_backlog(req: &Request) -> bool {
+    req.conn.unsent_bytes() > BACKLOG_BYTES_MAX
+}
+
+/// Waits until the client has taken much of what was sent.
+pub(super) async fn drain(req: &Request) -> Result<(), Closed> {
+    let timeout_ms = req.http_conf().send_timeout_ms();
+    req.conn.drain_to(BACKLOG_BYTES_MAX / 2, timeout_ms).await.map_err(|_| Closed)
+}
 
 /// Writes rows into the response of a request. The database waits while the client is slow.
 pub(super) struct ResponseSink<F> {
@@ -61,12 +72,10 @@ impl<F: Format> ResponseSink<F> {
         self.streaming = true;
         let rows = std::mem::replace(&mut self.out, Vec::with_capacity(SEND_BYTES + 4096));
         match self.req.send(Chunk::bytes(rows)) {
-            Ready::Now(Ok(())) if self.req.conn.unsent_bytes() <= BACKLOG_BYTES_MAX => Flow::More,
+            Ready::Now(Ok(())) if !has_backlog(&self.req) => Flow::More,
             Ready::Now(Ok(())) => {
-                let (conn, timeout_ms) = (self.req.conn.clone(), self.req.http_conf().send_timeout_ms());
-                self.waiting = Some(Box::pin(async move {
-                    conn.drain_to(BACKLOG_BYTES_MAX / 2, timeout_ms).await.map_err(|_| Closed)
-                }));
+                let req = self.req.clone();
+                self.waiting = Some(Box::pin(async move { drain(&req).await }));
                 Flow::Full
             }
             Ready::Now(Err(Closed)) => {

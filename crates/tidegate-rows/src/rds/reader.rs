@@ -51,6 +51,11 @@ impl RdsReader {
         Ok(())
     }
 
+    /// Whether the stream has come to its end. What comes then is no part of it.
+    pub fn is_done(&self) -> bool {
+        self.state == ReaderState::Done
+    }
+
     /// Ends the stream.
     ///
     /// # Errors
@@ -96,6 +101,10 @@ impl RdsReader {
                 self.state = ReaderState::Columns { missing: header.columns };
                 if header.columns == 0 {
                     self.state = ReaderState::Done;
+                    if header.errcode != 0 {
+                        format.failure(header.errcode, header.errstr, out);
+                        return Ok(());
+                    }
                     let summary = Summary {
                         affected_rows: header.affected_rows,
                         insert_id: header.insert_id,
@@ -200,6 +209,16 @@ mod tests {
         stream[28] = 1;
         stream.extend_from_slice(b"\x04\xc0\x10\0\x04\0flag\x01\x01\0\0\0t\x01\x01\0\0\0f\0");
         assert_eq!(to_json(&[&stream]).as_deref(), Ok(r#"[{"flag":true},{"flag":false}]"#));
+    }
+
+    #[test]
+    fn errors_that_others_report() {
+        let mut stream = HEADER.to_vec();
+        stream[28] = 0;
+        stream[6] = 7;
+        stream[10] = 2;
+        stream.splice(12..12, *b"no");
+        assert_eq!(to_json(&[&stream]).as_deref(), Ok(r#"{"errcode":7,"errstr":"no"}"#));
     }
 
     #[test]
