@@ -1,6 +1,6 @@
 //! JSON to Lua values.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 use std::ptr;
 
 use mlua_sys as ffi;
@@ -57,7 +57,22 @@ struct Parser<'a> {
     /// Where the string that was read last lies, quotes not counted; or it stands in `unescaped`.
     string: Option<(usize, usize)>,
     unescaped: Vec<u8>,
+    /// How many members the last object of each depth had, and elements the last array.
+    sizes: [Sizes; SIZED_DEPTHS],
 }
+
+/// Rows look alike: a table made as large as the last one at its depth need not grow member by member.
+#[derive(Clone, Copy, Default)]
+struct Sizes {
+    members: u8,
+    elements: u8,
+}
+
+/// Depths for which sizes are remembered; deeper tables share the last.
+const SIZED_DEPTHS: usize = 8;
+
+/// The largest size that is remembered: a large table followed by many small ones must not cost memory.
+const SIZE_MAX: c_int = 32;
 
 /// Decodes argument 1.
 pub(super) fn run(lua: Lua, config: Config) -> CResult {
@@ -65,7 +80,16 @@ pub(super) fn run(lua: Lua, config: Config) -> CResult {
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err(LuaError::new("JSON parser does not support UTF-16 or UTF-32"));
     }
-    let mut parser = Parser { lua, config, text, at: 0, token_at: 0, string: None, unescaped: Vec::new() };
+    let mut parser = Parser {
+        lua,
+        config,
+        text,
+        at: 0,
+        token_at: 0,
+        string: None,
+        unescaped: Vec::new(),
+        sizes: Default::default(),
+    };
     let first = parser.token();
     parser.value(first, 0)?;
     let last = parser.token();
@@ -286,13 +310,19 @@ impl Parser<'_> {
         Err(LuaError::from(format!("Found too many nested data structures ({depth}) at character {}", self.at)))
     }
 
+    fn sizes(&mut self, depth: i64) -> &mut Sizes {
+        &mut self.sizes[usize::try_from(depth).unwrap_or(0).min(SIZED_DEPTHS - 1)]
+    }
+
     fn object(&mut self, depth: i64) -> Result<(), LuaError> {
         self.descend(depth)?;
-        self.lua.push_table(0, 0);
         let mut token = self.token();
         if token == Token::ObjectEnd {
+            self.lua.push_table(0, 0);
             return Ok(());
         }
+        self.lua.push_table(0, c_int::from(self.sizes(depth).members));
+        let mut count = 0;
         loop {
             if token != Token::String {
                 return Err(self.expected("object key string", token));
@@ -305,9 +335,13 @@ impl Parser<'_> {
             token = self.token();
             self.value(token, depth)?;
             self.lua.raw_set(-3);
+            count += 1;
             token = self.token();
             match token {
-                Token::ObjectEnd => return Ok(()),
+                Token::ObjectEnd => {
+                    self.sizes(depth).members = count.min(SIZE_MAX) as u8;
+                    return Ok(());
+                }
                 Token::Comma => token = self.token(),
                 other => return Err(self.expected("comma or object end", other)),
             }
@@ -317,13 +351,14 @@ impl Parser<'_> {
     fn array(&mut self, depth: i64) -> Result<(), LuaError> {
         self.descend(depth)?;
         let lua = self.lua;
-        lua.push_table(0, 0);
+        let mut token = self.token();
+        let elements = if token == Token::ArrayEnd { 0 } else { self.sizes(depth).elements };
+        lua.push_table(c_int::from(elements), 0);
         if self.config.decode_array_with_array_mt {
             push_shared_table(lua, &ARRAY_MT);
             // SAFETY: the metatable is on top, the array below it.
             unsafe { ffi::lua_setmetatable(lua.raw(), -2) };
         }
-        let mut token = self.token();
         if token == Token::ArrayEnd {
             return Ok(());
         }
@@ -334,7 +369,10 @@ impl Parser<'_> {
             index += 1;
             token = self.token();
             match token {
-                Token::ArrayEnd => return Ok(()),
+                Token::ArrayEnd => {
+                    self.sizes(depth).elements = (index - 1).min(SIZE_MAX) as u8;
+                    return Ok(());
+                }
                 Token::Comma => token = self.token(),
                 other => return Err(self.expected("comma or array end", other)),
             }

@@ -43,6 +43,8 @@ struct Encoder {
     out: Vec<u8>,
     array_mt: *const c_void,
     empty_array_mt: *const c_void,
+    /// Whether a table that begins as an array was an array to its end so far.
+    arrays_are_plain: bool,
 }
 
 /// Encodes argument 1.
@@ -50,7 +52,7 @@ pub(super) fn run(lua: Lua, config: Config) -> CResult {
     let mut out = BUFFER.take();
     out.clear();
     let (array_mt, empty_array_mt) = (shared_table(lua, &ARRAY_MT), shared_table(lua, &EMPTY_ARRAY_MT));
-    let mut encoder = Encoder { lua, config, out, array_mt, empty_array_mt };
+    let mut encoder = Encoder { lua, config, out, array_mt, empty_array_mt, arrays_are_plain: true };
     let outcome = encoder.value(1);
     let mut out = encoder.out;
     if outcome.is_ok() {
@@ -100,6 +102,9 @@ impl Encoder {
             let len = unsafe { ffi::lua_objlen(lua.raw(), -1) };
             return self.array(len as c_int, depth);
         }
+        if self.arrays_are_plain && self.plain_array(depth)? {
+            return Ok(());
+        }
         match self.array_len()? {
             Some(0) if meta.is_null() || meta != self.empty_array_mt => {
                 let empty: &[u8] = if self.config.encode_empty_table_as_object { b"{}" } else { b"[]" };
@@ -109,6 +114,39 @@ impl Encoder {
             Some(len) => self.array(len, depth),
             None => self.object(depth),
         }
+    }
+
+    /// Appends the table on top in one pass if its keys come as 1, 2, 3 and so on. Otherwise nothing is appended, and no
+    /// other table is tried: the work would double with each level of nesting.
+    fn plain_array(&mut self, depth: i64) -> Result<bool, LuaError> {
+        let (lua, state) = (self.lua, self.lua.raw());
+        let start = self.out.len();
+        let mut expected = 0.0;
+        lua.push_nil();
+        // SAFETY: as in `array_len`: the table does not change meanwhile, nor does its key.
+        while unsafe { ffi::lua_next(state, -2) } != 0 {
+            expected += 1.0;
+            if lua.type_of(-2) != Type::Number || lua.to_number(-2) != Some(expected) {
+                lua.pop(2);
+                self.arrays_are_plain = expected == 1.0;
+                self.out.truncate(start);
+                return Ok(false);
+            }
+            let before = self.out.len();
+            self.out.push(if before == start { b'[' } else { b',' });
+            if !self.value(depth + 1)? {
+                self.out.truncate(before);
+            }
+            lua.pop(1);
+        }
+        if expected == 0.0 {
+            return Ok(false);
+        }
+        if self.out.len() == start {
+            self.out.push(b'[');
+        }
+        self.out.push(b']');
+        Ok(true)
     }
 
     /// The metatable's identity, or null.
