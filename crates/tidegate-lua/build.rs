@@ -1,47 +1,14 @@
-//! Builds LuaJIT with the options that Tidegate relies on, and lists the bundled Lua sources.
-//!
-//! Why the build lives here and not in `mlua-sys`: see `docs/decisions/0003-luajit-build.md`.
+//! Lists the bundled Lua sources.
 
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Compiled loops look at the hook mask: `lua_cpu_budget` can stop a script that runs in a trace.
-const CHECKHOOK: &str = "-DLUAJIT_ENABLE_CHECKHOOK";
-
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=luajit");
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    build_luajit(&out_dir);
     bundle_lua(&out_dir);
-}
-
-/// Builds `libluajit.a` and our few additions to its internals.
-fn build_luajit(out_dir: &Path) {
-    let debug = env::var("PROFILE").is_ok_and(|profile| profile == "debug");
-    let cflags = match env::var("TARGET_CFLAGS") {
-        Ok(flags) => format!("{flags} {CHECKHOOK}"),
-        Err(_) => CHECKHOOK.to_owned(),
-    };
-    // SAFETY: a build script has one thread here. LuaJIT's makefile takes target flags from this variable only.
-    unsafe { env::set_var("TARGET_CFLAGS", cflags) };
-    let artifacts = luajit_src::Build::new().lua52compat(true).debug(debug).build();
-
-    let mut cc = cc::Build::new();
-    cc.files(["luajit/extension.c", "luajit/rows.c"])
-        .include(out_dir.join("luajit-build").join("src"))
-        .define("LUAJIT_ENABLE_LUA52COMPAT", None)
-        .define("LUAJIT_ENABLE_CHECKHOOK", None)
-        .warnings(true)
-        .extra_warnings(false);
-    if debug {
-        cc.define("LUA_USE_ASSERT", None).define("LUA_USE_APICHECK", None);
-    }
-    // Before LuaJIT itself: the extension refers to LuaJIT's internals.
-    cc.compile("tidegate_luajit");
-    artifacts.print_cargo_metadata();
 }
 
 /// LuaJIT's own modules in Lua: what tells of traces, profiles and bytecode.
@@ -57,7 +24,7 @@ fn bundle_lua(out_dir: &Path) {
     let mut files = Vec::new();
     collect(&root, &mut files);
     let mut modules: Vec<(String, PathBuf)> = files.into_iter().map(|file| (module_name(&root, &file), file)).collect();
-    let jit = out_dir.join("luajit-build").join("src").join("jit");
+    let jit = PathBuf::from(env::var_os("DEP_LUAJIT_MODULES").expect("tidegate-luajit tells"));
     modules.extend(JIT_MODULES.iter().map(|name| (format!("jit.{name}"), jit.join(format!("{name}.lua")))));
     modules.sort();
     let mut text = String::from("pub(crate) static MODULES: &[(&str, &[u8])] = &[\n");

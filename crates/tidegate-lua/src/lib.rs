@@ -20,6 +20,9 @@
 //! | `api` | the `ngx.*` families; how to add one stands there |
 //! | `bundle` | the Lua sources in the binary (`lualib/`) |
 
+// Only to be linked.
+use tidegate_luajit as _;
+
 pub mod chunk;
 pub mod code;
 pub mod directives;

@@ -24,9 +24,9 @@ use crate::error::{CResult, Failure, FailureKind, LuaError};
 use crate::traceback;
 
 unsafe extern "C-unwind" {
-    /// See `luajit/extension.c`.
+    /// See `tidegate-luajit/extension.c`.
     fn tidegate_lua_resetthread(state: *mut lua_State) -> c_int;
-    /// See `luajit/extension.c`.
+    /// See `tidegate-luajit/extension.c`.
     fn tidegate_lua_allocated(state: *mut lua_State) -> usize;
     /// In LuaJIT since 2.1, missing in mlua-sys' list for Lua 5.1.
     fn lua_isyieldable(state: *mut lua_State) -> c_int;

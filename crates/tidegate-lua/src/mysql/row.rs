@@ -1,4 +1,4 @@
-//! Copies of a row's table whose values are written without looking their keys up (`luajit/rows.c`).
+//! Copies of a row's table whose values are written without looking their keys up (`tidegate-luajit/rows.c`).
 
 use std::ffi::{c_char, c_int};
 
