@@ -365,11 +365,13 @@ impl Request {
         let received = self.body.received.get() + (out.len() - before) as u64;
         self.body.received.set(received);
         let max = self.http_conf().client_max_body_bytes();
-        if max > 0 && received > max {
+        // A chunk that announces too much need not come.
+        let announced = if let Framing::Chunked(decoder) = &*framing { decoder.left_in_chunk() } else { 0 };
+        if max > 0 && received.saturating_add(announced) > max {
             return Err(match *framing {
                 Framing::Chunked(_) => {
                     let more = (out.len() - before) as u64;
-                    BodyError::TooLargeChunked { before: received - more, more }
+                    BodyError::TooLargeChunked { before: received - more, more: more + announced }
                 }
                 _ => BodyError::TooLarge(received),
             });

@@ -659,7 +659,10 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
         conn.waiting_since_ms.set(0);
         match read {
             Ok(1..) => {}
-            _ => return Head::End,
+            end => {
+                note_end_of_wait(conn, first, &end);
+                return Head::End;
+            }
         }
     }
     clock::update();
@@ -709,6 +712,26 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
             }
             _ => return Head::End,
         }
+    }
+}
+
+/// Nothing came where a head was awaited.
+fn note_end_of_wait(conn: &Connection, first: bool, end: &io::Result<usize>) {
+    let log = crate::log::main();
+    if !log.enabled(Level::Info) {
+        return;
+    }
+    let for_connection = |message| crate::error_log::write_for_connection(conn, Level::Info, message);
+    match end {
+        Ok(_) if first => for_connection(format_args!("client closed connection while waiting for request")),
+        Ok(_) => {
+            let message = format_args!("client {} closed keepalive connection", conn.peer.get());
+            log.write(Level::Info, Some(conn.number), message, |_| ());
+        }
+        Err(error) if first && error.kind() == io::ErrorKind::TimedOut => {
+            for_connection(format_args!("client timed out (110: Connection timed out) while waiting for request"));
+        }
+        Err(_) => {}
     }
 }
 

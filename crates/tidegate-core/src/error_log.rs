@@ -108,6 +108,9 @@ pub fn write_for_connection(conn: &Connection, level: Level, message: fmt::Argum
     if log.enabled(level) {
         log.write(level, Some(conn.number), message, |line| {
             let _ = write!(line, ", client: {}", conn.peer.get());
+            if let Some(address) = conn.listen_addr() {
+                let _ = write!(line, ", server: {address}");
+            }
         });
     }
 }

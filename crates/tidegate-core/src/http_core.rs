@@ -16,7 +16,7 @@ use crate::{
     inherit,
     location::{LocationDraft, Match},
     log::{ErrorLog, Level, LogFile},
-    main_conf::{bad_value, block_of, error_log_target},
+    main_conf::{bad_value, block_of, check_temp_levels, error_log_target},
     module::{Context, Directive, Module},
     regex::{Regex, RegexOptions},
     request::Request,
@@ -154,6 +154,9 @@ impl Conf {
 
 const MAIN_SERVER: Context = Context::HTTP.or(Context::SERVER);
 
+/// Smallest of `large_client_header_buffers`: what `connection_pool_size` is in nginx.
+const LARGE_BUFFER_BYTES_MIN: u64 = 512;
+
 /// The core's module for requests.
 pub static MODULE: Module<Conf> = Module {
     directives: &[
@@ -194,6 +197,7 @@ pub static MODULE: Module<Conf> = Module {
             .default("off")
             .doc("Accepted: request bodies in memory are always in one piece."),
         Directive::custom("client_body_temp_path", 1, 4, |conf: &mut Conf, directive, build| {
+            check_temp_levels(directive)?;
             build.temp_path(&directive.args[0].value);
             conf.client_body_temp_path = Some(directive.args[0].value.clone());
             Ok(())
@@ -243,6 +247,14 @@ pub static MODULE: Module<Conf> = Module {
                 parse(arg.value.as_bstr()).map_err(|error| error.diagnostic(&directive.name.value, arg))
             };
             let (count, size) = (number(0, values::integer)?, number(1, values::size)?);
+            if count == 0 {
+                return Err(bad_value(directive));
+            }
+            if size < LARGE_BUFFER_BYTES_MIN {
+                let message = "the \"large_client_header_buffers\" size must be equal to or greater than \
+                               \"connection_pool_size\"";
+                return Err(emerg(&directive.args[1], message.to_owned()));
+            }
             conf.large_client_header_buffers = Some((count as usize, size as usize));
             Ok(())
         })
@@ -283,7 +295,8 @@ pub static MODULE: Module<Conf> = Module {
         Directive::flag("server_name_in_redirect", |c: &mut Conf| &mut c.server_name_in_redirect)
             .default("off")
             .doc("Redirects name the server by its first name instead of the client's Host."),
-        Directive::flag("server_tokens", |c: &mut Conf| &mut c.server_tokens)
+        Directive::custom("server_tokens", 1, 1, server_tokens)
+            .syntax("on | off | build")
             .default("on")
             .doc("The Server field and error pages tell the version."),
         Directive::flag("underscores_in_headers", |c: &mut Conf| &mut c.underscores_in_headers)
@@ -432,6 +445,12 @@ fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
 fn server_name(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let server = build.server().expect("server_name stands in a server");
     for arg in &directive.args {
+        if matches!(&**arg.value, [b'*'] | [b'*', _] | [b'.']) || matches!(&**arg.value, [b'*', next, ..] if *next != b'.') {
+            return Err(emerg(arg, format!("server name \"{}\" is invalid", arg.value)));
+        }
+        if arg.value.contains(&b'/') && !arg.value.starts_with(b"~") {
+            build.diagnostics.warn(arg.span, format!("server name \"{}\" has suspicious symbols", arg.value));
+        }
         if let Some(pattern) = arg.value.strip_prefix(b"~") {
             let regex = Regex::new(pattern, RegexOptions::CASELESS).map_err(|error| emerg(arg, error.to_string()))?;
             build.define_captures(&regex, arg.span)?;
@@ -444,6 +463,20 @@ fn server_name(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) 
         build.server_names[server.0 as usize].push((name, Some(arg.span)));
     }
     Ok(())
+}
+
+fn server_tokens(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    let on = match &**arg.value {
+        // There is no name of a build to show.
+        b"on" | b"build" => true,
+        b"off" => false,
+        _ => return Err(Diagnostic::unknown_value(&arg.value, arg.span, ["on", "off", "build"])),
+    };
+    match conf.server_tokens.replace(on) {
+        None => Ok(()),
+        Some(_) => Err(crate::main_conf::duplicate(directive)),
+    }
 }
 
 fn error_page(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {

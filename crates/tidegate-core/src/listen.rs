@@ -32,7 +32,7 @@ pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
         if path.is_empty() {
             return Err(emerg(
                 arg,
-                format!("no path in the unix domain socket \"{text}\" of the \"listen\" directive"),
+                format!("no path in the unix domain socket in \"{text}\" of the \"listen\" directive"),
             ));
         }
         return Ok(vec![ListenAddr::Unix(PathBuf::from(path))]);
@@ -46,7 +46,7 @@ pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
     }
     if let Some(rest) = text.strip_prefix('[') {
         let Some((host, port)) = rest.split_once(']') else {
-            return Err(emerg(arg, format!("invalid IPv6 address in \"{text}\" of the \"listen\" directive")));
+            return Err(emerg(arg, format!("invalid host in \"{text}\" of the \"listen\" directive")));
         };
         let host: Ipv6Addr = host
             .parse()
@@ -97,7 +97,6 @@ pub(crate) fn parameter(
         "ipv6only=",
         "so_keepalive=",
         "http2",
-        "ssl",
         "bind",
     ];
     let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, WORDS.iter().copied());
@@ -107,9 +106,15 @@ pub(crate) fn parameter(
         "default_server" | "default" => flags.default_server = true,
         "proxy_protocol" => flags.proxy_protocol = true,
         "http2" => flags.http2 = true,
+        "ssl" => return Err(emerg(arg, "the \"ssl\" parameter requires ngx_http_ssl_module".to_owned())),
         _ => {
             (flags.explicit, flags.bind) = (true, true);
-            socket_parameter(word, value, options).ok_or_else(invalid)?;
+            socket_parameter(word, value, options).ok_or_else(|| match word {
+                "backlog" | "rcvbuf" | "sndbuf" | "fastopen" => emerg(arg, format!("invalid {word} \"{text}\"")),
+                "so_keepalive" => emerg(arg, format!("invalid so_keepalive value: \"{value}\"")),
+                "ipv6only" => emerg(arg, format!("invalid ipv6only flags \"{value}\"")),
+                _ => invalid(),
+            })?;
         }
     }
     Ok(())
@@ -121,7 +126,7 @@ fn socket_parameter(word: &str, value: &str, options: &mut ListenOptions) -> Opt
         "bind" => {}
         "reuseport" => options.reuseport = true,
         "deferred" => options.deferred = true,
-        "backlog" => options.backlog = value.parse().ok()?,
+        "backlog" => options.backlog = value.parse().ok().filter(|&backlog| backlog != 0)?,
         "fastopen" => options.fastopen = Some(value.parse().ok()?),
         "rcvbuf" => options.rcvbuf = Some(values::size(value.into()).ok()? as usize),
         "sndbuf" => options.sndbuf = Some(values::size(value.into()).ok()? as usize),
@@ -148,7 +153,8 @@ fn keep_alive(value: &str) -> Option<KeepAlive> {
         None | Some("") => None,
         Some(text) => Some(text.parse().ok()?),
     };
-    parts.next().is_none().then_some(KeepAlive::On { idle, interval, count })
+    let says_something = idle.is_some() || interval.is_some() || count.is_some();
+    (parts.next().is_none() && says_something).then_some(KeepAlive::On { idle, interval, count })
 }
 
 #[cfg(test)]
@@ -180,7 +186,7 @@ mod tests {
         check("unix:/tmp/x", "unix:/tmp/x");
         check("70000", "invalid port in \"70000\" of the \"listen\" directive");
         check("127.0.0.1:x", "invalid port in \"127.0.0.1:x\" of the \"listen\" directive");
-        check("[::1", "invalid IPv6 address in \"[::1\" of the \"listen\" directive");
+        check("[::1", "invalid host in \"[::1\" of the \"listen\" directive");
     }
 
     #[test]

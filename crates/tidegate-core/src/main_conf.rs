@@ -82,6 +82,9 @@ impl EventsConf {
     }
 }
 
+/// What nginx knows on Linux; here it is always the first.
+const EVENT_METHODS: [&str; 3] = ["epoll", "poll", "select"];
+
 const MAIN: Context = Context::MAIN;
 
 /// The module of the top level.
@@ -118,7 +121,10 @@ pub static MODULE: Module<Conf> = Module {
             .doc("How long old requests may take after a reload or a graceful stop."),
         Directive::custom("worker_priority", 1, 1, |conf: &mut Conf, directive, _| {
             let text = directive.args[0].value.to_str_lossy();
-            let error = || bad_value(directive);
+            let error = || {
+                let message = "\"worker_priority\" directive invalid number";
+                Diagnostic::new(tidegate_conf::Level::Emerg, directive.args[0].span, message)
+            };
             conf.worker_priority = Some(text.parse().map_err(|_| error())?);
             Ok(())
         })
@@ -137,6 +143,9 @@ pub static MODULE: Module<Conf> = Module {
             .within(MAIN)
             .doc("Accepted for old configurations; locks need no file."),
         Directive::custom("user", 1, 2, |conf: &mut Conf, directive, _| {
+            if conf.user.is_some() {
+                return Err(duplicate(directive));
+            }
             let group = directive.args.get(1).map(|arg| arg.value.clone());
             conf.user = Some((directive.args[0].value.clone(), group));
             Ok(())
@@ -177,6 +186,9 @@ pub static MODULE: Module<Conf> = Module {
         .default("logs/error.log error")
         .doc("Where errors are written, and from which level."),
         Directive::block("events", 0, 0, |conf: &mut Conf, directive, build| {
+            if conf.has_events {
+                return Err(duplicate(directive));
+            }
             conf.has_events = true;
             let level = build.level();
             build.walk(level, Context::EVENTS, block_of(directive));
@@ -208,7 +220,19 @@ pub static EVENTS: Module<EventsConf> = Module {
             .within(Context::EVENTS)
             .default("512")
             .doc("How many connections of clients a worker may have; idle ones make room for new ones."),
-        Directive::text("use", |c: &mut EventsConf| &mut c.use_)
+        Directive::custom("use", 1, 1, |conf: &mut EventsConf, directive, _| {
+            if conf.use_.is_some() {
+                return Err(duplicate(directive));
+            }
+            let arg = &directive.args[0];
+            if !EVENT_METHODS.iter().any(|method| arg.value == *method) {
+                let message = format!("invalid event type \"{}\"", arg.value);
+                return Err(Diagnostic::new(tidegate_conf::Level::Emerg, arg.span, message));
+            }
+            conf.use_ = Some(arg.value.clone());
+            Ok(())
+        })
+            .syntax("method")
             .within(Context::EVENTS)
             .doc("Accepted: epoll is used."),
         Directive::flag("multi_accept", |c: &mut EventsConf| &mut c.multi_accept)
@@ -249,6 +273,18 @@ pub fn bad_value(directive: &ast::Directive) -> Diagnostic {
     Diagnostic::invalid_value(directive.name(), arg.span)
 }
 
+/// Checks the levels of a `…_temp_path`: how many characters name each directory below the path.
+///
+/// # Errors
+/// A level that is no number, or 0.
+pub fn check_temp_levels(directive: &ast::Directive) -> Result<(), Diagnostic> {
+    let is_level = |arg: &&ast::Arg| matches!(values::integer(arg.value.as_bstr()), Ok(1..));
+    match directive.args[1..].iter().find(|arg| !is_level(arg)) {
+        None => Ok(()),
+        Some(arg) => Err(Diagnostic::invalid_value(directive.name(), arg.span)),
+    }
+}
+
 /// A diagnostic for a directive that stands there already.
 pub fn duplicate(directive: &ast::Directive) -> Diagnostic {
     Diagnostic::duplicate(&directive.name.value, directive.name.span)
@@ -280,11 +316,17 @@ fn env(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result
 }
 
 fn thread_pool(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let name = &directive.args[0];
+    let emerg = |arg: &ast::Arg, message: String| Diagnostic::new(tidegate_conf::Level::Emerg, arg.span, message);
+    if conf.thread_pools.iter().any(|(other, _)| *other == name.value) {
+        return Err(emerg(name, format!("duplicate thread pool \"{}\"", name.value)));
+    }
     let mut threads = None;
     for arg in &directive.args[1..] {
         let number = |prefix: &str| arg.value.strip_prefix(prefix.as_bytes()).map(|n| values::integer(n.as_bstr()));
         match (number("threads="), number("max_queue=")) {
-            (Some(Ok(number)), _) => threads = Some(number),
+            (Some(Ok(number @ 1..)), _) => threads = Some(number),
+            (Some(_), _) => return Err(emerg(arg, format!("invalid threads value \"{}\"", arg.value))),
             (_, Some(Ok(_))) => {}
             _ => return Err(Diagnostic::invalid_parameter(&arg.value, arg.span, ["threads=", "max_queue="])),
         }

@@ -73,10 +73,12 @@ impl Request {
         }
         self.flags().err_status.set(status);
         if status >= 300 {
-            let first = !self.flags().error_page.replace(true);
-            if (first || self.http_conf().recursive_error_pages == Some(true))
-                && let Some(step) = self.to_error_page(status)
-            {
+            // Whether an error page may lead to another is said where the first one is chosen.
+            let is_page = self.flags().error_page.get();
+            if !is_page && self.http_conf().recursive_error_pages != Some(true) {
+                self.flags().error_page.set(true);
+            }
+            if !is_page && let Some(step) = self.to_error_page(status) {
                 return step;
             }
         }
@@ -190,7 +192,7 @@ impl Request {
             self.flags().keep_alive.set(false);
             return Ok(());
         }
-        self.make_location_absolute();
+        let is_made_absolute = self.make_location_absolute();
         let conf = self.http_conf();
         let mut response = self.response.borrow_mut();
         let has_body = !response.header_only;
@@ -207,6 +209,9 @@ impl Request {
         }
         if response.status == 204 {
             response.content_type.clear();
+        }
+        if !matches!(response.status, 200 | 206 | 304) {
+            // The time of an error page's file says nothing about what was asked for.
             response.last_modified = None;
         }
         let upgrade = response.status == 101;
@@ -220,7 +225,7 @@ impl Request {
         let keep_alive = self.flags().keep_alive.get();
         let date = clock::http_date();
         let response = &mut *response;
-        let location = response.fields.get(Known::Location).map(<[u8]>::to_vec);
+        let location = response.fields.get(Known::Location).filter(|_| is_made_absolute).map(<[u8]>::to_vec);
         if location.is_some() {
             response.fields.remove(Known::Location);
         }
@@ -255,18 +260,18 @@ impl Request {
         Ok(())
     }
 
-    /// `Location: /path` becomes `Location: http://host/path`, unless `absolute_redirect off`.
-    fn make_location_absolute(&self) {
+    /// `Location: /path` becomes `Location: http://host/path`, unless `absolute_redirect off`; answers whether it did.
+    fn make_location_absolute(&self) -> bool {
         let conf = self.http_conf();
         if conf.absolute_redirect == Some(false) {
-            return;
+            return false;
         }
         let mut response = self.response.borrow_mut();
         if response.keep_location {
-            return;
+            return false;
         }
         let Some(path) = response.fields.get(Known::Location).filter(|value| value.starts_with(b"/")) else {
-            return;
+            return false;
         };
         let mut url = b"http://".to_vec();
         if conf.server_name_in_redirect == Some(true) {
@@ -288,6 +293,7 @@ impl Request {
         }
         url.extend_from_slice(path);
         response.fields.set_known(Known::Location, &url);
+        true
     }
 }
 

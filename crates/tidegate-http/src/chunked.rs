@@ -107,6 +107,11 @@ impl ChunkedDecoder {
         &self.trailers
     }
 
+    /// Content that the chunk under way still announces.
+    pub fn left_in_chunk(&self) -> u64 {
+        if self.state == State::Data { self.size } else { 0 }
+    }
+
     /// Whether the body is complete.
     pub fn is_done(&self) -> bool {
         self.state == State::Done

@@ -195,7 +195,7 @@ fn proxied(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Re
     for arg in &directive.args {
         let Some((_, bit)) = PROXIED_WORDS.iter().find(|(word, _)| arg.value == *word) else {
             let words = PROXIED_WORDS.iter().map(|(word, _)| *word);
-            return Err(Diagnostic::invalid_parameter(&arg.value, arg.span, words));
+            return Err(Diagnostic::unknown_value(&arg.value, arg.span, words));
         };
         bits |= bit;
     }

@@ -116,7 +116,9 @@ fn expires(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -
     if conf.expires.is_some() {
         return Err(duplicate(directive));
     }
-    let emerg = |message: &str, arg: &ast::Arg| Err(Diagnostic::new(Severity::Emerg, arg.span, message));
+    let emerg = |message: &str, arg: &ast::Arg| {
+        Err(Diagnostic::new(Severity::Emerg, arg.span, format!("\"expires\" directive {message}")))
+    };
     let (modified, arg) = match &*directive.args {
         [arg] => (false, arg),
         [word, arg] if word.value == "modified" => (true, arg),

@@ -73,7 +73,7 @@ pub(crate) fn log_level(number: Option<u32>) -> Level {
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: &[
-        Directive::custom("limit_req_zone", 2, 4, limit_req_zone)
+        Directive::custom("limit_req_zone", 3, 3, limit_req_zone)
             .within(Context::HTTP)
             .syntax("key zone=name:size [rate=rate] [sync]")
             .doc("Defines what requests are counted by, and how many a second or a minute there may be."),

@@ -305,7 +305,11 @@ impl Return {
                 return Ready::Now(Step::Status(self.status));
             }
             Text::Literal(text) => text.clone(),
-            Text::Template(text) => text.eval(req).into(),
+            Text::Template(text) => {
+                // The text may say which status it is.
+                req.response.borrow_mut().status = self.status;
+                text.eval(req).into()
+            }
         };
         if matches!(self.status, 301 | 302 | 303 | 307 | 308) {
             req.response.borrow_mut().fields.set_known(Known::Location, &text);

@@ -156,8 +156,11 @@ fn upstream(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
     build.walk(level, UPSTREAM, inside);
     // `drizzle_server` and the like name servers of other kinds.
     if !inside.iter().any(|inner| inner.name().ends_with(b"server") || inner.name().starts_with(b"balancer_by_lua")) {
-        let message = format!("no servers are inside upstream in \"{}\"", name.value);
-        return Err(emerg(name.span, message));
+        return Err(emerg(name.span, "no servers are inside upstream".to_owned()));
+    }
+    let servers = &build.conf_mut(&MODULE, level).servers;
+    if !servers.is_empty() && servers.iter().all(|draft| draft.server.backup) {
+        return Err(emerg(name.span, format!("no servers in upstream \"{}\"", name.value)));
     }
     Ok(())
 }

@@ -88,6 +88,12 @@ impl Loader {
                 ),
             );
         }
+        let (connections, sockets) = (config.events().connections_max(), config.listens.len());
+        if connections < sockets + 1 {
+            let message = format!("{connections} worker_connections are not enough for {sockets} listening sockets");
+            note(Level::Emerg, format_args!("{message}"));
+            return Err(BadConfiguration);
+        }
         warn_of_few_files(config, &settings);
         let account = Account::find(settings.user.as_ref()).map(drop);
         account.and_then(|()| affinity(config, settings.worker_count).map(drop)).map_err(|reason| {
@@ -100,14 +106,14 @@ impl Loader {
         if self.interactive.get() {
             log::echo_to_stderr(None);
         }
+        let main = log::main();
+        let on_stderr = main.targets().iter().any(|(_, file)| file.is_stderr());
         for problem in error.diagnostics.iter() {
             note(level_of(problem.level), format_args!("{}", problem.one_line(&error.sources)));
-        }
-        if !self.interactive.get() {
-            return;
-        }
-        let on_stderr = log::main().targets().iter().any(|(_, file)| file.is_stderr());
-        for problem in error.diagnostics.iter() {
+            // What a configuration merely notes is not why it was refused.
+            if !self.interactive.get() || problem.level == tidegate_conf::Level::Notice {
+                continue;
+            }
             let shown = problem.render(&error.sources);
             let (head, excerpt) = shown.split_once('\n').unwrap_or((&shown, ""));
             let name = self.identity.name();

@@ -146,3 +146,13 @@ POST /
 abc
 --- response_body
 []
+
+=== TEST 14: a chunk that announces too much is refused before it comes
+--- config
+location / { proxy_pass http://127.0.0.1:$TEST_PORT/up; }
+location /up { return 200; }
+--- raw_request
+POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\nhello
+--- error_code: 413
+--- error_log
+client intended to send too large chunked body: 0+2097152 bytes

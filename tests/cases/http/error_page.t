@@ -141,3 +141,42 @@ GET /other
 --- error_code: 404 404
 --- response_body_like
 internal|Not Found
+
+=== TEST 14: the page of an error has no Last-Modified
+--- config
+error_page 404 /404.html;
+--- user_files
+>>> 404.html
+not here
+--- request
+GET /nope
+--- error_code: 404
+--- response_headers
+!Last-Modified
+--- response_body
+not here
+
+=== TEST 15: whether a page may lead to another is said where the first is chosen
+--- config
+location /a { error_page 404 = /b; return 404; }
+location /b { recursive_error_pages on; error_page 404 /c; return 404; }
+location /c { return 200 "c\n"; }
+location /d { recursive_error_pages on; error_page 404 = /b; return 404; }
+--- requests
+GET /a
+~~~
+GET /d
+--- error_code: 404 404
+--- response_body_like
+404 Not Found
+~~~
+c
+
+=== TEST 16: $status in the text of a named location
+--- config
+location / { error_page 403 = @n; deny all; }
+location @n { return 200 "$status\n"; }
+--- request
+GET /
+--- response_body
+200

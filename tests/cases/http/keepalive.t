@@ -214,3 +214,13 @@ GET / HTTP/1.1\r\nHost: a\r\n\r\n
 --- response_body
 x
 --- connection: closed
+
+=== TEST 21: clients that go while nothing is asked
+--- config
+location / { return 200 "x\n"; }
+--- requests
+GET /
+--- more_headers
+Connection: keep-alive
+--- error_log
+client 127.0.0.1 closed keepalive connection

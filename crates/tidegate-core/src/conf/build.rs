@@ -288,7 +288,7 @@ impl<'a> Build<'a> {
 
     fn apply(&mut self, context: Context, directive: &ast::Directive) -> Result<(), Diagnostic> {
         let name = std::str::from_utf8(&directive.name.value).unwrap_or("");
-        let Some(candidates) = self.by_name.get(name).filter(|_| !directive.name.quoted) else {
+        let Some(candidates) = self.by_name.get(name) else {
             let known = self.by_name.keys().copied();
             return Err(Diagnostic::unknown_directive(&directive.name.value, directive.name.span, known));
         };

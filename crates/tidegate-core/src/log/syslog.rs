@@ -90,6 +90,9 @@ fn parse_server(address: &str) -> Result<Server, String> {
         return Ok(Server::Unix(PathBuf::from(path)));
     }
     let bad = |why: &str| format!("{why} in syslog server \"{address}\"");
+    if address.is_empty() {
+        return Err(bad("no host"));
+    }
     let with_port = if address.ends_with(']') || !address.contains(':') {
         format!("{address}:{PORT_DEFAULT}")
     } else {

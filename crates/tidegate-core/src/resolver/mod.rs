@@ -94,14 +94,13 @@ fn resolver(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> R
     };
     for arg in &directive.args {
         let text: &[u8] = &arg.value;
-        let invalid =
-            |known: &[&'static str]| Diagnostic::invalid_parameter(&arg.value, arg.span, known.iter().copied());
+        let invalid = || Diagnostic::new(Severity::Emerg, arg.span, format!("invalid parameter: {}", arg.value));
         if let Some(time) = text.strip_prefix(b"valid=") {
-            resolver.valid = Some(values::time_seconds(time.as_bstr()).map_err(|_| invalid(&["valid="]))?);
+            resolver.valid = Some(values::time_seconds(time.as_bstr()).map_err(|_| invalid())?);
         } else if let Some(flag) = text.strip_prefix(b"ipv4=") {
-            resolver.ipv4 = values::flag(flag.as_bstr()).map_err(|_| invalid(&["ipv4=on", "ipv4=off"]))?;
+            resolver.ipv4 = values::flag(flag.as_bstr()).map_err(|_| invalid())?;
         } else if let Some(flag) = text.strip_prefix(b"ipv6=") {
-            resolver.ipv6 = values::flag(flag.as_bstr()).map_err(|_| invalid(&["ipv6=on", "ipv6=off"]))?;
+            resolver.ipv6 = values::flag(flag.as_bstr()).map_err(|_| invalid())?;
         } else if !text.starts_with(b"status_zone=") {
             let emerg = |message: String| Diagnostic::new(Severity::Emerg, arg.span, message);
             let url = Url::parse(text.as_bstr(), false)

@@ -377,6 +377,7 @@ macro_rules! upstream_directives {
                 .doc("Accepted: each piece is written as it was read."),
             $crate::module::Directive::custom(concat!($prefix, "_temp_path"), 1, 4,
                 |c: &mut $conf, d, b| {
+                    $crate::main_conf::check_temp_levels(d)?;
                     b.temp_path(&d.args[0].value);
                     $crate::upstream::settings::fill(&mut c.$field.temp_path, d.args[0].value.clone(), d)
                 })
