@@ -445,7 +445,9 @@ fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
 fn server_name(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let server = build.server().expect("server_name stands in a server");
     for arg in &directive.args {
-        if matches!(&**arg.value, [b'*'] | [b'*', _] | [b'.']) || matches!(&**arg.value, [b'*', next, ..] if *next != b'.') {
+        if matches!(&**arg.value, [b'*'] | [b'*', _] | [b'.'])
+            || matches!(&**arg.value, [b'*', next, ..] if *next != b'.')
+        {
             return Err(emerg(arg, format!("server name \"{}\" is invalid", arg.value)));
         }
         if arg.value.contains(&b'/') && !arg.value.starts_with(b"~") {

@@ -232,9 +232,9 @@ pub static EVENTS: Module<EventsConf> = Module {
             conf.use_ = Some(arg.value.clone());
             Ok(())
         })
-            .syntax("method")
-            .within(Context::EVENTS)
-            .doc("Accepted: epoll is used."),
+        .syntax("method")
+        .within(Context::EVENTS)
+        .doc("Accepted: epoll is used."),
         Directive::flag("multi_accept", |c: &mut EventsConf| &mut c.multi_accept)
             .within(Context::EVENTS)
             .default("off")
