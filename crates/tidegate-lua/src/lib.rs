@@ -17,6 +17,7 @@
 //! | [`shdict`] | the zones of `lua_shared_dict` |
 //! | `socket` | cosockets |
 //! | `mysql` | `resty.mysql` on the native client and the embedded engine |
+//! | `sql` | `tidegate.sql`: statements on the embedded engine |
 //! | `api` | the `ngx.*` families; how to add one stands there |
 //! | `bundle` | the Lua sources in the binary (`lualib/`) |
 
@@ -50,6 +51,7 @@ mod phases;
 mod pipe;
 mod portable;
 mod request_context;
+mod sql;
 mod timers;
 mod traceback;
 mod worker;

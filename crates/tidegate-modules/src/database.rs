@@ -250,3 +250,9 @@ impl Sink for Nowhere {
 pub fn open_engine(config: &Config) -> Option<&Engine> {
     config.http_conf(&BLOCK).engine.get()
 }
+
+/// The first schema that the `database` block names.
+pub fn first_schema(config: &Config) -> Option<String> {
+    let schemas = config.http_conf(&BLOCK).schemas.as_ref()?;
+    schemas.first().map(|(name, _)| name.to_string())
+}

@@ -3,6 +3,8 @@
 mod alter;
 mod define;
 
+pub(crate) use define::parent_id;
+
 use std::sync::{Arc, atomic::Ordering};
 
 use tidegate_rows::{QueryError, ServerError, Sink, Statement as Text};

@@ -208,13 +208,23 @@ impl Engine {
 
     /// How many commits have changed a table since the engine was opened, if there is such a table.
     pub fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
-        let schema = self.inner.schema(schema).ok()?;
-        let catalog = schema.catalog().ok()?;
-        Some(catalog.table(table)?.state.version.load(Ordering::Acquire))
+        self.inner.table_version(schema, table)
+    }
+
+    /// The names of all schemas.
+    pub fn schema_names(&self) -> Vec<String> {
+        self.inner.schema_names()
     }
 }
 
 impl EngineInner {
+    /// How many commits have changed a table since the engine was opened, if there is such a table.
+    pub(crate) fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
+        let schema = self.schema(schema).ok()?;
+        let catalog = schema.catalog().ok()?;
+        Some(catalog.table(table)?.state.version.load(Ordering::Acquire))
+    }
+
     /// The schema with a name.
     ///
     /// # Errors

@@ -42,4 +42,4 @@ mod value;
 mod variables;
 
 pub use engine::{Durability, Engine, EngineOptions, OpenError};
-pub use session::Session;
+pub use session::{PooledSession, Session, TableChange, TableRead};

@@ -1,14 +1,18 @@
 //! A session: what a client talks to. It has a current schema, variables, and at most one open transaction.
 
+mod changes;
 mod env;
+mod pooled;
 mod transaction;
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 
 use tidegate_rows::{Execute, Param, QueryError, ServerError, Sink, Statement as Text, Summary};
 
+pub use changes::{TableChange, TableRead};
 pub(crate) use env::{Env, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
 use transaction::Transaction;
+pub use pooled::PooledSession;
 pub(crate) use transaction::acquire;
 
 use crate::{
@@ -44,8 +48,10 @@ pub(crate) struct Core {
     pub(crate) env: Rc<Env>,
     transaction: Option<Transaction>,
     pub(crate) prepared: std::collections::HashMap<String, Vec<u8>>,
-    /// What the last statement read and the last commit changed.
-    pub(crate) last_reads: Vec<(String, String)>,
+    /// The query that ran last: it knows what it has read.
+    last_query: Option<Rc<Plan>>,
+    /// What the last query read and the last commit changed, for those who asked to be told.
+    watched: Option<Box<changes::Watched>>,
 }
 
 thread_local! {
@@ -63,7 +69,8 @@ impl Session {
                 env,
                 transaction: None,
                 prepared: std::collections::HashMap::new(),
-                last_reads: Vec::new(),
+                last_query: None,
+                watched: None,
             },
         }
     }
@@ -79,7 +86,7 @@ impl Session {
 
     /// The tables that the last statement has read, as schema and name.
     pub fn tables_read(&self) -> &[(String, String)] {
-        &self.core.last_reads
+        self.core.last_query.as_ref().map_or(&[], |plan| &plan.read_names)
     }
 
     /// The name of the current schema, empty if there is none.
@@ -90,6 +97,19 @@ impl Session {
     /// The session's number, as `connection_id()` answers.
     pub fn id(&self) -> u64 {
         self.core.env.connection_id
+    }
+
+    /// Makes the session as good as new, but for its number; answers whether it can serve another user.
+    fn reset(&mut self) -> bool {
+        let core = &mut self.core;
+        if let Some(mut transaction) = core.transaction.take() {
+            transaction.rollback();
+        }
+        core.prepared.clear();
+        core.last_query = None;
+        core.watched = None;
+        core.env.reset(core.engine.sql_mode, core.engine.options.lock_wait_timeout);
+        core.schema.as_ref().is_none_or(|schema| !schema.is_closed())
     }
 
     /// Whether affected rows count rows that an UPDATE has found rather than changed (`CLIENT_FOUND_ROWS`).
@@ -252,6 +272,7 @@ impl Core {
     ) -> Result<(), QueryError> {
         let plan = Rc::clone(&entry.plan);
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
+        self.note_reads(&plan, true);
         let result = self
             .attach(&mut conn, &plan)
             .map_err(QueryError::from)
@@ -266,11 +287,11 @@ impl Core {
         Ok(())
     }
 
-    fn finish_select(&mut self, plan: &Plan, rows: (u64, u64), more: bool, sink: &mut dyn Sink) {
+    fn finish_select(&mut self, plan: &Rc<Plan>, rows: (u64, u64), more: bool, sink: &mut dyn Sink) {
         self.env.found_rows.set(rows.1 as i64);
         self.env.row_count.set(-1);
-        if self.last_reads != plan.read_names {
-            self.last_reads.clone_from(&plan.read_names);
+        if self.last_query.as_ref().is_none_or(|last| !Rc::ptr_eq(last, plan)) {
+            self.last_query = Some(Rc::clone(plan));
         }
         sink.end_result(&Summary {
             status: self.status(),
@@ -459,6 +480,7 @@ impl Core {
             } else {
                 transaction.read(&self.env)?;
             }
+            self.note_reads(plan, !transaction.is_explicit());
             let conn = transaction.conn()?;
             return Ok(Done::Rows(run_select(conn, &mut entry.stmts, select, constants, sink)?));
         }
@@ -489,6 +511,9 @@ impl Core {
         }
         let written = result?;
         transaction.touch(&written.touched);
+        if written.cascades || (written.affected > 0 && !matches!(plan.kind, PlanKind::Insert(_))) {
+            transaction.touch(&changes::reached_by_cascades(home, &written.touched)?);
+        }
         Ok(Done::Written(written))
     }
 
@@ -497,7 +522,7 @@ impl Core {
             self.env.last_insert_id.set(id);
         }
         self.env.row_count.set(written.affected as i64);
-        self.last_reads.clear();
+        self.last_query = None;
         sink.end_result(&Summary {
             affected_rows: written.affected,
             insert_id: written.insert_id,

@@ -255,6 +255,64 @@ async fn tables_read_and_versions() {
 }
 
 #[tokio::test]
+async fn reads_and_changes_are_listed_with_their_versions() {
+    let fixture = Fixture::new("watched");
+    let mut session = fixture.session().await;
+    run(
+        &mut session,
+        "CREATE TABLE parent (id INT PRIMARY KEY); \
+         CREATE TABLE child (id INT PRIMARY KEY, parent INT, FOREIGN KEY (parent) REFERENCES parent (id) ON DELETE CASCADE); \
+         CREATE VIEW v AS SELECT child.id FROM child; \
+         INSERT INTO parent VALUES (1); INSERT INTO child VALUES (1, 1)",
+    )
+    .await;
+    session.watch_tables();
+    let reads = |session: &tidegate_sql::Session| {
+        let reads = session.reads().iter();
+        reads.map(|read| (read.table.clone(), read.version)).collect::<Vec<_>>()
+    };
+    run(&mut session, "SELECT * FROM v WHERE id IN (SELECT id FROM parent)").await;
+    let mut read = reads(&session);
+    read.sort();
+    assert_eq!(read, [("child".to_owned(), Some(1)), ("parent".to_owned(), Some(1))]);
+    run(&mut session, "DELETE FROM parent").await;
+    let changed: Vec<_> = session.changes().iter().map(|change| (change.table.as_str(), change.version)).collect();
+    assert_eq!(changed, [("parent", 2), ("child", 2)]);
+    run(&mut session, "BEGIN; SELECT * FROM child").await;
+    assert_eq!(reads(&session), [("child".to_owned(), None)]);
+    run(&mut session, "ROLLBACK; UPDATE parent SET id = 5").await;
+    assert_eq!(fixture.engine().table_version("test", "parent"), Some(2));
+}
+
+#[tokio::test]
+async fn a_pooled_session_is_as_good_as_new() {
+    let fixture = Fixture::new("pooled");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY)").await;
+    let id = {
+        let mut pooled = fixture.engine().pooled_session("test").unwrap();
+        let id = pooled.id();
+        let session = pooled.get().unwrap();
+        run(session, "SET @a = 1, sql_mode = ''; INSERT INTO t VALUES (NULL); BEGIN; INSERT INTO t VALUES (7)").await;
+        id
+    };
+    let mut pooled = fixture.engine().pooled_session("test").unwrap();
+    assert_eq!(pooled.id(), id);
+    let state = "SELECT @a IS NULL, @@sql_mode <> '', LAST_INSERT_ID(), COUNT(*) FROM t";
+    assert_eq!(one(pooled.get().unwrap(), state).await, "1,1,0,1");
+    let mut abandoned = fixture.engine().pooled_session("test").unwrap();
+    let abandoned_id = abandoned.id();
+    let sleep = Statement { sql: b"SELECT SLEEP(5)", params: &[] };
+    let mut rows = Rows::default();
+    assert!(tokio::time::timeout(Duration::from_millis(5), abandoned.execute(sleep, &mut rows)).await.is_err());
+    drop(abandoned);
+    assert_ne!(fixture.engine().pooled_session("test").unwrap().id(), abandoned_id);
+    run(pooled.get().unwrap(), "USE information_schema").await;
+    drop(pooled);
+    assert_eq!(fixture.engine().pooled_session("test").unwrap().get().unwrap().schema(), "test");
+}
+
+#[tokio::test]
 async fn statements_see_other_schemas() {
     let fixture = Fixture::new("cross");
     let mut session = fixture.session().await;

@@ -71,6 +71,7 @@ mod semaphore;
 mod shdict;
 mod sleep;
 mod socket;
+mod sql;
 mod stdlib;
 mod thread;
 mod time;
@@ -117,6 +118,7 @@ static FAMILIES: &[&Family] = &[
     &errlog::FAMILY,
     &process::FAMILY,
     &pipe::FAMILY,
+    &sql::FAMILY,
 ];
 
 /// A family of API functions.

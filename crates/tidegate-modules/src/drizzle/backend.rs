@@ -147,7 +147,7 @@ impl Backend {
                     peer: "the embedded engine".to_owned(),
                     source: io::Error::other(error),
                 })?;
-                let mut session = engine.session(schema)?;
+                let mut session = engine.pooled_session(schema)?;
                 began(u32::try_from(session.id()).unwrap_or(u32::MAX));
                 let run = session.execute(statement, sink);
                 match conf.drizzle_query_timeout {

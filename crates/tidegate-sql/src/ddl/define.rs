@@ -398,7 +398,7 @@ fn index_name(table: &Table, spec: &IndexSpec) -> Res<String> {
 }
 
 /// The number of the table that a foreign key refers to.
-pub(super) fn parent_id(key: &ForeignKey) -> Option<i64> {
+pub(crate) fn parent_id(key: &ForeignKey) -> Option<i64> {
     key.table.split('\u{0}').nth(1)?.strip_prefix('t')?.parse().ok()
 }
 

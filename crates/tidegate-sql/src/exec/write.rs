@@ -35,6 +35,8 @@ pub(crate) struct Written {
     /// What `LAST_INSERT_ID()` answers from now on, if the statement has generated a value.
     pub(crate) last_insert_id: Option<u64>,
     pub(crate) touched: Vec<Arc<TableState>>,
+    /// An INSERT has deleted or updated rows: their foreign keys may have reached other tables.
+    pub(crate) cascades: bool,
 }
 
 /// What a statement needs while it writes.
@@ -318,12 +320,14 @@ impl Writer<'_> {
             let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
             if plan.replace {
                 self.delete_row(table, rowid)?;
+                run.written.cascades = true;
                 run.written.affected += 1;
                 run.duplicates += 1;
                 continue;
             }
             if let Some(upsert) = &plan.on_duplicate {
                 run.duplicates += 1;
+                run.written.cascades = true;
                 return self.update_duplicate(plan, upsert, rowid, &row, run);
             }
             let error = errors::duplicate_entry(entry(table, index, &row), &index.name);

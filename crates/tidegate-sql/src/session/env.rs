@@ -98,6 +98,30 @@ impl Env {
         }
     }
 
+    /// Makes everything as it is in a new session.
+    pub(super) fn reset(&self, sql_mode: u64, lock_wait: Duration) {
+        self.sql_mode.set(sql_mode);
+        self.collation.set(Collation::DEFAULT);
+        self.autocommit.set(true);
+        self.read_committed.set(false);
+        self.foreign_keys.set(true);
+        self.lock_wait.set(lock_wait);
+        self.last_insert_id.set(0);
+        self.row_count.set(0);
+        self.found_rows.set(0);
+        self.found_rows_flag.set(false);
+        self.ignoring.set(false);
+        self.zone.set(Zone::System);
+        self.fixed_time.set(None);
+        self.now_known.set(None);
+        self.warning_total.set(0);
+        self.warnings.borrow_mut().clear();
+        self.shown.borrow_mut().clear();
+        self.user.borrow_mut().clear();
+        self.system.borrow_mut().clear();
+        self.virtual_name.set(None);
+    }
+
     /// An environment for unit tests.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {

@@ -285,9 +285,7 @@ impl Core {
         }
         let schema = Arc::clone(&place.pool.schema);
         if wrote {
-            for table in transaction.touched.drain(..) {
-                table.version.fetch_add(1, Ordering::AcqRel);
-            }
+            self.note_changes(&schema, transaction.touched.drain(..));
         }
         transaction.finish();
         if wrote { self.make_durable(&schema) } else { Ok(()) }

@@ -1,0 +1,201 @@
+//! The Rust half of `require "tidegate.sql"` (`lualib/tidegate/api/sql.lua`).
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::Family;
+use crate::error::{CResult, LuaError};
+use crate::function::function;
+use crate::phase::Phases;
+use crate::scheduler::{Answer, with_run};
+use crate::socket::{Closable, OpenSockets};
+use crate::sql::{Job, Outcome, Place, Refusal, default_schema, engine, link, link::Link, params, run, stream, stream::Stream};
+use crate::stack::{Lua, Type};
+use crate::userdata::{check_userdata, push_userdata, to_userdata};
+
+pub(crate) static FAMILY: Family = Family {
+    name: "sql",
+    cdef: "",
+    ffi: &[],
+    functions: &[
+        ("query", function(query)),
+        ("exec", function(exec)),
+        ("open", function(open)),
+        ("is_open", function(is_open)),
+        ("close", function(close)),
+        ("rows", function(rows)),
+        ("next", function(next)),
+        ("columns", function(columns)),
+        ("version", function(version)),
+        ("default_schema", function(push_default_schema)),
+    ],
+};
+
+/// Reads `place, watch, statement, parameters…`; a place is a transaction or the name of a schema.
+fn job(lua: Lua) -> Result<Job, LuaError> {
+    let place = match to_userdata::<link::Handle>(&lua, 1) {
+        Some(handle) => Place::Link(Rc::clone(&handle.0)),
+        None => Place::Schema(String::from_utf8_lossy(lua.check_bytes(1)?).into_owned()),
+    };
+    let watch = lua.to_bool(2);
+    if lua.type_of(3) != Type::String {
+        let kind = lua.type_name(3);
+        return Err(LuaError::from(format!("bad statement (string expected, got {kind})")));
+    }
+    let sql = lua.check_bytes(3)?.to_vec();
+    Ok(Job { place, sql, params: params(lua, 4)?, watch })
+}
+
+/// Demands that the script may wait here: a statement may have to, whatever it is.
+fn check_wait(lua: Lua) -> Result<(), LuaError> {
+    with_run(|run| Phases::YIELDABLE.check(run.phase())).unwrap_or(Err(LuaError::new("no request found")))?;
+    if lua.is_yieldable() { Ok(()) } else { Err(LuaError::new("attempt to yield across C-call boundary")) }
+}
+
+/// Answers at once where the statement needs no wait, or has the Lua half await.
+fn settle(
+    lua: Lua,
+    mut future: Pin<Box<dyn Future<Output = Result<Outcome, Refusal>>>>,
+    push: fn(&Outcome, Lua) -> CResult,
+) -> CResult {
+    let give = move |lua: Lua, ended: Result<Outcome, Refusal>| match ended {
+        Ok(outcome) => push(&outcome, lua),
+        Err(refusal) => Ok(refusal.push(lua)),
+    };
+    if let Poll::Ready(ended) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return give(lua, ended);
+    }
+    wait(lua, async move {
+        let ended = future.await;
+        Answer::Push(Box::new(move |lua| give(lua, ended)))
+    })
+}
+
+fn wait(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
+    with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found")))?;
+    Ok(0)
+}
+
+/// `query(place, watch, statement, …)`: rows, and with `watch` what was read; or nothing when the Lua half is to await.
+fn query(lua: Lua) -> CResult {
+    check_wait(lua)?;
+    let job = job(lua)?;
+    let push = if job.watch {
+        |outcome: &Outcome, lua: Lua| outcome.push_rows(lua, true)
+    } else {
+        |outcome: &Outcome, lua: Lua| outcome.push_rows(lua, false)
+    };
+    settle(lua, Box::pin(run(job)), push)
+}
+
+/// `exec(place, watch, statement, …)`: a table of what the statement did, as `query` otherwise.
+fn exec(lua: Lua) -> CResult {
+    check_wait(lua)?;
+    let job = job(lua)?;
+    let push = if job.watch {
+        |outcome: &Outcome, lua: Lua| outcome.push_summary(lua, true)
+    } else {
+        |outcome: &Outcome, lua: Lua| outcome.push_summary(lua, false)
+    };
+    settle(lua, Box::pin(run(job)), push)
+}
+
+/// Has something closed at the end of the request or timer.
+fn own(closable: &Rc<impl Closable + 'static>) {
+    let closable: Rc<dyn Closable> = Rc::clone(closable) as Rc<dyn Closable>;
+    with_run(|run| OpenSockets::of(run.host()).add_closable(&closable));
+}
+
+/// `open(schema)`: a session for a transaction.
+fn open(lua: Lua) -> CResult {
+    check_wait(lua)?;
+    let schema = String::from_utf8_lossy(lua.check_bytes(1)?).into_owned();
+    match Link::open(&schema) {
+        Ok(link) => {
+            own(&link);
+            push_userdata(lua, link::Handle(link));
+            Ok(1)
+        }
+        Err(refusal) => Ok(refusal.push(lua)),
+    }
+}
+
+/// `is_open(transaction)`: whether it can still be committed.
+fn is_open(lua: Lua) -> CResult {
+    lua.push_bool(check_userdata::<link::Handle>(&lua, 1)?.0.is_open());
+    Ok(1)
+}
+
+/// `close(transaction or rows)`: rolls back, or ends the statement.
+fn close(lua: Lua) -> CResult {
+    if let Some(handle) = to_userdata::<stream::Handle>(&lua, 1) {
+        Rc::clone(&handle.0).close_now();
+    } else {
+        Rc::clone(&check_userdata::<link::Handle>(&lua, 1)?.0).close_now();
+    }
+    Ok(0)
+}
+
+/// `rows(place, false, statement, …)`: a stream whose columns are known, or the error; or nothing when the Lua half is
+/// to await.
+fn rows(lua: Lua) -> CResult {
+    check_wait(lua)?;
+    let stream = match Stream::new(job(lua)?) {
+        Ok(stream) => stream,
+        Err(refusal) => return Ok(refusal.push(lua)),
+    };
+    own(&stream);
+    let give = |lua: Lua, stream: Rc<Stream>| match stream.take_early_failure() {
+        Some(refusal) => Ok(refusal.push(lua)),
+        None => {
+            push_userdata(lua, stream::Handle(stream));
+            Ok(1)
+        }
+    };
+    if stream.poll_begin(&mut Context::from_waker(Waker::noop())).is_ready() {
+        return give(lua, stream);
+    }
+    wait(lua, async move {
+        poll_fn(|cx| stream.poll_begin(cx)).await;
+        Answer::Push(Box::new(move |lua| give(lua, stream)))
+    })
+}
+
+/// `next(rows)`: a row, `nil` at the end, `nil` and the error; or nothing when the Lua half is to await.
+fn next(lua: Lua) -> CResult {
+    let stream = Rc::clone(&check_userdata::<stream::Handle>(&lua, 1)?.0);
+    if stream.poll_row(&mut Context::from_waker(Waker::noop())).is_ready() {
+        return stream.push_next(lua);
+    }
+    wait(lua, async move {
+        poll_fn(|cx| stream.poll_row(cx)).await;
+        Answer::Push(Box::new(move |lua| stream.push_next(lua)))
+    })
+}
+
+/// `columns(rows)`: a list of names.
+fn columns(lua: Lua) -> CResult {
+    Rc::clone(&check_userdata::<stream::Handle>(&lua, 1)?.0).push_columns(lua)
+}
+
+/// `version(schema, table)`: commits that have changed the table, or nil.
+fn version(lua: Lua) -> CResult {
+    let schema = String::from_utf8_lossy(lua.check_bytes(1)?).into_owned();
+    let table = String::from_utf8_lossy(lua.check_bytes(2)?).into_owned();
+    match engine() {
+        Ok(engine) => match engine.table_version(&schema, &table) {
+            Some(version) => lua.push_number(version as f64),
+            None => lua.push_nil(),
+        },
+        Err(refusal) => return Ok(refusal.push(lua)),
+    }
+    Ok(1)
+}
+
+/// `default_schema()`: the first schema of the `database` block, empty if it names none.
+fn push_default_schema(lua: Lua) -> CResult {
+    lua.push_bytes(default_schema().as_bytes());
+    Ok(1)
+}

@@ -1,0 +1,143 @@
+//! Which tables a query read and a commit changed, each with a number that grows with every commit to it.
+//!
+//! Whoever keeps a query's result keeps the numbers that stood *before* the query ran, and uses the result while they
+//! still stand: a commit raises its tables' numbers before it is acknowledged, so what was read before a commit never
+//! carries a number from behind it.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use tidegate_rows::ServerError;
+
+use super::{Core, Session};
+use crate::{
+    catalog::{Catalog, TableState},
+    ddl,
+    engine::Schema,
+    exec::Plan,
+};
+
+/// A table that a query has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableRead {
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub table: String,
+    /// Commits that had changed it when the query began; `None` inside of a transaction, whose view of the table may be
+    /// older than the newest commit or hold changes of its own.
+    pub version: Option<u64>,
+}
+
+/// A table that a commit has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableChange {
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub table: String,
+    /// Commits that have changed it, with this one.
+    pub version: u64,
+}
+
+/// What a session notes for those who want to know.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    reads: Vec<TableRead>,
+    changes: Vec<TableChange>,
+}
+
+impl Session {
+    /// Has the session note from now on what queries read and commits change.
+    pub fn watch_tables(&mut self) {
+        self.core.watched.get_or_insert_default();
+    }
+
+    /// What the last query has read, if tables are watched.
+    pub fn reads(&self) -> &[TableRead] {
+        self.core.watched.as_ref().map_or(&[], |watched| &watched.reads)
+    }
+
+    /// What the last commit has changed, if tables are watched. Statements that change definitions are not listed; their
+    /// tables' numbers grow all the same.
+    pub fn changes(&self) -> &[TableChange] {
+        self.core.watched.as_ref().map_or(&[], |watched| &watched.changes)
+    }
+}
+
+impl Core {
+    /// Notes what a query is about to read; `alone` when it sees the newest commits.
+    #[inline]
+    pub(super) fn note_reads(&mut self, plan: &Plan, alone: bool) {
+        if self.watched.is_some() {
+            self.list_reads(plan, alone);
+        }
+    }
+
+    #[cold]
+    fn list_reads(&mut self, plan: &Plan, alone: bool) {
+        let reads = plan.read_names.iter().map(|(schema, table)| TableRead {
+            schema: schema.clone(),
+            table: table.clone(),
+            version: if alone { self.engine.table_version(schema, table) } else { None },
+        });
+        let reads = reads.collect();
+        if let Some(watched) = &mut self.watched {
+            watched.reads = reads;
+        }
+    }
+
+    /// Raises the numbers of the tables that a commit has changed.
+    pub(super) fn note_changes(&mut self, schema: &Arc<Schema>, touched: impl Iterator<Item = Arc<TableState>>) {
+        let catalog = match &mut self.watched {
+            Some(watched) => {
+                watched.changes.clear();
+                schema.catalog().ok()
+            }
+            None => None,
+        };
+        for state in touched {
+            let version = state.version.fetch_add(1, Ordering::AcqRel) + 1;
+            if let (Some(watched), Some(catalog)) = (&mut self.watched, &catalog)
+                && let Some(table) = catalog.tables.values().find(|table| Arc::ptr_eq(&table.state, &state))
+            {
+                let (schema, table) = (schema.name.clone(), table.name.clone());
+                watched.changes.push(TableChange { schema, table, version });
+            }
+        }
+    }
+}
+
+/// The tables that foreign keys may have changed together with those that a statement has changed.
+///
+/// # Errors
+/// Storage errors.
+pub(super) fn reached_by_cascades(
+    schema: &Arc<Schema>,
+    touched: &[Arc<TableState>],
+) -> Result<Vec<Arc<TableState>>, ServerError> {
+    let catalog = schema.catalog()?;
+    let mut reached: Vec<Arc<TableState>> = Vec::new();
+    let mut parents: Vec<i64> = touched.iter().filter_map(|state| id_of(&catalog, state)).collect();
+    while let Some(parent) = parents.pop() {
+        for table in catalog.tables.values() {
+            let cascades = table.foreign_keys.iter().any(|key| {
+                ddl::parent_id(key) == Some(parent) && (acts(&key.on_delete) || acts(&key.on_update))
+            });
+            let known = touched.iter().chain(&reached).any(|state| Arc::ptr_eq(state, &table.state));
+            if cascades && !known {
+                reached.push(Arc::clone(&table.state));
+                parents.push(table.id);
+            }
+        }
+    }
+    Ok(reached)
+}
+
+fn id_of(catalog: &Catalog, state: &Arc<TableState>) -> Option<i64> {
+    catalog.tables.values().find(|table| Arc::ptr_eq(&table.state, state)).map(|table| table.id)
+}
+
+/// Whether a foreign key's action changes the child.
+fn acts(action: &str) -> bool {
+    !(action.eq_ignore_ascii_case("restrict") || action.eq_ignore_ascii_case("no action"))
+}

@@ -1,0 +1,104 @@
+//! Sessions that wait for their next user: making one anew costs as much as a point lookup.
+
+use std::{cell::RefCell, sync::Arc};
+
+use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement};
+
+use super::Session;
+use crate::engine::{Engine, EngineInner};
+
+/// Idle sessions that a thread keeps for each schema.
+const IDLE_MAX: usize = 256;
+
+thread_local! {
+    static IDLE: RefCell<Vec<Shelf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The idle sessions of an engine in one schema.
+struct Shelf {
+    engine: Arc<EngineInner>,
+    schema: Box<str>,
+    sessions: Vec<Session>,
+}
+
+/// A session that goes back to its thread's pool when it is dropped: its transaction is rolled back, its variables are
+/// those of a new session. A session whose statement was abandoned half-way is closed instead.
+pub struct PooledSession {
+    session: Option<Session>,
+    running: bool,
+}
+
+impl Engine {
+    /// A session as [`Engine::session`] opens it, from this thread's pool when one is idle there. Idle sessions keep
+    /// the engine open until their thread ends.
+    ///
+    /// # Errors
+    /// 1049 if the schema does not exist.
+    #[inline]
+    pub fn pooled_session(&self, schema: &str) -> Result<PooledSession, ServerError> {
+        let idle = IDLE.with_borrow_mut(|shelves| {
+            let shelf = shelves.iter_mut().find(|shelf| shelf.is(&self.inner, schema))?;
+            shelf.sessions.pop()
+        });
+        let session = match idle {
+            Some(session) if !session.core.schema.as_ref().is_some_and(|schema| schema.is_closed()) => session,
+            _ => self.session(schema)?,
+        };
+        Ok(PooledSession { session: Some(session), running: false })
+    }
+}
+
+impl Shelf {
+    fn is(&self, engine: &Arc<EngineInner>, schema: &str) -> bool {
+        Arc::ptr_eq(&self.engine, engine) && *self.schema == *schema
+    }
+}
+
+impl PooledSession {
+    /// The session.
+    pub fn get(&mut self) -> Option<&mut Session> {
+        self.session.as_mut()
+    }
+
+    /// The session's number, as `connection_id()` answers.
+    pub fn id(&self) -> u64 {
+        self.session.as_ref().map_or(0, Session::id)
+    }
+}
+
+impl Execute for PooledSession {
+    async fn execute<S: Sink>(&mut self, statement: Statement<'_>, sink: &mut S) -> Result<(), QueryError> {
+        let Some(session) = &mut self.session else { return Err(crate::errors::interrupted().into()) };
+        self.running = true;
+        let result = session.execute(statement, sink).await;
+        self.running = false;
+        result
+    }
+}
+
+impl Drop for PooledSession {
+    fn drop(&mut self) {
+        let Some(mut session) = self.session.take() else { return };
+        if self.running || !session.reset() {
+            return;
+        }
+        // The thread may be ending, and its pool with it.
+        let _ = IDLE.try_with(|shelves| {
+            let mut shelves = shelves.borrow_mut();
+            let schema = session.schema();
+            let engine = &session.core.engine;
+            let shelf = match shelves.iter().position(|shelf| shelf.is(engine, schema)) {
+                Some(at) => &mut shelves[at],
+                None => {
+                    let shelf = Shelf { engine: Arc::clone(engine), schema: schema.into(), sessions: Vec::new() };
+                    shelves.push(shelf);
+                    let last = shelves.len() - 1;
+                    &mut shelves[last]
+                }
+            };
+            if shelf.sessions.len() < IDLE_MAX {
+                shelf.sessions.push(session);
+            }
+        });
+    }
+}

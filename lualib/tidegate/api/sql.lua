@@ -1,0 +1,234 @@
+-- require "tidegate.sql": statements on the embedded engine. docs/lua-sql.md describes it.
+
+local _, native, base = ...
+
+local setmetatable, type, select, error, tostring, pcall = setmetatable, type, select, error, tostring, pcall
+local running = coroutine.running
+local query, exec, open, close, is_open = native.query, native.exec, native.open, native.close, native.is_open
+local rows, next_row, columns, version = native.rows, native.next, native.columns, native.version
+local settle, fail = base.settle, base.fail
+
+local null = ngx.null
+-- The transactions that each light thread is in, by schema.
+local open_in = setmetatable({}, { __mode = "k" })
+
+local Schema, Transaction, Rows = {}, {}, {}
+Schema.__index, Transaction.__index, Rows.__index = Schema, Transaction, Rows
+-- For light threads without a coroutine of their own.
+local nobody = {}
+
+-- Where a statement of `self` runs: in the transaction that its light thread has open, if any.
+local function place(self)
+    local transactions = open_in[running() or nobody]
+    local transaction = transactions and transactions[self.name]
+    return transaction and transaction.link or self.name
+end
+
+function Schema:query(statement, ...)
+    return settle(query(place(self), false, statement, ...))
+end
+
+-- As query; the second result tells which tables were read: { ["schema.table"] = version }.
+function Schema:query_watched(statement, ...)
+    return settle(query(place(self), true, statement, ...))
+end
+
+function Schema:exec(statement, ...)
+    return settle(exec(place(self), true, statement, ...))
+end
+
+local function start_rows(stream, ...)
+    if not stream then
+        return nil, ...
+    end
+    return setmetatable({ stream = stream, columns = columns(stream) }, Rows)
+end
+
+function Schema:rows(statement, ...)
+    return start_rows(settle(rows(place(self), false, statement, ...)))
+end
+
+function Schema:version(table)
+    return version(self.name, table)
+end
+
+-- Rows
+
+function Rows:next()
+    return settle(next_row(self.stream))
+end
+
+-- In a `for`, where a second value would go unseen, an error is raised.
+local function row_or_raise(row, message)
+    if row == nil and message then
+        return fail(message)
+    end
+    return row
+end
+
+function Rows:__call()
+    return row_or_raise(settle(next_row(self.stream)))
+end
+
+function Rows:close()
+    close(self.stream)
+end
+
+-- Transactions
+
+-- Keeps what went wrong last, so that an error raised with its message can be told from others.
+local function note(self, result, message, code, state)
+    if result == nil then
+        self.message, self.code, self.state = message, code, state
+    end
+    return result, message, code, state
+end
+
+function Transaction:query(statement, ...)
+    return note(self, settle(query(self.link, false, statement, ...)))
+end
+
+function Transaction:exec(statement, ...)
+    return note(self, settle(exec(self.link, false, statement, ...)))
+end
+
+function Transaction:rows(statement, ...)
+    return note(self, start_rows(settle(rows(self.link, false, statement, ...))))
+end
+
+local function run(self, statement)
+    return settle(exec(self.link, true, statement))
+end
+
+-- What a function that failed has to answer: the statement's error again, or its own error goes on.
+local function failed(self, raised)
+    local message = self.message
+    if message and type(raised) == "string" and raised:sub(-#message) == message then
+        return nil, message, self.code, self.state
+    end
+    return error(raised, 0)
+end
+
+local function results(first, ...)
+    if first == nil and select("#", ...) == 0 then
+        return true
+    end
+    return first, ...
+end
+
+-- Whether a function has said that nothing of it shall stay: `nil, message` or `false, message`.
+local function refused(first, message)
+    return not first and message ~= nil
+end
+
+local function end_nested(self, name, ok, ...)
+    self.depth = self.depth - 1
+    if ok and not refused(...) then
+        local released, message, code, state = run(self, "RELEASE SAVEPOINT " .. name)
+        if not released then
+            return nil, message, code, state
+        end
+        return results(...)
+    end
+    if is_open(self.link) then
+        run(self, "ROLLBACK TO SAVEPOINT " .. name)
+        run(self, "RELEASE SAVEPOINT " .. name)
+    end
+    if ok then
+        return ...
+    end
+    return failed(self, (...))
+end
+
+-- A transaction inside of a transaction is a savepoint.
+function Transaction:transaction(body, ...)
+    if type(body) ~= "function" then
+        return base.fail("bad argument #1 to 'transaction' (function expected, got " .. type(body) .. ")")
+    end
+    local name = "tg_lua_" .. self.depth + 1
+    local made, message, code, state = run(self, "SAVEPOINT " .. name)
+    if not made then
+        return note(self, nil, message, code, state)
+    end
+    self.depth = self.depth + 1
+    return end_nested(self, name, pcall(body, self, ...))
+end
+
+local function end_outer(self, transactions, ok, ...)
+    transactions[self.name] = nil
+    if ok and not refused(...) then
+        local done, message, code, state = run(self, "COMMIT")
+        close(self.link)
+        if not done then
+            return nil, message, code, state
+        end
+        self.changed = done.changed
+        return results(...)
+    end
+    close(self.link)
+    if ok then
+        return ...
+    end
+    return failed(self, (...))
+end
+
+function Schema:transaction(body, ...)
+    if type(body) ~= "function" then
+        return base.fail("bad argument #1 to 'transaction' (function expected, got " .. type(body) .. ")")
+    end
+    local thread = running() or nobody
+    local transactions = open_in[thread]
+    if not transactions then
+        transactions = {}
+        open_in[thread] = transactions
+    end
+    local outer = transactions[self.name]
+    if outer then
+        return outer:transaction(body, ...)
+    end
+    local link, message, code, state = open(self.name)
+    if not link then
+        return nil, message, code, state
+    end
+    local transaction = setmetatable({ link = link, name = self.name, depth = 0 }, Transaction)
+    local begun
+    begun, message, code, state = run(transaction, "BEGIN")
+    if not begun then
+        close(link)
+        return nil, message, code, state
+    end
+    transactions[self.name] = transaction
+    return end_outer(transaction, transactions, pcall(body, transaction, ...))
+end
+
+-- The module: a schema by name, or the first that the configuration names.
+
+local _M = { null = null }
+local schemas = {}
+
+function _M.schema(name)
+    if type(name) ~= "string" then
+        return base.fail("bad argument #1 to 'schema' (string expected, got " .. type(name) .. ")")
+    end
+    local schema = schemas[name]
+    if not schema then
+        schema = setmetatable({ name = name }, Schema)
+        schemas[name] = schema
+    end
+    return schema
+end
+
+local function default()
+    return _M.schema(native.default_schema())
+end
+
+for _, name in ipairs { "query", "query_watched", "exec", "rows", "transaction", "version" } do
+    local method = Schema[name]
+    _M[name] = function(...)
+        return method(default(), ...)
+    end
+end
+
+package.preload["tidegate.sql"] = function()
+    return _M
+end

@@ -1,0 +1,394 @@
+`require "tidegate.sql"`: the embedded engine from Lua (docs/lua-sql.md).
+
+=== TEST 1: query answers rows, exec what it did
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table cats (id int auto_increment primary key, name varchar(20), age int, weight decimal(6,2));
+insert into cats (name, age, weight) values ('Jerry', 1, 2.50), ('Tom', 3, 4.25), ('Kitten', null, null);
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        for _, cat in ipairs(assert(sql.query("select * from cats order by id"))) do
+            ngx.say(cat.id, " ", cat.name, " ", type(cat.age), " ", tostring(cat.age == ngx.null), " ", tostring(cat.weight))
+        end
+        local done = assert(sql.exec("insert into cats (name, age) values (?, ?), (?, ?)", "O'Malley \\ \0;", 7, nil, true))
+        ngx.say(done.affected_rows, " ", done.insert_id, " ", done.info, " ", done.changed["test.cats"])
+        local rows = assert(sql.query("select hex(name) as name, age from cats where id > ?", 3))
+        ngx.say(#rows, " ", rows[1].name, " ", tostring(rows[2].name), " ", rows[2].age)
+        ngx.say(#assert(sql.query("select * from cats where name = ?", "nobody")))
+        ngx.say(assert(sql.query("select 9007199254740993 as n"))[1].n)
+    }
+}
+--- request
+GET /
+--- response_body
+1 Jerry number false 2.50
+2 Tom number false 4.25
+3 Kitten userdata true userdata: NULL
+2 4 Records: 2  Duplicates: 0  Warnings: 0 2
+2 4F274D616C6C6579205C20003B userdata: NULL 1
+0
+9007199254740993
+
+
+=== TEST 2: errors have message, code and SQLSTATE
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        ngx.say(sql.query("select * from dogs"))
+        ngx.say(sql.exec("selec 1"))
+        ngx.say(sql.query("select ? + ?", 1))
+        ngx.say(sql.schema("nowhere"):query("select 1"))
+        ngx.say(sql.rows("select * from dogs"))
+        ngx.say(pcall(sql.query, "select ?", {}))
+        ngx.say(pcall(sql.query))
+        ngx.say(pcall(sql.transaction, 7))
+    }
+}
+--- request
+GET /
+--- response_body_like
+^nilTable 'test\.dogs' doesn't exist114642S02
+nilYou have an error .*106442000
+nilIncorrect arguments to mysqld_stmt_execute1210HY000
+nilUnknown database 'nowhere'104942000
+nilTable 'test\.dogs' doesn't exist114642S02
+false.*bad parameter #1: a string, number, boolean, nil or ngx\.null is expected, not a table
+false.*bad statement \(string expected, got no value\)
+false.*bad argument #1 to 'transaction' \(function expected, got number\)
+$
+
+
+=== TEST 3: a transaction commits or rolls back
+--- tidegate_only
+--- main_config
+database { path data; schema bank init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table account (id int primary key, amount int not null);
+insert into account values (1, 100), (2, 0);
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local function amounts()
+            local rows = assert(sql.query("select amount from account order by id"))
+            return rows[1].amount .. " " .. rows[2].amount
+        end
+        local function move(amount)
+            return sql.transaction(function(bank)
+                assert(bank:exec("update account set amount = amount - ? where id = 1", amount))
+                assert(bank:exec("update account set amount = amount + ? where id = 2", amount))
+                -- Statements of the same light thread belong to it, whoever runs them.
+                local left = assert(sql.query("select amount from account where id = 1"))[1].amount
+                if left < 0 then
+                    return nil, "only " .. left + amount .. " left"
+                end
+                return "moved", amount
+            end)
+        end
+        ngx.say(table.concat({ move(30) }, " "), ": ", amounts())
+        local ok, err = move(300)
+        ngx.say(tostring(ok), " ", err, ": ", amounts())
+        ngx.say(sql.transaction(function(bank)
+            assert(bank:exec("update account set amount = 1"))
+            assert(bank:exec("insert into account values (1, 1)"))
+        end))
+        ngx.say(amounts())
+        ngx.say(pcall(sql.transaction, function(bank)
+            assert(bank:exec("update account set amount = 1"))
+            error("a mistake", 0)
+        end))
+        ngx.say(amounts())
+        ngx.say(sql.transaction(function() end))
+    }
+}
+--- request
+GET /
+--- response_body
+moved 30: 70 30
+nil only 70 left: 70 30
+nilDuplicate entry '1' for key 'PRIMARY'106223000
+70 30
+falsea mistake
+70 30
+true
+
+
+=== TEST 4: a transaction inside of a transaction is a savepoint
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table t (n int primary key);
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local changed
+        ngx.say(sql.transaction(function(outer)
+            assert(outer:exec("insert into t values (1)"))
+            ngx.say(outer:transaction(function(inner)
+                assert(inner:exec("insert into t values (2)"))
+                return nil, "not this"
+            end))
+            -- By the module: the same light thread, so the same transaction.
+            ngx.say(sql.transaction(function()
+                assert(sql.exec("insert into t values (3)"))
+                return "kept"
+            end))
+            ngx.say(outer:transaction(function(inner)
+                assert(inner:exec("insert into t values (4)"))
+                assert(inner:exec("insert into t values (1)"))
+            end))
+            changed = outer
+            return "done"
+        end))
+        for row in assert(sql.rows("select n from t order by n")) do
+            ngx.say(row.n)
+        end
+        ngx.say(changed.changed["test.t"], " ", sql.version("t"))
+        ngx.say(changed:exec("insert into t values (9)"))
+    }
+}
+--- request
+GET /
+--- response_body
+nilnot this
+kept
+nilDuplicate entry '1' for key 'PRIMARY'106223000
+done
+1
+3
+1 1
+nilthe transaction is over
+
+
+=== TEST 5: a statement that ends the transaction is noticed
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table t (n int primary key);
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        ngx.say(sql.transaction(function(tx)
+            assert(tx:exec("create table other (n int)"))
+            return tx:exec("insert into t values (1)")
+        end))
+        ngx.say(sql.transaction(function(tx) tx:exec("commit") end))
+        ngx.say(#sql.query("select * from t"))
+    }
+}
+--- request
+GET /
+--- response_body
+nilthe transaction was ended by a statement in it
+nilthe transaction was ended by a statement in it
+0
+
+
+=== TEST 6: what leaves in the middle rolls back at once
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; lock_wait_timeout 2s; }
+--- user_files
+>>> ../init.sql
+create table t (n int primary key);
+--- config
+location /exit {
+    content_by_lua_block {
+        require("tidegate.sql").transaction(function(tx)
+            assert(tx:exec("insert into t values (1)"))
+            ngx.exit(204)
+        end)
+    }
+}
+location /kept {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        for number = 1, 3 do
+            local rows = assert(sql.rows("with recursive n as (select 1 as i union all select i + 1 from n where i < 100000) select i from n"))
+            rows:next()
+        end
+        ngx.say("left")
+    }
+}
+location /next {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        ngx.say(assert(sql.exec("insert into t values (1)")).affected_rows)
+    }
+}
+--- pipelined_requests
+GET /exit
+GET /kept
+GET /next
+--- raw_response_like: 204 No Content.*left.*1\n
+
+
+=== TEST 7: rows come one by one, and others are served meanwhile
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local rows = assert(sql.rows("with recursive n as (select 1 as i union all select i + 1 from n where i < 50000) select i, repeat('x', 20) as x from n"))
+        ngx.say(table.concat(rows.columns, ","))
+        local ticks, stop = 0, false
+        local other = ngx.thread.spawn(function()
+            while not stop do
+                ticks = ticks + 1
+                ngx.sleep(0)
+            end
+        end)
+        local count, sum = 0, 0
+        for row in rows do
+            count, sum = count + 1, sum + row.i
+        end
+        stop = true
+        ngx.thread.wait(other)
+        ngx.say(count, " ", sum, " ", ticks > 10)
+        ngx.say(tostring(rows:next()))
+        local few = assert(sql.rows("select 1 as a union select 2"))
+        ngx.say(few:next().a)
+        few:close()
+        ngx.say(tostring(few:next()))
+        ngx.say(pcall(function()
+            for row in assert(sql.rows("select 1 as n union all select 9223372036854775807 + 1")) do
+                ngx.say("row ", row.n)
+            end
+        end))
+    }
+}
+--- request
+GET /
+--- response_body_like
+^i,x
+50000 1250025000 true
+nil
+1
+nil
+(row 1
+)?false.*BIGINT value is out of range.*
+$
+
+
+=== TEST 8: rows inside of a transaction keep its session
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        ngx.say(sql.transaction(function(tx)
+            local rows = assert(tx:rows("with recursive n as (select 1 as i union all select i + 1 from n where i < 50000) select i, repeat('x', 20) as x from n"))
+            rows:next()
+            ngx.say(tx:query("select 1"))
+            for _ in rows do end
+            return assert(tx:query("select 1 as n"))[1].n
+        end))
+    }
+}
+--- request
+GET /
+--- response_body
+nilthe transaction is busy with another statement; were all its rows() read?
+1
+
+
+=== TEST 9: what a query read, for a cache
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table a (n int);
+create table b (n int);
+create view v as select n from b;
+insert into a values (1);
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local test = sql.schema("test")
+        local rows, read = assert(test:query_watched("select * from a where n not in (select n from v)"))
+        ngx.say(#rows, " ", read["test.a"], " ", read["test.b"])
+        test:exec("insert into b values (5)")
+        ngx.say(test:version("a"), " ", test:version("b"), " ", tostring(test:version("c")))
+        test:transaction(function(tx)
+            local rows, read = test:query_watched("select * from a")
+            ngx.say(tostring(read["test.a"]))
+        end)
+    }
+}
+--- request
+GET /
+--- response_body
+1 1 0
+1 1 nil
+false
+
+
+=== TEST 10: where scripts cannot wait, and without a database
+--- tidegate_only
+--- config
+location / {
+    set_by_lua_block $x {
+        local ok, err = pcall(require("tidegate.sql").query, "select 1")
+        return err
+    }
+    content_by_lua_block {
+        ngx.say(ngx.var.x)
+        ngx.say(require("tidegate.sql").query("select 1"))
+    }
+}
+--- request
+GET /
+--- response_body_like
+API disabled in the context of set_by_lua\*
+nilthere is no embedded database: the configuration has no "database" block
+
+
+=== TEST 11: statements in timers and at the start of a worker
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- http_config
+init_worker_by_lua_block {
+    local sql = require "tidegate.sql"
+    assert(sql.exec("create table if not exists t (n int)"))
+    assert(sql.exec("insert into t values (1)"))
+}
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local done = require("ngx.semaphore").new(0)
+        ngx.timer.at(0, function()
+            assert(sql.transaction(function(tx) return tx:exec("insert into t values (?)", 2.5) end))
+            done:post()
+        end)
+        assert(done:wait(3))
+        ngx.say(assert(sql.query("select group_concat(n order by n) as n from t"))[1].n)
+    }
+}
+--- request
+GET /
+--- response_body
+1,3
