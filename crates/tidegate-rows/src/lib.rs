@@ -7,13 +7,14 @@
 //!
 //! This crate knows nothing of sockets, files, SQL or configuration.
 //!
-//! Reading order: [`column`], [`value`], [`sink`], [`error`], then the formats: [`json`], [`csv`], [`rds`].
+//! Reading order: [`column`], [`value`], [`sink`], [`error`], then the formats: [`json`], [`csv`], [`rds`], [`frames`].
 
 #![forbid(unsafe_code)]
 
 pub mod column;
 pub mod csv;
 pub mod error;
+pub mod frames;
 pub mod json;
 pub mod number;
 pub mod rds;

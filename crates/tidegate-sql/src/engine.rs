@@ -211,6 +211,11 @@ impl Engine {
         self.inner.table_version(schema, table)
     }
 
+    /// The version that sessions report.
+    pub fn server_version(&self) -> &str {
+        &self.inner.options.server_version
+    }
+
     /// The names of all schemas.
     pub fn schema_names(&self) -> Vec<String> {
         self.inner.schema_names()

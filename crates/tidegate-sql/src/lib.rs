@@ -23,6 +23,7 @@
 pub mod engine;
 pub mod session;
 
+mod backup;
 mod cache;
 mod catalog;
 mod coerce;

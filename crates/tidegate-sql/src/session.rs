@@ -99,6 +99,11 @@ impl Session {
         self.core.env.connection_id
     }
 
+    /// What SQL functions see.
+    pub(crate) fn env(&self) -> &Env {
+        &self.core.env
+    }
+
     /// Makes the session as good as new, but for its number; answers whether it can serve another user.
     fn reset(&mut self) -> bool {
         let core = &mut self.core;

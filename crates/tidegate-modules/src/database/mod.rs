@@ -5,6 +5,8 @@
 //!
 //! Without a `database` block, an upstream with `drizzle_server embedded` opens `data` below the prefix.
 
+pub mod control;
+
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock, PoisonError},

@@ -1,0 +1,293 @@
+//! The socket in the data directory: how `tidegate sql` works on a database that a server has open.
+//!
+//! `tidegate.sock` is served by a thread of its own, so that an import or a dump never stands in a worker's way. Who may
+//! open the socket may read the files beside it: its mode is 0600, and there is no password.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::{fs::PermissionsExt, net::UnixListener as StdListener},
+    },
+    path::{Path, PathBuf},
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use tidegate_core::log::{self, Level};
+use tidegate_rows::{
+    Column, Execute, Flow, Format, QueryError, ServerError, Sink, SinkClosed, Statement, Summary, Value,
+    frames::{self, Frames, tag},
+};
+use tidegate_sql::{Engine, Session};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::Notify,
+    task::LocalSet,
+};
+
+/// Name of the socket in the data directory.
+pub const SOCKET: &str = "tidegate.sock";
+
+/// Bytes on their way to a client before the statement waits.
+const BACKLOG_BYTES: usize = 256 << 10;
+
+/// Longest path of a socket; a longer one goes through `/proc`.
+const SOCKET_PATH_MAX: usize = 100;
+
+/// A path to the socket of a data directory that the system accepts, valid while the file is kept.
+///
+/// # Errors
+/// The system's, if the directory cannot be opened.
+pub fn socket_path(directory: &Path) -> io::Result<(PathBuf, Option<std::fs::File>)> {
+    let path = directory.join(SOCKET);
+    if path.as_os_str().len() <= SOCKET_PATH_MAX {
+        return Ok((path, None));
+    }
+    let directory = std::fs::File::open(directory)?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())), Some(directory)))
+}
+
+/// Serves the socket of an open engine on a thread of its own, as long as the process lives.
+///
+/// # Errors
+/// The system's: no socket there, no thread.
+pub fn serve(engine: Engine, directory: &Path) -> io::Result<()> {
+    let (path, _directory) = socket_path(directory)?;
+    // Whoever left it has gone: the directory's lock is ours.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = StdListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    spawn("sql-control", async move {
+        let listener = match UnixListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => return log::note(Level::Error, format_args!("database: {SOCKET}: {error}")),
+        };
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    tokio::task::spawn_local(converse(engine.clone(), stream));
+                }
+                Err(error) => {
+                    log::note(Level::Error, format_args!("database: {SOCKET}: {error}"));
+                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                }
+            }
+        }
+    })
+}
+
+/// Serves one client on a thread of its own: what `tidegate sql` does with an engine that it has opened itself.
+///
+/// # Errors
+/// The system's, when it has no thread to give.
+pub fn serve_one(engine: Engine, stream: std::os::unix::net::UnixStream) -> io::Result<std::thread::JoinHandle<()>> {
+    stream.set_nonblocking(true)?;
+    spawn_joinable("sql-control", async move {
+        if let Ok(stream) = UnixStream::from_std(stream) {
+            converse(engine, stream).await;
+        }
+    })
+}
+
+fn spawn(name: &str, body: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+    spawn_joinable(name, body).map(drop)
+}
+
+fn spawn_joinable(
+    name: &str,
+    body: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<std::thread::JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name(name.into()).spawn(move || LocalSet::new().block_on(&runtime, body))
+}
+
+/// Talks with a client until it leaves.
+async fn converse(engine: Engine, stream: UnixStream) {
+    let (mut reader, writer) = stream.into_split();
+    let line = Rc::new(Line::default());
+    let sending = tokio::task::spawn_local(send(Rc::clone(&line), writer));
+    let version = engine.server_version();
+    let mut hello = vec![frames::VERSION];
+    hello.extend_from_slice(version.as_bytes());
+    line.add(|out| frames::write_frame(tag::HELLO, &hello, out));
+    // Ends with an error when the client has gone, as a rule.
+    let _ = answer_all(&engine, &mut reader, &line).await;
+    line.end();
+    let _ = sending.await;
+}
+
+async fn answer_all(engine: &Engine, reader: &mut OwnedReadHalf, line: &Rc<Line>) -> io::Result<()> {
+    let mut session = match engine.session("") {
+        Ok(session) => session,
+        Err(error) => {
+            line.add(|out| frames::write_error(&error, out));
+            return Ok(());
+        }
+    };
+    loop {
+        let (tag, payload) = read_frame(reader).await?;
+        match tag {
+            tag::QUERY => {
+                let ran = {
+                    let statement = Statement { sql: &payload, params: &[] };
+                    let mut sink = Send { line: Rc::clone(line), frames: Frames::default() };
+                    let run = session.execute(statement, &mut sink);
+                    let mut byte = [0];
+                    tokio::select! {
+                        ran = run => ran,
+                        // A client says nothing while its statement runs: it has left, and the statement ends.
+                        _ = reader.read(&mut byte) => return Ok(()),
+                    }
+                };
+                finish(&session, ran, line);
+            }
+            tag::BACKUP => {
+                let name = String::from_utf8_lossy(&payload).into_owned();
+                match engine.backup(&name).await {
+                    Ok(path) => line.add(|out| {
+                        frames::write_frame(tag::COPY, path.as_os_str().as_encoded_bytes(), out);
+                    }),
+                    Err(error) => line.add(|out| frames::write_error(&error, out)),
+                }
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+fn finish(session: &Session, ran: Result<(), QueryError>, line: &Line) {
+    match ran {
+        Ok(()) => line.add(|out| frames::write_frame(tag::DONE, session.schema().as_bytes(), out)),
+        Err(QueryError::Server(error)) => line.add(|out| frames::write_error(&error, out)),
+        Err(error) => {
+            let error = ServerError::new(1105, b"HY000", error.to_string());
+            line.add(|out| frames::write_error(&error, out));
+        }
+    }
+}
+
+async fn read_frame(reader: &mut OwnedReadHalf) -> io::Result<(u8, Vec<u8>)> {
+    let mut head = [0; 5];
+    reader.read_exact(&mut head).await?;
+    let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if len > frames::PAYLOAD_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut payload = Vec::with_capacity(len.min(BACKLOG_BYTES));
+    reader.take(len as u64).read_to_end(&mut payload).await?;
+    if payload.len() < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok((head[0], payload))
+}
+
+/// Bytes on their way to the client.
+#[derive(Default)]
+struct Line {
+    out: RefCell<Vec<u8>>,
+    state: Cell<State>,
+    /// There is something to send, or the end.
+    filled: Notify,
+    /// The statement that waits for room, or to hear that nobody reads.
+    waiter: Cell<Option<Waker>>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    /// Everything has been said.
+    Ended,
+    /// The client has gone.
+    Lost,
+}
+
+impl Line {
+    fn add(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.out.borrow_mut());
+        self.filled.notify_one();
+    }
+
+    fn end(&self) {
+        self.state.set(State::Ended);
+        self.filled.notify_one();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waiter.take() {
+            waker.wake();
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.out.borrow().len() >= BACKLOG_BYTES
+    }
+}
+
+async fn send(line: Rc<Line>, mut writer: OwnedWriteHalf) {
+    loop {
+        let bytes = line.out.take();
+        if bytes.is_empty() {
+            if line.state.get() == State::Ended {
+                return;
+            }
+            line.wake();
+            line.filled.notified().await;
+            continue;
+        }
+        if writer.write_all(&bytes).await.is_err() {
+            line.state.set(State::Lost);
+            line.wake();
+            return;
+        }
+    }
+}
+
+/// Where a statement's rows go.
+struct Send {
+    line: Rc<Line>,
+    frames: Frames,
+}
+
+impl Sink for Send {
+    fn columns(&mut self, columns: &[Column]) {
+        self.frames.columns(columns, &mut self.line.out.borrow_mut());
+    }
+    fn begin_row(&mut self) {
+        self.frames.begin_row(&mut self.line.out.borrow_mut());
+    }
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        self.frames.value(index, value, &mut self.line.out.borrow_mut());
+    }
+    fn end_row(&mut self) -> Flow {
+        self.frames.end_row(&mut self.line.out.borrow_mut());
+        if !self.line.is_full() {
+            return Flow::More;
+        }
+        self.line.filled.notify_one();
+        Flow::Full
+    }
+    fn end_result(&mut self, summary: &Summary) {
+        self.line.add(|out| self.frames.end_result(summary, out));
+    }
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
+        if self.line.state.get() == State::Lost {
+            return Poll::Ready(Err(SinkClosed));
+        }
+        if !self.line.is_full() {
+            return Poll::Ready(Ok(()));
+        }
+        self.line.waiter.set(Some(cx.waker().clone()));
+        Poll::Pending
+    }
+}

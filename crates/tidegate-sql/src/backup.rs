@@ -1,0 +1,52 @@
+//! A copy of a schema while it is in use.
+
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use tidegate_rows::ServerError;
+
+use crate::{
+    engine::Engine,
+    errors,
+    store::conn::{Conn, to_server_error},
+    task, translate,
+};
+
+/// Suffix of a copy that nobody has taken away yet; such files are removed when an engine is opened.
+pub(crate) const SUFFIX: &str = ".copy";
+
+impl Engine {
+    /// Copies a schema as it is at this moment into a new file of the data directory, on the disk when this ends. The
+    /// caller moves the file to where it belongs; under the name `SCHEMA.db` it is a schema of another data directory.
+    ///
+    /// Commits go on meanwhile. The copying itself writes on the calling thread.
+    ///
+    /// # Errors
+    /// 1049 if the schema does not exist, storage errors.
+    pub async fn backup(&self, schema: &str) -> Result<PathBuf, ServerError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let session = self.session("")?;
+        let source = self.inner.schema(schema)?;
+        let mut copy = source.path.clone().into_os_string();
+        copy.push(format!("-{}{SUFFIX}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let copy = PathBuf::from(copy);
+        let sql = format!("VACUUM INTO {}", translate::quote(&copy.to_string_lossy()));
+        let ran = task::run(session.env(), || {
+            let conn = Conn::open(&source.path).map_err(|error| to_server_error(&error))?;
+            conn.execute(&sql).map_err(|error| to_server_error(&error))
+        });
+        let done = match ran.await {
+            Ok(Ok(())) => File::open(&copy).and_then(|file| file.sync_all()).map_err(errors::storage),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(errors::out_of_memory()),
+        };
+        if let Err(error) = done {
+            let _ = fs::remove_file(&copy);
+            return Err(error);
+        }
+        Ok(copy)
+    }
+}
