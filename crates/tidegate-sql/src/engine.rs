@@ -3,17 +3,18 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Read, Write},
     os::fd::AsRawFd,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use crate::{
+    backup,
     catalog::{self, Catalog},
     errors,
     session::Session,
@@ -56,6 +57,8 @@ pub struct EngineOptions {
     pub sql_mode: String,
     /// How long a session waits for the write lock of a schema before error 1205.
     pub lock_wait_timeout: Duration,
+    /// How long a statement may run before error 1969, `max_statement_time` of new sessions; `None` for as long as it takes.
+    pub statement_time_max: Option<Duration>,
     /// Rows that an UPDATE or DELETE may collect before it changes them, in bytes.
     pub statement_memory_max: usize,
     /// Version that sessions report as `@@version`.
@@ -71,6 +74,7 @@ impl EngineOptions {
             sql_mode: "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER,NO_ENGINE_SUBSTITUTION"
                 .into(),
             lock_wait_timeout: Duration::from_secs(50),
+            statement_time_max: None,
             statement_memory_max: 1 << 30,
             server_version: "10.11.19-MariaDB-tidegate".into(),
         }
@@ -81,10 +85,12 @@ impl EngineOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process works in the directory.
-    #[error("data directory {} is used by another process", path.display())]
+    #[error("data directory {} is used by {}", path.display(), Holder(*process))]
     Locked {
         /// The directory.
         path: PathBuf,
+        /// The process, if it is known.
+        process: Option<u32>,
     },
     /// The directory cannot be used.
     #[error("data directory {}: {source}", path.display())]
@@ -103,6 +109,18 @@ pub enum OpenError {
     SqlMode(String),
 }
 
+/// The process that has a data directory open.
+struct Holder(Option<u32>);
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(process) => write!(f, "process {process}"),
+            None => f.write_str("another process"),
+        }
+    }
+}
+
 /// An open data directory, shared by all threads. Cloning is cheap.
 #[derive(Clone)]
 pub struct Engine {
@@ -111,8 +129,9 @@ pub struct Engine {
 
 /// What sessions share.
 pub(crate) struct EngineInner {
-    pub(crate) options: EngineOptions,
-    pub(crate) sql_mode: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) server_version: String,
+    pub(crate) settings: Settings,
     pub(crate) started: Instant,
     pub(crate) questions: AtomicU64,
     schemas: RwLock<BTreeMap<String, Arc<Schema>>>,
@@ -121,6 +140,56 @@ pub(crate) struct EngineInner {
     /// Serialises CREATE and DROP DATABASE.
     creating: Mutex<()>,
     _lock: File,
+}
+
+/// What [`Engine::configure`] changes while sessions work.
+#[derive(Default)]
+pub(crate) struct Settings {
+    acknowledges_early: AtomicBool,
+    sql_mode: AtomicU64,
+    lock_wait_ms: AtomicU64,
+    /// 0 for no limit.
+    statement_time_ms: AtomicU64,
+    statement_memory_max: AtomicUsize,
+}
+
+impl Settings {
+    fn set(&self, options: &EngineOptions, sql_mode: u64) {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.acknowledges_early.store(options.durability == Durability::Normal, Ordering::Relaxed);
+        self.sql_mode.store(sql_mode, Ordering::Relaxed);
+        self.lock_wait_ms.store(ms(options.lock_wait_timeout), Ordering::Relaxed);
+        self.statement_time_ms.store(options.statement_time_max.map_or(0, |time| ms(time).max(1)), Ordering::Relaxed);
+        self.statement_memory_max.store(options.statement_memory_max, Ordering::Relaxed);
+    }
+
+    /// When commits are acknowledged.
+    pub(crate) fn durability(&self) -> Durability {
+        if self.acknowledges_early.load(Ordering::Relaxed) { Durability::Normal } else { Durability::Full }
+    }
+
+    /// `sql_mode` of new sessions.
+    pub(crate) fn sql_mode(&self) -> u64 {
+        self.sql_mode.load(Ordering::Relaxed)
+    }
+
+    /// How long new sessions wait for a write lock.
+    pub(crate) fn lock_wait(&self) -> Duration {
+        Duration::from_millis(self.lock_wait_ms.load(Ordering::Relaxed))
+    }
+
+    /// How long statements of new sessions may run.
+    pub(crate) fn statement_time(&self) -> Option<Duration> {
+        match self.statement_time_ms.load(Ordering::Relaxed) {
+            0 => None,
+            ms => Some(Duration::from_millis(ms)),
+        }
+    }
+
+    /// Bytes that a statement may collect.
+    pub(crate) fn statement_memory_max(&self) -> usize {
+        self.statement_memory_max.load(Ordering::Relaxed)
+    }
 }
 
 static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(1);
@@ -152,31 +221,28 @@ impl Engine {
         vfs::register().map_err(OpenError::Sqlite)?;
         let sql_mode = crate::variables::parse_sql_mode(&options.sql_mode).map_err(OpenError::SqlMode)?;
         fs::create_dir_all(&options.path).map_err(io_error(&options.path))?;
-        let mut options = options;
-        options.path = options.path.canonicalize().map_err(io_error(&options.path))?;
-        let lock_path = options.path.join(LOCK_FILE);
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock_path)
-            .map_err(io_error(&lock_path))?;
-        // SAFETY: the descriptor is open.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            return Err(OpenError::Locked { path: options.path });
-        }
+        let path = options.path.canonicalize().map_err(io_error(&options.path))?;
+        let lock = lock(&path)?;
         let mut schemas = BTreeMap::new();
-        for entry in fs::read_dir(&options.path).map_err(io_error(&options.path))? {
-            let entry = entry.map_err(io_error(&options.path))?;
-            if let Some(name) = entry.file_name().to_str().and_then(schema_of_file) {
+        for entry in fs::read_dir(&path).map_err(io_error(&path))? {
+            let entry = entry.map_err(io_error(&path))?;
+            let file = entry.file_name();
+            let Some(file) = file.to_str() else { continue };
+            if let Some(name) = schema_of_file(file) {
                 schemas.insert(name.clone(), Arc::new(Schema::new(name, entry.path())));
+            } else if file.ends_with(backup::SUFFIX) {
+                // A copy that nobody took away before the process ended; the next one tries again if this fails.
+                let _ = fs::remove_file(entry.path());
             }
         }
-        let background = Background::start().map_err(io_error(&options.path))?;
+        let background = Background::start().map_err(io_error(&path))?;
+        let settings = Settings::default();
+        settings.set(&options, sql_mode);
         Ok(Self {
             inner: Arc::new(EngineInner {
-                options,
-                sql_mode,
+                path,
+                server_version: options.server_version,
+                settings,
                 started: Instant::now(),
                 questions: AtomicU64::new(0),
                 schemas: RwLock::new(schemas),
@@ -186,6 +252,16 @@ impl Engine {
                 _lock: lock,
             }),
         })
+    }
+
+    /// Changes everything but the path and the version; sessions that are open keep what they began with.
+    ///
+    /// # Errors
+    /// [`OpenError::SqlMode`].
+    pub fn configure(&self, options: EngineOptions) -> Result<(), OpenError> {
+        let sql_mode = crate::variables::parse_sql_mode(&options.sql_mode).map_err(OpenError::SqlMode)?;
+        self.inner.settings.set(&options, sql_mode);
+        Ok(())
     }
 
     /// A session with `schema` as its current schema; empty for none. A session stays on the thread that made it.
@@ -213,13 +289,35 @@ impl Engine {
 
     /// The version that sessions report.
     pub fn server_version(&self) -> &str {
-        &self.inner.options.server_version
+        &self.inner.server_version
     }
 
     /// The names of all schemas.
     pub fn schema_names(&self) -> Vec<String> {
         self.inner.schema_names()
     }
+}
+
+/// Takes the lock of a data directory and notes in it who has it.
+fn lock(directory: &Path) -> Result<File, OpenError> {
+    let path = directory.join(LOCK_FILE);
+    let failed = |source| OpenError::Io { path: path.clone(), source };
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    let mut lock = options.open(&path).map_err(failed)?;
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(failed(error));
+        }
+        let mut text = String::new();
+        let process = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+        return Err(OpenError::Locked { path: directory.to_owned(), process });
+    }
+    // Only for people to read: a disk that is full keeps nobody from opening the database.
+    let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    Ok(lock)
 }
 
 impl EngineInner {
@@ -267,7 +365,7 @@ impl EngineInner {
         if self.schema(name).is_ok() || is_virtual(name) {
             return if if_not_exists { Ok(false) } else { Err(errors::database_exists(name)) };
         }
-        let path = self.options.path.join(file_of_schema(name));
+        let path = self.path.join(file_of_schema(name));
         let mut conn = Conn::open(&path).map_err(|error| to_server_error(&error))?;
         catalog::initialise(&mut conn, collation).map_err(|error| to_server_error(&error))?;
         drop(conn);
@@ -375,7 +473,7 @@ pub(crate) fn is_virtual(name: &str) -> bool {
 }
 
 /// The file name of a schema: letters, digits and `_` stand for themselves, any other byte is `%xx`.
-fn file_of_schema(name: &str) -> String {
+pub fn file_of_schema(name: &str) -> String {
     let mut file = String::new();
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || byte == b'_' {

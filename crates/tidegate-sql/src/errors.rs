@@ -2,6 +2,9 @@
 
 use tidegate_rows::ServerError;
 
+/// Number of [`interrupted`].
+pub(crate) const INTERRUPTED: u16 = 1317;
+
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident($($arg:ident),*) = $code:literal $state:literal $text:literal;)*) => {
         $($(#[$doc])*
@@ -157,6 +160,8 @@ errors! {
     unknown_function(schema, name) = 1305 b"42000" "FUNCTION {schema}.{name} does not exist";
     /// A savepoint that is not there.
     unknown_savepoint(name) = 1305 b"42000" "SAVEPOINT {name} does not exist";
+    /// A statement that took longer than it may.
+    statement_timeout() = 1969 b"70100" "Query execution was interrupted (max_statement_time exceeded)";
     /// The statement was stopped.
     interrupted() = 1317 b"70100" "Query execution was interrupted";
     /// A column without default got no value.

@@ -167,7 +167,7 @@ pub(crate) fn pump(stmt: &mut Stmt, columns: &[Column], outs: &[Out], sink: &mut
             out.emit(index, stmt.cell(index), &mut buf, sink);
         }
         if sink.end_row() == Flow::Full {
-            task::block_on(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| tidegate_rows::SinkClosed)??;
+            task::block_on_to_end(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| tidegate_rows::SinkClosed)??;
         }
         step = stmt.step().map_err(|error| to_server_error(&error))?;
     }

@@ -42,5 +42,5 @@ mod translate;
 mod value;
 mod variables;
 
-pub use engine::{Durability, Engine, EngineOptions, OpenError};
+pub use engine::{Durability, Engine, EngineOptions, OpenError, file_of_schema};
 pub use session::{PooledSession, Session, TableChange, TableRead};

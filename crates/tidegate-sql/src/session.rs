@@ -60,7 +60,7 @@ thread_local! {
 
 impl Session {
     pub(crate) fn new(engine: Arc<EngineInner>, id: u64) -> Self {
-        let env = Rc::new(Env::new(id, engine.sql_mode, engine.options.lock_wait_timeout));
+        let env = Rc::new(Env::new(id, &engine.settings));
         Self {
             core: Core {
                 engine,
@@ -113,7 +113,7 @@ impl Session {
         core.prepared.clear();
         core.last_query = None;
         core.watched = None;
-        core.env.reset(core.engine.sql_mode, core.engine.options.lock_wait_timeout);
+        core.env.reset(&core.engine.settings);
         core.schema.as_ref().is_none_or(|schema| !schema.is_closed())
     }
 
@@ -169,8 +169,11 @@ impl Core {
             match outcome {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                Err(error) => {
-                    if let QueryError::Server(error) = &error {
+                Err(mut error) => {
+                    if let QueryError::Server(error) = &mut error {
+                        if error.code == errors::INTERRUPTED && task::is_out_of_time() {
+                            *error = errors::statement_timeout();
+                        }
                         self.env.note_error(error);
                     }
                     return Err(error);
@@ -190,6 +193,10 @@ impl Core {
     ) -> Result<(), QueryError> {
         self.engine.questions.fetch_add(1, Ordering::Relaxed);
         self.env.begin_statement();
+        let time = self.env.statement_time.get();
+        if time.is_some() {
+            task::limit(time);
+        }
         if scan.params != text.params.len() {
             return Err(errors::wrong_execute_arguments().into());
         }
@@ -478,7 +485,7 @@ impl Core {
         if let Some(conn) = transaction.conn_mut() {
             self.attach(conn, plan)?;
         }
-        let memory_max = self.engine.options.statement_memory_max;
+        let memory_max = self.engine.settings.statement_memory_max();
         if let PlanKind::Select(select) = &plan.kind {
             if select.for_update {
                 transaction.write(&self.env)?;

@@ -141,32 +141,57 @@ impl Task {
     }
 }
 
-fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
-    let task = CURRENT.get();
-    // SAFETY: invariant 2; the task lives in the frame of `run`, which cannot go away while its coroutine runs.
-    if task.is_null() { None } else { Some(f(unsafe { &*task })) }
-}
-
-/// Waits for `future`; only inside of [`run`].
-///
-/// # Errors
-/// [`Cancelled`] when nobody waits for the statement any more, or outside of a coroutine.
-pub(crate) fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
-    with_current(|task| {
+impl Task {
+    fn wait<F: Future>(&self, future: F) -> Result<F::Output, Cancelled> {
         let mut future = pin!(future);
         loop {
-            let context = task.context.get();
-            if task.cancelled.get() || context.is_null() {
+            let context = self.context.get();
+            if self.cancelled.get() || context.is_null() {
                 return Err(Cancelled);
             }
             // SAFETY: the context belongs to the poll under way, which is further up this very thread's stacks.
             if let Poll::Ready(output) = future.as_mut().poll(unsafe { &mut *context }) {
                 return Ok(output);
             }
-            task.suspend();
+            self.suspend();
         }
+    }
+}
+
+fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
+    let task = CURRENT.get();
+    // SAFETY: invariant 2; the task lives in the frame of `run`, which cannot go away while its coroutine runs.
+    if task.is_null() { None } else { Some(f(unsafe { &*task })) }
+}
+
+/// Waits for `future`; only inside of [`run`]. The statement's time limit ends the wait.
+///
+/// # Errors
+/// [`Cancelled`] when nobody waits for the statement any more, when its time is up, or outside of a coroutine.
+pub(crate) fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
+    with_current(|task| match task.deadline.get() {
+        None => task.wait(future),
+        Some(deadline) => task.wait(tokio::time::timeout_at(deadline.into(), future))?.map_err(|_| Cancelled),
     })
     .unwrap_or(Err(Cancelled))
+}
+
+/// As [`block_on`], for what a statement waits for when its work is done: no time limit ends it.
+///
+/// # Errors
+/// [`Cancelled`] when nobody waits for the statement any more, or outside of a coroutine.
+pub(crate) fn block_on_to_end<F: Future>(future: F) -> Result<F::Output, Cancelled> {
+    with_current(|task| task.wait(future)).unwrap_or(Err(Cancelled))
+}
+
+/// The statement that begins may run for this long.
+pub(crate) fn limit(time: Option<Duration>) {
+    let _ = with_current(|task| task.deadline.set(time.and_then(|time| Instant::now().checked_add(time))));
+}
+
+/// Whether the statement's time is up.
+pub(crate) fn is_out_of_time() -> bool {
+    with_current(|task| task.deadline.get().is_some_and(|deadline| Instant::now() >= deadline)).unwrap_or(false)
 }
 
 /// Called every thousand steps of a statement: lets others run when the slice is used up. Answers whether the

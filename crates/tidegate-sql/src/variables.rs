@@ -164,7 +164,7 @@ pub(crate) fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String>
             }
         },
         "timestamp" => format!("{}.{:06}", env.now_micros() / 1_000_000, env.now_micros() % 1_000_000),
-        "version" => engine.options.server_version.clone(),
+        "version" => engine.server_version.clone(),
         "warning_count" => env.shown_warnings().len().to_string(),
         _ => env.system.borrow().get(name).cloned().unwrap_or_else(|| (*initial).to_owned()),
     })
@@ -269,7 +269,7 @@ fn set_system(core: &mut Core, global: bool, name: &str, value: Option<UserValue
     }
     let value = match value {
         Some(value) => value,
-        None if *name == "sql_mode" => text_value(&sql_mode_text(core.engine.sql_mode)),
+        None if *name == "sql_mode" => text_value(&sql_mode_text(core.engine.settings.sql_mode())),
         None => text_value(initial),
     };
     if *usage == Use::Effective {

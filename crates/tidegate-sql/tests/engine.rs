@@ -285,6 +285,40 @@ async fn reads_and_changes_are_listed_with_their_versions() {
 }
 
 #[tokio::test]
+async fn statements_have_a_time_limit() {
+    let fixture = Fixture::new("limit");
+    let mut options = EngineOptions::new(&fixture.path);
+    options.statement_time_max = Some(Duration::from_millis(20));
+    fixture.engine().configure(options).unwrap();
+    let mut session = fixture.session().await;
+    assert_eq!(code(&mut session, "SELECT SLEEP(10)").await, 1969);
+    let long = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n";
+    assert_eq!(code(&mut session, long).await, 1969);
+    assert_eq!(one(&mut session, "SELECT 1").await, "1");
+    run(&mut session, "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)").await;
+    assert_eq!(code(&mut session, "SELECT SLEEP(10)").await, 1969);
+    assert_eq!(one(&mut session, "SELECT COUNT(*) FROM t").await, "2");
+}
+
+#[tokio::test]
+async fn a_copy_is_a_schema_of_its_own() {
+    let fixture = Fixture::new("copy");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (n INT PRIMARY KEY, s TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'B')").await;
+    let copy = fixture.engine().backup("test").await.unwrap();
+    run(&mut session, "DELETE FROM t").await;
+    std::fs::rename(copy, fixture.path.join("other.db")).unwrap();
+    assert_eq!(fixture.engine().backup("nosuch").await.unwrap_err().code, 1049);
+    drop(session);
+    let path = fixture.path.clone();
+    let mut fixture = fixture;
+    fixture.engine = None;
+    fixture.engine = Some(Engine::open(EngineOptions::new(path)).unwrap());
+    let mut session = fixture.engine().session("other").unwrap();
+    assert_eq!(one(&mut session, "SELECT * FROM t WHERE s = 'b'").await, "2,B");
+}
+
+#[tokio::test]
 async fn a_pooled_session_is_as_good_as_new() {
     let fixture = Fixture::new("pooled");
     let mut session = fixture.session().await;

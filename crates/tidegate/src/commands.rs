@@ -15,7 +15,7 @@ struct Command {
     run: fn(&[OsString]) -> i32,
 }
 
-const COMMANDS: [Command; 2] = [
+const COMMANDS: [Command; 3] = [
     Command {
         name: "demo",
         arguments: "[DIRECTORY]",
@@ -23,6 +23,12 @@ const COMMANDS: [Command; 2] = [
         run: crate::demo::run,
     },
     Command { name: "directives", arguments: "[NAME]", doc: "list all directives, or describe one", run: directives },
+    Command {
+        name: "sql",
+        arguments: "[OPTIONS]",
+        doc: "work on the embedded database; sql --help tells more",
+        run: crate::sql::run,
+    },
 ];
 
 /// Runs the sub-command that the first argument names; `None` if it names none.

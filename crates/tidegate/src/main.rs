@@ -4,7 +4,7 @@
 //! running processes; [`supervisor`], which keeps a server process alive; [`serve`], that process; [`channel`], what
 //! the two say to each other; [`engine`], the only place that knows the crates below; then the smaller parts:
 //! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`],
-//! [`exports`].
+//! [`exports`]; [`sql`], the sub-command.
 //!
 //! ```text
 //! tidegate -c x ──fork──► supervisor ──fork──► server process
@@ -23,6 +23,7 @@ mod pid_file;
 mod privileges;
 mod serve;
 mod signals;
+mod sql;
 mod startup;
 mod stdio;
 mod supervisor;

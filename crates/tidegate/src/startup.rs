@@ -23,6 +23,9 @@ use crate::{privileges, supervisor, upgrade};
 /// Does what the options say. Returns the exit code.
 pub(crate) fn run(options: Options, identity: Identity) -> i32 {
     let inherited = upgrade::take_variable();
+    if inherited.is_some() {
+        tidegate_core::server::set_replaces_another();
+    }
     log::echo_to_stderr(Some(identity.name()));
     set_product(identity.product());
     let loader = match loader(&options, identity) {

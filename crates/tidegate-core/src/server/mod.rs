@@ -23,6 +23,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,6 +43,19 @@ const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Stack of a worker thread: the main thread's usual size, since handlers of nested requests nest.
 const STACK_BYTES: usize = 8 << 20;
+
+static REPLACES_ANOTHER: AtomicBool = AtomicBool::new(false);
+
+/// Notes that this process was started by the binary before it, which still serves.
+pub fn set_replaces_another() {
+    REPLACES_ANOTHER.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process was started by the binary before it: what both need at once may be free only when that one
+/// has ended.
+pub fn replaces_another() -> bool {
+    REPLACES_ANOTHER.load(Ordering::Relaxed)
+}
 
 /// What a worker is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -67,7 +67,7 @@ pub fn serve(engine: Engine, directory: &Path) -> io::Result<()> {
     let listener = StdListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
-    spawn("sql-control", async move {
+    spawn("sql-control", move || async move {
         let listener = match UnixListener::from_std(listener) {
             Ok(listener) => listener,
             Err(error) => return log::note(Level::Error, format_args!("database: {SOCKET}: {error}")),
@@ -92,23 +92,23 @@ pub fn serve(engine: Engine, directory: &Path) -> io::Result<()> {
 /// The system's, when it has no thread to give.
 pub fn serve_one(engine: Engine, stream: std::os::unix::net::UnixStream) -> io::Result<std::thread::JoinHandle<()>> {
     stream.set_nonblocking(true)?;
-    spawn_joinable("sql-control", async move {
+    spawn_joinable("sql-control", move || async move {
         if let Ok(stream) = UnixStream::from_std(stream) {
             converse(engine, stream).await;
         }
     })
 }
 
-fn spawn(name: &str, body: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+fn spawn<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F + Send + 'static) -> io::Result<()> {
     spawn_joinable(name, body).map(drop)
 }
 
-fn spawn_joinable(
+fn spawn_joinable<F: Future<Output = ()>>(
     name: &str,
-    body: impl Future<Output = ()> + Send + 'static,
+    body: impl FnOnce() -> F + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name(name.into()).spawn(move || LocalSet::new().block_on(&runtime, body))
+    std::thread::Builder::new().name(name.into()).spawn(move || LocalSet::new().block_on(&runtime, body()))
 }
 
 /// Talks with a client until it leaves.
@@ -140,7 +140,7 @@ async fn answer_all(engine: &Engine, reader: &mut OwnedReadHalf, line: &Rc<Line>
             tag::QUERY => {
                 let ran = {
                     let statement = Statement { sql: &payload, params: &[] };
-                    let mut sink = Send { line: Rc::clone(line), frames: Frames::default() };
+                    let mut sink = FrameSink { line: Rc::clone(line), frames: Frames::default() };
                     let run = session.execute(statement, &mut sink);
                     let mut byte = [0];
                     tokio::select! {
@@ -254,12 +254,12 @@ async fn send(line: Rc<Line>, mut writer: OwnedWriteHalf) {
 }
 
 /// Where a statement's rows go.
-struct Send {
+struct FrameSink {
     line: Rc<Line>,
     frames: Frames,
 }
 
-impl Sink for Send {
+impl Sink for FrameSink {
     fn columns(&mut self, columns: &[Column]) {
         self.frames.columns(columns, &mut self.line.out.borrow_mut());
     }

@@ -1,9 +1,13 @@
 //! `database`: the embedded engine.
 //!
 //! One data directory for a process, with a file for each schema. It is opened when the first worker starts, not while
-//! the configuration is read: `-t` leaves the lock of a running server alone. It stays open over reloads.
+//! the configuration is read: `-t` leaves the lock of a running server alone. It stays open over reloads, which change
+//! its settings; a reload that names another directory opens that one for the new workers.
 //!
 //! Without a `database` block, an upstream with `drizzle_server embedded` opens `data` below the prefix.
+//!
+//! `user` names the accounts. Who comes over the network needs one; inside of the process a name is optional, but one that
+//! is given must be right ([`check_user`]).
 
 pub mod control;
 
@@ -11,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock, PoisonError},
     task::{Context as TaskContext, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bstr::{BString, ByteSlice};
@@ -24,7 +28,7 @@ use tidegate_core::{
     module::{Context, Directive, Module},
 };
 use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
-use tidegate_sql::{Durability, Engine, EngineOptions};
+use tidegate_sql::{Durability, Engine, EngineOptions, OpenError};
 
 /// The data directory of a configuration that names none.
 const PATH_DEFAULT: &str = "data";
@@ -42,10 +46,23 @@ pub struct Conf {
     pub lock_wait_timeout: Option<Duration>,
     /// `statement_memory_max`
     pub statement_memory_max: Option<usize>,
+    /// `statement_time_max`
+    pub statement_time_max: Option<Duration>,
+    /// `user`s
+    pub users: Option<Vec<User>>,
     /// `schema`s: names, each with the file that fills it when it is made.
     pub schemas: Option<Vec<(BString, Option<PathBuf>)>>,
     declared: Option<bool>,
     engine: OnceLock<Engine>,
+}
+
+/// An account.
+#[derive(Clone)]
+pub struct User {
+    /// The name to log in with.
+    pub name: BString,
+    /// The password; empty for none.
+    pub password: BString,
 }
 
 const INSIDE: Context = Context::DATABASE;
@@ -100,16 +117,55 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("1g")
             .doc("How much memory one statement may use for the rows that it changes."),
+        Directive::time("statement_time_max", |c: &mut Conf| &mut c.statement_time_max)
+            .within(INSIDE)
+            .doc("How long a statement may run (max_statement_time of new sessions)."),
+        Directive::custom("user", 2, 2, user)
+            .within(INSIDE)
+            .syntax("name password=password")
+            .doc("An account. Without one nobody needs a name inside of the process, and nobody may come from outside."),
         Directive::custom("schema", 1, 2, schema)
             .within(INSIDE)
             .syntax("name [init=file]")
             .doc("Makes the schema if there is none, and runs the statements of a file in it then."),
     ],
     inherit: |child, parent, _| {
-        inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max, schemas);
+        inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max,
+            statement_time_max, users, schemas);
     },
     ..Module::named("database_block")
 };
+
+fn user(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let (name, secret) = (&directive.args[0], &directive.args[1]);
+    let Some(password) = secret.value.strip_prefix(b"password=") else {
+        // The argument may be a password itself: it is not quoted.
+        let message = format!("no password for user \"{}\"", name.value);
+        let hint = format!("write it as \"user {} password=...\"; \"password=\" alone is an empty one", name.value);
+        return Err(Diagnostic::new(Severity::Emerg, secret.span, message).with_hint(hint));
+    };
+    let users = conf.users.get_or_insert_default();
+    if users.iter().any(|other| other.name == name.value) {
+        let message = format!("duplicate user \"{}\"", name.value);
+        return Err(Diagnostic::new(Severity::Emerg, name.span, message));
+    }
+    users.push(User { name: name.value.clone(), password: password.into() });
+    Ok(())
+}
+
+/// Whether somebody inside of the process may work under a name: with a `user` directive the name and password must
+/// be one of those, and no name at all means the process itself.
+///
+/// # Errors
+/// MySQL's sentence for a login that fails.
+pub fn check_user(config: &Config, name: &[u8], password: &[u8]) -> Result<(), String> {
+    let Some(users) = &config.http_conf(&BLOCK).users else { return Ok(()) };
+    if name.is_empty() || users.iter().any(|user| user.name == name && user.password == password) {
+        return Ok(());
+    }
+    let word = if password.is_empty() { "NO" } else { "YES" };
+    Err(format!("Access denied for user '{}'@'localhost' (using password: {word})", name.as_bstr()))
+}
 
 fn schema(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let file = match directive.args.get(1) {
@@ -146,15 +202,67 @@ pub fn engine(config: &Config) -> Result<Engine, String> {
     // Only one worker opens it; the others wait for that here, before they serve.
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
     let engine = match engines.iter().find(|(open, _)| *open == path) {
-        Some((_, engine)) => engine.clone(),
+        Some((_, engine)) => {
+            engine.configure(options(conf, &path)).map_err(|error| error.to_string())?;
+            engine.clone()
+        }
         None => {
-            let engine = Engine::open(options(conf, &path)).map_err(|error| error.to_string())?;
+            let engine = open(conf, &path)?;
             engines.push((path, engine.clone()));
             engine
         }
     };
     make_schemas(&engine, conf)?;
     Ok(conf.engine.get_or_init(|| engine).clone())
+}
+
+/// How long a process that is about to leave may keep the directory: a restart, or the end of the one before.
+const HANDOVER: Duration = Duration::from_secs(5);
+/// Between two looks whether it is free.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Opens a data directory. While another process has it open this waits: for a moment, or, when that process is the
+/// binary before this one, for as long as it serves.
+fn open(conf: &Conf, path: &Path) -> Result<Engine, String> {
+    let begun = Instant::now();
+    let mut told = false;
+    let engine = loop {
+        match Engine::open(options(conf, path)) {
+            Ok(engine) => break engine,
+            Err(error @ OpenError::Locked { .. }) => {
+                let patient = tidegate_core::server::replaces_another();
+                if !patient && begun.elapsed() >= HANDOVER {
+                    return Err(format!("{error}; a data directory serves one process at a time"));
+                }
+                if patient && !told {
+                    told = true;
+                    log::note(Level::Notice, format_args!("database: {error}; waiting until it ends"));
+                }
+                std::thread::sleep(RETRY);
+            }
+            Err(error) => return Err(with_hint(&error)),
+        }
+    };
+    if let Err(error) = control::serve(engine.clone(), path) {
+        // Only `tidegate sql` needs it.
+        let socket = path.join(control::SOCKET);
+        log::note(Level::Warn, format_args!("database: no control socket {}: {error}", socket.display()));
+    }
+    Ok(engine)
+}
+
+/// The error with what to do about it, where that is known.
+fn with_hint(error: &OpenError) -> String {
+    let denied = match error {
+        OpenError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    if !denied {
+        return error.to_string();
+    }
+    // SAFETY: the call takes nothing and cannot fail.
+    let uid = unsafe { libc::geteuid() };
+    format!("{error}; the server works as user {uid}: the directory and its files must be that user's (see \"user\")")
 }
 
 fn options(conf: &Conf, path: &Path) -> EngineOptions {
@@ -168,6 +276,7 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     if let Some(timeout) = conf.lock_wait_timeout {
         options.lock_wait_timeout = timeout;
     }
+    options.statement_time_max = conf.statement_time_max.filter(|time| !time.is_zero());
     if let Some(bytes) = conf.statement_memory_max {
         options.statement_memory_max = bytes;
     }

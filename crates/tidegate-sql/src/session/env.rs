@@ -10,6 +10,7 @@ use chrono::{Offset, TimeZone};
 use tidegate_rows::{Param, ServerError};
 
 use crate::{
+    engine::Settings,
     errors::{self, Warning},
     lexer::LexMode,
     task,
@@ -42,6 +43,8 @@ pub(crate) struct Env {
     pub(crate) lock_wait: Cell<Duration>,
     /// Longest result of GROUP_CONCAT, in bytes.
     pub(crate) group_concat_max_len: Cell<usize>,
+    /// `max_statement_time`
+    pub(crate) statement_time: Cell<Option<Duration>>,
     pub(crate) last_insert_id: Cell<u64>,
     pub(crate) row_count: Cell<i64>,
     pub(crate) found_rows: Cell<i64>,
@@ -71,16 +74,17 @@ pub(crate) enum Zone {
 }
 
 impl Env {
-    pub(super) fn new(connection_id: u64, sql_mode: u64, lock_wait: Duration) -> Self {
+    pub(super) fn new(connection_id: u64, settings: &Settings) -> Self {
         Self {
             connection_id,
-            sql_mode: Cell::new(sql_mode),
+            sql_mode: Cell::new(settings.sql_mode()),
             collation: Cell::new(Collation::DEFAULT),
             autocommit: Cell::new(true),
             read_committed: Cell::new(false),
             foreign_keys: Cell::new(true),
-            lock_wait: Cell::new(lock_wait),
             group_concat_max_len: Cell::new(1 << 20),
+            lock_wait: Cell::new(settings.lock_wait()),
+            statement_time: Cell::new(settings.statement_time()),
             last_insert_id: Cell::new(0),
             row_count: Cell::new(0),
             found_rows: Cell::new(0),
@@ -99,13 +103,15 @@ impl Env {
     }
 
     /// Makes everything as it is in a new session.
-    pub(super) fn reset(&self, sql_mode: u64, lock_wait: Duration) {
-        self.sql_mode.set(sql_mode);
+    pub(super) fn reset(&self, settings: &Settings) {
+        self.sql_mode.set(settings.sql_mode());
         self.collation.set(Collation::DEFAULT);
         self.autocommit.set(true);
         self.read_committed.set(false);
         self.foreign_keys.set(true);
-        self.lock_wait.set(lock_wait);
+        self.lock_wait.set(settings.lock_wait());
+        self.statement_time.set(settings.statement_time());
+        self.group_concat_max_len.set(1 << 20);
         self.last_insert_id.set(0);
         self.row_count.set(0);
         self.found_rows.set(0);
@@ -125,7 +131,10 @@ impl Env {
     /// An environment for unit tests.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        Self::new(1, variables::STRICT_TRANS_TABLES, Duration::from_secs(1))
+        let env = Self::new(1, &Settings::default());
+        env.sql_mode.set(variables::STRICT_TRANS_TABLES);
+        env.lock_wait.set(Duration::from_secs(1));
+        env
     }
 
     /// A statement begins: its time is unknown until it asks, its warnings are new.

@@ -299,10 +299,10 @@ impl Core {
         let ticket = schema.sync.commit();
         self.engine.background.watch_once(schema);
         self.engine.background.request_sync(schema);
-        if self.engine.options.durability == Durability::Normal {
+        if self.engine.settings.durability() == Durability::Normal {
             return Ok(());
         }
-        match task::block_on(schema.sync.wait(ticket)) {
+        match task::block_on_to_end(schema.sync.wait(ticket)) {
             Ok(true) => Ok(()),
             Ok(false) => Err(errors::storage("the commit could not be made durable")),
             Err(task::Cancelled) => Err(errors::interrupted()),

@@ -393,19 +393,21 @@ impl Stmt {
     /// The value in column `index` of the current row.
     #[inline]
     pub(crate) fn cell(&self, index: usize) -> Cell<'_> {
-        let column = index as c_int;
-        // SAFETY: the statement stands on a row; pointers stay good until it moves, which needs `&mut self`.
+        // SAFETY: the statement stands on a row; pointers stay good until it moves, which needs `&mut self`. No other
+        // thread uses the connection, so the value need not be protected. One call finds the value, where the
+        // functions for columns would find it again for each of its parts.
         unsafe {
-            match ffi::sqlite3_column_type(self.raw, column) {
-                ffi::SQLITE_INTEGER => Cell::Int(ffi::sqlite3_column_int64(self.raw, column)),
-                ffi::SQLITE_FLOAT => Cell::Real(ffi::sqlite3_column_double(self.raw, column)),
+            let value = ffi::sqlite3_column_value(self.raw, index as c_int);
+            match ffi::sqlite3_value_type(value) {
+                ffi::SQLITE_INTEGER => Cell::Int(ffi::sqlite3_value_int64(value)),
+                ffi::SQLITE_FLOAT => Cell::Real(ffi::sqlite3_value_double(value)),
                 ffi::SQLITE_TEXT => {
-                    let ptr = ffi::sqlite3_column_text(self.raw, column);
-                    Cell::Text(bytes(ptr.cast(), ffi::sqlite3_column_bytes(self.raw, column)))
+                    let ptr = ffi::sqlite3_value_text(value);
+                    Cell::Text(bytes(ptr.cast(), ffi::sqlite3_value_bytes(value)))
                 }
                 ffi::SQLITE_BLOB => {
-                    let ptr = ffi::sqlite3_column_blob(self.raw, column);
-                    Cell::Blob(bytes(ptr.cast(), ffi::sqlite3_column_bytes(self.raw, column)))
+                    let ptr = ffi::sqlite3_value_blob(value);
+                    Cell::Blob(bytes(ptr.cast(), ffi::sqlite3_value_bytes(value)))
                 }
                 _ => Cell::Null,
             }

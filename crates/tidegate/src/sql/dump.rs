@@ -1,0 +1,184 @@
+//! `--dump`: a schema as statements that MariaDB, MySQL and this engine read.
+
+use std::io::Write;
+
+use tidegate_rows::{Column, ColumnType, Value};
+
+use super::client::{Client, Event, text};
+use super::output::hex;
+use super::{Failure, backup, name};
+
+/// Values of many rows share a statement up to about this size.
+const INSERT_BYTES: usize = 1 << 20;
+
+/// What stands before the tables: how texts, times and zeros are to be read, and no checks until all is there.
+const HEAD: &str = "\
+/*!40101 SET @OLD_CHARACTER_SET_CLIENT=@@CHARACTER_SET_CLIENT */;
+/*!40101 SET NAMES utf8mb4 */;
+/*!40103 SET @OLD_TIME_ZONE=@@TIME_ZONE */;
+/*!40103 SET TIME_ZONE='+00:00' */;
+/*!40014 SET @OLD_UNIQUE_CHECKS=@@UNIQUE_CHECKS, UNIQUE_CHECKS=0 */;
+/*!40014 SET @OLD_FOREIGN_KEY_CHECKS=@@FOREIGN_KEY_CHECKS, FOREIGN_KEY_CHECKS=0 */;
+/*!40101 SET @OLD_SQL_MODE=@@SQL_MODE, SQL_MODE='NO_AUTO_VALUE_ON_ZERO' */;
+";
+const TAIL: &str = "
+/*!40103 SET TIME_ZONE=@OLD_TIME_ZONE */;
+/*!40101 SET SQL_MODE=@OLD_SQL_MODE */;
+/*!40014 SET FOREIGN_KEY_CHECKS=@OLD_FOREIGN_KEY_CHECKS */;
+/*!40014 SET UNIQUE_CHECKS=@OLD_UNIQUE_CHECKS */;
+/*!40101 SET CHARACTER_SET_CLIENT=@OLD_CHARACTER_SET_CLIENT */;
+-- Dump completed
+";
+
+/// Writes one schema (without its name, to be read into any), or all of them. Each schema is as it was at one moment.
+///
+/// # Errors
+/// The server's, or the output's.
+pub(super) fn run(client: &mut Client, schema: Option<&str>, out: &mut impl Write) -> Result<(), Failure> {
+    let mut out = std::io::BufWriter::with_capacity(256 << 10, out);
+    writeln!(out, "-- Tidegate {} dump\n", env!("CARGO_PKG_VERSION"))?;
+    out.write_all(HEAD.as_bytes())?;
+    client.run_quietly("SET time_zone = '+00:00'")?;
+    match schema {
+        Some(_) => dump_schema(client, &mut out)?,
+        None => {
+            for schema in backup::schemas(client)? {
+                let quoted = name(&schema);
+                client.run_quietly(&format!("USE {quoted}"))?;
+                let create = client.rows(&format!("SHOW CREATE DATABASE {quoted}"))?;
+                let create = create.first().and_then(|row| row.get(1)).cloned().unwrap_or_default();
+                let create = create.replacen("CREATE DATABASE ", "CREATE DATABASE /*!32312 IF NOT EXISTS*/ ", 1);
+                writeln!(out, "\n{create};\n\nUSE {quoted};")?;
+                dump_schema(client, &mut out)?;
+            }
+        }
+    }
+    out.write_all(TAIL.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes the current schema.
+fn dump_schema(client: &mut Client, out: &mut impl Write) -> Result<(), Failure> {
+    client.run_quietly("START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
+    let tables = client.rows("SHOW FULL TABLES")?;
+    let is_view = |row: &&Vec<String>| row.get(1).is_some_and(|kind| kind == "VIEW");
+    let names = |views: bool| {
+        let rows = tables.iter().filter(move |row| is_view(row) == views);
+        rows.filter_map(|row| row.first()).map(|table| name(table)).collect::<Vec<_>>()
+    };
+    for table in names(false) {
+        dump_table(client, &table, out)?;
+    }
+    // A view may need another one that comes later: each stands as a list of names first.
+    for view in names(true) {
+        let columns = client.rows(&format!("SHOW COLUMNS FROM {view}"))?;
+        let columns: Vec<_> =
+            columns.iter().filter_map(|row| row.first()).map(|column| format!("1 AS {}", name(column))).collect();
+        writeln!(out, "\nDROP VIEW IF EXISTS {view};\nCREATE VIEW {view} AS SELECT {};", columns.join(", "))?;
+    }
+    for view in names(true) {
+        let create = second_of(client, &format!("SHOW CREATE VIEW {view}"))?;
+        let create = create.find(" VIEW ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        writeln!(out, "\nDROP VIEW IF EXISTS {view};\n{create};")?;
+    }
+    client.run_quietly("COMMIT")
+}
+
+fn second_of(client: &mut Client, sql: &str) -> Result<String, Failure> {
+    let rows = client.rows(sql)?;
+    let second = rows.into_iter().next().and_then(|row| row.into_iter().nth(1));
+    second.ok_or_else(|| Failure::Other(format!("nothing answers {sql}")))
+}
+
+fn dump_table(client: &mut Client, table: &str, out: &mut impl Write) -> Result<(), Failure> {
+    let create = second_of(client, &format!("SHOW CREATE TABLE {table}"))?;
+    writeln!(out, "\nDROP TABLE IF EXISTS {table};\n{create};")?;
+    let mut statement = Vec::new();
+    client.run(format!("SELECT * FROM {table}").as_bytes(), |event| {
+        match event {
+            Event::Columns(_) => {}
+            Event::Row(columns, values) => {
+                if statement.is_empty() {
+                    statement.extend_from_slice(format!("INSERT INTO {table} VALUES\n(").as_bytes());
+                } else {
+                    statement.extend_from_slice(b",\n(");
+                }
+                for (index, (column, value)) in columns.iter().zip(values).enumerate() {
+                    if index > 0 {
+                        statement.push(b',');
+                    }
+                    write_value(column, *value, &mut statement);
+                }
+                statement.push(b')');
+            }
+            Event::End(_) => {}
+        }
+        let ended = matches!(event, Event::End(_)) && !statement.is_empty();
+        if ended || statement.len() >= INSERT_BYTES {
+            statement.extend_from_slice(b";\n");
+            out.write_all(&statement)?;
+            statement.clear();
+        }
+        Ok(())
+    })
+}
+
+/// Appends a value as a literal.
+fn write_value(column: &Column, value: Value<'_>, out: &mut Vec<u8>) {
+    let Value::Bytes(bytes) = value else {
+        let text = if value == Value::Null { "NULL".to_owned() } else { text(value) };
+        return out.extend_from_slice(text.as_bytes());
+    };
+    if column.kind.is_number() {
+        return out.extend_from_slice(bytes);
+    }
+    let is_raw = column.kind == ColumnType::Bit
+        || (column.collation == Column::COLLATION_BINARY && !is_temporal(column.kind));
+    if is_raw && !bytes.is_empty() {
+        return out.extend_from_slice(hex(bytes).as_bytes());
+    }
+    out.push(b'\'');
+    for &byte in bytes {
+        match byte {
+            0 => out.extend_from_slice(b"\\0"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0x1a => out.extend_from_slice(b"\\Z"),
+            b'\'' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            byte => out.push(byte),
+        }
+    }
+    out.push(b'\'');
+}
+
+fn is_temporal(kind: ColumnType) -> bool {
+    use ColumnType::{Date, Datetime, NewDate, Time, Timestamp};
+    matches!(kind, Date | Datetime | NewDate | Time | Timestamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(kind: ColumnType, collation: u16, value: Value<'_>, expected: &str) {
+        let column = Column { collation, ..Column::expression(*b"c", kind) };
+        let mut out = Vec::new();
+        write_value(&column, value, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+
+    #[test]
+    fn values_are_literals() {
+        check(ColumnType::LongLong, 63, Value::Int(-5), "-5");
+        check(ColumnType::LongLong, 63, Value::Null, "NULL");
+        check(ColumnType::Double, 63, Value::Double(0.1), "0.1");
+        check(ColumnType::NewDecimal, 63, Value::Bytes(b"1.50"), "1.50");
+        check(ColumnType::VarString, 45, Value::Bytes(b"it's \\ \n\0\x1a"), "'it\\'s \\\\ \\n\\0\\Z'");
+        check(ColumnType::Blob, 63, Value::Bytes(b"\0\xff"), "0x00FF");
+        check(ColumnType::Blob, 63, Value::Bytes(b""), "''");
+        check(ColumnType::Bit, 63, Value::Bytes(b"\x05"), "0x05");
+        check(ColumnType::Datetime, 63, Value::Bytes(b"2020-01-01 00:00:00"), "'2020-01-01 00:00:00'");
+    }
+}
