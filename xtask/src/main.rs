@@ -1,12 +1,13 @@
-//! The project's own commands: `cargo xtask test`, `bench`, `conformance`, `install`.
+//! The project's own commands: `cargo xtask test`, `bench`, `conformance`, `crash`, `install`.
 //!
 //! Reading order: [`test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
 //! describes; [`services`] starts the databases and caches that cases talk to; [`bench`] compares CPU per request with
-//! nginx; [`conformance`] wraps public suites; [`install`] is apt. Nothing here is linked into the server.
+//! nginx; [`conformance`] wraps public suites; [`crash`] kills the embedded engine; [`install`] is apt. Nothing here is linked into the server.
 
 mod bench;
 mod cases;
 mod conformance;
+mod crash;
 mod install;
 mod paths;
 mod process;
@@ -33,6 +34,8 @@ enum Command {
     Bench(bench::Options),
     /// Public Test::Nginx suites against our binary
     Conformance(conformance::Options),
+    /// The embedded engine killed in the middle of its work, and with a full disk
+    Crash(crash::Options),
     /// Installs with apt what tests and benchmarks talk to, only what is missing
     Install(install::Options),
 }
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Conformance(options) => conformance::run(&options),
+        Command::Crash(options) => crash::run(&options),
         Command::Install(options) => install::run(&options),
     };
     match outcome {

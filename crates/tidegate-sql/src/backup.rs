@@ -11,7 +11,7 @@ use tidegate_rows::ServerError;
 use crate::{
     engine::Engine,
     errors,
-    store::conn::{Conn, to_server_error},
+    store::conn::{Cell, Conn, to_server_error},
     task, translate,
 };
 
@@ -48,5 +48,26 @@ impl Engine {
             return Err(error);
         }
         Ok(copy)
+    }
+
+    /// Checks a schema's file from end to end: pages, order, indexes against their tables.
+    ///
+    /// # Errors
+    /// 1049 if the schema does not exist; what is wrong with the file.
+    pub async fn check(&self, schema: &str) -> Result<(), ServerError> {
+        let session = self.session("")?;
+        let schema = self.inner.schema(schema)?;
+        let ran = task::run(session.env(), || {
+            let internal = |error| to_server_error(&error);
+            let conn = Conn::open(&schema.path).map_err(internal)?;
+            let mut check = conn.prepare("PRAGMA integrity_check(1)").map_err(internal)?;
+            check.step().map_err(internal)?;
+            match check.cell(0) {
+                Cell::Text(b"ok") => Ok(()),
+                Cell::Text(problem) => Err(errors::corrupt(String::from_utf8_lossy(problem))),
+                _ => Err(errors::corrupt("the check says nothing")),
+            }
+        });
+        ran.await.unwrap_or_else(|_| Err(errors::out_of_memory()))
     }
 }

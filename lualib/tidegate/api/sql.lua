@@ -6,6 +6,7 @@ local setmetatable, type, select, error, tostring, pcall = setmetatable, type, s
 local running = coroutine.running
 local query, exec, open, close, is_open = native.query, native.exec, native.open, native.close, native.is_open
 local rows, next_row, columns, version = native.rows, native.next, native.columns, native.version
+local is_closed = native.is_closed
 local settle, fail = base.settle, base.fail
 
 local null = ngx.null
@@ -17,11 +18,29 @@ Schema.__index, Transaction.__index, Rows.__index = Schema, Transaction, Rows
 -- For light threads without a coroutine of their own.
 local nobody = {}
 
+-- The transaction that the running light thread has open in a schema. A script may have left its transaction in the
+-- middle, and its coroutine may serve somebody else by now.
+local function transaction_of(transactions, name)
+    local transaction = transactions and transactions[name]
+    if transaction and is_closed(transaction.link) then
+        transactions[name] = nil
+        return nil
+    end
+    return transaction
+end
+
 -- Where a statement of `self` runs: in the transaction that its light thread has open, if any.
 local function place(self)
-    local transactions = open_in[running() or nobody]
-    local transaction = transactions and transactions[self.name]
+    local transaction = transaction_of(open_in[running() or nobody], self.name)
     return transaction and transaction.link or self.name
+end
+
+-- A failure as results; what no statement is to blame for has no code.
+local function failure(message, code, state)
+    if code then
+        return nil, message, code, state
+    end
+    return nil, message
 end
 
 function Schema:query(statement, ...)
@@ -77,11 +96,11 @@ end
 -- Transactions
 
 -- Keeps what went wrong last, so that an error raised with its message can be told from others.
-local function note(self, result, message, code, state)
+local function note(self, result, ...)
     if result == nil then
-        self.message, self.code, self.state = message, code, state
+        self.message, self.code, self.state = ...
     end
-    return result, message, code, state
+    return result, ...
 end
 
 function Transaction:query(statement, ...)
@@ -104,7 +123,7 @@ end
 local function failed(self, raised)
     local message = self.message
     if message and type(raised) == "string" and raised:sub(-#message) == message then
-        return nil, message, self.code, self.state
+        return failure(message, self.code, self.state)
     end
     return error(raised, 0)
 end
@@ -126,7 +145,7 @@ local function end_nested(self, name, ok, ...)
     if ok and not refused(...) then
         local released, message, code, state = run(self, "RELEASE SAVEPOINT " .. name)
         if not released then
-            return nil, message, code, state
+            return failure(message, code, state)
         end
         return results(...)
     end
@@ -148,7 +167,7 @@ function Transaction:transaction(body, ...)
     local name = "tg_lua_" .. self.depth + 1
     local made, message, code, state = run(self, "SAVEPOINT " .. name)
     if not made then
-        return note(self, nil, message, code, state)
+        return note(self, failure(message, code, state))
     end
     self.depth = self.depth + 1
     return end_nested(self, name, pcall(body, self, ...))
@@ -160,7 +179,7 @@ local function end_outer(self, transactions, ok, ...)
         local done, message, code, state = run(self, "COMMIT")
         close(self.link)
         if not done then
-            return nil, message, code, state
+            return failure(message, code, state)
         end
         self.changed = done.changed
         return results(...)
@@ -182,20 +201,20 @@ function Schema:transaction(body, ...)
         transactions = {}
         open_in[thread] = transactions
     end
-    local outer = transactions[self.name]
+    local outer = transaction_of(transactions, self.name)
     if outer then
         return outer:transaction(body, ...)
     end
     local link, message, code, state = open(self.name)
     if not link then
-        return nil, message, code, state
+        return failure(message, code, state)
     end
     local transaction = setmetatable({ link = link, name = self.name, depth = 0 }, Transaction)
     local begun
     begun, message, code, state = run(transaction, "BEGIN")
     if not begun then
         close(link)
-        return nil, message, code, state
+        return failure(message, code, state)
     end
     transactions[self.name] = transaction
     return end_outer(transaction, transactions, pcall(body, transaction, ...))

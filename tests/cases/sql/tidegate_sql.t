@@ -58,11 +58,11 @@ GET /
 --- response_body_like
 ^nilTable 'test\.dogs' doesn't exist114642S02
 nilYou have an error .*106442000
-nilIncorrect arguments to mysqld_stmt_execute1210HY000
+nilIncorrect arguments to EXECUTE1210HY000
 nilUnknown database 'nowhere'104942000
 nilTable 'test\.dogs' doesn't exist114642S02
 false.*bad parameter #1: a string, number, boolean, nil or ngx\.null is expected, not a table
-false.*bad statement \(string expected, got no value\)
+false.*bad statement \(string expected, got nil\)
 false.*bad argument #1 to 'transaction' \(function expected, got number\)
 $
 
@@ -391,4 +391,4 @@ location / {
 --- request
 GET /
 --- response_body
-1,3
+1,2

@@ -52,7 +52,7 @@ extern "C" fn sleep(seconds: f64) -> c_int {
 }
 
 /// Goes to the end of the worker's queue of tasks. (tokio's `yield_now` puts the last first.)
-async fn let_others_run() {
+pub(super) async fn let_others_run() {
     let mut went = false;
     poll_fn(|cx| {
         if went {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::Family;
+use super::sleep::let_others_run;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::Phases;
@@ -24,6 +25,7 @@ pub(crate) static FAMILY: Family = Family {
         ("exec", function(exec)),
         ("open", function(open)),
         ("is_open", function(is_open)),
+        ("is_closed", function(is_closed)),
         ("close", function(close)),
         ("rows", function(rows)),
         ("next", function(next)),
@@ -128,6 +130,12 @@ fn is_open(lua: Lua) -> CResult {
     Ok(1)
 }
 
+/// `is_closed(transaction)`: whether it was committed, rolled back, or left with its request.
+fn is_closed(lua: Lua) -> CResult {
+    lua.push_bool(check_userdata::<link::Handle>(&lua, 1)?.0.is_closed());
+    Ok(1)
+}
+
 /// `close(transaction or rows)`: rolls back, or ends the statement.
 fn close(lua: Lua) -> CResult {
     if let Some(handle) = to_userdata::<stream::Handle>(&lua, 1) {
@@ -166,10 +174,14 @@ fn rows(lua: Lua) -> CResult {
 /// `next(rows)`: a row, `nil` at the end, `nil` and the error; or nothing when the Lua half is to await.
 fn next(lua: Lua) -> CResult {
     let stream = Rc::clone(&check_userdata::<stream::Handle>(&lua, 1)?.0);
-    if stream.poll_row(&mut Context::from_waker(Waker::noop())).is_ready() {
+    let yields = stream.has_used_its_slice();
+    if !yields && stream.poll_row(&mut Context::from_waker(Waker::noop())).is_ready() {
         return stream.push_next(lua);
     }
     wait(lua, async move {
+        if yields {
+            let_others_run().await;
+        }
         poll_fn(|cx| stream.poll_row(cx)).await;
         Answer::Push(Box::new(move |lua| stream.push_next(lua)))
     })

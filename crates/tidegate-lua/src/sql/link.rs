@@ -79,6 +79,11 @@ impl Link {
     pub(crate) fn is_open(&self) -> bool {
         self.state.get() == State::Open
     }
+
+    /// Whether its session was given back.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.get() == State::Closed
+    }
 }
 
 impl Closable for Link {

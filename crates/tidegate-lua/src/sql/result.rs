@@ -239,6 +239,12 @@ impl Piece {
         !self.rows.is_empty() && self.cells.size() >= PIECE_BYTES
     }
 
+    /// Forgets the rows that nobody has taken.
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.cells.clear();
+    }
+
     /// The columns of a result set.
     pub(crate) fn begin(&mut self, columns: &[Column]) {
         self.begun = true;

@@ -1,6 +1,6 @@
 //! Rows one by one: the statement stands still while the script works on what has arrived.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::future::Future;
 use std::pin::Pin;
@@ -23,6 +23,8 @@ pub(crate) struct Stream {
     running: RefCell<Option<Running>>,
     piece: Rc<RefCell<Piece>>,
     failure: RefCell<Option<Refusal>>,
+    /// The statement has handed over rows in the middle of a piece, because its slice of time was used up.
+    used_its_slice: Cell<bool>,
 }
 
 /// What the script holds.
@@ -75,7 +77,12 @@ impl Stream {
             }
             Ok(ran?)
         });
-        Ok(Rc::new(Self { running: RefCell::new(Some(running)), piece, failure: RefCell::default() }))
+        Ok(Rc::new(Self {
+            running: RefCell::new(Some(running)),
+            piece,
+            failure: RefCell::default(),
+            used_its_slice: Cell::new(false),
+        }))
     }
 
     /// Drives the statement until `enough` holds or it has ended.
@@ -91,9 +98,18 @@ impl Stream {
                 *self.failure.borrow_mut() = ended.err();
                 Poll::Ready(())
             }
-            Poll::Pending if enough(&self.piece.borrow()) => Poll::Ready(()),
+            Poll::Pending if enough(&self.piece.borrow()) => {
+                self.used_its_slice.set(!self.piece.borrow().is_full());
+                Poll::Ready(())
+            }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Whether others must have their turn before the next row is asked for: a script that never waits would keep
+    /// them from it as long as the statement runs.
+    pub(crate) fn has_used_its_slice(&self) -> bool {
+        self.piece.borrow().is_empty() && self.used_its_slice.take()
     }
 
     /// Drives the statement until its columns are known.
@@ -143,5 +159,6 @@ impl Closable for Stream {
         if let Ok(mut running) = self.running.try_borrow_mut() {
             drop(running.take());
         }
+        self.piece.borrow_mut().clear();
     }
 }

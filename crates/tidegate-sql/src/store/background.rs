@@ -18,7 +18,7 @@ use std::{
     },
     task::{Poll, Waker},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use libsqlite3_sys as ffi;
@@ -30,6 +30,13 @@ use crate::engine::Schema;
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
 /// Sizes above this pause the writers until the WAL can start over.
 const WAL_PAGES_MAX: i32 = (64 << 20) / 4096;
+/// How long writers are paused for that at most: readers that began before must have ended, and statements that are
+/// under way for long do not end soon.
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Between two looks whether the readers have ended.
+const PAUSE_STEP: Duration = Duration::from_micros(500);
+/// How long writers are left alone after a pause that was in vain.
+const PAUSE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which commits of a schema are safe on the disk.
 #[derive(Default)]
@@ -194,6 +201,8 @@ struct Watched {
     schema: Arc<Schema>,
     conn: Box<Conn>,
     commits: u64,
+    /// Writers are not paused again before this.
+    no_pause_until: Option<Instant>,
 }
 
 fn checkpoint_loop(requests: &Receiver<Arc<Schema>>) {
@@ -202,7 +211,7 @@ fn checkpoint_loop(requests: &Receiver<Arc<Schema>>) {
         match requests.recv_timeout(CHECKPOINT_INTERVAL) {
             Ok(schema) => {
                 if let Ok(conn) = Conn::open(&schema.path) {
-                    watched.push(Watched { schema, conn, commits: 0 });
+                    watched.push(Watched { schema, conn, commits: 0, no_pause_until: None });
                 }
                 continue;
             }
@@ -227,12 +236,30 @@ impl Watched {
         }
         let Some((pages, moved)) = self.run(ffi::SQLITE_CHECKPOINT_PASSIVE) else { return };
         if pages > WAL_PAGES_MAX {
-            // A WAL that is written all the time never starts over by itself: readers and writers must have left it.
-            let _guard = self.schema.writer.acquire_blocking();
-            self.run(ffi::SQLITE_CHECKPOINT_RESTART);
+            self.start_over();
         } else if pages == moved {
             self.commits = commits;
         }
+    }
+
+    /// Has the WAL begin at its start again. A WAL that is written all the time never does so by itself: nobody may
+    /// write, and nobody may read from it. While writers pause everything moves into the database file, after which new
+    /// readers need no WAL, so that only those that have begun before are waited for.
+    fn start_over(&mut self) {
+        let now = Instant::now();
+        if self.no_pause_until.is_some_and(|until| now < until) {
+            return;
+        }
+        let _guard = self.schema.writer.acquire_blocking();
+        let paused = Instant::now();
+        while self.run(ffi::SQLITE_CHECKPOINT_RESTART).is_none() {
+            if paused.elapsed() >= PAUSE_MAX {
+                self.no_pause_until = Some(Instant::now() + PAUSE_INTERVAL);
+                return;
+            }
+            std::thread::sleep(PAUSE_STEP);
+        }
+        self.no_pause_until = None;
     }
 
     /// Runs a checkpoint; answers the pages in the WAL and those moved.

@@ -118,7 +118,8 @@ impl<'a, W: Write> Output<'a, W> {
                 Ok(())
             }
             Format::Table => {
-                let row = columns.iter().zip(values).map(|(column, value)| shown(column, *value)).collect();
+                let row: Vec<String> =
+                    columns.iter().zip(values).map(|(column, value)| shown(column, *value)).collect();
                 if self.printed {
                     return self.table_row(&row);
                 }
@@ -186,7 +187,7 @@ impl<'a, W: Write> Output<'a, W> {
         Ok(())
     }
 
-    fn table_row(&mut self, row: &Vec<String>) -> io::Result<()> {
+    fn table_row(&mut self, row: &[String]) -> io::Result<()> {
         self.line(row, true)
     }
 

@@ -122,10 +122,10 @@ impl Splitter {
 
     /// Looks at one character outside of quotes and comments.
     fn plain(&mut self) -> Option<Statement> {
-        let rest = &self.text[self.pos..];
         if !self.has_content && self.is_delimiter_line() {
             return None;
         }
+        let rest = &self.text[self.pos..];
         if rest.starts_with(&self.delimiter) {
             let at = self.pos;
             let found = self.has_content;

@@ -1,0 +1,150 @@
+//! A disk that takes no more: errors, and work that goes on when there is room again.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_sql::{Engine, EngineOptions, Session};
+
+/// Marks the process that must not write large files.
+const CHILD: &str = "TIDEGATE_LIMITED_CHILD";
+/// A directory on a disk of a few megabytes, made by `cargo xtask crash`.
+const SMALL_DISK: &str = "TIDEGATE_SMALL_DISK";
+
+/// Keeps the first value of the last row.
+#[derive(Default)]
+struct One(i64);
+
+impl Sink for One {
+    fn columns(&mut self, _: &[Column]) {}
+    fn begin_row(&mut self) {}
+    fn value(&mut self, _: usize, value: Value<'_>) {
+        if let Value::Int(value) = value {
+            self.0 = value;
+        }
+    }
+    fn end_row(&mut self) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+async fn run(session: &mut Session, sql: &str) -> Result<i64, u16> {
+    let mut one = One::default();
+    match session.execute(Statement { sql: sql.as_bytes(), params: &[] }, &mut one).await {
+        Ok(()) => Ok(one.0),
+        Err(QueryError::Server(error)) => Err(error.code),
+        Err(error) => panic!("{sql}: {error}"),
+    }
+}
+
+async fn prepare(session: &mut Session) {
+    let setup = "CREATE DATABASE IF NOT EXISTS test; USE test; \
+        CREATE TABLE t (n INT PRIMARY KEY, filler MEDIUMTEXT); INSERT INTO t VALUES (0, '')";
+    run(session, setup).await.expect("there is room for a table");
+}
+
+/// Inserts until it fails; how many rows were acknowledged, and the error.
+async fn fill(session: &mut Session) -> (i64, u16) {
+    for number in 1..10_000 {
+        if let Err(code) = run(session, &format!("INSERT INTO t VALUES ({number}, REPEAT('x', 200000))")).await {
+            return (number - 1, code);
+        }
+    }
+    panic!("the disk is never full");
+}
+
+/// Everything that was acknowledged is there, nothing else, and the engine goes on.
+async fn check_goes_on(session: &mut Session, acknowledged: i64) {
+    assert_eq!(run(session, "SELECT COUNT(*) FROM t").await, Ok(acknowledged + 1));
+    let begun = Instant::now();
+    // The checkpoint thread may hold a moment longer to the memory of a disk that is full.
+    while let Err(code) = run(session, "INSERT INTO t VALUES (100000, 'again')").await {
+        assert!(begun.elapsed() < Duration::from_secs(5), "still error {code}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(run(session, "SELECT COUNT(*) FROM t").await, Ok(acknowledged + 2));
+    assert_eq!(run(session, "DELETE FROM t WHERE n > 0").await, Ok(0));
+    assert_eq!(run(session, "SELECT COUNT(*) FROM t").await, Ok(1));
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+#[test]
+fn a_full_disk() {
+    let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else { return };
+    runtime().block_on(async {
+        let ballast = disk.join("ballast");
+        std::fs::write(&ballast, vec![1; 2 << 20]).expect("there is room at first");
+        let directory = disk.join("data");
+        let engine = Engine::open(EngineOptions::new(&directory)).expect("a new directory");
+        let mut session = engine.session("").expect("a session");
+        prepare(&mut session).await;
+        let (acknowledged, code) = fill(&mut session).await;
+        assert!(acknowledged > 0);
+        assert!(matches!(code, 1021 | 1030), "error {code}");
+        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, Ok(acknowledged + 1), "reading goes on");
+        std::fs::remove_file(&ballast).expect("removed");
+        check_goes_on(&mut session, acknowledged).await;
+        drop(session);
+        drop(engine);
+        let engine = Engine::open(EngineOptions::new(&directory)).expect("it opens again");
+        let mut session = engine.session("test").expect("the schema is there");
+        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, Ok(1));
+        println!("{acknowledged} rows, then error {code}; afterwards all was well");
+    });
+}
+
+/// Files of this process may not grow beyond `bytes`.
+fn limit_files(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure is complete; ignoring a signal is always allowed.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
+}
+
+fn child(directory: &Path) {
+    runtime().block_on(async {
+        let engine = Engine::open(EngineOptions::new(directory)).expect("a new directory");
+        let mut session = engine.session("").expect("a session");
+        prepare(&mut session).await;
+        limit_files(3 << 20);
+        let (acknowledged, code) = fill(&mut session).await;
+        assert!(matches!(code, 1021 | 1030), "error {code}");
+        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, Ok(acknowledged + 1), "reading goes on");
+        // Inside of a transaction: it ends, and nothing of it stays.
+        let large = "BEGIN; INSERT INTO t VALUES (-1, REPEAT('y', 4000000)); COMMIT";
+        assert!(run(&mut session, large).await.is_err());
+        let _ = run(&mut session, "ROLLBACK").await;
+        limit_files(libc::RLIM_INFINITY);
+        check_goes_on(&mut session, acknowledged).await;
+    });
+}
+
+/// Files that may not grow are a disk that refuses to write; it needs a process of its own.
+#[test]
+fn writes_that_fail() {
+    if let Some(directory) = std::env::var_os(CHILD) {
+        return child(Path::new(&directory));
+    }
+    let directory = std::env::temp_dir().join(format!("tidegate-sql-limited-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let output = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "writes_that_fail", "--nocapture"])
+        .env(CHILD, &directory)
+        .output()
+        .expect("this test starts");
+    let _ = std::fs::remove_dir_all(&directory);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
