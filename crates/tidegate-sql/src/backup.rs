@@ -2,7 +2,9 @@
 
 use std::{
     fs::{self, File},
-    path::PathBuf,
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -17,6 +19,13 @@ use crate::{
 
 /// Suffix of a copy that nobody has taken away yet; such files are removed when an engine is opened.
 pub(crate) const SUFFIX: &str = ".copy";
+
+/// Gives the file to its owner alone, and to the disk.
+fn make_durable(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    file.sync_all()
+}
 
 impl Engine {
     /// Copies a schema as it is at this moment into a new file of the data directory, on the disk when this ends. The
@@ -39,7 +48,7 @@ impl Engine {
             conn.execute(&sql).map_err(|error| to_server_error(&error))
         });
         let done = match ran.await {
-            Ok(Ok(())) => File::open(&copy).and_then(|file| file.sync_all()).map_err(errors::storage),
+            Ok(Ok(())) => make_durable(&copy).map_err(errors::storage),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(errors::out_of_memory()),
         };

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
@@ -220,7 +220,9 @@ impl Engine {
         };
         vfs::register().map_err(OpenError::Sqlite)?;
         let sql_mode = crate::variables::parse_sql_mode(&options.sql_mode).map_err(OpenError::SqlMode)?;
-        fs::create_dir_all(&options.path).map_err(io_error(&options.path))?;
+        // What stands in the tables is nobody else's business.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&options.path);
+        made.map_err(io_error(&options.path))?;
         let path = options.path.canonicalize().map_err(io_error(&options.path))?;
         let lock = lock(&path)?;
         let mut schemas = BTreeMap::new();
@@ -275,11 +277,6 @@ impl Engine {
             session.use_schema(schema)?;
         }
         Ok(session)
-    }
-
-    /// What sessions are told of the server: the text of `version()`.
-    pub fn server_version(&self) -> &str {
-        &self.inner.options.server_version
     }
 
     /// How many commits have changed a table since the engine was opened, if there is such a table.

@@ -589,7 +589,10 @@ fn set_item(p: &mut Parser) -> Result<SetItem> {
 pub(crate) fn span_of(p: &mut Parser) -> Result<Span> {
     let from = p.peek_token_ref().span.start.column as usize;
     p.parse_expr()?;
-    Ok((from, p.get_current_token().span.end.column as usize))
+    let last = p.get_current_token();
+    // The end of the text may lie behind the `*/` of a `/*! … */`.
+    let last = if last.token == Token::EOF { p.get_previous_token() } else { last };
+    Ok((from, last.span.end.column as usize))
 }
 
 /// The value of SET; bare words such as ON and names count as strings.

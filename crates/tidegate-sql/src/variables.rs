@@ -144,6 +144,7 @@ pub(crate) fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String>
         "character_set_connection" => env.collation.get().charset().to_owned(),
         "group_concat_max_len" => env.group_concat_max_len.get().to_string(),
         "innodb_lock_wait_timeout" => env.lock_wait.get().as_secs().to_string(),
+        "max_statement_time" => format!("{:.6}", env.statement_time.get().unwrap_or_default().as_secs_f64()),
         "last_insert_id" => env.last_insert_id.get().to_string(),
         "transaction_isolation" | "tx_isolation" => {
             if env.read_committed.get() {
@@ -357,10 +358,8 @@ fn set_effective(core: &mut Core, name: &str, value: &UserValue) -> Res<()> {
             core.env.group_concat_max_len.set(most.max(4));
         }
         "max_statement_time" => {
-            // A limit that nothing keeps would be worse than none.
-            if given.parse::<f64>().map_err(|_| wrong())? != 0.0 {
-                return Err(errors::unsupported("max_statement_time"));
-            }
+            let seconds = given.parse::<f64>().map_err(|_| wrong())?.clamp(0.0, 31_536_000.0);
+            core.env.statement_time.set((seconds > 0.0).then(|| Duration::from_secs_f64(seconds)));
         }
         "timestamp" => {
             let seconds: f64 = given.parse().map_err(|_| wrong())?;

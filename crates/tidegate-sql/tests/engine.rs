@@ -298,6 +298,23 @@ async fn statements_have_a_time_limit() {
     run(&mut session, "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)").await;
     assert_eq!(code(&mut session, "SELECT SLEEP(10)").await, 1969);
     assert_eq!(one(&mut session, "SELECT COUNT(*) FROM t").await, "2");
+    assert_eq!(one(&mut session, "SELECT @@max_statement_time").await, "0.020000");
+    assert_eq!(one(&mut session, "SET max_statement_time = 0; SELECT SLEEP(0.03)").await, "0");
+}
+
+#[tokio::test]
+async fn what_mysqldump_writes_around_its_statements() {
+    let fixture = Fixture::new("hints");
+    let mut session = fixture.session().await;
+    run(&mut session, "/*!40101 SET @a=@@character_set_client, @b=2 */; /*!50001 CREATE VIEW v AS SELECT NULL AS n */").await;
+    assert_eq!(one(&mut session, "SELECT @a, @b, n FROM v").await, "utf8mb4,2,NULL");
+    run(&mut session, "CREATE TABLE t (n INT)").await;
+    drop(session);
+    let mut fixture = fixture;
+    fixture.engine = None;
+    fixture.engine = Some(Engine::open(EngineOptions::new(&fixture.path)).unwrap());
+    let mut session = fixture.engine().session("test").unwrap();
+    assert_eq!(one(&mut session, "SELECT n FROM v").await, "NULL");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::Phases;
 use crate::scheduler::{Answer, with_run};
-use crate::socket::{Closable, OpenSockets};
+use crate::socket::{Closing, OpenSockets};
 use crate::sql::{Job, Outcome, Place, Refusal, default_schema, engine, link, link::Link, params, run, stream, stream::Stream};
 use crate::stack::{Lua, Type};
 use crate::userdata::{check_userdata, push_userdata, to_userdata};
@@ -105,9 +105,9 @@ fn exec(lua: Lua) -> CResult {
 }
 
 /// Has something closed at the end of the request or timer.
-fn own(closable: &Rc<impl Closable + 'static>) {
-    let closable: Rc<dyn Closable> = Rc::clone(closable) as Rc<dyn Closable>;
-    with_run(|run| OpenSockets::of(run.host()).add_closable(&closable));
+fn own(closing: &Rc<impl Closing + 'static>) {
+    let closing = Rc::downgrade(closing);
+    with_run(|run| OpenSockets::of(run.host()).add(closing));
 }
 
 /// `open(schema)`: a session for a transaction.

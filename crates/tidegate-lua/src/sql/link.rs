@@ -8,7 +8,7 @@ use tidegate_rows::QueryError;
 use tidegate_sql::PooledSession;
 
 use super::{Refusal, engine};
-use crate::socket::Closable;
+use crate::socket::Closing;
 use crate::userdata::Userdata;
 
 /// One transaction's session.
@@ -86,7 +86,7 @@ impl Link {
     }
 }
 
-impl Closable for Link {
+impl Closing for Link {
     /// Rolls back what is open and gives the session back.
     fn close_now(&self) {
         self.state.set(State::Closed);

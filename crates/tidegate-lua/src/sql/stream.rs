@@ -11,7 +11,7 @@ use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary,
 
 use super::{Hold, Job, Refusal, result::Piece};
 use crate::error::CResult;
-use crate::socket::Closable;
+use crate::socket::Closing;
 use crate::stack::Lua;
 use crate::userdata::Userdata;
 
@@ -152,7 +152,7 @@ impl Stream {
     }
 }
 
-impl Closable for Stream {
+impl Closing for Stream {
     /// Ends the statement where it stands.
     fn close_now(&self) {
         // Busy only while the statement itself runs, which ends by itself then.

@@ -970,6 +970,10 @@ fn alter_rename(p: &mut Parser) -> Result<AlterItem> {
 
 /// Reads a type as [`SqlType::sql_name`] writes it: how the catalogue stores it.
 pub(crate) fn type_from_catalog(text: &str, is_json: bool) -> Option<SqlType> {
+    // No definition says this, but a view's column may be NULL and nothing else.
+    if text == "null" {
+        return Some(SqlType::new(Base::Null));
+    }
     let dialect = crate::dialect::MySql::default();
     let mode = crate::lexer::LexMode { no_backslash_escapes: true, ..Default::default() };
     let tokens = crate::lexer::tokens(text.as_bytes(), 0, mode, crate::lexer::Literals::Inline).ok()?;
