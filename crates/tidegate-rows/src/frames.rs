@@ -263,12 +263,20 @@ mod tests {
     #[test]
     fn results_survive_the_way() {
         let columns = [Column::expression(*b"a", ColumnType::LongLong), Column::expression(*b"b", ColumnType::Blob)];
-        let summary = Summary { affected_rows: 3, insert_id: 9, info: (*b"x").into(), more_results: true, ..Summary::default() };
+        let summary =
+            Summary { affected_rows: 3, insert_id: 9, info: (*b"x").into(), more_results: true, ..Summary::default() };
         let mut out = Vec::new();
         let mut frames = Frames::default();
         frames.columns(&columns, &mut out);
         frames.begin_row(&mut out);
-        let values = [Value::Int(-5), Value::Bytes(b"\0text"), Value::Null, Value::Uint(7), Value::Double(0.5), Value::Float(1.5)];
+        let values = [
+            Value::Int(-5),
+            Value::Bytes(b"\0text"),
+            Value::Null,
+            Value::Uint(7),
+            Value::Double(0.5),
+            Value::Float(1.5),
+        ];
         for (index, value) in values.iter().enumerate() {
             frames.value(index, *value, &mut out);
         }

@@ -11,8 +11,8 @@ use tidegate_rows::{Execute, Param, QueryError, ServerError, Sink, Statement as 
 
 pub use changes::{TableChange, TableRead};
 pub(crate) use env::{Env, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
-use transaction::Transaction;
 pub use pooled::PooledSession;
+use transaction::Transaction;
 pub(crate) use transaction::acquire;
 
 use crate::{

@@ -306,7 +306,8 @@ async fn statements_have_a_time_limit() {
 async fn what_mysqldump_writes_around_its_statements() {
     let fixture = Fixture::new("hints");
     let mut session = fixture.session().await;
-    run(&mut session, "/*!40101 SET @a=@@character_set_client, @b=2 */; /*!50001 CREATE VIEW v AS SELECT NULL AS n */").await;
+    run(&mut session, "/*!40101 SET @a=@@character_set_client, @b=2 */; /*!50001 CREATE VIEW v AS SELECT NULL AS n */")
+        .await;
     assert_eq!(one(&mut session, "SELECT @a, @b, n FROM v").await, "utf8mb4,2,NULL");
     run(&mut session, "CREATE TABLE t (n INT)").await;
     drop(session);

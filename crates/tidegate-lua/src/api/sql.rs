@@ -12,7 +12,9 @@ use crate::function::function;
 use crate::phase::Phases;
 use crate::scheduler::{Answer, with_run};
 use crate::socket::{Closing, OpenSockets};
-use crate::sql::{Job, Outcome, Place, Refusal, default_schema, engine, link, link::Link, params, run, stream, stream::Stream};
+use crate::sql::{
+    Job, Outcome, Place, Refusal, default_schema, engine, link, link::Link, params, run, stream, stream::Stream,
+};
 use crate::stack::{Lua, Type};
 use crate::userdata::{check_userdata, push_userdata, to_userdata};
 

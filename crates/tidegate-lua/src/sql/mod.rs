@@ -78,9 +78,9 @@ impl From<QueryError> for Refusal {
 pub(crate) fn engine() -> Result<Engine, Refusal> {
     let worker = tidegate_core::worker::current();
     let engine = worker.as_ref().and_then(|worker| database::open_engine(worker.config()));
-    engine.cloned().ok_or_else(|| {
-        Refusal::plain("there is no embedded database: the configuration has no \"database\" block")
-    })
+    engine
+        .cloned()
+        .ok_or_else(|| Refusal::plain("there is no embedded database: the configuration has no \"database\" block"))
 }
 
 /// The schema that statements use unless told otherwise: the first that the `database` block names.
@@ -164,7 +164,9 @@ pub(crate) async fn run(job: Job) -> Result<Outcome, Refusal> {
         taken.note_end(&ran);
     }
     if outcome.gathered.is_too_big() {
-        return Err(Refusal::plain("the result is too big to be held in memory at once; rows() reads it piece by piece"));
+        return Err(Refusal::plain(
+            "the result is too big to be held in memory at once; rows() reads it piece by piece",
+        ));
     }
     ran?;
     if job.watch
@@ -203,5 +205,9 @@ pub(crate) fn params(lua: Lua, first: i32) -> Result<Vec<Param>, LuaError> {
 
 /// A Lua number: an integer where it is one and exact.
 fn number(value: f64) -> Param {
-    if value.fract() == 0.0 && value.abs() <= EXACT_MAX as f64 { Param::Int(value as i64) } else { Param::Double(value) }
+    if value.fract() == 0.0 && value.abs() <= EXACT_MAX as f64 {
+        Param::Int(value as i64)
+    } else {
+        Param::Double(value)
+    }
 }

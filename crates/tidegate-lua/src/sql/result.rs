@@ -18,7 +18,10 @@ enum Cell {
     Null,
     Number(f64),
     /// A part of the rows' bytes.
-    Bytes { start: usize, len: usize },
+    Bytes {
+        start: usize,
+        len: usize,
+    },
 }
 
 /// Values, row by row, with their bytes in one piece.
@@ -47,7 +50,9 @@ impl Cells {
     fn add(&mut self, value: Value<'_>) {
         match value {
             Value::Null => self.cells.push(Cell::Null),
-            Value::Int(value) if value.unsigned_abs() <= EXACT_MAX as u64 => self.cells.push(Cell::Number(value as f64)),
+            Value::Int(value) if value.unsigned_abs() <= EXACT_MAX as u64 => {
+                self.cells.push(Cell::Number(value as f64))
+            }
             Value::Uint(value) if value <= EXACT_MAX as u64 => self.cells.push(Cell::Number(value as f64)),
             Value::Int(value) => self.add_bytes(itoa::Buffer::new().format(value).as_bytes()),
             Value::Uint(value) => self.add_bytes(itoa::Buffer::new().format(value).as_bytes()),

@@ -120,10 +120,9 @@ pub static BLOCK: Module<Conf> = Module {
         Directive::time("statement_time_max", |c: &mut Conf| &mut c.statement_time_max)
             .within(INSIDE)
             .doc("How long a statement may run (max_statement_time of new sessions)."),
-        Directive::custom("user", 2, 2, user)
-            .within(INSIDE)
-            .syntax("name password=password")
-            .doc("An account. Without one nobody needs a name inside of the process, and nobody may come from outside."),
+        Directive::custom("user", 2, 2, user).within(INSIDE).syntax("name password=password").doc(
+            "An account. Without one nobody needs a name inside of the process, and nobody may come from outside.",
+        ),
         Directive::custom("schema", 1, 2, schema)
             .within(INSIDE)
             .syntax("name [init=file]")

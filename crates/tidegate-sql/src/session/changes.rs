@@ -120,9 +120,10 @@ pub(super) fn reached_by_cascades(
     let mut parents: Vec<i64> = touched.iter().filter_map(|state| id_of(&catalog, state)).collect();
     while let Some(parent) = parents.pop() {
         for table in catalog.tables.values() {
-            let cascades = table.foreign_keys.iter().any(|key| {
-                ddl::parent_id(key) == Some(parent) && (acts(&key.on_delete) || acts(&key.on_update))
-            });
+            let cascades = table
+                .foreign_keys
+                .iter()
+                .any(|key| ddl::parent_id(key) == Some(parent) && (acts(&key.on_delete) || acts(&key.on_update)));
             let known = touched.iter().chain(&reached).any(|state| Arc::ptr_eq(state, &table.state));
             if cascades && !known {
                 reached.push(Arc::clone(&table.state));

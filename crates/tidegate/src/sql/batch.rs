@@ -5,10 +5,10 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::Failure;
 use super::client::Client;
 use super::output::{Format, Output};
 use super::split::{End, Splitter, Statement};
-use super::Failure;
 
 /// Text between two commits of an import: one wait for the disk for each.
 const COMMIT_BYTES: u64 = 4 << 20;
@@ -21,12 +21,7 @@ const BAR: usize = 30;
 ///
 /// # Errors
 /// What ends the work: the first statement that fails, unless `force`.
-pub(super) fn run(
-    client: &mut Client,
-    text: &mut dyn BufRead,
-    format: Format,
-    force: bool,
-) -> Result<bool, Failure> {
+pub(super) fn run(client: &mut Client, text: &mut dyn BufRead, format: Format, force: bool) -> Result<bool, Failure> {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     let mut good = true;
     each(text, |statement, _| {
@@ -69,10 +64,7 @@ fn check(ran: Result<(), Failure>, statement: &Statement, force: bool) -> Result
 }
 
 /// Reads a text line by line and gives its statements with the count of bytes read so far.
-fn each(
-    text: &mut dyn BufRead,
-    mut found: impl FnMut(Statement, u64) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+fn each(text: &mut dyn BufRead, mut found: impl FnMut(Statement, u64) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut splitter = Splitter::default();
     let mut line = Vec::new();
     let mut read = 0;

@@ -133,8 +133,8 @@ fn write_value(column: &Column, value: Value<'_>, out: &mut Vec<u8>) {
     if column.kind.is_number() {
         return out.extend_from_slice(bytes);
     }
-    let is_raw = column.kind == ColumnType::Bit
-        || (column.collation == Column::COLLATION_BINARY && !is_temporal(column.kind));
+    let is_raw =
+        column.kind == ColumnType::Bit || (column.collation == Column::COLLATION_BINARY && !is_temporal(column.kind));
     if is_raw && !bytes.is_empty() {
         return out.extend_from_slice(hex(bytes).as_bytes());
     }

@@ -169,9 +169,7 @@ fn directory(options: &Options) -> Result<PathBuf, Failure> {
         return Ok(places[0].clone());
     }
     let found = places.into_iter().find(|place| place.join(LOCK).exists());
-    found.ok_or_else(|| {
-        Failure::Other("there is no data directory here; name one with --data DIRECTORY".to_owned())
-    })
+    found.ok_or_else(|| Failure::Other("there is no data directory here; name one with --data DIRECTORY".to_owned()))
 }
 
 /// A name in quotes.

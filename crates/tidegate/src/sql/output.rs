@@ -4,7 +4,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tidegate_rows::{Column, Format as _, Summary, Value, json::{Json, JsonOptions}};
+use tidegate_rows::{
+    Column, Format as _, Summary, Value,
+    json::{Json, JsonOptions},
+};
 use unicode_width::UnicodeWidthStr;
 
 use super::client::{Event, text};
@@ -226,7 +229,9 @@ fn shown(column: &Column, value: Value<'_>) -> String {
             _ => hex(bytes),
         },
         // A control character could do anything to a terminal.
-        value => text(value).chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect(),
+        value => {
+            text(value).chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+        }
     }
 }
 

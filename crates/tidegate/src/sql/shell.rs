@@ -169,7 +169,8 @@ impl Names {
         // Names are a comfort: without them the shell works too.
         names.extend(backup::schemas(client).unwrap_or_default());
         if !client.schema.is_empty() {
-            let columns = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE()";
+            let columns =
+                "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE()";
             names.extend(client.rows(columns).unwrap_or_default().into_iter().flatten());
         }
         names.sort_unstable();
@@ -184,15 +185,15 @@ impl Completer for Names {
     fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         let before = line.get(..pos).unwrap_or(line);
         let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-        let start = before.rfind(|c| !is_name(c)).map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
+        let start =
+            before.rfind(|c| !is_name(c)).map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
         let word = &before[start..];
         if word.is_empty() {
             return Ok((pos, Vec::new()));
         }
         let lower = word.chars().all(|c| !c.is_uppercase());
-        let matching = self.names.iter().filter(|name| {
-            name.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
-        });
+        let matching =
+            self.names.iter().filter(|name| name.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word)));
         let pairs = matching.map(|name| {
             // Key words follow the hand of who types.
             let is_word = WORDS.contains(&name.as_str());
