@@ -121,12 +121,17 @@ function _M.set_compact_arrays(self, flag)
     self.compact = flag
 end
 
--- The embedded engine answers with all results of a batch at once: those behind the first are kept here.
-local function keep(self, res, err, errcode, sqlstate, rest)
-    if rest then
-        self.rest = rest
+-- The embedded engine answers with all results of a batch at once, in a fifth value: those behind the first are kept.
+local function keep(self, ...)
+    if select("#", ...) < 5 then
+        return ...
     end
-    return res, err, errcode, sqlstate
+    local res, err, _, _, rest = ...
+    self.rest = rest
+    if err == nil then
+        return res
+    end
+    return res, err
 end
 
 local function next_kept(self, rest)
@@ -134,6 +139,12 @@ local function next_kept(self, rest)
     if not rest[1] then
         self.rest = nil
         results_read(self[1])
+    end
+    if entry[2] == nil then
+        return entry[1]
+    end
+    if entry[3] == nil then
+        return entry[1], entry[2]
     end
     return entry[1], entry[2], entry[3], entry[4]
 end

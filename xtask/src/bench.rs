@@ -131,7 +131,10 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
     let time = Duration::from_secs(options.seconds);
     let mut row = Row::new(bench);
     match bench.kind {
-        Kind::Http => load::compare(bench, &vars, contestants, options.rounds, time, &mut row)?,
+        Kind::Http => {
+            let counted = if bench.counts_services { running.pids() } else { Vec::new() };
+            load::compare(bench, &vars, contestants, options.rounds, time, &counted, &mut row)?;
+        }
         Kind::IdleMemory => special::idle_memory(bench, &vars, contestants, &mut row)?,
         Kind::SlowClients => special::slow_clients(bench, &vars, contestants, time, &mut row)?,
         Kind::ConfigTest => special::config_test(bench, &vars, contestants, options.rounds, &mut row)?,

@@ -6,6 +6,7 @@ use crate::cases::Vars;
 use crate::paths::{self, Scratch};
 use crate::process::{POLL, Process};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use std::fs::File;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,11 @@ impl Running {
     /// Ports and sockets as `$TEST_…` variables.
     pub(crate) fn vars(&self) -> Vars {
         self.vars.clone()
+    }
+
+    /// The process of each.
+    pub(crate) fn pids(&self) -> Vec<Pid> {
+        self.started.iter().map(|(process, _)| process.pid()).collect()
     }
 }
 

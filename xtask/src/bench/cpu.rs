@@ -32,6 +32,15 @@ impl Usage {
     }
 }
 
+/// Usage of several processes and their descendants.
+pub(super) fn usage_of(roots: &[Pid]) -> Usage {
+    roots.iter().map(|root| usage(*root)).fold(Usage::default(), |sum, usage| Usage {
+        total: sum.total + usage.total,
+        user: sum.user + usage.user,
+        system: sum.system + usage.system,
+    })
+}
+
 /// Usage of a process and its descendants.
 pub(super) fn usage(root: Pid) -> Usage {
     let tick = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|t| u32::try_from(t).ok()).unwrap_or(100);

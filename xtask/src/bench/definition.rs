@@ -36,6 +36,8 @@ pub(crate) struct Bench {
     /// The same for user-space time.
     pub(crate) user_ratio: Option<f64>,
     pub(crate) services: Vec<Service>,
+    /// The services' CPU counts as well.
+    pub(crate) counts_services: bool,
     pub(crate) block: Block,
 }
 
@@ -47,6 +49,8 @@ const SECTIONS: &[&str] = &[
     "http_config",
     "nginx_http_config",
     "tidegate_http_config",
+    "tidegate_main_config",
+    "counted",
     "nginx_modules",
     "backend",
     "user_files",
@@ -129,6 +133,11 @@ fn parse(block: Block) -> Result<Bench, String> {
         ratio: number("ratio")?,
         user_ratio: number("user_ratio")?,
         services: services.collect::<Result<_, _>>()?,
+        counts_services: match block.value("counted") {
+            None => false,
+            Some("services") => true,
+            Some(other) => return Err(format!("{title}: \"counted\" is \"services\" or not there, not \"{other}\"")),
+        },
         title: block.title.clone(),
         block,
     })
@@ -162,6 +171,7 @@ fn smoke_block(bench: &Bench) -> Block {
     };
     add("config", bench.config("tidegate", "config"));
     add("http_config", format!("{}{backend}", bench.config("tidegate", "http_config")));
+    add("main_config", bench.value("tidegate_main_config").to_owned());
     add("user_files", bench.value("user_files").to_owned());
     add("services", bench.value("services").to_owned());
     add("request", format!("GET {}", bench.url));

@@ -6,6 +6,7 @@ use super::report::Row;
 use super::server::{Contestant, LOAD_CORE, Running, Site};
 use crate::cases::{self, Vars};
 use crate::paths;
+use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -28,13 +29,14 @@ pub(super) struct Sample {
     pub(super) load: Load,
 }
 
-/// Measures all rounds and puts the medians into `row`.
+/// Measures all rounds and puts the medians into `row`. CPU time of the processes `counted` is added to the servers'.
 pub(super) fn compare(
     bench: &Bench,
     vars: &Vars,
     contestants: &[Contestant],
     rounds: usize,
     time: Duration,
+    counted: &[Pid],
     row: &mut Row,
 ) -> Result<(), String> {
     let backend = start_backend(bench)?;
@@ -50,9 +52,10 @@ pub(super) fn compare(
     let mut samples = vec![Vec::new(); servers.len()];
     for _ in 0..rounds {
         for (index, (site, server)) in servers.iter().enumerate() {
-            let before = cpu::usage(server.pid());
+            let pids: Vec<Pid> = counted.iter().copied().chain([server.pid()]).collect();
+            let before = cpu::usage_of(&pids);
             let load = run_wrk(bench, site, time)?;
-            let used = cpu::usage(server.pid()).since(&before);
+            let used = cpu::usage_of(&pids).since(&before);
             if load.requests == 0 || load.failed > load.requests / 100 {
                 let name = contestants[index].name;
                 return Err(format!("{name}: {} of {} requests failed", load.failed, load.requests));

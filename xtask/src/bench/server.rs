@@ -71,7 +71,8 @@ impl Site {
         let modules = if contestant.name == "nginx" { modules(bench.value("nginx_modules")) } else { String::new() };
         let site = Site { scratch, vars, port };
         site.write(&format!(
-            "{modules}{}",
+            "{modules}{}{}",
+            if contestant.name == "tidegate" { bench.value("tidegate_main_config") } else { "" },
             template(contestant.name, &http, &format!("listen 127.0.0.1:$TEST_PORT;\n{config}"))
         ))?;
         let files = site.vars.expand(bench.value("user_files"))?;

@@ -115,11 +115,12 @@ fn push(lua: Lua, wanted: Wanted, built: &[Built], error: Option<&Refusal>) -> C
             None => push_nil_error(lua, "no result"),
         };
     };
-    push_result(lua, first);
+    let base = lua.top();
+    let count = push_result(lua, first);
     if rest.is_empty() && error.is_none() {
-        return Ok(2);
+        return Ok(count);
     }
-    lua.set_top(lua.top() + 2);
+    lua.set_top(base + 4);
     push_rest(lua, rest, error).map(|()| 5)
 }
 
@@ -129,9 +130,10 @@ fn push_rest(lua: Lua, built: &[Built], error: Option<&Refusal>) -> Result<(), L
     lua.push_table(count + 1, 0);
     for (number, built) in (1..).zip(built) {
         lua.push_table(2, 0);
-        push_result(lua, built);
-        lua.raw_set_index(-3, 2);
-        lua.raw_set_index(-2, 1);
+        let table = lua.top();
+        for field in (1..=push_result(lua, built)).rev() {
+            lua.raw_set_index(table, field);
+        }
         lua.raw_set_index(-2, number);
     }
     if let Some(refusal) = error {

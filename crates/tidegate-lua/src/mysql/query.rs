@@ -226,22 +226,19 @@ pub(super) fn failed(failure: Failure) -> Answer {
 /// The first of the results: `res, "again" | nil`.
 fn first_of(built: Vec<Built>) -> Answer {
     Answer::Push(Box::new(move |lua| match built.first() {
-        Some(first) => {
-            push_result(lua, first);
-            Ok(2)
-        }
+        Some(first) => Ok(push_result(lua, first)),
         None => push_nil_error(lua, "no result"),
     }))
 }
 
-/// Pushes a result and `"again"`, or nil behind the last one.
-pub(super) fn push_result(lua: Lua, built: &Built) {
+/// Pushes a result and, unless it is the last one, `"again"`; gives the count of values.
+pub(super) fn push_result(lua: Lua, built: &Built) -> c_int {
     built.table.push(lua);
-    if built.more {
-        lua.push_bytes(b"again");
-    } else {
-        lua.push_nil();
+    if !built.more {
+        return 1;
     }
+    lua.push_bytes(b"again");
+    2
 }
 
 /// `prepare(handle, sql)`: how many parameters the statement takes; `true` where only running it tells.
