@@ -8,6 +8,7 @@
 --   raise()          the same with the message of the FFI function that failed last
 --   message()        that message, to be returned
 --   phase()          number of the running phase
+--   modules          loader functions of bundled modules that are no Lua sources, by module name
 --   native           functions of all families, by family
 --   shared_dicts     pointers to the zones of lua_shared_dict by name
 --   regex_cache_max_entries, regex_match_limit    as the directives say
@@ -28,7 +29,7 @@ package.loaded.ngx = ngx
 
 local base = {
     ffi = ffi, native = {}, token = boot.token, null = boot.null, prefix = boot.prefix,
-    shared_dicts = boot.shared_dicts,
+    modules = {}, shared_dicts = boot.shared_dicts,
     regex_cache_max_entries = boot.regex_cache_max_entries, regex_match_limit = boot.regex_match_limit,
 }
 
@@ -78,37 +79,48 @@ function base.settle(...)
     return ...
 end
 
--- Search paths. Debian's directories come last: its lua-cjson, lua-lpeg and lua-socket work out of the box.
-local function search_path(path, current, extra)
-    if path then
-        -- `;;` stands for what was there before.
-        path = path:gsub(";;", ";\1;")
-        path = path:gsub("%${?prefix}?", function(word)
-            if word == "$prefix" or word == "${prefix}" then
-                return (boot.prefix:gsub("%%", "%%%%"))
-            end
-        end)
-        current = path:gsub("\1", (current:gsub("%%", "%%%%")))
+-- Search paths: what the directives say, with `;;` for what was there before and `$prefix` for the server's prefix.
+local function search_path(path, current)
+    if not path then
+        return current
     end
-    for template in extra:gmatch("[^;]+") do
-        if not (";" .. current .. ";"):find(";" .. template .. ";", 1, true) then
-            current = current .. ";" .. template
+    path = path:gsub(";;", ";\1;")
+    path = path:gsub("%${?prefix}?", function(word)
+        if word == "$prefix" or word == "${prefix}" then
+            return (boot.prefix:gsub("%%", "%%%%"))
         end
-    end
-    return current
+    end)
+    return (path:gsub("\1", (current:gsub("%%", "%%%%"))))
 end
 
-package.path = search_path(boot.package_path, package.path,
-    "/usr/local/share/lua/5.1/?.lua;/usr/local/share/lua/5.1/?/init.lua;/usr/share/lua/5.1/?.lua;/usr/share/lua/5.1/?/init.lua")
-package.cpath = search_path(boot.package_cpath, package.cpath,
-    "/usr/local/lib/lua/5.1/?.so;/usr/lib/" .. ffi.arch:gsub("x64", "x86_64"):gsub("arm64", "aarch64")
-    .. "-linux-gnu/lua/5.1/?.so;/usr/lib/lua/5.1/?.so")
+package.path = search_path(boot.package_path, package.path)
+package.cpath = search_path(boot.package_cpath, package.cpath)
 
--- Bundled modules: after the user's path, but for those that speak to nginx's own symbols.
+-- Where the system's packages put their modules: searched last of all, whatever the paths say, so that Debian's
+-- lua-cjson, lua-lpeg and lua-socket work out of the box.
+local system_path = "/usr/local/share/lua/5.1/?.lua;/usr/local/share/lua/5.1/?/init.lua;"
+    .. "/usr/share/lua/5.1/?.lua;/usr/share/lua/5.1/?/init.lua"
+local system_cpath = "/usr/local/lib/lua/5.1/?.so;/usr/lib/"
+    .. ffi.arch:gsub("x64", "x86_64"):gsub("arm64", "aarch64") .. "-linux-gnu/lua/5.1/?.so;/usr/lib/lua/5.1/?.so"
+
+-- Finds `name` with LuaJIT's searcher number `i` and another path in the place of `package[field]`.
+local function find_in_system(i, field, path)
+    local search = package.loaders[i]
+    return function(name)
+        local kept = package[field]
+        package[field] = path
+        local found = search(name)
+        package[field] = kept
+        return found
+    end
+end
+
 local bundled = boot.bundled
 
+-- Bundled modules come after the user's path, except those that in OpenResty speak to nginx's own C symbols: a copy of
+-- lua-resty-core, which many sites put on their path, cannot work here.
 local function find_bundled(name)
-    return bundled(name) or "\n\tno module '" .. name .. "' in the binary"
+    return base.modules[name] or bundled(name) or "\n\tno module '" .. name .. "' in the binary"
 end
 
 local function find_ours_first(name)
@@ -122,8 +134,16 @@ local function find_ours_first(name)
     end
 end
 
+local system_searchers = {
+    find_in_system(2, "path", system_path),
+    find_in_system(3, "cpath", system_cpath),
+    find_in_system(4, "cpath", system_cpath),
+}
 table.insert(package.loaders, 2, find_ours_first)
 table.insert(package.loaders, find_bundled)
+for _, searcher in ipairs(system_searchers) do
+    table.insert(package.loaders, searcher)
+end
 
 for _, family in ipairs(boot.families) do
     if family.chunk then

@@ -95,6 +95,11 @@ fn prepare(lua: Lua, error: LuaError) -> Raise {
             Raise::Argument(argument)
         }
         LuaError::ArgumentType { argument, expected } => {
+            let got = lua.type_name(argument);
+            if let Some(text) = argument_error_of_half(lua, argument, &format!("{expected} expected, got {got}")) {
+                lua.push_bytes(&text);
+                return Raise::Value;
+            }
             lua.push_bytes(expected.as_bytes());
             Raise::ArgumentType(argument)
         }

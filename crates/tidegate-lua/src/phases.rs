@@ -187,12 +187,13 @@ fn exit(req: &Rc<Request>, status: i32) -> Answer {
     if !sent && req.response.borrow().status == 0 && status >= 200 {
         req.response.borrow_mut().status = status;
     }
+    let holds_output = || req.find_context::<LuaContext>().is_some_and(|context| context.held_output.borrow().is_some());
     match status {
         408 | 444 | 499 => Ready::Now(if status == 408 && !sent { Step::Status(408) } else { Step::Close }),
         204 if !sent => Ready::Now(Step::Status(204)),
         200..=299 => end_response(req, Step::Done),
-        // The status went out already; what was sent is the response.
-        _ if sent => end_response(req, Step::Done),
+        // The status went out already, or is about to with the body held back: what the script sent is the response.
+        _ if sent || holds_output() => end_response(req, Step::Done),
         _ => Ready::Now(Step::Status(status)),
     }
 }
@@ -271,7 +272,7 @@ pub(crate) fn install_header_filter(code: &Arc<Code>, program: &mut Program) {
 fn conclude_header_filter(req: &Rc<Request>, outcome: Outcome) -> Result<(), Closed> {
     match outcome {
         Outcome::Done | Outcome::Stopped(Stop::Exit(code::OK) | Stop::Exec | Stop::Rewrite) => Ok(()),
-        Outcome::Failed | Outcome::Stopped(Stop::Exit(444)) => Err(Closed),
+        Outcome::Failed => Err(Closed),
         Outcome::Stopped(Stop::Exit(status)) => {
             let status = u16::try_from(status).map_err(|_| Closed)?;
             let mut page = Vec::new();

@@ -61,17 +61,18 @@ fn set(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Resul
 
 fn compute(req: &Rc<Request>, code: &(Code, Vec<Template>)) -> Ready<Result<Vec<u8>, Step>> {
     let (code, arguments) = code;
-    let failed = |message: &[u8], status| {
+    // Whatever is wrong, a missing file too, is an error of the rewrite phase.
+    let failed = |message: &[u8]| {
         Host::Request(req.clone()).log(LogLevel::Error, message);
-        Ready::Now(Err(Step::Status(status)))
+        Ready::Now(Err(Step::Status(500)))
     };
     let vm = match worker::vm_for(req) {
         Ok(vm) => vm,
-        Err(failure) => return failed(&failure.message, 500),
+        Err(failure) => return failed(&failure.message),
     };
     let function = match code.load(&vm, Some(req)) {
         Ok(function) => function,
-        Err(error) => return failed(&error.message, error.status),
+        Err(error) => return failed(&error.message),
     };
     if !arguments.is_empty() {
         let context: Rc<LuaContext> = req.context();
@@ -87,7 +88,7 @@ fn compute(req: &Rc<Request>, code: &(Code, Vec<Template>)) -> Ready<Result<Vec<
             let outcome = (&mut waiting).await;
             value(outcome, waiting.take_result())
         }),
-        Err(_) => failed(b"no memory for a coroutine", 500),
+        Err(_) => failed(b"no memory for a coroutine"),
     }
 }
 

@@ -271,8 +271,10 @@ fn decide(req: &Rc<Request>, conf: &Conf, types: &MimeTypes) -> Option<Converter
 }
 
 /// Source: nginx, `ngx_http_set_charset`: a redirect has a body of ours, whose charset is nobody's business.
+/// A type that somebody wrote with parameters of its own is complete.
 fn set_charset(response: &mut Response, charset: &[u8]) {
-    if !matches!(response.status, 301 | 302) {
+    let is_complete = response.charset.is_empty() && memchr::memchr(b';', &response.content_type).is_some();
+    if !matches!(response.status, 301 | 302) && !is_complete {
         response.charset.clear();
         response.charset.extend_from_slice(charset);
     }

@@ -1,7 +1,6 @@
--- The modules cjson and cjson.safe. They go before any lua-cjson on the search paths: Debian's, which is often there,
--- lacks what OpenResty's has.
+-- The modules cjson and cjson.safe. A lua-cjson on the user's search path goes before them.
 
-local _, native = ...
+local _, native, base = ...
 
-package.preload["cjson"] = native.new
-package.preload["cjson.safe"] = native.new_safe
+base.modules["cjson"] = native.new
+base.modules["cjson.safe"] = native.new_safe

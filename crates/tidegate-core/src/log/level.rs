@@ -6,6 +6,8 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Level {
+    /// No level at all: what is always written (`ngx.STDERR`). No configuration names it.
+    Stderr = 0,
     /// The process cannot go on or start.
     Emerg = 1,
     /// Something that must not happen did.
@@ -32,6 +34,7 @@ impl Level {
     /// The name in configuration and in log lines.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Stderr => "",
             Self::Emerg => "emerg",
             Self::Alert => "alert",
             Self::Crit => "crit",
@@ -55,7 +58,7 @@ impl Level {
 
     /// The severity that syslog knows it by: `emerg` is 0.
     pub const fn syslog_severity(self) -> u8 {
-        self as u8 - 1
+        (self as u8).saturating_sub(1)
     }
 }
 

@@ -21,8 +21,7 @@ pub(crate) static FAMILY: Family =
 fn log(lua: Lua) -> CResult {
     let number = lua.check_integer(1)?;
     let level = match number {
-        // ngx.STDERR: a line whatever the log's level; the worst level is the nearest that files have.
-        0 => Some(LogLevel::Emerg),
+        0 => Some(LogLevel::Stderr),
         _ => u8::try_from(number).ok().and_then(LogLevel::from_number),
     };
     let level = level.ok_or_else(|| LuaError::argument(1, format!("bad log level: {number}")))?;
