@@ -18,6 +18,8 @@ use crate::spelling;
 pub enum Level {
     /// The configuration cannot be used.
     Emerg,
+    /// The configuration works, but should not be used like that where it matters.
+    Alert,
     /// The configuration works, but probably not as intended.
     Warn,
     /// Worth knowing.
@@ -30,6 +32,7 @@ impl Level {
     pub fn as_str(self) -> &'static str {
         match self {
             Level::Emerg => "emerg",
+            Level::Alert => "alert",
             Level::Warn => "warn",
             Level::Notice => "notice",
         }

@@ -22,6 +22,7 @@ use crate::phase::Phase;
 use crate::request_context::LuaContext;
 use crate::scheduler::{Outcome, Started, Stop, Waiting, start};
 use crate::settings;
+use crate::socket::OpenSockets;
 use crate::worker;
 
 /// nginx's codes that `ngx.exit` takes beside HTTP statuses.
@@ -109,8 +110,11 @@ async fn unless_client_goes(req: &Rc<Request>, waiting: Waiting) -> Outcome {
     let mut waiting = pin!(waiting);
     let mut gone = pin!(req.conn.closed_by_client());
     let mut watches = true;
+    let sockets = OpenSockets::of(&Host::Request(req.clone()));
     poll_fn(|cx| {
-        if watches && gone.as_mut().poll(cx).is_ready() {
+        // Who reads from the client's connection learns of its end there.
+        let is_read = sockets.raw_acquired.get() || (sockets.body_acquired.get() && !req.body.is_consumed());
+        if watches && !is_read && gone.as_mut().poll(cx).is_ready() {
             watches = false;
             Host::Request(req.clone()).log(LogLevel::Info, b"client prematurely closed connection");
             if !waiting.client_aborted() {

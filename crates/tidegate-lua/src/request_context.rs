@@ -8,13 +8,13 @@ use tidegate_core::log::{self, Level};
 use tidegate_core::upstream::balance::Attempt;
 
 use crate::stack::Ref;
-use crate::vm::Vm;
+use crate::vm::{Vm, VmUse};
 
 /// Kept with [`tidegate_core::request::Request::context`].
 #[derive(Default)]
 pub(crate) struct LuaContext {
-    /// The request's own virtual machine, with `lua_code_cache off`; of main requests only.
-    pub(crate) vm: RefCell<Option<Rc<Vm>>>,
+    /// The request's own virtual machine, with `lua_code_cache off`.
+    pub(crate) vm: RefCell<Option<VmUse>>,
     /// The body that `ngx.exit` in `header_filter_by_lua*` put in the place of the response's; empty once it is sent.
     pub(crate) replacement: RefCell<Option<Vec<u8>>>,
     /// `ngx.arg` of the running `set_by_lua*`.

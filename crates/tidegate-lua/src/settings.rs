@@ -98,8 +98,9 @@ pub static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .syntax("lua-style-cpath-str")
             .doc("Where `require` looks for C modules; `;;` stands for the default."),
-        Directive::flag("lua_code_cache", |c: &mut Conf| &mut c.lua_code_cache)
+        Directive::custom("lua_code_cache", 1, 1, code_cache)
             .within(Context::ALL_IF)
+            .syntax("on | off")
             .default("on")
             .doc("With `off` each request gets a virtual machine of its own: for development."),
         Directive::number("lua_thread_cache_max_entries", |c: &mut Conf| &mut c.lua_thread_cache_max_entries)
@@ -247,6 +248,20 @@ fn capture_error_log(conf: &mut Conf, directive: &ast::Directive, _build: &mut B
             return Err(Diagnostic::new(Severity::Emerg, size.span, message));
         }
     }
+    Ok(())
+}
+
+fn code_cache(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    if conf.lua_code_cache.is_some() {
+        return Err(Diagnostic::duplicate(directive.name(), directive.name.span));
+    }
+    let arg = &directive.args[0];
+    let on = values::flag(arg.value.as_bstr()).map_err(|error| error.diagnostic(directive.name(), arg))?;
+    if !on {
+        let message = "lua_code_cache is off; this will hurt performance";
+        build.diagnostics.push(Diagnostic::new(Severity::Alert, directive.name.span, message));
+    }
+    conf.lua_code_cache = Some(on);
     Ok(())
 }
 

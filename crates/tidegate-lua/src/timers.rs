@@ -16,7 +16,7 @@ use crate::host::{Host, LogLevel};
 use crate::phase::Phase;
 use crate::scheduler::{LightThread, Run, Started};
 use crate::stack::Lua;
-use crate::vm::Vm;
+use crate::vm::{Vm, VmUse};
 
 /// Counts and bounds of a virtual machine's timers.
 pub(crate) struct Timers {
@@ -175,6 +175,7 @@ pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Du
     let pending = Pending::new(vm);
     let alarm = vm.timers.add_alarm();
     let mut prepared = Prepared { vm: vm.clone(), thread: Some(thread) };
+    let vm_use = VmUse::another(vm);
     let vm = vm.clone();
     tokio::task::spawn_local(async move {
         let premature = expire(&vm, &alarm, delay).await;
@@ -190,6 +191,7 @@ pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Du
             run(&vm, host, thread, premature).await;
         }
         vm.timers.wake_idle();
+        drop(vm_use);
     });
 }
 

@@ -15,6 +15,7 @@ use crate::api;
 use crate::budget::{self, Watch};
 use crate::chunk::ChunkId;
 use crate::error::{Failure, FailureKind, LuaError};
+use crate::host::{Detached, LogLevel};
 use crate::memory::MemoryLimit;
 use crate::scheduler::LightThread;
 use crate::shdict::Zone;
@@ -78,6 +79,8 @@ pub struct Vm {
     pub(crate) files: RefCell<HashMap<Vec<u8>, Ref>>,
     pub(crate) timers: Timers,
     result: Cell<Option<Vec<u8>>>,
+    /// Requests and timers that keep a machine of `lua_code_cache off` alive; 0 for one of a worker.
+    users: Cell<u32>,
     budget: Option<Watch>,
     /// Freed after the state: LuaJIT's allocations go through it.
     memory: Option<Box<MemoryLimit>>,
@@ -113,6 +116,7 @@ impl Vm {
             chunks: RefCell::default(),
             files: RefCell::default(),
             result: Cell::new(None),
+            users: Cell::new(0),
         });
         main.protect(|lua| {
             // SAFETY: a fresh state in a protected context.
@@ -241,6 +245,45 @@ impl Drop for Vm {
         }
         // SAFETY: the last use: runs and timers hold the `Rc` that just went away.
         unsafe { ffi::lua_close(self.main.raw()) };
+    }
+}
+
+/// A reason why a virtual machine that is not a worker's lives on.
+pub(crate) struct VmUse(Rc<Vm>);
+
+impl VmUse {
+    /// The request that the machine was made for.
+    pub(crate) fn first(vm: &Rc<Vm>) -> Self {
+        vm.users.set(1);
+        Self(vm.clone())
+    }
+
+    /// A timer. `None` for a worker's machine, which nobody counts.
+    pub(crate) fn another(vm: &Rc<Vm>) -> Option<Self> {
+        let users = vm.users.get();
+        (users > 0).then(|| {
+            vm.users.set(users + 1);
+            Self(vm.clone())
+        })
+    }
+
+    pub(crate) fn vm(&self) -> &Rc<Vm> {
+        &self.0
+    }
+}
+
+impl Drop for VmUse {
+    fn drop(&mut self) {
+        let users = self.0.users.get();
+        let host = Detached::host("");
+        if host.logs(LogLevel::Debug) {
+            let text = format!("lua decrementing the reference count for Lua VM: {users}");
+            host.log(LogLevel::Debug, text.as_bytes());
+            if users == 1 {
+                host.log(LogLevel::Debug, b"lua close the global Lua VM");
+            }
+        }
+        self.0.users.set(users - 1);
     }
 }
 

@@ -12,7 +12,7 @@ use tidegate_core::worker;
 
 use crate::api;
 use crate::code::Code;
-use crate::directives::Conf;
+use crate::directives::{self, Conf};
 use crate::error::Failure;
 use crate::host::{Detached, Host, LogLevel};
 use crate::mysql;
@@ -22,7 +22,7 @@ use crate::scheduler::{Outcome, Started, Waiting, start};
 use crate::settings;
 use crate::socket;
 use crate::stack::Ref;
-use crate::vm::Vm;
+use crate::vm::{Vm, VmUse};
 
 thread_local! {
     static WORKER_VM: RefCell<Option<Rc<Vm>>> = const { RefCell::new(None) };
@@ -44,12 +44,17 @@ pub(crate) fn vm_for(req: &Rc<Request>) -> Result<Rc<Vm>, Failure> {
     {
         return Ok(vm);
     }
-    let context: Rc<LuaContext> = req.main().context();
-    if let Some(vm) = context.vm.borrow().clone() {
-        return Ok(vm);
+    let context: Rc<LuaContext> = req.context();
+    if let Some(own) = &*context.vm.borrow() {
+        return Ok(own.vm().clone());
     }
-    let vm = Vm::new(req.conf().http_conf(&settings::MODULE).vm_config(req.conf().prefix.clone()))?;
-    *context.vm.borrow_mut() = Some(vm.clone());
+    let conf = req.conf();
+    let vm = Vm::new(conf.http_conf(&settings::MODULE).vm_config(conf.prefix.clone()))?;
+    *context.vm.borrow_mut() = Some(VmUse::first(&vm));
+    if let Some(code) = &conf.http_conf(&directives::MODULE).init {
+        // What is wrong stands in the log, and shows in what the request's code then lacks.
+        let _ = run_init(&vm, code);
+    }
     Ok(vm)
 }
 

@@ -135,6 +135,7 @@ impl Loader {
 fn level_of(level: tidegate_conf::Level) -> Level {
     match level {
         tidegate_conf::Level::Emerg => Level::Emerg,
+        tidegate_conf::Level::Alert => Level::Alert,
         tidegate_conf::Level::Warn => Level::Warn,
         tidegate_conf::Level::Notice => Level::Notice,
     }

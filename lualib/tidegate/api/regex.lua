@@ -16,7 +16,7 @@ local compile, exec, free, name_of = native.compile, native.exec, native.free, n
 local limit = base.regex_cache_max_entries
 local match_limit = base.regex_match_limit
 
-local ONCE, DFA, DUPLICATES, NO_UTF_CHECK = 1, 2, 8, 16
+local ONCE, DFA, JIT, DUPLICATES, NO_UTF_CHECK = 1, 2, 4, 8, 16
 local NO_MATCH = -1
 
 -- What an option letter means: our flag, PCRE2's option.
@@ -24,7 +24,7 @@ local letters = {
     a = { 0, 0x80000000 },              -- anchored
     d = { DFA, 0 },
     i = { 0, 0x00000008 },              -- caseless
-    j = { 0, 0 },
+    j = { JIT, 0 },
     m = { 0, 0x00000400 },              -- multi-line
     o = { ONCE, 0 },
     s = { 0, 0x00000020 },              -- dot matches everything

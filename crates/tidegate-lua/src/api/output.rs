@@ -10,7 +10,7 @@ use tidegate_core::output::{Chunk, Closed, Progress};
 use tidegate_core::phase::Ready;
 use tidegate_core::request::Request;
 
-use super::{Family, ffi_error, ffi_functions, ffi_lua_error, request};
+use super::{Family, ffi_error, ffi_functions, ffi_lua_error, log_debug, request};
 use crate::directives;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
@@ -121,6 +121,7 @@ fn is_held(req: &Request) -> bool {
 
 fn hold(req: &Request, bytes: &[u8], newline: bool) {
     let context: Rc<LuaContext> = req.context();
+    log_debug(|| "lua buffering output bufs for the HTTP 1.0 request".to_owned());
     let mut held = context.held_output.borrow_mut();
     let held = held.get_or_insert_default();
     held.extend_from_slice(bytes);
@@ -221,6 +222,7 @@ fn flush(lua: Lua) -> CResult {
         State::Ended => return refuse(lua, "seen eof"),
     }
     if is_held(&req) {
+        log_debug(|| "lua http 1.0 buffering makes ngx.flush() a no-op".to_owned());
         return refuse(lua, "buffering");
     }
     if !req.header_sent() {

@@ -6,7 +6,7 @@ use std::ptr;
 use pcre2_sys as pcre;
 use tidegate_core::regex::{Regex, RegexOptions};
 
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions};
+use super::{Family, Text, bytes_of, ffi_error, ffi_functions, log_debug};
 
 pub(crate) static FAMILY: Family = Family {
     name: "regex",
@@ -23,6 +23,8 @@ pub(crate) static FAMILY: Family = Family {
 /// Bits that the Lua half sets beside PCRE2's options.
 const DFA: c_int = 2;
 const NO_UTF_CHECK: c_int = 16;
+/// To [`compile`]: the script asked for machine code.
+const JIT: c_int = 4;
 
 /// Working memory of a match in DFA mode, in integers.
 const DFA_WORKSPACE: usize = 1000;
@@ -65,6 +67,9 @@ unsafe extern "C" fn compile(
             return ptr::null_mut();
         }
     };
+    if flags & JIT != 0 {
+        log_debug(|| "pcre2 JIT compiled successfully".to_owned());
+    }
     // DFA matching knows no groups.
     let groups = if flags & DFA != 0 { 0 } else { regex.group_count() };
     let names = if flags & DFA != 0 { 0 } else { regex.names().len() };

@@ -310,7 +310,10 @@ impl Run {
         if !lua.is_yieldable() {
             return Err(LuaError::new("attempt to yield across C-call boundary"));
         }
+        /// What ends the connection ends sub-requests too: `ngx.ERROR`, 408, 444, 499.
+        const ENDS_ALL: [i32; 4] = [-1, 408, 444, 499];
         if let Some(context) = self.request().and_then(|req| req.find_context::<LuaContext>())
+            && !matches!(reason, Stop::Exit(status) if ENDS_ALL.contains(&status))
             && context.pending_subrequests.get() > 0
         {
             return Err(LuaError::new("attempt to abort with pending subrequests"));

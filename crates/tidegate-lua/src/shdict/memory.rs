@@ -13,8 +13,8 @@ const PAGE_HEAD_BYTES: usize = 24;
 /// The allocator's own share of the zone.
 const ZONE_HEAD_BYTES: usize = 704;
 
-/// Pages that the dictionary itself uses for its root and its name.
-const ROOT_PAGES: usize = 2;
+/// What the dictionary itself keeps in the zone: its root, and the words that log lines name it with.
+const ROOT_BYTES: [usize; 2] = [80, 32];
 
 /// Sizes of small blocks: 8 << 0 … 8 << 8.
 const CLASSES: usize = 9;
@@ -58,7 +58,11 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn new(zone_bytes: usize) -> Self {
         let pages = zone_bytes.saturating_sub(ZONE_HEAD_BYTES) / (PAGE_BYTES + PAGE_HEAD_BYTES);
-        Self { pages_max: pages.saturating_sub(ROOT_PAGES).max(1), used: Mutex::default() }
+        let memory = Self { pages_max: pages.max(ROOT_BYTES.len() + 1), used: Mutex::default() };
+        for bytes in ROOT_BYTES {
+            memory.take(Block::of(bytes));
+        }
+        memory
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
@@ -98,7 +102,7 @@ impl Memory {
     /// Whether `block` would fit into the empty zone.
     pub(super) fn could_hold(&self, block: Block) -> bool {
         match block {
-            Block::Pages(pages) => pages <= self.pages_max,
+            Block::Pages(pages) => pages <= self.pages_max - ROOT_BYTES.len(),
             Block::Small(_) => true,
         }
     }

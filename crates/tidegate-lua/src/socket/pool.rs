@@ -194,7 +194,7 @@ impl<C: Pooled> Pool<C> {
         idle.push_back(Idle { conn, until_ms });
         drop(idle);
         drop(oldest);
-        start_sweeping::<C>();
+        start_sweeping::<C>(timeout);
     }
 
     /// Closes what has gone bad; gives the time of the next that will, and whether any is left.
@@ -222,12 +222,13 @@ impl<C: Pooled> Pool<C> {
     }
 }
 
-fn start_sweeping<C: Pooled>() {
+/// Looks after idle connections from now on; the first of them may stay for `timeout`.
+fn start_sweeping<C: Pooled>(timeout: Option<Duration>) {
     if C::pools().with(|pools| pools.sweeping.replace(true)) {
         return;
     }
-    tokio::task::spawn_local(async {
-        let mut pause = SWEEP;
+    let mut pause = timeout.map_or(SWEEP, |timeout| SWEEP.min(timeout));
+    tokio::task::spawn_local(async move {
         loop {
             tokio::time::sleep(pause).await;
             clock::update();
@@ -268,7 +269,10 @@ impl<C: Pooled> Drop for Place<C> {
         if pool.open.get() == 0 {
             debug(&Detached::host(""), || {
                 let key = String::from_utf8_lossy(&pool.key);
+<<<<<<< HEAD
                 format!("{} keepalive: free connection pool for \"{key}\"", C::NAME)
+=======
+                format!("lua tcp socket keepalive: free connection pool {:X} for \"{key}\"", Rc::as_ptr(pool).addr())
             });
             // Without the list (the thread ends) there is nothing to leave.
             let removed = C::pools().try_with(|pools| {
