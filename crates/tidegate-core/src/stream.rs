@@ -76,14 +76,15 @@ impl Stream {
     /// # Errors
     /// `WouldBlock` when nothing is there and the peer has not closed.
     pub fn try_peek(&self) -> io::Result<bool> {
-        let peek = |socket: BorrowedFd<'_>| {
-            let mut byte = 0u8;
-            // SAFETY: the buffer is a live local of one byte.
-            let count =
-                unsafe { libc::recv(socket.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1, libc::MSG_PEEK) };
-            if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count > 0) }
-        };
         on_socket!(self, socket => socket.try_io(Interest::READABLE, || peek(socket.as_fd())), closed())
+    }
+    /// Looks, as [`try_peek`](Self::try_peek), but asks the socket itself: what came since the last turn of the event
+    /// loop counts too.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there and the peer has not closed.
+    pub fn peek_now(&self) -> io::Result<bool> {
+        on_socket!(self, socket => peek(socket.as_fd()), closed())
     }
     /// Reads what is there.
     ///
@@ -183,4 +184,12 @@ impl Stream {
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         on_socket!(self, socket => Some(socket.as_fd()), None)
     }
+}
+
+/// Looks for a byte without taking it; `false` at the end of the input.
+fn peek(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut byte = 0u8;
+    // SAFETY: the buffer is a live local of one byte.
+    let count = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1, libc::MSG_PEEK) };
+    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count > 0) }
 }

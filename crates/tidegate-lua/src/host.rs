@@ -128,7 +128,12 @@ impl Surroundings for Detached {
     }
 
     fn timer_host(&self) -> Host {
-        Detached::host(Phase::Timer.context_name())
+        if self.connection.is_none() {
+            return Detached::host(Phase::Timer.context_name());
+        }
+        // A timer that a request's timer starts is that request's all the same.
+        let (tail, connection) = (self.tail.clone(), self.connection);
+        Host::Other(Rc::new(Self { tail, connection, sockets: Rc::default() }))
     }
 
     fn open_sockets(&self) -> Rc<OpenSockets> {

@@ -347,9 +347,9 @@ function methods.free_space(dict)
     return free_space(zone_of(dict))
 end
 
-local meta = { __index = methods }
+methods.__index = methods
 
 ngx.shared = {}
 for name, pointer in pairs(base.shared_dicts) do
-    ngx.shared[name] = setmetatable({ pointer, ffi.cast("const void *", pointer) }, meta)
+    ngx.shared[name] = setmetatable({ pointer, ffi.cast("const void *", pointer) }, methods)
 end

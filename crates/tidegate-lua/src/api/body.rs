@@ -10,7 +10,7 @@ use tidegate_core::request::Request;
 use tidegate_http::Known;
 
 use super::req::set_field;
-use super::{Family, request};
+use super::{Family, request, some_request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::{Phase, Phases};
@@ -92,7 +92,7 @@ fn push_read(lua: Lua, read: &Result<(), BodyError>) -> CResult {
 /// `discard()`: what is left of the body is dropped when the response has been sent.
 fn discard(lua: Lua) -> CResult {
     no_arguments(lua)?;
-    let req = request(PHASES)?;
+    let req = some_request(PHASES)?;
     req.body.mark_loaded();
     Ok(0)
 }
@@ -106,7 +106,7 @@ fn data(lua: Lua) -> CResult {
         return Err(LuaError::from(format!("expecting 0 or 1 arguments but seen {count}")));
     }
     let max = if lua.is_none_or_nil(1) { 0 } else { lua.check_integer(1)? };
-    let req = request(GET)?;
+    let req = some_request(GET)?;
     if !req.body.is_loaded() || req.body.file.borrow().is_some() {
         lua.push_nil();
         return Ok(1);
@@ -131,7 +131,7 @@ fn data(lua: Lua) -> CResult {
 /// `file()`: the path of the file that holds the body, or nil.
 fn file(lua: Lua) -> CResult {
     no_arguments(lua)?;
-    let req = request(GET)?;
+    let req = some_request(GET)?;
     let path = req.body.file.borrow().as_ref().map(|file| file.path.as_os_str().as_bytes().to_vec());
     drop(req);
     match path {
@@ -143,7 +143,7 @@ fn file(lua: Lua) -> CResult {
 
 /// The request, whose body must have been read.
 fn with_read_body() -> Result<Rc<Request>, LuaError> {
-    let req = request(PHASES)?;
+    let req = some_request(PHASES)?;
     if !req.body.is_loaded() {
         return Err(LuaError::new("request body not read yet"));
     }
@@ -220,7 +220,7 @@ fn init(lua: Lua) -> CResult {
         Some(Ok(size)) => Some(size),
         None => None,
     };
-    let req = request(PHASES)?;
+    let req = some_request(PHASES)?;
     // With `ngx.req.socket` the script itself reads the body, and this is what becomes of it.
     if !req.body.is_loaded() {
         return Err(LuaError::new("request body not read yet"));
@@ -233,7 +233,7 @@ fn init(lua: Lua) -> CResult {
 /// `append(text)`
 fn append(lua: Lua) -> CResult {
     arguments(lua, 1)?;
-    let req = request(PHASES)?;
+    let req = some_request(PHASES)?;
     let text = lua.check_bytes(1)?;
     let context: Rc<LuaContext> = req.context();
     match &mut *context.new_body.borrow_mut() {
@@ -250,7 +250,7 @@ fn finish(lua: Lua) -> CResult {
     if lua.top() != 0 {
         return Err(LuaError::from(format!("expecting 0 argument but seen {}", lua.top())));
     }
-    let req = request(PHASES)?;
+    let req = some_request(PHASES)?;
     let context: Rc<LuaContext> = req.context();
     let Some((body, size)) = context.new_body.borrow_mut().take() else {
         return Err(LuaError::new("request_body not initialized"));

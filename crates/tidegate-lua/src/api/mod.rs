@@ -260,6 +260,19 @@ pub(crate) fn request(allowed: Phases) -> Result<Rc<Request>, LuaError> {
     with_run(|run| run.request_in(allowed).cloned()).unwrap_or(Err(LuaError::new("no request found")))
 }
 
+/// As [`request`], for the functions that in OpenResty miss the request before they look at the phase.
+///
+/// # Errors
+/// Where there is no request, or outside of those phases.
+pub(crate) fn some_request(allowed: Phases) -> Result<Rc<Request>, LuaError> {
+    with_run(|run| {
+        let req = run.any_request()?;
+        allowed.check(run.phase())?;
+        Ok(req.clone())
+    })
+    .unwrap_or(Err(LuaError::new("no request found")))
+}
+
 /// Writes a line to the error log at its most talkative; the text is made only if somebody reads it.
 pub(crate) fn log_debug(text: impl FnOnce() -> String) {
     with_run(|run| {

@@ -8,7 +8,7 @@ use tidegate_core::request::Request;
 use tidegate_http::{Known, Method};
 
 use super::uri::{Kind, escape_into, needs_escape};
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text, log_debug, request};
+use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text, log_debug, request, some_request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::{Phase, Phases};
@@ -244,7 +244,7 @@ fn set_uri(lua: Lua) -> CResult {
         return Err(LuaError::from(format!("expecting 1, 2 or 3 arguments but seen {count}")));
     }
     let path = lua.check_bytes(1)?.to_vec();
-    let req = request(SET_URI)?;
+    let req = some_request(SET_URI)?;
     if path.is_empty() {
         return Err(LuaError::new("attempt to use zero-length uri"));
     }

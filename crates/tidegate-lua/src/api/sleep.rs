@@ -30,13 +30,13 @@ extern "C" fn sleep(seconds: f64) -> c_int {
         if noisy {
             run.host().log(LogLevel::Debug, format!("lua ready to sleep for {ms} ms").as_bytes());
         }
-        if ms == 0 {
+        if noisy {
+            run.wait_ffi(talkative_sleep(run.host().clone(), ms))
+        } else if ms == 0 {
             run.wait_ffi(async {
                 let_others_run().await;
                 Answer::Nothing
             })
-        } else if noisy {
-            run.wait_ffi(talkative_sleep(run.host().clone(), ms))
         } else {
             run.wait_ffi(async move {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
@@ -77,7 +77,10 @@ async fn talkative_sleep(host: Host, ms: u64) -> Answer {
         }
     }
     let mut pending = Pending(Some(host));
-    tokio::time::sleep(Duration::from_millis(ms)).await;
+    match ms {
+        0 => let_others_run().await,
+        _ => tokio::time::sleep(Duration::from_millis(ms)).await,
+    }
     if let Some(host) = pending.0.take() {
         let mut line = b"lua sleep timer expired: \"".to_vec();
         if let Some(req) = host.request() {

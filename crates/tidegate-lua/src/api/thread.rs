@@ -102,8 +102,8 @@ fn on_abort(lua: Lua) -> CResult {
         Ok(2)
     };
     with_run(|run| {
-        let Some(req) = run.request() else { return Err(LuaError::new("API disabled in the current context")) };
         ABORTABLE.check(run.phase())?;
+        let req = run.any_request()?;
         if req.module_conf(&settings::MODULE).lua_check_client_abort != Some(true) {
             return refuse(b"lua_check_client_abort is off");
         }

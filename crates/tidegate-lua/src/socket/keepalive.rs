@@ -47,6 +47,10 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
         return push_nil_error(lua, "unread data in buffer");
     }
     match conn.try_fill(1) {
+        None if conn.transport().borrow().is_ended() => {
+            tcp.close_now();
+            return push_nil_error(lua, "closed");
+        }
         None => {}
         Some(Ok(1..)) => {
             tcp.close_now();

@@ -111,6 +111,14 @@ impl Transport {
         }
     }
 
+    /// Whether the peer has closed a connection without anything left to read, as of this moment.
+    pub(super) fn is_ended(&self) -> bool {
+        match self {
+            Self::Plain(stream) => matches!(stream.peek_now(), Ok(false)),
+            _ => false,
+        }
+    }
+
     /// Calls `body` with the socket, if there is one.
     pub(super) fn with_stream<R>(&self, body: impl FnOnce(&Stream) -> R) -> Option<R> {
         match self {

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -94,6 +95,13 @@ impl Socket {
             (_, Ok(Some(error)) | Err(error)) | (Err(error), _) => error.into(),
             // Nothing behind the event: it must not be looked at again and again.
             (Ok(_), Ok(None)) => std::future::pending().await,
+        }
+    }
+
+    fn fd(&self) -> RawFd {
+        match self {
+            Self::Inet(socket) => socket.as_raw_fd(),
+            Self::Unix(socket) => socket.as_raw_fd(),
         }
     }
 
@@ -205,6 +213,7 @@ pub(super) fn set_peer_name(lua: Lua) -> CResult {
     }
     if udp.socket.borrow().is_some() {
         debug(&host, || "lua reuse socket upstream ctx".to_owned());
+        debug(&host, || "lua udp socket reconnect without shutting down".to_owned());
     }
     let old = udp.socket.take();
     drop(old);
@@ -289,7 +298,8 @@ pub(super) fn send(lua: Lua) -> CResult {
     };
     let bytes = text_of(lua, 2)?;
     match socket.try_send(&bytes) {
-        Ok(_) => {
+        Ok(count) => {
+            debug(&host, || format!("send: fd:{} {count} of {}", socket.fd(), bytes.len()));
             lua.push_integer(1);
             Ok(1)
         }
