@@ -151,4 +151,7 @@ for _, family in ipairs(boot.families) do
     end
 end
 
+-- lua-resty-core is part of every machine.
+package.loaded["resty.core"] = { version = "0.1.30" }
+
 boot.write_guard(ngx)

@@ -144,6 +144,18 @@ impl RequestBody {
         self.complete.set(matches!(self.framing.get_mut(), Framing::None));
     }
 
+    /// Takes only the first `length` bytes for the body, where its length was announced and more is to come. Answers
+    /// whether it is shorter now: the rest is then not to be taken for another request.
+    pub fn shorten(&self, length: u64) -> bool {
+        match &mut *self.framing.borrow_mut() {
+            Framing::Length(left) if length > 0 && length < *left => {
+                *left = length;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Gives a sub-request a body of its own.
     pub fn set(&self, bytes: Vec<u8>) {
         *self.framing.borrow_mut() = Framing::None;

@@ -274,16 +274,13 @@ impl Request {
         }
     }
 
-    /// Leaves the client's connection to somebody who reads and writes it himself: no head is sent from now on, and the
+    /// Leaves the client's connection to somebody who reads and writes it himself: nothing is sent from now on, and the
     /// connection closes with the request. `false` when bytes wait that the client does not take.
     pub fn take_over_connection(&self) -> bool {
         if !matches!(self.conn.output.borrow_mut().write_to(&self.conn), Ok(true)) {
             return false;
         }
-        let mut response = self.response.borrow_mut();
-        if response.progress == Progress::Open {
-            response.progress = Progress::HeadSent;
-        }
+        self.response.borrow_mut().progress = Progress::Ended;
         self.flags().keep_alive.set(false);
         self.body.mark_loaded();
         true

@@ -113,7 +113,7 @@ async fn unless_client_goes(req: &Rc<Request>, waiting: Waiting) -> Outcome {
     let sockets = OpenSockets::of(&Host::Request(req.clone()));
     poll_fn(|cx| {
         // Who reads from the client's connection learns of its end there.
-        let is_read = sockets.raw_acquired.get() || (sockets.body_acquired.get() && !req.body.is_consumed());
+        let is_read = sockets.reads_downstream() || (sockets.body_acquired.get() && !req.body.is_consumed());
         if watches && !is_read && gone.as_mut().poll(cx).is_ready() {
             watches = false;
             Host::Request(req.clone()).log(LogLevel::Info, b"client prematurely closed connection");
@@ -238,7 +238,8 @@ pub(crate) fn prepare_head(req: &Rc<Request>) {
     if req.header_sent() {
         return;
     }
-    if req.module_conf(&settings::MODULE).lua_use_default_type != Some(false)
+    if req.response.borrow().status != 304
+        && req.module_conf(&settings::MODULE).lua_use_default_type != Some(false)
         && !req.find_context::<LuaContext>().is_some_and(|context| context.no_default_type.get())
     {
         req.set_default_content_type();
@@ -279,6 +280,18 @@ fn conclude_header_filter(req: &Rc<Request>, outcome: Outcome) -> Result<(), Clo
         Outcome::Failed => Err(Closed),
         Outcome::Stopped(Stop::Exit(status)) => {
             let status = u16::try_from(status).map_err(|_| Closed)?;
+            let context: Rc<LuaContext> = req.context();
+            if context.filter_exit.replace(status) == status {
+                // The page for that very status goes through here as well.
+                return Ok(());
+            }
+            if status >= 300 && status != 444 && !req.is_subrequest() {
+                // Error pages apply: the response that was prepared is dropped.
+                return match req.finalize_from_filter(status) {
+                    Ready::Now(result) => result,
+                    Ready::Later(_) => Err(Closed),
+                };
+            }
             let mut page = Vec::new();
             let has_page = write_error_page(status, product_of(req), &mut page);
             let mut response = req.response.borrow_mut();
@@ -291,7 +304,6 @@ fn conclude_header_filter(req: &Rc<Request>, outcome: Outcome) -> Result<(), Clo
             }
             response.content_length = Some(page.len() as u64);
             drop(response);
-            let context: Rc<LuaContext> = req.context();
             context.replacement.replace(Some(page));
             Ok(())
         }

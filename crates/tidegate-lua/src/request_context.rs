@@ -17,6 +17,8 @@ pub(crate) struct LuaContext {
     pub(crate) vm: RefCell<Option<VmUse>>,
     /// The body that `ngx.exit` in `header_filter_by_lua*` put in the place of the response's; empty once it is sent.
     pub(crate) replacement: RefCell<Option<Vec<u8>>>,
+    /// The status that `ngx.exit` in `header_filter_by_lua*` has asked for, or 0.
+    pub(crate) filter_exit: Cell<u16>,
     /// `ngx.arg` of the running `set_by_lua*`.
     pub(crate) set_arguments: RefCell<Vec<Vec<u8>>>,
     /// `ngx.ctx`
@@ -25,6 +27,8 @@ pub(crate) struct LuaContext {
     pub(crate) no_default_type: Cell<bool>,
     /// `ngx.arg` of the running `body_filter_by_lua*`.
     pub(crate) filtered: RefCell<Filtered>,
+    /// A light thread waits for the request's body.
+    pub(crate) reads_body: Cell<bool>,
     /// Captured sub-requests that have not ended: the request cannot go elsewhere meanwhile.
     pub(crate) pending_subrequests: Cell<usize>,
     /// A body filter said that the body is over.

@@ -205,6 +205,10 @@ pub static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .default("on")
             .doc("Accepted: system calls are restarted."),
+        Directive::custom("lua_load_resty_core", 1, 1, load_resty_core)
+            .within(HTTP)
+            .syntax("on | off")
+            .doc("Accepted for old configurations: `resty.core` is always there."),
         Directive::flag("rewrite_by_lua_no_postpone", |c: &mut Conf| &mut c.rewrite_by_lua_no_postpone)
             .within(HTTP)
             .default("off")
@@ -248,6 +252,14 @@ fn capture_error_log(conf: &mut Conf, directive: &ast::Directive, _build: &mut B
             return Err(Diagnostic::new(Severity::Emerg, size.span, message));
         }
     }
+    Ok(())
+}
+
+fn load_resty_core(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    values::flag(arg.value.as_bstr()).map_err(|error| error.diagnostic(directive.name(), arg))?;
+    let message = "lua_load_resty_core is deprecated (the lua-resty-core library is required since ngx_lua v0.10.16)";
+    build.diagnostics.warn(directive.name.span, message);
     Ok(())
 }
 

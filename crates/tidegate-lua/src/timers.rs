@@ -105,9 +105,9 @@ impl Vm {
         }
     }
 
-    /// Whether any timer is pending.
-    pub(crate) fn has_timers(&self) -> bool {
-        self.timers.pending() > 0
+    /// How many timers are pending.
+    pub(crate) fn pending_timers(&self) -> usize {
+        self.timers.pending()
     }
 
     /// Waits until no timer is pending or runs. One caller at a time.

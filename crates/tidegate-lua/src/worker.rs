@@ -82,8 +82,10 @@ pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
     let timers = vm.clone();
     tokio::task::spawn_local(async move {
         quits.quitting().await;
-        if timers.has_timers() {
-            Detached::host("").log_debug(b"lua abort pending timers");
+        if timers.pending_timers() > 0 {
+            let host = Detached::host("");
+            host.log_debug(b"lua abort pending timers");
+            host.log_debug(format!("lua found {} pending timers", timers.pending_timers()).as_bytes());
         }
         timers.end_timers();
     });

@@ -12,7 +12,7 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 
 /// What is listened to. Others keep their default.
-const SIGNALS: [Signal; 9] = [
+const SIGNALS: [Signal; 10] = [
     Signal::SIGTERM,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -21,6 +21,7 @@ const SIGNALS: [Signal; 9] = [
     Signal::SIGUSR2,
     Signal::SIGWINCH,
     Signal::SIGALRM,
+    Signal::SIGIO,
     Signal::SIGCHLD,
 ];
 

@@ -76,6 +76,8 @@ local function output(text, newline)
         return nil, "header only"
     elseif answer == 5 then
         return nil, "seen eof"
+    elseif answer == 6 then
+        return nil, "raw request socket acquired"
     end
     return raise()
 end

@@ -70,8 +70,11 @@ fn read(lua: Lua) -> CResult {
         Ready::Now(read) => push_read(lua, &read),
         Ready::Later(future) => {
             let wait = with_run(|run| {
-                run.wait(lua, async {
+                let context: Rc<LuaContext> = req.context();
+                context.reads_body.set(true);
+                run.wait(lua, async move {
                     let read = future.await;
+                    context.reads_body.set(false);
                     Answer::Push(Box::new(move |lua| push_read(lua, &read)))
                 })
             });

@@ -14,11 +14,13 @@ use super::{Family, ffi_error, ffi_functions, ffi_lua_error, log_debug, request}
 use crate::directives;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
+use crate::host::Host;
 use crate::phase::{Phase, Phases};
 use crate::phases::prepare_head;
 use crate::request_context::LuaContext;
 use crate::scheduler::{Answer, with_run};
 use crate::settings;
+use crate::socket::OpenSockets;
 use crate::stack::{Lua, Type};
 
 pub(crate) static FAMILY: Family = Family {
@@ -49,6 +51,8 @@ mod answer {
     pub(super) const HEADER_ONLY: i32 = 4;
     /// The body is over.
     pub(super) const ENDED: i32 = 5;
+    /// The script has the client's connection for itself.
+    pub(super) const RAW: i32 = 6;
 }
 
 const PHASES: Phases =
@@ -72,6 +76,7 @@ unsafe extern "C" fn send(data: *const u8, len: usize, newline: c_int) -> c_int 
         match state(req) {
             State::Open => {}
             State::HeaderOnly => return answer::HEADER_ONLY,
+            State::Ended if OpenSockets::of(run.host()).raw_acquired.get() => return answer::RAW,
             State::Ended => return answer::ENDED,
         }
         if is_held(req) {
@@ -108,6 +113,13 @@ fn state(req: &Request) -> State {
         Progress::HeadSent => State::Open,
     }
 }
+
+/// What a script is told that sends after the end.
+fn why_ended(req: &Rc<Request>) -> &'static str {
+    if OpenSockets::of(&Host::Request(req.clone())).raw_acquired.get() { RAW_ACQUIRED } else { "seen eof" }
+}
+
+const RAW_ACQUIRED: &str = "raw request socket acquired";
 
 /// Whether output is held back, so that an HTTP/1.0 client learns how long the response is.
 fn is_held(req: &Request) -> bool {
@@ -185,7 +197,7 @@ fn send_slow(lua: Lua) -> CResult {
     match state(&req) {
         State::Open => {}
         State::HeaderOnly => return refuse(lua, "header only"),
-        State::Ended => return refuse(lua, "seen eof"),
+        State::Ended => return refuse(lua, why_ended(&req)),
     }
     if is_held(&req) {
         hold(&req, &bytes, false);
@@ -219,7 +231,7 @@ fn flush(lua: Lua) -> CResult {
     match state(&req) {
         State::Open => {}
         State::HeaderOnly => return refuse(lua, "header only"),
-        State::Ended => return refuse(lua, "seen eof"),
+        State::Ended => return refuse(lua, why_ended(&req)),
     }
     if is_held(&req) {
         log_debug(|| "lua http 1.0 buffering makes ngx.flush() a no-op".to_owned());
@@ -260,7 +272,7 @@ fn eof(lua: Lua) -> CResult {
     }
     let req = request(PHASES)?;
     if let State::Ended = state(&req) {
-        return refuse(lua, "seen eof");
+        return refuse(lua, why_ended(&req));
     }
     let ended = end_body(&req);
     settle(lua, ended)

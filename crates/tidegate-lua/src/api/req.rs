@@ -114,6 +114,9 @@ pub(super) fn set_field(req: &Request, name: &[u8], value: Option<&[u8]>, replac
         }
         Known::ContentLength => {
             head.content_length = value.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+            if head.content_length.is_some_and(|length| !req.body.is_loaded() && req.body.shorten(length)) {
+                req.flags().keep_alive.set(false);
+            }
         }
         _ => {}
     }

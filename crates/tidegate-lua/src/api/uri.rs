@@ -28,12 +28,15 @@ pub(crate) enum Kind {
     Memcached = 5,
     HeaderName = 7,
     HeaderValue = 8,
+    /// What would end or split the line of a request.
+    RequestLine = 9,
 }
 
 impl Kind {
     const fn escapes(self, byte: u8) -> bool {
         let outside = byte <= b' ' || byte >= 0x7f;
         match self {
+            Kind::RequestLine => byte <= b' ' || byte == 0x7f,
             Kind::Uri => outside || one_of(byte, b"#%?"),
             Kind::Args => outside || one_of(byte, b"#%?+"),
             Kind::Component => outside || one_of(byte, b"\"#$%&+,/:;<=>?@[\\]^`{|}"),

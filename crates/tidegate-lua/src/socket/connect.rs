@@ -268,6 +268,7 @@ impl Job {
         let answer = match self.addresses().await {
             Err(message) => Answer::NilError(message.into()),
             Ok(addresses) => {
+                self.tcp.dialing.set(true);
                 let connected = tokio::time::timeout(self.limit, self.connect_any(&addresses)).await;
                 if connected.is_err() && self.log_errors {
                     let to = match (&self.target, addresses.first()) {

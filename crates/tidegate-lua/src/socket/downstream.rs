@@ -10,6 +10,7 @@ use super::transport::Transport;
 use crate::error::{CResult, LuaError};
 use crate::host::Host;
 use crate::phase::{Phase, Phases};
+use crate::request_context::LuaContext;
 use crate::scheduler::with_run;
 use crate::stack::Lua;
 use crate::userdata::push_userdata;
@@ -30,10 +31,17 @@ pub(super) fn req_socket(lua: Lua) -> CResult {
     }
     PHASES.check(phase)?;
     let open = OpenSockets::of(&host);
+    let context = req.find_context::<LuaContext>();
+    if context.as_ref().is_some_and(|context| context.reads_body.get()) {
+        return push_nil_error(lua, "pending request body reading in some other thread");
+    }
     let weak = Rc::downgrade(req);
     let conn = if raw {
         if open.raw_acquired.get() {
             return push_nil_error(lua, "duplicate call");
+        }
+        if context.as_ref().is_some_and(|context| context.held_output.borrow().is_some()) {
+            return push_nil_error(lua, "http 1.0 buffering");
         }
         if !req.take_over_connection() {
             return push_nil_error(lua, "pending data to write");

@@ -8,7 +8,7 @@ use super::failure::{debug, push_nil_error};
 use super::owner::Closing;
 use super::pool;
 use super::settings::Settings;
-use super::tcp::{Call, Operation, call};
+use super::tcp::{BUSY_CONNECTING, Call, Operation, call};
 use crate::error::{CResult, LuaError};
 use crate::stack::Lua;
 
@@ -34,7 +34,7 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
     };
     let size = number(3)?;
     let Some(conn) = tcp.conn().filter(|conn| !conn.read_closed() && !conn.write_closed.get()) else {
-        return push_nil_error(lua, "closed");
+        return push_nil_error(lua, if tcp.dialing.get() { BUSY_CONNECTING } else { "closed" });
     };
     let all = &[Operation::Connect, Operation::Read, Operation::Write];
     if let Err(refusal) = tcp.check_owner(&host).and_then(|()| tcp.check_idle(all)) {
@@ -101,7 +101,13 @@ pub(super) fn reused_times(lua: Lua) -> CResult {
         return Err(LuaError::from(format!("expecting 1 argument (including the object), but got {}", lua.top())));
     }
     let Call { tcp, host } = call(lua)?;
-    let Some(conn) = tcp.conn() else { return push_nil_error(lua, "closed") };
+    let Some(conn) = tcp.conn() else {
+        if tcp.dialing.get() {
+            lua.push_integer(0);
+            return Ok(1);
+        }
+        return push_nil_error(lua, "closed");
+    };
     if let Err(refusal) = tcp.check_owner(&host).and_then(|()| tcp.check_idle(&[Operation::Connect])) {
         return refusal.end(lua);
     }

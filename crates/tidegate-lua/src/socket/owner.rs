@@ -54,6 +54,13 @@ impl OpenSockets {
     }
 }
 
+impl OpenSockets {
+    /// Whether a light thread reads from the client's connection.
+    pub(crate) fn reads_downstream(&self) -> bool {
+        self.sockets.borrow().iter().filter_map(Weak::upgrade).any(|tcp| tcp.reads_downstream())
+    }
+}
+
 impl Drop for OpenSockets {
     fn drop(&mut self) {
         for socket in self.sockets.take() {

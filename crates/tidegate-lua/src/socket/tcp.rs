@@ -30,11 +30,16 @@ pub(crate) struct Tcp {
     pub(super) bind: Cell<Option<SocketAddr>>,
     pub(super) transparent: Cell<bool>,
     connecting: Cell<bool>,
+    /// While connecting: the address is known, so that there is a connection of sorts.
+    pub(super) dialing: Cell<bool>,
     reading: Cell<bool>,
     writing: Cell<bool>,
     /// Bits of the last failure, for log lines.
     pub(super) last_failure: Cell<u32>,
 }
+
+/// What another operation gets meanwhile.
+pub(super) const BUSY_CONNECTING: &str = "socket busy connecting";
 
 /// How scripts hold it.
 pub(super) struct Handle(pub(super) Rc<Tcp>);
@@ -90,6 +95,9 @@ pub(super) struct Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.tcp.mark(self.operation).set(false);
+        if self.operation == Operation::Connect {
+            self.tcp.dialing.set(false);
+        }
     }
 }
 
@@ -113,7 +121,7 @@ impl Tcp {
         for &operation in operations {
             if self.mark(operation).get() {
                 return Err(Refusal::Nil(match operation {
-                    Operation::Connect => "socket busy connecting",
+                    Operation::Connect => BUSY_CONNECTING,
                     Operation::Read => "socket busy reading",
                     Operation::Write => "socket busy writing",
                 }));
@@ -130,6 +138,11 @@ impl Tcp {
     /// Whether it was connected before.
     pub(super) fn was_used(&self) -> bool {
         !self.key.borrow().is_empty()
+    }
+
+    /// Whether it is a client's connection, and somebody reads from it.
+    pub(super) fn reads_downstream(&self) -> bool {
+        self.reading.get() && self.conn.borrow().as_ref().is_some_and(|conn| conn.is_downstream())
     }
 
     pub(super) fn conn(&self) -> Option<Rc<Conn>> {
@@ -161,6 +174,7 @@ impl Tcp {
         let conn = self.conn();
         match conn {
             Some(conn) if !closed(&conn) => Ok(conn),
+            None if self.dialing.get() => Err(Refusal::Nil(BUSY_CONNECTING)),
             _ => {
                 if Settings::of(host).log_errors {
                     self.log_closed(host, what, conn.as_deref());
@@ -311,7 +325,7 @@ pub(super) fn close(lua: Lua) -> CResult {
     }
     let Call { tcp, host } = call(lua)?;
     let closed = tcp.conn().is_none_or(|conn| conn.read_closed() && conn.write_closed.get());
-    if closed && !tcp.connecting.get() {
+    if closed && !tcp.dialing.get() {
         tcp.close_now();
         return push_nil_error(lua, "closed");
     }

@@ -12,6 +12,8 @@ use tidegate_core::stream::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
+use crate::settings;
+
 /// How bytes travel.
 pub(super) enum Transport {
     /// A socket of ours.
@@ -67,7 +69,7 @@ impl Transport {
                 None => gone(),
             },
             Self::Raw(req) => match req.upgrade() {
-                Some(req) => poll_read_stream(&req.conn.stream, cx, buf),
+                Some(req) => poll_read_raw(&req, cx, buf),
                 None => gone(),
             },
         }
@@ -151,6 +153,16 @@ fn poll_read_body(req: &Rc<Request>, cx: &mut Context<'_>, buf: &mut Vec<u8>) ->
         Ok(_) => Poll::Ready(Ok(buf.len() - before)),
         Err(BodyError::Gone) => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
         Err(error) => Poll::Ready(Err(io::Error::other(error))),
+    }
+}
+
+/// With `lua_check_client_abort` the end of the input is the client's abort.
+fn poll_read_raw(req: &Rc<Request>, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+    match ready!(poll_read_stream(&req.conn.stream, cx, buf)) {
+        Ok(0) if req.module_conf(&settings::MODULE).lua_check_client_abort == Some(true) => {
+            Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
+        }
+        result => Poll::Ready(result),
     }
 }
 
