@@ -1,0 +1,96 @@
+`ngx.exit` in its phases, and what it does to what was sent before.
+
+=== TEST 1: a status from a header filter takes the place of the response, error pages apply
+--- config
+error_page 403 /sorry;
+location = /t {
+    content_by_lua_block { ngx.say("secret") }
+    header_filter_by_lua_block { return ngx.exit(403) }
+}
+location = /sorry { return 403 "sorry\n"; }
+--- request
+GET /t
+--- error_code: 403
+--- response_body
+sorry
+
+=== TEST 2: a header filter exits with the same status for the error page as well
+--- config
+location = /t {
+    content_by_lua_block { ngx.say("secret") }
+    header_filter_by_lua_block { return ngx.exit(404) }
+}
+--- request
+GET /t
+--- error_code: 404
+--- response_body_like: 404 Not Found
+
+=== TEST 3: 444 from a header filter is a head without a body
+--- config
+location = /t {
+    content_by_lua_block { ngx.say("secret") }
+    header_filter_by_lua_block { return ngx.exit(444) }
+}
+--- request
+GET /t
+--- error_code: 444
+--- response_body
+
+=== TEST 4: output to HTTP/1.0 that is held back goes out when the script exits with its status
+--- config
+location = /t {
+    rewrite_by_lua_block {
+        ngx.status = 403
+        ngx.say("go away")
+        ngx.exit(403)
+    }
+}
+--- request
+GET /t HTTP/1.0
+--- error_code: 403
+--- response_headers
+Content-Length: 8
+--- response_body
+go away
+
+=== TEST 5: 499 ends sub-requests that have not ended, another status may not
+--- config
+location = /t {
+    content_by_lua_block {
+        ngx.thread.spawn(function()
+            ngx.sleep(0.01)
+            local ok, err = pcall(ngx.exit, 200)
+            ngx.log(ngx.WARN, "exit 200: ", err)
+            ngx.exit(499)
+        end)
+        ngx.location.capture("/slow")
+        ngx.log(ngx.WARN, "the capture ended")
+    }
+}
+location = /slow { content_by_lua_block { ngx.sleep(5) } }
+--- request
+GET /t
+--- raw_response
+--- error_log
+exit 200: attempt to abort with pending subrequests
+--- no_error_log
+the capture ended
+
+=== TEST 6: a 304 has no content type
+--- config
+default_type text/plain;
+location = /t { content_by_lua_block { ngx.status = 304 } }
+--- request
+GET /t
+--- error_code: 304
+--- response_headers
+!Content-Type
+
+=== TEST 7: a type with a charset of its own keeps it
+--- config
+charset koi8-r;
+location = /t { content_by_lua_block { ngx.header.content_type = "text/xml; charset=UTF-8" ngx.say("x") } }
+--- request
+GET /t
+--- response_headers
+Content-Type: text/xml; charset=UTF-8
