@@ -11,6 +11,11 @@ use crate::host::Host;
 pub(crate) trait Closing {
     /// Closes the connection, whatever is under way.
     fn close_now(&self);
+
+    /// Whether it is the client's connection, and somebody reads from it.
+    fn reads_downstream(&self) -> bool {
+        false
+    }
 }
 
 /// The sockets that a request or timer has opened. Dropping it closes them (keeps S2).

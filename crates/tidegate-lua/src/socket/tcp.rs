@@ -140,11 +140,6 @@ impl Tcp {
         !self.key.borrow().is_empty()
     }
 
-    /// Whether it is a client's connection, and somebody reads from it.
-    pub(super) fn reads_downstream(&self) -> bool {
-        self.reading.get() && self.conn.borrow().as_ref().is_some_and(|conn| conn.is_downstream())
-    }
-
     pub(super) fn conn(&self) -> Option<Rc<Conn>> {
         self.conn.borrow().clone()
     }
@@ -206,6 +201,10 @@ impl Closing for Tcp {
     fn close_now(&self) {
         let conn = self.conn.take();
         drop(conn);
+    }
+
+    fn reads_downstream(&self) -> bool {
+        self.reading.get() && self.conn.borrow().as_ref().is_some_and(|conn| conn.is_downstream())
     }
 }
 
