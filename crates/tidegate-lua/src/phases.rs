@@ -191,7 +191,8 @@ fn exit(req: &Rc<Request>, status: i32) -> Answer {
     if !sent && req.response.borrow().status == 0 && status >= 200 {
         req.response.borrow_mut().status = status;
     }
-    let holds_output = || req.find_context::<LuaContext>().is_some_and(|context| context.held_output.borrow().is_some());
+    let holds_output =
+        || req.find_context::<LuaContext>().is_some_and(|context| context.held_output.borrow().is_some());
     match status {
         408 | 444 | 499 => Ready::Now(if status == 408 && !sent { Step::Status(408) } else { Step::Close }),
         204 if !sent => Ready::Now(Step::Status(204)),

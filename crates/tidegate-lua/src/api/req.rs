@@ -8,7 +8,9 @@ use tidegate_core::request::Request;
 use tidegate_http::{Known, Method};
 
 use super::uri::{Kind, escape_into, needs_escape};
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text, log_debug, request, some_request};
+use super::{
+    Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text, log_debug, request, some_request,
+};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::{Phase, Phases};
