@@ -20,7 +20,7 @@ use crate::{
 use tidegate_rows::ServerError;
 
 /// Version of the storage format that this code reads and writes.
-pub(crate) const FORMAT_VERSION: i64 = 1;
+pub(crate) const FORMAT_VERSION: i64 = 2;
 
 /// All tables and views of a schema, by name.
 #[derive(Debug, Default)]
@@ -37,6 +37,7 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
     pub(crate) indexes: Vec<Index>,
     pub(crate) foreign_keys: Vec<ForeignKey>,
+    pub(crate) checks: Vec<Check>,
     pub(crate) engine: String,
     pub(crate) collation: Collation,
     pub(crate) comment: String,
@@ -70,7 +71,25 @@ pub(crate) struct Column {
     pub(crate) default: Default,
     pub(crate) on_update: bool,
     pub(crate) auto_increment: bool,
+    pub(crate) generated: Option<Generated>,
     pub(crate) comment: String,
+}
+
+/// How the values of a generated column come about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Generated {
+    pub(crate) text: String,
+    /// STORED rather than VIRTUAL: only for show, both are stored.
+    pub(crate) stored: bool,
+}
+
+/// A CHECK constraint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) name: String,
+    pub(crate) text: String,
+    /// The number of the column whose definition holds it.
+    pub(crate) column: Option<u32>,
 }
 
 /// The default value of a column.
@@ -85,6 +104,8 @@ pub(crate) enum Default {
         value: Datum,
     },
     Now,
+    /// An expression, evaluated for each row.
+    Expression(String),
 }
 
 /// An index.
@@ -163,6 +184,15 @@ impl Table {
     /// The AUTO_INCREMENT column.
     pub(crate) fn auto_column(&self) -> Option<usize> {
         self.columns.iter().position(|column| column.auto_increment)
+    }
+
+    /// Whether rows have expressions to be evaluated.
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.checks.is_empty()
+            || self
+                .columns
+                .iter()
+                .any(|column| column.generated.is_some() || matches!(column.default, Default::Expression(_)))
     }
 
     /// Whether this is a view.
@@ -248,7 +278,13 @@ CREATE TABLE IF NOT EXISTS tg_index (table_id INTEGER NOT NULL, id INTEGER NOT N
  name TEXT NOT NULL, kind INTEGER NOT NULL, parts TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (table_id, id)) STRICT;
 CREATE TABLE IF NOT EXISTS tg_foreign_key (table_id INTEGER NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL, \
  columns TEXT NOT NULL, parent TEXT NOT NULL, parent_columns TEXT NOT NULL, on_delete TEXT NOT NULL, \
- on_update TEXT NOT NULL, PRIMARY KEY (table_id, position)) STRICT;";
+ on_update TEXT NOT NULL, PRIMARY KEY (table_id, position)) STRICT;
+";
+
+/// What format 2 added.
+const CHECKS: &str = "\
+CREATE TABLE IF NOT EXISTS tg_check (table_id INTEGER NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL, \
+ text TEXT NOT NULL, column_id INTEGER, PRIMARY KEY (table_id, position)) STRICT;";
 
 /// Creates the catalogue's tables in a new file.
 ///
@@ -258,6 +294,7 @@ pub(crate) fn initialise(conn: &mut Conn, collation: Collation) -> Result<(), Sq
     conn.begin_immediate()?;
     let result = (|| {
         conn.execute(TABLES)?;
+        conn.execute(CHECKS)?;
         let mut set = conn.prepare("INSERT INTO tg_meta VALUES (?1, ?2)")?;
         for (name, value) in
             [("format", FORMAT_VERSION), ("collation_version", 1), ("collation", i64::from(collation.0))]
@@ -299,7 +336,14 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
             Step::Done => None,
         })
     };
-    let format = meta("format")?;
+    let mut format = meta("format")?;
+    if format == Some(1) {
+        conn.execute(&format!(
+            "BEGIN IMMEDIATE; {CHECKS} UPDATE tg_meta SET value = {FORMAT_VERSION} WHERE name = 'format'; COMMIT"
+        ))
+        .map_err(internal)?;
+        format = Some(FORMAT_VERSION);
+    }
     if format != Some(FORMAT_VERSION) {
         let format = format.map_or("unknown".to_owned(), |format| format.to_string());
         return Err(errors::storage(format!(
@@ -352,6 +396,7 @@ fn load_table(conn: &Conn, row: &[Datum], old: Option<&Catalog>) -> Result<Table
         columns: load_columns(conn, id)?,
         indexes: load_indexes(conn, id)?,
         foreign_keys: load_foreign_keys(conn, id)?,
+        checks: load_checks(conn, id)?,
         engine: text(&row[2]),
         collation: Collation(int(&row[3]) as u16),
         comment: text(&row[4]),
@@ -380,6 +425,8 @@ fn load_columns(conn: &Conn, table: i64) -> Result<Vec<Column>, SqliteError> {
                 0 => Default::None,
                 1 => Default::Null,
                 4 => Default::Now,
+                5 => Default::Expression(text(&row[7])),
+                6 | 7 => Default::None,
                 kind => Default::Literal { text: text(&row[7]), quoted: kind == 2, value: row[8].clone() },
             };
             Ok(Column {
@@ -390,6 +437,8 @@ fn load_columns(conn: &Conn, table: i64) -> Result<Vec<Column>, SqliteError> {
                 default,
                 on_update: int(&row[9]) != 0,
                 auto_increment: int(&row[10]) != 0,
+                generated: matches!(int(&row[6]), 6 | 7)
+                    .then(|| Generated { text: text(&row[7]), stored: int(&row[6]) == 7 }),
                 comment: text(&row[11]),
             })
         })
@@ -451,6 +500,16 @@ fn load_foreign_keys(conn: &Conn, table: i64) -> Result<Vec<ForeignKey>, SqliteE
         .collect())
 }
 
+fn load_checks(conn: &Conn, table: i64) -> Result<Vec<Check>, SqliteError> {
+    let sql = format!("SELECT name, text, column_id FROM tg_check WHERE table_id = {table} ORDER BY position");
+    let check = |row: Vec<Datum>| Check {
+        name: text(&row[0]),
+        text: text(&row[1]),
+        column: (!row[2].is_null()).then(|| int(&row[2]) as u32),
+    };
+    Ok(rows(conn, &sql)?.into_iter().map(check).collect())
+}
+
 /// Writes a table's entry anew, inside of the caller's transaction.
 ///
 /// # Errors
@@ -483,6 +542,12 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
     )?;
     for (position, column) in table.columns.iter().enumerate() {
         let (kind, spelled, value) = match &column.default {
+            _ if column.generated.is_some() => {
+                let generated = column.generated.as_ref();
+                let kind = if generated.is_some_and(|generated| generated.stored) { 7 } else { 6 };
+                (kind, generated.map_or(Datum::Null, |generated| Datum::text(&generated.text)), Datum::Null)
+            }
+            Default::Expression(text) => (5, Datum::text(text), Datum::Null),
             Default::None => (0, Datum::Null, Datum::Null),
             Default::Null => (1, Datum::Null, Datum::Null),
             Default::Literal { text, quoted, value } => (if *quoted { 2 } else { 3 }, Datum::text(text), value.clone()),
@@ -527,6 +592,18 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
             ],
         )?;
     }
+    for (position, check) in table.checks.iter().enumerate() {
+        insert(
+            "INSERT INTO tg_check VALUES (?1, ?2, ?3, ?4, ?5)",
+            &[
+                Datum::Int(table.id),
+                Datum::Int(position as i64),
+                Datum::text(&check.name),
+                Datum::text(&check.text),
+                check.column.map_or(Datum::Null, |id| Datum::Int(i64::from(id))),
+            ],
+        )?;
+    }
     for (position, key) in table.foreign_keys.iter().enumerate() {
         let columns: Vec<String> = key.columns.iter().map(u32::to_string).collect();
         insert(
@@ -553,6 +630,7 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
 pub(crate) fn remove(conn: &Conn, id: i64) -> Result<(), SqliteError> {
     conn.execute(&format!(
         "DELETE FROM tg_table WHERE id = {id}; DELETE FROM tg_column WHERE table_id = {id}; \
-         DELETE FROM tg_index WHERE table_id = {id}; DELETE FROM tg_foreign_key WHERE table_id = {id}"
+         DELETE FROM tg_index WHERE table_id = {id}; DELETE FROM tg_foreign_key WHERE table_id = {id}; \
+         DELETE FROM tg_check WHERE table_id = {id}"
     ))
 }

@@ -172,8 +172,10 @@ impl Target<'_> {
             },
         };
         let most = if ty.decimals != NOT_FIXED {
+            // As MariaDB does it: the part behind the point alone is rounded.
             let unit = 10f64.powi(i32::from(ty.decimals));
-            number = (number * unit).round() / unit;
+            let whole = number.floor();
+            number = whole + ((number - whole) * unit).round_ties_even() / unit;
             10f64.powi(ty.length as i32 - i32::from(ty.decimals)) - 1.0 / unit
         } else if ty.base == Base::Float {
             f64::from(f32::MAX)

@@ -67,7 +67,7 @@ pub(crate) fn run(
         Statement::DropTable { tables, if_exists } => drop_tables(core, &tables, if_exists, false)?,
         Statement::DropView { views, if_exists } => drop_tables(core, &views, if_exists, true)?,
         Statement::Truncate(name) => truncate(core, &name)?,
-        Statement::AlterTable { table, items } => alter::alter_table(core, &table, &items)?,
+        Statement::AlterTable { table, items } => alter::alter_table(core, &table, &items, text.sql)?,
         Statement::RenameTable(pairs) => {
             for (from, to) in &pairs {
                 alter::rename(core, from, to)?;
@@ -273,6 +273,7 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
             default: catalog::Default::None,
             on_update: false,
             auto_increment: false,
+            generated: None,
             comment: String::new(),
         })
         .collect();
@@ -288,6 +289,7 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
             columns,
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
+            checks: Vec::new(),
             engine: String::new(),
             collation: Collation::DEFAULT,
             comment: "VIEW".into(),

@@ -20,6 +20,12 @@ errors! {
     database_exists(name) = 1007 b"HY000" "Can't create database '{name}'; database exists";
     /// GROUP_CONCAT has reached its limit.
     cut_by_group_concat(row) = 1260 b"HY000" "Row {row} was cut by GROUP_CONCAT()";
+    /// A generated column or CHECK with a sub-query, a variable or an aggregate.
+    not_in_generated(expression, clause, column) = 1901 b"HY000" "Function or expression '{expression}' cannot be used in the {clause} clause of `{column}`";
+    /// A value for a column that is generated.
+    generated_value(column, table) = 1906 b"HY000" "The value specified for generated column '{column}' in table '{table}' has been ignored";
+    /// Two constraints of one name.
+    duplicate_check(name) = 1826 b"HY000" "Duplicate CHECK constraint name '{name}'";
     /// A pattern that PCRE does not take.
     regex(what) = 1139 b"42000" "Regex error '{what}'";
     /// A result that no packet could hold.

@@ -17,7 +17,7 @@ use crate::{
 use tidegate_rows::ServerError;
 
 pub(crate) mod ddl;
-pub(crate) use ddl::{AlterItem, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
+pub(crate) use ddl::{AlterItem, CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
 
 type Result<T> = std::result::Result<T, ParserError>;
 

@@ -4,6 +4,7 @@
 //! is a query on these tables with the column names that clients expect.
 
 mod create;
+mod expression;
 mod tables;
 
 use tidegate_rows::{Column, ColumnType, QueryError, Sink, Statement as Text, Summary, Value};

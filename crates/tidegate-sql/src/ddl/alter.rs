@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use super::{
     Res, change, check_name, collation_of,
-    define::{add_column, add_foreign_key, add_index, build, check_auto, column_key, column_of, default_of},
+    define::{
+        add_check, add_column, add_column_check, add_foreign_key, add_index, build, check_auto, column_key, column_of,
+        default_of, session_of,
+    },
     internal, next_table_id, schema_of,
 };
 use crate::{
@@ -16,6 +19,10 @@ use crate::{
     coerce::Target,
     engine::Schema,
     errors,
+    exec::{
+        bind::Constants,
+        rules::{RuleKind, rules_of},
+    },
     parse::{AlterItem, KeyKind, TableName, ddl::Place},
     session::Core,
     store::conn::{Cell, Conn, Step},
@@ -27,7 +34,7 @@ use crate::{
 ///
 /// # Errors
 /// MySQL's; the table is as it was then.
-pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]) -> Res<u64> {
+pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem], sql: &[u8]) -> Res<u64> {
     let schema = schema_of(core, name)?;
     let missing = || errors::no_such_table(&schema.name, &name.name);
     let old = schema.catalog()?.table(&name.name).cloned().filter(|table| !table.is_view()).ok_or_else(missing)?;
@@ -36,9 +43,10 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         let old = catalog.table(&old.name).filter(|table| table.id == old.id).cloned().ok_or_else(missing)?;
         let mut new = copy(&old);
         for item in items {
-            apply(core, catalog, &schema, &mut new, item)?;
+            apply(core, conn, catalog, &schema, &mut new, item, sql)?;
         }
         check_auto(&new)?;
+        rules_of(&session_of(core, &schema), &new)?;
         let copied = rebuild(core, conn, &schema, catalog, &old, &mut new)?;
         catalog::store(conn, &new).map_err(internal)?;
         Ok(copied)
@@ -52,6 +60,7 @@ fn copy(table: &Table) -> Table {
         columns: table.columns.clone(),
         indexes: table.indexes.clone(),
         foreign_keys: table.foreign_keys.clone(),
+        checks: table.checks.clone(),
         engine: table.engine.clone(),
         collation: table.collation,
         comment: table.comment.clone(),
@@ -70,7 +79,15 @@ fn place_of(table: &Table, place: &Place) -> Res<Option<usize>> {
     })
 }
 
-fn apply(core: &Core, catalog: &Catalog, schema: &Schema, table: &mut Table, item: &AlterItem) -> Res<()> {
+fn apply(
+    core: &Core,
+    conn: &Conn,
+    catalog: &Catalog,
+    schema: &Schema,
+    table: &mut Table,
+    item: &AlterItem,
+    sql: &[u8],
+) -> Res<()> {
     let unknown = |name: &str, table: &Table| errors::unknown_column(name, &table.name);
     match item {
         AlterItem::AddColumn { spec, place, if_not_exists } => {
@@ -79,7 +96,7 @@ fn apply(core: &Core, catalog: &Catalog, schema: &Schema, table: &mut Table, ite
                 return Ok(());
             }
             let at = place_of(table, place)?;
-            add_column(core, schema, table, spec, at)?;
+            add_column(core, schema, table, spec, at, sql)?;
             column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
         }
         AlterItem::DropColumn { name, if_exists } => drop_column(core, table, name, *if_exists),
@@ -89,13 +106,14 @@ fn apply(core: &Core, catalog: &Catalog, schema: &Schema, table: &mut Table, ite
             if !same_name(old, &spec.name) && table.column(&spec.name).is_some() {
                 return Err(errors::duplicate_column(&spec.name));
             }
-            let mut changed = column_of(core, schema, table, spec, id)?;
+            let mut changed = column_of(core, schema, table, spec, id, sql)?;
             if table.primary().is_some_and(|index| index.parts.iter().any(|part| part.column == id)) {
                 changed.nullable = false;
             }
             table.columns.remove(position);
             let at = place_of(table, place)?.unwrap_or(position);
             table.columns.insert(at, changed);
+            add_column_check(table, spec, id, sql);
             column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
         }
         AlterItem::RenameColumn { old, new } => {
@@ -109,12 +127,13 @@ fn apply(core: &Core, catalog: &Catalog, schema: &Schema, table: &mut Table, ite
         }
         AlterItem::AlterDefault { column, default } => {
             let (position, found) = table.column(column).ok_or_else(|| unknown(column, table))?;
-            let default = default_of(core, schema, table, found, default)?;
+            let default = default_of(core, schema, table, found, default, sql)?;
             table.columns[position].default = default;
             Ok(())
         }
         AlterItem::AddIndex(index) => add_index(table, index),
-        AlterItem::AddForeignKey(key) => add_foreign_key(catalog, table, key, core.env.foreign_keys.get()),
+        AlterItem::AddForeignKey(key) => add_foreign_key(conn, catalog, table, key, core.env.foreign_keys.get()),
+        AlterItem::AddCheck(check) => add_check(table, check, sql),
         AlterItem::DropIndex { name, if_exists } => {
             match table.indexes.iter().position(|index| same_name(&index.name, name)) {
                 Some(at) => {
@@ -131,6 +150,11 @@ fn apply(core: &Core, catalog: &Catalog, schema: &Schema, table: &mut Table, ite
             Ok(())
         }
         AlterItem::DropForeignKey(name) => {
+            let check = table.checks.iter().position(|check| check.column.is_none() && same_name(&check.name, name));
+            if let Some(check) = check {
+                table.checks.remove(check);
+                return Ok(());
+            }
             let at = table.foreign_keys.iter().position(|key| same_name(&key.name, name));
             table.foreign_keys.remove(at.ok_or_else(|| errors::cannot_drop("FOREIGN KEY", name))?);
             Ok(())
@@ -205,6 +229,7 @@ fn drop_column(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> R
         return Err(errors::last_column());
     }
     table.columns.remove(position);
+    table.checks.retain(|check| check.column != Some(id));
     for index in &mut table.indexes {
         index.parts.retain(|part| part.column != id);
     }
@@ -235,15 +260,30 @@ fn same_storage(old: &Column, new: &Column) -> bool {
 }
 
 /// Makes SQLite's table fit the new definition; answers the rows copied.
-fn rebuild(core: &Core, conn: &mut Conn, schema: &Schema, catalog: &Catalog, old: &Table, new: &mut Table) -> Res<u64> {
+fn rebuild(
+    core: &Core,
+    conn: &mut Conn,
+    schema: &Arc<Schema>,
+    catalog: &Catalog,
+    old: &Table,
+    new: &mut Table,
+) -> Res<u64> {
     let kept = |column: &Column| old.columns.iter().find(|known| known.id == column.id);
     let converted = new.columns.iter().any(|column| kept(column).is_some_and(|known| !same_storage(known, column)));
     let rowid = |table: &Table| table.rowid_column().map(|position| table.columns[position].id);
     let keys = old.foreign_keys.len() != new.foreign_keys.len()
         || old.foreign_keys.iter().zip(&new.foreign_keys).any(|(a, b)| a.name != b.name);
     let added: Vec<&Column> = new.columns.iter().filter(|column| kept(column).is_none()).collect();
-    let simple = added.iter().all(|column| constant_default(column).is_some() && !column.auto_increment);
-    if converted || rowid(old) != rowid(new) || keys || !simple {
+    let simple = added
+        .iter()
+        .all(|column| constant_default(column).is_some() && !column.auto_increment && column.generated.is_none());
+    let generated = |table: &Table| -> Vec<_> {
+        table.columns.iter().filter_map(|column| Some((column.id, column.generated.clone()?))).collect()
+    };
+    let ruled = generated(old).iter().ne(generated(new).iter().filter(|new| generated(old).contains(new)))
+        || generated(new).len() > generated(old).len()
+        || new.checks.iter().any(|check| !old.checks.contains(check));
+    if ruled || converted || rowid(old) != rowid(new) || keys || !simple {
         return copy_rows(core, conn, schema, catalog, old, new);
     }
     for index in &old.indexes {
@@ -327,7 +367,7 @@ fn sqlite_literal(value: &Datum) -> String {
 fn copy_rows(
     core: &Core,
     conn: &mut Conn,
-    schema: &Schema,
+    schema: &Arc<Schema>,
     catalog: &Catalog,
     old: &Table,
     new: &mut Table,
@@ -353,11 +393,16 @@ fn copy_rows(
         .prepare(&format!("INSERT INTO t{} ({}) VALUES ({})", new.id, columns.join(", "), params.join(", ")))
         .map_err(internal)?;
     let strict = core.env.sql_mode.get() & (variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES) != 0;
+    let rules = rules_of(&session_of(core, schema), new)?;
+    let mut rules =
+        rules.iter().map(|rule| Ok((rule, conn.prepare(&rule.sql).map_err(internal)?))).collect::<Res<Vec<_>>>()?;
+    let constants = Constants { sql: &[], literals: &[], params: &[], env: &core.env };
     let mut next_auto = 0;
     let mut rows = 0usize;
     while read.step().map_err(internal)? == Step::Row {
         rows += 1;
-        for (index, column) in new.columns.iter().enumerate() {
+        let mut row = Vec::with_capacity(new.columns.len());
+        for column in &new.columns {
             let target = Target { schema: &schema.name, table: &new.name, column, row: rows, strict, env: &core.env };
             let value = match old.columns.iter().position(|known| known.id == column.id) {
                 Some(position) => convert(&target, &old.columns[position], read.cell(position))?,
@@ -371,10 +416,30 @@ fn copy_rows(
                         Datum::Int(core.env.now_micros() / 1_000_000 * 1_000_000)
                     }
                     Default::Now => Datum::Int(core.env.now_local().truncate(column.ty.decimals).pack()),
-                    _ if column.nullable => Datum::Null,
+                    _ if column.nullable || column.generated.is_some() => Datum::Null,
                     _ => target.implicit_default(),
                 },
             };
+            row.push(value);
+        }
+        for (rule, stmt) in &mut rules {
+            match &rule.kind {
+                RuleKind::Check(name) => {
+                    if !rule.passes(stmt, &constants, &row)? {
+                        return Err(errors::check_failed(name, &schema.name, &old.name));
+                    }
+                }
+                RuleKind::Default(position)
+                    if old.columns.iter().any(|known| known.id == new.columns[*position].id) => {}
+                RuleKind::Default(position) | RuleKind::Generated(position) => {
+                    let column = &new.columns[*position];
+                    let target =
+                        Target { schema: &schema.name, table: &new.name, column, row: rows, strict, env: &core.env };
+                    row[*position] = rule.stored(stmt, &constants, &row, &target)?;
+                }
+            }
+        }
+        for (index, value) in row.iter().enumerate() {
             write.bind(index + 1, value.as_cell()).map_err(internal)?;
         }
         if let Err(error) = write.run() {
@@ -389,7 +454,7 @@ fn copy_rows(
             return Err(internal(error));
         }
     }
-    drop((read, write));
+    drop((read, write, rules));
     conn.execute(&format!("DROP TABLE t{}", old.id)).map_err(internal)?;
     catalog::remove(conn, old.id).map_err(internal)?;
     if next_auto > 0 {

@@ -6,11 +6,14 @@ use tidegate_rows::{QueryError, Sink};
 
 use super::{Res, change, check_name, collation_of, internal, next_table_id, schema_of};
 use crate::{
-    catalog::{self, Catalog, Column, Default, ForeignKey, Index, IndexPart, Table, TableState, same_name},
+    catalog::{
+        self, Catalog, Check, Column, Default, ForeignKey, Generated, Index, IndexPart, Table, TableState, same_name,
+    },
     coerce::Target,
     engine::Schema,
     errors,
-    parse::{ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind},
+    exec::rules::rules_of,
+    parse::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind},
     session::Core,
     store::conn::Conn,
     value::{Base, Rep, SqlType, Val, collation::Collation},
@@ -64,8 +67,9 @@ pub(super) fn create_table(
     change(core, &schema, |conn, catalog| {
         let table = match &like {
             Some(like) => copy_of(core, conn, like, &create.name.name)?,
-            None => define(core, conn, catalog, &schema, &create)?,
+            None => define(core, conn, catalog, &schema, &create, sql)?,
         };
+        rules_of(&session_of(core, &schema), &table)?;
         build(conn, &table)?;
         catalog::store(conn, &table).map_err(internal)
     })?;
@@ -82,6 +86,11 @@ pub(super) fn create_table(
         return Ok(None);
     }
     Ok(Some(0))
+}
+
+/// What translations of a table's expressions see.
+pub(super) fn session_of<'s>(core: &'s Core, schema: &'s Arc<Schema>) -> crate::translate::Session<'s> {
+    crate::translate::Session { engine: &core.engine, schema: Some(schema), env: &core.env }
 }
 
 /// Creates SQLite's table and indexes.
@@ -105,6 +114,7 @@ fn copy_of(core: &Core, conn: &Conn, like: &Table, name: &str) -> Res<Table> {
         columns: like.columns.clone(),
         indexes: like.indexes.clone(),
         foreign_keys: Vec::new(),
+        checks: like.checks.clone(),
         engine: like.engine.clone(),
         collation: like.collation,
         comment: like.comment.clone(),
@@ -135,10 +145,19 @@ fn spec_of(name: String, ty: SqlType, nullable: bool) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         key: None,
+        generated: None,
+        check: None,
     }
 }
 
-fn define(core: &Core, conn: &Conn, catalog: &Catalog, schema: &Schema, create: &CreateTable) -> Res<Table> {
+fn define(
+    core: &Core,
+    conn: &Conn,
+    catalog: &Catalog,
+    schema: &Schema,
+    create: &CreateTable,
+    sql: &[u8],
+) -> Res<Table> {
     let otherwise = catalog.collation.unwrap_or(Collation::DEFAULT);
     let collation = collation_of(create.options.charset.as_deref(), create.options.collation.as_deref(), otherwise)?;
     if create.columns.is_empty() {
@@ -153,6 +172,7 @@ fn define(core: &Core, conn: &Conn, catalog: &Catalog, schema: &Schema, create: 
         columns: Vec::new(),
         indexes: Vec::new(),
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         engine: create.options.engine.clone().unwrap_or_else(|| "InnoDB".into()),
         collation,
         comment: create.options.comment.clone().unwrap_or_default(),
@@ -161,8 +181,22 @@ fn define(core: &Core, conn: &Conn, catalog: &Catalog, schema: &Schema, create: 
         next_column_id: 1,
         state: Arc::new(TableState::default()),
     };
+    let promised = promised(catalog, &create.name.name);
+    if let Some(promised) = &promised {
+        table.id = promised.table;
+        table.next_column_id = promised.columns.iter().map(|(_, id)| id + 1).max().unwrap_or(1);
+    }
     for spec in &create.columns {
-        add_column(core, schema, &mut table, spec, None)?;
+        add_column(core, schema, &mut table, spec, None, sql)?;
+        if let Some((_, id)) =
+            promised.iter().flat_map(|all| &all.columns).find(|(name, _)| same_name(name, &spec.name))
+            && let Some(column) = table.columns.last_mut()
+        {
+            column.id = *id;
+        }
+    }
+    for check in &create.checks {
+        add_check(&mut table, check, sql)?;
     }
     let column_keys: Vec<IndexSpec> = create.columns.iter().filter_map(column_key).collect();
     let (primary, others): (Vec<&IndexSpec>, Vec<&IndexSpec>) =
@@ -171,7 +205,7 @@ fn define(core: &Core, conn: &Conn, catalog: &Catalog, schema: &Schema, create: 
         add_index(&mut table, index)?;
     }
     for key in &create.foreign_keys {
-        add_foreign_key(catalog, &mut table, key, core.env.foreign_keys.get())?;
+        add_foreign_key(conn, catalog, &mut table, key, core.env.foreign_keys.get())?;
     }
     check_auto(&table)?;
     if let Some(next) = create.options.auto_increment {
@@ -215,14 +249,16 @@ pub(super) fn add_column(
     table: &mut Table,
     spec: &ColumnSpec,
     at: Option<usize>,
+    sql: &[u8],
 ) -> Res<()> {
     if table.column(&spec.name).is_some() {
         return Err(errors::duplicate_column(&spec.name));
     }
     let id = table.next_column_id;
-    let column = column_of(core, schema, table, spec, id)?;
+    let column = column_of(core, schema, table, spec, id, sql)?;
     table.next_column_id += 1;
     table.columns.insert(at.unwrap_or(table.columns.len()), column);
+    add_column_check(table, spec, id, sql);
     Ok(())
 }
 
@@ -230,7 +266,14 @@ pub(super) fn add_column(
 ///
 /// # Errors
 /// 1067 for a default that is none, 1063 for AUTO_INCREMENT on what cannot count.
-pub(super) fn column_of(core: &Core, schema: &Schema, table: &Table, spec: &ColumnSpec, id: u32) -> Res<Column> {
+pub(super) fn column_of(
+    core: &Core,
+    schema: &Schema,
+    table: &Table,
+    spec: &ColumnSpec,
+    id: u32,
+    sql: &[u8],
+) -> Res<Column> {
     check_name(&spec.name)?;
     let mut ty = spec.ty.clone();
     if ty.base.is_character() && !spec.is_json {
@@ -272,9 +315,10 @@ pub(super) fn column_of(core: &Core, schema: &Schema, table: &Table, spec: &Colu
         default: Default::None,
         on_update: spec.on_update,
         auto_increment: spec.auto_increment,
+        generated: spec.generated.map(|(span, stored)| Generated { text: text_of(sql, span), stored }),
         comment: spec.comment.clone(),
     };
-    column.default = default_of(core, schema, table, &column, &spec.default)?;
+    column.default = default_of(core, schema, table, &column, &spec.default, sql)?;
     if spec.on_update && !matches!(column.ty.base, Base::Datetime | Base::Timestamp) {
         return Err(errors::invalid_on_update(&spec.name));
     }
@@ -291,12 +335,14 @@ pub(super) fn default_of(
     table: &Table,
     column: &Column,
     spec: &DefaultSpec,
+    sql: &[u8],
 ) -> Res<Default> {
     let invalid = || errors::invalid_default(&column.name);
     let (value, given) = match spec {
         DefaultSpec::None => return Ok(Default::None),
         DefaultSpec::Null if column.nullable => return Ok(Default::Null),
         DefaultSpec::Null => return Err(invalid()),
+        DefaultSpec::Expression(span) => return Ok(Default::Expression(text_of(sql, *span))),
         DefaultSpec::Now => {
             let fits = matches!(column.ty.base, Base::Datetime | Base::Timestamp);
             return if fits { Ok(Default::Now) } else { Err(invalid()) };
@@ -406,7 +452,13 @@ pub(crate) fn parent_id(key: &ForeignKey) -> Option<i64> {
 ///
 /// # Errors
 /// 1005 if it fits nothing.
-pub(super) fn add_foreign_key(catalog: &Catalog, table: &mut Table, spec: &ForeignKeySpec, checks: bool) -> Res<()> {
+pub(super) fn add_foreign_key(
+    conn: &Conn,
+    catalog: &Catalog,
+    table: &mut Table,
+    spec: &ForeignKeySpec,
+    checks: bool,
+) -> Res<()> {
     let mut columns = Vec::new();
     for name in &spec.columns {
         columns.push(table.column(name).ok_or_else(|| errors::unknown_key_column(name))?.1.id);
@@ -414,7 +466,7 @@ pub(super) fn add_foreign_key(catalog: &Catalog, table: &mut Table, spec: &Forei
     if spec.table.schema.is_some() {
         return Err(errors::unsupported("foreign keys to another schema"));
     }
-    let (parent_name, references) = resolve_parent(catalog, table, spec, &columns, checks)?;
+    let (parent_name, references) = resolve_parent(conn, catalog, table, spec, &columns, checks)?;
     let covered = table.indexes.iter().any(|index| {
         index.parts.len() >= columns.len()
             && index.parts.iter().zip(&columns).all(|(part, column)| part.column == *column)
@@ -443,8 +495,86 @@ pub(super) fn add_foreign_key(catalog: &Catalog, table: &mut Table, spec: &Forei
     Ok(())
 }
 
+/// The physical names that foreign keys have promised a table that does not exist.
+struct Promised {
+    table: i64,
+    columns: Vec<(String, u32)>,
+}
+
+/// What foreign keys of other tables expect of a table with this name.
+fn promised(catalog: &Catalog, name: &str) -> Option<Promised> {
+    let mut found: Option<Promised> = None;
+    let keys = catalog.tables.values().flat_map(|table| &table.foreign_keys);
+    for key in keys.filter(|key| key.table.split('\u{0}').next() == Some(name)) {
+        let Some(id) = parent_id(key).filter(|id| catalog.by_id(*id).is_none()) else { continue };
+        let promised = found.get_or_insert(Promised { table: id, columns: Vec::new() });
+        for column in &key.references {
+            if let Some((name, physical)) = column.split_once('\u{0}')
+                && let Some(id) = physical.strip_prefix('c').and_then(|id| id.parse().ok())
+                && !promised.columns.iter().any(|(known, _)| same_name(known, name))
+            {
+                promised.columns.push((name.to_owned(), id));
+            }
+        }
+    }
+    found
+}
+
+/// Physical names for a parent that comes later: its CREATE TABLE takes them up.
+fn promise(conn: &Conn, catalog: &Catalog, spec: &ForeignKeySpec) -> Res<(String, Vec<String>)> {
+    let known = promised(catalog, &spec.table.name);
+    let mut known = match known {
+        Some(known) => known,
+        None => Promised { table: next_table_id(conn)?, columns: Vec::new() },
+    };
+    let mut references = Vec::new();
+    for name in &spec.references {
+        let id = known.columns.iter().find(|(column, _)| same_name(column, name)).map(|(_, id)| *id);
+        let id = id.unwrap_or_else(|| known.columns.iter().map(|(_, id)| id + 1).max().unwrap_or(1));
+        if !known.columns.iter().any(|(column, _)| same_name(column, name)) {
+            known.columns.push((name.clone(), id));
+        }
+        references.push(format!("{name}\u{0}c{id}"));
+    }
+    Ok((format!("{}\u{0}t{}", spec.table.name, known.table), references))
+}
+
+/// A part of the statement's text.
+pub(super) fn text_of(sql: &[u8], (from, to): (usize, usize)) -> String {
+    String::from_utf8_lossy(sql.get(from..to).unwrap_or_default()).into_owned()
+}
+
+/// Adds a CHECK of the table.
+///
+/// # Errors
+/// 1826 for a name that is taken.
+pub(super) fn add_check(table: &mut Table, spec: &CheckSpec, sql: &[u8]) -> Res<()> {
+    let taken = |name: &str| table.checks.iter().any(|check| check.column.is_none() && same_name(&check.name, name));
+    let name = match &spec.name {
+        Some(name) if taken(name) => return Err(errors::duplicate_check(name)),
+        Some(name) => {
+            check_name(name)?;
+            name.clone()
+        }
+        None => (1..).map(|number| format!("CONSTRAINT_{number}")).find(|name| !taken(name)).unwrap_or_default(),
+    };
+    table.checks.push(Check { name, text: text_of(sql, spec.text), column: None });
+    Ok(())
+}
+
+/// Replaces the CHECK of a column's definition.
+pub(super) fn add_column_check(table: &mut Table, spec: &ColumnSpec, id: u32, sql: &[u8]) {
+    table.checks.retain(|check| check.column != Some(id));
+    if let Some(span) = spec.check {
+        // Those of columns come before those of the table.
+        let at = table.checks.iter().position(|check| check.column.is_none()).unwrap_or(table.checks.len());
+        table.checks.insert(at, Check { name: spec.name.clone(), text: text_of(sql, span), column: Some(id) });
+    }
+}
+
 /// The parent's name and its columns', each with the physical one behind a NUL.
 fn resolve_parent(
+    conn: &Conn,
     catalog: &Catalog,
     table: &Table,
     spec: &ForeignKeySpec,
@@ -457,11 +587,7 @@ fn resolve_parent(
     } else {
         match catalog.table(&spec.table.name) {
             Some(parent) if !parent.is_view() => parent,
-            _ if !checks => {
-                return Err(errors::unsupported(
-                    "foreign keys to a table that does not exist yet, even without foreign_key_checks",
-                ));
-            }
+            _ if !checks => return promise(conn, catalog, spec),
             _ => return Err(bad()),
         }
     };

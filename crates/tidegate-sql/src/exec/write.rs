@@ -9,7 +9,11 @@ use std::{
 use libsqlite3_sys as ffi;
 use tidegate_rows::ServerError;
 
-use super::{Out, bind::Constants};
+use super::{
+    Out,
+    bind::Constants,
+    rules::{Rule, RuleKind},
+};
 use crate::{
     catalog::{Column, Default, Index, Table, TableState},
     coerce::Target,
@@ -50,6 +54,10 @@ pub(crate) struct Writer<'a> {
 }
 
 fn internal(error: SqliteError) -> ServerError {
+    if error.message.contains("no such table: main.t") {
+        // A foreign key whose parent does not exist (yet).
+        return errors::child_row("the referenced table does not exist");
+    }
     to_server_error(&error)
 }
 
@@ -165,6 +173,9 @@ impl Writer<'_> {
             Default::Literal { value, .. } => value.clone(),
             Default::Null => Datum::Null,
             Default::Now => self.now(column),
+            // Evaluated when the row is complete.
+            Default::Expression(_) => Datum::Null,
+            Default::None if column.generated.is_some() => Datum::Null,
             Default::None if column.nullable => Datum::Null,
             Default::None if column.auto_increment => Datum::Null,
             Default::None if column.ty.base == Base::Enum => target.implicit_default(),
@@ -192,6 +203,9 @@ impl Writer<'_> {
     /// A value in its column's stored form, with the rules for NULL.
     fn store(&self, target: &Target<'_>, value: Val<'_>, single_row: bool) -> Res<Datum> {
         let stored = target.coerce(value)?;
+        if stored.is_null() && !target.column.nullable && target.column.ty.base == Base::Timestamp {
+            return Ok(self.now(target.column));
+        }
         if stored.is_null() && !target.column.nullable && !target.column.auto_increment {
             let error = errors::null_not_allowed(&target.column.name);
             if target.strict || single_row && !target.env.ignoring.get() {
@@ -237,22 +251,28 @@ impl Writer<'_> {
         if let Some(feed) = &plan.query {
             let rows = self.collect(feed)?;
             for (number, row) in rows.iter().enumerate() {
-                let values = self.row_of(plan, number + 1, false, |index| {
+                let (values, pending) = self.row_of(plan, number + 1, false, |index| {
                     Ok(Some(Val::of(row[index].as_cell(), feed.outs[index].rep))
                         .map(|value| named(value, &feed.outs[index])))
                 })?;
-                self.insert_one(plan, run, values)?;
+                self.insert_one(plan, run, values, &pending)?;
             }
             return Ok(());
         }
         for (number, row) in plan.rows.iter().enumerate() {
-            let values = self.values_row(plan, row, number + 1, run.single)?;
-            self.insert_one(plan, run, values)?;
+            let (values, pending) = self.values_row(plan, row, number + 1, run.single)?;
+            self.insert_one(plan, run, values, &pending)?;
         }
         Ok(())
     }
 
-    fn values_row(&mut self, plan: &InsertPlan, row: &InsertRow, number: usize, single: bool) -> Res<Vec<Datum>> {
+    fn values_row(
+        &mut self,
+        plan: &InsertPlan,
+        row: &InsertRow,
+        number: usize,
+        single: bool,
+    ) -> Res<(Vec<Datum>, Vec<usize>)> {
         let evaluated = row.feed.as_ref().map(|feed| self.collect(feed)).transpose()?;
         let outs = row.feed.as_ref().map_or(&[][..], |feed| &feed.outs);
         let constants = self.constants;
@@ -267,35 +287,108 @@ impl Writer<'_> {
         })
     }
 
-    /// All columns of a new row: given values coerced, the others by default.
+    /// All columns of a new row: given values coerced, the others by default; and those whose default is an expression.
     fn row_of<'v>(
         &self,
         plan: &InsertPlan,
         number: usize,
         single: bool,
         mut value: impl FnMut(usize) -> Res<Option<Val<'v>>>,
-    ) -> Res<Vec<Datum>> {
+    ) -> Res<(Vec<Datum>, Vec<usize>)> {
         let table = &plan.table;
         let mut row: Vec<Option<Datum>> = vec![None; table.columns.len()];
         for (index, &column) in plan.columns.iter().enumerate() {
             if let Some(value) = value(index)? {
+                if table.columns[column].generated.is_some() {
+                    self.generated_value(table, column, plan.ignore)?;
+                    continue;
+                }
                 let target = self.target(&plan.schema, table, column, number, plan.ignore);
                 row[column] = Some(self.store(&target, value, single)?);
             }
         }
-        row.into_iter()
+        let mut pending = Vec::new();
+        let row = row
+            .into_iter()
             .enumerate()
             .map(|(column, value)| match value {
                 Some(value) => Ok(value),
-                None => self.default(&self.target(&plan.schema, table, column, number, plan.ignore)),
+                None => {
+                    if matches!(table.columns[column].default, Default::Expression(_)) {
+                        pending.push(column);
+                    }
+                    self.default(&self.target(&plan.schema, table, column, number, plan.ignore))
+                }
             })
-            .collect()
+            .collect::<Res<Vec<_>>>()?;
+        Ok((row, pending))
     }
 
-    fn insert_one(&mut self, plan: &InsertPlan, run: &mut InsertRun, mut row: Vec<Datum>) -> Res<()> {
+    /// A value for a generated column: refused, or ignored with a warning.
+    fn generated_value(&self, table: &Table, column: usize, ignore: bool) -> Res<()> {
+        let error = errors::generated_value(&table.columns[column].name, &table.name);
+        if self.strict() && !ignore {
+            return Err(error);
+        }
+        self.env.warn(error);
+        Ok(())
+    }
+
+    /// Evaluates the expressions of a row; answers whether it may be written. Defaults count for the columns in `pending`.
+    fn apply_rules(
+        &mut self,
+        rules: &[Rule],
+        schema: &Schema,
+        table: &Table,
+        row: &mut [Datum],
+        pending: &[usize],
+        number: usize,
+        ignore: bool,
+    ) -> Res<bool> {
+        let constants = self.constants;
+        for rule in rules {
+            if matches!(&rule.kind, RuleKind::Default(column) if !pending.contains(column)) {
+                continue;
+            }
+            let mut stmt = self.prepared(&rule.sql)?;
+            let result = match &rule.kind {
+                RuleKind::Check(name) => rule.passes(&mut stmt, &constants, row).and_then(|passes| {
+                    if passes { Ok(None) } else { Err(errors::check_failed(name, &schema.name, &table.name)) }
+                }),
+                RuleKind::Default(column) | RuleKind::Generated(column) => {
+                    let target = self.target(schema, table, *column, number, ignore);
+                    rule.stored(&mut stmt, &constants, row, &target).map(|value| Some((*column, value)))
+                }
+            };
+            self.keep(stmt);
+            match result {
+                Ok(Some((column, value))) => row[column] = value,
+                Ok(None) => {}
+                Err(error) if ignore && error.code == 4025 => {
+                    self.env.warn(error);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn insert_one(
+        &mut self,
+        plan: &InsertPlan,
+        run: &mut InsertRun,
+        mut row: Vec<Datum>,
+        pending: &[usize],
+    ) -> Res<()> {
         run.rows += 1;
         let table = &plan.table;
         let generated = self.auto_increment(table, &mut row)?;
+        if !plan.rules.is_empty()
+            && !self.apply_rules(&plan.rules, &plan.schema, table, &mut row, pending, run.rows, plan.ignore)?
+        {
+            return Ok(());
+        }
         loop {
             for (index, value) in row.iter().enumerate() {
                 run.stmt.bind(index + 1, value.as_cell()).map_err(internal)?;
@@ -481,7 +574,7 @@ impl Writer<'_> {
         }
         debug_assert_eq!(upsert.old, table.columns.len());
         let old = |column: usize| &cells[column];
-        if self.write_changes(table, rowid, changes, old, &plan.schema, plan.ignore)? {
+        if self.write_changes(table, rowid, changes, old, &plan.schema, plan.ignore, &plan.rules)? {
             run.written.affected += 2;
         } else if self.env.found_rows_flag.get() {
             run.written.affected += 1;
@@ -509,6 +602,7 @@ impl Writer<'_> {
         old: impl Fn(usize) -> &'d Datum,
         schema: &Schema,
         ignore: bool,
+        rules: &[Rule],
     ) -> Res<bool> {
         if changes.iter().all(|(column, new)| new == old(*column)) {
             return Ok(false);
@@ -517,6 +611,18 @@ impl Writer<'_> {
             if column.on_update && !changes.iter().any(|(changed, _)| *changed == index) {
                 changes.push((index, self.now(column)));
             }
+        }
+        if !rules.is_empty() {
+            let mut row = self.whole_row(table, rowid)?;
+            for (column, value) in &changes {
+                row[*column] = value.clone();
+            }
+            let before = row.clone();
+            if !self.apply_rules(rules, schema, table, &mut row, &[], 1, ignore)? {
+                return Ok(false);
+            }
+            let generated = row.into_iter().enumerate().filter(|(column, value)| *value != before[*column]);
+            changes.extend(generated);
         }
         let assignments: Vec<String> = changes
             .iter()
@@ -547,6 +653,17 @@ impl Writer<'_> {
             return Ok(false);
         }
         Err(error)
+    }
+
+    /// A row as it stands.
+    fn whole_row(&mut self, table: &Table, rowid: i64) -> Res<Vec<Datum>> {
+        let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
+        let mut stmt = self.prepared(&format!("SELECT {} FROM t{} WHERE rowid = ?1", columns.join(", "), table.id))?;
+        stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+        stmt.step().map_err(internal)?;
+        let row = (0..table.columns.len()).map(|index| stmt.cell(index).to_owned()).collect();
+        self.keep(stmt);
+        Ok(row)
     }
 
     /// The duplicate-key error of an UPDATE: the row as it would have been.
@@ -646,6 +763,12 @@ impl Writer<'_> {
             let number = *matched as usize;
             let mut changes = Vec::with_capacity(target.assignments.len());
             for (column, _, value) in &target.assignments {
+                if target.table.columns[*column].generated.is_some() {
+                    if !matches!(value, Cellish::Default) {
+                        self.generated_value(&target.table, *column, plan.ignore)?;
+                    }
+                    continue;
+                }
                 let place = self.target(&target.schema, &target.table, *column, number, plan.ignore);
                 changes.push((*column, self.new_value(&place, value, cells, &plan.feed.outs)?));
             }
@@ -653,7 +776,7 @@ impl Writer<'_> {
                 let place = target.assignments.iter().find(|(known, ..)| *known == column);
                 place.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
             };
-            if self.write_changes(&target.table, rowid, changes, old, &target.schema, plan.ignore)? {
+            if self.write_changes(&target.table, rowid, changes, old, &target.schema, plan.ignore, &target.rules)? {
                 *changed += 1;
             }
         }

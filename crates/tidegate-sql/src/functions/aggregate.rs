@@ -36,6 +36,8 @@ pub(super) const FAMILY: Family = Family { functions: &[], udfs: &[], aggregates
 static AGGREGATES: &[Aggregate] = &[
     Aggregate { name: "tg_sum", count: 1, make: || Box::new(Sum::default()) },
     Aggregate { name: "tg_avg", count: 2, make: || Box::new(Average::default()) },
+    Aggregate { name: "tg_real_sum", count: 1, make: || Box::new(RealSum::default()) },
+    Aggregate { name: "tg_real_avg", count: 1, make: || Box::new(RealSum { average: true, ..RealSum::default() }) },
     Aggregate { name: "tg_bit_and", count: 1, make: || Box::new(Bits { value: u64::MAX, fold: |a, b| a & b }) },
     Aggregate { name: "tg_bit_or", count: 1, make: || Box::new(Bits { value: 0, fold: |a, b| a | b }) },
     Aggregate { name: "tg_bit_xor", count: 1, make: || Box::new(Bits { value: 0, fold: |a, b| a ^ b }) },
@@ -135,6 +137,37 @@ impl Accumulate for Average {
         if let Some(total) = self.sum.total.filter(|_| self.sum.count > 0) {
             let count = Decimal::from_int(i128::from(self.sum.count));
             out.dec(total.div(count, self.scale).ok_or_else(out_of_range)?);
+        }
+        Ok(())
+    }
+}
+
+/// Sum or average of doubles, added up in the order in which they come.
+#[derive(Default)]
+struct RealSum {
+    total: f64,
+    count: u64,
+    average: bool,
+}
+
+impl Accumulate for RealSum {
+    fn add(&mut self, args: &Args<'_>) -> Done {
+        if !args.is_null(0) {
+            self.total += args.real(0);
+            self.count += 1;
+        }
+        Ok(())
+    }
+    fn remove(&mut self, args: &Args<'_>) -> Done {
+        if !args.is_null(0) {
+            self.total -= args.real(0);
+            self.count -= 1;
+        }
+        Ok(())
+    }
+    fn value(&self, out: &mut Out) -> Done {
+        if self.count > 0 {
+            out.real(if self.average { self.total / self.count as f64 } else { self.total });
         }
         Ok(())
     }
@@ -379,7 +412,7 @@ fn aggregate(
                         SqlType::varchar(255, arg.ty.collation),
                     )
                 }
-                _ => (t.collated(arg), arg.ty.clone()),
+                _ => (t.collated(arg), crate::translate::expr::settled(arg.ty.clone())),
             };
             Ex { coercibility: arg.coercibility, ..Ex::sql(format!("{lower}({sql})"), ty) }
         }
@@ -411,7 +444,8 @@ fn sum(t: &mut Translator<'_>, arg: &Ex, each: &str) -> Ex {
         return Ex::sql(format!("tg_sum({each}{sql})"), ty);
     }
     let sql = t.convert(arg, Rep::Real);
-    Ex::sql(format!("sum({each}{sql})"), SqlType::new(Base::Double))
+    let decimals = if arg.ty.rep() == Rep::Real { arg.ty.decimals } else { crate::value::types::NOT_FIXED };
+    Ex::sql(format!("tg_real_sum({each}{sql})"), SqlType { decimals, ..SqlType::new(Base::Double) })
 }
 
 fn average(t: &mut Translator<'_>, arg: &Ex, distinct: bool) -> Res<Ex> {
@@ -432,7 +466,12 @@ fn average(t: &mut Translator<'_>, arg: &Ex, distinct: bool) -> Res<Ex> {
     }
     let each = if distinct { "DISTINCT " } else { "" };
     let sql = t.convert(arg, Rep::Real);
-    Ok(Ex::sql(format!("avg({each}{sql})"), SqlType::new(Base::Double)))
+    let decimals = match arg.ty.decimals {
+        crate::value::types::NOT_FIXED.. => crate::value::types::NOT_FIXED,
+        decimals if arg.ty.rep() == Rep::Real => (decimals + 4).min(30),
+        _ => crate::value::types::NOT_FIXED,
+    };
+    Ok(Ex::sql(format!("tg_real_avg({each}{sql})"), SqlType { decimals, ..SqlType::new(Base::Double) }))
 }
 
 fn count_rows(t: &mut Translator<'_>, args: &[Ex], ty: SqlType) -> Res<Ex> {

@@ -41,6 +41,12 @@ static UDFS: &[Udf] = &[
         out.dec(fitted);
         Ok(())
     }),
+    // What a character set does not have becomes a question mark.
+    Udf::new("tg_to_ascii", 1, |args, out| {
+        let text = String::from_utf8_lossy(args.bytes(0));
+        out.text(text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect::<String>());
+        Ok(())
+    }),
     Udf::new("tg_dec_unsigned", 1, |args, out| {
         let value = args.dec(0).round_to_int();
         if value < 0 {
@@ -82,8 +88,11 @@ pub(super) fn special(t: &mut Translator<'_>, name: &str, args: &[&Expr], scope:
             let charset = string_value(rest[0]);
             let collation = Collation::of_charset(&charset).ok_or_else(|| errors::unknown_charset(&charset))?;
             let rep = if collation == Collation::BINARY { Rep::Blob } else { Rep::Text };
-            let sql = t.convert(&ex, rep);
-            Ex::sql(sql, SqlType::varchar(ex.ty.length, collation))
+            let mut sql = t.convert(&ex, rep);
+            if collation.charset() == "ascii" {
+                sql = format!("tg_to_ascii({sql})");
+            }
+            Ex::sql(sql, SqlType::string(ex.ty.length, collation))
         }
         "date_literal" => Ex::sql(t.convert(&ex, Rep::Datetime), SqlType::new(Base::Date)),
         "timestamp_literal" => {
@@ -115,9 +124,9 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
     let first = numbers.first().copied();
     Ok(match ty {
         "signed" | "signed int" | "signed integer" | "int" | "integer" => {
-            Ex::sql(whole(t, ex, Rep::Int), SqlType::bigint())
+            Ex::sql(whole(t, ex, Rep::Int), whole_type(ex, false))
         }
-        "unsigned" | "unsigned int" | "unsigned integer" => Ex::sql(whole(t, ex, Rep::Uint), SqlType::ubigint()),
+        "unsigned" | "unsigned int" | "unsigned integer" => Ex::sql(whole(t, ex, Rep::Uint), whole_type(ex, true)),
         "decimal" | "dec" | "numeric" => {
             let (precision, scale) = (first.filter(|p| *p > 0).unwrap_or(10), numbers.get(1).copied().unwrap_or(0));
             if precision > decimal::PRECISION_MAX || scale > u32::from(decimal::SCALE_MAX) || scale > precision {
@@ -163,6 +172,17 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
             limited(t, ex, Rep::Text, first, collation)
         }
     })
+}
+
+/// The type of a cast to a whole number: short texts and numbers give short ones.
+fn whole_type(ex: &Ex, unsigned: bool) -> SqlType {
+    let length = match ex.ty.rep() {
+        Rep::Text | Rep::Blob if ex.is_const() => ex.ty.length.max(1),
+        Rep::Int if ex.is_const() && !unsigned => ex.ty.length.max(1),
+        _ => 21,
+    };
+    let ty = SqlType::whole(length.min(21), unsigned);
+    if unsigned { SqlType { base: Base::Big, ..ty } } else { ty }
 }
 
 /// CAST AS SIGNED keeps the bits of large unsigned numbers and the other way round.

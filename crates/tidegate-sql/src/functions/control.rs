@@ -1,6 +1,6 @@
 //! Control flow: IF, IFNULL, NULLIF, COALESCE, and the functions that choose among their arguments.
 
-use super::{Family, Function, MANY, Want, bigint, rewrite, udf_lenient};
+use super::{Family, Function, MANY, Want, rewrite, udf_lenient};
 use crate::{
     errors,
     store::conn::Cell,
@@ -33,7 +33,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("LEAST", 2, MANY, |t, args| extreme(t, args, "<=")),
     rewrite("ELT", 2, MANY, elt),
     rewrite("FIELD", 2, MANY, field),
-    udf_lenient("INTERVAL", "f_interval", 2, MANY, &[Want::Real], bigint, |args, out| {
+    udf_lenient("INTERVAL", "f_interval", 2, MANY, &[Want::Real], super::int, |args, out| {
         if args.is_null(0) {
             out.int(-1);
             return Ok(());
@@ -114,5 +114,5 @@ fn field(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
         sql.push_str(&format!(" WHEN {equal} THEN {}", index + 1));
     }
     sql.push_str(" ELSE 0 END");
-    Ok(Ex::sql(format!("({sql})"), bigint(&[])).with_nullable(false))
+    Ok(Ex::sql(format!("({sql})"), super::int(&[])).with_nullable(false))
 }

@@ -30,6 +30,12 @@ pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, agg
 
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
+    // The moment of the call, unlike NOW().
+    Udf::volatile("tg_sysdate", 1, |args, out| {
+        let now = crate::task::env(|env| env.clock_local()).unwrap_or_default();
+        out.int(now.truncate(args.int(0).clamp(0, 6) as u8).pack());
+        Ok(())
+    }),
     Udf::new("tg_date_add", 4, date_add),
     Udf::new("tg_time_add", 4, time_add),
     Udf::new("tg_extract", 2, |args, out| { extract_value(Datetime::unpack(args.int(0)), args.bytes(1), out); Ok(()) }),
@@ -37,6 +43,9 @@ static UDFS: &[Udf] = &[
     Udf::new("tg_diff", 3, difference),
     Udf::new("tg_to_unix", 1, |args, out| {
         let moment = Datetime::unpack(args.int(0));
+        if moment.has_zero() {
+            return Ok(());
+        }
         let micros = crate::session::local_to_timestamp(moment).unwrap_or(0).max(0);
         out.dec(crate::value::decimal::Decimal { mantissa: i128::from(micros), scale: 6 });
         Ok(())
@@ -59,12 +68,22 @@ static UDFS: &[Udf] = &[
         let mut text = Vec::new();
         let had_time = crate::value::temporal::parse_datetime(args.bytes(1)).is_some_and(|parsed| parsed.has_time);
         if args.int(2) != 0 || had_time || moment.time_micros() != 0 {
-            let digits = if moment.micros == 0 { 0 } else { args.int(3).clamp(1, 6) as u8 };
+            let own = || crate::value::temporal::parse_datetime(args.bytes(1)).map_or(0, |parsed| parsed.decimals);
+            let digits = match args.int(3) {
+                100.. => 6,
+                -1 => own(),
+                _ if moment.micros == 0 => 0,
+                digits => digits.clamp(1, 6) as u8,
+            };
             moment.write(digits, &mut text);
         } else {
             moment.write_date(&mut text);
         }
         out.text(text);
+        Ok(())
+    }),
+    Udf::new("tg_micros_dec", 1, |args, out| {
+        out.dec(crate::value::decimal::Decimal { mantissa: i128::from(args.int(0)), scale: 6 });
         Ok(())
     }),
     Udf::new("tg_week", 2, |args, out| {
@@ -137,7 +156,10 @@ macro_rules! time_part {
 #[rustfmt::skip]
 static FUNCTIONS: &[Function] = &[
     rewrite("NOW", 0, 1, |t, args| now(t, args, false)),
-    rewrite("SYSDATE", 0, 1, |t, args| now(t, args, false)),
+    rewrite("SYSDATE", 0, 1, |t, args| {
+        let decimals = fraction_digits(t, args)?;
+        Ok(Ex::sql(format!("tg_sysdate({decimals})"), now_type(decimals)).with_nullable(false))
+    }),
     rewrite("CURRENT_TIMESTAMP", 0, 1, |t, args| now(t, args, false)),
     rewrite("LOCALTIME", 0, 1, |t, args| now(t, args, false)),
     rewrite("LOCALTIMESTAMP", 0, 1, |t, args| now(t, args, false)),
@@ -180,7 +202,14 @@ static FUNCTIONS: &[Function] = &[
     time_part!("MINUTE", "f_minute", |t| t / 60_000_000 % 60),
     time_part!("SECOND", "f_second", |t| t / 1_000_000 % 60),
     time_part!("MICROSECOND", "f_microsecond", |t| t % 1_000_000),
-    udf("TIME_TO_SEC", "f_time_to_sec", 1, 1, &[Want::Time], bigint, |args, out| { out.int(args.int(0) / 1_000_000); Ok(()) }),
+    rewrite("TIME_TO_SEC", 1, 1, |t, args| {
+        let digits = temporal_digits(t, &args[0]);
+        let sql = t.convert(&args[0], Rep::Time);
+        if digits == 0 {
+            return Ok(Ex::sql(format!("({sql} / 1000000)"), SqlType::bigint()));
+        }
+        Ok(Ex::sql(format!("tg_micros_dec({sql})"), SqlType::decimal(16, digits)))
+    }),
     udf("SEC_TO_TIME", "f_sec_to_time", 1, 1, &[Want::Int], |_| SqlType::new(Base::Time), |args, out| { out.int(super::operators::clamp_time(args.int(0).saturating_mul(1_000_000))); Ok(()) }),
     udf("FROM_DAYS", "f_from_days", 1, 1, &[Want::Int], |_| SqlType::new(Base::Date), |args, out| { out.int(from_day_number(args.int(0)).unwrap_or_default().pack()); Ok(()) }),
     udf("LAST_DAY", "f_last_day", 1, 1, &[Want::Datetime], |_| SqlType::new(Base::Date), |args, out| {
@@ -363,10 +392,15 @@ fn add(t: &mut Translator<'_>, date: &Ex, amount: &Ex, unit: &str, minus: bool) 
         _ => {
             // A text: the result is one too, with a time part if there is one.
             let keep = i32::from(clock || micros);
-            let shown = if unit == "second" && amount.ty.rep() == Rep::Dec { fraction.max(1) } else { 6 };
+            let shown: i32 = match (unit, amount.ty.rep()) {
+                _ if micros => 100,
+                ("second", Rep::Text) => 100,
+                ("second", Rep::Dec) => i32::from(fraction.max(1)),
+                _ => -1,
+            };
             Ex {
                 code: Code::Sql(format!("tg_dt_text({sum}, {}, {keep}, {shown})", t.convert(date, Rep::Text))),
-                ..Ex::sql(String::new(), SqlType::varchar(26, Collation::DEFAULT))
+                ..Ex::sql(String::new(), SqlType { length: 26, ..SqlType::new(Base::Char) })
             }
         }
     })

@@ -5,7 +5,7 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
-use super::{Family, Function, Want, long_text, udf};
+use super::{Family, Function, Want, udf};
 use crate::{
     store::conn::Cell,
     value::{SqlType, collation::Collation},
@@ -33,7 +33,7 @@ static FUNCTIONS: &[Function] = &[
         }
         Ok(())
     }),
-    udf("TO_BASE64", "f_to_base64", 1, 1, &[Want::Text], long_text, |args, out| {
+    udf("TO_BASE64", "f_to_base64", 1, 1, &[Want::Text], |args| SqlType::string(super::text_length(&args[0]).saturating_mul(6), crate::value::collation::Collation::DEFAULT), |args, out| {
         let text = STANDARD.encode(args.bytes(0));
         let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap_or_default()).collect();
         out.text(lines.join("\n"));

@@ -71,7 +71,8 @@ static FUNCTIONS: &[Function] = &[
         let Ok(path) = Path::parse(args.bytes(1)) else { return Ok(()) };
         match parse(args.bytes(0)) {
             Ok(node) => out.bool(!path.find(&node).is_empty()),
-            Err(_) => out.bool(path.is_root() && !args.bytes(0).is_empty()),
+            Err(_) if path.is_root() => out.bool(true),
+            Err(_) => {}
         }
         Ok(())
     }),
@@ -117,7 +118,7 @@ static FUNCTIONS: &[Function] = &[
     udf("TG_JSON_LOOSE", "f_json_loose", 1, 1, T, formatted, |args, out| format(args, out, "json_loose", Style::Loose)),
     rewrite("JSON_DETAILED", 1, 2, |t, args| json_call(t, "TG_JSON_DETAILED", args)),
     rewrite("JSON_PRETTY", 1, 2, |t, args| json_call(t, "TG_JSON_DETAILED", args)),
-    udf("TG_JSON_DETAILED", "f_json_detailed", 1, 2, &[Want::Text, Want::Int], formatted, |args, out| {
+    udf("TG_JSON_DETAILED", "f_json_detailed", 1, 2, &[Want::Text, Want::Int], super::long_text, |args, out| {
         let width = if args.len() > 1 { args.int(1).clamp(0, 16) as usize } else { 4 };
         format(args, out, "json_detailed", Style::Detailed(width))
     }),
@@ -134,7 +135,7 @@ static FUNCTIONS: &[Function] = &[
             let Some(path) = path(args, 2, "json_contains") else { return Ok(()) };
             match path.find(&node).first() {
                 Some(found) => (*found).clone(),
-                None => return Ok(()),
+                None => { out.bool(false); return Ok(()); }
             }
         } else {
             node
@@ -156,7 +157,7 @@ static FUNCTIONS: &[Function] = &[
         }
         Ok(())
     }),
-    udf_lenient("JSON_SEARCH", "f_json_search", 3, MANY, T, |_| SqlType::new(Base::MediumText), json_search),
+    udf_lenient("JSON_SEARCH", "f_json_search", 3, MANY, T, |args| { let bytes = args[0].ty.length.saturating_mul(4); json_string(bytes.saturating_mul(bytes) / 4) }, json_search),
     rewrite("JSON_MERGE", 2, MANY, |t, args| json_call(t, "TG_JSON_MERGE", args)),
     rewrite("JSON_MERGE_PRESERVE", 2, MANY, |t, args| json_call(t, "TG_JSON_MERGE", args)),
     udf("TG_JSON_MERGE", "f_json_merge", 2, MANY, T, all_documents, |args, out| {
@@ -444,11 +445,15 @@ fn json_set(args: &Args<'_>, out: &mut Out) -> Done {
             }
             continue;
         }
+        let Some((parent, last)) = path.split() else { continue };
+        let Some(parent) = parent.find_mut(&mut root) else { continue };
+        if mode == 3 && matches!(last, Last::Index(_, true)) && !matches!(parent.value, Json::Array(_)) {
+            *parent = value;
+            continue;
+        }
         if mode & 1 == 0 {
             continue;
         }
-        let Some((parent, last)) = path.split() else { continue };
-        let Some(parent) = parent.find_mut(&mut root) else { continue };
         insert(parent, last, value);
     }
     out.text(written(&root, Style::Loose));
@@ -469,7 +474,8 @@ fn insert(parent: &mut Node, last: Last, value: Node) {
         (other, Last::Index(_, from_end)) => {
             // What is no array becomes one.
             let old = Node::new(std::mem::replace(other, Json::Null));
-            *other = Json::Array(if from_end { vec![value, old] } else { vec![old, value] });
+            let _ = from_end;
+            *other = Json::Array(vec![old, value]);
         }
         _ => {}
     }

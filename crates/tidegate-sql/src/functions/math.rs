@@ -22,6 +22,19 @@ pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, agg
 
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
+    // `tg_time_round(time, digits, truncate)` and `tg_time_whole(time, up)`.
+    Udf::new("tg_time_round", 3, |args, out| {
+        let unit = 10i64.pow((6 - args.int(1).clamp(0, 6)) as u32);
+        let (time, half) = (args.int(0), if args.int(2) != 0 { 0 } else { unit / 2 });
+        out.int((time.abs() + half) / unit * unit * time.signum());
+        Ok(())
+    }),
+    Udf::new("tg_time_whole", 2, |args, out| {
+        let time = args.int(0);
+        let seconds = if args.int(1) != 0 { -(-time).div_euclid(1_000_000) } else { time.div_euclid(1_000_000) };
+        out.int(seconds * 1_000_000);
+        Ok(())
+    }),
     Udf::new("tg_dec_roundto", 2, |args, out| { out.dec(round_dec(args.dec(0), args.int(1), false)); Ok(()) }),
     Udf::new("tg_dec_truncto", 2, |args, out| { out.dec(round_dec(args.dec(0), args.int(1), true)); Ok(()) }),
     Udf::new("tg_int_roundto", 2, |args, out| round_int(args, out, false)),
@@ -69,7 +82,7 @@ static FUNCTIONS: &[Function] = &[
     real_function!("SQRT", "f_sqrt", |v| if v < 0.0 { f64::NAN } else { v.sqrt() }),
     real_function!("EXP", "f_exp", f64::exp),
     real_function!("LN", "f_ln", |v| if v <= 0.0 { f64::NAN } else { v.ln() }),
-    real_function!("LOG2", "f_log2", |v| if v <= 0.0 { f64::NAN } else { v.log2() }),
+    real_function!("LOG2", "f_log2", |v| if v <= 0.0 { f64::NAN } else { v.ln() / std::f64::consts::LN_2 }),
     real_function!("LOG10", "f_log10", |v| if v <= 0.0 { f64::NAN } else { v.log10() }),
     udf("LOG", "f_log", 1, 2, &[Want::Real], double, |args, out| {
         let (base, value) = if args.len() == 2 { (Some(args.real(0)), args.real(1)) } else { (None, args.real(0)) };
@@ -129,6 +142,10 @@ fn abs(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
         Rep::Dec => (format!("tg_dec_abs({})", t.text(ex)), ex.ty.clone()),
         Rep::Int => (format!("tg_int_abs({})", t.text(ex)), ex.ty.clone()),
         Rep::Uint | Rep::Null => return Ok(Ex { origin: None, ..ex.clone() }),
+        Rep::Time | Rep::Datetime | Rep::Timestamp => {
+            let (precision, scale) = digits(ex);
+            (format!("tg_dec_abs({})", t.convert(ex, Rep::Dec)), SqlType::decimal(precision, scale))
+        }
         _ => (
             format!("abs({})", t.convert(ex, Rep::Real)),
             SqlType {
@@ -152,13 +169,35 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         (None, None) => "0".into(),
     };
     Ok(match ex.ty.rep() {
+        _ if args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null) => {
+            Ex { ty: SqlType::new(Base::Double), ..Ex::null() }
+        }
         Rep::Int | Rep::Uint => {
+            let (digits, _) = digits(ex);
+            if digits >= 19 && places.is_some_and(|places| places < 0) {
+                let sql = t.convert(ex, Rep::Dec);
+                let ty = SqlType { unsigned: ex.ty.unsigned, ..SqlType::decimal(digits + 1, 0) };
+                return Ok(Ex::sql(format!("tg_dec_{kind}({sql}, {places_sql})"), ty));
+            }
             let sql = t.text(ex);
-            Ex::sql(format!("tg_int_{kind}({sql}, {places_sql})"), SqlType { base: Base::Big, ..ex.ty.clone() })
+            let ty = SqlType::whole(digits + u32::from(!ex.ty.unsigned), ex.ty.unsigned);
+            let ty = if ex.ty.rep() == Rep::Uint { SqlType { base: Base::Big, ..ty } } else { ty };
+            Ex::sql(format!("tg_int_{kind}({sql}, {places_sql})"), ty)
+        }
+        Rep::Time => {
+            let kept = places.unwrap_or(0).clamp(0, i64::from(ex.ty.decimals)) as u8;
+            let truncate = i32::from(kind == "truncto");
+            let sql = format!("tg_time_round({}, {kept}, {truncate})", t.text(ex));
+            Ex::sql(sql, SqlType::temporal(Base::Time, kept))
+        }
+        Rep::Datetime if ex.ty.base == Base::Date => {
+            let sql = t.convert(ex, Rep::Int);
+            let ty = SqlType { unsigned: true, length: 8, ..SqlType::new(Base::Int) };
+            Ex::sql(format!("tg_int_{kind}({sql}, {places_sql})"), ty)
         }
         Rep::Dec => {
             let (precision, scale) = digits(ex);
-            let kept = places.map_or(scale, |places| places.clamp(0, i64::from(scale)) as u8);
+            let kept = places.map_or(scale, |places| places.clamp(0, 30) as u8);
             let whole = precision - u32::from(scale).min(precision);
             let precision = (whole + u32::from(kept) + 1).clamp(1, PRECISION_MAX);
             Ex::sql(format!("tg_dec_{kind}({}, {places_sql})", t.text(ex)), SqlType::decimal(precision, kept))
@@ -176,6 +215,14 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
 fn whole(t: &mut Translator<'_>, ex: &Ex, name: &str) -> Res<Ex> {
     Ok(match ex.ty.rep() {
         Rep::Int | Rep::Uint | Rep::Null => Ex { origin: None, ..ex.clone() },
+        Rep::Time => {
+            let sql = format!("tg_time_whole({}, {})", t.text(ex), i32::from(name == "ceil"));
+            Ex::sql(sql, SqlType::new(Base::Time))
+        }
+        Rep::Datetime if ex.ty.base == Base::Date => {
+            let sql = t.convert(ex, Rep::Int);
+            Ex::sql(sql, SqlType { unsigned: true, length: 8, ..SqlType::new(Base::Int) })
+        }
         Rep::Dec => {
             let (precision, scale) = digits(ex);
             let length =

@@ -57,6 +57,17 @@ static UDFS: &[Udf] = &[
     Udf::new("tg_bitnot", 1, |args, out| { out.uint(!args.uint(0)); Ok(()) }),
     Udf::new("tg_shl", 2, |args, out| { out.uint(u32::try_from(args.uint(1)).ok().and_then(|by| args.uint(0).checked_shl(by)).unwrap_or(0)); Ok(()) }),
     Udf::new("tg_shr", 2, |args, out| { out.uint(u32::try_from(args.uint(1)).ok().and_then(|by| args.uint(0).checked_shr(by)).unwrap_or(0)); Ok(()) }),
+    Udf::new("tg_bit_bytes", 2, |args, out| {
+        let bytes = args.uint(0).to_be_bytes();
+        out.cell(crate::store::conn::Cell::Blob(&bytes[8 - args.int(1).clamp(1, 8) as usize..]));
+        Ok(())
+    }),
+    // `tg_year(number)`: two digits mean a year of this century or the last.
+    Udf::new("tg_year", 1, |args, out| {
+        let year = args.int(0);
+        out.int(if (1..100).contains(&year) { crate::value::temporal::century(year) } else { year });
+        Ok(())
+    }),
     Udf::new("tg_like", 4, like),
     Udf::lenient("tg_count", 1, count),
     // `tg_weights(text, binary)`: what a text compares by, as bytes.
@@ -170,7 +181,8 @@ pub(crate) fn cast_val<'a>(value: Val<'a>, to: Rep) -> Result<Val<'a>, ServerErr
         Rep::Text | Rep::Blob => {
             let mut text = Vec::new();
             let base = if value.rep() == Rep::Dec { Base::Null } else { natural_base(value.rep()) };
-            value.write(base, 0, None, &mut text);
+            let decimals = if value.rep() == Rep::Real { crate::value::types::NOT_FIXED } else { 0 };
+            value.write(base, decimals, None, &mut text);
             if to == Rep::Text { Val::Text(text.into()) } else { Val::Blob(text.into()) }
         }
         Rep::Number => {

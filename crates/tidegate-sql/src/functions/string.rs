@@ -45,7 +45,8 @@ const BYTES_MAX: usize = super::RESULT_BYTES_MAX;
 
 /// A text as often as the second argument says, if that is known.
 fn times(args: &[Ex], length: u32) -> SqlType {
-    let count = if args[1].is_const() { 64 } else { u32::MAX };
+    let negative = matches!(&args[1].code, crate::translate::Code::Sql(sql) if sql.starts_with("(-?"));
+    let count = if args[1].is_const() || negative { 64 } else { u32::MAX };
     SqlType::string(length.saturating_mul(count), Collation::DEFAULT)
 }
 
@@ -74,7 +75,7 @@ static FUNCTIONS: &[Function] = &[
     }),
     udf("LENGTH", "f_length", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
     udf("OCTET_LENGTH", "f_octet_length", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
-    udf("BIT_LENGTH", "f_bit_length", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).len() as i64 * 8); Ok(()) }),
+    udf("BIT_LENGTH", "f_bit_length", 1, 1, &[Want::Text], bigint, |args, out| { out.int(args.bytes(0).len() as i64 * 8); Ok(()) }),
     udf("CHAR_LENGTH", "f_char_length", 1, 1, &[Want::Text], int, |args, out| { out.int(count(args) as i64); Ok(()) }),
     udf("CHARACTER_LENGTH", "f_character_length", 1, 1, &[Want::Text], int, |args, out| { out.int(count(args) as i64); Ok(()) }),
     udf("UPPER", "f_upper", 1, 1, &[Want::Text], like_first, |args, out| change_case(args, out, true)),
@@ -464,11 +465,12 @@ fn soundex(args: &Args<'_>, out: &mut Out) -> Done {
         } else if code != b'0' && code != last {
             result.push(char::from(code));
         }
-        if !matches!(upper, 'H' | 'W') {
+        // Vowels do not part equal codes.
+        if code != b'0' || result.len() == upper.len_utf8() {
             last = code;
         }
     }
-    while !result.is_empty() && result.len() < 4 {
+    while !result.is_empty() && result.chars().count() < 4 {
         result.push('0');
     }
     out.text(result);

@@ -2,7 +2,7 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{Outcome, Result, Statement, TableName, comma_separated, parenthesised, table_name, word_or_string};
+use super::{Outcome, Result, Span, Statement, TableName, comma_separated, parenthesised, table_name, word_or_string};
 use crate::{
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
     errors,
@@ -17,6 +17,7 @@ pub(crate) struct CreateTable {
     pub(crate) columns: Vec<ColumnSpec>,
     pub(crate) indexes: Vec<IndexSpec>,
     pub(crate) foreign_keys: Vec<ForeignKeySpec>,
+    pub(crate) checks: Vec<CheckSpec>,
     pub(crate) options: TableOptions,
     pub(crate) like: Option<TableName>,
     /// Where the query of CREATE … SELECT stands in the text.
@@ -38,6 +39,17 @@ pub(crate) struct ColumnSpec {
     pub(crate) key: Option<KeyKind>,
     /// MySQL's CHECK of JSON columns.
     pub(crate) is_json: bool,
+    /// Where the expression of a generated column stands, and whether it is STORED.
+    pub(crate) generated: Option<(Span, bool)>,
+    /// Where the expression of a CHECK stands.
+    pub(crate) check: Option<Span>,
+}
+
+/// A CHECK of the table as written.
+#[derive(Debug, Clone)]
+pub(crate) struct CheckSpec {
+    pub(crate) name: Option<String>,
+    pub(crate) text: Span,
 }
 
 /// DEFAULT as written.
@@ -53,6 +65,8 @@ pub(crate) enum DefaultSpec {
     /// Bytes.
     Bytes(Vec<u8>),
     Now,
+    /// Where an expression stands in the text.
+    Expression(Span),
 }
 
 /// What an index is for.
@@ -121,6 +135,7 @@ pub(crate) enum AlterItem {
     },
     AddIndex(IndexSpec),
     AddForeignKey(ForeignKeySpec),
+    AddCheck(CheckSpec),
     DropIndex {
         name: String,
         if_exists: bool,
@@ -298,6 +313,7 @@ fn create_table(p: &mut Parser) -> Result<Outcome> {
         columns: Vec::new(),
         indexes: Vec::new(),
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         options: TableOptions::default(),
         like: None,
         query: None,
@@ -348,6 +364,7 @@ fn table_item(p: &mut Parser, table: &mut CreateTable) -> Result<std::result::Re
         match item {
             Ok(AlterItem::AddIndex(index)) => table.indexes.push(index),
             Ok(AlterItem::AddForeignKey(key)) => table.foreign_keys.push(key),
+            Ok(AlterItem::AddCheck(check)) => table.checks.push(check),
             Ok(_) => {}
             Err(error) => return Ok(Err(error)),
         }
@@ -400,7 +417,7 @@ fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<AlterItem, ti
         return Ok(Some(Ok(AlterItem::AddForeignKey(references(p, name, columns)?))));
     }
     if take_word(p, "CHECK") {
-        return Ok(Some(Err(errors::unsupported("CHECK constraints"))));
+        return Ok(Some(Ok(AlterItem::AddCheck(CheckSpec { name, text: in_parentheses(p)? }))));
     }
     if name.is_some() {
         return unexpected(p);
@@ -463,6 +480,8 @@ fn column_rest(p: &mut Parser, name: String) -> Result<Refused<ColumnSpec>> {
         comment: String::new(),
         key: None,
         is_json,
+        generated: None,
+        check: None,
     };
     if is_serial {
         (spec.nullable, spec.auto_increment, spec.key) = (Some(false), true, Some(KeyKind::Unique));
@@ -498,14 +517,48 @@ fn column_rest(p: &mut Parser, name: String) -> Result<Refused<ColumnSpec>> {
         } else if take_word(p, "REFERENCES") {
             // MySQL reads and ignores it in a column; the table's FOREIGN KEY counts.
             return Ok(Err(errors::unsupported("REFERENCES in a column; write FOREIGN KEY (…) REFERENCES …")));
-        } else if ["GENERATED", "AS", "VIRTUAL", "STORED"].iter().any(|word| is_word(p.peek_token_ref(), word)) {
-            return Ok(Err(errors::unsupported("generated columns")));
-        } else if is_word(p.peek_token_ref(), "CHECK") {
-            return Ok(Err(errors::unsupported("CHECK constraints")));
+        } else if take_words(p, &["GENERATED", "ALWAYS", "AS"]) || take_word(p, "AS") {
+            let text = in_parentheses(p)?;
+            let stored = take_word(p, "STORED") || take_word(p, "PERSISTENT");
+            if !stored {
+                take_word(p, "VIRTUAL");
+            }
+            spec.generated = Some((text, stored));
+        } else if take_word(p, "CHECK") {
+            if takes_json_check(p, &spec) {
+                spec.is_json = true;
+                spec.ty = SqlType { collation: Collation::UTF8MB4_BIN, ..SqlType::new(Base::Json) };
+            } else {
+                spec.check = Some(in_parentheses(p)?);
+            }
         } else if !take_word(p, "VISIBLE") {
             return Ok(Ok(spec));
         }
     }
+}
+
+/// An expression in parentheses, for its place in the text.
+fn in_parentheses(p: &mut Parser) -> Result<Span> {
+    p.expect_token(&Token::LParen)?;
+    let span = super::span_of(p)?;
+    p.expect_token(&Token::RParen)?;
+    Ok(span)
+}
+
+/// Takes `(json_valid(column))`, which makes a LONGTEXT column JSON.
+fn takes_json_check(p: &mut Parser, spec: &ColumnSpec) -> bool {
+    let named = |n: usize| matches!(&p.peek_nth_token_ref(n).token, Token::Word(word) if word.value == spec.name);
+    let found = spec.ty.base == Base::LongText
+        && p.peek_token_ref().token == Token::LParen
+        && is_word(p.peek_nth_token_ref(1), "json_valid")
+        && p.peek_nth_token_ref(2).token == Token::LParen
+        && named(3)
+        && p.peek_nth_token_ref(4).token == Token::RParen
+        && p.peek_nth_token_ref(5).token == Token::RParen;
+    if found {
+        (0..6).for_each(|_| p.advance_token());
+    }
+    found
 }
 
 fn now(p: &mut Parser) -> bool {
@@ -523,6 +576,9 @@ fn default(p: &mut Parser) -> Result<Refused<DefaultSpec>> {
     }
     if now(p) {
         return Ok(Ok(DefaultSpec::Now));
+    }
+    if p.peek_token_ref().token == Token::LParen {
+        return Ok(Ok(DefaultSpec::Expression(in_parentheses(p)?)));
     }
     if take_word(p, "TRUE") {
         return Ok(Ok(DefaultSpec::Number("1".into())));
@@ -544,7 +600,13 @@ fn default(p: &mut Parser) -> Result<Refused<DefaultSpec>> {
         Token::SingleQuotedByteStringLiteral(bits) if !negative => {
             DefaultSpec::Bytes(crate::value::number::bit_bytes(&bits))
         }
-        _ => return Ok(Err(errors::unsupported("expressions as default values"))),
+        _ if !negative => {
+            // MariaDB takes calls without parentheses around them.
+            let from = p.peek_token_ref().span.start.column as usize;
+            p.parse_subexpr(200)?;
+            return Ok(Ok(DefaultSpec::Expression((from, p.get_current_token().span.end.column as usize))));
+        }
+        _ => return unexpected(p),
     };
     p.advance_token();
     Ok(Ok(default))

@@ -223,6 +223,12 @@ impl Env {
         now
     }
 
+    /// The time of the clock in the session's zone.
+    pub(crate) fn clock_local(&self) -> Datetime {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.to_local(since.as_micros() as i64)
+    }
+
     /// The statement's time in UTC.
     pub(crate) fn now_utc(&self) -> Datetime {
         utc(self.now_micros())

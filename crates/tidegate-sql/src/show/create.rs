@@ -46,7 +46,7 @@ pub(super) fn show_create(
 }
 
 /// A name in MySQL's quotes.
-pub(super) fn quote(name: &str) -> String {
+pub(crate) fn quote(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
@@ -95,6 +95,9 @@ pub(crate) fn create_table(table: &Table) -> String {
             action("UPDATE", &key.on_update)
         ));
     }
+    for check in table.checks.iter().filter(|check| check.column.is_none()) {
+        items.push(format!("  CONSTRAINT {} CHECK ({})", quote(&check.name), super::expression::shown(&check.text)));
+    }
     let next = table
         .state
         .next_auto
@@ -123,6 +126,12 @@ fn column_text(table: &Table, column: &Column) -> String {
     } else if column.ty.base == Base::Timestamp {
         text.push_str(" NULL");
     }
+    if let Some(generated) = &column.generated {
+        // A generated column has neither default nor NOT NULL of its own.
+        let kind = if generated.stored { "STORED" } else { "VIRTUAL" };
+        text.push_str(&format!(" GENERATED ALWAYS AS ({}) {kind}", super::expression::shown(&generated.text)));
+        return text;
+    }
     match &column.default {
         Default::None if column.nullable => text.push_str(" DEFAULT NULL"),
         Default::None => {}
@@ -130,6 +139,9 @@ fn column_text(table: &Table, column: &Column) -> String {
         Default::Literal { text: value, quoted: true, .. } => text.push_str(&format!(" DEFAULT {}", string(value))),
         Default::Literal { text: value, .. } => text.push_str(&format!(" DEFAULT {value}")),
         Default::Now => text.push_str(&format!(" DEFAULT {}", now_text(column))),
+        Default::Expression(default) => {
+            text.push_str(&format!(" DEFAULT {}", super::expression::shown_default(default)));
+        }
     }
     if column.on_update {
         text.push_str(&format!(" ON UPDATE {}", now_text(column)));
@@ -139,6 +151,9 @@ fn column_text(table: &Table, column: &Column) -> String {
     }
     if !column.comment.is_empty() {
         text.push_str(&format!(" COMMENT {}", string(&column.comment)));
+    }
+    if let Some(check) = table.checks.iter().find(|check| check.column == Some(column.id)) {
+        text.push_str(&format!(" CHECK ({})", super::expression::shown(&check.text)));
     }
     if column.ty.base == Base::Json {
         text.push_str(&format!(" CHECK (json_valid({}))", quote(&column.name)));

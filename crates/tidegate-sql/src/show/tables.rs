@@ -251,6 +251,10 @@ fn default_texts(column: &Column) -> (Item, Item) {
         }
         Default::Literal { text, .. } => (text.as_str().into(), text.as_str().into()),
         Default::Now => (now_text(column).into(), now_text(column).into()),
+        Default::Expression(text) => {
+            let shown = super::expression::shown(text);
+            (shown.as_str().into(), shown.as_str().into())
+        }
     }
 }
 

@@ -16,7 +16,10 @@ use crate::{
     dialect::SPECIAL,
     engine::Schema,
     errors,
-    exec::Out,
+    exec::{
+        Out,
+        rules::{Rule, rules_of},
+    },
     parse::{self, InsertSource, TableName},
     value::{Base, Rep},
 };
@@ -51,6 +54,7 @@ pub(crate) struct InsertPlan {
     pub(crate) replace: bool,
     pub(crate) ignore: bool,
     pub(crate) on_duplicate: Option<Upsert>,
+    pub(crate) rules: Arc<[Rule]>,
 }
 
 /// A row of VALUES; its expressions are evaluated by one query.
@@ -88,6 +92,7 @@ pub(crate) struct UpdateTarget {
     pub(crate) rowid: usize,
     /// Column of the table, its old value's column in the feed, its new value.
     pub(crate) assignments: Vec<(usize, usize, Cellish)>,
+    pub(crate) rules: Arc<[Rule]>,
 }
 
 /// DELETE.
@@ -135,6 +140,7 @@ impl Translator<'_> {
             replace: insert.replace,
             ignore: insert.ignore,
             on_duplicate: None,
+            rules: self.rules(&schema, &table)?,
         };
         match &insert.source {
             InsertSource::Values(rows) => {
@@ -162,6 +168,15 @@ impl Translator<'_> {
             plan.on_duplicate = Some(self.upsert(&schema, &table, insert)?);
         }
         Ok(plan)
+    }
+
+    /// The expressions of a table's rows.
+    fn rules(&self, schema: &Arc<Schema>, table: &Table) -> Res<Arc<[Rule]>> {
+        if !table.has_rules() {
+            return Ok(Arc::from([]));
+        }
+        let session = super::Session { engine: self.session.engine, schema: Some(schema), env: self.session.env };
+        Ok(rules_of(&session, table)?.into())
     }
 
     fn column_list(&self, table: &Table, names: &[String]) -> Res<Vec<usize>> {
@@ -357,7 +372,13 @@ impl Translator<'_> {
                     outs.push(Out::rowid());
                     targets.push((
                         source,
-                        UpdateTarget { schema, table, rowid: texts.len() - 1, assignments: Vec::new() },
+                        UpdateTarget {
+                            rules: self.rules(&schema, &table)?,
+                            schema,
+                            table,
+                            rowid: texts.len() - 1,
+                            assignments: Vec::new(),
+                        },
                     ));
                     targets.len() - 1
                 }

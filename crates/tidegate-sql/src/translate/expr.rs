@@ -136,6 +136,11 @@ impl Translator<'_> {
         };
         let ty = match literal.kind {
             LiteralKind::HexNumber | LiteralKind::Bits => numeric(ty),
+            LiteralKind::Hex => {
+                let mut ty = ty;
+                ty.marks.hex = true;
+                ty
+            }
             _ => ty,
         };
         let coercibility =
@@ -186,7 +191,16 @@ impl Translator<'_> {
 
     fn negate(&mut self, ex: Ex) -> Res<Ex> {
         let (sql, ty) = match ex.ty.rep() {
-            Rep::Null => return Ok(ex),
+            Rep::Null => return Ok(Ex { ty: SqlType::new(Base::Double), ..ex }),
+            Rep::Uint if ex.is_const() && self.constant_text(&ex).is_some_and(|text| text != "9223372036854775808") => {
+                let sql = self.convert(&ex, Rep::Dec);
+                (format!("tg_dec_neg({sql})"), SqlType::decimal(20, 0))
+            }
+            Rep::Datetime | Rep::Timestamp | Rep::Time => {
+                let (precision, scale) = digits(&ex);
+                let sql = self.convert(&ex, Rep::Dec);
+                (format!("tg_dec_neg({sql})"), SqlType::decimal(precision, scale))
+            }
             Rep::Int => {
                 let sql = self.text(&ex);
                 let native = ex.ty.base != Base::Big || ex.is_const();
@@ -407,7 +421,13 @@ impl Translator<'_> {
     /// 1267 for collations that do not meet.
     pub(crate) fn compare(&mut self, a: &Ex, op: &str, b: &Ex) -> Res<Ex> {
         let ground = self.ground(a, b)?;
-        let (x, y) = (self.on_ground(a, &ground), self.on_ground(b, &ground));
+        let (mut x, mut y) = (self.on_ground(a, &ground), self.on_ground(b, &ground));
+        // A number of two digits is a year of our time where it meets a YEAR.
+        match (a.ty.base == Base::Year, b.ty.base == Base::Year) {
+            (true, false) if b.is_const() && b.ty.rep() != Rep::Null => y = format!("tg_year({y})"),
+            (false, true) if a.is_const() && a.ty.rep() != Rep::Null => x = format!("tg_year({x})"),
+            _ => {}
+        }
         let collate = match ground {
             Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
             _ => String::new(),
@@ -465,7 +485,6 @@ impl Translator<'_> {
                 let length = if symbol == '*' { digits(a).0 + digits(b).0 } else { digits(a).0.max(digits(b).0) + 1 };
                 let unsigned = unsigned || kind == Rep::Uint;
                 let ty = SqlType::whole(length + u32::from(!both), unsigned);
-                let ty = if ty.base == Base::Big || unsigned { SqlType { base: Base::Big, ..ty } } else { ty };
                 if small(a) && small(b) && !unsigned && symbol != '*' {
                     (format!("({x} {symbol} {y})"), ty)
                 } else {
@@ -502,14 +521,18 @@ impl Translator<'_> {
         let (fa, fb) = (groups(u32::from(sa)), groups(u32::from(sb)));
         let more = 4u32.saturating_sub(fa - u32::from(sa) + fb - u32::from(sb));
         let kept = groups(fa + fb + more).clamp(u32::from(scale), u32::from(decimal::SCALE_MAX));
-        Ok(Ex::sql(format!("tg_dec_div({x}, {y}, {kept})"), SqlType::decimal(precision, scale)))
+        let unsigned = unsigned_operand(a) && unsigned_operand(b);
+        let ty = SqlType { unsigned, ..SqlType::decimal(precision, scale) };
+        Ok(Ex::sql(format!("tg_dec_div({x}, {y}, {kept})"), ty))
     }
 
     fn integer_divide(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {
-        let unsigned = a.ty.unsigned && a.ty.base.is_integer() || b.ty.unsigned && b.ty.base.is_integer();
+        let unsigned = a.ty.unsigned && a.ty.base.is_integer()
+            || b.ty.unsigned && b.ty.base.is_integer()
+            || a.ty.is_hex()
+            || b.ty.is_hex();
         let whole = digits(a).0.saturating_sub(u32::from(digits(a).1)).min(21);
         let ty = SqlType::whole(whole, unsigned);
-        let ty = if unsigned { SqlType { base: Base::Big, ..ty } } else { ty };
         let flag = i32::from(unsigned);
         let sql = match Self::number_kind(a, b) {
             Rep::Int | Rep::Uint => {
@@ -532,19 +555,20 @@ impl Translator<'_> {
         Ok(match Self::number_kind(a, b) {
             Rep::Real => {
                 let (x, y) = (self.convert(a, Rep::Real), self.convert(b, Rep::Real));
-                Ex::sql(format!("tg_real_mod({x}, {y})"), double_of(a, b))
+                let ty = SqlType { unsigned: a.ty.unsigned || a.ty.is_hex(), ..double_of(a, b) };
+                Ex::sql(format!("tg_real_mod({x}, {y})"), ty)
             }
             Rep::Dec => {
                 let (x, y) = (self.convert(a, Rep::Dec), self.convert(b, Rep::Dec));
                 let ((pa, sa), (pb, sb)) = (digits(a), digits(b));
-                Ex::sql(format!("tg_dec_mod({x}, {y})"), SqlType::decimal(pa.max(pb), sa.max(sb)))
+                let ty = SqlType { unsigned: a.ty.unsigned, ..SqlType::decimal(pa.max(pb), sa.max(sb)) };
+                Ex::sql(format!("tg_dec_mod({x}, {y})"), ty)
             }
             _ => {
                 let (x, y) = (self.whole(a), self.whole(b));
                 let unsigned = a.ty.unsigned && a.ty.base.is_integer();
                 let length = digits(a).0.max(digits(b).0) + u32::from(!unsigned);
                 let ty = SqlType::whole(length, unsigned);
-                let ty = if unsigned { SqlType { base: Base::Big, ..ty } } else { ty };
                 Ex::sql(format!("tg_int_mod({x}, {y})"), ty)
             }
         })
@@ -811,6 +835,7 @@ impl Translator<'_> {
             common.coercibility = coercibility;
         }
         common.nullable = all.iter().any(|ex| ex.nullable);
+        common.ty = settled(common.ty);
         Ok(common)
     }
 
@@ -946,7 +971,9 @@ fn as_number(ex: Ex) -> Ex {
 
 /// `x'41'`: described as MariaDB does.
 fn marked(ex: Ex) -> Ex {
-    ex
+    let mut ty = ex.ty.clone();
+    ty.marks.hex = true;
+    Ex { ty, ..ex }
 }
 
 fn numeric(mut ty: SqlType) -> SqlType {
@@ -968,6 +995,7 @@ fn binary(bytes: Vec<u8>) -> Ex {
 pub(crate) fn digits(ex: &Ex) -> (u32, u8) {
     match ex.ty.rep() {
         Rep::Dec => (ex.ty.length, ex.ty.decimals),
+        Rep::Datetime if ex.ty.base == Base::Date => (8, 0),
         Rep::Datetime | Rep::Timestamp => (14 + u32::from(ex.ty.decimals), ex.ty.decimals),
         Rep::Time => (7 + u32::from(ex.ty.decimals), ex.ty.decimals),
         Rep::Int if ex.is_const() => (ex.ty.length, 0),
@@ -1009,10 +1037,20 @@ fn decimal_result(a: &Ex, b: &Ex, symbol: char) -> SqlType {
 fn double_of(a: &Ex, b: &Ex) -> SqlType {
     let decimals = |ex: &Ex| match ex.ty.rep() {
         Rep::Real | Rep::Dec => ex.ty.decimals,
-        Rep::Int | Rep::Uint | Rep::Null => 0,
+        Rep::Int | Rep::Uint => 0,
+        Rep::Blob if ex.is_const() => 0,
         _ => NOT_FIXED,
     };
     SqlType { decimals: decimals(a).max(decimals(b)).min(NOT_FIXED), ..SqlType::new(Base::Double) }
+}
+
+/// The type of an expression over columns: BIT and YEAR are whole numbers in it.
+pub(crate) fn settled(ty: SqlType) -> SqlType {
+    match ty.base {
+        Base::Bit => SqlType { length: ty.length.div_ceil(3).max(1), ..SqlType::ubigint() },
+        Base::Year => SqlType { length: 4, unsigned: true, ..SqlType::new(Base::Int) },
+        _ => ty,
+    }
 }
 
 /// The type that holds values of both.

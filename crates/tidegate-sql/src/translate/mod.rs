@@ -222,6 +222,13 @@ impl<'a> Translator<'a> {
         if ex.ty.rep() != Rep::Int {
             return None;
         }
+        if let Code::Sql(sql) = &ex.code {
+            // `-5`: the parameter of a literal behind a sign.
+            let number: usize = sql.strip_prefix("(-?")?.strip_suffix(')')?.parse().ok()?;
+            let source = self.binds.get(number.checked_sub(1)?)?.source.clone();
+            let positive = Ex::constant(source, ex.ty.clone());
+            return self.constant_text(&positive)?.parse::<i64>().ok()?.checked_neg();
+        }
         self.constant_text(ex)?.parse().ok()
     }
 
@@ -254,7 +261,8 @@ impl<'a> Translator<'a> {
     /// The expression's text converted to another representation.
     pub(crate) fn convert(&mut self, ex: &Ex, to: Rep) -> String {
         let from = ex.ty.rep();
-        if let Code::Const(source) = &ex.code {
+        let dated = ex.ty.base == Base::Date && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec);
+        if let (Code::Const(source), false) = (&ex.code, dated) {
             let mut source = source.clone();
             if let (Source::Value(Datum::Blob(bytes), Rep::Blob), true) = (&source, ex.ty.marks.number)
                 && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number)
@@ -274,6 +282,10 @@ impl<'a> Translator<'a> {
             (Int, Text) if !ex.ty.zerofill => format!("CAST({sql} AS TEXT)"),
             (Text, Blob) => format!("CAST({sql} AS BLOB)"),
             (Blob, Text) => format!("CAST({sql} AS TEXT)"),
+            (Uint, Text | Blob) if ex.ty.base == Base::Bit => {
+                let bytes = format!("tg_bit_bytes({sql}, {})", ex.ty.length.div_ceil(8).clamp(1, 8));
+                if to == Text { format!("CAST({bytes} AS TEXT)") } else { bytes }
+            }
             (Enum | Set, Text) => {
                 let members = ex.ty.members.clone().unwrap_or_else(|| Arc::from([]));
                 let list: Vec<&str> = members.iter().map(|member| &**member).collect();

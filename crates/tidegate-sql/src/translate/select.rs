@@ -554,7 +554,7 @@ impl Translator<'_> {
     fn item_name(&mut self, expr: &Expr, text: Option<&str>) -> String {
         match expr {
             // A sign that changes nothing does not stay, nor do parentheses around a literal behind it.
-            Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => {
+            Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } if matches!(unnest(inner), Expr::Value(_)) => {
                 let text = text.map(|text| text.trim_start_matches(['+', ' ']));
                 let text = match (&**inner, text) {
                     (Expr::Nested(inside), Some(text)) if !matches!(**inside, Expr::Nested(_)) => {
@@ -563,6 +563,14 @@ impl Translator<'_> {
                     (_, text) => text,
                 };
                 self.item_name(unnest(inner), text)
+            }
+            Expr::Function(function)
+                if function.name.to_string().trim_matches('`') == format!("{}introducer", crate::dialect::SPECIAL) =>
+            {
+                let text = text.unwrap_or_default();
+                let at = text.find(['\'', '"']).filter(|at| !text[..*at].ends_with(['x', 'X']));
+                let first = at.and_then(|at| first_string(&text[at..], self.session.env.lex_mode()));
+                first.unwrap_or_else(|| text.to_owned())
             }
             Expr::Identifier(name) => name.value.clone(),
             Expr::CompoundIdentifier(parts) => parts.last().map_or(String::new(), |part| part.value.clone()),

@@ -242,9 +242,11 @@ pub(crate) fn parse_datetime(text: &[u8]) -> Option<ParsedDatetime> {
     let text = text.trim_ascii();
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (mut parts, mut pos, count);
-    let separated = matches!(text.get(digits), Some(byte) if *byte != b'.' && *byte != b'T' && *byte != b' ')
-        && digits <= 4
-        && digits > 0;
+    // `2024.01.02` is a date, `20240102.5` a number with a fraction.
+    let point = text.get(digits) == Some(&b'.')
+        && text.iter().skip(digits + 1).find(|byte| !byte.is_ascii_digit()) != Some(&b'.');
+    let separated =
+        matches!(text.get(digits), Some(byte) if !point && *byte != b'T' && *byte != b' ') && digits <= 4 && digits > 0;
     if separated {
         (parts, pos, count) = separated_parts(text)?;
         if digits == 2 || digits == 1 {
@@ -372,8 +374,11 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<(i64, bool, u8)> {
         return None;
     }
     if !negative && (first >= 12 || (body.get(first) == Some(&b'-') && body.len() >= 8)) {
-        let parsed = parse_datetime(body)?;
-        return Some((parsed.value.time_micros(), !parsed.has_time, parsed.decimals));
+        // A date alone is no time: its first number counts as one.
+        let parsed = parse_datetime(body).filter(|parsed| parsed.has_time || first >= 12);
+        if let Some(parsed) = parsed {
+            return Some((parsed.value.time_micros(), !parsed.has_time, parsed.decimals));
+        }
     }
     let mut pos = first;
     let mut days = 0;
@@ -413,6 +418,13 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<(i64, bool, u8)> {
 
 /// A number hhmmss as a TIME; `None` if minutes or seconds are none.
 pub(crate) fn time_from_number(number: i64) -> Option<i64> {
+    if number > 99_991_231 {
+        // As many digits as a date with its time have.
+        return datetime_from_number(number).map(|moment| moment.time_micros());
+    }
+    if number > 10_000_000 && datetime_from_number(number).is_some() {
+        return Some(0);
+    }
     let absolute = number.unsigned_abs().min(100_000_000_000) as i64;
     let (hours, minutes, seconds) = (absolute / 10_000, absolute / 100 % 100, absolute % 100);
     if minutes > 59 || seconds > 59 || hours > 838 {

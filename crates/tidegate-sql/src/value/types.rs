@@ -100,6 +100,8 @@ pub(crate) struct Marks {
     pub(crate) json: bool,
     /// `0x41` or `b'1'`: a number where a number is wanted.
     pub(crate) number: bool,
+    /// `x'41'`: described as without sign.
+    pub(crate) hex: bool,
     /// A value of a column or an aggregate: texts of any size are described as BLOB.
     pub(crate) stored: bool,
 }
@@ -211,6 +213,11 @@ impl SqlType {
         self.marks.json || self.base == Base::Json
     }
 
+    /// Whether this is a literal of hexadecimal digits or bits.
+    pub(crate) fn is_hex(&self) -> bool {
+        self.marks.number || self.marks.hex
+    }
+
     /// Whether values are truth values.
     pub(crate) fn is_bool(&self) -> bool {
         self.marks.bool && self.base == Base::Int
@@ -258,7 +265,7 @@ impl SqlType {
         if not_null {
             flags |= ColumnFlags::NOT_NULL;
         }
-        if self.unsigned || self.marks.number || matches!(self.base, Base::Bit | Base::Timestamp) {
+        if self.unsigned || self.is_hex() || matches!(self.base, Base::Bit | Base::Timestamp) {
             flags |= ColumnFlags::UNSIGNED;
         }
         if self.zerofill {

@@ -230,7 +230,17 @@ impl<'a> Val<'a> {
                 out.extend_from_slice(digits);
             }
             Val::Real(value) if decimals < super::types::NOT_FIXED && matches!(base, Base::Float | Base::Double) => {
-                let text = format!("{value:.*}", usize::from(decimals));
+                let mut text = format!("{value:.*}", usize::from(decimals));
+                let shortest = format!("{value}");
+                if shortest.rsplit_once('.').map_or(0, |(_, digits)| digits.len()) < usize::from(decimals) {
+                    // More digits than the number has: zeros, not those of its binary form.
+                    let (whole, digits) = shortest.split_once('.').unwrap_or((&shortest, ""));
+                    text = if decimals == 0 {
+                        whole.to_owned()
+                    } else {
+                        format!("{whole}.{digits:0<width$}", width = usize::from(decimals))
+                    };
+                }
                 let zero = text.bytes().all(|byte| matches!(byte, b'-' | b'0' | b'.'));
                 let text = if zero { text.trim_start_matches('-') } else { &text };
                 out.extend_from_slice(text.as_bytes());

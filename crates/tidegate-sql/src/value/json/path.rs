@@ -154,7 +154,7 @@ fn find<'n>(node: &'n Node, steps: &[Step], found: &mut Vec<&'n Node>) {
             }
         }
         // What is no array counts as an array of itself.
-        (Step::Index(Index::Front(0) | Index::Back(0)), _) => find(node, rest, found),
+        (Step::Index(Index::Front(0)), _) => find(node, rest, found),
         (Step::Deep, value) => {
             find(node, rest, found);
             match value {
@@ -172,7 +172,7 @@ fn find_mut<'n>(node: &'n mut Node, steps: &[Step]) -> Option<&'n mut Node> {
     let next = match (step, &node.value) {
         (Step::Key(key), Json::Object(members)) => members.iter().position(|(known, _)| same_key(known, key))?,
         (Step::Index(index), Json::Array(items)) => index.position(items.len())?,
-        (Step::Index(Index::Front(0) | Index::Back(0)), value) if !matches!(value, Json::Array(_)) => {
+        (Step::Index(Index::Front(0)), value) if !matches!(value, Json::Array(_)) => {
             return find_mut(node, rest);
         }
         _ => return None,

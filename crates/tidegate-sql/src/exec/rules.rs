@@ -1,0 +1,200 @@
+//! Expressions that belong to a table: defaults, generated columns and CHECK constraints, evaluated for each row that is written.
+//!
+//! Each is a query of its own over one row, whose columns are its last parameters. Virtual columns are stored like the others:
+//! what a client sees is the same.
+
+use sqlparser::ast::Expr;
+use tidegate_rows::ServerError;
+
+use super::{Out, bind::Constants};
+use crate::{
+    catalog::{Default, Table},
+    coerce::Target,
+    dialect::MySql,
+    errors,
+    lexer::{LexMode, Literals, tokens},
+    store::conn::{Cell, Step, Stmt, to_server_error},
+    translate::{Bind, Coercibility, Res, Session, Translator, scope::Scope, scope::Source, scope::SourceColumn},
+    value::{Datum, Rep, Val},
+};
+
+/// One expression of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) kind: RuleKind,
+    pub(crate) sql: String,
+    binds: Vec<Bind>,
+    out: Out,
+}
+
+/// What an expression is for; columns by their position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RuleKind {
+    Default(usize),
+    Generated(usize),
+    /// CHECK, by its name as errors show it.
+    Check(String),
+}
+
+/// Reads an expression that stands alone in a text.
+///
+/// # Errors
+/// 1064.
+pub(crate) fn parse_expression(text: &str) -> Result<(Expr, Vec<sqlparser::tokenizer::TokenWithSpan>), ServerError> {
+    let wrong = || errors::syntax(text);
+    let tokens = tokens(text.as_bytes(), 0, LexMode::default(), Literals::Inline).map_err(|_| wrong())?;
+    let dialect = MySql::default();
+    let mut parser =
+        sqlparser::parser::Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());
+    let expr = parser.parse_expr().map_err(|_| wrong())?;
+    if parser.peek_token_ref().token == sqlparser::tokenizer::Token::EOF { Ok((expr, tokens)) } else { Err(wrong()) }
+}
+
+/// All expressions of a table, in the order in which they are evaluated.
+///
+/// # Errors
+/// 1054 for unknown columns, 1901 for what such an expression may not hold.
+pub(crate) fn rules_of(session: &Session<'_>, table: &Table) -> Res<Vec<Rule>> {
+    let mut rules = Vec::new();
+    for (position, column) in table.columns.iter().enumerate() {
+        if let Default::Expression(text) = &column.default {
+            rules.push(rule(session, table, RuleKind::Default(position), text)?);
+        }
+    }
+    for (position, column) in table.columns.iter().enumerate() {
+        if let Some(generated) = &column.generated {
+            rules.push(rule(session, table, RuleKind::Generated(position), &generated.text)?);
+        }
+    }
+    for check in &table.checks {
+        let owner = check.column.and_then(|id| table.position(id)).map(|position| &table.columns[position].name);
+        let shown = owner.map_or_else(|| check.name.clone(), |column| format!("{}.{column}", table.name));
+        rules.push(rule(session, table, RuleKind::Check(shown), &check.text)?);
+    }
+    Ok(rules)
+}
+
+fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res<Rule> {
+    let (clause, allowed_to) = match &kind {
+        RuleKind::Default(to) => ("DEFAULT", *to),
+        RuleKind::Generated(to) => ("GENERATED ALWAYS AS", *to),
+        RuleKind::Check(_) => ("CHECK", table.columns.len()),
+    };
+    let (expr, tokens) = parse_expression(text)?;
+    let own = Session { engine: session.engine, schema: session.schema, env: session.env };
+    let mut translator = Translator::new(own, text.as_bytes(), &[], &[], &tokens);
+    let alias = translator.alias("a");
+    let columns = table
+        .columns
+        .iter()
+        .map(|column| SourceColumn {
+            name: column.name.clone(),
+            sql: format!("c{}", column.id),
+            ty: column.ty.clone().stored(),
+            nullable: true,
+            coercibility: if column.ty.base.is_character() || column.ty.base.is_binary() {
+                Coercibility::Column
+            } else {
+                Coercibility::Number
+            },
+            origin: None,
+            hidden: false,
+        })
+        .collect();
+    let source = Source {
+        alias: table.name.clone(),
+        schema: session.schema.map_or_else(String::new, |schema| schema.name.clone()),
+        sql_alias: alias.clone(),
+        columns,
+        table: None,
+        home: None,
+        outer: false,
+    };
+    let scope = Scope { sources: vec![source], clause, ..Scope::default() };
+    let ex = translator.expr(&expr, &scope)?;
+    let owner = match &kind {
+        RuleKind::Check(name) => name.clone(),
+        RuleKind::Default(to) | RuleKind::Generated(to) => table.columns[*to].name.clone(),
+    };
+    let _ = allowed_to;
+    if ex.aggregate || !translator.cacheable || !translator.reads.is_empty() {
+        return Err(errors::not_in_generated(text, clause, owner));
+    }
+    let value = match &kind {
+        RuleKind::Check(_) => translator.truth(&ex),
+        _ => translator.text(&ex),
+    };
+    let binds = std::mem::take(&mut translator.binds);
+    let row: Vec<String> = table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| format!("?{} AS c{}", binds.len() + index + 1, column.id))
+        .collect();
+    let sql = format!("SELECT {value} FROM (SELECT {}) AS {alias}", row.join(", "));
+    Ok(Rule { kind, sql, binds, out: Out::of(&ex.ty) })
+}
+
+impl Rule {
+    /// The value of the expression for a row.
+    ///
+    /// # Errors
+    /// What the expression fails with.
+    pub(crate) fn value(&self, stmt: &mut Stmt, constants: &Constants<'_>, row: &[Datum]) -> Res<Datum> {
+        let internal = |error| to_server_error(&error);
+        constants.bind(stmt, &self.binds)?;
+        for (index, value) in row.iter().enumerate() {
+            stmt.bind(self.binds.len() + index + 1, value.as_cell()).map_err(internal)?;
+        }
+        let value = match stmt.step().map_err(internal)? {
+            Step::Row => stmt.cell(0).to_owned(),
+            Step::Done => Datum::Null,
+        };
+        stmt.reset();
+        Ok(value)
+    }
+
+    /// The value of the expression as its column stores it.
+    ///
+    /// # Errors
+    /// Those of the column's type in strict mode; 1048.
+    pub(crate) fn stored(
+        &self,
+        stmt: &mut Stmt,
+        constants: &Constants<'_>,
+        row: &[Datum],
+        target: &Target<'_>,
+    ) -> Res<Datum> {
+        let value = self.value(stmt, constants, row)?;
+        let mut named = Vec::new();
+        let typed = match self.out.rep {
+            Rep::Enum | Rep::Set if !value.is_null() => {
+                self.out.write(value.as_cell(), &mut named);
+                Val::Text(named.into())
+            }
+            rep => Val::of(value.as_cell(), rep),
+        };
+        let stored = target.coerce(typed)?;
+        if stored.is_null() && !target.column.nullable {
+            let error = errors::null_not_allowed(&target.column.name);
+            if target.strict {
+                return Err(error);
+            }
+            target.env.warn(error);
+            return Ok(target.implicit_default());
+        }
+        Ok(stored)
+    }
+
+    /// Whether a CHECK lets a row pass: NULL does.
+    ///
+    /// # Errors
+    /// What the expression fails with.
+    pub(crate) fn passes(&self, stmt: &mut Stmt, constants: &Constants<'_>, row: &[Datum]) -> Res<bool> {
+        Ok(match self.value(stmt, constants, row)? {
+            Datum::Int(value) => value != 0,
+            Datum::Real(value) => value != 0.0,
+            other => !matches!(other.as_cell(), Cell::Text(_)),
+        })
+    }
+}
