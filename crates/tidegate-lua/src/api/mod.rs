@@ -44,6 +44,7 @@ use crate::scheduler::{Run, with_run};
 use crate::stack::{Lua, Type};
 use crate::vm::Vm;
 
+mod aes;
 mod arg;
 mod args;
 mod balancer;
@@ -116,6 +117,7 @@ static FAMILIES: &[&Family] = &[
     &balancer::FAMILY,
     &worker_thread::FAMILY,
     &errlog::FAMILY,
+    &aes::FAMILY,
     &process::FAMILY,
     &pipe::FAMILY,
     &sql::FAMILY,
