@@ -1,10 +1,7 @@
 -- resty.websocket.client: the client's end of a WebSocket.
 
 local protocol = require "resty.websocket.protocol"
-local bit = require "bit"
 
-local recv_frame, send_frame = protocol.recv_frame, protocol.send_frame
-local band, rshift = bit.band, bit.rshift
 local char, find, match, sub = string.char, string.find, string.match, string.sub
 local concat = table.concat
 local ngx, random, setmetatable, tonumber, tostring, type = ngx, math.random, setmetatable, tonumber, tostring, type
@@ -28,7 +25,7 @@ function _M.new(_, options)
         max_payload_len = max,
         max_recv_len = options.max_recv_len or max,
         max_send_len = options.max_send_len or max,
-        send_unmasked = options.send_unmasked,
+        masks = not options.send_unmasked,
     }, mt)
 end
 
@@ -107,17 +104,18 @@ function _M.connect(self, uri, options)
         key = ngx.encode_base64(concat(bytes))
     end
     local lines = {
-        "GET ", path, " HTTP/1.1\r\nUpgrade: websocket\r\nHost: ", named, "\r\nSec-WebSocket-Key: ", key,
-        "\r\nSec-WebSocket-Version: 13\r\nConnection: Upgrade\r\n",
+        "GET ", path, " HTTP/1.1\r\nUpgrade: websocket\r\nHost: ", named, "\r\nSec-WebSocket-Key: ", key, "\r\n",
     }
     local protocols = options.protocols
     if protocols then
         lines[#lines + 1] = "Sec-WebSocket-Protocol: "
             .. (type(protocols) == "table" and concat(protocols, ",") or protocols) .. "\r\n"
     end
+    lines[#lines + 1] = "Sec-WebSocket-Version: 13\r\n"
     if options.origin then
         lines[#lines + 1] = "Origin: " .. options.origin .. "\r\n"
     end
+    lines[#lines + 1] = "Connection: Upgrade\r\n"
     header_lines(lines, options.headers)
     lines[#lines + 1] = "\r\n"
     ok, err = sock:send(lines)
@@ -135,75 +133,7 @@ function _M.connect(self, uri, options)
     return 1, nil, head
 end
 
-function _M.set_timeout(self, ms)
-    if not self.sock then
-        return nil, nil, "not initialized yet"
-    end
-    return self.sock:settimeout(ms)
-end
-
--- recv_frame(): data, type, err
-function _M.recv_frame(self)
-    if self.fatal then
-        return nil, nil, "fatal error already happened"
-    end
-    if not self.sock then
-        return nil, nil, "not initialized yet"
-    end
-    local data, kind, err = recv_frame(self.sock, self.max_recv_len, false)
-    if not data and not find(err, ": timeout", 1, true) then
-        self.fatal = true
-    end
-    return data, kind, err
-end
-
-function _M.send_frame(self, fin, opcode, payload)
-    if self.fatal then
-        return nil, "fatal error already happened"
-    end
-    if self.closed then
-        return nil, "already closed"
-    end
-    if not self.sock then
-        return nil, "not initialized yet"
-    end
-    local bytes, err = send_frame(self.sock, fin, opcode, payload, self.max_send_len, not self.send_unmasked)
-    if not bytes then
-        self.fatal = true
-    end
-    return bytes, err
-end
-
-function _M.send_text(self, data)
-    return self:send_frame(true, 1, data)
-end
-
-function _M.send_binary(self, data)
-    return self:send_frame(true, 2, data)
-end
-
-function _M.send_ping(self, data)
-    return self:send_frame(true, 9, data)
-end
-
-function _M.send_pong(self, data)
-    return self:send_frame(true, 10, data)
-end
-
-function _M.send_close(self, code, message)
-    local payload
-    if code then
-        if type(code) ~= "number" or code > 0x7fff then
-            return nil, "bad status code"
-        end
-        payload = char(band(rshift(code, 8), 0xff), band(code, 0xff)) .. tostring(message or "")
-    end
-    local bytes, err = self:send_frame(true, 8, payload)
-    if bytes then
-        self.closed = true
-    end
-    return bytes, err
-end
+protocol.add_methods(_M)
 
 -- close(): says goodbye first, if that was not done.
 function _M.close(self)

@@ -1,12 +1,9 @@
 -- resty.websocket.server: the server's end of a WebSocket, made of the request that asks for it.
 
 local protocol = require "resty.websocket.protocol"
-local bit = require "bit"
 
-local recv_frame, send_frame = protocol.recv_frame, protocol.send_frame
-local band, rshift = bit.band, bit.rshift
-local char, find, lower = string.char, string.find, string.lower
-local ngx, setmetatable, tostring, type = ngx, setmetatable, tostring, type
+local find, lower = string.find, string.lower
+local ngx, setmetatable, type = ngx, setmetatable, type
 
 local _M = { _VERSION = "0.11" }
 local mt = { __index = _M }
@@ -51,7 +48,6 @@ function _M.new(_, options)
         ngx.header["Sec-WebSocket-Protocol"] = offered
     end
     ngx.header["Upgrade"] = "websocket"
-    ngx.header["Connection"] = "upgrade"
     ngx.header["Sec-WebSocket-Accept"] = ngx.encode_base64(ngx.sha1_bin(key .. GUID))
     ngx.header["Content-Type"] = nil
     ngx.status = 101
@@ -78,74 +74,11 @@ function _M.new(_, options)
         max_payload_len = max,
         max_recv_len = options.max_recv_len or max,
         max_send_len = options.max_send_len or max,
-        send_masked = options.send_masked,
+        masks = options.send_masked,
+        wants_masks = true,
     }, mt)
 end
 
-function _M.set_timeout(self, ms)
-    if not self.sock then
-        return nil, nil, "not initialized yet"
-    end
-    return self.sock:settimeout(ms)
-end
-
--- recv_frame(): data, type, err
-function _M.recv_frame(self)
-    if self.fatal then
-        return nil, nil, "fatal error already happened"
-    end
-    if not self.sock then
-        return nil, nil, "not initialized yet"
-    end
-    local data, kind, err = recv_frame(self.sock, self.max_recv_len, true)
-    -- A time-out before a frame has begun leaves the stream as it was.
-    if not data and not find(err, ": timeout", 1, true) then
-        self.fatal = true
-    end
-    return data, kind, err
-end
-
--- send_frame(fin, opcode, payload)
-function _M.send_frame(self, fin, opcode, payload)
-    if self.fatal then
-        return nil, "fatal error already happened"
-    end
-    if not self.sock then
-        return nil, "not initialized yet"
-    end
-    local bytes, err = send_frame(self.sock, fin, opcode, payload, self.max_send_len, self.send_masked)
-    if not bytes then
-        self.fatal = true
-    end
-    return bytes, err
-end
-
-function _M.send_text(self, data)
-    return self:send_frame(true, 1, data)
-end
-
-function _M.send_binary(self, data)
-    return self:send_frame(true, 2, data)
-end
-
-function _M.send_ping(self, data)
-    return self:send_frame(true, 9, data)
-end
-
-function _M.send_pong(self, data)
-    return self:send_frame(true, 10, data)
-end
-
--- send_close(code, message)
-function _M.send_close(self, code, message)
-    local payload
-    if code then
-        if type(code) ~= "number" or code > 0x7fff then
-            return nil, "bad status code"
-        end
-        payload = char(band(rshift(code, 8), 0xff), band(code, 0xff)) .. tostring(message or "")
-    end
-    return self:send_frame(true, 8, payload)
-end
+protocol.add_methods(_M)
 
 return _M

@@ -228,8 +228,11 @@ fn flush(lua: Lua) -> CResult {
     }
     let wait = lua.to_bool(1);
     let req = request(PHASES)?;
+    // After a 101 the script takes the connection over: it waits for the head to leave.
+    let upgrades = req.response.borrow().status == 101;
     match state(&req) {
         State::Open => {}
+        State::HeaderOnly if upgrades => {}
         State::HeaderOnly => return refuse(lua, "header only"),
         State::Ended => return refuse(lua, why_ended(&req)),
     }
