@@ -86,7 +86,7 @@ Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n
 Sec-WebSocket-Version: 13\r\n
 \r\n
 --- raw_response_like chomp
-^HTTP/1\.1 101 Switching Protocols\r\n.*Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK\+xOo=\r\n.*\r\n\r\n
+^HTTP/1\.1 101 Switching Protocols\r\n.*Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK\+xOo=\r\n\r\n
 
 === TEST 3: requests that ask for none
 --- config
