@@ -208,4 +208,28 @@ rds_json: row flag is incomplete
 rds_json: found RDS format version 4, but we can only handle version 3
 
 
-
+=== TEST 4: errors and other types stay as they are
+--- tidegate_only
+--- config
+location = /text { rds_json on; default_type text/plain; return 200 'no rows'; }
+location = /error {
+    default_type application/x-resty-dbd-stream;
+    rds_json on;
+    content_by_lua_block {
+        ngx.status = 500
+        ngx.print("no rows either")
+    }
+}
+--- requests
+GET /text
+~~~
+GET /error
+--- error_code: 200 500
+--- response_headers
+Content-Type: text/plain
+~~~
+Content-Type: application/x-resty-dbd-stream
+--- response_body chomp
+no rows
+~~~
+no rows either
