@@ -18,6 +18,12 @@ pub(crate) enum Kind {
     ConfigTest,
     /// Time from the start to the first answer.
     Start,
+    /// The p99 of many clients whose requests wait for a database.
+    Waiting,
+    /// The p99 of others beside them.
+    BesideWaiting,
+    /// Growth of memory while a slow client reads many rows.
+    StreamMemory,
     /// Requests that fail while the configuration is loaded again and again.
     Reload,
 }
@@ -119,6 +125,9 @@ fn parse(block: Block) -> Result<Bench, String> {
         "slow_clients" => Kind::SlowClients,
         "config_test" => Kind::ConfigTest,
         "start" => Kind::Start,
+        "waiting" => Kind::Waiting,
+        "beside_waiting" => Kind::BesideWaiting,
+        "stream_memory" => Kind::StreamMemory,
         "reload" => Kind::Reload,
         other => return Err(format!("{title}: unknown kind \"{other}\"")),
     };
@@ -151,7 +160,8 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
     let mut cases = Vec::new();
     for (label, benches) in load()? {
         for bench in benches {
-            if matches!(bench.kind, Kind::Http | Kind::Reload | Kind::SlowClients | Kind::IdleMemory | Kind::Start) {
+            // Those under a load of their own have nothing to show for one request.
+            if !matches!(bench.kind, Kind::ConfigTest | Kind::StreamMemory) {
                 cases.push((format!("bench/{label}"), smoke_block(&bench)));
             }
         }

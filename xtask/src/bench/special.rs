@@ -45,7 +45,7 @@ fn connect_idle(port: u16, url: &str) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-fn raise_file_limit(wanted: usize) -> Result<(), String> {
+pub(super) fn raise_file_limit(wanted: usize) -> Result<(), String> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| e.to_string())?;
     let wanted = wanted as u64;

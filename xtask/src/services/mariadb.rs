@@ -34,7 +34,12 @@ pub(super) fn spawn(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, S
     // Nothing here has to survive, so nothing waits for a disk.
     server.args(["--no-defaults", "--skip-log-bin", "--skip-name-resolve", "--bind-address=127.0.0.1"]);
     server.args(["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"]);
-    server.args(["--character-set-server=utf8mb4", "--max-connections=300", "--performance-schema=OFF"]);
+    server.args([
+        "--character-set-server=utf8mb4",
+        "--max-connections=2200",
+        "--thread-stack=256K",
+        "--performance-schema=OFF",
+    ]);
     server.arg(format!("--port={port}")).arg(format!("--socket={}", socket.display()));
     server.arg(format!("--datadir={}", data.display()));
     server.arg(format!("--pid-file={}", dir.join("mysqld.pid").display()));
