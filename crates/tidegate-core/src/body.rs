@@ -19,7 +19,7 @@ use tidegate_http::chunked::{BadChunk, BodyPart, ChunkedDecoder};
 
 use crate::{
     clock,
-    log::Level,
+    log::{Level, SysError},
     phase::{Ready, Step},
     request::Request,
 };
@@ -99,8 +99,15 @@ pub enum BodyError {
     #[error("client sent invalid chunked body")]
     BadChunk,
     /// It cannot be stored: 500.
-    #[error("cannot store the request body: {0}")]
-    Store(io::Error),
+    #[error("{call} \"{}\" failed {}", path.display(), SysError(source))]
+    Store {
+        /// What failed.
+        call: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 impl BodyError {
@@ -111,7 +118,7 @@ impl BodyError {
             BodyError::TimedOut => Step::Status(408),
             BodyError::TooLarge(_) | BodyError::TooLargeChunked { .. } => Step::Status(413),
             BodyError::BadChunk => Step::Status(400),
-            BodyError::Store(_) => Step::Status(500),
+            BodyError::Store { .. } => Step::Status(500),
         }
     }
 }
@@ -295,8 +302,13 @@ impl Request {
         self.flags().keep_alive.set(false);
         let level = match error {
             BodyError::Gone | BodyError::TimedOut => Level::Info,
+            BodyError::Store { .. } => Level::Crit,
             _ => Level::Error,
         };
+        if matches!(error, BodyError::Store { .. }) {
+            // What could be stored only takes room.
+            *self.body.file.borrow_mut() = None;
+        }
         if matches!(error, BodyError::TimedOut) {
             self.conn.timed_out.set(true);
         }
@@ -407,7 +419,7 @@ impl Request {
             return Ok(());
         }
         if file.is_none() {
-            let created = self.create_body_file().map_err(BodyError::Store)?;
+            let created = self.create_body_file()?;
             let path = created.path.display().to_string();
             let level = if self.http_conf().client_body_memory_bytes() == 0 { Level::Notice } else { Level::Warn };
             self.log(level, format_args!("a client request body is buffered to a temporary file {path}"));
@@ -415,25 +427,26 @@ impl Request {
         }
         let file = file.as_mut().expect("was put there above");
         for bytes in [memory.as_bytes(), piece] {
-            file.file.write_all_at(bytes, file.len).map_err(BodyError::Store)?;
+            let failed = |source| BodyError::Store { call: "pwrite()", path: file.path.clone(), source };
+            file.file.write_all_at(bytes, file.len).map_err(failed)?;
             file.len += bytes.len() as u64;
         }
         *memory = Vec::new();
         Ok(())
     }
 
-    fn create_body_file(&self) -> io::Result<BodyFile> {
+    fn create_body_file(&self) -> Result<BodyFile, BodyError> {
         let directory = self.conf().full_path(self.http_conf().client_body_temp_path());
         let number = crate::worker::next_connection_number();
         let path = directory.join(format!("{number:010}"));
         let open = || File::options().read(true).write(true).create_new(true).open(&path);
         let file = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(&directory)?;
-                open()
+                std::fs::create_dir_all(&directory).and_then(|()| open())
             }
             result => result,
-        }?;
+        };
+        let file = file.map_err(|source| BodyError::Store { call: "open()", path: path.clone(), source })?;
         Ok(BodyFile { file: Arc::new(file), path, len: 0, keep: self.http_conf().keeps_body_files() })
     }
 

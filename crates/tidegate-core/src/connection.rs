@@ -89,6 +89,8 @@ pub struct Connection {
     idle: Cell<bool>,
     /// It waits for the first byte of a head.
     waits_for_head: Cell<bool>,
+    /// The worker has too many, and chose this one to go.
+    surplus: Cell<bool>,
     /// Small packets are sent at once.
     nodelay: Cell<bool>,
     /// When it became idle, in milliseconds.
@@ -137,9 +139,10 @@ impl Connection {
             waker: RefCell::new(None),
             broken: Cell::new(false),
             idle: Cell::new(false),
-            waits_for_head: Cell::new(false),
+            waits_for_head: Cell::new(true),
+            surplus: Cell::new(false),
             nodelay: Cell::new(false),
-            idle_since_ms: Cell::new(0),
+            idle_since_ms: Cell::new(clock::now_ms()),
             waiting_since_ms: Cell::new(0),
             spare: RefCell::new(None),
             closing: Cell::new(false),
@@ -201,9 +204,14 @@ impl Connection {
     }
     /// Ends the connection, which is idle: others need its place.
     pub(crate) fn give_up(&self) {
+        self.surplus.set(true);
         self.closing.set(true);
         self.idle.set(true);
         self.wake();
+    }
+    /// Whether it was [given up](Self::give_up).
+    pub(crate) fn is_surplus(&self) -> bool {
+        self.surplus.get()
     }
     /// Since when it does, in milliseconds.
     pub(crate) fn idle_since_ms(&self) -> u64 {
@@ -649,7 +657,7 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
         conn.idle_since_ms.set(clock::now_ms());
         conn.waits_for_head.set(true);
         // Whoever has just connected is about to ask, and would take a closed connection for a failure.
-        conn.idle.set(!first);
+        conn.idle.set(!first || conn.surplus.get());
         let timeout_ms = if first { header_timeout_ms } else { conn.idle_timeout_ms.get() };
         let waiting = worker.waiting();
         let read = conn.read_more(timeout_ms).await;
@@ -679,6 +687,7 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
                 conn.consume_input(consumed);
                 let begun = begin(&mut req, started_ms);
                 req.flags().pipelined.set(pipelined);
+                note_ignored_lines(&req);
                 return match begun {
                     Ok(()) => Head::Complete(req),
                     Err(bad) => Head::Bad(req, bad),
@@ -712,6 +721,17 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
             }
             _ => return Head::End,
         }
+    }
+}
+
+/// `ignore_invalid_headers`: says what was dropped.
+fn note_ignored_lines(req: &Request) {
+    for line in req.head.borrow().ignored_lines() {
+        let line = line.as_bstr();
+        req.log(
+            Level::Info,
+            format_args!("client sent invalid header line: \"{line}\" while reading client request headers"),
+        );
     }
 }
 

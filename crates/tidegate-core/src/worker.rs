@@ -57,6 +57,8 @@ pub struct Worker {
     connections: RefCell<Vec<Weak<Connection>>>,
     /// Connections that are open now.
     open: Cell<usize>,
+    /// Those of them that were told to go, to make room.
+    surplus: Cell<usize>,
     /// `worker_connections`
     connections_max: usize,
     /// When it was last noted that idle connections are closed to make room, in milliseconds.
@@ -142,6 +144,7 @@ impl Worker {
             config,
             connections: RefCell::default(),
             open: Cell::new(0),
+            surplus: Cell::new(0),
             drained_ms: Cell::new(0),
             requests: RefCell::default(),
             active: Cell::new(0),
@@ -245,7 +248,7 @@ impl Worker {
 
     fn accept(self: &Rc<Self>, stream: Stream, peer: Peer, local: Peer, listen: usize) {
         clock::update();
-        if self.open.get() >= self.connections_max && !self.drain() {
+        if self.open.get() - self.surplus.get() >= self.connections_max && !self.drain() {
             let count = self.connections_max;
             log::note(Level::Alert, format_args!("{count} worker_connections are not enough"));
             return;
@@ -256,7 +259,10 @@ impl Worker {
         let hold = self.hold();
         let worker = self.clone();
         tokio::task::spawn_local(async move {
-            connection::serve(conn, worker).await;
+            connection::serve(conn.clone(), worker.clone()).await;
+            if conn.is_surplus() {
+                worker.surplus.set(worker.surplus.get() - 1);
+            }
             drop((open, hold));
         });
     }
@@ -267,7 +273,8 @@ impl Worker {
         let connections = self.connections.borrow();
         let mut idle: Vec<_> = connections.iter().filter_map(Weak::upgrade).filter(|conn| conn.is_idle()).collect();
         idle.sort_by_key(|conn| conn.idle_since_ms());
-        idle.truncate(DRAINED_MAX);
+        idle.truncate((idle.len() / 8).clamp(1, DRAINED_MAX));
+        self.surplus.set(self.surplus.get() + idle.len());
         idle.iter().for_each(|conn| conn.give_up());
         let now_ms = clock::now_ms();
         if !idle.is_empty() && now_ms.saturating_sub(self.drained_ms.get()) >= 1000 {

@@ -156,3 +156,20 @@ POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\nhello
 --- error_code: 413
 --- error_log
 client intended to send too large chunked body: 0+2097152 bytes
+
+=== TEST 15: a body that cannot be stored
+--- config
+client_body_buffer_size 1k;
+client_body_temp_path $TEST_DIR/html/file;
+location / { proxy_pass http://127.0.0.1:$TEST_PORT/up; }
+location /up { return 200; }
+--- user_files
+>>> file
+not a directory
+--- request
+POST /
+%{0123456789 x 5000}
+--- error_code: 500
+--- error_log
+failed (20: Not a directory)
+--- tidegate_only: nginx does not start with such a path

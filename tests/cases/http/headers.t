@@ -187,3 +187,15 @@ GET /
 X-In: old
 --- response_body
 new
+
+=== TEST 16: a field that is ignored is noted
+--- config
+location / { return 200 "[$http_x_y]\n"; }
+--- request
+GET /
+--- more_headers
+X_y: 1
+--- response_body
+[]
+--- error_log
+client sent invalid header line: "X_y: 1" while reading client request headers

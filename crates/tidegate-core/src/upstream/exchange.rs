@@ -128,6 +128,8 @@ pub struct Exchange<'a, P> {
     pub(super) body: SendBody,
     /// The response is read as fast as it comes.
     pub(super) buffering: bool,
+    /// Temporary files cannot be written.
+    pub(super) disk_failed: bool,
 }
 
 impl<'a, P: Protocol> Exchange<'a, P> {
@@ -151,6 +153,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             sent: false,
             body,
             buffering: settings.buffering,
+            disk_failed: false,
         }
     }
 

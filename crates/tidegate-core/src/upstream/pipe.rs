@@ -198,9 +198,13 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn forward(&mut self, socket: &mut Socket, len: usize, temp: &mut Option<TempFile>) -> Result<(), Cut> {
         let unsent = self.req.conn.unsent_bytes();
         let over = unsent > 0 && unsent + len as u64 > self.settings.buffer_bytes as u64;
-        if over && self.buffering && self.settings.temp_file_bytes_max > 0 {
-            let piece = socket.input.split_to(len);
-            let buf = Box::pin(self.spill(&piece, temp)).await?;
+        if over
+            && self.buffering
+            && !self.disk_failed
+            && self.settings.temp_file_bytes_max > 0
+            && let Some(buf) = Box::pin(self.spill(&socket.input[..len], temp)).await?
+        {
+            socket.input.advance(len);
             let mut chunk = Chunk::default();
             chunk.bufs.push(buf);
             return Ok(self.req.send(chunk).wait().await?);
@@ -219,8 +223,9 @@ impl<P: Protocol> Exchange<'_, P> {
         Ok(self.req.send(Chunk::bytes(piece)).wait().await?)
     }
 
-    /// Writes a piece to the file; answers its place there. When a file is full the client first gets all of it.
-    async fn spill(&self, piece: &[u8], temp: &mut Option<TempFile>) -> Result<Buf, Cut> {
+    /// Writes a piece to the file; answers its place there. When a file is full the client first gets all of it. `None`
+    /// when it cannot be written: from then on the peer is read as fast as the client takes it.
+    async fn spill(&mut self, piece: &[u8], temp: &mut Option<TempFile>) -> Result<Option<Buf>, Cut> {
         let mut is_first = true;
         if temp.as_ref().is_some_and(|temp| temp.len >= self.settings.temp_file_bytes_max) {
             let timeout_ms = self.req.http_conf().send_timeout_ms();
@@ -233,11 +238,15 @@ impl<P: Protocol> Exchange<'_, P> {
             Some(temp) => temp.append(piece),
             None => self.create_temp_file(is_first).and_then(|created| temp.insert(created).append(piece)),
         };
-        written.map_err(|error| {
-            self.req
-                .log(Level::Crit, format_args!("cannot write a temporary file {} while {READING}", SysError(&error)));
-            Cut::Peer
-        })
+        match written {
+            Ok(buf) => Ok(Some(buf)),
+            Err(error) => {
+                self.disk_failed = true;
+                let error = SysError(&error);
+                self.req.log(Level::Crit, format_args!("cannot write a temporary file {error} while {READING}"));
+                Ok(None)
+            }
+        }
     }
 
     fn create_temp_file(&self, is_first: bool) -> io::Result<TempFile> {
