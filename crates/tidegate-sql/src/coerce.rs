@@ -93,6 +93,10 @@ impl Target<'_> {
 
     fn integer(&self, value: Val<'_>) -> Res<Datum> {
         let (low, high) = self.column.ty.int_range();
+        let value_sign = match &value {
+            Val::Dec(value) => Some(value.mantissa < 0),
+            _ => None,
+        };
         let number: i128 = match &value {
             Val::Int(value) => i128::from(*value),
             Val::Uint(value) => i128::from(*value),
@@ -112,7 +116,9 @@ impl Target<'_> {
             },
         };
         let clamped = number.clamp(i128::from(low), i128::from(high));
-        if clamped != number {
+        // An exact fraction below zero is no unsigned number, though it rounds to one.
+        let below = self.column.ty.unsigned && matches!(&value_sign, Some(true));
+        if clamped != number || below {
             self.complain(errors::out_of_range(self.name(), self.row))?;
         }
         Ok(if clamped < 0 { Datum::Int(clamped as i64) } else { Datum::from_u64(clamped as u64) })

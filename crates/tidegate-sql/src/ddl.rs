@@ -47,10 +47,12 @@ pub(crate) fn run(
     let affected = match statement {
         Statement::CreateDatabase { name, if_not_exists, collation, charset } => {
             let collation = collation_of(charset.as_deref(), collation.as_deref(), Collation::DEFAULT)?;
-            if !core.engine.create_schema(&name, collation, if_not_exists)? {
+            if core.engine.create_schema(&name, collation, if_not_exists)? {
+                1
+            } else {
                 core.env.note(errors::database_exists(&name));
+                0
             }
-            1
         }
         Statement::DropDatabase { name, if_exists } => match core.engine.drop_schema(&name)? {
             Some(tables) => {
@@ -204,7 +206,8 @@ fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: boo
         let shown = format!("{}.{}", schema.name, name.name);
         match found {
             Some(table) if table.is_view() == views => drop_table(core, &schema, &table)?,
-            Some(_) if views => return Err(errors::not_a_view(&schema.name, &name.name)),
+            Some(table) if !views && table.is_view() && !if_exists => return Err(errors::is_a_view(shown)),
+            _ if views && !if_exists => return Err(errors::unknown_view(shown)),
             _ if if_exists => core.env.note(errors::unknown_table_to_drop(shown)),
             _ => missing.push(shown),
         }

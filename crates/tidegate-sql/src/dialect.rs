@@ -184,6 +184,14 @@ fn call(name: Ident, args: Vec<Expr>) -> Expr {
     })
 }
 
+/// A call of a function with arguments of any form.
+pub(crate) fn call_with(name: &str, args: Vec<FunctionArg>) -> Expr {
+    let Expr::Function(mut function) = call(Ident::new(name), Vec::new()) else { return string("") };
+    function.args =
+        FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() });
+    Expr::Function(function)
+}
+
 fn value(value: Value, span: Span) -> Expr {
     Expr::Value(ValueWithSpan { value, span })
 }

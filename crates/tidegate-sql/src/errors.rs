@@ -26,6 +26,26 @@ errors! {
     generated_value(column, table) = 1906 b"HY000" "The value specified for generated column '{column}' in table '{table}' has been ignored";
     /// Two constraints of one name.
     duplicate_check(name) = 1826 b"HY000" "Duplicate CHECK constraint name '{name}'";
+    /// Two clauses that do not go together.
+    wrong_usage(a, b) = 1221 b"HY000" "Incorrect usage of {a} and {b}";
+    /// A text that a function cannot read.
+    wrong_function_value(kind, value, function) = 1411 b"HY000" "Incorrect {kind} value: '{value}' for function {function}";
+    /// SELECT … INTO without a row.
+    no_data() = 1329 b"02000" "No data - zero rows fetched, selected, or processed";
+    /// SELECT … INTO with several rows.
+    too_many_rows() = 1172 b"42000" "Result consisted of more than one row";
+    /// A member of ENUM or SET that stands there twice.
+    duplicated_member(column, member, kind) = 1291 b"HY000" "Column '{column}' has duplicated value '{member}' in {kind}";
+    /// More digits than there are.
+    too_big_precision(column, most) = 1426 b"42000" "Too big precision specified for '{column}'. Maximum is {most}";
+    /// More digits behind the point than in all.
+    scale_above_precision(column) = 1427 b"42000" "For float(M,D), double(M,D) or decimal(M,D), M must be >= D (column '{column}')";
+    /// DROP VIEW of what is none.
+    unknown_view(name) = 4092 b"42S02" "Unknown VIEW: '{name}'";
+    /// DROP TABLE of a view.
+    is_a_view(name) = 1965 b"42S02" "'{name}' is a view";
+    /// A typed literal that is none.
+    wrong_literal(kind, value) = 1525 b"HY000" "Incorrect {kind} value: '{value}'";
     /// A pattern that PCRE does not take.
     regex(what) = 1139 b"42000" "Regex error '{what}'";
     /// A result that no packet could hold.

@@ -32,6 +32,11 @@ pub(crate) struct TableName {
 #[derive(Debug, Clone)]
 pub(crate) enum Statement {
     Query(Box<Query>),
+    /// SELECT … INTO @a, @b: the query is the text without the part that `cut` names.
+    SelectInto {
+        cut: Span,
+        variables: Vec<String>,
+    },
     Insert(Box<Insert>),
     Update(Box<Update>),
     Delete(Box<Delete>),
@@ -239,6 +244,9 @@ pub(crate) fn parse(
     if tokens.iter().filter(|token| is_operator(token)).count() > OPERATORS_MAX {
         return Err(errors::unsupported(format!("more than {OPERATORS_MAX} operators in a statement")));
     }
+    if let Some((cut, variables)) = into_variables(&tokens) {
+        return Ok((Statement::SelectInto { cut, variables }, tokens));
+    }
     let dialect = MySql { pipes_as_concat };
     let mut parser = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());
     match statement(&mut parser, sql) {
@@ -254,6 +262,35 @@ pub(crate) fn parse(
         Err(ParserError::RecursionLimitExceeded) => Err(errors::unsupported("expressions nested this deeply")),
         Err(_) => Err(near(sql, parser.peek_token_ref().span.start.column as usize)),
     }
+}
+
+/// The variables of SELECT … INTO and where that stands in the text.
+fn into_variables(tokens: &[TokenWithSpan]) -> Option<(Span, Vec<String>)> {
+    if !tokens.first().is_some_and(|token| is_word(token, "SELECT")) {
+        return None;
+    }
+    let mut depth = 0usize;
+    let start = tokens.iter().position(|token| {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && is_word(token, "INTO")
+    })?;
+    let mut variables = Vec::new();
+    let mut at = start + 1;
+    loop {
+        let Token::DollarQuotedString(variable) = &tokens.get(at)?.token else { return None };
+        let name = variable.value.strip_prefix('@').filter(|name| !name.starts_with('@'))?;
+        variables.push(name.trim_matches(['`', '\'', '"']).to_owned());
+        at += 1;
+        if tokens.get(at)?.token != Token::Comma {
+            break;
+        }
+        at += 1;
+    }
+    Some(((tokens[start].span.start.column as usize, tokens[at - 1].span.end.column as usize), variables))
 }
 
 /// Operators of a statement: a chain of them is a tree as deep as it is long, and trees are taken down recursively.

@@ -42,7 +42,8 @@ impl Pattern {
     /// # Errors
     /// [`PatternError::Compile`].
     pub(crate) fn cached(pattern: &[u8], utf: bool, caseless: bool) -> Result<Rc<Self>, PatternError> {
-        let options = if utf { pcre::PCRE2_UTF } else { 0 } | if caseless { pcre::PCRE2_CASELESS } else { 0 };
+        let options =
+            if utf { pcre::PCRE2_UTF | pcre::PCRE2_UCP } else { 0 } | if caseless { pcre::PCRE2_CASELESS } else { 0 };
         let known = CACHE.with_borrow(|cache| {
             cache.iter().find(|(text, with, _)| *with == options && text == pattern).map(|(.., found)| Rc::clone(found))
         });

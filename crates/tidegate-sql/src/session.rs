@@ -193,10 +193,8 @@ impl Core {
     ) -> Result<(), QueryError> {
         self.engine.questions.fetch_add(1, Ordering::Relaxed);
         self.env.begin_statement();
-        let time = self.env.statement_time.get();
-        if time.is_some() {
-            task::limit(time);
-        }
+        // Also without a limit: the statement before it in the same text may have had one.
+        task::limit(self.env.statement_time.get());
         if scan.params != text.params.len() {
             return Err(errors::wrong_execute_arguments().into());
         }
@@ -685,6 +683,12 @@ impl Core {
                 let transaction = self.transaction.as_mut().ok_or_else(|| errors::unknown_savepoint(&name))?;
                 transaction.release(&name)?;
                 self.ok(0, more, sink);
+            }
+            Statement::SelectInto { cut, variables } => {
+                let sql = [&text.sql[from..cut.0], b" ", &text.sql[cut.1..to]].concat();
+                let sql = String::from_utf8_lossy(&sql).into_owned();
+                let found = variables::select_into(self, sql.trim_end_matches(';'), &variables)?;
+                self.ok(found, more, sink);
             }
             Statement::Set(items) => {
                 variables::set(self, &items, text.sql)?;

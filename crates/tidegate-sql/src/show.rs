@@ -197,7 +197,16 @@ pub(super) fn rows(
     let columns: Vec<Column> = names
         .iter()
         .map(|name| {
-            let mut column = Column::expression(name.as_bytes(), ColumnType::VarString);
+            let kind = match (*name, names.first()) {
+                ("Type" | "Default", Some(&"Field")) => ColumnType::Blob,
+                ("Code", Some(&"Level")) => ColumnType::Long,
+                ("Msg_text", _) => ColumnType::MediumBlob,
+                _ => ColumnType::VarString,
+            };
+            let mut column = Column::expression(name.as_bytes(), kind);
+            if kind == ColumnType::Long {
+                column.flags.0 |= tidegate_rows::ColumnFlags::UNSIGNED;
+            }
             column.length = 1024;
             column
         })
@@ -307,4 +316,9 @@ impl Core {
 /// A string for SQLite; keeps the quoting in one place.
 pub(super) fn sqlite_string(text: &str) -> String {
     quote(text)
+}
+
+/// A name in MySQL's quotes.
+pub(crate) fn quote_name(name: &str) -> String {
+    create::quote(name)
 }

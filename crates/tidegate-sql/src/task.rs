@@ -274,3 +274,18 @@ mod tests {
         assert!(ended.get());
     }
 }
+
+thread_local! {
+    static WARNED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether the call that runs has warned where warnings are errors.
+#[inline]
+pub(crate) fn has_warned() -> bool {
+    WARNED.get()
+}
+
+/// Remembers that for [`has_warned`].
+pub(crate) fn set_warned(warned: bool) {
+    WARNED.set(warned);
+}

@@ -412,6 +412,69 @@ fn evaluate(core: &mut Core, sql: &[u8], (from, to): Span) -> Res<UserValue> {
     Ok(UserValue { value: first.value, ty: first.ty.unwrap_or_else(|| SqlType::new(Base::Null)) })
 }
 
+/// Runs a query whose only row goes into user variables; answers the number of rows.
+///
+/// # Errors
+/// 1222 for another number of columns, 1172 for several rows, those of the query.
+pub(crate) fn select_into(core: &mut Core, sql: &str, names: &[String]) -> Res<u64> {
+    let mut row = OneRow::default();
+    core.run_own(sql, false, &mut row).map_err(|error| match error {
+        tidegate_rows::QueryError::Server(error) => error,
+        other => errors::internal(other),
+    })?;
+    if row.width != names.len() {
+        return Err(errors::union_columns());
+    }
+    if row.rows > 1 {
+        return Err(errors::too_many_rows());
+    }
+    if row.rows == 0 {
+        core.env.warn(errors::no_data());
+        return Ok(0);
+    }
+    for (name, value) in names.iter().zip(row.values) {
+        core.env.set_user_variable(
+            name,
+            UserValue { value: value.value, ty: value.ty.unwrap_or_else(|| SqlType::new(Base::Null)) },
+        );
+    }
+    Ok(1)
+}
+
+/// Keeps the first row of a result, each column as [`First`] does.
+#[derive(Default)]
+struct OneRow {
+    values: Vec<First>,
+    width: usize,
+    rows: usize,
+}
+
+impl Sink for OneRow {
+    fn columns(&mut self, columns: &[Column]) {
+        self.width = columns.len();
+        for column in columns {
+            let mut value = First::default();
+            value.columns(std::slice::from_ref(column));
+            self.values.push(value);
+        }
+    }
+    fn begin_row(&mut self) {
+        self.rows += 1;
+    }
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        if let (1, Some(kept)) = (self.rows, self.values.get_mut(index)) {
+            kept.value(0, value);
+        }
+    }
+    fn end_row(&mut self) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
 /// Keeps the first value of a result.
 #[derive(Default)]
 struct First {

@@ -305,6 +305,15 @@ pub(super) fn column_of(
     if spec.auto_increment && !ty.base.is_integer() {
         return Err(errors::wrong_column_specifier(&spec.name));
     }
+    if let Some(members) = ty.members.as_deref() {
+        let kind = if ty.base == Base::Enum { "ENUM" } else { "SET" };
+        for (index, member) in members.iter().enumerate() {
+            let twice = |other: &str| ty.collation.compare(other.as_bytes(), member.as_bytes()).is_eq();
+            if members[..index].iter().any(|other| twice(other)) {
+                return Err(errors::duplicated_member(&spec.name, member, kind));
+            }
+        }
+    }
     let primary = spec.key == Some(KeyKind::Primary);
     let nullable = spec.nullable.unwrap_or(true) && !spec.auto_increment && !primary;
     let mut column = Column {

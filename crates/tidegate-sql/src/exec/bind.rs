@@ -45,7 +45,7 @@ impl<'a> Constants<'a> {
         for (index, bind) in binds.iter().enumerate().take(count) {
             self.bind_one(stmt, index + 1, bind)?;
         }
-        Ok(())
+        self.env.check_aborted()
     }
 
     #[inline]

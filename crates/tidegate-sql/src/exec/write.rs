@@ -15,7 +15,7 @@ use super::{
     rules::{Rule, RuleKind},
 };
 use crate::{
-    catalog::{Column, Default, Index, Table, TableState},
+    catalog::{Column, Default, ForeignKey, Index, Table, TableState},
     coerce::Target,
     engine::Schema,
     errors,
@@ -65,6 +65,34 @@ fn internal(error: SqliteError) -> ServerError {
 fn is_foreign_key(error: &SqliteError) -> bool {
     error.code == ffi::SQLITE_CONSTRAINT_FOREIGNKEY
         || (error.primary() == ffi::SQLITE_CONSTRAINT && error.message.contains("FOREIGN KEY"))
+}
+
+/// A foreign key as errors show it.
+fn key_text(schema: &str, child: &Table, key: &ForeignKey) -> String {
+    let quote = crate::show::quote_name;
+    let shown = |name: &str| quote(name.split('\0').next().unwrap_or(name));
+    let columns: Vec<String> = key
+        .columns
+        .iter()
+        .filter_map(|id| child.position(*id))
+        .map(|position| quote(&child.columns[position].name))
+        .collect();
+    let references: Vec<String> = key.references.iter().map(|name| shown(name)).collect();
+    let action = |event: &str, action: &str| match action {
+        "RESTRICT" => String::new(),
+        action => format!(" ON {event} {action}"),
+    };
+    format!(
+        "{}.{}, CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({}){}{}",
+        quote(schema),
+        quote(&child.name),
+        quote(&key.name),
+        columns.join(", "),
+        shown(&key.table),
+        references.join(", "),
+        action("DELETE", &key.on_delete),
+        action("UPDATE", &key.on_update)
+    )
 }
 
 /// The error of a write that failed on something else than a unique index.
@@ -231,7 +259,9 @@ impl Writer<'_> {
             single: plan.query.is_none() && plan.rows.len() == 1,
         };
         self.env.ignoring.set(plan.ignore);
+        self.env.set_abort_on_warning(self.strict() && !plan.ignore);
         let result = self.insert_rows(plan, &mut run);
+        self.env.set_abort_on_warning(false);
         self.env.ignoring.set(false);
         run.stmt.reset();
         run.stmt.clear_bindings();
@@ -404,15 +434,16 @@ impl Writer<'_> {
                 Err(error) => error,
             };
             if !error.is_unique() {
+                let refused = self.child_error(&error, &plan.schema, table, &row);
                 if plan.ignore && is_foreign_key(&error) {
-                    self.env.warn(write_error(&error, false));
+                    self.env.warn(refused);
                     return Ok(());
                 }
-                return Err(write_error(&error, false));
+                return Err(refused);
             }
             let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
             if plan.replace {
-                self.delete_row(table, rowid)?;
+                self.delete_row(&plan.schema, table, rowid)?;
                 run.written.cascades = true;
                 run.written.affected += 1;
                 run.duplicates += 1;
@@ -517,11 +548,74 @@ impl Writer<'_> {
         Ok(None)
     }
 
-    fn delete_row(&mut self, table: &Table, rowid: i64) -> Res<()> {
+    /// The error of a row whose parent is missing: 1452 with the key that refused it.
+    fn child_error(&self, error: &SqliteError, schema: &Schema, table: &Table, row: &[Datum]) -> ServerError {
+        if !is_foreign_key(error) || task::has_error() {
+            return write_error(error, false);
+        }
+        let missing = |key: &&ForeignKey| -> bool {
+            let values: Vec<&Datum> = key
+                .columns
+                .iter()
+                .filter_map(|id| table.position(*id))
+                .filter_map(|position| row.get(position))
+                .collect();
+            if values.len() != key.columns.len() || values.iter().any(|value| value.is_null()) {
+                return false;
+            }
+            let physical = |name: &str| name.split('\0').nth(1).unwrap_or("").to_owned();
+            let conditions: Vec<String> = key
+                .references
+                .iter()
+                .enumerate()
+                .map(|(number, name)| format!("{} = ?{}", physical(name), number + 1))
+                .collect();
+            let sql = format!("SELECT 1 FROM {} WHERE {}", physical(&key.table), conditions.join(" AND "));
+            let Ok(mut stmt) = self.conn.prepare(&sql) else { return true };
+            for (number, value) in values.iter().enumerate() {
+                if stmt.bind(number + 1, value.as_cell()).is_err() {
+                    return false;
+                }
+            }
+            matches!(stmt.step(), Ok(Step::Done))
+        };
+        let key = table.foreign_keys.iter().find(missing).or(table.foreign_keys.first());
+        match key {
+            Some(key) => errors::child_row(key_text(&schema.name, table, key)),
+            None => write_error(error, false),
+        }
+    }
+
+    /// The error of a row that others refer to: 1451 with a key that forbids it.
+    fn parent_error(&self, error: &SqliteError, schema: &Schema, table: &Table) -> ServerError {
+        if !is_foreign_key(error) || task::has_error() {
+            return write_error(error, true);
+        }
+        let Ok(catalog) = schema.catalog() else { return write_error(error, true) };
+        let physical = table.physical();
+        let refers = |key: &ForeignKey| key.table.split('\0').nth(1) == Some(physical.as_str());
+        let keys: Vec<(&Table, &ForeignKey)> = catalog
+            .tables
+            .values()
+            .flat_map(|child| child.foreign_keys.iter().map(move |key| (&**child, key)))
+            .filter(|(_, key)| refers(key) && matches!(key.on_delete.as_str(), "RESTRICT" | "NO ACTION"))
+            .collect();
+        let used = |(child, key): &&(&Table, &ForeignKey)| -> bool {
+            let conditions: Vec<String> = key.columns.iter().map(|id| format!("c{id} IS NOT NULL")).collect();
+            let sql = format!("SELECT 1 FROM t{} WHERE {} LIMIT 1", child.id, conditions.join(" AND "));
+            self.conn.prepare(&sql).is_ok_and(|mut stmt| matches!(stmt.step(), Ok(Step::Row)))
+        };
+        match keys.iter().find(used).or(keys.first()) {
+            Some((child, key)) => errors::parent_row(key_text(&schema.name, child, key)),
+            None => write_error(error, true),
+        }
+    }
+
+    fn delete_row(&mut self, schema: &Schema, table: &Table, rowid: i64) -> Res<()> {
         self.keep_auto(table)?;
         let mut stmt = self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
         stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
-        stmt.run().map_err(|error| write_error(&error, true))
+        stmt.run().map_err(|error| self.parent_error(&error, schema, table))
     }
 
     /// Remembers the next AUTO_INCREMENT value in the file before rows go, so that none is given twice.
@@ -645,9 +739,16 @@ impl Writer<'_> {
                 .foreign_keys
                 .iter()
                 .any(|key| changes.iter().any(|(column, _)| key.columns.contains(&table.columns[*column].id)));
-            write_error(&error, !child)
+            if child {
+                let mut row = self.whole_row(table, rowid)?;
+                for (column, value) in &changes {
+                    row[*column] = value.clone();
+                }
+                self.child_error(&error, schema, table, &row)
+            } else {
+                self.parent_error(&error, schema, table)
+            }
         };
-        let _ = schema;
         if ignore && matches!(error.code, 1062 | 1451 | 1452) {
             self.env.warn(error);
             return Ok(false);
@@ -722,7 +823,14 @@ impl Writer<'_> {
     /// # Errors
     /// MySQL's.
     pub(crate) fn update(&mut self, plan: &UpdatePlan) -> Res<Written> {
-        let rows = self.collect_with(&plan.feed)?;
+        self.env.set_abort_on_warning(self.strict() && !plan.ignore);
+        let result = self.update_rows(plan);
+        self.env.set_abort_on_warning(false);
+        result
+    }
+
+    fn update_rows(&mut self, plan: &UpdatePlan) -> Res<Written> {
+        let rows = self.collect(&plan.feed)?;
         let mut written = Written::default();
         let (mut matched, mut changed) = (0, 0);
         self.env.ignoring.set(plan.ignore);
@@ -739,10 +847,6 @@ impl Writer<'_> {
         written.affected = if self.env.found_rows_flag.get() { matched } else { changed };
         written.info = format!("Rows matched: {matched}  Changed: {changed}  Warnings: {}", self.env.warning_count());
         Ok(written)
-    }
-
-    fn collect_with(&mut self, feed: &Feed) -> Res<Rows> {
-        self.collect(feed)
     }
 
     fn update_target(
@@ -795,10 +899,12 @@ impl Writer<'_> {
         }
         if plan.direct {
             let mut stmt = self.prepared(&plan.feed.sql)?;
-            let result = self
-                .constants
-                .bind(&mut stmt, &plan.feed.binds)
-                .and_then(|()| stmt.run().map_err(|error| write_error(&error, true)));
+            let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|()| {
+                stmt.run().map_err(|error| {
+                    let (schema, table, _) = &plan.targets[0];
+                    self.parent_error(&error, schema, table)
+                })
+            });
             stmt.reset();
             self.keep(stmt);
             result?;
@@ -806,7 +912,7 @@ impl Writer<'_> {
             return Ok(written);
         }
         let rows = self.collect(&plan.feed)?;
-        for (_, table, column) in &plan.targets {
+        for (schema, table, column) in &plan.targets {
             let mut stmt =
                 self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
             let mut seen = HashSet::new();
@@ -818,8 +924,10 @@ impl Writer<'_> {
                 stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
                 match stmt.run() {
                     Ok(()) => written.affected += self.conn.changes().min(1),
-                    Err(error) if plan.ignore && is_foreign_key(&error) => self.env.warn(write_error(&error, true)),
-                    Err(error) => return Err(write_error(&error, true)),
+                    Err(error) if plan.ignore && is_foreign_key(&error) => {
+                        self.env.warn(self.parent_error(&error, schema, table));
+                    }
+                    Err(error) => return Err(self.parent_error(&error, schema, table)),
                 }
             }
         }

@@ -246,6 +246,11 @@ unsafe extern "C" fn trampoline(
     }
     let mut out = Out { context };
     match catch_unwind(AssertUnwindSafe(|| (udf.call)(&args, &mut out))) {
+        Ok(Ok(())) if task::has_warned() => {
+            if let Some(Err(error)) = task::env(|env| env.check_aborted()) {
+                out.error(error);
+            }
+        }
         Ok(Ok(())) => {}
         Ok(Err(error)) => out.error(error),
         Err(_) => out.error(errors::internal(format!("function {} panicked", udf.name))),

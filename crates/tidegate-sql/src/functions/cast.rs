@@ -94,6 +94,15 @@ pub(super) fn special(t: &mut Translator<'_>, name: &str, args: &[&Expr], scope:
             }
             Ex::sql(sql, SqlType::string(ex.ty.length, collation))
         }
+        "date_literal" | "time_literal" | "timestamp_literal" if !literal_fits(t, &ex, name) => {
+            let kind = match name {
+                "date_literal" => "DATE",
+                "time_literal" => "TIME",
+                _ => "DATETIME",
+            };
+            let text = t.constant_text(&ex).unwrap_or_default();
+            return Err(errors::wrong_literal(kind, text));
+        }
         "date_literal" => Ex::sql(t.convert(&ex, Rep::Datetime), SqlType::new(Base::Date)),
         "timestamp_literal" => {
             Ex::sql(t.convert(&ex, Rep::Datetime), SqlType::temporal(Base::Datetime, literal_digits(t, &ex)))
@@ -113,6 +122,15 @@ pub(super) fn special(t: &mut Translator<'_>, name: &str, args: &[&Expr], scope:
     };
     result.aggregate = aggregate;
     Ok(result.with_nullable(true))
+}
+
+/// Whether the text of a typed literal is a value of its type.
+fn literal_fits(t: &mut Translator<'_>, ex: &Ex, name: &str) -> bool {
+    let Some(text) = t.constant_text(ex) else { return false };
+    match name {
+        "time_literal" => crate::value::temporal::parse_time(text.as_bytes()).is_some_and(|(_, cut, _)| !cut),
+        _ => crate::value::temporal::parse_datetime(text.as_bytes()).is_some_and(|parsed| !parsed.truncated),
+    }
 }
 
 fn literal_digits(t: &mut Translator<'_>, ex: &Ex) -> u8 {

@@ -172,7 +172,13 @@ static FUNCTIONS: &[Function] = &[
     rewrite("UTC_TIME", 0, 1, |t, args| clock(t, args, true)),
     rewrite("DATE", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Datetime); Ok(Ex::sql(format!("tg_date({sql})"), SqlType::new(Base::Date))) }),
     rewrite("TIME", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Time); let digits = temporal_digits(t, &args[0]); Ok(Ex::sql(sql, SqlType::temporal(Base::Time, digits))) }),
-    rewrite("TIMESTAMP", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Datetime); let digits = temporal_digits(t, &args[0]); Ok(Ex::sql(sql, now_type(digits))) }),
+    rewrite("TIMESTAMP", 1, 2, |t, args| {
+        if let [moment, time] = args {
+            let digits = temporal_digits(t, moment).max(temporal_digits(t, time));
+            let (a, b) = (t.convert(moment, Rep::Datetime), t.convert(time, Rep::Time));
+            return Ok(Ex::sql(format!("tg_datetime_plus({a}, {b}, 1)"), now_type(digits)));
+        }
+        let sql = t.convert(&args[0], Rep::Datetime); let digits = temporal_digits(t, &args[0]); Ok(Ex::sql(sql, now_type(digits))) }),
     rewrite("UNIX_TIMESTAMP", 0, 1, unix_timestamp),
     rewrite("FROM_UNIXTIME", 1, 2, from_unixtime),
     rewrite("ADDDATE", 2, 2, |t, args| add_days(t, &args[0], &args[1], false)),
@@ -260,8 +266,8 @@ static FUNCTIONS: &[Function] = &[
     }),
 ];
 
-static DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-static MONTHS: [&str; 12] = [
+pub(super) static DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+pub(super) static MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -524,10 +530,24 @@ fn time_add(args: &Args<'_>, out: &mut Out) -> Done {
 pub(super) fn extract(t: &mut Translator<'_>, unit: &str, ex: &Ex) -> Res<Ex> {
     if ex.ty.base == Base::Time {
         let sql = t.text(ex);
-        return Ok(Ex::sql(format!("tg_extract_time({sql}, '{unit}')"), SqlType::bigint()));
+        return Ok(Ex::sql(format!("tg_extract_time({sql}, '{unit}')"), extract_type(unit)));
     }
     let sql = t.convert(ex, Rep::Datetime);
-    Ok(Ex::sql(format!("tg_extract({sql}, '{unit}')"), SqlType::bigint()))
+    Ok(Ex::sql(format!("tg_extract({sql}, '{unit}')"), extract_type(unit)))
+}
+
+/// Units of many digits need a BIGINT.
+fn extract_type(unit: &str) -> SqlType {
+    let long = matches!(
+        unit,
+        "day_second"
+            | "day_minute"
+            | "day_microsecond"
+            | "hour_microsecond"
+            | "minute_microsecond"
+            | "second_microsecond"
+    );
+    if long { SqlType::bigint() } else { SqlType::new(Base::Int) }
 }
 
 fn extract_value(d: Datetime, unit: &[u8], out: &mut Out) {

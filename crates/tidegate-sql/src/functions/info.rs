@@ -4,15 +4,50 @@ use std::time::Duration;
 
 use sqlparser::ast::Expr;
 
-use super::{Family, Function, Want, bigint, int, rewrite, string_value, udf_volatile};
+use super::{Family, Function, Want, abi::Udf, bigint, int, rewrite, string_value, udf_volatile};
 use crate::{
-    errors, task,
-    translate::{Coercibility, Ex, Res, Source, Translator},
-    value::{Datum, Rep, SqlType},
+    errors,
+    session::UserValue,
+    task,
+    translate::{Code, Coercibility, Ex, Res, Source, Translator, conversion_code, quote, rep_of_code},
+    value::{Base, Datum, Rep, SqlType, Val, decimal::PRECISION_MAX},
     variables,
 };
 
-pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: &[], aggregates: &[] };
+pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, aggregates: &[] };
+
+#[rustfmt::skip]
+static UDFS: &[Udf] = &[
+    // `tg_assign(name, value, rep, decimals)`: sets a user variable, gives the value.
+    Udf::volatile("tg_assign", 4, |args, out| {
+        let name = String::from_utf8_lossy(args.bytes(0)).into_owned();
+        let value = args.cell(1).to_owned();
+        let ty = match rep_of_code(args.int(2)) {
+            Rep::Int => SqlType::bigint(),
+            Rep::Uint => SqlType::ubigint(),
+            Rep::Real => SqlType::new(Base::Double),
+            Rep::Dec => SqlType::decimal(PRECISION_MAX, args.int(3).clamp(0, 30) as u8),
+            Rep::Blob => SqlType::new(Base::LongBlob),
+            _ => SqlType::new(Base::LongText),
+        };
+        task::env(|env| env.set_user_variable(&name, UserValue { value, ty }));
+        out.cell(args.cell(1));
+        Ok(())
+    }),
+    // `tg_user_variable(name, rep)`: a variable that the statement itself assigns, as what it was when the statement began.
+    Udf::volatile("tg_user_variable", 2, |args, out| {
+        let name = String::from_utf8_lossy(args.bytes(0)).into_owned();
+        let Some(value) = task::env(|env| env.user_variable(&name)) else { return Ok(()) };
+        let rep = rep_of_code(args.int(1));
+        let typed = Val::of(value.value.as_cell(), value.ty.rep());
+        if value.ty.rep() == rep {
+            out.cell(value.value.as_cell());
+        } else {
+            out.datum(&super::cast_val(typed, rep)?.into_datum());
+        }
+        Ok(())
+    }),
+];
 
 #[rustfmt::skip]
 static FUNCTIONS: &[Function] = &[
@@ -89,7 +124,14 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
     t.cacheable = false;
     let name = string_value(name);
     let Some(system) = name.strip_prefix("@@") else {
-        let value = t.session.env.user_variable(name[1..].trim_matches(['`', '\'', '"']));
+        let bare = name[1..].trim_matches(['`', '\'', '"']);
+        let value = t.session.env.user_variable(bare);
+        if t.assigns(bare) {
+            let ty = if value.value.is_null() { SqlType::new(Base::LongText) } else { value.ty };
+            let code = conversion_code(Rep::Null, ty.rep());
+            let ex = Ex::sql(format!("tg_user_variable({}, {code})", quote(&bare.to_lowercase())), ty);
+            return Ok(Ex { coercibility: Coercibility::Column, ..ex });
+        }
         if value.value.is_null() {
             return Ok(Ex::null());
         }
@@ -106,4 +148,25 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
             Err(_) => Ex::known_text(&value),
         },
     })
+}
+
+/// `@name := value`.
+///
+/// # Errors
+/// 1235 for names that SQLite's text cannot hold.
+pub(super) fn assign(t: &mut Translator<'_>, name: &Expr, value: &Ex) -> Res<Ex> {
+    t.cacheable = false;
+    let name = string_value(name);
+    if name.starts_with("@@") || name.contains('\0') {
+        return Err(errors::syntax(name));
+    }
+    let bare = name[1..].trim_matches(['`', '\'', '"']).to_lowercase();
+    let (sql, ty) = match value.ty.rep() {
+        Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Text | Rep::Blob => (t.text(value), value.ty.clone()),
+        Rep::Null => ("NULL".to_owned(), SqlType::new(Base::LongText)),
+        _ => (t.convert(value, Rep::Text), SqlType::new(Base::LongText)),
+    };
+    let code = conversion_code(Rep::Null, ty.rep());
+    let sql = format!("tg_assign({}, {sql}, {code}, {})", quote(&bare), ty.decimals);
+    Ok(Ex { code: Code::Sql(sql), aggregate: value.aggregate, ..Ex::sql(String::new(), ty) })
 }

@@ -43,6 +43,7 @@ static FUNCTIONS: &[Function] = &[
         let Some(node) = document(args, 0, "json_length") else { return Ok(()) };
         if args.len() == 1 { out.int(node.len() as i64); return Ok(()); }
         let Some(path) = path(args, 1, "json_length") else { return Ok(()) };
+        if path.is_wild() { return Ok(()); }
         if let Some(found) = path.find(&node).first() { out.int(found.len() as i64); }
         Ok(())
     }),
@@ -51,6 +52,7 @@ static FUNCTIONS: &[Function] = &[
     udf("TG_JSON_EXTRACT", "f_json_extract", 2, MANY, T, extracted, json_extract),
     udf("JSON_VALUE", "f_json_value", 2, 2, T, extracted, |args, out| {
         let Some((node, path)) = pair(args, "json_value") else { return Ok(()) };
+        if path.is_wild() { return Ok(()); }
         match path.find(&node).into_iter().find(|found| found.is_scalar()).map(|found| &found.value) {
             Some(Json::Bool(flag)) => out.text(if *flag { "1" } else { "0" }),
             Some(Json::Number(text)) => out.text(text),

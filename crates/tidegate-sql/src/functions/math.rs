@@ -169,12 +169,14 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         (None, None) => "0".into(),
     };
     Ok(match ex.ty.rep() {
-        _ if args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null) => {
+        rep if !matches!(rep, Rep::Int | Rep::Uint | Rep::Time | Rep::Datetime)
+            && args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null) =>
+        {
             Ex { ty: SqlType::new(Base::Double), ..Ex::null() }
         }
         Rep::Int | Rep::Uint => {
             let (digits, _) = digits(ex);
-            if digits >= 19 && places.is_some_and(|places| places < 0) {
+            if digits >= 19 && kind == "roundto" && places.is_some_and(|places| places < 0) {
                 let sql = t.convert(ex, Rep::Dec);
                 let ty = SqlType { unsigned: ex.ty.unsigned, ..SqlType::decimal(digits + 1, 0) };
                 return Ok(Ex::sql(format!("tg_dec_{kind}({sql}, {places_sql})"), ty));
@@ -185,7 +187,7 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
             Ex::sql(format!("tg_int_{kind}({sql}, {places_sql})"), ty)
         }
         Rep::Time => {
-            let kept = places.unwrap_or(0).clamp(0, i64::from(ex.ty.decimals)) as u8;
+            let kept = places.unwrap_or(0).clamp(0, 6) as u8;
             let truncate = i32::from(kind == "truncto");
             let sql = format!("tg_time_round({}, {kept}, {truncate})", t.text(ex));
             Ex::sql(sql, SqlType::temporal(Base::Time, kept))

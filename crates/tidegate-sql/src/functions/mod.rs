@@ -10,6 +10,7 @@
 pub(crate) mod abi;
 mod aggregate;
 mod cast;
+mod clock;
 mod control;
 mod datetime;
 mod hash;
@@ -78,6 +79,7 @@ static FAMILIES: &[Family] = &[
     string::FAMILY,
     math::FAMILY,
     datetime::FAMILY,
+    clock::FAMILY,
     hash::FAMILY,
     info::FAMILY,
     json::FAMILY,
@@ -266,6 +268,11 @@ pub(crate) fn exists(name: &str) -> bool {
     find(name).is_some()
 }
 
+/// Whether a function is an aggregate, by its name in capitals.
+pub(crate) fn is_aggregate(name: &str) -> bool {
+    aggregate::is_aggregate(name)
+}
+
 /// A call as it was parsed: aggregates and window functions have clauses of their own.
 ///
 /// # Errors
@@ -306,7 +313,10 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
             scope.new_value(column).ok_or_else(|| errors::unknown_column(column, "field list"))
         }
         ("variable", [name]) => info::variable(translator, name),
-        ("assign", _) => Err(errors::unsupported("assignment to a variable inside of an expression")),
+        ("assign", [name, value]) => {
+            let value = translator.expr(value, scope)?;
+            info::assign(translator, name, &value)
+        }
         ("default", _) => Err(errors::unsupported("DEFAULT inside of an expression")),
         ("interval", _) => Err(errors::syntax("INTERVAL")),
         ("collate", [operand, collation]) => {

@@ -364,7 +364,12 @@ fn dec_div(args: &Args<'_>, out: &mut Out) -> Done {
     }
     let scale = args.int(2).clamp(0, 30) as u8;
     // With many digits in front of the point fewer fit behind it.
-    match (4..=scale).rev().find_map(|scale| a.div(b, scale)).or_else(|| a.div(b, 0)) {
+    let quotient = |scale: u8| {
+        // Whole groups of digits: what lies behind them is cut, not rounded.
+        let next = a.div(b, (scale + 2).min(30)).map(|exact| exact.truncate(scale));
+        next.or_else(|| a.div(b, scale))
+    };
+    match (4..=scale).rev().find_map(quotient).or_else(|| a.div(b, 0)) {
         Some(value) => out.dec(value),
         None => return Err(errors::value_out_of_range("DECIMAL", format!("{a} / {b}"))),
     }

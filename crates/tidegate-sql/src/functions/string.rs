@@ -156,7 +156,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("FIND_IN_SET", 2, 2, |t, args| {
         let (collation, _) = meet(&args[0], &args[1], "find_in_set")?;
         let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
-        Ok(Ex::sql(format!("tg_set_place({a}, {b}, {})", collation.0), bigint(&[])))
+        Ok(Ex::sql(format!("tg_set_place({a}, {b}, {})", collation.0), int(&[])))
     }),
     rewrite("STRCMP", 2, 2, |t, args| {
         let (collation, _) = meet(&args[0], &args[1], "strcmp")?;

@@ -463,7 +463,7 @@ fn column(p: &mut Parser) -> Result<Refused<ColumnSpec>> {
 
 /// The type and attributes of a column.
 fn column_rest(p: &mut Parser, name: String) -> Result<Refused<ColumnSpec>> {
-    let (ty, charset, is_serial) = match column_type(p)? {
+    let (ty, charset, is_serial) = match column_type(p, &name)? {
         Ok(parsed) => parsed,
         Err(error) => return Ok(Err(error)),
     };
@@ -613,7 +613,7 @@ fn default(p: &mut Parser) -> Result<Refused<DefaultSpec>> {
 }
 
 /// Reads a type: the type, a character set named with it, whether it was SERIAL.
-fn column_type(p: &mut Parser) -> Result<Refused<(SqlType, Option<String>, bool)>> {
+fn column_type(p: &mut Parser, name: &str) -> Result<Refused<(SqlType, Option<String>, bool)>> {
     let word = word_or_string(p)?.to_ascii_lowercase();
     let mut ty = match word.as_str() {
         "tinyint" | "int1" => SqlType::new(Base::Tiny),
@@ -676,7 +676,7 @@ fn column_type(p: &mut Parser) -> Result<Refused<(SqlType, Option<String>, bool)
         let first = number(p)?;
         let second = if p.consume_token(&Token::Comma) { Some(number(p)?) } else { None };
         p.expect_token(&Token::RParen)?;
-        if let Err(error) = set_length(&mut ty, first, second) {
+        if let Err(error) = set_length(&mut ty, first, second, name) {
             return Ok(Err(error));
         }
     } else if matches!(ty.base, Base::Varchar | Base::Varbinary) {
@@ -686,11 +686,17 @@ fn column_type(p: &mut Parser) -> Result<Refused<(SqlType, Option<String>, bool)
     Ok(Ok((ty, charset, false)))
 }
 
-fn set_length(ty: &mut SqlType, first: u32, second: Option<u32>) -> Refused<()> {
+fn set_length(ty: &mut SqlType, first: u32, second: Option<u32>, column: &str) -> Refused<()> {
     match ty.base {
         Base::Decimal => {
             let scale = second.unwrap_or(0);
             let first = if first == 0 { 10 } else { first };
+            if first > 65 {
+                return Err(errors::too_big_precision(column, 65));
+            }
+            if scale > first {
+                return Err(errors::scale_above_precision(column));
+            }
             if first > decimal::PRECISION_MAX || scale > u32::from(decimal::SCALE_MAX) || scale > first {
                 return Err(errors::unsupported(format!(
                     "DECIMAL({first},{scale}); at most {} digits, {} of them behind the point",
@@ -707,7 +713,7 @@ fn set_length(ty: &mut SqlType, first: u32, second: Option<u32>) -> Refused<()> 
         },
         Base::Time | Base::Datetime | Base::Timestamp => {
             if first > 6 {
-                return Err(errors::unsupported("more than 6 digits of a second"));
+                return Err(errors::too_big_precision(column, 6));
             }
             ty.decimals = first as u8;
         }
@@ -1040,7 +1046,7 @@ pub(crate) fn type_from_catalog(text: &str, is_json: bool) -> Option<SqlType> {
     let mode = crate::lexer::LexMode { no_backslash_escapes: true, ..Default::default() };
     let tokens = crate::lexer::tokens(text.as_bytes(), 0, mode, crate::lexer::Literals::Inline).ok()?;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
-    let (mut ty, ..) = column_type(&mut parser).ok()?.ok()?;
+    let (mut ty, ..) = column_type(&mut parser, "").ok()?.ok()?;
     if is_json {
         ty.base = Base::Json;
     }

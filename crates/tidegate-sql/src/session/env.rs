@@ -49,6 +49,9 @@ pub(crate) struct Env {
     pub(crate) row_count: Cell<i64>,
     pub(crate) found_rows: Cell<i64>,
     pub(crate) found_rows_flag: Cell<bool>,
+    /// The statement that runs writes in strict mode: what would be a warning is its error.
+    pub(crate) abort_on_warning: Cell<bool>,
+    aborting: RefCell<Option<ServerError>>,
     /// The statement that runs turns errors into warnings.
     pub(crate) ignoring: Cell<bool>,
     pub(crate) zone: Cell<Zone>,
@@ -89,6 +92,8 @@ impl Env {
             row_count: Cell::new(0),
             found_rows: Cell::new(0),
             found_rows_flag: Cell::new(false),
+            abort_on_warning: Cell::new(false),
+            aborting: RefCell::default(),
             ignoring: Cell::new(false),
             zone: Cell::new(Zone::System),
             fixed_time: Cell::new(None),
@@ -172,7 +177,31 @@ impl Env {
 
     /// Adds a warning.
     pub(crate) fn warn(&self, error: ServerError) {
+        if self.abort_on_warning.get() {
+            self.aborting.borrow_mut().get_or_insert_with(|| error.clone());
+            task::set_warned(true);
+        }
         self.push(error.into());
+    }
+
+    /// The warning that is the statement's error, if there was one.
+    ///
+    /// # Errors
+    /// That warning.
+    #[inline]
+    pub(crate) fn check_aborted(&self) -> Result<(), ServerError> {
+        if !task::has_warned() {
+            return Ok(());
+        }
+        task::set_warned(false);
+        self.aborting.borrow_mut().take().map_or(Ok(()), Err)
+    }
+
+    /// From now on warnings are errors, or not.
+    pub(crate) fn set_abort_on_warning(&self, abort: bool) {
+        self.abort_on_warning.set(abort);
+        self.aborting.borrow_mut().take();
+        task::set_warned(false);
     }
 
     /// Adds a note.
@@ -221,6 +250,16 @@ impl Env {
         });
         self.now_known.set(Some(now));
         now
+    }
+
+    /// A moment of one time zone in another.
+    pub(crate) fn between_zones(&self, moment: Datetime, from: Zone, to: Zone) -> Option<Datetime> {
+        let own = self.zone.replace(from);
+        let micros = self.timestamp_of(moment);
+        self.zone.set(to);
+        let converted = micros.map(|micros| self.to_local(micros));
+        self.zone.set(own);
+        converted
     }
 
     /// The time of the clock in the session's zone.

@@ -111,7 +111,17 @@ pub(crate) fn information_schema(
         .iter()
         .enumerate()
         .map(|(index, name)| {
-            let ty = if name.ends_with('#') { SqlType::bigint() } else { SqlType::varchar(512, Collation(33)) };
+            let ty = match *name {
+                "seq_in_index#" => SqlType { unsigned: true, length: 2, ..SqlType::new(Base::Int) },
+                "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "time#" | "maxlen#" | "sortlen#" => {
+                    SqlType::bigint()
+                }
+                name if name.ends_with('#') => SqlType::ubigint(),
+                "column_default" | "column_type" | "generation_expression" | "view_definition" | "check_clause" => {
+                    SqlType { collation: Collation(33), ..SqlType::new(Base::LongText) }.stored()
+                }
+                _ => SqlType::varchar(512, Collation(33)),
+            };
             SourceColumn {
                 name: name.trim_end_matches('#').to_ascii_uppercase(),
                 sql: format!("column{}", index + 1),
@@ -307,7 +317,10 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column) -> 
         _ => (Item::Null, Item::Null),
     };
     let temporal = matches!(ty.base, Base::Time | Base::Datetime | Base::Timestamp);
-    let mut extra = Vec::new();
+    let mut extra: Vec<String> = Vec::new();
+    if let Some(generated) = &column.generated {
+        extra.push(if generated.stored { "STORED GENERATED" } else { "VIRTUAL GENERATED" }.into());
+    }
     if column.auto_increment {
         extra.push("auto_increment".to_owned());
     }

@@ -420,8 +420,23 @@ impl Translator<'_> {
     /// # Errors
     /// 1267 for collations that do not meet.
     pub(crate) fn compare(&mut self, a: &Ex, op: &str, b: &Ex) -> Res<Ex> {
-        let ground = self.ground(a, b)?;
+        let mut ground = self.ground(a, b)?;
+        // A quotient and a number in quotes meet as decimals, unless both are constant.
+        let quoted =
+            |x: &Ex, y: &Ex| x.ty.rep() == Rep::Dec && !is_constant(x) && y.ty.rep() == Rep::Text && y.is_const();
+        if quoted(a, b) || quoted(b, a) {
+            ground = Ground::As(Rep::Dec);
+        }
         let (mut x, mut y) = (self.on_ground(a, &ground), self.on_ground(b, &ground));
+        if ground == Ground::As(Rep::Dec) {
+            // Decimals are compared by the digits that they show.
+            let round = |ex: &Ex, sql: String| {
+                let computed =
+                    ex.ty.rep() == Rep::Dec && matches!(&ex.code, Code::Sql(sql) if sql.contains("tg_dec_div("));
+                if computed { format!("tg_dec_round({sql}, {})", ex.ty.decimals) } else { sql }
+            };
+            (x, y) = (round(a, x), round(b, y));
+        }
         // A number of two digits is a year of our time where it meets a YEAR.
         match (a.ty.base == Base::Year, b.ty.base == Base::Year) {
             (true, false) if b.is_const() && b.ty.rep() != Rep::Null => y = format!("tg_year({y})"),
@@ -531,7 +546,11 @@ impl Translator<'_> {
             || b.ty.unsigned && b.ty.base.is_integer()
             || a.ty.is_hex()
             || b.ty.is_hex();
-        let whole = digits(a).0.saturating_sub(u32::from(digits(a).1)).min(21);
+        let whole = match a.ty.rep() {
+            Rep::Text | Rep::Blob if a.is_const() => a.ty.length.clamp(1, 21),
+            Rep::Null | Rep::Real if a.is_const() || a.ty.rep() == Rep::Null => 5,
+            _ => digits(a).0.saturating_sub(u32::from(digits(a).1)).min(21),
+        };
         let ty = SqlType::whole(whole, unsigned);
         let flag = i32::from(unsigned);
         let sql = match Self::number_kind(a, b) {
@@ -1042,6 +1061,14 @@ fn double_of(a: &Ex, b: &Ex) -> SqlType {
         _ => NOT_FIXED,
     };
     SqlType { decimals: decimals(a).max(decimals(b)).min(NOT_FIXED), ..SqlType::new(Base::Double) }
+}
+
+/// Whether an expression reads no column.
+fn is_constant(ex: &Ex) -> bool {
+    match &ex.code {
+        Code::Const(_) => true,
+        Code::Sql(sql) => !sql.contains(".c") && !sql.contains(".r"),
+    }
 }
 
 /// The type of an expression over columns: BIT and YEAR are whole numbers in it.

@@ -9,6 +9,7 @@
 
 pub(crate) mod dml;
 pub(crate) mod expr;
+mod rollup;
 pub(crate) mod scope;
 pub(crate) mod select;
 
@@ -181,6 +182,16 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// Whether the statement assigns to a user variable.
+    pub(crate) fn assigns(&self, name: &str) -> bool {
+        use sqlparser::tokenizer::Token;
+        self.tokens.windows(2).any(|pair| {
+            pair[1].token == Token::Assignment
+                && matches!(&pair[0].token, Token::DollarQuotedString(variable)
+                    if variable.value[1..].trim_matches(['`', '\'', '"']).eq_ignore_ascii_case(name))
+        })
+    }
+
     /// A fresh name for SQLite.
     pub(crate) fn alias(&mut self, prefix: &str) -> String {
         self.aliases += 1;
@@ -271,7 +282,11 @@ impl<'a> Translator<'a> {
             }
             return self.bind(&source, to, None);
         }
-        let sql = self.text(ex);
+        let mut sql = self.text(ex);
+        if ex.ty.marks.json && ex.ty.rep() == Rep::Text && !matches!(to, Rep::Text | Rep::Blob) {
+            // A JSON string counts as what stands in it.
+            sql = format!("f_json_unquote({sql})");
+        }
         use Rep::*;
         match (from, to) {
             (Null, _) | (_, Number) => sql,

@@ -56,7 +56,7 @@ impl Rel {
 }
 
 /// A SELECT before its text is put together.
-struct Parts {
+pub(super) struct Parts {
     head: String,
     items: Vec<RelColumn>,
     tail: String,
@@ -168,6 +168,12 @@ impl Translator<'_> {
     ) -> Res<Rel> {
         let limit_text = limit.map_or("", |limit| &limit.0);
         match body {
+            SetExpr::Select(select) if super::rollup::wanted(select) => {
+                if !order.is_empty() {
+                    return Err(errors::wrong_usage("CUBE/ROLLUP", "ORDER BY"));
+                }
+                self.rollup(select, limit_text, outer)
+            }
             SetExpr::Select(select) => {
                 let parts = self.select(select, order, outer)?;
                 let mut rel = render(self, &parts, None);
@@ -231,7 +237,7 @@ impl Translator<'_> {
     }
 
     /// The query's text with its columns converted to other types; always a simple SELECT that can stand in a union.
-    fn retyped(&mut self, rel: &Rel, columns: &[RelColumn]) -> String {
+    pub(super) fn retyped(&mut self, rel: &Rel, columns: &[RelColumn]) -> String {
         let alias = self.alias("s");
         let items: Vec<String> = columns
             .iter()
@@ -288,7 +294,7 @@ impl Translator<'_> {
     }
 
     /// The column that a literal number in ORDER BY or GROUP BY means.
-    fn position(&mut self, expr: &Expr, count: usize) -> Res<Option<usize>> {
+    pub(super) fn position(&mut self, expr: &Expr, count: usize) -> Res<Option<usize>> {
         let number = match unnest(expr) {
             Expr::Value(value) => match &value.value {
                 Value::Number(text, _) => text.clone(),
@@ -349,7 +355,7 @@ impl Translator<'_> {
         }
     }
 
-    fn select(&mut self, select: &Select, order: &[OrderByExpr], outer: Option<&Scope<'_>>) -> Res<Parts> {
+    pub(super) fn select(&mut self, select: &Select, order: &[OrderByExpr], outer: Option<&Scope<'_>>) -> Res<Parts> {
         check_clauses(select)?;
         let mut scope = Scope { parent: outer, ..Scope::default() };
         let from = self.from(&select.from, &mut scope)?;
@@ -373,6 +379,13 @@ impl Translator<'_> {
             tail.push_str(&self.having(having, &mut scope, grouped || aggregate, select.selection.is_some())?);
         }
         tail.push_str(&self.windows(select, &scope)?);
+        if !order.is_empty()
+            && items.iter().any(|item| matches!(&item.ex.code, Code::Sql(sql) if sql.contains("tg_assign(")))
+        {
+            return Err(errors::unsupported(
+                "assignment to a variable in a query with ORDER BY; sort in a derived table",
+            ));
+        }
         scope.clause = "order clause";
         tail.push_str(&self.order_by(order, &scope, &items)?);
         let distinct = match &select.distinct {
@@ -1011,7 +1024,7 @@ pub(crate) fn source_columns(rel: &Rel, given: &[&str]) -> Res<Vec<SourceColumn>
 }
 
 /// Puts a SELECT's text together; `types` says what the columns must be.
-fn render(translator: &mut Translator<'_>, parts: &Parts, types: Option<&[SqlType]>) -> Rel {
+pub(super) fn render(translator: &mut Translator<'_>, parts: &Parts, types: Option<&[SqlType]>) -> Rel {
     let items: Vec<String> = parts
         .items
         .iter()

@@ -28,10 +28,10 @@ use outcome::{Outcome, Recorder};
 use report::Report;
 
 /// What the suite must reach.
-const SAME_PERCENT_MIN: f64 = 94.0;
+const SAME_PERCENT_MIN: f64 = 96.0;
 
 /// The same for random statements.
-const SAME_RANDOM_PERCENT_MIN: f64 = 40.0;
+const SAME_RANDOM_PERCENT_MIN: f64 = 80.0;
 
 /// Whether a difference that is not listed fails the test: not before the list is complete.
 const ALL_LISTED: bool = false;

@@ -304,6 +304,13 @@ impl Node {
                 out.extend_from_slice(text);
                 out.push(b'"');
             }
+            Json::Array(items)
+                if matches!(style, Style::Detailed(_)) && items.len() == 1 && items[0].is_scalar() && level > 0 =>
+            {
+                out.push(b'[');
+                items[0].write_at(Style::Compact, 0, out);
+                out.push(b']');
+            }
             Json::Array(items) => {
                 out.push(b'[');
                 for (index, item) in items.iter().enumerate() {
@@ -455,7 +462,7 @@ fn between(style: Style, level: usize, index: usize, out: &mut Vec<u8>) {
 
 fn close(style: Style, level: usize, empty: bool, end: u8, out: &mut Vec<u8>) {
     if let Style::Detailed(width) = style
-        && !(empty && level == 0)
+        && !(empty && end == b']')
     {
         indent(width * level, out);
     }
@@ -483,7 +490,7 @@ mod tests {
         check("[1,{\"a\" : 2.50}]", Style::Loose, "[1, {\"a\": 2.50}]");
         check(" [ 1 , { \"a\":null} ] ", Style::Compact, "[1,{\"a\":null}]");
         check("[]", Style::Detailed(4), "[]");
-        check("{\"a\":[1]}", Style::Detailed(2), "{\n  \"a\": \n  [\n    1\n  ]\n}");
+        check("{\"a\":[1,2]}", Style::Detailed(2), "{\n  \"a\": \n  [\n    1,\n    2\n  ]\n}");
     }
 
     #[test]

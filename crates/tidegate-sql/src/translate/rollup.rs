@@ -1,0 +1,228 @@
+//! GROUP BY … WITH ROLLUP: SQLite has no such thing, so each level of groups is a query of its own, and they are joined by
+//! UNION ALL in MariaDB's order. In a level the columns that it does not group by are NULL, but not inside of aggregates.
+
+use sqlparser::ast::{
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr,
+    GroupByWithModifier, Select, SelectItem, Value, ValueWithSpan,
+};
+use sqlparser::tokenizer::Span;
+
+use super::{
+    Code, Ex, Res, Translator,
+    expr::unnest,
+    scope::Scope,
+    select::{Rel, RelColumn, render},
+};
+use crate::{catalog::same_name, errors, functions};
+
+/// Keys of a grouping; each is a query more.
+const KEYS_MAX: usize = 16;
+
+/// Whether a SELECT asks for it.
+pub(super) fn wanted(select: &Select) -> bool {
+    matches!(&select.group_by, GroupByExpr::Expressions(_, modifiers) if modifiers.iter().any(|m| matches!(m, GroupByWithModifier::Rollup)))
+}
+
+impl Translator<'_> {
+    /// Translates a SELECT with ROLLUP.
+    ///
+    /// # Errors
+    /// 1221 with ORDER BY; 1235 for what cannot be taken apart.
+    pub(super) fn rollup(&mut self, select: &Select, limit: &str, outer: Option<&Scope<'_>>) -> Res<Rel> {
+        let GroupByExpr::Expressions(terms, _) = &select.group_by else { return Err(errors::syntax("ROLLUP")) };
+        if terms.len() > KEYS_MAX {
+            return Err(errors::unsupported("WITH ROLLUP over this many columns"));
+        }
+        if select.distinct.is_some() || !select.named_window.is_empty() {
+            return Err(errors::unsupported("WITH ROLLUP together with DISTINCT or windows"));
+        }
+        let keys = terms.iter().map(|term| self.key_of(term, select)).collect::<Res<Vec<_>>>()?;
+        let visible = select.projection.len();
+        let mut levels = Vec::new();
+        for kept in (0..=keys.len()).rev() {
+            levels.push(level(select, &keys, kept)?);
+        }
+        let mut rels = Vec::new();
+        for level in &levels {
+            let parts = self.select(level, &[], outer)?;
+            rels.push(render(self, &parts, None));
+        }
+        let width = rels[0].columns.len();
+        let hidden = width - (width - keys.len() * 2);
+        let shown = width - hidden;
+        let _ = visible;
+        let mut columns = Vec::new();
+        for index in 0..width {
+            let all: Vec<Ex> = rels.iter().map(|rel| rel.columns[index].ex.clone()).collect();
+            let mut common = self.common_type(&all, "rollup")?;
+            common.origin = None;
+            common.nullable = true;
+            columns.push(RelColumn { name: rels[0].columns[index].name.clone(), ex: common });
+        }
+        let texts: Vec<String> = rels.iter().map(|rel| self.retyped(rel, &columns)).collect();
+        let alias = self.alias("s");
+        let items: Vec<String> = (0..shown).map(|index| format!("{alias}.r{index} AS r{index}")).collect();
+        let mut order = Vec::new();
+        for key in 0..keys.len() {
+            let value = &columns[shown + key * 2 + 1].ex;
+            let sorted = Ex { code: Code::Sql(format!("{alias}.r{}", shown + key * 2 + 1)), ..value.clone() };
+            order.push(format!("{alias}.r{}", shown + key * 2));
+            order.push(self.collated(&sorted));
+        }
+        let sql = format!(
+            "SELECT {} FROM ({}) AS {alias} ORDER BY {}{limit}",
+            items.join(", "),
+            texts.join(" UNION ALL "),
+            order.join(", ")
+        );
+        columns.truncate(shown);
+        Ok(Rel { sql, columns, single: false, for_update: false, calc_found_rows: false })
+    }
+
+    /// The expression that a term of GROUP BY means: a position, an alias, or itself.
+    fn key_of(&mut self, term: &Expr, select: &Select) -> Res<Expr> {
+        let items = &select.projection;
+        if let Some(position) = self.position(term, items.len())? {
+            return match &items[position] {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Ok(expr.clone()),
+                _ => Err(errors::unsupported("WITH ROLLUP by the position of *")),
+            };
+        }
+        if let Expr::Identifier(name) = unnest(term) {
+            for item in items {
+                if let SelectItem::ExprWithAlias { expr, alias } = item
+                    && same_name(&alias.value, &name.value)
+                    && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+                {
+                    return Ok(expr.clone());
+                }
+            }
+        }
+        Ok(unnest(term).clone())
+    }
+}
+
+/// The SELECT of one level: grouped by the first keys, the others NULL; behind its items, for each key, whether it is rolled up and its
+/// value.
+fn level(select: &Select, keys: &[Expr], kept: usize) -> Res<Select> {
+    let mut level = select.clone();
+    let gone = &keys[kept..];
+    for item in &mut level.projection {
+        match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => blank(expr, gone),
+            _ => return Err(errors::unsupported("WITH ROLLUP together with *")),
+        }
+    }
+    for (index, key) in keys.iter().enumerate() {
+        let rolled = index >= kept;
+        level.projection.push(SelectItem::UnnamedExpr(number(if rolled { "1" } else { "0" })));
+        level.projection.push(SelectItem::UnnamedExpr(if rolled { null() } else { key.clone() }));
+    }
+    if let Some(having) = &mut level.having {
+        blank(having, gone);
+    }
+    level.group_by = GroupByExpr::Expressions(keys[..kept].to_vec(), Vec::new());
+    if kept == 0 {
+        // A total of nothing is no row.
+        let some = Expr::BinaryOp { left: Box::new(count_all()), op: BinaryOperator::Gt, right: Box::new(number("0")) };
+        level.having = Some(match level.having.take() {
+            Some(having) => Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(having))),
+                op: BinaryOperator::And,
+                right: Box::new(some),
+            },
+            None => some,
+        });
+    }
+    Ok(level)
+}
+
+fn value(value: Value) -> Expr {
+    Expr::Value(ValueWithSpan { value, span: Span::empty() })
+}
+
+fn number(text: &str) -> Expr {
+    value(Value::Number(text.to_owned(), false))
+}
+
+fn null() -> Expr {
+    value(Value::Null)
+}
+
+fn count_all() -> Expr {
+    crate::dialect::call_with("COUNT", vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)])
+}
+
+/// Puts NULL in the place of the keys, except inside of aggregates.
+fn blank(expr: &mut Expr, keys: &[Expr]) {
+    if keys.iter().any(|key| same(expr, key)) {
+        *expr = null();
+        return;
+    }
+    match expr {
+        Expr::Nested(inner)
+        | Expr::UnaryOp { expr: inner, .. }
+        | Expr::IsNull(inner)
+        | Expr::IsNotNull(inner)
+        | Expr::IsTrue(inner)
+        | Expr::IsNotTrue(inner)
+        | Expr::IsFalse(inner)
+        | Expr::IsNotFalse(inner)
+        | Expr::IsUnknown(inner)
+        | Expr::IsNotUnknown(inner) => blank(inner, keys),
+        Expr::BinaryOp { left, right, .. } => {
+            blank(left, keys);
+            blank(right, keys);
+        }
+        Expr::Between { expr, low, high, .. } => {
+            blank(expr, keys);
+            blank(low, keys);
+            blank(high, keys);
+        }
+        Expr::Like { expr, pattern, .. } | Expr::RLike { expr, pattern, .. } => {
+            blank(expr, keys);
+            blank(pattern, keys);
+        }
+        Expr::InList { expr, list, .. } => {
+            blank(expr, keys);
+            list.iter_mut().for_each(|item| blank(item, keys));
+        }
+        Expr::Tuple(list) => list.iter_mut().for_each(|item| blank(item, keys)),
+        Expr::Case { operand, conditions, else_result, .. } => {
+            operand.iter_mut().for_each(|operand| blank(operand, keys));
+            for when in conditions {
+                blank(&mut when.condition, keys);
+                blank(&mut when.result, keys);
+            }
+            else_result.iter_mut().for_each(|result| blank(result, keys));
+        }
+        Expr::Function(function) => {
+            let name = function.name.to_string().trim_matches('`').to_ascii_uppercase();
+            if functions::is_aggregate(&name) {
+                return;
+            }
+            if let FunctionArguments::List(FunctionArgumentList { args, .. }) = &mut function.args {
+                for arg in args {
+                    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {
+                        blank(expr, keys);
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether two expressions are the same as far as a reader sees; a column with its table is the column.
+fn same(a: &Expr, b: &Expr) -> bool {
+    let column = |expr: &Expr| match unnest(expr) {
+        Expr::Identifier(name) => Some(name.value.clone()),
+        Expr::CompoundIdentifier(parts) => parts.last().map(|part| part.value.clone()),
+        _ => None,
+    };
+    match (column(a), column(b)) {
+        (Some(a), Some(b)) => same_name(&a, &b),
+        (None, None) => unnest(a).to_string() == unnest(b).to_string() && !matches!(unnest(a), Expr::Value(_)),
+        _ => false,
+    }
+}
