@@ -39,6 +39,13 @@ use crate::{
 /// client far away, short enough for those who wait for the shutdown.
 const FRESH_WAIT_MS_MAX: u64 = 2000;
 
+/// A client whose last answer is no older than this may be sending its next request right now.
+const BUSY_IDLE_MS_MAX: u64 = 1000;
+
+/// How long a worker that shuts down waits for that request: a client that finds the connection closed would take it for
+/// a failure.
+const BUSY_WAIT_MS: u64 = 400;
+
 /// How long a connection keeps its buffers while it waits for the next request: a busy one never gives them back.
 const RELEASE_MS: u64 = 50;
 
@@ -188,15 +195,23 @@ impl Connection {
     /// Ends the connection as soon as it is idle; called when the worker shuts down.
     pub(crate) fn close_when_idle(&self) {
         self.closing.set(true);
-        if self.idle.get() {
+        let now_ms = clock::now_ms();
+        if self.idle.get() && now_ms.saturating_sub(self.idle_since_ms.get()) < BUSY_IDLE_MS_MAX {
+            // Another request may be on its way: it is answered, with `Connection: close`.
+            self.idle.set(false);
+            self.end_wait_by(now_ms + BUSY_WAIT_MS);
+        } else if self.idle.get() {
             self.wake();
         } else if self.is_fresh() {
-            let latest_ms = clock::now_ms() + FRESH_WAIT_MS_MAX;
-            self.deadline_ms.set(match self.deadline_ms.get() {
-                0 => latest_ms,
-                deadline_ms => deadline_ms.min(latest_ms),
-            });
+            self.end_wait_by(now_ms + FRESH_WAIT_MS_MAX);
         }
+    }
+    /// Makes the wait under way end at this time at the latest.
+    fn end_wait_by(&self, latest_ms: u64) {
+        self.deadline_ms.set(match self.deadline_ms.get() {
+            0 => latest_ms,
+            deadline_ms => deadline_ms.min(latest_ms),
+        });
     }
     /// Whether it waits for a request, its first or another, and may be closed.
     pub(crate) fn is_idle(&self) -> bool {

@@ -435,6 +435,9 @@ fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
     for parameter in &directive.args[1..] {
         crate::listen::parameter(parameter, &mut options, &mut flags)?;
     }
+    if flags.http2 {
+        build.diagnostics.warn(arg.span, "the \"http2\" parameter has no effect: HTTP/2 is not supported yet");
+    }
     for addr in crate::listen::addresses(arg)? {
         let spec = ListenSpec { addr, options: options.clone() };
         build.listens.push(ListenDraft { spec, server, flags, span: Some(arg.span) });

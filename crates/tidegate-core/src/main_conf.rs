@@ -167,7 +167,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("thread_pool", 2, 3, thread_pool)
             .within(MAIN)
             .syntax("name threads=number [max_queue=number]")
-            .doc("Threads for work that would hold up a worker."),
+            .doc("Accepted, nothing to tune: threads for work that waits are started as needed."),
         Directive::custom("load_module", 1, 1, |_, directive, build| {
             let message = format!("\"{}\" is not loaded: its features are built in", directive.args[0].value);
             build.diagnostics.push(Diagnostic::new(tidegate_conf::Level::Notice, directive.args[0].span, message));
@@ -238,7 +238,7 @@ pub static EVENTS: Module<EventsConf> = Module {
         Directive::flag("multi_accept", |c: &mut EventsConf| &mut c.multi_accept)
             .within(Context::EVENTS)
             .default("off")
-            .doc("Accepts all waiting connections at a time."),
+            .doc("Accepted, nothing to tune: connections that wait are all accepted in one turn."),
         Directive::flag("accept_mutex", |c: &mut EventsConf| &mut c.accept_mutex)
             .within(Context::EVENTS)
             .doc("Accepted: workers need no turns."),
@@ -254,7 +254,7 @@ pub static EVENTS: Module<EventsConf> = Module {
         .doc("Accepted: the level of error_log applies to all connections."),
         Directive::number("worker_aio_requests", |c: &mut EventsConf| &mut c.worker_aio_requests)
             .within(Context::EVENTS)
-            .doc("Accepted."),
+            .doc("Accepted, nothing to tune: there is no such queue."),
     ],
     ..Module::named("events")
 };

@@ -163,7 +163,7 @@ pub struct Response {
     pub filter_need_in_memory: bool,
     /// What the client gets of the body instead of the whole.
     pub ranges: Option<Box<ByteRanges>>,
-    /// Bytes of the body that the client writer took, framing not counted.
+    /// Bytes of the body that the client writer took, with the framing of chunks, as nginx counts them.
     pub body_bytes: u64,
     /// Length of the head as it was written.
     pub header_bytes: u64,

@@ -214,8 +214,8 @@ impl Request {
         if response.header_only || bytes.is_empty() {
             return Ok(());
         }
-        response.body_bytes += bytes.len() as u64;
         let mut output = self.conn.output.borrow_mut();
+        let before = output.buf.len();
         if response.chunked {
             chunk_size_line(bytes.len() as u64, &mut output.buf);
             output.buf.extend_from_slice(bytes);
@@ -223,6 +223,7 @@ impl Request {
         } else {
             output.buf.extend_from_slice(bytes);
         }
+        response.body_bytes += (output.buf.len() - before) as u64;
         drop(output);
         drop(response);
         self.maybe_flush(false)
@@ -265,8 +266,8 @@ impl Request {
         let mut response = self.response.borrow_mut();
         let mut output = self.conn.output.borrow_mut();
         let (len, flush, last) = (chunk.len(), chunk.flush, chunk.last);
+        let before = output.len();
         if !response.header_only && len > 0 {
-            response.body_bytes += len;
             if response.chunked {
                 chunk_size_line(len, &mut output.buf);
             }
@@ -283,6 +284,7 @@ impl Request {
                 write_last_chunk(&response.trailers, &mut output.buf);
             }
         }
+        response.body_bytes += output.len() - before;
         drop(output);
         drop(response);
         self.maybe_flush(flush)

@@ -125,3 +125,17 @@ GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic bW9udHk6cw==\r\nConnec
 --- output_file
 >>> logs/f.log
 monty 89 . 200 5
+
+=== TEST 13: the framing of chunks counts as sent
+--- http_config
+log_format t "$body_bytes_sent";
+--- config
+access_log logs/t.log t;
+location / { echo a; }
+--- request
+GET /
+--- response_body
+a
+--- output_file
+>>> logs/t.log
+12
