@@ -9,6 +9,7 @@
 //! | [`stack`], [`function`](mod@function), [`error`], [`userdata`] | the thin layer over LuaJIT's C API, and its rules |
 //! | [`vm`], `memory`, `budget` | a virtual machine and the two limits on it |
 //! | [`chunk`] | code of `*_by_lua*` directives, compiled once |
+//! | [`command`] | scripts run by `tidegate lua` |
 //! | [`phase`], [`host`] | where a script runs and for whom |
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
 //! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `balancer`, `worker` | the nginx modules made of all this |
@@ -26,6 +27,7 @@ use tidegate_luajit as _;
 
 pub mod chunk;
 pub mod code;
+pub mod command;
 pub mod directives;
 pub mod error;
 pub mod function;

@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod addition;
+pub mod array_var;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
@@ -17,6 +18,7 @@ mod directory;
 pub mod drizzle;
 pub mod echo;
 pub mod empty_gif;
+pub mod form_input;
 pub mod geo;
 pub mod gunzip;
 pub mod gzip;
@@ -64,6 +66,8 @@ use tidegate_core::module::AnyModule;
 pub static MODULES: &[&dyn AnyModule] = &[
     &rewrite::MODULE,
     &set_misc::MODULE,
+    &array_var::MODULE,
+    &form_input::MODULE,
     &try_files::MODULE,
     &empty_gif::MODULE,
     &random_index::MODULE,

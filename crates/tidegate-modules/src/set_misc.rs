@@ -27,7 +27,7 @@ use tidegate_core::{
     conf::Build,
     log::Level,
     main_conf::duplicate,
-    module::{Context, Custom, Directive, Module},
+    module::{Context, Directive, Module},
     phase::{Ready, Step},
     request::Request,
     template::Template,
@@ -52,37 +52,21 @@ pub struct Conf {
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: &[
-        of_one("set_quote_sql_str", |_, d, b| one(d, b, |_, v| Some(quote::sql(v))), "Quotes a string for MySQL."),
-        of_one(
-            "set_quote_pgsql_str",
-            |_, d, b| one(d, b, |_, v| Some(quote::pgsql(v))),
-            "Quotes a string for PostgreSQL.",
-        ),
-        of_one("set_quote_json_str", |_, d, b| one(d, b, |_, v| Some(quote::json(v))), "Quotes a string for JSON."),
-        of_one("set_escape_uri", |_, d, b| one(d, b, |_, v| Some(codec::escape_uri(v))), "Escapes text for a URI."),
-        of_one(
-            "set_unescape_uri",
-            |_, d, b| one(d, b, |_, v| Some(codec::unescape_uri(v))),
-            "Undoes the escapes of a URI; a plus sign is a space.",
-        ),
-        of_one("set_md5", |_, d, b| one(d, b, |_, v| Some(codec::encode_hex(&Md5::digest(v)))), "MD5, in hex."),
-        of_one("set_sha1", |_, d, b| one(d, b, |_, v| Some(codec::encode_hex(&Sha1::digest(v)))), "SHA-1, in hex."),
-        of_one("set_encode_hex", |_, d, b| one(d, b, |_, v| Some(codec::encode_hex(v))), "Hex digits for bytes."),
-        of_one("set_decode_hex", |_, d, b| one(d, b, decode_hex), "Bytes for hex digits."),
-        of_one("set_encode_base64", |_, d, b| one(d, b, |_, v| Some(codec::encode_base64(v))), "Base64 for bytes."),
-        of_one("set_decode_base64", |_, d, b| one(d, b, |_, v| Some(codec::decode_base64(v))), "Bytes for base64."),
-        of_one(
-            "set_encode_base64url",
-            |_, d, b| one(d, b, |_, v| Some(codec::encode_base64url(v))),
-            "Base64 for URIs, without padding, for bytes.",
-        ),
-        of_one(
-            "set_decode_base64url",
-            |_, d, b| one(d, b, |_, v| Some(codec::decode_base64url(v))),
-            "Bytes for base64 of URIs.",
-        ),
-        of_one("set_encode_base32", |_, d, b| one(d, b, encode_base32), "Base32 for bytes."),
-        of_one("set_decode_base32", |_, d, b| one(d, b, decode_base32), "Bytes for base32."),
+        of_one("set_quote_sql_str", "Quotes a string for MySQL."),
+        of_one("set_quote_pgsql_str", "Quotes a string for PostgreSQL."),
+        of_one("set_quote_json_str", "Quotes a string for JSON."),
+        of_one("set_escape_uri", "Escapes text for a URI."),
+        of_one("set_unescape_uri", "Undoes the escapes of a URI; a plus sign is a space."),
+        of_one("set_md5", "MD5, in hex."),
+        of_one("set_sha1", "SHA-1, in hex."),
+        of_one("set_encode_hex", "Hex digits for bytes."),
+        of_one("set_decode_hex", "Bytes for hex digits."),
+        of_one("set_encode_base64", "Base64 for bytes."),
+        of_one("set_decode_base64", "Bytes for base64."),
+        of_one("set_encode_base64url", "Base64 for URIs, without padding, for bytes."),
+        of_one("set_decode_base64url", "Bytes for base64 of URIs."),
+        of_one("set_encode_base32", "Base32 for bytes."),
+        of_one("set_decode_base32", "Bytes for base32."),
         Directive::flag("set_base32_padding", |c: &mut Conf| &mut c.base32_padding)
             .within(CONTEXTS)
             .default("on")
@@ -118,16 +102,8 @@ pub static MODULE: Module<Conf> = Module {
         .within(CONTEXTS)
         .syntax("$variable from to")
         .doc("A random number, limits included."),
-        of_one(
-            "set_secure_random_alphanum",
-            |_, d, b| one(d, b, |req, v| random::text(req, v, random::ALPHANUM)),
-            "So many random letters and digits.",
-        ),
-        of_one(
-            "set_secure_random_lcalpha",
-            |_, d, b| one(d, b, |req, v| random::text(req, v, random::LCALPHA)),
-            "So many random small letters.",
-        ),
+        of_one("set_secure_random_alphanum", "So many random letters and digits."),
+        of_one("set_secure_random_lcalpha", "So many random small letters."),
         Directive::custom("set_rotate", 3, 3, |_: &mut Conf, d, b| {
             several(d, b, 0, |req, v| random::rotate(req, &req.module_conf(&MODULE).rotation, &v[0], &v[1], &v[2]))
         })
@@ -170,22 +146,51 @@ pub static MODULE: Module<Conf> = Module {
 /// Everywhere, though in `http` an assignment has no effect.
 const CONTEXTS: Context = rewrite::CONTEXTS.or(Context::HTTP);
 
-const fn of_one(name: &'static str, setter: Custom<Conf>, doc: &'static str) -> Directive<Conf> {
-    Directive::custom(name, 1, 2, setter).within(CONTEXTS).syntax("$variable [value]").doc(doc)
+const fn of_one(name: &'static str, doc: &'static str) -> Directive<Conf> {
+    Directive::custom(name, 1, 2, one).within(CONTEXTS).syntax("$variable [value]").doc(doc)
+}
+
+/// Computes a value of another one; what a request's location says about it counts where there is one. None is an error.
+type Function = fn(Option<&Rc<Request>>, &[u8]) -> Option<Vec<u8>>;
+
+/// The functions of one value, which `ndk.set_var` of Lua offers too.
+static FUNCTIONS: &[(&str, Function)] = &[
+    ("set_quote_sql_str", |_, v| Some(quote::sql(v))),
+    ("set_quote_pgsql_str", |_, v| Some(quote::pgsql(v))),
+    ("set_quote_json_str", |_, v| Some(quote::json(v))),
+    ("set_escape_uri", |_, v| Some(codec::escape_uri(v))),
+    ("set_unescape_uri", |_, v| Some(codec::unescape_uri(v))),
+    ("set_md5", |_, v| Some(codec::encode_hex(&Md5::digest(v)))),
+    ("set_sha1", |_, v| Some(codec::encode_hex(&Sha1::digest(v)))),
+    ("set_encode_hex", |_, v| Some(codec::encode_hex(v))),
+    ("set_decode_hex", decode_hex),
+    ("set_encode_base64", |_, v| Some(codec::encode_base64(v))),
+    ("set_decode_base64", |_, v| Some(codec::decode_base64(v))),
+    ("set_encode_base64url", |_, v| Some(codec::encode_base64url(v))),
+    ("set_decode_base64url", |_, v| Some(codec::decode_base64url(v))),
+    ("set_encode_base32", encode_base32),
+    ("set_decode_base32", decode_base32),
+    ("set_secure_random_alphanum", |req, v| random::text(req.map(|req| &**req), v, random::ALPHANUM)),
+    ("set_local_today", |_, _| time::formatted(b"%Y-%m-%d", time::Zone::Local)),
+    ("set_formatted_gmt_time", |_, v| time::formatted(v, time::Zone::Gmt)),
+    ("set_formatted_local_time", |_, v| time::formatted(v, time::Zone::Local)),
+    ("set_secure_random_lcalpha", |req, v| random::text(req.map(|req| &**req), v, random::LCALPHA)),
+];
+
+/// The function of the directive `name`, if it is one of those that make a value of one value.
+pub fn function(name: &[u8]) -> Option<Function> {
+    FUNCTIONS.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, function)| *function)
 }
 
 /// Computes a value of the values of arguments; none ends the request with an error.
 type Compute = fn(&Rc<Request>, &[Vec<u8>]) -> Option<Vec<u8>>;
 
 /// `name $variable [value];`
-fn one(
-    directive: &ast::Directive,
-    build: &mut Build<'_>,
-    compute: fn(&Rc<Request>, &[u8]) -> Option<Vec<u8>>,
-) -> Result<(), Diagnostic> {
+fn one(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let (Some(target), Some(value)) = (directive.args.first(), directive.args.last()) else { return Ok(()) };
+    let Some(compute) = function(directive.name()) else { return Ok(()) };
     let value = build.template(value)?;
-    assign(build, target, move |req| compute(req, &value.eval_cow(req)))
+    assign(build, target, move |req| compute(Some(req), &value.eval_cow(req)))
 }
 
 /// `name $variable value…;` with the values from argument `first` on; that of the variable itself is number 0.
@@ -226,23 +231,26 @@ fn hmac<M: Mac + KeyInit>(secret: &[u8], text: &[u8]) -> Option<Vec<u8>> {
     Some(mac.finalize().into_bytes().to_vec())
 }
 
-fn decode_hex(req: &Rc<Request>, text: &[u8]) -> Option<Vec<u8>> {
+fn decode_hex(req: Option<&Rc<Request>>, text: &[u8]) -> Option<Vec<u8>> {
     let bytes = codec::decode_hex(text);
-    if bytes.is_none() {
+    if let (None, Some(req)) = (&bytes, req) {
         req.log(Level::Error, format_args!("set_decode_hex: invalid value"));
     }
     bytes
 }
 
-fn encode_base32(req: &Rc<Request>, bytes: &[u8]) -> Option<Vec<u8>> {
-    let conf = req.module_conf(&MODULE);
-    let alphabet = conf.base32_alphabet.as_ref().unwrap_or(codec::BASE32_ALPHABET);
-    Some(codec::encode_base32(bytes, alphabet, conf.base32_padding != Some(false)))
+fn encode_base32(req: Option<&Rc<Request>>, bytes: &[u8]) -> Option<Vec<u8>> {
+    let conf = req.map(|req| req.module_conf(&MODULE));
+    let padding = conf.is_none_or(|conf| conf.base32_padding != Some(false));
+    Some(codec::encode_base32(bytes, alphabet(conf), padding))
 }
 
-fn decode_base32(req: &Rc<Request>, text: &[u8]) -> Option<Vec<u8>> {
-    let alphabet = req.module_conf(&MODULE).base32_alphabet.as_ref().unwrap_or(codec::BASE32_ALPHABET);
-    Some(codec::decode_base32(text, alphabet))
+fn alphabet(conf: Option<&Conf>) -> &Alphabet {
+    conf.and_then(|conf| conf.base32_alphabet.as_ref()).unwrap_or(codec::BASE32_ALPHABET)
+}
+
+fn decode_base32(req: Option<&Rc<Request>>, text: &[u8]) -> Option<Vec<u8>> {
+    Some(codec::decode_base32(text, alphabet(req.map(|req| req.module_conf(&MODULE)))))
 }
 
 fn base32_alphabet(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {

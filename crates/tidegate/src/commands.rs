@@ -15,12 +15,18 @@ struct Command {
     run: fn(&[OsString]) -> i32,
 }
 
-const COMMANDS: [Command; 3] = [
+const COMMANDS: [Command; 4] = [
     Command {
         name: "demo",
         arguments: "[DIRECTORY]",
         doc: "serve a sample site on http://127.0.0.1:8080",
         run: crate::demo::run,
+    },
+    Command {
+        name: "lua",
+        arguments: "[OPTIONS] [FILE]",
+        doc: "run a Lua script; lua --help tells more",
+        run: crate::lua::run,
     },
     Command { name: "directives", arguments: "[NAME]", doc: "list all directives, or describe one", run: directives },
     Command {

@@ -31,6 +31,8 @@ pub(crate) struct Loader {
     pub(crate) identity: Identity,
     pub(crate) prefix: PathBuf,
     pub(crate) conf_path: PathBuf,
+    /// The configuration itself, in the place of the file's content.
+    pub(crate) text: Option<Vec<u8>>,
     pub(crate) globals: Option<String>,
     pub(crate) testing: bool,
     /// Whether a person at a terminal reads the problems.
@@ -54,6 +56,7 @@ impl Loader {
         let options = LoadOptions {
             prefix: self.prefix.clone(),
             conf_path: self.conf_path.clone(),
+            text: self.text.clone(),
             globals: self.globals.clone(),
             testing: self.testing,
             registry: registry(),

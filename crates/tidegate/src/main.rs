@@ -3,7 +3,7 @@
 //! In reading order: [`cli`] and [`identity`], what was typed and under which name; [`startup`], from there to
 //! running processes; [`supervisor`], which keeps a server process alive; [`serve`], that process; [`channel`], what
 //! the two say to each other; [`engine`], the only place that knows the crates below; then the smaller parts:
-//! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`],
+//! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`], [`lua`],
 //! [`exports`]; [`sql`], the sub-command.
 //!
 //! ```text
@@ -19,6 +19,7 @@ mod demo;
 mod engine;
 mod exports;
 mod identity;
+mod lua;
 mod pid_file;
 mod privileges;
 mod serve;

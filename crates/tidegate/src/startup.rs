@@ -76,6 +76,7 @@ fn loader(options: &Options, identity: Identity) -> Result<Loader, String> {
         identity,
         prefix,
         conf_path,
+        text: None,
         globals,
         testing: options.test,
         interactive: std::cell::Cell::new(true),

@@ -13,6 +13,8 @@ pub struct LoadOptions {
     pub prefix: PathBuf,
     /// The configuration file (`-c`), absolute or relative to the current directory.
     pub conf_path: PathBuf,
+    /// The configuration itself, in the place of the file's content.
+    pub text: Option<Vec<u8>>,
     /// Directives from the command line (`-g`).
     pub globals: Option<String>,
     /// Only a test (`-t`): nothing outside is to be touched.
@@ -50,7 +52,13 @@ pub fn load(options: &LoadOptions) -> Result<Arc<Config>, LoadError> {
         .globals
         .as_ref()
         .map(|globals| tidegate_conf::parse_command_line(globals.as_bytes(), &mut sources, &parse, &mut diagnostics));
-    let tree = tidegate_conf::parse_file(&options.conf_path, &mut sources, &parse, &mut diagnostics);
+    let tree = match &options.text {
+        Some(text) => {
+            let name = options.conf_path.display().to_string();
+            tidegate_conf::parse_text(name, text.as_slice(), &mut sources, &parse, &mut diagnostics)
+        }
+        None => tidegate_conf::parse_file(&options.conf_path, &mut sources, &parse, &mut diagnostics),
+    };
     let parsed = !diagnostics.has_errors();
     let mut build = Build::new(options.registry, &sources, &mut diagnostics, options.prefix.clone(), conf_dir);
     build.testing = options.testing;

@@ -451,6 +451,22 @@ impl Generation {
     }
 }
 
+/// Runs one worker without listeners on this thread, until it ends.
+///
+/// # Errors
+/// A sentence that says why it could not start.
+pub fn run_alone(body: WorkerBody) -> Result<(), String> {
+    let (control, receiver) = channel::unbounded_channel();
+    let start =
+        WorkerStart { id: 0, worker_count: 1, listeners: Vec::new(), control: receiver, ready: Ready::nobody() };
+    let ended = run_worker(&body, start);
+    drop(control);
+    match ended {
+        Ended::Returned => Ok(()),
+        ended => Err(ended.reason(0)),
+    }
+}
+
 /// Runs a worker that belongs to no generation on a thread of its own; `ended` is called when it is over.
 ///
 /// # Errors

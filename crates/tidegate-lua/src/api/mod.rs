@@ -52,6 +52,7 @@ mod base;
 mod body;
 mod capture;
 mod cjson;
+mod command;
 mod control;
 pub(crate) mod coroutine;
 mod ctx;
@@ -59,6 +60,7 @@ mod digest;
 mod errlog;
 mod log;
 mod mysql;
+mod ndk;
 pub(crate) mod output;
 mod pipe;
 pub(crate) mod process;
@@ -118,6 +120,8 @@ static FAMILIES: &[&Family] = &[
     &worker_thread::FAMILY,
     &errlog::FAMILY,
     &aes::FAMILY,
+    &command::FAMILY,
+    &ndk::FAMILY,
     &process::FAMILY,
     &pipe::FAMILY,
     &sql::FAMILY,

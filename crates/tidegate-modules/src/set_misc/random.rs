@@ -45,23 +45,29 @@ fn log_bad(req: &Request, what: std::fmt::Arguments<'_>, text: &[u8], rotate: bo
 pub(super) fn number(req: &Request, from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
     let (from, to) = limits(req, "set_random", from, to)?;
     let mut bytes = [0; 8];
-    fill(req, &mut bytes)?;
+    fill(Some(req), &mut bytes)?;
     // No limit is negative, so the width fits; so does the sum.
     let width = to.abs_diff(from) + 1;
     let number = from.unsigned_abs() + u64::from_ne_bytes(bytes) % width;
     Some(itoa::Buffer::new().format(number).into())
 }
 
-fn fill(req: &Request, bytes: &mut [u8]) -> Option<()> {
+fn fill(req: Option<&Request>, bytes: &mut [u8]) -> Option<()> {
     getrandom::fill(bytes)
-        .inspect_err(|error| req.log(Level::Error, format_args!("no random bytes from the system: {error}")))
+        .inspect_err(|error| {
+            if let Some(req) = req {
+                req.log(Level::Error, format_args!("no random bytes from the system: {error}"));
+            }
+        })
         .ok()
 }
 
 /// Text of `length` bytes of `alphabet`, each as probable as the others.
-pub(super) fn text(req: &Request, length: &[u8], alphabet: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn text(req: Option<&Request>, length: &[u8], alphabet: &[u8]) -> Option<Vec<u8>> {
     let Some(length @ 1..=LENGTH_MAX) = parse(length) else {
-        req.log(Level::Error, format_args!("set_random: bad \"length\" argument: {}", BStr::new(length)));
+        if let Some(req) = req {
+            req.log(Level::Error, format_args!("set_random: bad \"length\" argument: {}", BStr::new(length)));
+        }
         return None;
     };
     let mut out = Vec::with_capacity(length as usize);

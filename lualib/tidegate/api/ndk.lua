@@ -1,0 +1,22 @@
+-- ndk.set_var.DIRECTIVE(value): what a directive of set_misc computes, e.g. ndk.set_var.set_escape_uri("a b"). Everywhere.
+
+local _, native, base = ...
+
+local knows, compute, fail = native.knows, native.compute, base.fail
+
+local set_var = setmetatable({}, {
+    __index = function(self, directive)
+        if type(directive) ~= "string" or not knows(directive) then
+            return fail('ndk.set_var: directive "' .. tostring(directive)
+                .. '" not found or does not use ndk_set_var_value')
+        end
+        local function set(value)
+            return compute(directive, value)
+        end
+        self[directive] = set
+        return set
+    end,
+})
+
+_G.ndk = { set_var = setmetatable({}, { __index = set_var, __newindex = function() end }) }
+package.loaded.ndk = _G.ndk
