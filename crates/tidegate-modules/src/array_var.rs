@@ -197,7 +197,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, separator: &str, limit: usize, expected: &[&str]) {
-        assert_eq!(split_text(text.as_bytes(), separator.as_bytes(), limit), expected.iter().map(|piece| piece.as_bytes().to_vec()).collect::<List>());
+        assert_eq!(
+            split_text(text.as_bytes(), separator.as_bytes(), limit),
+            expected.iter().map(|piece| piece.as_bytes().to_vec()).collect::<List>()
+        );
     }
 
     #[test]

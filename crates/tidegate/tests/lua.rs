@@ -31,11 +31,11 @@ fn check(arguments: &[&str], input: &str, expected: (i32, &str, &str)) {
 fn code_from_the_command_line() {
     check(&["-e", "ngx.say('a', 1, {'b', {2}}) print(1, nil)"], "", (0, "a1b2\n1\tnil\n", ""));
     check(&["-e", "x = 1", "-e", "print(x, ngx.get_phase())"], "", (0, "1\ttimer\n", ""));
-    check(&["-e", "ngx.sleep(0.001) local s = ngx.socket.tcp() print(s:connect('127.0.0.1', 1))"], "", (
-        0,
-        "nil\tconnection refused\n",
+    check(
+        &["-e", "ngx.sleep(0.001) local s = ngx.socket.tcp() print(s:connect('127.0.0.1', 1))"],
         "",
-    ));
+        (0, "nil\tconnection refused\n", ""),
+    );
     let threads = "local t = ngx.thread.spawn(function() ngx.sleep(0.001) return 7 end) print(ngx.thread.wait(t))";
     check(&["-e", threads], "", (0, "true\t7\n", ""));
     check(&["-lcjson", "-e", "print(cjson.encode({1}))"], "", (0, "[1]\n", ""));

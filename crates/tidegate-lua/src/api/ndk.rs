@@ -8,8 +8,12 @@ use crate::function::function;
 use crate::scheduler::with_run;
 use crate::stack::Lua;
 
-pub(crate) static FAMILY: Family =
-    Family { name: "ndk", cdef: "", ffi: &[], functions: &[("knows", function(knows)), ("compute", function(compute))] };
+pub(crate) static FAMILY: Family = Family {
+    name: "ndk",
+    cdef: "",
+    ffi: &[],
+    functions: &[("knows", function(knows)), ("compute", function(compute))],
+};
 
 /// `knows(directive)`: whether it computes a value of one value.
 fn knows(lua: Lua) -> CResult {
@@ -20,7 +24,9 @@ fn knows(lua: Lua) -> CResult {
 
 /// `compute(directive, value)`
 fn compute(lua: Lua) -> CResult {
-    let Some(function) = set_misc::function(lua.check_bytes(1)?) else { return Err(LuaError::new("unknown directive")) };
+    let Some(function) = set_misc::function(lua.check_bytes(1)?) else {
+        return Err(LuaError::new("unknown directive"));
+    };
     let value = if lua.is_none_or_nil(2) { b"" } else { lua.check_bytes(2)? };
     let req = with_run(|run| run.request().cloned()).flatten();
     let Some(computed) = function(req.as_ref(), value) else {
