@@ -54,11 +54,11 @@ GET /c?k=a
 --- output_file_like
 >>> logs/t.log
 ^/a 0\.0\d\d PASSED
-/b 0\.(0[6-9]|1[0-4])\d DELAYED
-/c 0\.(0[6-9]|1[0-4])\d DELAYED
+/b 0\.(0[1-9]|[12]\d)\d DELAYED
+/c 0\.[012]\d\d DELAYED
 $
 --- error_log_like
-\[warn\] .*delaying request, excess: (0\.[89]|1\.0)\d\d, by zone "one"
+\[warn\] .*delaying request, excess: [01]\.\d\d\d, by zone "one"
 
 === TEST 3: delay=: the first ones at once
 --- http_config
@@ -240,3 +240,35 @@ limit_conn_zone $arg_k zone=one;
 --- must_die
 --- error_log
 invalid zone size "zone=one"
+
+=== TEST 19: levels of the log
+--- http_config
+limit_req_zone $binary_remote_addr zone=r:1m rate=1r/m;
+limit_conn_zone $server_name zone=c:1m;
+--- config
+location /r { limit_req zone=r; limit_req_log_level info; return 200; }
+location / { }
+--- requests
+GET /
+~~~
+GET /r
+--- error_code: 403 200
+--- error_log
+directory index
+
+=== TEST 20: limit_conn_dry_run and limit_conn_log_level
+--- http_config
+limit_conn_zone $server_name zone=c:1m;
+log_format t "$status $limit_conn_status";
+--- config
+access_log logs/t.log t;
+location / { limit_conn c 1; limit_conn_dry_run on; limit_conn_log_level warn; limit_rate 10k; }
+--- user_files
+>>> a chomp
+%{x x 15000}
+--- raw_request
+GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
+--- response_body_size: 15000
+--- output_file_like
+>>> logs/t.log
+^200 PASSED$

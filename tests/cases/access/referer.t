@@ -110,3 +110,13 @@ valid_referers none blocked;
 --- must_die
 --- error_log
 the "none" or "blocked" referers are specified in the "valid_referers" directive without any valid referer
+
+=== TEST 8: settings of the table are accepted
+--- config
+referer_hash_max_size 512;
+referer_hash_bucket_size 64;
+location / { valid_referers none *.example.com; return 200 "[$invalid_referer]\n"; }
+--- request
+GET /
+--- response_body
+[]

@@ -210,3 +210,68 @@ User-Agent: good
 !Content-Encoding
 ~~~
 Content-Encoding: gzip
+
+=== TEST 16: addition_types
+--- config
+addition_types text/plain;
+add_after_body /after;
+location / { }
+location /after { return 200 "after\n"; }
+--- user_files
+>>> a.txt
+text
+>>> a.gif
+gif
+--- requests
+GET /a.txt
+~~~
+GET /a.gif
+--- response_body
+text
+after
+~~~
+gif
+
+=== TEST 17: charset_types
+--- config
+charset utf-8;
+charset_types text/css;
+location / { types { text/css css; text/plain txt; text/html html; } }
+--- user_files
+>>> a.css
+x
+>>> a.txt
+x
+>>> a.html
+x
+--- requests
+GET /a.css
+~~~
+GET /a.txt
+~~~
+GET /a.html
+--- response_headers
+Content-Type: text/css; charset=utf-8
+~~~
+Content-Type: text/plain
+~~~
+Content-Type: text/html; charset=utf-8
+
+=== TEST 18: override_charset
+--- http_config
+charset_map koi8-r utf-8 { C0 D18E; }
+--- config
+charset utf-8;
+source_charset koi8-r;
+charset_types text/plain;
+location /a { override_charset on; proxy_pass http://127.0.0.1:$TEST_PORT/up; }
+location /b { proxy_pass http://127.0.0.1:$TEST_PORT/up; }
+location /up { charset koi8-r; source_charset koi8-r; default_type text/plain; return 200 "x"; }
+--- requests
+GET /a
+~~~
+GET /b
+--- response_headers
+Content-Type: text/plain; charset=utf-8
+~~~
+Content-Type: text/plain; charset=koi8-r

@@ -199,3 +199,15 @@ X_y: 1
 []
 --- error_log
 client sent invalid header line: "X_y: 1" while reading client request headers
+
+=== TEST 17: a shorter Content-Length of the request
+--- config
+location / { more_set_input_headers 'Content-Length: 2'; echo_read_request_body; echo "[$request_body] $content_length"; }
+--- raw_request
+POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET /2 HTTP/1.1\r\nHost: a\r\n\r\n
+--- response_headers
+Connection: close
+--- response_body
+[he] 2
+--- connection: closed
+--- tidegate_only: nginx takes the rest of the body for another request

@@ -369,3 +369,31 @@ location / { return 200; }
 --- request
 OPTIONS *
 --- error_code: 400
+
+=== TEST 33: chunked_transfer_encoding off
+--- config
+chunked_transfer_encoding off;
+location / { echo x; }
+--- raw_request
+GET / HTTP/1.1\r\nHost: a\r\n\r\n
+--- response_headers
+!Transfer-Encoding
+Connection: close
+--- response_body
+x
+--- connection: closed
+
+=== TEST 34: buffers and packets
+--- config
+client_header_buffer_size 64;
+postpone_output 0;
+tcp_nodelay off;
+tcp_nopush on;
+listen 127.0.0.1:$TEST_PORT_2 fastopen=5;
+location / { return 200 "$http_long\n"; }
+--- request
+GET /
+--- more_headers
+Long: %{x x 200}
+--- response_body
+%{x x 200}

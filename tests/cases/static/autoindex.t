@@ -75,3 +75,14 @@ autoindex on;
 --- request
 GET /none/
 --- error_code: 404
+
+=== TEST 7: autoindex_localtime
+--- config
+location / { autoindex on; autoindex_localtime on; }
+--- user_files
+>>> d/a mtime=1000000000
+x
+--- request
+GET /d/
+--- response_body_like
+<a href="a">a</a> +09-Sep-2001 \d\d:\d\d +2

@@ -30,7 +30,16 @@ pub(super) fn run(req: &Rc<Request>, commands: &[Arc<Command>]) -> Result<(), Ba
             // The value may be one of the request, so it is not borrowed meanwhile.
             let value = field.value(req);
             set(&mut req.head.borrow_mut(), field, &value, command.replace)?;
-            if Known::of(&field.name) == Known::Connection && value.to_ascii_lowercase().contains_str("close") {
+            let ends_connection = match Known::of(&field.name) {
+                Known::Connection => value.to_ascii_lowercase().contains_str("close"),
+                // Only so much of the body is read; what follows it is nobody's request.
+                Known::ContentLength if !req.body.is_loaded() => {
+                    let length = req.head.borrow().content_length;
+                    length.is_some_and(|length| req.body.shorten(length))
+                }
+                _ => false,
+            };
+            if ends_connection {
                 req.flags().keep_alive.set(false);
             }
         }
