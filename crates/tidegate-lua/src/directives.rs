@@ -2,7 +2,7 @@
 //!
 //! Follows lua-nginx-module. The handlers themselves are in [`crate::phases`], settings in [`crate::settings`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::conf::Build;
@@ -34,6 +34,8 @@ pub struct Conf {
     rewrite_first: Option<bool>,
     access_first: Option<bool>,
     precontent_first: Option<bool>,
+    /// Whether the init code has run for this configuration; held while it does.
+    pub(crate) init_ran: Mutex<bool>,
 }
 
 impl Conf {

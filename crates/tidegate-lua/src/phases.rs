@@ -9,6 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use bstr::BStr;
+use tidegate_core::log;
 use tidegate_core::output::{Buf, Chunk, Closed, Progress};
 use tidegate_core::phase::{Outcome as Answer, Phase as CorePhase, Program, Ready, Step};
 use tidegate_core::request::Request;
@@ -38,10 +40,10 @@ pub(crate) mod code {
 /// What follows from how a run ended.
 type Conclude = fn(&Rc<Request>, Outcome) -> Answer;
 
-/// Installs `server_rewrite_by_lua*`.
+/// Installs `server_rewrite_by_lua*`, before the directives of the rewrite module.
 pub(crate) fn install_server_rewrite(code: &Arc<Code>, program: &mut Program) {
     let code = code.clone();
-    program.on(CorePhase::ServerRewrite, move |req| run(req, &code, Phase::ServerRewrite, conclude_early));
+    program.on_first(CorePhase::ServerRewrite, move |req| run(req, &code, Phase::ServerRewrite, conclude_early));
 }
 
 /// Installs code of a phase before the content; `first` puts it before the handlers of other modules.
@@ -132,9 +134,30 @@ pub(crate) fn begin(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<Star
         Host::Request(req.clone()).log(LogLevel::Error, message);
         status
     };
+    if log::any_debug() {
+        tell(req, phase);
+    }
     let vm = worker::vm_for(req).map_err(|failure| fail(&failure.message, 500))?;
     let function = code.load(&vm, Some(req)).map_err(|error| fail(&error.message, error.status))?;
     Ok(start(&vm, Host::Request(req.clone()), phase, function))
+}
+
+/// Writes what lua-nginx-module says at the debug level as its handler begins.
+#[cold]
+fn tell(req: &Rc<Request>, phase: Phase) {
+    let uri = req.uri.borrow();
+    let uri = BStr::new(&uri.path);
+    let text = match phase {
+        Phase::ServerRewrite => format!("lua server rewrite handler, uri:\"{uri}\" c:1"),
+        Phase::Rewrite => format!("lua rewrite handler, uri:\"{uri}\" c:1"),
+        Phase::Access => format!("lua access handler, uri:\"{uri}\" c:1"),
+        Phase::Content => format!("lua content handler, uri:\"{uri}\" c:1"),
+        Phase::Log => format!("lua log handler, uri:\"{uri}\" c:0"),
+        Phase::HeaderFilter => format!("lua header filter for user lua code, uri \"{uri}\""),
+        Phase::BodyFilter => format!("lua body filter for user lua code, uri \"{uri}\""),
+        _ => return,
+    };
+    Host::Request(req.clone()).log_debug(text.as_bytes());
 }
 
 /// After `content_by_lua*`: the response is complete.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mlua_sys as ffi;
 use mlua_sys::lua_Debug;
+use tidegate_core::clock;
 
 use crate::function::c_bytes;
 use crate::host::{Host, LogLevel};
@@ -179,6 +180,7 @@ pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Du
     let vm = vm.clone();
     tokio::task::spawn_local(async move {
         let premature = expire(&vm, &alarm, delay).await;
+        clock::update();
         host.log_debug(b"lua ngx.timer expired");
         // The next one is pending before this one runs: the interval does not depend on how long it takes.
         let next =

@@ -1,8 +1,8 @@
 //! A worker's virtual machine: made as the worker starts, ended with it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tidegate_core::log;
 use tidegate_core::module::WorkerEnd;
@@ -25,12 +25,19 @@ use crate::stack::Ref;
 use crate::vm::{Vm, VmUse};
 
 thread_local! {
+    /// The init code runs here as it has run in another worker before.
+    static REPLAYS_INIT: Cell<bool> = const { Cell::new(false) };
     static WORKER_VM: RefCell<Option<Rc<Vm>>> = const { RefCell::new(None) };
 }
 
 /// The worker's virtual machine; `None` outside of workers and where no Lua is configured.
 pub(crate) fn vm() -> Option<Rc<Vm>> {
     WORKER_VM.with_borrow(Clone::clone)
+}
+
+/// Whether the init code runs, as it has run in another worker before: then it is to leave no trace.
+pub(crate) fn replays_init() -> bool {
+    REPLAYS_INIT.get()
 }
 
 /// The virtual machine that serves a request: the worker's, or with `lua_code_cache off` one of its own.
@@ -61,7 +68,8 @@ pub(crate) fn vm_for(req: &Rc<Request>) -> Result<Rc<Vm>, Failure> {
 /// Makes the worker's virtual machine and runs `init_by_lua*` and `init_worker_by_lua*` in it.
 ///
 /// nginx runs `init_by_lua*` once, before it forks, and every worker inherits the result. Workers are threads here, each
-/// with a machine of its own, so that each runs it; what it prints is printed by each.
+/// with a machine of its own, so that each runs it. The first to come does so for all: the runs of the others leave
+/// no trace in the error log and in shared dictionaries.
 pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
     let worker = worker::current().ok_or("no worker on this thread")?;
     let settings = worker.config().http_conf(&settings::MODULE);
@@ -73,7 +81,12 @@ pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
         .map_err(|failure| format!("cannot create a Lua virtual machine: {failure}"))?;
     WORKER_VM.set(Some(vm.clone()));
     if let Some(code) = &conf.init {
-        run_init(&vm, code)?;
+        let mut ran = conf.init_ran.lock().unwrap_or_else(PoisonError::into_inner);
+        REPLAYS_INIT.set(*ran);
+        let result = run_init(&vm, code);
+        REPLAYS_INIT.set(false);
+        *ran = true;
+        result?;
     }
     if api::process::take_agent_wanted() && worker.id == 0 {
         worker::start_agent(&worker).map_err(|error| format!("cannot start the privileged agent: {error}"))?;

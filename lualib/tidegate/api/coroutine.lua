@@ -13,7 +13,7 @@ local error, select, type = error, select, type
 local guard = native.guard()
 local thread_status = native.thread_status
 local note_failure = native.note_failure
-local token, phase = base.token, base.phase
+local token, phase, fail = base.token, base.phase, base.fail
 
 -- init, header_filter, body_filter: there OpenResty leaves LuaJIT's own `wrap`, which puts the caller's position in front.
 local adds_position = { [0x1000000] = true, [0x20] = true, [0x40] = true }
@@ -46,7 +46,15 @@ local function hand_on(co, ...)
     return ...
 end
 
+-- As LuaJIT's own functions complain, whose place in the code would be here.
+local function check(co, name)
+    if type(co) ~= "thread" then
+        return fail("bad argument #1 to '" .. name .. "' (coroutine expected)")
+    end
+end
+
 local function guarded_status(co)
+    check(co, "status")
     local state = status(co)
     if state == "suspended" then
         local mark = guard[co]
@@ -58,6 +66,7 @@ local function guarded_status(co)
 end
 
 local function checked_resume(co, ...)
+    check(co, "resume")
     if guard[co] then
         local state = guarded_status(co)
         if state ~= "suspended" then
@@ -85,6 +94,9 @@ local function wrapped(co, ok, ...)
 end
 
 function coroutine.wrap(f)
+    if type(f) ~= "function" then
+        return fail("bad argument #1 to 'wrap' (function expected, got " .. type(f) .. ")")
+    end
     local co = create(f)
     return function(...)
         return wrapped(co, checked_resume(co, ...))

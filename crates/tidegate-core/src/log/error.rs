@@ -75,10 +75,21 @@ fn ids() -> (u32, i32) {
     ids
 }
 
+/// Some log of the process was made to write everything.
+static ANY_DEBUG: AtomicBool = AtomicBool::new(false);
+
+/// Whether any log writes lines of the debug level: for places where asking the log itself would cost too much.
+pub fn any_debug() -> bool {
+    ANY_DEBUG.load(Ordering::Relaxed)
+}
+
 impl ErrorLog {
     /// A log that writes to each target what is as bad as its level.
     pub fn new(targets: Vec<(Level, Arc<LogFile>)>) -> Self {
         let most = targets.iter().map(|(level, _)| *level).max();
+        if most == Some(Level::Debug) {
+            ANY_DEBUG.store(true, Ordering::Relaxed);
+        }
         Self { targets, most }
     }
 

@@ -24,7 +24,7 @@ mod writer;
 mod tests;
 
 pub use access::{AccessLog, Buffering};
-pub use error::{ErrorLog, Line, SysError, echo_to_stderr, main, note, set_main};
+pub use error::{ErrorLog, Line, SysError, any_debug, echo_to_stderr, main, note, set_main};
 pub use file::{BadDestination, Destination, LogFile, OpenError};
 pub use level::Level;
 pub use path::OpenLogFileCache;

@@ -291,6 +291,7 @@ impl Job {
         match connected {
             Ok(stream) => {
                 stream.set_nodelay();
+                debug(&self.host, || "lua socket tcp_nodelay".to_owned());
                 let conn = Conn::new(Transport::Plain(stream));
                 conn.place.replace(place);
                 self.tcp.attach(conn, &self.host);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::conn::Conn;
-use super::failure::push_nil_error;
+use super::failure::{debug, push_nil_error};
 use super::owner::OpenSockets;
 use super::tcp::{Handle, Tcp};
 use super::transport::Transport;
@@ -47,6 +47,7 @@ pub(super) fn req_socket(lua: Lua) -> CResult {
             return push_nil_error(lua, "pending data to write");
         }
         open.raw_acquired.set(true);
+        debug(&host, || "lua socket tcp_nodelay".to_owned());
         let conn = Conn::new(Transport::Raw(weak));
         req.conn.take_input(conn.input.borrow_mut().room(0));
         conn

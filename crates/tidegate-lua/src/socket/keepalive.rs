@@ -81,7 +81,9 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
         }
     };
     tcp.detach();
-    if !worker::current().is_some_and(|worker| worker.is_quitting()) {
+    if worker::current().is_some_and(|worker| worker.is_quitting()) {
+        debug(&host, || "lua tcp socket set keepalive while process exiting, closing connection".to_owned());
+    } else {
         if conn.place.borrow().is_none() {
             conn.place.replace(Some(pool.enter()));
         }
