@@ -43,9 +43,15 @@ pub(crate) struct Options {
     /// Where the results of each block are written; DIR/last.json if not given
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Also writes conformance/summary.md, which a run of all of a suite does anyway
+    /// Also writes the page, which a run of all of a suite does anyway
     #[arg(long)]
     summary: bool,
+    /// The page with the table and the causes of failures
+    #[arg(long, default_value = "conformance/summary.md")]
+    page: PathBuf,
+    /// Runs nothing: makes the page from the results of an earlier run
+    #[arg(long)]
+    from: Option<PathBuf>,
     /// More arguments for the runner, after `--`
     #[arg(last = true)]
     more: Vec<String>,
@@ -56,6 +62,11 @@ pub(crate) struct Options {
 /// # Errors
 /// When the runner, a checkout or the binary is missing.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    if let Some(results) = &options.from {
+        let baseline = runner(options).ok().and_then(|runner| baseline(options, &runner));
+        report(options, results, baseline.as_deref(), true)?;
+        return Ok(true);
+    }
     install::conformance()?;
     let runner = runner(options)?;
     let lab = options.dir.join("src");
@@ -85,19 +96,27 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     terminal::heading(&format!("{} with {}", suites.join(" "), runner.display()));
     let status = command.status().map_err(|e| format!("cannot run {}: {e}", runner.display()))?;
     let is_whole = options.filter.is_none() && options.blocks.is_none() && suites.iter().all(|s| !s.contains('/'));
-    let text = fs::read_to_string(&results).map_err(|e| format!("{}: {e}", results.display()))?;
+    report(options, &results, baseline.as_deref(), is_whole || options.summary)?;
+    Ok(status.code().is_some_and(|code| code <= 1))
+}
+
+/// Prints the totals of `results` and, with `writes_page`, makes the page of them.
+fn report(options: &Options, results: &Path, baseline: Option<&Path>, writes_page: bool) -> Result<(), String> {
+    let text = fs::read_to_string(results).map_err(|e| format!("{}: {e}", results.display()))?;
     let totals = summary::read(&text)?;
     print!("{}", summary::short(&totals));
     println!("blocks: {}", results.display());
-    if is_whole || options.summary {
-        let file = paths::repository().join("conformance/summary.md");
-        let held_to = baseline.as_ref().and_then(|b| b.file_name()).map(|n| n.to_string_lossy().into_owned());
-        let text = summary::markdown(&totals, held_to.as_deref());
-        fs::create_dir_all(paths::repository().join("conformance")).map_err(|e| format!("conformance: {e}"))?;
-        fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-        println!("table: {}", file.display());
+    if !writes_page {
+        return Ok(());
     }
-    Ok(status.code().is_some_and(|code| code <= 1))
+    let held_to = baseline.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let causes = paths::repository().join("conformance/causes.txt");
+    let causes = fs::read_to_string(&causes).map_err(|e| format!("{}: {e}", causes.display()))?;
+    let page = paths::repository().join(&options.page);
+    let text = summary::markdown(&totals, held_to.as_deref(), &summary::Causes::read(&causes)?);
+    fs::write(&page, text).map_err(|e| format!("{}: {e}", page.display()))?;
+    println!("page: {}", page.display());
+    Ok(())
 }
 
 /// `--runner`, or the one that lies beside the repository where this is developed.

@@ -4,7 +4,9 @@
 //! P, p (matched debug lines), R (passed when run again); F, X, D, T, N for failures; S and E make no statement, `.` was
 //! left out.
 
+use regex::Regex;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Results of one suite.
@@ -14,6 +16,54 @@ pub(super) struct Suite {
     revision: String,
     /// Path and counts, in the order of their paths.
     files: Vec<(String, Counts)>,
+    failures: Vec<Failure>,
+}
+
+/// A block that fails.
+#[derive(Debug, PartialEq, Eq)]
+struct Failure {
+    path: String,
+    /// What the suite calls it: `TEST 3: title`.
+    title: String,
+    /// The first assertion that does not hold, or why there was no start.
+    why: String,
+}
+
+impl Failure {
+    /// `TEST 3: title` by its number alone.
+    fn number(&self) -> &str {
+        let rest = self.title.trim_start_matches("TEST ");
+        rest.split(':').next().unwrap_or(rest)
+    }
+}
+
+/// The causes of failures that somebody has looked into: the lines of `conformance/causes.txt`.
+#[derive(Debug, Default)]
+pub(super) struct Causes(Vec<(Regex, String)>);
+
+impl Causes {
+    /// Reads lines of the form `PATTERN -- cause`; empty lines and those with `#` in front are left out.
+    ///
+    /// # Errors
+    /// A line without ` -- `, or a pattern that is none.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        let mut causes = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (pattern, cause) = line.split_once(" -- ").ok_or(format!("line {number} of the causes has no \" -- \""))?;
+            let pattern = Regex::new(pattern.trim()).map_err(|e| format!("line {number} of the causes: {e}"))?;
+            causes.push((pattern, cause.trim().to_owned()));
+        }
+        Ok(Self(causes))
+    }
+
+    /// The first cause whose pattern matches `PATH TITLE: WHY`.
+    fn of(&self, failure: &Failure) -> &str {
+        let text = format!("{} {}: {}", failure.path, failure.title, failure.why);
+        self.0.iter().find(|(pattern, _)| pattern.is_match(&text)).map_or("not looked into", |(_, cause)| cause)
+    }
 }
 
 /// How many blocks ended how.
@@ -86,16 +136,22 @@ pub(super) fn read(text: &str) -> Result<Vec<Suite>, String> {
 }
 
 fn read_suite(name: &str, suite: &Value) -> Suite {
-    let mut files = Vec::new();
+    let (mut files, mut failures) = (Vec::new(), Vec::new());
     for (path, file) in suite["files"].as_object().into_iter().flatten() {
         let mut counts = Counts::default();
         for block in file["blocks"].as_array().into_iter().flatten() {
-            counts.count(block["r"].as_str().unwrap_or_default());
+            let letter = block["r"].as_str().unwrap_or_default();
+            counts.count(letter);
+            if matches!(letter, "F" | "X" | "D" | "T" | "N") {
+                let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
+                failures.push(Failure { path: path.clone(), title: text("title"), why: text("why") });
+            }
         }
         files.push((path.clone(), counts));
     }
     files.sort_by(|a, b| a.0.cmp(&b.0));
-    Suite { name: name.to_owned(), revision: suite["rev"].as_str().unwrap_or("?").to_owned(), files }
+    failures.sort_by(|a, b| a.path.cmp(&b.path));
+    Suite { name: name.to_owned(), revision: suite["rev"].as_str().unwrap_or("?").to_owned(), files, failures }
 }
 
 /// One line per suite.
@@ -112,7 +168,7 @@ pub(super) fn short(suites: &[Suite]) -> String {
 const HEAD: &str = "| pass | | an assertion fails | no start | died, hung or not run | skipped |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
 
 /// The page `conformance/summary.md`.
-pub(super) fn markdown(suites: &[Suite], held_to: Option<&str>) -> String {
+pub(super) fn markdown(suites: &[Suite], held_to: Option<&str>, causes: &Causes) -> String {
     let mut text = "# Conformance\n\nMade by `cargo xtask conformance`. ".to_owned();
     match held_to {
         Some(baseline) => {
@@ -124,10 +180,36 @@ pub(super) fn markdown(suites: &[Suite], held_to: Option<&str>) -> String {
     for suite in suites {
         text.push_str(&suite.total().row(&format!("{} {}", suite.name, suite.revision)));
     }
+    for suite in suites.iter().filter(|suite| !suite.failures.is_empty()) {
+        let _ = write!(text, "\n## {}: what fails, by cause\n", suite.name);
+        text.push_str(&by_cause(suite, causes));
+    }
     for suite in suites {
-        let _ = write!(text, "\n## {}\n\n| file {HEAD}", suite.name);
+        let _ = write!(text, "\n## {}: files\n\n| file {HEAD}", suite.name);
         for (path, counts) in suite.files.iter().filter(|(_, counts)| counts.judged() > 0) {
             text.push_str(&counts.row(path));
+        }
+    }
+    text
+}
+
+/// The failing blocks under their causes, the commonest first.
+fn by_cause(suite: &Suite, causes: &Causes) -> String {
+    let mut groups: BTreeMap<&str, Vec<&Failure>> = BTreeMap::new();
+    for failure in &suite.failures {
+        groups.entry(causes.of(failure)).or_default().push(failure);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, failures)| std::cmp::Reverse(failures.len()));
+    let mut text = String::new();
+    for (cause, failures) in groups {
+        let _ = writeln!(text, "\n**{cause}** ({})\n", failures.len());
+        let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for failure in failures {
+            files.entry(&failure.path).or_default().push(failure.number());
+        }
+        for (path, numbers) in files {
+            let _ = writeln!(text, "- {path}: {}", numbers.join(", "));
         }
     }
     text
@@ -143,11 +225,23 @@ mod tests {
             "t/a.t": {"blocks": [{"r": "p"}, {"r": "X"}, {"r": "N"}, {"r": "S"}]}}}}}"#;
         let suites = read(text).unwrap();
         assert_eq!(short(&suites), "s: 2 of 5 blocks pass (40.0 %)\n");
-        let page = markdown(&suites, Some("base.json"));
+        let page = markdown(&suites, Some("base.json"), &Causes::default());
         assert!(page.contains("| s v1 | 2 of 5 | 40.0 % | 1 | 1 | 1 | 1 |\n"), "{page}");
         assert!(
             page.contains("| t/a.t | 1 of 3 | 33.3 % | 0 | 1 | 1 | 1 |\n| t/b.t | 1 of 2 | 50.0 % | 1 | 0 | 0 | 0 |\n")
         );
         assert!(read("{}").is_err());
+    }
+
+    #[test]
+    fn failures_are_grouped_by_cause() {
+        let text = r#"{"suites": {"s": {"files": {"t/a.t": {"blocks": [
+            {"r": "F", "title": "TEST 1: x", "why": "no directive"}, {"r": "X", "title": "TEST 3: y", "why": "memc"},
+            {"r": "F", "title": "TEST 4: z", "why": "body differs"}, {"r": "P", "title": "TEST 5: p"}]}}}}}"#;
+        let causes = Causes::read("# a comment\n\nmemc|directive -- a module is missing\n").unwrap();
+        let page = markdown(&read(text).unwrap(), None, &causes);
+        let expected = "**a module is missing** (2)\n\n- t/a.t: 1, 3\n\n**not looked into** (1)\n\n- t/a.t: 4\n";
+        assert!(page.contains(expected), "{page}");
+        assert!(Causes::read("no arrow").is_err() && Causes::read("( -- x").is_err());
     }
 }

@@ -311,7 +311,10 @@ pub(super) fn send(lua: Lua) -> CResult {
                 let sent = tokio::time::timeout(limit, socket.send(&bytes)).await;
                 drop(busy);
                 match sent {
-                    Ok(Ok(_)) => Answer::One,
+                    Ok(Ok(count)) => {
+                        debug(&host, || format!("send: fd:{} {count} of {}", socket.fd(), bytes.len()));
+                        Answer::One
+                    }
                     Ok(Err(error)) => Answer::NilError(Failure::from(error).message()),
                     Err(_) => Answer::NilError("timeout".into()),
                 }
