@@ -52,7 +52,8 @@ impl Causes {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (pattern, cause) = line.split_once(" -- ").ok_or(format!("line {number} of the causes has no \" -- \""))?;
+            let (pattern, cause) =
+                line.split_once(" -- ").ok_or(format!("line {number} of the causes has no \" -- \""))?;
             let pattern = Regex::new(pattern.trim()).map_err(|e| format!("line {number} of the causes: {e}"))?;
             causes.push((pattern, cause.trim().to_owned()));
         }
