@@ -455,26 +455,49 @@ GET /
 [{"u":"monty@localhost"}]
 
 
-=== TEST 22: a server without TLS
+=== TEST 22: TLS
 --- services: mariadb
 --- tidegate_only
 --- http_config
-upstream must { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass ssl=on ssl_verify=off; }
-upstream may { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass ssl=prefer ssl_verify=off; }
+upstream named { drizzle_server localhost:$TEST_MARIADB_PORT user=monty password=some_pass ssl_ca=$TEST_MARIADB_CA; }
+upstream other { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass ssl_ca=$TEST_MARIADB_CA; }
+upstream other_named { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass ssl_ca=$TEST_MARIADB_CA ssl_name=localhost; }
+upstream authority { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass ssl_ca=$TEST_MARIADB_CA ssl_verify=ca; }
+upstream unverified { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass ssl=prefer ssl_verify=off; }
+upstream plain { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass compress=on; }
 --- config
-location /must { drizzle_query "select 1 as n"; drizzle_pass must; rds_json on; }
-location /may { drizzle_query "select 1 as n"; drizzle_pass may; rds_json on; }
+location / {
+    drizzle_query "select variable_value <> '' as encrypted from information_schema.session_status where variable_name = 'Ssl_cipher'";
+    drizzle_pass $arg_to;
+    rds_json on;
+}
 --- requests
-GET /must
+GET /?to=named
 ~~~
-GET /may
---- error_code: 502 200
+GET /?to=other
+~~~
+GET /?to=other_named
+~~~
+GET /?to=authority
+~~~
+GET /?to=unverified
+~~~
+GET /?to=plain
+--- error_code: 200 502 200 200 200 200
 --- response_body_like
+"encrypted":1
+~~~
 502
 ~~~
-\[\{"n":1\}\]
+"encrypted":1
+~~~
+"encrypted":1
+~~~
+"encrypted":1
+~~~
+"encrypted":0
 --- error_log
-the server does not support TLS
+invalid peer certificate
 
 
 === TEST 23: drizzle_server ssl=on is refused

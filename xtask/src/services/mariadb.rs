@@ -30,6 +30,9 @@ pub(super) fn spawn(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, S
     }
     vars.set("TEST_MARIADB_PORT", port);
     vars.set("TEST_MARIADB_SOCKET", socket.display());
+    let fixtures = paths::repository().join("tests/fixtures");
+    let certificate = fixtures.join("mariadb-cert.pem");
+    vars.set("TEST_MARIADB_CA", certificate.display());
     let mut server = command("mariadbd", dir)?;
     // Nothing here has to survive, so nothing waits for a disk.
     server.args(["--no-defaults", "--skip-log-bin", "--skip-name-resolve", "--bind-address=127.0.0.1"]);
@@ -40,6 +43,9 @@ pub(super) fn spawn(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, S
         "--thread-stack=256K",
         "--performance-schema=OFF",
     ]);
+    // It signs itself, for the name localhost.
+    server.arg(format!("--ssl-cert={}", certificate.display()));
+    server.arg(format!("--ssl-key={}", fixtures.join("mariadb-key.pem").display()));
     server.arg(format!("--port={port}")).arg(format!("--socket={}", socket.display()));
     server.arg(format!("--datadir={}", data.display()));
     server.arg(format!("--pid-file={}", dir.join("mysqld.pid").display()));

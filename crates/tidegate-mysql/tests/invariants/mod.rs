@@ -6,7 +6,9 @@ use tidegate_mysql::{
     compress::Compressed,
     handshake::{Greeting, Response, read_switch},
     packet::{PacketBuffer, put_packet},
+    read_only::{may_be_shared, only_reads},
     rows,
+    session::leaves_traces,
     statements::Prepared,
 };
 use tidegate_rows::{
@@ -20,15 +22,24 @@ use tidegate_rows::{
 /// Checks one input. The first byte chooses what it is taken for, the second how it is cut.
 pub(crate) fn check(input: &[u8]) {
     let [kind, cut, rest @ ..] = input else { return };
-    match kind % 7 {
+    match kind % 8 {
         0 => framing(rest, usize::from(*cut)),
         1 => logins(rest),
         2 => answers(rest),
         3 => text_row(rest, usize::from(*cut)),
         4 => binary_row(rest, usize::from(*cut)),
         5 => stored_stream(rest, usize::from(*cut)),
+        6 => statements(rest),
         _ => compression(rest, usize::from(*cut)),
     }
+}
+
+/// What may be shared only reads, and what only reads leaves no traces.
+fn statements(sql: &[u8]) {
+    assert!(!may_be_shared(sql) || only_reads(sql));
+    assert!(!only_reads(sql) || !leaves_traces(sql));
+    let selected = [b"select ", sql].concat();
+    assert!(!may_be_shared(&selected) || only_reads(&selected));
 }
 
 /// The pieces in which bytes arrive make no difference, and packets written again are the bytes that were read.
