@@ -100,18 +100,27 @@ async fn end_sessions(
 ) -> Result<(), QueryError> {
     let limit = Some(CANCEL_TIMEOUT);
     let timeouts = Timeouts { connect: limit, send_query: limit, recv_columns: limit, recv_rows: limit, query: limit };
-    let options = ConnectOptions { schema: String::new(), init: Vec::new(), ..(**options).clone() };
+    let options =
+        ConnectOptions { schema: String::new(), init: Vec::new(), multi_statements: true, ..(**options).clone() };
     let addresses: Vec<SocketAddr> = address.into_iter().collect();
     let mut conn = Conn::connect_to(Arc::new(options), &addresses, timeouts).await?;
     for sessions in group.chunks(SESSIONS_MAX) {
         conn.send_query(look_up(sessions).as_bytes()).await?;
         let mut found = Ids::default();
         conn.read_result(&mut found).await?;
-        for id in found.0 {
-            conn.send_query(format!("kill connection {id}").as_bytes()).await?;
+        kill(&mut conn, &found.0).await?;
+    }
+    Ok(())
+}
+
+/// Ends sessions, all in one round trip unless one of them has ended by itself meanwhile: the batch stops there.
+async fn kill(conn: &mut Conn, mut ids: &[u64]) -> Result<(), QueryError> {
+    while !ids.is_empty() {
+        let batch: Vec<String> = ids.iter().map(|id| format!("kill connection {id}")).collect();
+        conn.send_query(batch.join(";").as_bytes()).await?;
+        while conn.has_more_results() {
             match conn.read_result(&mut Ids::default()).await {
-                // It ended by itself meanwhile.
-                Ok(()) | Err(QueryError::Server(_)) => {}
+                Ok(()) | Err(QueryError::Server(_)) => ids = ids.get(1..).unwrap_or_default(),
                 Err(error) => return Err(error),
             }
         }
