@@ -140,7 +140,7 @@ impl Backend {
                     is_connected = true;
                     began(conn.thread_id());
                 });
-                result.await.map_err(|error| if is_connected { error } else { refused(error) })
+                result.await.map_err(|error| if is_connected { error } else { refused(&pool.options().name, error) })
             }
             Backend::Embedded { schema } => {
                 let engine = database::engine(config).map_err(|error| QueryError::Connect {
@@ -180,10 +180,11 @@ const UNKNOWN_CHARSET: u16 = 1115;
 
 /// A server that refuses the login is as good as one that is not there: the statement is not to blame. A character set
 /// that does not exist is a mistake of ours.
-fn refused(error: QueryError) -> QueryError {
+fn refused(upstream: &str, error: QueryError) -> QueryError {
     match error {
         QueryError::Server(error) if error.code != UNKNOWN_CHARSET => {
-            QueryError::Connect { peer: "database".to_owned(), source: io::Error::other(error) }
+            let peer = format!("upstream \"{upstream}\"");
+            QueryError::Connect { peer, source: io::Error::other(error) }
         }
         error => error,
     }

@@ -162,10 +162,11 @@ pub(super) fn prepare_response(req: &Rc<Request>, conf: &Conf, statements: &Stat
     format
 }
 
+/// ER_NO_SUCH_TABLE.
+const NO_SUCH_TABLE: u16 = 1146;
+
 /// The status for an error, as drizzle-nginx-module documents it.
 fn status_of(error: &QueryError) -> u16 {
-    /// Table does not exist.
-    const NO_SUCH_TABLE: u16 = 1146;
     match error {
         QueryError::Server(error) if error.code == NO_SUCH_TABLE => 410,
         QueryError::Server(_) => 500,
@@ -178,6 +179,10 @@ fn status_of(error: &QueryError) -> u16 {
 
 #[cold]
 fn report(req: &Rc<Request>, error: &QueryError) {
-    let level = if matches!(error, QueryError::SinkClosed(_)) { Level::Info } else { Level::Error };
+    let level = match error {
+        QueryError::SinkClosed(_) => Level::Info,
+        QueryError::Server(error) if error.code == NO_SUCH_TABLE => Level::Notice,
+        _ => Level::Error,
+    };
     req.log(level, format_args!("drizzle: {error}"));
 }
