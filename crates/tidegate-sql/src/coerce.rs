@@ -103,8 +103,12 @@ impl Target<'_> {
             Val::Text(text) | Val::Blob(text) if matches!(value, Val::Text(_)) || !text.is_empty() => {
                 let parsed = parse_decimal(text);
                 let any = Decimal::parse_prefix(text).is_some();
+                let whole = parsed.value.round_to_int();
                 if !any && parse_f64(text).value.abs() > 1e37 {
                     i128::MAX
+                } else if any && (whole < i128::from(low) || whole > i128::from(high)) {
+                    // What is out of range is told before what was cut off.
+                    whole
                 } else {
                     self.number_text(text, parsed.clean, any, "integer")?;
                     parsed.value.round_to_int()
@@ -322,7 +326,10 @@ impl Target<'_> {
             Val::Text(text) | Val::Blob(text) => {
                 let parsed = temporal::parse_time(text);
                 if parsed.is_some_and(|(_, truncated, _)| truncated) {
-                    self.complain(errors::data_truncated(self.name(), self.row))?;
+                    if self.strict {
+                        return Err(self.wrong_moment(&value));
+                    }
+                    self.env.warn(errors::data_truncated(self.name(), self.row));
                 }
                 parsed.map(|(time, ..)| time)
             }
@@ -358,8 +365,26 @@ impl Target<'_> {
         }
     }
 
+    /// A double on its way into a text: with an exponent if it fits only so.
+    fn short_number<'v>(&self, value: Val<'v>) -> Val<'v> {
+        let ty = &self.column.ty;
+        let Val::Real(number) = value else { return value };
+        if ty.base.is_blob() {
+            return value;
+        }
+        let mut written = Vec::new();
+        value.write(Base::Double, NOT_FIXED, None, &mut written);
+        let short = format!("{number:e}");
+        if written.len() > ty.length as usize && short.len() <= ty.length as usize {
+            Val::Text(short.into_bytes().into())
+        } else {
+            Val::Text(written.into())
+        }
+    }
+
     fn text(&self, value: Val<'_>) -> Res<Datum> {
         let ty = &self.column.ty;
+        let value = self.short_number(value);
         let bytes = self.to_bytes(value);
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
@@ -428,6 +453,7 @@ impl Target<'_> {
 
     fn bytes(&self, value: Val<'_>) -> Res<Datum> {
         let ty = &self.column.ty;
+        let value = self.short_number(value);
         let bytes = self.to_bytes(value);
         let limit = ty.length as usize;
         let mut kept = &bytes[..];
@@ -454,6 +480,9 @@ impl Target<'_> {
                     parsed.clean.then(|| by_number(parsed.value.round_to_int())).flatten()
                 })
             }
+            // The part behind the point of a number does not count.
+            Val::Dec(number) => by_number(number.truncate(0).mantissa),
+            Val::Real(number) => by_number(number.trunc() as i128),
             other => match other.to_int() {
                 Ok(0) => Some(0).filter(|_| !self.strict),
                 Ok(number) | Err((number, _)) => by_number(number),

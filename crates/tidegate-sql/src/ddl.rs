@@ -2,6 +2,7 @@
 
 mod alter;
 mod define;
+pub(crate) mod temporary;
 
 pub(crate) use define::parent_id;
 
@@ -66,10 +67,18 @@ pub(crate) fn run(
             None => return Err(errors::no_database_to_drop(&name).into()),
         },
         Statement::CreateTable(create) => return define::create_table(core, *create, text.sql, more, sink),
-        Statement::DropTable { tables, if_exists } => drop_tables(core, &tables, if_exists, false)?,
+        Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
         Statement::DropView { views, if_exists } => drop_tables(core, &views, if_exists, true)?,
-        Statement::Truncate(name) => truncate(core, &name)?,
-        Statement::AlterTable { table, items } => alter::alter_table(core, &table, &items, text.sql)?,
+        Statement::Truncate(name) => truncate(core, &core.actual(&name))?,
+        Statement::AlterTable { table, items } => {
+            let table = core.actual(&table);
+            if temporary::is_hidden(&table.name)
+                && items.iter().any(|item| matches!(item, parse::AlterItem::RenameTable(_)))
+            {
+                return Err(errors::unsupported("renaming a temporary table").into());
+            }
+            alter::alter_table(core, &table, &items, text.sql)?
+        }
         Statement::RenameTable(pairs) => {
             for (from, to) in &pairs {
                 alter::rename(core, from, to)?;
@@ -135,6 +144,7 @@ pub(super) fn change<T>(
     conn.check_foreign_keys(false).map_err(internal)?;
     let result = (|| {
         conn.begin_immediate().map_err(internal)?;
+        temporary::sweep(&conn, &catalog, schema)?;
         let value = change(&mut conn, &catalog)?;
         conn.commit().map_err(internal)?;
         Ok(value)
@@ -185,6 +195,40 @@ pub(super) fn next_table_id(conn: &Conn) -> Res<i64> {
     };
     while stmt.step().map_err(internal)? == Step::Row {}
     Ok(id)
+}
+
+/// DROP TABLE: temporary tables go before those of the schema.
+fn drop_some_tables(core: &mut Core, names: Vec<TableName>, if_exists: bool, temporary: bool) -> Res<u64> {
+    let mut others = Vec::new();
+    for name in names {
+        let actual = core.actual(&name);
+        if !temporary::is_hidden(&actual.name) {
+            others.push(name);
+            continue;
+        }
+        let schema = schema_of(core, &name)?;
+        let found = schema.catalog()?.table(&actual.name).cloned();
+        if let Some(table) = found {
+            drop_table(core, &schema, &table)?;
+        }
+        core.env.set_temporary(&schema.name, &name.name, None);
+    }
+    if others.is_empty() {
+        return Ok(0);
+    }
+    if !temporary {
+        return drop_tables(core, &others, if_exists, false);
+    }
+    let mut missing = Vec::new();
+    for name in &others {
+        let shown = format!("{}.{}", schema_of(core, name)?.name, name.name);
+        if if_exists {
+            core.env.note(errors::unknown_table_to_drop(shown));
+        } else {
+            missing.push(shown);
+        }
+    }
+    if missing.is_empty() { Ok(0) } else { Err(errors::unknown_table_to_drop(missing.join(","))) }
 }
 
 fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: bool) -> Res<u64> {

@@ -46,6 +46,8 @@ errors! {
     is_a_view(name) = 1965 b"42S02" "'{name}' is a view";
     /// A typed literal that is none.
     wrong_literal(kind, value) = 1525 b"HY000" "Incorrect {kind} value: '{value}'";
+    /// `*` without FROM.
+    no_tables_used() = 1096 b"HY000" "No tables used";
     /// A pattern that PCRE does not take.
     regex(what) = 1139 b"42000" "Regex error '{what}'";
     /// A result that no packet could hold.
@@ -145,7 +147,7 @@ errors! {
     /// A column twice in a list.
     column_twice(name) = 1110 b"42000" "Column '{name}' specified twice";
     /// A character set that is not there.
-    unknown_charset(name) = 1115 b"42000" "Unknown character set: '{name}'";
+    unknown_charset_name(name) = 1115 b"42000" "Unknown character set: '{name}'";
     /// A table that does not exist.
     no_such_table(schema, name) = 1146 b"42S02" "Table '{schema}.{name}' doesn't exist";
     /// A system variable that does not exist.
@@ -175,7 +177,7 @@ errors! {
     /// Collations of two operands do not agree.
     collation_mix(a, b, operation) = 1267 b"HY000" "Illegal mix of collations ({a}) and ({b}) for operation '{operation}'";
     /// A collation that is not there.
-    unknown_collation(name) = 1273 b"HY000" "Unknown collation: '{name}'";
+    unknown_collation_name(name) = 1273 b"HY000" "Unknown collation: '{name}'";
     /// A value that is none of its type.
     truncated_wrong_value(kind, value) = 1292 b"22007" "Truncated incorrect {kind} value: '{value}'";
     /// A value that is none of its column's type.
@@ -257,4 +259,22 @@ impl From<ServerError> for Warning {
     fn from(error: ServerError) -> Self {
         Self { level: "Warning", code: error.code, message: error.message }
     }
+}
+
+/// A character set that nobody has, or that this engine does not.
+#[cold]
+pub(crate) fn unknown_charset(name: &str) -> ServerError {
+    if crate::value::collation::Collation::is_known_elsewhere(name) {
+        return unsupported(format!("the character set {name}"));
+    }
+    unknown_charset_name(name)
+}
+
+/// A collation that nobody has, or that this engine does not.
+#[cold]
+pub(crate) fn unknown_collation(name: &str) -> ServerError {
+    if crate::value::collation::Collation::is_known_elsewhere(name) {
+        return unsupported(format!("the collation {name}"));
+    }
+    unknown_collation_name(name)
 }

@@ -54,6 +54,7 @@ pub(crate) enum Statement {
     DropTable {
         tables: Vec<TableName>,
         if_exists: bool,
+        temporary: bool,
     },
     Truncate(TableName),
     AlterTable {
@@ -241,6 +242,7 @@ pub(crate) fn parse(
     literals: Literals,
 ) -> std::result::Result<(Statement, Vec<TokenWithSpan>), ServerError> {
     let tokens = lexer::tokens(sql, from, mode, literals).map_err(|error| near(sql, error.at))?;
+    let tokens = plain_clauses(tokens);
     if tokens.iter().filter(|token| is_operator(token)).count() > OPERATORS_MAX {
         return Err(errors::unsupported(format!("more than {OPERATORS_MAX} operators in a statement")));
     }
@@ -262,6 +264,45 @@ pub(crate) fn parse(
         Err(ParserError::RecursionLimitExceeded) => Err(errors::unsupported("expressions nested this deeply")),
         Err(_) => Err(near(sql, parser.peek_token_ref().span.start.column as usize)),
     }
+}
+
+/// Clauses that the library does not read, in words that it does: `LOCK IN SHARE MODE` waits for writers and keeps them out as
+/// `FOR UPDATE` does; a direction behind GROUP BY means nothing where ORDER BY follows.
+fn plain_clauses(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let share = ["LOCK", "IN", "SHARE", "MODE"];
+    if let Some(at) =
+        tokens.windows(4).position(|part| part.iter().zip(share).all(|(token, word)| is_word(token, word)))
+    {
+        tokens[at].token = Token::make_word("FOR", None);
+        tokens[at + 1].token = Token::make_word("UPDATE", None);
+        tokens.drain(at + 2..at + 4);
+    }
+    let mut at = 0;
+    while at + 1 < tokens.len() {
+        if is_word(&tokens[at], "GROUP") && is_word(&tokens[at + 1], "BY") {
+            let (mut depth, mut directions, mut end) = (0usize, Vec::new(), at + 2);
+            while end < tokens.len() {
+                match &tokens[end].token {
+                    Token::LParen => depth += 1,
+                    Token::RParen if depth == 0 => break,
+                    Token::RParen => depth -= 1,
+                    _ if depth == 0 && is_word(&tokens[end], "ORDER") => break,
+                    _ if depth == 0 && (is_word(&tokens[end], "DESC") || is_word(&tokens[end], "ASC")) => {
+                        directions.push(end)
+                    }
+                    _ => {}
+                }
+                end += 1;
+            }
+            if tokens.get(end).is_some_and(|token| is_word(token, "ORDER")) {
+                directions.iter().rev().for_each(|direction| {
+                    tokens.remove(*direction);
+                });
+            }
+        }
+        at += 1;
+    }
+    tokens
 }
 
 /// The variables of SELECT … INTO and where that stands in the text.

@@ -113,6 +113,7 @@ impl Session {
         core.prepared.clear();
         core.last_query = None;
         core.watched = None;
+        core.leave_temporary();
         core.env.reset(&core.engine.settings);
         core.schema.as_ref().is_none_or(|schema| !schema.is_closed())
     }
@@ -257,7 +258,7 @@ impl Core {
             pool.put(conn);
             return None;
         };
-        if let PlanKind::Select(_) = entry.plan.kind
+        if let PlanKind::Select(SelectPlan { for_update: false, .. }) = entry.plan.kind
             && entry.plan.is_current()
             && entry.plan.home.as_ref().is_none_or(|home| Arc::ptr_eq(home, &pool.schema))
             && self.env.autocommit.get()
@@ -385,7 +386,8 @@ impl Core {
     ) -> Result<(), QueryError> {
         let plan = Rc::clone(&entry.plan);
         self.begin_implicitly();
-        let is_select = matches!(plan.kind, PlanKind::Select(_));
+        // FOR UPDATE waits for the writer also where no transaction keeps the lock afterwards.
+        let is_select = matches!(&plan.kind, PlanKind::Select(select) if !select.for_update || plan.home.is_none());
         if self.transaction.is_none() && is_select {
             let pool = match &plan.home {
                 Some(home) => Pool::of(home),
@@ -726,6 +728,14 @@ impl Core {
             Statement::Admin { verb, tables } => show::admin(self, verb, &tables, more, sink)?,
             Statement::Nothing => self.ok(0, more, sink),
             ddl => {
+                let temporary = match &ddl {
+                    Statement::CreateTable(create) => create.temporary,
+                    Statement::DropTable { temporary, .. } => *temporary,
+                    _ => false,
+                };
+                if temporary && self.transaction.is_some() {
+                    return Err(errors::unsupported("temporary tables made or dropped inside of a transaction").into());
+                }
                 self.commit_open()?;
                 let affected = ddl::run(self, ddl, text, more, sink)?;
                 if let Some(affected) = affected {
@@ -737,9 +747,25 @@ impl Core {
     }
 
     /// PREPARE reports what is wrong at once.
-    fn check_prepared(&self, sql: &[u8]) -> Res<()> {
+    fn check_prepared(&mut self, sql: &[u8]) -> Res<()> {
         let concat = self.env.sql_mode.get() & variables::PIPES_AS_CONCAT != 0;
-        parse::parse(sql, 0, self.env.lex_mode(), concat, Literals::Inline).map(|_| ())
+        let (statement, tokens) = parse::parse(sql, 0, self.env.lex_mode(), concat, Literals::Inline)?;
+        if !matches!(
+            statement,
+            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+        ) {
+            return Ok(());
+        }
+        let mut scan = Normalised::default();
+        lexer::normalise(sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(sql, error.at))?;
+        let kinds = vec![ParamKind::Null; scan.params];
+        let env = Rc::clone(&self.env);
+        let constants = Constants { sql, literals: &[], params: &[], env: &env };
+        match self.translate(&statement, constants, &kinds, &tokens) {
+            // What depends on the parameters is told when they are there.
+            Err(error) if matches!(error.code, 1146 | 1054 | 1049 | 1046) => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -834,6 +860,7 @@ impl Plan {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        self.leave_temporary();
         if let Some(mut transaction) = self.transaction.take() {
             transaction.rollback();
         }

@@ -49,6 +49,11 @@ fn span(sql: &[u8], (from, to): (usize, usize)) -> String {
 /// # Errors
 /// 1146, 1049 and what the filter says.
 pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &mut dyn Sink) -> Done {
+    let mut show = show.clone();
+    if let ShowWhat::Columns { table, .. } | ShowWhat::Index(table) | ShowWhat::CreateTable(table) = &mut show.what {
+        *table = core.actual(table);
+    }
+    let show = &show;
     let (query, order) = match &show.what {
         ShowWhat::Databases => {
             let name = create::quote(&format!("Database{}", pattern_suffix(show, sql)));
@@ -58,7 +63,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let schema = schema_name(core, schema.as_deref())?;
             let name = create::quote(&format!("Tables_in_{schema}{}", pattern_suffix(show, sql)));
             let kind = if *full { ", table_type AS `Table_type`" } else { "" };
-            (format!("SELECT table_name AS {name}{kind} FROM information_schema.tables WHERE table_schema = {}", mysql_string(&schema)), "1")
+            (format!("SELECT table_name AS {name}{kind} FROM information_schema.tables WHERE table_schema = {} AND table_name NOT LIKE '#tmp.%'", mysql_string(&schema)), "1")
         }
         ShowWhat::TableStatus { schema } => {
             let schema = schema_name(core, schema.as_deref())?;

@@ -15,13 +15,14 @@ use super::{
     internal, next_table_id, schema_of,
 };
 use crate::{
-    catalog::{self, Catalog, Column, Default, Table, same_name},
+    catalog::{self, Catalog, Column, Default, ForeignKey, Table, same_name},
     coerce::Target,
     engine::Schema,
     errors,
     exec::{
         bind::Constants,
         rules::{RuleKind, rules_of},
+        write::key_text,
     },
     parse::{AlterItem, KeyKind, TableName, ddl::Place},
     session::Core,
@@ -48,9 +49,38 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         check_auto(&new)?;
         rules_of(&session_of(core, &schema), &new)?;
         let copied = rebuild(core, conn, &schema, catalog, &old, &mut new)?;
+        if core.env.foreign_keys.get() {
+            for key in new.foreign_keys.iter().filter(|key| !old.foreign_keys.iter().any(|old| old.name == key.name)) {
+                check_children(conn, &schema, &new, key)?;
+            }
+        }
         catalog::store(conn, &new).map_err(internal)?;
         Ok(copied)
     })
+}
+
+/// Checks the rows that exist against a new foreign key.
+///
+/// # Errors
+/// 1452 if one has no parent.
+fn check_children(conn: &Conn, schema: &Schema, table: &Table, key: &ForeignKey) -> Res<()> {
+    let physical = |name: &str| name.split('\u{0}').nth(1).unwrap_or(name).to_owned();
+    let set: Vec<String> = key.columns.iter().map(|id| format!("a.c{id} IS NOT NULL")).collect();
+    let same: Vec<String> =
+        key.columns.iter().zip(&key.references).map(|(id, name)| format!("b.{} = a.c{id}", physical(name))).collect();
+    // The table may refer to itself.
+    let parent = physical(&key.table);
+    let sql = format!(
+        "SELECT 1 FROM t{} AS a WHERE {} AND NOT EXISTS (SELECT 1 FROM {parent} AS b WHERE {}) LIMIT 1",
+        table.id,
+        set.join(" AND "),
+        same.join(" AND ")
+    );
+    let mut stmt = conn.prepare(&sql).map_err(internal)?;
+    if stmt.step().map_err(internal)? == Step::Row {
+        return Err(errors::child_row(key_text(&schema.name, table, key)));
+    }
+    Ok(())
 }
 
 fn copy(table: &Table) -> Table {

@@ -35,6 +35,17 @@ pub(super) fn create_table(
 ) -> Result<Option<u64>, QueryError> {
     check_name(&create.name.name)?;
     let schema = schema_of(core, &create.name)?;
+    let written = create.name.clone();
+    if create.temporary {
+        if create.if_not_exists && core.env.temporary(&schema.name, &written.name).is_some() {
+            core.env.note(errors::table_exists(&written.name));
+            return Ok(Some(0));
+        }
+        if !create.foreign_keys.is_empty() {
+            return Err(errors::unsupported("foreign keys of temporary tables").into());
+        }
+        create.name = super::temporary::create(core, &written)?;
+    }
     if let Some(existing) = schema.catalog()?.table(&create.name.name) {
         if create.if_not_exists {
             core.env.note(errors::table_exists(&existing.name));
@@ -55,7 +66,7 @@ pub(super) fn create_table(
     let like = match &create.like {
         Some(name) => {
             let parent = schema_of(core, name)?;
-            let table = parent.catalog()?.table(&name.name).cloned();
+            let table = parent.catalog()?.table(&core.actual(name).name).cloned();
             Some(
                 table
                     .filter(|table| !table.is_view())
@@ -73,6 +84,9 @@ pub(super) fn create_table(
         build(conn, &table)?;
         catalog::store(conn, &table).map_err(internal)
     })?;
+    if create.temporary {
+        core.env.set_temporary(&schema.name, &written.name, Some(create.name.name.clone()));
+    }
     if let Some(select) = fill {
         let sql = format!(
             "INSERT INTO `{}`.`{}` {select}",
@@ -80,7 +94,7 @@ pub(super) fn create_table(
             create.name.name.replace('`', "``")
         );
         if let Err(error) = core.run_own(&sql, more, sink) {
-            super::drop_tables(core, &[create.name.clone()], true, false)?;
+            super::drop_some_tables(core, vec![written], true, false)?;
             return Err(error);
         }
         return Ok(None);
@@ -399,9 +413,12 @@ pub(super) fn add_index(table: &mut Table, spec: &IndexSpec) -> Res<()> {
         if parts.iter().any(|part: &IndexPart| part.column == id) {
             return Err(errors::duplicate_column(name));
         }
-        if column.ty.base.is_blob() && prefix.is_none() {
-            return Err(errors::blob_key(name));
-        }
+        // MariaDB cuts an index over a whole text to what its keys hold.
+        let prefix = match prefix {
+            None if column.ty.base.is_blob() && spec.kind == KeyKind::Plain => &Some(768),
+            None if column.ty.base.is_blob() => return Err(errors::blob_key(name)),
+            prefix => prefix,
+        };
         let partial = prefix.filter(|prefix| column.ty.base.is_blob() || *prefix < column.ty.length);
         if partial.is_some() && spec.kind != KeyKind::Plain {
             return Err(errors::unsupported("unique indexes over a prefix of a column"));

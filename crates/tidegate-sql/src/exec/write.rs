@@ -68,7 +68,7 @@ fn is_foreign_key(error: &SqliteError) -> bool {
 }
 
 /// A foreign key as errors show it.
-fn key_text(schema: &str, child: &Table, key: &ForeignKey) -> String {
+pub(crate) fn key_text(schema: &str, child: &Table, key: &ForeignKey) -> String {
     let quote = crate::show::quote_name;
     let shown = |name: &str| quote(name.split('\0').next().unwrap_or(name));
     let columns: Vec<String> = key
@@ -133,7 +133,7 @@ impl Writer<'_> {
     ) -> Target<'t> {
         Target {
             schema: &schema.name,
-            table: &table.name,
+            table: crate::ddl::temporary::shown(&table.name),
             column: &table.columns[column],
             row,
             strict: self.strict() && !ignore,
@@ -256,6 +256,7 @@ impl Writer<'_> {
             written: Written { touched: vec![Arc::clone(&table.state)], ..Written::default() },
             rows: 0,
             duplicates: 0,
+            spare: None,
             single: plan.query.is_none() && plan.rows.len() == 1,
         };
         self.env.ignoring.set(plan.ignore);
@@ -269,7 +270,7 @@ impl Writer<'_> {
             self.stmts.push(run.stmt);
             return Err(error);
         }
-        let InsertRun { stmt, mut written, rows, duplicates, single } = run;
+        let InsertRun { stmt, mut written, rows, duplicates, single, .. } = run;
         self.stmts.push(stmt);
         if !single {
             written.info = format!("Records: {rows}  Duplicates: {duplicates}  Warnings: {}", self.env.warning_count());
@@ -290,7 +291,11 @@ impl Writer<'_> {
             return Ok(());
         }
         for (number, row) in plan.rows.iter().enumerate() {
-            let (values, pending) = self.values_row(plan, row, number + 1, run.single)?;
+            let row = self.values_row(plan, row, number + 1, run.single);
+            let Some((values, pending)) = self.or_skip(row, plan.ignore && !run.single)? else {
+                run.rows += 1;
+                continue;
+            };
             self.insert_one(plan, run, values, &pending)?;
         }
         Ok(())
@@ -315,6 +320,17 @@ impl Writer<'_> {
                     .map(|rows| named(Val::of(rows.cells[*column].as_cell(), outs[*column].rep), &outs[*column])),
             })
         })
+    }
+
+    /// With IGNORE a row that a CHECK refuses, that of JSON included, is left out: unless it is the only one of VALUES.
+    fn or_skip<T>(&self, row: Res<T>, ignore: bool) -> Res<Option<T>> {
+        match row {
+            Err(error) if ignore && error.code == 4025 => {
+                self.env.warn(error);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
     }
 
     /// All columns of a new row: given values coerced, the others by default; and those whose default is an expression.
@@ -364,7 +380,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Evaluates the expressions of a row; answers whether it may be written. Defaults count for the columns in `pending`.
+    /// Evaluates the expressions of a row: 4025 if it may not be written. Defaults count for the columns in `pending`.
     fn apply_rules(
         &mut self,
         rules: &[Rule],
@@ -374,7 +390,7 @@ impl Writer<'_> {
         pending: &[usize],
         number: usize,
         ignore: bool,
-    ) -> Res<bool> {
+    ) -> Res<()> {
         let constants = self.constants;
         for rule in rules {
             if matches!(&rule.kind, RuleKind::Default(column) if !pending.contains(column)) {
@@ -394,14 +410,10 @@ impl Writer<'_> {
             match result {
                 Ok(Some((column, value))) => row[column] = value,
                 Ok(None) => {}
-                Err(error) if ignore && error.code == 4025 => {
-                    self.env.warn(error);
-                    return Ok(false);
-                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn insert_one(
@@ -413,11 +425,19 @@ impl Writer<'_> {
     ) -> Res<()> {
         run.rows += 1;
         let table = &plan.table;
-        let generated = self.auto_increment(table, &mut row)?;
-        if !plan.rules.is_empty()
-            && !self.apply_rules(&plan.rules, &plan.schema, table, &mut row, pending, run.rows, plan.ignore)?
-        {
-            return Ok(());
+        let generated = match (run.spare, self.wants_auto(table, &row)) {
+            (Some(spare), Some(column)) => {
+                run.spare = None;
+                row[column] = Datum::from_u64(spare);
+                Some(spare)
+            }
+            _ => self.auto_increment(table, &mut row)?,
+        };
+        if !plan.rules.is_empty() {
+            let passed = self.apply_rules(&plan.rules, &plan.schema, table, &mut row, pending, run.rows, plan.ignore);
+            if self.or_skip(passed, plan.ignore && !run.single)?.is_none() {
+                return Ok(());
+            }
         }
         loop {
             for (index, value) in row.iter().enumerate() {
@@ -451,11 +471,13 @@ impl Writer<'_> {
             }
             if let Some(upsert) = &plan.on_duplicate {
                 run.duplicates += 1;
+                run.spare = run.spare.or(generated);
                 run.written.cascades = true;
                 return self.update_duplicate(plan, upsert, rowid, &row, run);
             }
             let error = errors::duplicate_entry(entry(table, index, &row), &index.name);
             if plan.ignore {
+                run.spare = run.spare.or(generated);
                 run.duplicates += 1;
                 self.env.warn(error);
                 return Ok(());
@@ -464,13 +486,16 @@ impl Writer<'_> {
         }
     }
 
+    /// The AUTO_INCREMENT column, if the row leaves its value open with NULL or 0.
+    fn wants_auto(&self, table: &Table, row: &[Datum]) -> Option<usize> {
+        let column = table.auto_column()?;
+        let zero = row[column] == Datum::Int(0) && self.env.sql_mode.get() & variables::NO_AUTO_VALUE_ON_ZERO == 0;
+        (row[column].is_null() || zero).then_some(column)
+    }
+
     /// Fills in an AUTO_INCREMENT column that got NULL or 0; answers the value.
     fn auto_increment(&mut self, table: &Table, row: &mut [Datum]) -> Res<Option<u64>> {
-        let Some(column) = table.auto_column() else { return Ok(None) };
-        let zero = row[column] == Datum::Int(0) && self.env.sql_mode.get() & variables::NO_AUTO_VALUE_ON_ZERO == 0;
-        if !row[column].is_null() && !zero {
-            return Ok(None);
-        }
+        let Some(column) = self.wants_auto(table, row) else { return Ok(None) };
         let next = self.next_auto(table, column)?;
         let (_, most) = table.columns[column].ty.int_range();
         let most = if table.rowid_column() == Some(column) { most.min(i64::MAX as u64) } else { most };
@@ -712,7 +737,8 @@ impl Writer<'_> {
                 row[*column] = value.clone();
             }
             let before = row.clone();
-            if !self.apply_rules(rules, schema, table, &mut row, &[], 1, ignore)? {
+            let passed = self.apply_rules(rules, schema, table, &mut row, &[], 1, ignore);
+            if self.or_skip(passed, ignore)?.is_none() {
                 return Ok(false);
             }
             let generated = row.into_iter().enumerate().filter(|(column, value)| *value != before[*column]);
@@ -874,7 +900,14 @@ impl Writer<'_> {
                     continue;
                 }
                 let place = self.target(&target.schema, &target.table, *column, number, plan.ignore);
-                changes.push((*column, self.new_value(&place, value, cells, &plan.feed.outs)?));
+                let new = self.new_value(&place, value, cells, &plan.feed.outs);
+                match self.or_skip(new, plan.ignore)? {
+                    Some(new) => changes.push((*column, new)),
+                    None => {
+                        changes.clear();
+                        break;
+                    }
+                }
             }
             let old = |column: usize| {
                 let place = target.assignments.iter().find(|(known, ..)| *known == column);
@@ -940,6 +973,8 @@ struct InsertRun {
     written: Written,
     rows: usize,
     duplicates: usize,
+    /// A generated AUTO_INCREMENT value that a duplicate row did not use.
+    spare: Option<u64>,
     single: bool,
 }
 

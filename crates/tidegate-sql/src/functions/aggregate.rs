@@ -409,7 +409,7 @@ fn aggregate(
                     let sql = t.convert(arg, Rep::Text);
                     (
                         format!("{sql} COLLATE {}", arg.ty.collation.sqlite_name()),
-                        SqlType::varchar(255, arg.ty.collation),
+                        crate::translate::expr::settled(arg.ty.clone()),
                     )
                 }
                 _ => (t.collated(arg), crate::translate::expr::settled(arg.ty.clone())),
@@ -557,7 +557,9 @@ fn window(t: &mut Translator<'_>, name: &str, function: &sqlparser::ast::Functio
         ("ROW_NUMBER" | "RANK" | "DENSE_RANK", []) => {
             Ex::sql(format!("{lower}()"), SqlType { length: 21, ..SqlType::bigint() }).with_nullable(false)
         }
-        ("PERCENT_RANK" | "CUME_DIST", []) => Ex::sql(format!("{lower}()"), SqlType::new(Base::Double)),
+        ("PERCENT_RANK" | "CUME_DIST", []) => {
+            Ex::sql(format!("{lower}()"), SqlType { decimals: 10, ..SqlType::new(Base::Double) })
+        }
         ("NTILE", [count]) => {
             let sql = t.convert(count, Rep::Int);
             Ex::sql(format!("ntile({sql})"), SqlType::bigint())

@@ -196,11 +196,14 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
 fn whole_type(ex: &Ex, unsigned: bool) -> SqlType {
     let length = match ex.ty.rep() {
         Rep::Text | Rep::Blob if ex.is_const() => ex.ty.length.max(1),
-        Rep::Int if ex.is_const() && !unsigned => ex.ty.length.max(1),
+        Rep::Int if ex.is_const() || matches!(&ex.code, Code::Sql(sql) if sql.starts_with("(-?")) && !unsigned => {
+            ex.ty.length.max(1)
+        }
+        Rep::Dec if ex.is_const() && !unsigned => ex.ty.length - u32::from(ex.ty.decimals) + 2,
+        Rep::Null => 1,
         _ => 21,
     };
-    let ty = SqlType::whole(length.min(21), unsigned);
-    if unsigned { SqlType { base: Base::Big, ..ty } } else { ty }
+    SqlType::whole(length.min(21), unsigned)
 }
 
 /// CAST AS SIGNED keeps the bits of large unsigned numbers and the other way round.

@@ -351,10 +351,8 @@ fn time_format(time: i64, format: &[u8]) -> Option<Vec<u8>> {
                     out.extend_from_slice(half);
                 }
             }
-            b'Y' => out.extend_from_slice(b"0000"),
-            b'y' | b'm' | b'd' => out.extend_from_slice(b"00"),
-            b'c' | b'e' => out.push(b'0'),
-            b'a' | b'b' | b'D' | b'j' | b'M' | b'U' | b'u' | b'V' | b'v' | b'W' | b'w' | b'X' | b'x' => return None,
+            b'Y' | b'y' | b'm' | b'd' | b'c' | b'e' | b'a' | b'b' | b'D' | b'j' | b'M' | b'U' | b'u' | b'V' | b'v'
+            | b'W' | b'w' | b'X' | b'x' => return None,
             other => out.push(other),
         }
     }

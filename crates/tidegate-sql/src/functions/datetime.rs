@@ -82,6 +82,14 @@ static UDFS: &[Udf] = &[
         out.text(text);
         Ok(())
     }),
+    Udf::new("tg_sec_to_time", 1, |args, out| {
+        let most = crate::value::temporal::TIME_MAX;
+        let seconds = args.dec(0);
+        let micros = seconds.rescale(6).and_then(|micros| i64::try_from(micros.mantissa).ok());
+        let limit = if seconds.mantissa < 0 { -most } else { most };
+        out.int(micros.map_or(limit, super::operators::clamp_time));
+        Ok(())
+    }),
     Udf::new("tg_micros_dec", 1, |args, out| {
         out.dec(crate::value::decimal::Decimal { mantissa: i128::from(args.int(0)), scale: 6 });
         Ok(())
@@ -216,7 +224,15 @@ static FUNCTIONS: &[Function] = &[
         }
         Ok(Ex::sql(format!("tg_micros_dec({sql})"), SqlType::decimal(16, digits)))
     }),
-    udf("SEC_TO_TIME", "f_sec_to_time", 1, 1, &[Want::Int], |_| SqlType::new(Base::Time), |args, out| { out.int(super::operators::clamp_time(args.int(0).saturating_mul(1_000_000))); Ok(()) }),
+    rewrite("SEC_TO_TIME", 1, 1, |t, args| {
+        let digits = match args[0].ty.rep() {
+            Rep::Int | Rep::Uint | Rep::Null => 0,
+            Rep::Dec => args[0].ty.decimals.min(6),
+            _ => 6,
+        };
+        let sql = t.convert(&args[0], Rep::Dec);
+        Ok(Ex::sql(format!("tg_sec_to_time({sql})"), SqlType::temporal(Base::Time, digits)))
+    }),
     udf("FROM_DAYS", "f_from_days", 1, 1, &[Want::Int], |_| SqlType::new(Base::Date), |args, out| { out.int(from_day_number(args.int(0)).unwrap_or_default().pack()); Ok(()) }),
     udf("LAST_DAY", "f_last_day", 1, 1, &[Want::Datetime], |_| SqlType::new(Base::Date), |args, out| {
         let d = Datetime::unpack(args.int(0));
@@ -291,7 +307,12 @@ fn temporal_digits(t: &mut Translator<'_>, ex: &Ex) -> u8 {
         return if ex.ty.rep() == Rep::Dec { ex.ty.decimals.min(6) } else { 0 };
     }
     match t.constant_text(ex) {
-        Some(text) => text.rsplit_once('.').map_or(0, |(_, digits)| digits.len().min(6) as u8),
+        Some(text) => {
+            let parsed = crate::value::temporal::parse_datetime(text.as_bytes()).map(|parsed| parsed.decimals);
+            let parsed =
+                parsed.or_else(|| crate::value::temporal::parse_time(text.as_bytes()).map(|(.., digits)| digits));
+            parsed.unwrap_or(0).min(6)
+        }
         None => 6,
     }
 }

@@ -189,7 +189,9 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         Rep::Time => {
             let kept = places.unwrap_or(0).clamp(0, 6) as u8;
             let truncate = i32::from(kind == "truncto");
-            let sql = format!("tg_time_round({}, {kept}, {truncate})", t.text(ex));
+            let unknown = args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null);
+            let kept_sql = if unknown { "NULL".to_owned() } else { kept.to_string() };
+            let sql = format!("tg_time_round({}, {kept_sql}, {truncate})", t.text(ex));
             Ex::sql(sql, SqlType::temporal(Base::Time, kept))
         }
         Rep::Datetime if ex.ty.base == Base::Date => {

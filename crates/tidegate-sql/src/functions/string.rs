@@ -32,6 +32,30 @@ static UDFS: &[Udf] = &[
         out.text(pairs.collect::<Vec<u8>>());
         Ok(())
     }),
+    // `tg_format(decimal, digits)`: commas between thousands.
+    Udf::new("tg_format", 2, |args, out| {
+        let digits = args.int(1).clamp(0, 30) as u8;
+        let value = args.dec(0);
+        let mut text = Vec::new();
+        value.rescale(digits).unwrap_or(value).write(&mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let mut shown = String::from(sign);
+        for (index, digit) in whole.chars().enumerate() {
+            if index > 0 && (whole.len() - index) % 3 == 0 {
+                shown.push(',');
+            }
+            shown.push(digit);
+        }
+        if digits > 0 {
+            shown.push('.');
+            shown.push_str(fraction);
+            shown.extend(std::iter::repeat_n('0', usize::from(digits).saturating_sub(fraction.len())));
+        }
+        out.text(shown);
+        Ok(())
+    }),
     Udf::new("tg_locate", 4, locate),
     Udf::new("tg_set_place", 3, find_in_set),
     Udf::new("tg_strcmp", 3, |args, out| {
@@ -179,6 +203,32 @@ static FUNCTIONS: &[Function] = &[
         }
         text.push(b'\'');
         out.text(text);
+        Ok(())
+    }),
+    rewrite("FORMAT", 2, 2, |t, args| {
+        let number = if args[0].ty.rep() == Rep::Dec || args[0].ty.base.is_integer() {
+            t.convert(&args[0], Rep::Dec)
+        } else {
+            let real = t.convert(&args[0], Rep::Real);
+            format!("tg_cv({real}, {}, 0, 0, 0)", crate::translate::conversion_code(Rep::Real, Rep::Dec))
+        };
+        let digits = t.convert(&args[1], Rep::Int);
+        Ok(Ex::sql(format!("tg_format({number}, {digits})"), SqlType::varchar(100, t.session.env.collation.get())))
+    }),
+    udf_lenient("MAKE_SET", "f_make_set", 2, MANY, &[Want::Uint, Want::Text], all_lengths, |args, out| {
+        if args.is_null(0) {
+            return Ok(());
+        }
+        let bits = args.uint(0);
+        let chosen = (1..args.len()).filter(|index| *index <= 64 && bits >> (index - 1) & 1 == 1 && !args.is_null(*index));
+        out.string(args, chosen.map(|index| args.bytes(index)).collect::<Vec<_>>().join(&b","[..]));
+        Ok(())
+    }),
+    udf("EXPORT_SET", "f_export_set", 3, 5, &[Want::Uint, Want::Text, Want::Text, Want::Text, Want::Int], |args| SqlType::string(super::text_length(&args[1]).max(super::text_length(&args[2])).saturating_mul(64).saturating_add(64), Collation::DEFAULT), |args, out| {
+        let count = if args.len() > 4 { args.int(4).clamp(0, 64) } else { 64 };
+        let separator = if args.len() > 3 { args.bytes(3) } else { b"," };
+        let parts: Vec<&[u8]> = (0..count).map(|bit| args.bytes(if args.uint(0) >> bit & 1 == 1 { 1 } else { 2 })).collect();
+        out.text(parts.join(separator));
         Ok(())
     }),
     udf("BIN", "f_bin", 1, 1, &[Want::Uint], |_| SqlType::varchar(64, Collation::DEFAULT), |args, out| { out.text(format!("{:b}", args.uint(0))); Ok(()) }),

@@ -14,6 +14,7 @@ use crate::{
 pub(crate) struct CreateTable {
     pub(crate) name: TableName,
     pub(crate) if_not_exists: bool,
+    pub(crate) temporary: bool,
     pub(crate) columns: Vec<ColumnSpec>,
     pub(crate) indexes: Vec<IndexSpec>,
     pub(crate) foreign_keys: Vec<ForeignKeySpec>,
@@ -179,11 +180,11 @@ pub(super) fn create(p: &mut Parser) -> Result<Outcome> {
     if !or_replace && (take_word(p, "DATABASE") || take_word(p, "SCHEMA")) {
         return Ok(Ok(create_database(p)?));
     }
-    if take_word(p, "TEMPORARY") {
-        return Ok(Err(errors::unsupported("temporary tables")));
+    if !or_replace && take_words(p, &["TEMPORARY", "TABLE"]) {
+        return create_table(p, true);
     }
     if !or_replace && take_word(p, "TABLE") {
-        return create_table(p);
+        return create_table(p, false);
     }
     while take_word(p, "ALGORITHM") || take_word(p, "DEFINER") || take_words(p, &["SQL", "SECURITY"]) {
         skip(p, &Token::Eq);
@@ -304,12 +305,13 @@ fn number(p: &mut Parser) -> Result<u32> {
     }
 }
 
-fn create_table(p: &mut Parser) -> Result<Outcome> {
+fn create_table(p: &mut Parser, temporary: bool) -> Result<Outcome> {
     let if_not_exists = if_not_exists(p);
     let name = table_name(p)?;
     let mut table = CreateTable {
         name,
         if_not_exists,
+        temporary,
         columns: Vec::new(),
         indexes: Vec::new(),
         foreign_keys: Vec::new(),
@@ -834,15 +836,12 @@ pub(super) fn drop(p: &mut Parser) -> Result<Outcome> {
     }
     let temporary = take_word(p, "TEMPORARY");
     if take_word(p, "TABLE") || take_word(p, "TABLES") {
-        if temporary {
-            return Ok(Err(errors::unsupported("temporary tables")));
-        }
         let if_exists = if_exists(p);
         let tables = comma_separated(p, table_name)?;
         if !take_word(p, "CASCADE") {
             take_word(p, "RESTRICT");
         }
-        return Ok(Ok(Statement::DropTable { tables, if_exists }));
+        return Ok(Ok(Statement::DropTable { tables, if_exists, temporary }));
     }
     if take_word(p, "VIEW") {
         let if_exists = if_exists(p);

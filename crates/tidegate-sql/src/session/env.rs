@@ -65,6 +65,8 @@ pub(crate) struct Env {
     user: RefCell<HashMap<String, UserValue>>,
     pub(crate) system: RefCell<HashMap<&'static str, String>>,
     virtual_name: Cell<Option<&'static str>>,
+    /// Temporary tables: schema and name, and the name under which the catalogue has them.
+    temporary: RefCell<HashMap<(String, String), String>>,
 }
 
 /// A time zone.
@@ -104,6 +106,7 @@ impl Env {
             user: RefCell::default(),
             system: RefCell::default(),
             virtual_name: Cell::new(None),
+            temporary: RefCell::default(),
         }
     }
 
@@ -309,6 +312,35 @@ impl Env {
     /// Sets a user variable.
     pub(crate) fn set_user_variable(&self, name: &str, value: UserValue) {
         self.user.borrow_mut().insert(name.to_lowercase(), value);
+    }
+
+    /// The catalogue's name of a temporary table.
+    pub(crate) fn temporary(&self, schema: &str, name: &str) -> Option<String> {
+        let temporary = self.temporary.borrow();
+        if temporary.is_empty() {
+            return None;
+        }
+        temporary.get(&(schema.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// Remembers or forgets a temporary table.
+    pub(crate) fn set_temporary(&self, schema: &str, name: &str, hidden: Option<String>) {
+        let key = (schema.to_owned(), name.to_owned());
+        let mut temporary = self.temporary.borrow_mut();
+        match hidden {
+            Some(hidden) => temporary.insert(key, hidden),
+            None => temporary.remove(&key),
+        };
+    }
+
+    /// Whether a table of the catalogue is a temporary one of this session.
+    pub(crate) fn owns_temporary(&self, hidden: &str) -> bool {
+        self.temporary.borrow().values().any(|known| known == hidden)
+    }
+
+    /// All temporary tables, forgotten by the session.
+    pub(crate) fn take_temporary(&self) -> HashMap<(String, String), String> {
+        std::mem::take(&mut *self.temporary.borrow_mut())
     }
 
     /// The current schema if it is one without a file.

@@ -41,7 +41,7 @@ pub(super) fn show_create(
     if view {
         return Err(errors::not_a_view(schema, name).into());
     }
-    let row = vec![Some(table.name.clone()), Some(create_table(table))];
+    let row = vec![Some(crate::ddl::temporary::shown(&table.name).to_owned()), Some(create_table(table))];
     super::rows(core, &["Table", "Create Table"], &[row], more, sink)
 }
 
@@ -107,8 +107,9 @@ pub(crate) fn create_table(table: &Table) -> String {
         if next > 1 && table.auto_column().is_some() { format!(" AUTO_INCREMENT={next}") } else { String::new() };
     let comment = if table.comment.is_empty() { String::new() } else { format!(" COMMENT={}", string(&table.comment)) };
     format!(
-        "CREATE TABLE {} (\n{}\n) ENGINE={}{auto} DEFAULT CHARSET={} COLLATE={}{comment}",
-        quote(&table.name),
+        "CREATE {}TABLE {} (\n{}\n) ENGINE={}{auto} DEFAULT CHARSET={} COLLATE={}{comment}",
+        if crate::ddl::temporary::is_hidden(&table.name) { "TEMPORARY " } else { "" },
+        quote(crate::ddl::temporary::shown(&table.name)),
         items.join(",\n"),
         table.engine,
         table.collation.charset(),

@@ -117,9 +117,12 @@ pub(crate) fn information_schema(
                     SqlType::bigint()
                 }
                 name if name.ends_with('#') => SqlType::ubigint(),
-                "column_default" | "column_type" | "generation_expression" | "view_definition" | "check_clause" => {
-                    SqlType { collation: Collation(33), ..SqlType::new(Base::LongText) }.stored()
-                }
+                "column_default"
+                | "column_default_shown"
+                | "column_type"
+                | "generation_expression"
+                | "view_definition"
+                | "check_clause" => SqlType { collation: Collation(33), ..SqlType::new(Base::LongText) }.stored(),
                 _ => SqlType::varchar(512, Collation(33)),
             };
             SourceColumn {
@@ -168,6 +171,10 @@ fn each_table(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Ta
         let Ok(schema) = translator.session.engine.schema(&name) else { continue };
         let catalog = schema.catalog()?;
         for table in catalog.tables.values() {
+            let hidden = crate::ddl::temporary::is_hidden(&table.name);
+            if hidden && !translator.session.env.owns_temporary(&table.name) {
+                continue;
+            }
             f(&name, &catalog, table);
         }
     }
@@ -293,9 +300,10 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column) -> 
         Base::Float => {
             (Item::Int(12), if ty.decimals == NOT_FIXED { Item::Null } else { Item::Int(i64::from(ty.decimals)) })
         }
-        Base::Double => {
-            (Item::Int(22), if ty.decimals == NOT_FIXED { Item::Null } else { Item::Int(i64::from(ty.decimals)) })
-        }
+        Base::Double => (
+            Item::Int(if ty.decimals == NOT_FIXED { 22 } else { i64::from(ty.length) }),
+            if ty.decimals == NOT_FIXED { Item::Null } else { Item::Int(i64::from(ty.decimals)) },
+        ),
         Base::Bit => (Item::Int(i64::from(ty.length)), Item::Null),
         Base::Year => (Item::Null, Item::Null),
         base if base.is_integer() => {

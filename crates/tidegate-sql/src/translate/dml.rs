@@ -229,7 +229,7 @@ impl Translator<'_> {
     }
 
     fn upsert(&mut self, schema: &Arc<Schema>, table: &Arc<Table>, insert: &parse::Insert) -> Res<Upsert> {
-        let (from, source) = self.table_source(schema, table, &table.name);
+        let (from, source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
         // The new row's columns are parameters behind all others: numbered from 10001 on, moved when the plan is prepared.
         let new_columns = table
             .columns

@@ -455,8 +455,8 @@ impl Translator<'_> {
     /// The kind of number that arithmetic on two operands gives.
     fn number_kind(a: &Ex, b: &Ex) -> Rep {
         let kind = |ex: &Ex| match ex.ty.rep() {
-            Rep::Int => Rep::Int,
-            Rep::Uint => Rep::Uint,
+            Rep::Int | Rep::Enum => Rep::Int,
+            Rep::Uint | Rep::Set => Rep::Uint,
             Rep::Blob if ex.ty.marks.number => Rep::Uint,
             Rep::Dec => Rep::Dec,
             Rep::Datetime | Rep::Timestamp | Rep::Time => {
@@ -498,7 +498,7 @@ impl Translator<'_> {
                 let (x, y) = (self.whole(a), self.whole(b));
                 let both = unsigned_operand(a) && unsigned_operand(b);
                 let length = if symbol == '*' { digits(a).0 + digits(b).0 } else { digits(a).0.max(digits(b).0) + 1 };
-                let unsigned = unsigned || kind == Rep::Uint;
+                let unsigned = unsigned || kind == Rep::Uint && a.ty.rep() != Rep::Set && b.ty.rep() != Rep::Set;
                 let ty = SqlType::whole(length + u32::from(!both), unsigned);
                 if small(a) && small(b) && !unsigned && symbol != '*' {
                     (format!("({x} {symbol} {y})"), ty)
@@ -548,7 +548,7 @@ impl Translator<'_> {
             || b.ty.is_hex();
         let whole = match a.ty.rep() {
             Rep::Text | Rep::Blob if a.is_const() => a.ty.length.clamp(1, 21),
-            Rep::Null | Rep::Real if a.is_const() || a.ty.rep() == Rep::Null => 5,
+            Rep::Null | Rep::Real if a.is_const() || is_negated_constant(a) || a.ty.rep() == Rep::Null => 5,
             _ => digits(a).0.saturating_sub(u32::from(digits(a).1)).min(21),
         };
         let ty = SqlType::whole(whole, unsigned);
@@ -854,7 +854,11 @@ impl Translator<'_> {
             common.coercibility = coercibility;
         }
         common.nullable = all.iter().any(|ex| ex.nullable);
-        common.ty = settled(common.ty);
+        let union = operation == "UNION";
+        if !(union && matches!(common.ty.base, Base::Bit | Base::Year)) {
+            common.ty = settled(common.ty);
+        }
+        common.ty.marks.stored = union;
         Ok(common)
     }
 
@@ -1023,6 +1027,7 @@ pub(crate) fn digits(ex: &Ex) -> (u32, u8) {
         Rep::Int => (ex.ty.length.saturating_sub(u32::from(!ex.ty.unsigned)).clamp(1, 19), 0),
         Rep::Uint if ex.is_const() => (ex.ty.length, 0),
         Rep::Uint => (ex.ty.length.clamp(1, 20), 0),
+        Rep::Enum | Rep::Set => (5, 0),
         _ => (10, 0),
     }
 }
@@ -1057,10 +1062,16 @@ fn double_of(a: &Ex, b: &Ex) -> SqlType {
     let decimals = |ex: &Ex| match ex.ty.rep() {
         Rep::Real | Rep::Dec => ex.ty.decimals,
         Rep::Int | Rep::Uint => 0,
+        Rep::Datetime | Rep::Timestamp | Rep::Time => ex.ty.decimals,
         Rep::Blob if ex.is_const() => 0,
         _ => NOT_FIXED,
     };
     SqlType { decimals: decimals(a).max(decimals(b)).min(NOT_FIXED), ..SqlType::new(Base::Double) }
+}
+
+/// Whether an expression is a literal behind a minus.
+fn is_negated_constant(ex: &Ex) -> bool {
+    matches!(&ex.code, Code::Sql(sql) if sql.starts_with("(-?"))
 }
 
 /// Whether an expression reads no column.
@@ -1075,8 +1086,14 @@ fn is_constant(ex: &Ex) -> bool {
 pub(crate) fn settled(ty: SqlType) -> SqlType {
     match ty.base {
         Base::Bit => SqlType { length: ty.length.div_ceil(3).max(1), ..SqlType::ubigint() },
-        Base::Year => SqlType { length: 4, unsigned: true, ..SqlType::new(Base::Int) },
-        _ => ty,
+        Base::Enum | Base::Set => {
+            let lengths =
+                ty.members.iter().flat_map(|members| members.iter()).map(|member| member.chars().count() as u32);
+            let length =
+                if ty.base == Base::Enum { lengths.max() } else { Some(lengths.map(|length| length + 1).sum()) };
+            SqlType::varchar(length.unwrap_or(0), ty.collation)
+        }
+        _ => SqlType { zerofill: false, ..ty },
     }
 }
 

@@ -36,11 +36,13 @@ impl Translator<'_> {
         if select.distinct.is_some() || !select.named_window.is_empty() {
             return Err(errors::unsupported("WITH ROLLUP together with DISTINCT or windows"));
         }
+        // Which columns are NULL depends on the literals in them.
+        self.cacheable = false;
         let keys = terms.iter().map(|term| self.key_of(term, select)).collect::<Res<Vec<_>>>()?;
         let visible = select.projection.len();
         let mut levels = Vec::new();
         for kept in (0..=keys.len()).rev() {
-            levels.push(level(select, &keys, kept)?);
+            levels.push(level(self, select, &keys, kept)?);
         }
         let mut rels = Vec::new();
         for level in &levels {
@@ -104,12 +106,12 @@ impl Translator<'_> {
 
 /// The SELECT of one level: grouped by the first keys, the others NULL; behind its items, for each key, whether it is rolled up and its
 /// value.
-fn level(select: &Select, keys: &[Expr], kept: usize) -> Res<Select> {
+fn level(t: &Translator<'_>, select: &Select, keys: &[Expr], kept: usize) -> Res<Select> {
     let mut level = select.clone();
     let gone = &keys[kept..];
     for item in &mut level.projection {
         match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => blank(expr, gone),
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => blank(t, expr, gone),
             _ => return Err(errors::unsupported("WITH ROLLUP together with *")),
         }
     }
@@ -119,7 +121,7 @@ fn level(select: &Select, keys: &[Expr], kept: usize) -> Res<Select> {
         level.projection.push(SelectItem::UnnamedExpr(if rolled { null() } else { key.clone() }));
     }
     if let Some(having) = &mut level.having {
-        blank(having, gone);
+        blank(t, having, gone);
     }
     level.group_by = GroupByExpr::Expressions(keys[..kept].to_vec(), Vec::new());
     if kept == 0 {
@@ -154,8 +156,8 @@ fn count_all() -> Expr {
 }
 
 /// Puts NULL in the place of the keys, except inside of aggregates.
-fn blank(expr: &mut Expr, keys: &[Expr]) {
-    if keys.iter().any(|key| same(expr, key)) {
+fn blank(t: &Translator<'_>, expr: &mut Expr, keys: &[Expr]) {
+    if keys.iter().any(|key| same(t, expr, key)) {
         *expr = null();
         return;
     }
@@ -169,32 +171,32 @@ fn blank(expr: &mut Expr, keys: &[Expr]) {
         | Expr::IsFalse(inner)
         | Expr::IsNotFalse(inner)
         | Expr::IsUnknown(inner)
-        | Expr::IsNotUnknown(inner) => blank(inner, keys),
+        | Expr::IsNotUnknown(inner) => blank(t, inner, keys),
         Expr::BinaryOp { left, right, .. } => {
-            blank(left, keys);
-            blank(right, keys);
+            blank(t, left, keys);
+            blank(t, right, keys);
         }
         Expr::Between { expr, low, high, .. } => {
-            blank(expr, keys);
-            blank(low, keys);
-            blank(high, keys);
+            blank(t, expr, keys);
+            blank(t, low, keys);
+            blank(t, high, keys);
         }
         Expr::Like { expr, pattern, .. } | Expr::RLike { expr, pattern, .. } => {
-            blank(expr, keys);
-            blank(pattern, keys);
+            blank(t, expr, keys);
+            blank(t, pattern, keys);
         }
         Expr::InList { expr, list, .. } => {
-            blank(expr, keys);
-            list.iter_mut().for_each(|item| blank(item, keys));
+            blank(t, expr, keys);
+            list.iter_mut().for_each(|item| blank(t, item, keys));
         }
-        Expr::Tuple(list) => list.iter_mut().for_each(|item| blank(item, keys)),
+        Expr::Tuple(list) => list.iter_mut().for_each(|item| blank(t, item, keys)),
         Expr::Case { operand, conditions, else_result, .. } => {
-            operand.iter_mut().for_each(|operand| blank(operand, keys));
+            operand.iter_mut().for_each(|operand| blank(t, operand, keys));
             for when in conditions {
-                blank(&mut when.condition, keys);
-                blank(&mut when.result, keys);
+                blank(t, &mut when.condition, keys);
+                blank(t, &mut when.result, keys);
             }
-            else_result.iter_mut().for_each(|result| blank(result, keys));
+            else_result.iter_mut().for_each(|result| blank(t, result, keys));
         }
         Expr::Function(function) => {
             let name = function.name.to_string().trim_matches('`').to_ascii_uppercase();
@@ -204,7 +206,7 @@ fn blank(expr: &mut Expr, keys: &[Expr]) {
             if let FunctionArguments::List(FunctionArgumentList { args, .. }) = &mut function.args {
                 for arg in args {
                     if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {
-                        blank(expr, keys);
+                        blank(t, expr, keys);
                     }
                 }
             }
@@ -214,7 +216,7 @@ fn blank(expr: &mut Expr, keys: &[Expr]) {
 }
 
 /// Whether two expressions are the same as far as a reader sees; a column with its table is the column.
-fn same(a: &Expr, b: &Expr) -> bool {
+fn same(t: &Translator<'_>, a: &Expr, b: &Expr) -> bool {
     let column = |expr: &Expr| match unnest(expr) {
         Expr::Identifier(name) => Some(name.value.clone()),
         Expr::CompoundIdentifier(parts) => parts.last().map(|part| part.value.clone()),
@@ -222,7 +224,30 @@ fn same(a: &Expr, b: &Expr) -> bool {
     };
     match (column(a), column(b)) {
         (Some(a), Some(b)) => same_name(&a, &b),
-        (None, None) => unnest(a).to_string() == unnest(b).to_string() && !matches!(unnest(a), Expr::Value(_)),
+        (None, None) => !matches!(unnest(a), Expr::Value(_)) && spelled(t, unnest(a)) == spelled(t, unnest(b)),
         _ => false,
     }
+}
+
+/// The text of an expression with its literals in place of their numbers.
+fn spelled(t: &Translator<'_>, expr: &Expr) -> String {
+    let text = expr.to_string();
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find(':') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let len = rest.bytes().take_while(u8::is_ascii_digit).count();
+        match rest[..len].parse::<usize>().ok().filter(|index| *index < t.literals.len()) {
+            Some(index) => {
+                out.push('\u{1}');
+                out.push_str(&String::from_utf8_lossy(t.literal_text(index)));
+                out.push('\u{1}');
+                rest = &rest[len..];
+            }
+            None => out.push(':'),
+        }
+    }
+    out.push_str(rest);
+    out
 }

@@ -212,7 +212,10 @@ impl Translator<'_> {
         }
         let schema = self.schema_of(name)?;
         let catalog = schema.catalog()?;
-        let table = catalog.table(&name.name).ok_or_else(|| errors::no_such_table(&schema.name, &name.name))?;
+        let hidden = self.session.env.temporary(&schema.name, &name.name);
+        let table = catalog
+            .table(hidden.as_deref().unwrap_or(&name.name))
+            .ok_or_else(|| errors::no_such_table(&schema.name, &name.name))?;
         Ok((Arc::clone(&schema), Arc::clone(table)))
     }
 
@@ -239,7 +242,7 @@ impl Translator<'_> {
                 },
                 origin: Some(Origin {
                     schema: schema.name.clone(),
-                    table: table.name.clone(),
+                    table: crate::ddl::temporary::shown(&table.name).to_owned(),
                     alias: alias.to_owned(),
                     column: column.name.clone(),
                     flags: column_flags(table, column.id),

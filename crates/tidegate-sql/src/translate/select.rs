@@ -442,8 +442,8 @@ impl Translator<'_> {
                     Bound::CurrentRow => "CURRENT ROW".into(),
                     Bound::Preceding(None) => "UNBOUNDED PRECEDING".into(),
                     Bound::Following(None) => "UNBOUNDED FOLLOWING".into(),
-                    Bound::Preceding(Some(count)) => format!("{} PRECEDING", self.count(count)?.0),
-                    Bound::Following(Some(count)) => format!("{} FOLLOWING", self.count(count)?.0),
+                    Bound::Preceding(Some(count)) => format!("{} PRECEDING", self.distance(count)?),
+                    Bound::Following(Some(count)) => format!("{} FOLLOWING", self.distance(count)?),
                 })
             };
             let start = bound(&frame.start_bound)?;
@@ -456,6 +456,12 @@ impl Translator<'_> {
             }
         }
         Ok(text)
+    }
+
+    /// A number of rows in a window's frame: a literal, which becomes part of the plan.
+    fn distance(&mut self, expr: &Expr) -> Res<i64> {
+        let ex = self.expr(expr, &Scope::default())?;
+        self.constant_int(&ex).ok_or_else(|| errors::unsupported("a frame of a window without a literal number"))
     }
 
     fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
@@ -545,7 +551,7 @@ impl Translator<'_> {
                 SelectItem::Wildcard(options) => {
                     check_wildcard(options)?;
                     if scope.sources.is_empty() {
-                        return Err(errors::syntax("*"));
+                        return Err(errors::no_tables_used());
                     }
                     for source in &scope.sources {
                         items.extend(all_columns(source, false));
@@ -567,7 +573,12 @@ impl Translator<'_> {
     fn item_name(&mut self, expr: &Expr, text: Option<&str>) -> String {
         match expr {
             // A sign that changes nothing does not stay, nor do parentheses around a literal behind it.
-            Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } if matches!(unnest(inner), Expr::Value(_)) => {
+            Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner }
+                if matches!(unnest(inner), Expr::Value(_))
+                    && !text.is_some_and(|text| {
+                        text.trim_start_matches(['+', '(', ' ']).to_ascii_lowercase().starts_with("x'")
+                    }) =>
+            {
                 let text = text.map(|text| text.trim_start_matches(['+', ' ']));
                 let text = match (&**inner, text) {
                     (Expr::Nested(inside), Some(text)) if !matches!(**inside, Expr::Nested(_)) => {

@@ -53,6 +53,21 @@ impl Collation {
         COLLATIONS.iter().find(|entry| entry.name == name).map(|entry| Self(entry.id))
     }
 
+    /// Whether MariaDB or MySQL has a collation or character set that this engine does not.
+    pub(crate) fn is_known_elsewhere(name: &str) -> bool {
+        const FAMILIES: [&str; 43] = [
+            "armscii8", "big5", "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866", "cp932", "dec8",
+            "eucjpms", "euckr", "gb2312", "gb18030", "gbk", "geostd8", "greek", "hebrew", "hp8", "keybcs2", "koi8r",
+            "koi8u", "latin1", "latin2", "latin5", "latin7", "macce", "macroman", "sjis", "swe7", "tis620", "ucs2",
+            "ujis", "utf16", "utf16le", "utf32", "utf8mb4", "utf8mb3", "utf8", "uca1400", "ascii", "filename",
+        ];
+        let name = name.to_ascii_lowercase();
+        let family = name.split('_').next().unwrap_or(&name);
+        FAMILIES.contains(&family)
+            && (name == family
+                || ["_ci", "_cs", "_bin", "_nopad_bin", "_nopad_ci"].iter().any(|end| name.ends_with(end)))
+    }
+
     /// The default collation of a character set.
     pub(crate) fn of_charset(charset: &str) -> Option<Self> {
         let charset = charset.to_ascii_lowercase();

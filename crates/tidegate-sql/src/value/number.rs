@@ -165,6 +165,24 @@ pub(crate) fn round_f64(value: f64) -> i128 {
     value.round_ties_even() as i128
 }
 
+/// The shortest digits that mean the number, without an exponent: zeros stand for what they do not say.
+pub(crate) fn plain(value: f64) -> String {
+    let text = format!("{value:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i64 = exponent.parse().unwrap_or(0);
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let point = 1 + exponent;
+    if point <= 0 {
+        return format!("{sign}0.{}{digits}", "0".repeat(point.unsigned_abs() as usize));
+    }
+    let point = point as usize;
+    if digits.len() <= point {
+        return format!("{sign}{digits}{}", "0".repeat(point - digits.len()));
+    }
+    format!("{sign}{}.{}", &digits[..point], &digits[point..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -265,7 +265,8 @@ impl SqlType {
         if not_null {
             flags |= ColumnFlags::NOT_NULL;
         }
-        if self.unsigned || self.is_hex() || matches!(self.base, Base::Bit | Base::Timestamp) {
+        if self.unsigned || self.is_hex() || self.base == Base::Bit || self.base == Base::Timestamp && self.marks.stored
+        {
             flags |= ColumnFlags::UNSIGNED;
         }
         if self.zerofill {
@@ -309,6 +310,7 @@ impl SqlType {
             Base::Timestamp => ColumnType::Timestamp,
             Base::Char | Base::Binary | Base::Enum | Base::Set => ColumnType::String,
             Base::Varchar | Base::Varbinary => ColumnType::VarString,
+            Base::TinyText | Base::TinyBlob if !self.marks.stored => ColumnType::TinyBlob,
             Base::MediumText | Base::MediumBlob if !self.marks.stored => ColumnType::MediumBlob,
             Base::LongText | Base::LongBlob | Base::Json if !self.marks.stored => ColumnType::LongBlob,
             _ => ColumnType::Blob,

@@ -231,8 +231,8 @@ impl<'a> Val<'a> {
             }
             Val::Real(value) if decimals < super::types::NOT_FIXED && matches!(base, Base::Float | Base::Double) => {
                 let mut text = format!("{value:.*}", usize::from(decimals));
-                let shortest = format!("{value}");
-                if shortest.rsplit_once('.').map_or(0, |(_, digits)| digits.len()) < usize::from(decimals) {
+                let shortest = number::plain(*value);
+                if shortest.rsplit_once('.').map_or(0, |(_, digits)| digits.len()) <= usize::from(decimals) {
                     // More digits than the number has: zeros, not those of its binary form.
                     let (whole, digits) = shortest.split_once('.').unwrap_or((&shortest, ""));
                     text = if decimals == 0 {

@@ -1,0 +1,104 @@
+//! Temporary tables: ordinary tables under a name that only their session knows.
+//!
+//! The name begins with `#tmp`, a word for the process and the session's number. What a session or an earlier process
+//! has left behind is dropped by the next change of definitions in the schema.
+
+use std::{
+    path::PathBuf,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use super::{Res, internal, schema_of};
+use crate::{
+    catalog::{self, Catalog},
+    engine::Schema,
+    errors,
+    parse::TableName,
+    session::Core,
+    store::conn::Conn,
+};
+
+/// Tables of sessions that have ended: the schema's file and the name.
+static LEFT: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
+
+/// A word for this process: its numbers of sessions begin anew with each.
+fn token() -> &'static str {
+    static TOKEN: OnceLock<String> = OnceLock::new();
+    TOKEN.get_or_init(|| {
+        let mut bytes = [0u8; 4];
+        if getrandom::fill(&mut bytes).is_err() {
+            bytes = std::process::id().to_be_bytes();
+        }
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    })
+}
+
+/// The name under which a session keeps its table.
+pub(super) fn hidden_name(core: &Core, name: &str) -> String {
+    format!("#tmp.{}.{}.{name}", token(), core.env.connection_id)
+}
+
+/// Whether a name is that of a temporary table.
+pub(crate) fn is_hidden(name: &str) -> bool {
+    name.starts_with("#tmp.")
+}
+
+/// The name that its session uses.
+pub(crate) fn shown(name: &str) -> &str {
+    if is_hidden(name) { name.splitn(4, '.').nth(3).unwrap_or(name) } else { name }
+}
+
+impl Core {
+    /// The table that a name means in this session: a temporary one hides a table of the schema.
+    pub(crate) fn actual(&self, name: &TableName) -> TableName {
+        let schema = name.schema.clone().or_else(|| self.schema.as_ref().map(|schema| schema.name.clone()));
+        let hidden = schema.and_then(|schema| self.env.temporary(&schema, &name.name));
+        TableName { schema: name.schema.clone(), name: hidden.unwrap_or_else(|| name.name.clone()) }
+    }
+
+    /// Gives up the session's temporary tables; they are dropped later.
+    pub(crate) fn leave_temporary(&self) {
+        let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((schema, _), hidden) in self.env.take_temporary() {
+            if let Ok(schema) = self.engine.schema(&schema) {
+                left.push((schema.path.clone(), hidden));
+            }
+        }
+    }
+}
+
+/// Prepares CREATE TEMPORARY TABLE: the name under which the table is made.
+///
+/// # Errors
+/// 1050 if the session has a table of this name; 1235 inside of a transaction, which it would end.
+pub(super) fn create(core: &Core, name: &TableName) -> Res<TableName> {
+    let schema = schema_of(core, name)?;
+    if core.env.temporary(&schema.name, &name.name).is_some() {
+        return Err(errors::table_exists(&name.name));
+    }
+    Ok(TableName { schema: Some(schema.name.clone()), name: hidden_name(core, &name.name) })
+}
+
+/// Drops what nobody can reach any more, in the transaction of another change.
+///
+/// # Errors
+/// SQLite's.
+pub(super) fn sweep(conn: &Conn, catalog: &Catalog, schema: &Schema) -> Res<()> {
+    if !catalog.tables.keys().any(|name| is_hidden(name)) {
+        return Ok(());
+    }
+    let own = format!("#tmp.{}.", token());
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    for table in catalog.tables.values().filter(|table| is_hidden(&table.name)) {
+        let given_up = left.iter().position(|(path, name)| *path == schema.path && *name == table.name);
+        if table.name.starts_with(&own) && given_up.is_none() {
+            continue;
+        }
+        conn.execute(&format!("DROP TABLE IF EXISTS t{}", table.id)).map_err(internal)?;
+        catalog::remove(conn, table.id).map_err(internal)?;
+        if let Some(at) = given_up {
+            left.swap_remove(at);
+        }
+    }
+    Ok(())
+}
