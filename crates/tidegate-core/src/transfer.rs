@@ -45,6 +45,9 @@ pub(crate) struct OutputQueue {
     pub(crate) turn_bytes_max: Option<u64>,
     /// So many have been sent: there may be room for more, in the next turn.
     turn_ended: bool,
+    /// `tcp_nopush`: the head of a file leaves in one packet with its beginning. That saves a packet. Without it, a
+    /// client that is close by reads the head while the file is on its way, and takes part of the work off us.
+    nopush: bool,
 }
 
 impl OutputQueue {
@@ -106,9 +109,8 @@ impl OutputQueue {
                     conn.stream.try_sendfile(file, *offset, room.min(*len).min(turn_bytes_max))
                 }
                 Some(Segment::Bytes(bytes)) if room < self.len() => conn.stream.try_write(within(bytes, room)),
-                // The head of a file leaves in one packet with its beginning.
                 Some(Segment::Bytes(bytes)) if matches!(self.queue.get(1), Some(Segment::File { .. })) => {
-                    conn.stream.try_write_more(bytes)
+                    if self.nopush { conn.stream.try_write_more(bytes) } else { conn.stream.try_write(bytes) }
                 }
                 Some(Segment::Bytes(_)) => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -272,6 +274,9 @@ impl Request {
                 chunk_size_line(len, &mut output.buf);
             }
             for buf in chunk.bufs {
+                if matches!(buf, Buf::File { .. }) {
+                    output.nopush = self.files_conf().tcp_nopush == Some(true);
+                }
                 output.push_buf(buf);
             }
             if response.chunked {

@@ -85,7 +85,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("How much of a file goes to a client before others have their turn; 0 for any amount."),
         Directive::flag("tcp_nopush", |c: &mut Conf| &mut c.tcp_nopush)
             .default("off")
-            .doc("Accepted, nothing to tune: head and file leave in full packets anyway."),
+            .doc("The head of a response leaves in one packet with the beginning of its file."),
         Directive::flag("tcp_nodelay", |c: &mut Conf| &mut c.tcp_nodelay)
             .default("on")
             .doc("Small packets of kept-alive connections are sent at once."),
