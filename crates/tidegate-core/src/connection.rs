@@ -587,6 +587,9 @@ async fn end(conn: &Rc<Connection>, req: &Rc<Request>) -> Next {
     } else if flushed && conf.lingers(!req.body.is_consumed() || !conn.input.borrow().is_empty()) {
         linger(conn, req).await;
     }
+    req.forget_contexts();
+    // The worker gets it back with the rest.
+    *conn.spare.borrow_mut() = Some(req.clone());
     Next::Close
 }
 
