@@ -21,6 +21,8 @@ pub struct Fields {
     present: KnownSet,
     /// Bytes of the arena that no entry uses, apart from the separators of a parsed head.
     dead: usize,
+    /// They are no longer those of the head that they were adopted from.
+    changed: bool,
 }
 
 /// Where one field stands in the arena.
@@ -80,6 +82,7 @@ impl Fields {
         self.entries.clear();
         self.present = KnownSet::default();
         self.dead = 0;
+        self.changed = true;
     }
 
     /// How many fields there are; a repeated name counts each time.
@@ -111,6 +114,7 @@ impl Fields {
     fn append_as(&mut self, known: Known, name: &[u8], value: &[u8]) {
         let Some(name) = self.store(name) else { return };
         let Some(value) = self.store(value) else { return };
+        self.changed = true;
         self.entries.push(Entry { name, value, known });
         self.present.insert(known);
     }
@@ -137,6 +141,13 @@ impl Fields {
         }
         self.present = present;
         self.dead = 0;
+        self.changed = false;
+    }
+
+    /// Whether they are still those of the head that they were adopted from.
+    #[inline]
+    pub(crate) fn are_as_adopted(&self) -> bool {
+        !self.changed
     }
 
     /// The value of the first field with this name.
@@ -213,6 +224,7 @@ impl Fields {
         let first = if maybe { self.entries.iter().position(|entry| self.has_name(entry, known, name)) } else { None };
         let Some(first) = first else { return self.append_as(known, name, value) };
 
+        self.changed = true;
         self.retain_from(first + 1, known, name);
         let old = self.entries[first].value;
         let new = if value.len() <= old.len() {
@@ -269,11 +281,13 @@ impl Fields {
         });
         self.present = present;
         self.dead += dead;
+        self.changed = true;
         self.compact_if_worth_it();
     }
 
     /// Removes the fields of a name among the entries from `from` on.
     fn retain_from(&mut self, from: usize, known: Known, name: &[u8]) -> bool {
+        self.changed = true;
         let before = self.entries.len();
         let mut kept = from;
         for i in from..before {

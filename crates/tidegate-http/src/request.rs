@@ -13,6 +13,9 @@
 //!   search per byte and two readings per line. Errors in a line may therefore be reported when it is complete.
 //! - **I4** Nothing of the caller's buffer is needed after completion: the head is copied once into memory that is
 //!   kept from request to request.
+//! - **I5** A head that is the one before it, byte for byte, is not read again: clients that poll, health checks and
+//!   proxies send the same one over and over. Nobody may have changed the fields meanwhile; what else stands in public
+//!   members is kept a second time for this.
 
 use crate::bad_request::{BadRequest, Duplicate};
 use crate::field_line::{FieldLine, parse_field_line, parse_length};
@@ -96,7 +99,7 @@ pub struct RequestHead {
     /// Whether there is an `Upgrade` field and `Connection` names it.
     pub upgrade: bool,
     /// The server name that the client asked for, from an absolute target, else from `Host`: valid, in lower case,
-    /// without port; empty without one.
+    /// without port; empty without one. Whoever changes it changes the field too.
     pub host: Vec<u8>,
 
     /// The head as sent, from the request line to the empty line.
@@ -106,6 +109,22 @@ pub struct RequestHead {
     path: Vec<u8>,
     quoted: bool,
     progress: Progress,
+    /// What a repetition needs (I5); `None` after an error.
+    read: Option<Read>,
+}
+
+/// What was read of a head apart from its fields, and under which rules.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    limits: HeadLimits,
+    options: HeadOptions,
+    method: Method,
+    version: (u8, u8),
+    content_length: Option<u64>,
+    chunked: bool,
+    keep_alive: bool,
+    expect_continue: bool,
+    upgrade: bool,
 }
 
 /// State of parsing between two reads.
@@ -186,10 +205,17 @@ pub fn parse_request(
     head: &mut RequestHead,
 ) -> Result<Parsed, BadRequest> {
     if head.progress.stage == Stage::Done {
+        if head.is_repeated(buf, limits, options) {
+            return Ok(Parsed::Complete(head.raw.len()));
+        }
         head.clear();
     }
     match head.parse(buf, limits, options) {
-        Ok(parsed) => Ok(parsed),
+        Ok(Parsed::Complete(consumed)) => {
+            head.note_read(limits, options);
+            Ok(Parsed::Complete(consumed))
+        }
+        Ok(Parsed::Partial) => Ok(Parsed::Partial),
         Err(error) => Err(head.keep_for_log(buf, error, limits)),
     }
 }
@@ -232,6 +258,7 @@ impl RequestHead {
         self.line = RequestLine::default();
         self.path.clear();
         self.quoted = false;
+        self.read = None;
         let progress = &mut self.progress;
         progress.stage = Stage::RequestLine;
         progress.start = 0;
@@ -242,6 +269,39 @@ impl RequestHead {
         progress.ignored.clear();
         progress.connection = Connection::ByVersion;
         progress.host_from_target = false;
+    }
+
+    /// Whether `buf` begins with the head that was read last; everything then is as it was after reading it (I5).
+    fn is_repeated(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> bool {
+        let Some(read) = &self.read else { return false };
+        if !buf.starts_with(&self.raw)
+            || !self.fields.are_as_adopted()
+            || read.limits != *limits
+            || read.options != *options
+        {
+            return false;
+        }
+        self.method = read.method;
+        self.version = read.version;
+        self.content_length = read.content_length;
+        self.chunked = read.chunked;
+        self.keep_alive = read.keep_alive;
+        self.expect_continue = read.expect_continue;
+        self.upgrade = read.upgrade;
+        true
+    }
+    fn note_read(&mut self, limits: &HeadLimits, options: &HeadOptions) {
+        self.read = Some(Read {
+            limits: *limits,
+            options: *options,
+            method: self.method,
+            version: self.version,
+            content_length: self.content_length,
+            chunked: self.chunked,
+            keep_alive: self.keep_alive,
+            expect_continue: self.expect_continue,
+            upgrade: self.upgrade,
+        });
     }
 
     /// The method's text.

@@ -306,3 +306,53 @@ fn action_follows_the_error() {
     assert_eq!(BadRequest::InvalidMethod.action(), "reading client request line");
     assert_eq!(BadRequest::NoHost.action(), "reading client request headers");
 }
+
+#[test]
+fn a_repeated_head_is_as_if_read_again() {
+    let text = b"POST /a%20b?c=d HTTP/1.1\r\nHost: Example.com:80\r\nContent-Length: 3\r\nX-A: 1\r\n\r\n";
+    let (limits, options) = (HeadLimits::default(), HeadOptions::default());
+    let mut fresh = RequestHead::new();
+    assert_eq!(parse_request(text, &limits, &options, &mut fresh), Ok(Parsed::Complete(text.len())));
+
+    #[track_caller]
+    fn check(head: &mut RequestHead, fresh: &RequestHead, text: &[u8], options: &HeadOptions) {
+        let with_more = [text, b"abc"].concat();
+        assert_eq!(
+            parse_request(&with_more, &HeadLimits::default(), options, head),
+            Ok(Parsed::Complete(text.len()))
+        );
+        let of = |head: &RequestHead| {
+            let texts = [head.path(), head.args(), head.raw(), head.host.as_slice(), head.request_line()];
+            let flags = (head.chunked, head.keep_alive, head.expect_continue, head.upgrade, head.quoted());
+            (texts.map(<[u8]>::to_vec), flags, head.method, head.version, head.content_length, head.fields.clone())
+        };
+        assert_eq!(of(head), of(fresh));
+    }
+    let mut head = fresh.clone();
+    check(&mut head, &fresh, text, &options);
+    // Whatever a handler did to the one before.
+    head.method = Method::Get;
+    head.content_length = None;
+    head.keep_alive = false;
+    check(&mut head, &fresh, text, &options);
+    head.fields.set(b"X-A", b"2");
+    check(&mut head, &fresh, text, &options);
+    head.fields.remove_name(b"X-A");
+    check(&mut head, &fresh, text, &options);
+    head.fields.append(b"Host", b"other");
+    head.host = b"other".to_vec();
+    check(&mut head, &fresh, text, &options);
+    head.fields.retain(|_, _, known| known != Known::Host);
+    check(&mut head, &fresh, text, &options);
+    // Under other rules the same bytes are another head.
+    let mut odd = RequestHead::new();
+    let text = b"GET / HTTP/1.0\r\nX_Y: 1\r\n\r\n";
+    let underscores = HeadOptions { underscores_in_headers: true, ..options };
+    assert_eq!(parse_request(text, &limits, &options, &mut odd), Ok(Parsed::Complete(text.len())));
+    assert!(odd.fields.is_empty());
+    assert_eq!(parse_request(text, &limits, &underscores, &mut odd), Ok(Parsed::Complete(text.len())));
+    assert_eq!(odd.fields.len(), 1);
+    // Only a beginning of it has come.
+    assert_eq!(parse_request(&text[..9], &limits, &underscores, &mut odd), Ok(Parsed::Partial));
+    assert_eq!(parse_request(text, &limits, &underscores, &mut odd), Ok(Parsed::Complete(text.len())));
+}
