@@ -105,7 +105,7 @@ thread_local! {
 pub fn update() {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // A machine that runs past the year 584 million has other problems.
-    NOW_MS.set(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+    NOW_MS.set(since.as_secs().saturating_mul(1000) + u64::from(since.subsec_millis()));
 }
 
 /// Milliseconds since 1970, as of the last [`update`] on this thread.
