@@ -71,7 +71,8 @@ pub struct Connection {
     pub peer: Cell<Peer>,
     /// Who the socket says the client is.
     pub socket_peer: Peer,
-    proxy_header: OnceCell<ProxyHeader>,
+    // Few have one, and an idle connection is to be small.
+    proxy_header: OnceCell<Box<ProxyHeader>>,
     /// Our end.
     pub local: Peer,
     /// Position of the address among the configuration's.
@@ -164,7 +165,7 @@ impl Connection {
     }
     /// What a balancer said ahead of the connection's bytes, where `listen … proxy_protocol` expects that.
     pub fn proxy_header(&self) -> Option<&ProxyHeader> {
-        self.proxy_header.get()
+        self.proxy_header.get().map(|header| &**header)
     }
     /// Our end, with the address that the client connected to where the socket listens on all.
     pub fn local_addr(&self) -> Peer {
@@ -504,7 +505,7 @@ async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
             }
             Ok(Some((header, used))) => {
                 conn.consume_input(used);
-                let _ = conn.proxy_header.set(header);
+                let _ = conn.proxy_header.set(Box::new(header));
                 return true;
             }
             Err(error) => {
