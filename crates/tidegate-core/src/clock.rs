@@ -1,6 +1,6 @@
 //! Cached time: one clock reading per turn of the event loop, dates rendered at most once a second.
 //!
-//! Each thread has a clock of its own. The worker loop calls [`update`] when it wakes; everything that runs until the
+//! Each thread has a clock of its own. A worker calls [`update`] when its thread wakes; everything that runs until the
 //! next wake sees the same instant, which is what nginx promises (`ngx.now()` stands still until `ngx.update_time()`).
 //! The texts are rendered when somebody asks for them and the second has changed, so an idle worker renders nothing.
 //!

@@ -692,7 +692,6 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
             }
         }
     }
-    clock::update();
     let mut req = worker.take_request(conn, conn.spare.take());
     let started_ms = clock::now_ms();
     loop {

@@ -30,6 +30,9 @@ thread_local! {
 impl Deadline {
     /// A deadline that the worker of this thread looks at; nothing is limited yet.
     pub fn new() -> Rc<Self> {
+        if let Some(worker) = crate::worker::current() {
+            worker.check_from_now_on();
+        }
         let deadline = Rc::new(Deadline::default());
         ALL.with_borrow_mut(|all| all.push(Rc::downgrade(&deadline)));
         deadline
@@ -65,6 +68,11 @@ impl Deadline {
             }
         }
     }
+}
+
+/// Whether this thread has none.
+pub(crate) fn is_empty() -> bool {
+    ALL.with_borrow(Vec::is_empty)
 }
 
 /// Wakes whose time is up; called a few times a second on each worker's thread.

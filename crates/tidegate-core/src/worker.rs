@@ -30,7 +30,7 @@ use crate::{
     stream::Stream,
 };
 
-/// How often time-outs are looked for. They come late by this much at most.
+/// How often time-outs are looked for, while there are any. They come late by this much at most.
 const DEADLINE_CHECK: Duration = Duration::from_millis(100);
 
 /// How long accepting pauses when the process has no descriptors left.
@@ -240,6 +240,7 @@ impl Worker {
 
     fn quit(&self) {
         self.quitting.set(true);
+        clock::update();
         for conn in self.connections.borrow().iter().filter_map(Weak::upgrade) {
             conn.close_when_idle();
         }
@@ -255,6 +256,7 @@ impl Worker {
         }
         let open = Open::new(self.clone());
         let conn = Connection::new(stream, peer, local, listen, self.config.clone());
+        self.check_from_now_on();
         self.connections.borrow_mut().push(Rc::downgrade(&conn));
         let hold = self.hold();
         let worker = self.clone();
@@ -283,6 +285,17 @@ impl Worker {
             log::note(Level::Warn, format_args!("{count} worker_connections are not enough, reusing connections"));
         }
         !idle.is_empty()
+    }
+
+    /// Whether the worker need not wake: no connection has been there since the last look, and nobody waits for a peer.
+    fn has_nothing_to_check(&self) -> bool {
+        self.connections.borrow().is_empty() && crate::deadline::is_empty()
+    }
+    /// Called before there is something to check.
+    pub(crate) fn check_from_now_on(&self) {
+        if self.has_nothing_to_check() {
+            self.changed.notify_waiters();
+        }
     }
 
     /// Wakes connections whose time is over and forgets those that have gone.
@@ -415,7 +428,7 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = ticks.tick() => worker.check_deadlines(),
+            _ = ticks.tick(), if !worker.has_nothing_to_check() => worker.check_deadlines(),
             command = control.recv() => match command {
                 Some(Control::Quit) if !worker.is_quitting() => {
                     accepting.iter().for_each(tokio::task::JoinHandle::abort);

@@ -490,7 +490,9 @@ pub(crate) fn spawn_agent(
 }
 
 fn run_worker(body: &WorkerBody, start: WorkerStart) -> Ended {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    // The time stands still while tasks run and is read once when the thread wakes, as in nginx.
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_all().on_thread_unpark(crate::clock::update).build() {
         Ok(runtime) => runtime,
         Err(error) => return Ended::Failed(format!("cannot start an event loop {}", SysError(&error))),
     };
