@@ -62,8 +62,7 @@ impl Stream {
             let room = buf.chunk_mut();
             let (start, len) = (room.as_mut_ptr(), room.len());
             // SAFETY: `start` and `len` describe writable memory of `buf`.
-            let count =
-                unsafe { libc::syscall(libc::SYS_recvfrom, socket.as_raw_fd(), start, len, 0, nobody, nobody) };
+            let count = unsafe { libc::syscall(libc::SYS_recvfrom, socket.as_raw_fd(), start, len, 0, nobody, nobody) };
             let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
             // SAFETY: the kernel has written the first `count` bytes.
             unsafe { buf.advance_mut(count) };

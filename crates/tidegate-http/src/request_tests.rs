@@ -317,10 +317,7 @@ fn a_repeated_head_is_as_if_read_again() {
     #[track_caller]
     fn check(head: &mut RequestHead, fresh: &RequestHead, text: &[u8], options: &HeadOptions) {
         let with_more = [text, b"abc"].concat();
-        assert_eq!(
-            parse_request(&with_more, &HeadLimits::default(), options, head),
-            Ok(Parsed::Complete(text.len()))
-        );
+        assert_eq!(parse_request(&with_more, &HeadLimits::default(), options, head), Ok(Parsed::Complete(text.len())));
         let of = |head: &RequestHead| {
             let texts = [head.path(), head.args(), head.raw(), head.host.as_slice(), head.request_line()];
             let flags = (head.chunked, head.keep_alive, head.expect_continue, head.upgrade, head.quoted());
