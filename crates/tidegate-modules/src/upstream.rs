@@ -147,11 +147,13 @@ fn emerg(span: Span, message: String) -> Diagnostic {
 
 fn upstream(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let name = &directive.args[0];
-    if build.upstreams.contains_key(&name.value) {
+    // nginx compares these names in any case, as those of hosts.
+    let key = BString::from(name.value.to_ascii_lowercase());
+    if build.upstreams.contains_key(&key) {
         return Err(emerg(name.span, format!("duplicate upstream \"{}\"", name.value)));
     }
     let level = build.open_level(UPSTREAM, Some(build.level()), name.value.clone());
-    build.upstreams.insert(name.value.clone(), level);
+    build.upstreams.insert(key, level);
     let inside = block_of(directive);
     build.walk(level, UPSTREAM, inside);
     // `drizzle_server` and the like name servers of other kinds.
@@ -295,12 +297,13 @@ pub fn require(build: &mut Build<'_>, url: Url, default_port: u16, span: Span) -
 
 /// The group of an `upstream` block, by name, while a request runs.
 pub fn find<'r>(req: &'r Request, name: &BStr) -> Option<&'r Arc<Group>> {
-    let level = *req.conf().upstreams.get(name)?;
+    let level = req.conf().find_upstream(name)?;
     req.conf().levels[level.0 as usize].conf(&MODULE).group.get()
 }
 
 fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let blocks: Vec<(BString, LevelId)> = build.upstreams.iter().map(|(name, level)| (name.clone(), *level)).collect();
+    let blocks: Vec<(BString, LevelId)> =
+        build.upstreams.values().map(|level| (build.name_of(*level).to_owned(), *level)).collect();
     for (name, level) in blocks {
         let conf = build.conf_mut(&MODULE, level);
         let group = Arc::new(conf.make_group(name));
@@ -314,7 +317,8 @@ fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let mut implicit: Vec<(BString, u16, Arc<Group>)> = Vec::new();
     for required in std::mem::take(&mut http.required) {
         let Required { url, default_port, span, slot } = required;
-        let block = build.upstreams.get(&url.host).copied().filter(|_| url.kind != HostKind::Unix);
+        let key = url.host.to_ascii_lowercase();
+        let block = build.upstreams.get(key.as_bstr()).copied().filter(|_| url.kind != HostKind::Unix);
         if let (Some(_), Some(port)) = (block, url.port) {
             build.diagnostics.push(emerg(span, format!("upstream \"{}\" may not have port {port}", url.host)));
             continue;

@@ -110,6 +110,6 @@ location / { echo a; echo_flush; echo_reset_timer; echo $echo_timer_elapsed; }
 --- request
 GET /
 --- response_body_like
-^a\n0\.00\d$
+^a\n0\.0\d\d$
 --- response_headers
 Transfer-Encoding: chunked

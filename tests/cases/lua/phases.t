@@ -211,6 +211,7 @@ GET /
 ~~~
 1
 --- error_log
+lua_code_cache is off; this will hurt performance
 writing a global Lua variable ('x') which may lead to race conditions between concurrent requests
 
 === TEST 13: what ngx.say makes of its arguments

@@ -343,3 +343,27 @@ GET /
 --- error_code: 503
 --- response_body
 $TEST_PORT_3
+
+=== TEST 25: names of upstreams in any case
+--- http_config
+upstream BackEnd { server 127.0.0.1:$TEST_PORT; }
+--- config
+location /a { proxy_pass http://backend/up; }
+location /b { set $name BACKEND; proxy_pass http://$name/up; }
+location /up { return 200 "$http_host\n"; }
+--- requests
+GET /a
+~~~
+GET /b
+--- response_body
+backend
+~~~
+BACKEND
+
+=== TEST 26: two upstreams of a name
+--- http_config
+upstream one { server 127.0.0.1:$TEST_PORT; }
+upstream ONE { server 127.0.0.1:$TEST_PORT; }
+--- must_die
+--- error_log
+duplicate upstream "ONE"

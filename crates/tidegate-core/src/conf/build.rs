@@ -70,7 +70,7 @@ pub struct Build<'a> {
     pub conf_dir: PathBuf,
     /// Only a test (`-t`): nothing outside is to be touched.
     pub testing: bool,
-    /// Levels of `upstream` blocks by name.
+    /// Levels of `upstream` blocks by name, in lower case.
     pub upstreams: HashMap<BString, LevelId>,
     /// All `listen` so far.
     pub listens: Vec<ListenDraft>,

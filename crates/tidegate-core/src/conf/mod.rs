@@ -8,7 +8,7 @@ mod load;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use bstr::BString;
+use bstr::{BStr, BString};
 pub use build::Build;
 pub use load::{LoadError, LoadOptions, load};
 use tidegate_http::Method;
@@ -114,7 +114,7 @@ pub struct Config {
     pub listens: Vec<Listen>,
     /// All variables.
     pub variables: Variables,
-    /// Levels of `upstream` blocks by name.
+    /// Levels of `upstream` blocks by name, in lower case; see [`find_upstream`](Self::find_upstream).
     pub upstreams: HashMap<BString, LevelId>,
     /// Directories that the configuration has workers write to.
     pub temp_paths: Vec<PathBuf>,
@@ -153,6 +153,13 @@ impl Config {
     /// Addresses to listen on.
     pub fn listen_specs(&self) -> Vec<ListenSpec> {
         self.listens.iter().filter(|listen| !listen.is_shared).map(|listen| listen.spec.clone()).collect()
+    }
+    /// The level of the `upstream` block of this name, in any case.
+    pub fn find_upstream(&self, name: &[u8]) -> Option<LevelId> {
+        if name.iter().any(u8::is_ascii_uppercase) {
+            return self.upstreams.get(&BString::from(name.to_ascii_lowercase())).copied();
+        }
+        self.upstreams.get(BStr::new(name)).copied()
     }
     /// A path as nginx understands it: relative ones start from the prefix.
     pub fn full_path(&self, path: &[u8]) -> PathBuf {

@@ -11,7 +11,7 @@ use std::{
     task::Poll,
 };
 
-use bstr::{BStr, ByteSlice};
+use bstr::ByteSlice;
 use tidegate_core::{
     log::Level,
     phase::{Outcome, Ready, Step},
@@ -75,7 +75,7 @@ pub(super) fn pass(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
 fn backend_of(req: &Request, conf: &Conf) -> Option<Arc<Backend>> {
     let pass = conf.drizzle_pass.as_ref()?;
     let config = req.conf();
-    let find = |name: &[u8]| config.upstreams.get(BStr::new(name)).copied();
+    let find = |name: &[u8]| config.find_upstream(name);
     let level = match pass.as_literal() {
         Some(name) => *conf.upstream.get_or_init(|| find(name)),
         None => find(&pass.eval(req)),
