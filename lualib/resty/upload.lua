@@ -115,8 +115,42 @@ end
 
 local mt = { __index = _M }
 
--- new(chunk_size, max_line_size): a form, or nil and a message.
-function _M.new(_, chunk_size, max_line_size)
+-- The socket as the functions above use it, with all that is read becoming the request's body again.
+local function keep(sock)
+    local append = ngx.req.append_body
+    local keeper = {}
+    function keeper.receive(_, size)
+        local data, err, partial = sock:receive(size)
+        append(data or partial or "")
+        return data, err, partial
+    end
+    function keeper.receiveuntil(_, text)
+        local iterate, failure = sock:receiveuntil(text)
+        if not iterate then
+            return nil, failure
+        end
+        return function(size)
+            local data, err, partial = iterate(size)
+            if data then
+                append(data)
+            elseif err then
+                append(partial or "")
+            else
+                -- Past the data comes the text itself.
+                append(text)
+            end
+            return data, err, partial
+        end
+    end
+    function keeper.settimeout(_, ms)
+        return sock:settimeout(ms)
+    end
+    return keeper
+end
+
+-- new(chunk_size, max_line_size [, preserve_body]): a form, or nil and a message. With `preserve_body` the request has its
+-- body again when all was read, for a proxy or ngx.req.get_body_data.
+function _M.new(_, chunk_size, max_line_size, preserve_body)
     local boundary = boundary_of(ngx.var.content_type)
     if not boundary then
         return nil, "no boundary defined in Content-Type"
@@ -124,6 +158,10 @@ function _M.new(_, chunk_size, max_line_size)
     local sock, err = ngx.req.socket()
     if not sock then
         return nil, err
+    end
+    if preserve_body then
+        ngx.req.init_body()
+        sock = keep(sock)
     end
     local read_to_boundary
     read_to_boundary, err = sock:receiveuntil("\r\n--" .. boundary)
@@ -145,6 +183,7 @@ function _M.new(_, chunk_size, max_line_size)
         read_line = read_line,
         boundary = boundary,
         state = "begin",
+        preserve_body = preserve_body,
     }, mt)
 end
 
@@ -157,7 +196,12 @@ end
 
 -- read(): "header", { name, value, line }; "body", data; "part_end"; "eof"; or nil, nil, err
 function _M.read(self)
-    return states[self.state](self)
+    local kind, value, err = states[self.state](self)
+    if self.preserve_body and (not kind or self.state == "eof") then
+        self.preserve_body = nil
+        ngx.req.finish_body()
+    end
+    return kind, value, err
 end
 
 return _M

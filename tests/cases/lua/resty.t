@@ -149,3 +149,43 @@ jit.zone table
 resty.core.shdict table
 resty.core.base table
 tablepool table
+
+=== TEST 6: resty.upload keeps the body for whoever comes next
+--- config
+location / {
+    access_by_lua_block {
+        local form = assert(require("resty.upload"):new(5, nil, true))
+        local seen = {}
+        while true do
+            local kind, value, err = form:read()
+            if not kind then ngx.log(ngx.ERR, err) break end
+            if kind == "body" then seen[#seen + 1] = value end
+            if kind == "eof" then break end
+        end
+        ngx.ctx.seen = table.concat(seen, "|")
+    }
+    content_by_lua_block {
+        ngx.req.read_body()
+        ngx.say(ngx.ctx.seen)
+        ngx.print((ngx.req.get_body_data():gsub("\r", "")))
+    }
+}
+--- raw_request
+POST / HTTP/1.1\r\n
+Host: a\r\n
+Connection: close\r\n
+Content-Type: multipart/form-data; boundary=xyz\r\n
+Content-Length: 73\r\n
+\r\n
+--xyz\r\n
+Content-Disposition: form-data; name="a"\r\n
+\r\n
+hello world\r\n
+--xyz--\r\n
+--- response_body
+hello| worl|d
+--xyz
+Content-Disposition: form-data; name="a"
+
+hello world
+--xyz--

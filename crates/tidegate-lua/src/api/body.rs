@@ -147,7 +147,7 @@ fn file(lua: Lua) -> CResult {
 /// The request, whose body must have been read.
 fn with_read_body() -> Result<Rc<Request>, LuaError> {
     let req = some_request(PHASES)?;
-    if !req.body.is_loaded() {
+    if !req.body.is_loaded() && !req.body.is_consumed() {
         return Err(LuaError::new("request body not read yet"));
     }
     if !req.body.is_consumed() {

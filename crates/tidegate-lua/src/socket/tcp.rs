@@ -4,8 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::certificate::Identity;
 use super::conn::Conn;
 use super::failure::{Failure, debug, push_nil_error};
 use super::owner::{Closing, OpenSockets, Owner};
@@ -36,6 +38,8 @@ pub(crate) struct Tcp {
     writing: Cell<bool>,
     /// Bits of the last failure, for log lines.
     pub(super) last_failure: Cell<u32>,
+    /// What it shows to servers that ask who we are.
+    pub(super) identity: RefCell<Option<Arc<Identity>>>,
 }
 
 /// What another operation gets meanwhile.

@@ -15,7 +15,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tidegate_conf::diagnostic::Level as Severity;
 use tidegate_conf::{Diagnostic, ast};
@@ -25,6 +25,7 @@ use tidegate_core::module::{Context, Directive, Module};
 use tidegate_core::worker;
 use tokio_rustls::TlsConnector;
 
+use super::certificate::Identity;
 use super::conn::Conn;
 use super::failure::push_nil_error;
 use super::owner::Closing;
@@ -42,6 +43,8 @@ use crate::userdata::{Userdata, push_userdata};
 pub(crate) struct Conf {
     lua_ssl_trusted_certificate: Option<Arc<Vec<CertificateDer<'static>>>>,
     lua_ssl_crl: Option<Arc<Vec<CertificateRevocationListDer<'static>>>>,
+    lua_ssl_certificate: Option<Arc<Vec<CertificateDer<'static>>>>,
+    lua_ssl_certificate_key: Option<Arc<PrivateKeyDer<'static>>>,
     lua_ssl_protocols: Option<Versions>,
     lua_ssl_verify_depth: Option<u64>,
     lua_ssl_ciphers: Option<bstr::BString>,
@@ -65,6 +68,20 @@ pub(crate) static MODULE: Module<Conf> = Module {
             .within(Context::ALL)
             .syntax("file")
             .doc("Certificates that are revoked."),
+        Directive::custom("lua_ssl_certificate", 1, 1, |conf: &mut Conf, directive, build| {
+            conf.lua_ssl_certificate = Some(Arc::new(read_pem(directive, build)?));
+            Ok(())
+        })
+        .within(Context::ALL)
+        .syntax("file")
+        .doc("Certificate that cosockets show to servers that ask for one."),
+        Directive::custom("lua_ssl_certificate_key", 1, 1, |conf: &mut Conf, directive, build| {
+            conf.lua_ssl_certificate_key = read_pem(directive, build)?.into_iter().next().map(Arc::new);
+            Ok(())
+        })
+        .within(Context::ALL)
+        .syntax("file")
+        .doc("The private key of `lua_ssl_certificate`."),
         Directive::custom("lua_ssl_protocols", 1, u16::MAX, protocols)
             .within(Context::ALL)
             .default("TLSv1.2 TLSv1.3")
@@ -80,7 +97,7 @@ pub(crate) static MODULE: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent;
-            lua_ssl_trusted_certificate, lua_ssl_crl, lua_ssl_protocols, lua_ssl_verify_depth, lua_ssl_ciphers,
+            lua_ssl_trusted_certificate, lua_ssl_crl, lua_ssl_certificate, lua_ssl_certificate_key, lua_ssl_protocols, lua_ssl_verify_depth, lua_ssl_ciphers,
         );
     },
     ..Module::named("lua_ssl")
@@ -140,19 +157,24 @@ struct Recipe {
     /// Addresses of the certificates and lists, which live as long as the configuration; never dereferenced.
     trusted: usize,
     revoked: usize,
+    identity: usize,
 }
+
+/// What a recipe's addresses belong to: kept, so that they are not used for something else.
+type Kept = (Option<Arc<Vec<CertificateDer<'static>>>>, Option<Arc<PrivateKeyDer<'static>>>);
 
 thread_local! {
     /// Configurations made before: they also keep the sessions.
-    static CLIENTS: RefCell<Vec<(Recipe, Arc<ClientConfig>)>> = const { RefCell::new(Vec::new()) };
+    static CLIENTS: RefCell<Vec<(Recipe, Arc<ClientConfig>, Kept)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Configurations kept for each worker; reloads leave old ones behind.
 const CLIENTS_MAX: usize = 64;
 
-fn client(conf: &Conf, recipe: &Recipe) -> Result<Arc<ClientConfig>, String> {
-    let known = CLIENTS
-        .with_borrow(|clients| clients.iter().find(|(known, _)| known == recipe).map(|(_, client)| client.clone()));
+fn client(conf: &Conf, recipe: &Recipe, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, String> {
+    let known = CLIENTS.with_borrow(|clients| {
+        clients.iter().find(|(known, ..)| known == recipe).map(|(_, client, _)| client.clone())
+    });
     if let Some(client) = known {
         return Ok(client);
     }
@@ -168,12 +190,17 @@ fn client(conf: &Conf, recipe: &Recipe) -> Result<Arc<ClientConfig>, String> {
         Versions { tls12: false, tls13: true } => &[&rustls::version::TLS13],
         _ => rustls::ALL_VERSIONS,
     };
-    let mut client = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(verifier);
+    let mut client = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => builder
+            .with_client_auth_cert(identity.chain.to_vec(), identity.key.clone_key())
+            .map_err(|error| format!("bad client certificate: {error}"))?,
+    };
     client.enable_sni = recipe.sni;
     if !recipe.resume {
         client.resumption = rustls::client::Resumption::disabled();
@@ -183,7 +210,8 @@ fn client(conf: &Conf, recipe: &Recipe) -> Result<Arc<ClientConfig>, String> {
         if clients.len() >= CLIENTS_MAX {
             clients.clear();
         }
-        clients.push((recipe.clone(), client.clone()));
+        let kept = identity.map_or((None, None), |identity| (Some(identity.chain.clone()), Some(identity.key.clone())));
+        clients.push((recipe.clone(), client.clone(), kept));
     });
     Ok(client)
 }
@@ -295,7 +323,8 @@ pub(super) fn handshake(lua: Lua) -> CResult {
         },
     };
     let named = server_name.is_some();
-    let client = match client_for(&host, verify, named, named && wants_session) {
+    let identity = tcp.identity.borrow().clone();
+    let client = match client_for(&host, verify, named, named && wants_session, identity) {
         Ok(client) => client,
         Err(message) => return push_nil_error(lua, &message),
     };
@@ -308,8 +337,19 @@ pub(super) fn handshake(lua: Lua) -> CResult {
     Ok(0)
 }
 
-fn client_for(host: &Host, verify: bool, named: bool, resume: bool) -> Result<Arc<ClientConfig>, String> {
+fn client_for(
+    host: &Host,
+    verify: bool,
+    named: bool,
+    resume: bool,
+    identity: Option<Arc<Identity>>,
+) -> Result<Arc<ClientConfig>, String> {
     with_conf(host, |conf| {
+        let configured = || {
+            let (chain, key) = (conf.lua_ssl_certificate.clone()?, conf.lua_ssl_certificate_key.clone()?);
+            Some(Arc::new(Identity { chain, key }))
+        };
+        let identity = identity.or_else(configured);
         let address = |pointer: Option<usize>| pointer.unwrap_or(0);
         let recipe = Recipe {
             verify,
@@ -319,8 +359,9 @@ fn client_for(host: &Host, verify: bool, named: bool, resume: bool) -> Result<Ar
             resume,
             trusted: address(conf.lua_ssl_trusted_certificate.as_ref().map(|list| Arc::as_ptr(list) as usize)),
             revoked: address(conf.lua_ssl_crl.as_ref().map(|list| Arc::as_ptr(list) as usize)),
+            identity: address(identity.as_ref().map(|identity| Arc::as_ptr(&identity.chain) as usize)),
         };
-        client(conf, &recipe)
+        client(conf, &recipe, identity.as_deref())
     })
 }
 
@@ -330,7 +371,7 @@ fn client_for(host: &Host, verify: bool, named: bool, resume: bool) -> Result<Ar
 /// # Errors
 /// Why there is none, as a sentence.
 pub(crate) fn client_without_name(host: &Host, verify: bool) -> Result<Arc<ClientConfig>, String> {
-    client_for(host, verify, false, false)
+    client_for(host, verify, false, false, None)
 }
 
 /// What scripts get for a certificate that was refused, in OpenSSL's words; `None` for other failures.
