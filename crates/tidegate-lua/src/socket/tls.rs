@@ -172,9 +172,8 @@ thread_local! {
 const CLIENTS_MAX: usize = 64;
 
 fn client(conf: &Conf, recipe: &Recipe, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, String> {
-    let known = CLIENTS.with_borrow(|clients| {
-        clients.iter().find(|(known, ..)| known == recipe).map(|(_, client, _)| client.clone())
-    });
+    let known = CLIENTS
+        .with_borrow(|clients| clients.iter().find(|(known, ..)| known == recipe).map(|(_, client, _)| client.clone()));
     if let Some(client) = known {
         return Ok(client);
     }
