@@ -12,6 +12,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=extension.c");
     println!("cargo:rerun-if-changed=rows.c");
+    println!("cargo:rerun-if-changed=entries.c");
     build_luajit(&PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")));
 }
 
@@ -27,7 +28,7 @@ fn build_luajit(out_dir: &Path) {
     let artifacts = luajit_src::Build::new().lua52compat(true).debug(debug).build();
 
     let mut cc = cc::Build::new();
-    cc.files(["extension.c", "rows.c"])
+    cc.files(["extension.c", "rows.c", "entries.c"])
         .include(out_dir.join("luajit-build").join("src"))
         .define("LUAJIT_ENABLE_LUA52COMPAT", None)
         .define("LUAJIT_ENABLE_CHECKHOOK", None)

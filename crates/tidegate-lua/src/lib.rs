@@ -46,6 +46,7 @@ mod api;
 mod balancer;
 mod budget;
 mod bundle;
+mod entries;
 mod bytecode;
 mod memory;
 mod mysql;

@@ -190,7 +190,7 @@ Unknown column 'nope' in '[^']*' 1054 42S22
 nilcannot read result in the current context: 1
 again
 nilcannot be reused in the current connection state: 2
-nilcannot send query in the current context: 2
+nilfailed to send query: cannot send query in the current context: 2
 1 1
 \z
 
@@ -335,7 +335,7 @@ nilclosed
 nilcannot be reused in the current connection state: nil
 0
 1
-nilcannot send query in the current context: nil
+nilfailed to send query: cannot send query in the current context: nil
 nilcannot be reused in the current connection state: nil
 nilclosed
 1 7
@@ -435,7 +435,7 @@ GET /
 ~~~
 GET /later
 --- response_body
-nilcannot send query in the current context: 2
+nilfailed to send query: cannot send query in the current context: 2
 nilfailed to receive packet header: socket busy reading
 nilsocket busy reading
 nilcannot be reused in the current connection state: 2
@@ -449,7 +449,7 @@ false bad request
 false bad request
 
 ~~~
-nilcannot send query in the current context: nil
+nilfailed to send query: cannot send query in the current context: nil
 nilclosed
 
 
@@ -495,6 +495,9 @@ nilfailed to connect: timeout
 1
 nilnot initialized
 \z
+--- error_log
+none.sock failed (2: No such file or directory)
+lua tcp socket connect timed out
 
 
 === TEST 13: time-outs, and a connection that is killed
@@ -537,7 +540,7 @@ location / {
 GET /
 --- response_body_like
 \Anilfailed to receive packet header: timeout
-nilcannot send query in the current context: 2
+nilfailed to send query: cannot send query in the current context: 2
 nilfailed to receive packet header: closed
 nilcannot be reused in the current connection state: 2
 nil (failed to receive packet header: (closed|connection reset by peer)|Connection was killed|Query execution was interrupted)
@@ -590,7 +593,7 @@ location / {
 GET /
 --- response_body
 nilpacket size too big: 1048581
-nilcannot send query in the current context: 2
+nilfailed to send query: cannot send query in the current context: 2
 done
 
 

@@ -87,7 +87,7 @@ location / {
 GET /
 --- response_body_like
 \A1 again
-nilcannot send query in the current context: 2
+nilfailed to send query: cannot send query in the current context: 2
 nilcannot be reused in the current connection state: 2
 2 again
 nilUnknown column 'nope' in '[^']*'105442S22
@@ -139,7 +139,7 @@ location / {
 GET /
 --- response_body
 true
-nilcannot send query in the current context: 2
+nilfailed to send query: cannot send query in the current context: 2
 nilfailed to receive packet header: socket busy reading
 true0
 nilfailed to receive packet header: timeout

@@ -15,7 +15,7 @@ use super::link::{Backend, Embedded, Link};
 use super::refusal::{Doing, Refusal};
 use super::tables::BigInt;
 use crate::error::{CResult, LuaError};
-use crate::host::Host;
+use crate::host::{Host, LogLevel};
 use crate::phase::Phases;
 use crate::scheduler::{Answer, with_run};
 use crate::socket::pool::{self, Grant, Offer, Place, Queued};
@@ -215,7 +215,12 @@ impl Job {
         let mut place = place;
         if let Some(queued) = queued {
             let granted = tokio::time::timeout(self.tuning.limit, queued.granted()).await;
-            let grant = granted.map_err(|_| Refusal::from("failed to connect: timeout"))?;
+            let Ok(grant) = granted else {
+                if Settings::of(&self.host).log_errors {
+                    self.host.log(LogLevel::Error, b"lua tcp socket queued connect timed out");
+                }
+                return Err("failed to connect: timeout".into());
+            };
             queued.leave();
             match grant {
                 Grant::Conn(link) => return Ok(link),
@@ -240,7 +245,7 @@ impl Job {
         let connecting = Conn::connect_to(Arc::new(options.clone()), &addresses, options.timeouts);
         match connecting.await {
             Ok(conn) => Ok(Backend::Server(Box::new(conn))),
-            Err(error) => Err(Refusal::of(error, Doing::Connecting)),
+            Err(error) => Err(Refusal::logged(error, Doing::Connecting, &self.host)),
         }
     }
 

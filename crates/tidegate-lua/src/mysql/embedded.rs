@@ -49,7 +49,7 @@ struct Batch {
 
 /// Runs a statement, or a batch of them.
 pub(super) fn run(lua: Lua, begun: Begun, command: Command, shape: Shape, wanted: Wanted) -> CResult {
-    let Begun { db, link, vm, limit } = begun;
+    let Begun { db, link, vm, limit, .. } = begun;
     let Link { backend, reused, place } = link;
     let Backend::Embedded(mut embedded) = backend else { return push_nil_error(lua, "closed") };
     let tables = Tables::new(vm);

@@ -73,7 +73,7 @@ thread_local! {
 }
 
 impl Pooled for Link {
-    const NAME: &'static str = "lua mysql";
+    const NAME: &'static str = "lua tcp socket";
 
     fn pools() -> &'static LocalKey<Pools<Self>> {
         &POOLS

@@ -39,6 +39,8 @@ mod record;
 mod refusal;
 mod row;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use mlua_sys::lua_CFunction;
 

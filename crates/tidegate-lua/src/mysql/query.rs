@@ -15,6 +15,7 @@ use super::link::{Backend, Link};
 use super::refusal::{Doing, Refusal};
 use super::tables::{Built, ROWS_HINT_DEFAULT, ROWS_HINT_MAX, Shape, TableSink, Tables, building};
 use crate::error::{CResult, Failure, LuaError};
+use crate::host::Host;
 use crate::scheduler::{Answer, with_run};
 use crate::socket::{Settings, push_nil_error};
 use crate::stack::{Lua, Type};
@@ -26,6 +27,7 @@ const COMMAND_EXTRA: usize = 5;
 /// A statement that may begin: its session, taken out of the object (M1).
 pub(super) struct Begun {
     pub(super) db: Rc<Db>,
+    pub(super) host: Host,
     pub(super) link: Link,
     pub(super) vm: Rc<Vm>,
     /// How long each wait may take.
@@ -48,10 +50,10 @@ impl Command {
     }
 }
 
-/// Demands that a statement may begin, or says why not.
-fn begin(lua: Lua) -> Result<Result<Begun, c_int>, LuaError> {
+/// Demands that a statement may begin, or says why not, with `prefix` in front.
+fn begin(lua: Lua, prefix: &str) -> Result<Result<Begun, c_int>, LuaError> {
     let Call { db, host } = call(lua)?;
-    let refuse = |message: &str| push_nil_error(lua, message).map(Err);
+    let refuse = |message: &str| push_nil_error(lua, &format!("{prefix}{message}")).map(Err);
     if db.state.get() != State::Connected {
         return refuse(&format!("cannot send query in the current context: {}", db.state.get().as_str()));
     }
@@ -64,7 +66,7 @@ fn begin(lua: Lua) -> Result<Result<Begun, c_int>, LuaError> {
     let vm = with_run(|run| run.vm().clone()).ok_or(LuaError::new("no request found"))?;
     let limit = db.limit(Settings::of(&host).read_timeout);
     match db.take_link() {
-        Some(link) => Ok(Ok(Begun { db, link, vm, limit })),
+        Some(link) => Ok(Ok(Begun { db, host, link, vm, limit })),
         None => refuse("closed"),
     }
 }
@@ -84,7 +86,7 @@ pub(super) fn wait(lua: Lua, future: impl Future<Output = Answer> + 'static) -> 
 /// The embedded engine runs the statement now: its results follow the count, for the Lua half to keep.
 pub(super) fn send_query(lua: Lua) -> CResult {
     let sql = argument::sql(lua, 2)?;
-    let begun = match begin(lua)? {
+    let begun = match begin(lua, "")? {
         Ok(begun) => begun,
         Err(count) => return Ok(count),
     };
@@ -102,7 +104,7 @@ pub(super) fn send_query(lua: Lua) -> CResult {
 }
 
 async fn send(begun: Begun, sql: Vec<u8>, bytes: usize, busy: Busy) -> Answer {
-    let Begun { db, mut link, limit, .. } = begun;
+    let Begun { db, host, mut link, limit, .. } = begun;
     let Backend::Server(conn) = &mut link.backend else { return Answer::NilError("closed".into()) };
     conn.set_timeouts(timeouts(limit));
     let sent = conn.send_query(&sql).await;
@@ -116,7 +118,7 @@ async fn send(begun: Begun, sql: Vec<u8>, bytes: usize, busy: Busy) -> Answer {
                 Ok(1)
             }))
         }
-        Err(error) => refused(Refusal::of(error, Doing::Sending)),
+        Err(error) => refused(Refusal::logged(error, Doing::Sending, &host)),
     }
 }
 
@@ -132,7 +134,7 @@ pub(super) fn query(lua: Lua) -> CResult {
         Type::Table => Command::Prepared(sql, argument::params(lua, 3)?),
         _ => Command::Text(sql),
     };
-    let begun = match begin(lua)? {
+    let begun = match begin(lua, "failed to send query: ")? {
         Ok(begun) => begun,
         Err(count) => return Ok(count),
     };
@@ -167,12 +169,12 @@ pub(super) fn read_result(lua: Lua) -> CResult {
     };
     let shape = shape(lua, 2, 3, &db);
     let busy = db.occupy(Operation::Read);
-    wait(lua, run(Begun { db, link, vm, limit }, None, shape, busy))
+    wait(lua, run(Begun { db, host, link, vm, limit }, None, shape, busy))
 }
 
 /// Sends a command, if there is one, and reads a result.
 async fn run(begun: Begun, command: Option<Command>, shape: Shape, busy: Busy) -> Answer {
-    let Begun { db, mut link, vm, limit } = begun;
+    let Begun { db, host, mut link, vm, limit } = begun;
     let tables = Tables::new(vm);
     let mut sink = TableSink::new(tables.clone(), shape);
     let read = {
@@ -193,7 +195,7 @@ async fn run(begun: Begun, command: Option<Command>, shape: Shape, busy: Busy) -
         db.put_back(link);
     }
     match read {
-        Err((error, doing)) => refused(Refusal::of(error, doing)),
+        Err((error, doing)) => refused(Refusal::logged(error, doing, &host)),
         Ok(()) if sink.is_too_wide() => refused(TOO_WIDE.into()),
         Ok(()) => first_of(tables.take_built()),
     }
@@ -209,7 +211,7 @@ async fn one_result(
 ) -> Result<(), (QueryError, Doing)> {
     match command {
         None => {}
-        Some(Command::Text(sql)) => conn.send_query(&sql).await.map_err(|error| (error, Doing::Sending))?,
+        Some(Command::Text(sql)) => conn.send_query(&sql).await.map_err(|error| (error, Doing::Querying))?,
         Some(Command::Prepared(sql, params)) => {
             return conn.query_prepared(&sql, &params, sink).await.map_err(|error| (error, Doing::Reading));
         }
@@ -244,7 +246,7 @@ pub(super) fn push_result(lua: Lua, built: &Built) -> c_int {
 /// `prepare(handle, sql)`: how many parameters the statement takes; `true` where only running it tells.
 pub(super) fn prepare(lua: Lua) -> CResult {
     let sql = argument::sql(lua, 2)?;
-    let begun = match begin(lua)? {
+    let begun = match begin(lua, "")? {
         Ok(begun) => begun,
         Err(count) => return Ok(count),
     };
@@ -258,7 +260,7 @@ pub(super) fn prepare(lua: Lua) -> CResult {
 }
 
 async fn prepare_on_server(begun: Begun, sql: Vec<u8>, busy: Busy) -> Answer {
-    let Begun { db, mut link, limit, .. } = begun;
+    let Begun { db, host, mut link, limit, .. } = begun;
     let Backend::Server(conn) = &mut link.backend else { return Answer::NilError("closed".into()) };
     conn.set_timeouts(timeouts(limit));
     let prepared = conn.prepare_statement(&sql).await;
@@ -271,7 +273,7 @@ async fn prepare_on_server(begun: Begun, sql: Vec<u8>, busy: Busy) -> Answer {
             lua.push_integer(i64::from(params));
             Ok(1)
         })),
-        Err(error) => refused(Refusal::of(error, Doing::Reading)),
+        Err(error) => refused(Refusal::logged(error, Doing::Reading, &host)),
     }
 }
 

@@ -30,8 +30,6 @@ enum Step {
 struct Kept {
     steps: Vec<Step>,
     data: Vec<u8>,
-    /// The next value's column: a row may be played in parts.
-    column: usize,
 }
 
 /// A sink that keeps what it is given; clones are the same record.
@@ -44,10 +42,12 @@ impl Record {
         kept.data.len() >= DATA_BYTES_MAX || kept.steps.len() >= STEPS_MAX
     }
 
-    /// Hands everything on to `sink`, which is never full, and forgets it.
+    /// Hands everything on to `sink`, which is never full, and forgets it. The record ends with whole rows: a back end
+    /// does not wait in the midst of one.
     pub(super) fn play(&self, sink: &mut impl Sink) {
         let mut kept = self.0.take();
         let mut rest = kept.data.as_slice();
+        let mut index = 0;
         for step in kept.steps.drain(..) {
             let value = match step {
                 Step::Columns(columns) => {
@@ -56,7 +56,7 @@ impl Record {
                 }
                 Step::BeginRow => {
                     sink.begin_row();
-                    kept.column = 0;
+                    index = 0;
                     continue;
                 }
                 Step::EndRow => {
@@ -78,8 +78,8 @@ impl Record {
                     Value::Bytes(bytes)
                 }
             };
-            sink.value(kept.column, value);
-            kept.column += 1;
+            sink.value(index, value);
+            index += 1;
         }
         kept.data.clear();
         *self.0.borrow_mut() = kept;

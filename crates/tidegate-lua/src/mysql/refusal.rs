@@ -4,17 +4,21 @@ use std::borrow::Cow;
 use std::io;
 
 use tidegate_mysql::NO_TLS;
-use tidegate_rows::{QueryError, ServerError};
+use tidegate_rows::{QueryError, ServerError, Stage};
 
 use crate::error::CResult;
-use crate::socket::{Failure, explain_certificate};
+use crate::host::{Host, LogLevel};
+use crate::socket::{Failure, Settings, explain_certificate};
 use crate::stack::Lua;
 
 /// What was under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     Connecting,
+    /// `send_query`.
     Sending,
+    /// The same within `query`.
+    Querying,
     Reading,
 }
 
@@ -77,8 +81,17 @@ impl Refusal {
         match doing {
             Doing::Connecting => format!("failed to connect: {message}").into(),
             Doing::Sending => Self { message, code: None },
+            Doing::Querying => format!("failed to send query: {message}").into(),
             Doing::Reading => format!("failed to receive packet header: {message}").into(),
         }
+    }
+
+    /// As [`of`](Self::of), with what cosockets write to the error log.
+    pub(super) fn logged(error: QueryError, doing: Doing, host: &Host) -> Self {
+        if Settings::of(host).log_errors {
+            log(&error, doing, host);
+        }
+        Self::of(error, doing)
     }
 
     /// Pushes `nil`, the message and, if there are, code and SQLSTATE.
@@ -92,10 +105,34 @@ impl Refusal {
     }
 }
 
+/// Writes what a cosocket would.
+fn log(error: &QueryError, doing: Doing, host: &Host) {
+    match (error, doing) {
+        (QueryError::Timeout { .. }, Doing::Connecting) => {
+            host.log(LogLevel::Error, b"lua tcp socket connect timed out");
+        }
+        (QueryError::Timeout { stage: Stage::SendQuery }, _) => {
+            host.log(LogLevel::Error, b"lua tcp socket write timed out");
+        }
+        (QueryError::Timeout { .. }, _) => host.log(LogLevel::Error, b"lua tcp socket read timed out"),
+        (QueryError::Connect { peer, source }, _) => {
+            if let Some(number) = source.raw_os_error() {
+                Failure::System(number).log_call(host, &format!("connect() to {peer}"));
+            }
+        }
+        (QueryError::Lost { source, .. }, _) => {
+            if let Some(number) = source.raw_os_error() {
+                let call = if doing == Doing::Reading { "recv()" } else { "send()" };
+                Failure::System(number).log_call(host, call);
+            }
+        }
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_rows::Stage;
 
     #[track_caller]
     fn check(error: QueryError, doing: Doing, expected: &str) {

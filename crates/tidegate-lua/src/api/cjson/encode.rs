@@ -7,6 +7,7 @@ use std::io::Write as _;
 use mlua_sys as ffi;
 
 use super::{ARRAY_MT, Config, EMPTY_ARRAY, EMPTY_ARRAY_MT, InvalidNumbers, NESTING_MAX, pointer, shared_table};
+use crate::entries::{Entries, Part, is_keyed};
 use crate::error::{CResult, LuaError};
 use crate::stack::{Lua, Type};
 
@@ -76,8 +77,8 @@ impl Encoder {
     fn value(&mut self, depth: i64) -> Result<bool, LuaError> {
         let lua = self.lua;
         match lua.type_of(-1) {
-            Type::String => self.string(-1),
-            Type::Number => self.number(-1)?,
+            Type::String => self.string(lua.to_bytes(-1).unwrap_or_default()),
+            Type::Number => self.number(lua.to_number(-1).unwrap_or_default())?,
             Type::Boolean => self.out.extend_from_slice(if lua.to_bool(-1) { b"true" } else { b"false" }),
             Type::Nil => self.out.extend_from_slice(b"null"),
             Type::LightUserdata if lua.to_userdata(-1).is_null() => self.out.extend_from_slice(b"null"),
@@ -101,6 +102,9 @@ impl Encoder {
             // SAFETY: a table is on top.
             let len = unsafe { ffi::lua_objlen(lua.raw(), -1) };
             return self.array(len as c_int, depth);
+        }
+        if is_keyed(lua, lua.top()) {
+            return self.object(depth);
         }
         if self.arrays_are_plain && self.plain_array(depth)? {
             return Ok(());
@@ -218,67 +222,69 @@ impl Encoder {
     fn object(&mut self, depth: i64) -> Result<(), LuaError> {
         let lua = self.lua;
         self.out.push(b'{');
-        lua.push_nil();
+        let mut entries = Entries::of(lua, lua.top());
         let mut first = true;
-        // SAFETY: as in `array_len`; the table does not change meanwhile, nor does its key (`number` converts nothing).
-        while unsafe { ffi::lua_next(lua.raw(), -2) } != 0 {
+        while let Some((key, value)) = entries.next() {
             let before = self.out.len();
             if !first {
                 self.out.push(b',');
             }
-            match lua.type_of(-2) {
-                Type::String => self.string(-2),
-                Type::Number => {
+            match key {
+                Part::String(bytes) => self.string(bytes),
+                Part::Number(number) => {
                     self.out.push(b'"');
-                    self.number(-2)?;
+                    self.number(number)?;
                     self.out.push(b'"');
                 }
-                _ => {
+                Part::Other => {
                     // The complaint names the table.
-                    lua.pop(2);
+                    if matches!(value, Part::Other) {
+                        lua.pop(1);
+                    }
                     return Err(unsupported(lua, "table key must be a number or string"));
                 }
             }
             self.out.push(b':');
-            if self.value(depth + 1)? {
-                first = false;
-            } else {
-                self.out.truncate(before);
+            match value {
+                Part::String(bytes) => self.string(bytes),
+                Part::Number(number) => self.number(number)?,
+                Part::Other => {
+                    let written = self.value(depth + 1)?;
+                    lua.pop(1);
+                    if !written {
+                        self.out.truncate(before);
+                        continue;
+                    }
+                }
             }
-            lua.pop(1);
+            first = false;
         }
         self.out.push(b'}');
         Ok(())
     }
 
-    fn string(&mut self, index: c_int) {
-        let lua = self.lua;
-        let bytes = lua.to_bytes(index).unwrap_or_default();
-        let slash = self.config.encode_escape_forward_slash;
+    fn string(&mut self, bytes: &[u8]) {
         self.out.reserve(bytes.len() + 2);
         self.out.push(b'"');
-        let mut done = 0;
-        for (at, &byte) in bytes.iter().enumerate() {
-            let escape = ESCAPES[usize::from(byte)];
-            if escape == 0 || (byte == b'/' && !slash) {
-                continue;
+        let mut rest = bytes;
+        loop {
+            let (plain, tail) = rest.split_at(plain_len(rest));
+            self.out.extend_from_slice(plain);
+            let Some((&byte, tail)) = tail.split_first() else { break };
+            match ESCAPES[usize::from(byte)] {
+                b'/' if !self.config.encode_escape_forward_slash => self.out.push(b'/'),
+                b'u' => {
+                    // A vector takes everything.
+                    let _ = write!(self.out, "\\u{byte:04x}");
+                }
+                escape => self.out.extend_from_slice(&[b'\\', escape]),
             }
-            self.out.extend_from_slice(&bytes[done..at]);
-            if escape == b'u' {
-                // A vector takes everything.
-                let _ = write!(self.out, "\\u{byte:04x}");
-            } else {
-                self.out.extend_from_slice(&[b'\\', escape]);
-            }
-            done = at + 1;
+            rest = tail;
         }
-        self.out.extend_from_slice(&bytes[done..]);
         self.out.push(b'"');
     }
 
-    fn number(&mut self, index: c_int) -> Result<(), LuaError> {
-        // SAFETY: the slot holds a number (checked by the callers): nothing is converted.
-        let number = unsafe { ffi::lua_tonumber(self.lua.raw(), index) };
+    fn number(&mut self, number: f64) -> Result<(), LuaError> {
         if !number.is_finite() {
             let text: &[u8] = match self.config.encode_invalid_numbers {
                 InvalidNumbers::Refused => {
@@ -309,5 +315,50 @@ impl Encoder {
         };
         self.out.extend_from_slice(&text[..usize::try_from(len).unwrap_or(0).min(text.len())]);
         Ok(())
+    }
+}
+
+/// How many bytes at the front of `bytes` need no escape, whatever the settings.
+#[inline]
+fn plain_len(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGHS: u64 = ONES << 7;
+    // The high bit of each byte that is `wanted`; bytes behind the first one may be wrong.
+    let is = |word: u64, wanted: u8| {
+        let word = word ^ (ONES * u64::from(wanted));
+        word.wrapping_sub(ONES) & !word
+    };
+    let mut at = 0;
+    while let Some(chunk) = bytes[at..].first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let found = (control | is(word, b'"') | is(word, b'\\') | is(word, b'/') | is(word, 0x7f)) & HIGHS;
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    let tail = &bytes[at..];
+    at + tail.iter().position(|byte| ESCAPES[usize::from(*byte)] != 0).unwrap_or(tail.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_no_escape() {
+        for len in 0..20 {
+            let text = vec![b'a'; len];
+            assert_eq!(plain_len(&text), len);
+            for at in 0..len {
+                for byte in 0..=255_u8 {
+                    let mut text = text.clone();
+                    text[at] = byte;
+                    let expected = if ESCAPES[usize::from(byte)] == 0 { len } else { at };
+                    assert_eq!(plain_len(&text), expected, "{byte} at {at} of {len}");
+                }
+            }
+        }
     }
 }
