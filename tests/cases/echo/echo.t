@@ -113,3 +113,32 @@ GET /
 ^a\n0\.0\d\d$
 --- response_headers
 Transfer-Encoding: chunked
+
+=== TEST 12: a URI that leaves the root says which directive wanted it
+--- config
+location = /t { echo_location /../foo; }
+--- request
+GET /t
+--- raw_response
+--- error_log
+echo_location sees unsafe uri: "/../foo"
+
+=== TEST 13: a named location has no arguments
+--- config
+location = /t { echo_exec @named?a=32; }
+location @named { echo "a: [$arg_a]"; }
+--- request
+GET /t
+--- response_body
+a: []
+--- error_log
+querystring a=32 ignored when exec'ing named location @named
+
+=== TEST 14: a file for a body that does not exist
+--- config
+location = /t { echo_subrequest POST /x -f /nowhere/file; }
+--- request
+GET /t
+--- raw_response
+--- error_log
+open() "/nowhere/file" failed (2: No such file or directory)

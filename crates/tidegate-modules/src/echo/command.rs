@@ -16,6 +16,8 @@ pub(super) struct Text {
 /// A sub-request's target and what goes with it.
 #[derive(Debug)]
 pub(super) struct Target {
+    /// The directive, for messages.
+    pub(super) name: String,
     pub(super) method: Option<Template>,
     pub(super) location: Template,
     pub(super) args: Option<Template>,
@@ -84,7 +86,8 @@ pub(super) fn sleep(directive: &ast::Directive, build: &mut Build<'_>) -> Result
 
 pub(super) fn location(directive: &ast::Directive, build: &mut Build<'_>) -> Result<Target, Diagnostic> {
     let args = directive.args.get(1).map(|arg| build.template(arg)).transpose()?;
-    Ok(Target { method: None, location: build.template(&directive.args[0])?, args, body: None, file: None })
+    let location = build.template(&directive.args[0])?;
+    Ok(Target { name: directive.name().to_string(), method: None, location, args, body: None, file: None })
 }
 
 pub(super) fn exec(directive: &ast::Directive, build: &mut Build<'_>) -> Result<Command, Diagnostic> {
@@ -94,6 +97,7 @@ pub(super) fn exec(directive: &ast::Directive, build: &mut Build<'_>) -> Result<
 
 pub(super) fn subrequest(directive: &ast::Directive, build: &mut Build<'_>) -> Result<Target, Diagnostic> {
     let mut target = Target {
+        name: directive.name().to_string(),
         method: Some(build.template(&directive.args[0])?),
         location: build.template(&directive.args[1])?,
         args: None,

@@ -6,7 +6,7 @@ use bstr::{BStr, ByteSlice};
 use bytes::Bytes;
 use tidegate_core::{
     clock,
-    log::Level,
+    log::{Level, SysError},
     output::{Chunk, Closed},
     phase::{LocalFuture, Outcome, Ready, Step},
     request::Request,
@@ -211,8 +211,8 @@ impl Run {
         let req = &self.req;
         let location = target.location.eval(req);
         let Some((path, mut args)) = parse_location(&location) else {
-            let shown = BStr::new(&location);
-            req.log(Level::Error, format_args!("echo sees unsafe uri: \"{shown}\""));
+            let (name, shown) = (&target.name, BStr::new(&location));
+            req.log(Level::Warn, format_args!("{name} sees unsafe uri: \"{shown}\""));
             return Err(Step::Status(500));
         };
         if let Some(given) = &target.args {
@@ -226,11 +226,12 @@ impl Run {
             (Some(body), _) => Some(body.eval(req)),
             (None, Some(file)) => {
                 let path = req.conf().full_path(&file.eval(req));
+                let shown = path.display().to_string();
                 let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
-                match read {
-                    Ok(Ok(body)) => Some(body),
-                    _ => {
-                        req.log(Level::Error, format_args!("echo_subrequest: the file of -f cannot be read"));
+                match read.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+                    Ok(body) => Some(body),
+                    Err(error) => {
+                        req.log(Level::Error, format_args!("open() \"{shown}\" failed {}", SysError(&error)));
                         return Err(Step::Status(500));
                     }
                 }
@@ -282,6 +283,14 @@ async fn wait_for_first(mut first: LocalFuture<()>, queue: &mut [Piece]) {
 
 fn exec(req: &Rc<Request>, target: &[u8], args: Option<&[u8]>) -> Step {
     if target.starts_with(b"@") {
+        let (target, own_args) = tidegate_http::uri::split_args(target);
+        if !own_args.is_empty() {
+            let (target, own_args) = (BStr::new(target), BStr::new(own_args));
+            req.log(
+                Level::Warn,
+                format_args!("querystring {own_args} ignored when exec'ing named location {target}"),
+            );
+        }
         if req.redirect_to_named(target) {
             return Step::Redirected;
         }
