@@ -286,10 +286,7 @@ fn exec(req: &Rc<Request>, target: &[u8], args: Option<&[u8]>) -> Step {
         let (target, own_args) = tidegate_http::uri::split_args(target);
         if !own_args.is_empty() {
             let (target, own_args) = (BStr::new(target), BStr::new(own_args));
-            req.log(
-                Level::Warn,
-                format_args!("querystring {own_args} ignored when exec'ing named location {target}"),
-            );
+            req.log(Level::Warn, format_args!("querystring {own_args} ignored when exec'ing named location {target}"));
         }
         if req.redirect_to_named(target) {
             return Step::Redirected;
