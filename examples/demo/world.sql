@@ -17,6 +17,11 @@ create table guestbook (
     message varchar(200) not null,
     written datetime not null default current_timestamp
 );
+create table account (
+    name varchar(20) not null primary key,
+    amount int not null
+);
+insert into account (name, amount) values ('Ann', 100), ('Bob', 20);
 insert into country (code, name, continent) values
     ('ARG', 'Argentina', 'South America'),
     ('AUS', 'Australia', 'Oceania'),

@@ -4,9 +4,10 @@
 //! core of its own; the generator has another; the servers take turns, and the median of the rounds counts.
 //!
 //! Reading order: [`definition`] reads `bench/*.bench`; [`server`] starts one contestant; [`load`] and [`cpu`] measure
-//! requests, [`special`] the other figures; [`report`] writes `bench/results/`.
+//! requests, [`special`] and [`database`] the other figures; [`report`] writes `bench/results/`.
 
 mod cpu;
+mod database;
 mod definition;
 mod load;
 mod report;
@@ -144,6 +145,9 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
         Kind::BesideWaiting => waiting::beside(bench, &vars, contestants, time, &mut row)?,
         Kind::StreamMemory => waiting::stream_memory(bench, &vars, contestants, time, &mut row)?,
         Kind::Reload => special::reload(bench, &vars, contestants, &mut row)?,
+        Kind::Rate => database::rate(bench, &vars, contestants, options.rounds, time, &mut row)?,
+        Kind::Beside => database::beside(bench, &vars, contestants, time, &mut row)?,
+        Kind::Sleepers => database::sleepers(bench, &vars, contestants, time, &mut row)?,
     }
     Ok(row)
 }

@@ -23,6 +23,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
     MariaDb,
+    /// One whose commits are on the disk when they are answered.
+    MariaDbDurable,
     Memcached,
     Redis,
     PhpFpm,
@@ -33,6 +35,7 @@ impl Service {
     pub(crate) fn named(name: &str) -> Option<Service> {
         match name {
             "mariadb" => Some(Service::MariaDb),
+            "mariadb-durable" => Some(Service::MariaDbDurable),
             "memcached" => Some(Service::Memcached),
             "redis" => Some(Service::Redis),
             "php-fpm" => Some(Service::PhpFpm),
@@ -48,6 +51,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The processes.
+    pub(crate) fn pids(&self) -> Vec<nix::unistd::Pid> {
+        self.started.iter().map(|(process, _)| process.pid()).collect()
+    }
+
     /// Ports and sockets as `$TEST_…` variables.
     pub(crate) fn vars(&self) -> Vars {
         self.vars.clone()
@@ -81,7 +89,8 @@ pub(crate) fn start(wanted: &[Service]) -> Result<Running, String> {
         let port = paths::free_port()?;
         let scratch = Scratch::new("service", false)?;
         let process = match service {
-            Service::MariaDb => mariadb::spawn(scratch.path(), port, &mut running.vars)?,
+            Service::MariaDb => mariadb::spawn(scratch.path(), port, false, &mut running.vars)?,
+            Service::MariaDbDurable => mariadb::spawn(scratch.path(), port, true, &mut running.vars)?,
             Service::Memcached => spawn_memcached(scratch.path(), port, &mut running.vars)?,
             Service::Redis => spawn_redis(scratch.path(), port, &mut running.vars)?,
             Service::PhpFpm => spawn_php_fpm(scratch.path(), port, &mut running.vars)?,
@@ -93,7 +102,7 @@ pub(crate) fn start(wanted: &[Service]) -> Result<Running, String> {
         wait_until_answering(process, scratch.path(), *port)?;
     }
     for ((_, scratch), service) in running.started.iter().zip(wanted) {
-        if *service == Service::MariaDb {
+        if matches!(service, Service::MariaDb | Service::MariaDbDurable) {
             mariadb::load_fixtures(scratch.path())?;
         }
     }

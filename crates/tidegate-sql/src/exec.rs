@@ -48,6 +48,8 @@ pub(crate) struct SelectPlan {
     pub(crate) outs: Box<[Out]>,
     pub(crate) binds: Box<[Bind]>,
     pub(crate) for_update: bool,
+    /// The query is `SELECT SLEEP(n)`: it needs no connection, and ten thousand sleepers would need as many.
+    pub(crate) nap: bool,
     /// The rows without LIMIT, for SQL_CALC_FOUND_ROWS.
     pub(crate) found_rows_sql: Option<String>,
 }

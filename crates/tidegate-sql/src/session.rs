@@ -20,6 +20,7 @@ use crate::{
     ddl,
     engine::{EngineInner, Schema, is_virtual},
     errors,
+    functions,
     exec::{Out, Plan, PlanKind, SelectPlan, bind::Constants, kind_of, pump, write::Writer, write::Written},
     lexer::{self, Literals, Normalised},
     parse::{self, Statement},
@@ -258,6 +259,12 @@ impl Core {
             pool.put(conn);
             return None;
         };
+        if let PlanKind::Select(SelectPlan { nap: true, .. }) = entry.plan.kind {
+            let plan = Rc::clone(&entry.plan);
+            conn.cache.put(scan.hash, entry);
+            pool.put(conn);
+            return Some(self.nap(&plan, constants, more, sink));
+        }
         if let PlanKind::Select(SelectPlan { for_update: false, .. }) = entry.plan.kind
             && entry.plan.is_current()
             && entry.plan.home.as_ref().is_none_or(|home| Arc::ptr_eq(home, &pool.schema))
@@ -295,6 +302,28 @@ impl Core {
         }
         pool.put(conn);
         self.finish_select(&plan, result?, more, sink);
+        Ok(())
+    }
+
+    /// Runs `SELECT SLEEP(n)`.
+    fn nap(
+        &mut self,
+        plan: &Rc<Plan>,
+        constants: Constants<'_>,
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
+        let bind = select.binds.first().ok_or_else(|| errors::internal("a sleep without a time"))?;
+        functions::info::sleep(constants.real(bind)?)?;
+        sink.columns(&select.columns);
+        sink.begin_row();
+        sink.value(0, tidegate_rows::Value::Int(0));
+        if sink.end_row() == tidegate_rows::Flow::Full {
+            let ready = std::future::poll_fn(|cx| sink.poll_ready(cx));
+            task::block_on_to_end(ready).map_err(|_| tidegate_rows::SinkClosed)??;
+        }
+        self.finish_select(plan, (1, 1), more, sink);
         Ok(())
     }
 
@@ -396,7 +425,14 @@ impl Core {
                     None => return self.select_without_schema(entry, constants, more, sink),
                 },
             };
-            let conn = pool.take().map_err(|error| to_server_error(&error))?;
+            let mut conn = pool.take().map_err(|error| to_server_error(&error))?;
+            if let PlanKind::Select(SelectPlan { nap: true, .. }) = plan.kind {
+                if cacheable {
+                    conn.cache.put(scan.hash, entry);
+                }
+                pool.put(conn);
+                return self.nap(&plan, constants, more, sink);
+            }
             return self.select_on(conn, &pool, entry, scan.hash, constants, more, cacheable, sink);
         }
         if let (Some(transaction), PlanKind::Select(select)) = (&self.transaction, &plan.kind)
@@ -579,6 +615,7 @@ impl Core {
                     return Err(errors::unsupported("SQL_CALC_FOUND_ROWS in this form"));
                 }
                 PlanKind::Select(SelectPlan {
+                    nap: translator.home.is_none() && rel.sql == NAP_SQL,
                     sql: rel.sql,
                     columns,
                     outs,
@@ -768,6 +805,9 @@ impl Core {
         }
     }
 }
+
+/// What `SELECT SLEEP(n)` becomes.
+const NAP_SQL: &str = "SELECT f_sleep(?1) AS r0";
 
 enum Done {
     Rows((u64, u64)),

@@ -27,8 +27,8 @@ use crate::session::Env;
 const SLICE: Duration = Duration::from_micros(100);
 /// Room for SQLite's deepest recursion and our own (parser and trees of limited depth). Only touched pages are memory.
 const STACK_BYTES: usize = 4 << 20;
-/// Idle stacks kept by a thread.
-const STACKS_MAX: usize = 64;
+/// Idle stacks kept by a thread; mapping a new one costs as much as a few point lookups.
+const STACKS_MAX: usize = 256;
 
 thread_local! {
     static CURRENT: Cell<*const Task> = const { Cell::new(ptr::null()) };

@@ -23,7 +23,16 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 /// What there is to try.
-const TRY: [&str; 6] = ["/", "/cities", "/cities.csv", "/search?q=ba", "/hello?name=you", "/sleepers"];
+const TRY: [&str; 8] = [
+    "/",
+    "/cities",
+    "/cities.csv",
+    "/search?q=ba",
+    "/hello?name=you",
+    "/report",
+    "/transfer?amount=10",
+    "/sleepers",
+];
 
 /// Writes the site and serves it in the foreground.
 pub(crate) fn run(arguments: &[OsString]) -> i32 {
@@ -51,6 +60,7 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
         }
     };
     println!("The demo's files are in {}; the configuration is nginx.conf there.", directory.display());
+    println!("Its database meanwhile: tidegate sql --data {} world", directory.join("data").display());
     println!("Try, and stop with Ctrl-C:");
     for path in TRY {
         println!("  http://127.0.0.1:{port}{path}");

@@ -26,6 +26,12 @@ pub(crate) enum Kind {
     StreamMemory,
     /// Requests that fail while the configuration is loaded again and again.
     Reload,
+    /// Elapsed time per request: writes that wait for the disk.
+    Rate,
+    /// The p99 beside a client that asks for something heavy.
+    Beside,
+    /// The p99 of many clients that wait for a second.
+    Sleepers,
 }
 
 /// One `===` block.
@@ -68,6 +74,9 @@ const SECTIONS: &[&str] = &[
     "ratio",
     "user_ratio",
     "services",
+    "count_services",
+    "tidegate_main_config",
+    "beside",
 ];
 
 impl Bench {
@@ -129,6 +138,9 @@ fn parse(block: Block) -> Result<Bench, String> {
         "beside_waiting" => Kind::BesideWaiting,
         "stream_memory" => Kind::StreamMemory,
         "reload" => Kind::Reload,
+        "rate" => Kind::Rate,
+        "beside" => Kind::Beside,
+        "sleepers" => Kind::Sleepers,
         other => return Err(format!("{title}: unknown kind \"{other}\"")),
     };
     let words = block.value("services").unwrap_or_default().split_whitespace();

@@ -81,7 +81,7 @@ pub(super) fn start_backend(bench: &Bench) -> Result<Option<(Site, Running)>, St
 }
 
 /// The answer is the expected one: a fast error page would win every comparison.
-fn check_answer(bench: &Bench, site: &Site) -> Result<(), String> {
+pub(super) fn check_answer(bench: &Bench, site: &Site) -> Result<(), String> {
     let expected = site.vars.expand(bench.value("expect"))?;
     let bytes = super::special::fetch(site.port, &bench.url)?;
     let pattern = regex::bytes::Regex::new(&format!("(?s){}", expected.trim_end())).map_err(|e| e.to_string())?;

@@ -55,7 +55,7 @@ pub(super) fn raise_file_limit(wanted: usize) -> Result<(), String> {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|e| e.to_string())
 }
 
-fn figure(value: f64) -> Sample {
+pub(super) fn figure(value: f64) -> Sample {
     Sample { us_per_request: value, user_us: 0.0, load: Load::default() }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Creates the system tables and starts the server.
-pub(super) fn spawn(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, String> {
+pub(super) fn spawn(dir: &Path, port: u16, durable: bool, vars: &mut Vars) -> Result<Process, String> {
     let data = dir.join("data");
     let socket = dir.join("mysqld.sock");
     let is_root = nix::unistd::geteuid().is_root();
@@ -34,9 +34,10 @@ pub(super) fn spawn(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, S
     let certificate = fixtures.join("mariadb-cert.pem");
     vars.set("TEST_MARIADB_CA", certificate.display());
     let mut server = command("mariadbd", dir)?;
-    // Nothing here has to survive, so nothing waits for a disk.
+    // Nothing here has to survive, so nothing waits for a disk unless that is what is measured.
+    let flush = if durable { "--innodb-flush-log-at-trx-commit=1" } else { "--innodb-flush-log-at-trx-commit=0" };
     server.args(["--no-defaults", "--skip-log-bin", "--skip-name-resolve", "--bind-address=127.0.0.1"]);
-    server.args(["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"]);
+    server.args([flush, "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"]);
     server.args([
         "--character-set-server=utf8mb4",
         "--max-connections=2200",

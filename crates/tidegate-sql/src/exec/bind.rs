@@ -72,6 +72,17 @@ impl<'a> Constants<'a> {
         }
     }
 
+    /// A constant as a floating-point number; `None` for NULL.
+    ///
+    /// # Errors
+    /// A value that cannot be one.
+    pub(crate) fn real(&self, bind: &Bind) -> Res<Option<f64>> {
+        Ok(match self.represent(self.value(&bind.source)?, Rep::Real)? {
+            Val::Real(value) => Some(value),
+            _ => None,
+        })
+    }
+
     fn represent(&self, value: Val<'a>, rep: Rep) -> Res<Val<'a>> {
         Ok(match (value, rep) {
             (Val::Null, _) => Val::Null,

@@ -86,15 +86,8 @@ static FUNCTIONS: &[Function] = &[
         Coercibility::Null => 6,
     }))),
     udf_volatile("SLEEP", "f_sleep", 1, 1, &[Want::Real], int, |args, out| {
-        let seconds = args.real(0);
-        if args.is_null(0) || seconds.is_nan() || seconds < 0.0 {
-            return Err(errors::wrong_arguments("sleep"));
-        }
-        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
-        match task::block_on(tokio::time::sleep(wait)) {
-            Ok(()) => out.int(0),
-            Err(task::Cancelled) => return Err(errors::interrupted()),
-        }
+        sleep((!args.is_null(0)).then(|| args.real(0)))?;
+        out.int(0);
         Ok(())
     }),
     udf_volatile("UUID", "f_uuid", 0, 0, &[], |_| SqlType::varchar(36, crate::value::collation::Collation(33)), |_, out| {
@@ -107,6 +100,16 @@ static FUNCTIONS: &[Function] = &[
         Ok(())
     }),
 ];
+
+/// Suspends the statement.
+///
+/// # Errors
+/// 1210 for NULL and negative numbers, 1317 when the statement is ended.
+pub(crate) fn sleep(seconds: Option<f64>) -> Res<()> {
+    let seconds = seconds.filter(|seconds| *seconds >= 0.0).ok_or_else(|| errors::wrong_arguments("sleep"))?;
+    let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
+    task::block_on(tokio::time::sleep(wait)).map_err(|task::Cancelled| errors::interrupted())
+}
 
 fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {
     Ok(match (t.session.schema, t.session.env.virtual_schema()) {

@@ -14,7 +14,7 @@ mod clock;
 mod control;
 mod datetime;
 mod hash;
-mod info;
+pub(crate) mod info;
 mod json;
 mod math;
 mod operators;
