@@ -155,6 +155,11 @@ fn plan(lua: Lua, index: i32, host: &Host, tuning: Tuning) -> Result<Plan, Refus
     };
     let schema = text("database")?.unwrap_or_default();
     if flag("embedded") {
+        let (user, password) = (text("user")?.unwrap_or_default(), bytes("password").unwrap_or_default());
+        if let Some(worker) = worker::current() {
+            database::check_user(worker.config(), user.as_bytes(), &password)
+                .map_err(|why| format!("failed to connect: {why}"))?;
+        }
         return Ok(Plan::Embedded { schema });
     }
     let (target, address) = match (text("host")?, text("path")?) {

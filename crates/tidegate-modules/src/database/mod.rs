@@ -203,15 +203,21 @@ pub fn engine(config: &Config) -> Result<Engine, String> {
     let engine = match engines.iter().find(|(open, _)| *open == path) {
         Some((_, engine)) => {
             engine.configure(options(conf, &path)).map_err(|error| error.to_string())?;
+            make_schemas(engine, conf)?;
             engine.clone()
         }
         None => {
             let engine = open(conf, &path)?;
+            make_schemas(&engine, conf)?;
+            if let Err(error) = control::serve(engine.clone(), &path) {
+                // Only `tidegate sql` needs it.
+                let socket = path.join(control::SOCKET);
+                log::note(Level::Warn, format_args!("database: no control socket {}: {error}", socket.display()));
+            }
             engines.push((path, engine.clone()));
             engine
         }
     };
-    make_schemas(&engine, conf)?;
     Ok(conf.engine.get_or_init(|| engine).clone())
 }
 
@@ -225,9 +231,9 @@ const RETRY: Duration = Duration::from_millis(20);
 fn open(conf: &Conf, path: &Path) -> Result<Engine, String> {
     let begun = Instant::now();
     let mut told = false;
-    let engine = loop {
+    loop {
         match Engine::open(options(conf, path)) {
-            Ok(engine) => break engine,
+            Ok(engine) => return Ok(engine),
             Err(error @ OpenError::Locked { .. }) => {
                 let patient = tidegate_core::server::replaces_another();
                 if !patient && begun.elapsed() >= HANDOVER {
@@ -241,13 +247,7 @@ fn open(conf: &Conf, path: &Path) -> Result<Engine, String> {
             }
             Err(error) => return Err(with_hint(&error)),
         }
-    };
-    if let Err(error) = control::serve(engine.clone(), path) {
-        // Only `tidegate sql` needs it.
-        let socket = path.join(control::SOCKET);
-        log::note(Level::Warn, format_args!("database: no control socket {}: {error}", socket.display()));
     }
-    Ok(engine)
 }
 
 /// The error with what to do about it, where that is known.

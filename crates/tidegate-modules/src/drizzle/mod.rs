@@ -154,8 +154,9 @@ pub static MODULE: Module<Conf> = Module {
     init_worker: Some(|_| {
         if let Some(worker) = tidegate_core::worker::current() {
             let config = worker.config();
-            if backends(config).any(|(_, conf)| conf.servers.iter().any(ServerDraft::is_embedded)) {
+            for server in backends(config).flat_map(|(_, conf)| &conf.servers).filter(|server| server.is_embedded()) {
                 crate::database::engine(config)?;
+                server.check_user(config).map_err(|why| format!("drizzle_server embedded: {why}"))?;
             }
             tokio::task::spawn_local(sweep(config.clone()));
         }

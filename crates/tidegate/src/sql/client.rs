@@ -14,8 +14,8 @@ use tidegate_sql::{Engine, EngineOptions, OpenError};
 
 use super::Failure;
 
-/// How long a server may take from locking the directory to serving its socket.
-const START: Duration = Duration::from_secs(2);
+/// How long a server may take from locking the directory to serving its socket: it fills new schemas before.
+const START: Duration = Duration::from_secs(10);
 
 /// A session with the database.
 pub(super) struct Client {

@@ -1,0 +1,113 @@
+The `database` block (docs/database.md).
+
+=== TEST 1: settings reach the sessions
+--- tidegate_only
+--- main_config
+database {
+    path                 db/deep;
+    user                 monty password=some_pass;
+    user                 guest password=;
+    durability           normal;
+    sql_mode             ANSI_QUOTES;
+    lock_wait_timeout    3s;
+    statement_time_max   50ms;
+    statement_memory_max 10m;
+    schema               test;
+}
+--- http_config
+upstream db { drizzle_server embedded dbname=test user=monty password=some_pass; }
+--- config
+location /settings {
+    drizzle_query "select @@sql_mode as \"mode\", @@innodb_lock_wait_timeout as \"wait\", @@max_statement_time as \"time\"";
+    drizzle_pass db;
+    rds_json on;
+}
+location /long {
+    drizzle_query "select sleep(5)";
+    drizzle_pass db;
+    rds_json on;
+}
+--- pipelined_requests
+GET /settings
+GET /long
+--- raw_response_like: "mode":"ANSI_QUOTES","wait":3,"time":0\.05.*HTTP/1\.1 (410|500)
+--- error_log
+max_statement_time exceeded
+
+
+=== TEST 2: a user without a password
+--- tidegate_only
+--- main_config
+database { user monty some_pass; }
+--- config
+location / { return 200; }
+--- must_die
+--- error_log
+no password for user "monty"
+
+
+=== TEST 3: a user twice
+--- tidegate_only
+--- main_config
+database { user monty password=a; user monty password=b; }
+--- config
+location / { return 200; }
+--- must_die
+--- error_log
+duplicate user "monty"
+
+
+=== TEST 4: drizzle_server with a name that is not the right one
+--- tidegate_only
+--- main_config
+database { path data; user monty password=some_pass; schema test; }
+--- http_config
+upstream db { drizzle_server embedded dbname=test user=monty password=wrong; }
+--- config
+location / { drizzle_query "select 1"; drizzle_pass db; }
+--- must_die
+--- error_log
+Access denied for user 'monty'@'localhost' (using password: YES)
+
+
+=== TEST 5: a path that is a file
+--- tidegate_only
+--- main_config
+database { path html/file; }
+--- user_files
+>>> file
+text
+--- config
+location / { return 200; }
+--- must_die
+--- error_log_like
+html/file.*(File exists|Not a directory)
+
+
+=== TEST 6: a reload keeps the database and changes its settings
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table t (n int);
+--- http_config
+upstream db { drizzle_server embedded dbname=test; }
+--- config
+location /add { drizzle_query "insert into t values (1)"; drizzle_pass db; rds_json on; }
+location /count { drizzle_query "select count(*) as n from t"; drizzle_pass db; rds_json on; }
+--- later_config
+location /add { drizzle_query "insert into t values (1), (2)"; drizzle_pass db; rds_json on; }
+location /count { drizzle_query "select count(*) as n from t"; drizzle_pass db; rds_json on; }
+--- requests
+GET /add
+~~~ reload, eventually
+GET /add
+~~~
+GET /count
+--- response_body_like
+"affected_rows":1
+~~~
+"affected_rows":2
+~~~
+"n":[345]
