@@ -51,11 +51,6 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The processes.
-    pub(crate) fn pids(&self) -> Vec<nix::unistd::Pid> {
-        self.started.iter().map(|(process, _)| process.pid()).collect()
-    }
-
     /// Ports and sockets as `$TEST_…` variables.
     pub(crate) fn vars(&self) -> Vars {
         self.vars.clone()

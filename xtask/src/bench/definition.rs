@@ -74,8 +74,6 @@ const SECTIONS: &[&str] = &[
     "ratio",
     "user_ratio",
     "services",
-    "count_services",
-    "tidegate_main_config",
     "beside",
 ];
 
@@ -173,7 +171,7 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
     for (label, benches) in load()? {
         for bench in benches {
             // Those under a load of their own have nothing to show for one request.
-            if !matches!(bench.kind, Kind::ConfigTest | Kind::StreamMemory) {
+            if !matches!(bench.kind, Kind::ConfigTest | Kind::StreamMemory | Kind::Rate | Kind::Beside) {
                 cases.push((format!("bench/{label}"), smoke_block(&bench)));
             }
         }
