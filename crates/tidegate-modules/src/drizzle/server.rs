@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
-use tidegate_core::conf::Build;
+use tidegate_core::conf::{Build, Config};
 use tidegate_mysql::{Address, ConnectOptions, ServerOptions, TlsClient, TlsMode, TlsOptions, TlsVerify};
 
 /// A `drizzle_server`.
@@ -13,6 +13,8 @@ pub(super) struct ServerDraft {
     /// `None` for the embedded engine.
     options: Option<ServerOptions>,
     pub(super) dbname: String,
+    /// Name and password for the embedded engine.
+    login: (String, Vec<u8>),
 }
 
 /// MySQL's port.
@@ -70,15 +72,24 @@ impl ServerDraft {
         }
         let dbname = draft.connect.schema.clone();
         if is_embedded {
-            return Ok(Self { options: None, dbname });
+            let login = (draft.connect.user, draft.connect.password);
+            return Ok(Self { options: None, dbname, login });
         }
         draft.set_tls(name)?;
-        Ok(Self { options: Some(ServerOptions { connect: draft.connect.into(), ..draft.options }), dbname })
+        Ok(Self { options: Some(ServerOptions { connect: draft.connect.into(), ..draft.options }), dbname, login: Default::default() })
     }
 
     /// Whether this is the engine inside the process.
     pub(super) fn is_embedded(&self) -> bool {
         self.options.is_none()
+    }
+
+    /// Whether the embedded engine knows the user.
+    ///
+    /// # Errors
+    /// Why the login fails.
+    pub(super) fn check_user(&self, config: &Config) -> Result<(), String> {
+        crate::database::check_user(config, self.login.0.as_bytes(), &self.login.1)
     }
 
     pub(super) fn options(&self) -> Option<ServerOptions> {
