@@ -23,16 +23,8 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 /// What there is to try.
-const TRY: [&str; 8] = [
-    "/",
-    "/cities",
-    "/cities.csv",
-    "/search?q=ba",
-    "/hello?name=you",
-    "/report",
-    "/transfer?amount=10",
-    "/sleepers",
-];
+const TRY: [&str; 8] =
+    ["/", "/cities", "/cities.csv", "/search?q=ba", "/hello?name=you", "/report", "/transfer?amount=10", "/sleepers"];
 
 /// Writes the site and serves it in the foreground.
 pub(crate) fn run(arguments: &[OsString]) -> i32 {

@@ -63,12 +63,24 @@ fn statements_and_what_they_answer() {
     let place = Place::new("statements");
     place.fails(&["-e", "select 1"], "there is no directory");
     place.prints(&["--create", "-e", TABLE], "");
-    place.prints(&["shop", "-e", "select id, name, price from t"], "id\tname\tprice\n1\tit's \\\\ \\n\t1.50\n2\tNULL\tNULL\n");
+    place.prints(
+        &["shop", "-e", "select id, name, price from t"],
+        "id\tname\tprice\n1\tit's \\\\ \\n\t1.50\n2\tNULL\tNULL\n",
+    );
     let table = "+----+-------+\n| id | price |\n+----+-------+\n|  1 |  1.50 |\n|  2 |  NULL |\n+----+-------+\n";
     place.prints(&["shop", "--format", "table", "-e", "select id, price from t"], table);
-    place.prints(&["shop", "--format", "json", "-e", "select id, price from t"], "[{\"id\":1,\"price\":1.50},{\"id\":2,\"price\":null}]\n");
-    place.prints(&["shop", "-e", "select 7 as seven\\G select ';' as x"], "*************************** 1. row ***************************\nseven: 7\nx\n;\n");
-    place.fails(&["shop", "-e", "select 1;\nselect * from nowhere;\nselect 2"], "ERROR 1146 (42S02) at line 2: Table 'shop.nowhere' doesn't exist");
+    place.prints(
+        &["shop", "--format", "json", "-e", "select id, price from t"],
+        "[{\"id\":1,\"price\":1.50},{\"id\":2,\"price\":null}]\n",
+    );
+    place.prints(
+        &["shop", "-e", "select 7 as seven\\G select ';' as x"],
+        "*************************** 1. row ***************************\nseven: 7\nx\n;\n",
+    );
+    place.fails(
+        &["shop", "-e", "select 1;\nselect * from nowhere;\nselect 2"],
+        "ERROR 1146 (42S02) at line 2: Table 'shop.nowhere' doesn't exist",
+    );
     let forced = place.sql(&["shop", "--force", "-e", "nonsense; select 2 as two"]);
     assert_eq!((forced.status.code(), String::from_utf8_lossy(&forced.stdout).as_ref()), (Some(1), "two\n2\n"));
     place.fails(&["nowhere", "-e", "select 1"], "ERROR 1049 (42000): Unknown database 'nowhere'");

@@ -76,7 +76,11 @@ impl ServerDraft {
             return Ok(Self { options: None, dbname, login });
         }
         draft.set_tls(name)?;
-        Ok(Self { options: Some(ServerOptions { connect: draft.connect.into(), ..draft.options }), dbname, login: Default::default() })
+        Ok(Self {
+            options: Some(ServerOptions { connect: draft.connect.into(), ..draft.options }),
+            dbname,
+            login: Default::default(),
+        })
     }
 
     /// Whether this is the engine inside the process.
