@@ -53,6 +53,8 @@ pub(crate) struct Core {
     last_query: Option<Rc<Plan>>,
     /// What the last query read and the last commit changed, for those who asked to be told.
     watched: Option<Box<changes::Watched>>,
+    /// A sleep that begins when the coroutine has ended.
+    napping: Option<(Rc<Plan>, std::time::Duration)>,
 }
 
 thread_local! {
@@ -72,6 +74,7 @@ impl Session {
                 prepared: std::collections::HashMap::new(),
                 last_query: None,
                 watched: None,
+                napping: None,
             },
         }
     }
@@ -115,6 +118,7 @@ impl Session {
         core.last_query = None;
         core.watched = None;
         core.leave_temporary();
+        core.napping = None;
         core.env.reset(&core.engine.settings);
         core.schema.as_ref().is_none_or(|schema| !schema.is_closed())
     }
@@ -130,7 +134,8 @@ impl Execute for Session {
         let env = Rc::clone(&self.core.env);
         let core = &mut self.core;
         let sink: &mut dyn Sink = sink;
-        match task::run(&env, move || core.run(statement, sink)).await {
+        match task::run(&env, || core.run(statement, sink)).await {
+            Ok(Ok(())) if core.napping.is_some() => core.finish_nap(sink).await,
             Ok(result) => result,
             Err(_) => Err(errors::out_of_memory().into()),
         }
@@ -305,7 +310,7 @@ impl Core {
         Ok(())
     }
 
-    /// Runs `SELECT SLEEP(n)`.
+    /// Runs `SELECT SLEEP(n)`. As the last statement it leaves its coroutine first, whose stack others can use meanwhile.
     fn nap(
         &mut self,
         plan: &Rc<Plan>,
@@ -315,13 +320,41 @@ impl Core {
     ) -> Result<(), QueryError> {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
         let bind = select.binds.first().ok_or_else(|| errors::internal("a sleep without a time"))?;
-        functions::info::sleep(constants.real(bind)?)?;
+        let seconds = constants.real(bind)?;
+        if more {
+            functions::info::sleep(seconds)?;
+            return task::block_on_to_end(self.wake(plan, more, sink))
+                .unwrap_or_else(|task::Cancelled| Err(errors::interrupted().into()));
+        }
+        self.napping = Some((Rc::clone(plan), functions::info::sleep_time(seconds)?));
+        Ok(())
+    }
+
+    /// The sleep that [`nap`](Self::nap) has left over.
+    async fn finish_nap(&mut self, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let Some((plan, time)) = self.napping.take() else { return Ok(()) };
+        match self.env.statement_time.get() {
+            Some(limit) if limit < time => {
+                tokio::time::sleep(limit).await;
+                let error = errors::statement_timeout();
+                self.env.note_error(&error);
+                Err(error.into())
+            }
+            _ => {
+                tokio::time::sleep(time).await;
+                self.wake(&plan, false, sink).await
+            }
+        }
+    }
+
+    /// The result of a sleep.
+    async fn wake(&mut self, plan: &Rc<Plan>, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
         sink.columns(&select.columns);
         sink.begin_row();
         sink.value(0, tidegate_rows::Value::Int(0));
         if sink.end_row() == tidegate_rows::Flow::Full {
-            let ready = std::future::poll_fn(|cx| sink.poll_ready(cx));
-            task::block_on_to_end(ready).map_err(|_| tidegate_rows::SinkClosed)??;
+            std::future::poll_fn(|cx| sink.poll_ready(cx)).await?;
         }
         self.finish_select(plan, (1, 1), more, sink);
         Ok(())

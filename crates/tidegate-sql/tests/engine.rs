@@ -295,6 +295,10 @@ async fn statements_have_a_time_limit() {
     let long = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n";
     assert_eq!(code(&mut session, long).await, 1969);
     assert_eq!(one(&mut session, "SELECT 1").await, "1");
+    assert_eq!(code(&mut session, "SELECT SLEEP(10); SELECT 2").await, 1969);
+    assert_eq!(one(&mut session, "SELECT SLEEP(0.001) AS a; SELECT SLEEP(0) AS b").await, "0;0");
+    assert_eq!(code(&mut session, "SELECT SLEEP(-1)").await, 1210);
+    assert_eq!(code(&mut session, "SELECT SLEEP(NULL)").await, 1210);
     run(&mut session, "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)").await;
     assert_eq!(code(&mut session, "SELECT SLEEP(10)").await, 1969);
     assert_eq!(one(&mut session, "SELECT COUNT(*) FROM t").await, "2");

@@ -106,9 +106,17 @@ static FUNCTIONS: &[Function] = &[
 /// # Errors
 /// 1210 for NULL and negative numbers, 1317 when the statement is ended.
 pub(crate) fn sleep(seconds: Option<f64>) -> Res<()> {
+    let time = sleep_time(seconds)?;
+    task::block_on(tokio::time::sleep(time)).map_err(|task::Cancelled| errors::interrupted())
+}
+
+/// How long `sleep()` sleeps.
+///
+/// # Errors
+/// 1210 for NULL and negative numbers.
+pub(crate) fn sleep_time(seconds: Option<f64>) -> Res<Duration> {
     let seconds = seconds.filter(|seconds| *seconds >= 0.0).ok_or_else(|| errors::wrong_arguments("sleep"))?;
-    let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
-    task::block_on(tokio::time::sleep(wait)).map_err(|task::Cancelled| errors::interrupted())
+    Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(u64::from(u32::MAX))))
 }
 
 fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {
