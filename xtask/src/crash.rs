@@ -36,6 +36,8 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let variable = ("TIDEGATE_CRASH_ROUNDS", Path::new(&rounds));
     let survived = test(options, "crash", "no_acknowledged_commit_is_lost", variable)?;
     println!("{}", if survived { "no acknowledged commit was lost" } else { "see above" });
+    terminal::heading("the write-ahead log beside a reader");
+    let survived = test(options, "wal", "the_log_starts_over_beside_readers", variable)? && survived;
     if options.no_full_disk {
         return Ok(survived);
     }
@@ -57,7 +59,7 @@ fn test(options: &Options, file: &str, name: &str, variable: (&str, &Path)) -> R
     if options.release {
         command.arg("--release");
     }
-    command.args(["--", "--nocapture", "--exact", name]).env(variable.0, variable.1);
+    command.args(["--", "--nocapture", "--include-ignored", "--exact", name]).env(variable.0, variable.1);
     let status = command.current_dir(paths::repository()).status().map_err(|e| format!("cannot run cargo: {e}"))?;
     Ok(status.success())
 }
