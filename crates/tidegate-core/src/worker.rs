@@ -43,6 +43,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// Source: nginx, `ngx_drain_connections`.
 const DRAINED_MAX: usize = 32;
 
+/// A busy worker looks at the clock once in so many requests.
+const CLOCK_REQUESTS: u64 = 16;
+
 /// Buffers and requests that a worker keeps for reuse.
 const SPARES_MAX: usize = 256;
 
@@ -196,7 +199,12 @@ impl Worker {
 
     /// A request for `conn`: the one of before if nobody has it any more, else one of the worker's, else a new one.
     pub(crate) fn take_request(&self, conn: &Rc<Connection>, spare: Option<Rc<Request>>) -> Rc<Request> {
-        self.requests_uncounted.set(self.requests_uncounted.get() + 1);
+        let count = self.requests_uncounted.get() + 1;
+        self.requests_uncounted.set(count);
+        // A thread that has always something to do does not wake, which is when it would look.
+        if count.is_multiple_of(CLOCK_REQUESTS) {
+            clock::update();
+        }
         if let Some(mut req) = spare
             && let Some(request) = Rc::get_mut(&mut req)
         {

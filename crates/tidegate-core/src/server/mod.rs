@@ -490,7 +490,7 @@ pub(crate) fn spawn_agent(
 }
 
 fn run_worker(body: &WorkerBody, start: WorkerStart) -> Ended {
-    // The time stands still while tasks run and is read once when the thread wakes, as in nginx.
+    // The time stands still while tasks run and is read when the thread wakes, as in nginx.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_all().on_thread_unpark(crate::clock::update).build() {
         Ok(runtime) => runtime,
