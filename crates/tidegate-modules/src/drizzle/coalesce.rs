@@ -52,7 +52,8 @@ struct Key {
     backend: usize,
     location: usize,
     sql: Vec<u8>,
-    params: Vec<Option<Bytes>>,
+    /// Each with its kind, since the same bytes can be a text or a number.
+    params: Vec<(u8, Bytes)>,
     /// What else the request says about the format.
     format: Vec<u8>,
 }
@@ -93,16 +94,12 @@ struct Place {
 /// Answers a request from a flight: one that is under way, or a new one.
 pub(super) async fn run(req: &Rc<Request>, conf: &Arc<Conf>, backend: Arc<Backend>, statements: Statements) -> Step {
     let format = prepare_response(req, conf, &statements);
-    let Some(params) = statements.params.iter().map(hashable).collect() else {
-        let what = io::Error::other("a parameter that cannot be shared");
-        return failed(req, &QueryError::Connect { peer: "drizzle_coalesce".to_owned(), source: what }, true);
-    };
     let key = Key {
         backend: Arc::as_ptr(&backend) as usize,
         location: Arc::as_ptr(conf) as usize,
         format: [&(std::ptr::from_ref(req.level()) as usize).to_ne_bytes(), format.of_request()].concat(),
         sql: statements.sql.clone(),
-        params,
+        params: statements.params.iter().map(comparable).collect(),
     };
     let under_way = FLIGHTS.with_borrow(|flights| flights.get(&key).and_then(Weak::upgrade));
     let flight = under_way.unwrap_or_else(|| Flight::begin(key, conf.clone(), backend, statements, format));
@@ -137,11 +134,14 @@ pub(super) async fn run(req: &Rc<Request>, conf: &Arc<Conf>, backend: Arc<Backen
     }
 }
 
-fn hashable(param: &Param) -> Option<Option<Bytes>> {
+/// A parameter as something that can be a part of a key.
+fn comparable(param: &Param) -> (u8, Bytes) {
     match param {
-        Param::Null => Some(None),
-        Param::Bytes(bytes) => Some(Some(bytes.clone())),
-        Param::Int(_) | Param::Uint(_) | Param::Double(_) => None,
+        Param::Null => (0, Bytes::new()),
+        Param::Bytes(bytes) => (1, bytes.clone()),
+        Param::Int(value) => (2, Bytes::copy_from_slice(&value.to_le_bytes())),
+        Param::Uint(value) => (3, Bytes::copy_from_slice(&value.to_le_bytes())),
+        Param::Double(value) => (4, Bytes::copy_from_slice(&value.to_le_bytes())),
     }
 }
 

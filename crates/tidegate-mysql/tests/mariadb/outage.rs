@@ -91,7 +91,7 @@ async fn a_server_that_hangs() {
 }
 
 async fn a_server_that_hangs_inner() {
-    let mut server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
     let pool = pool(4, server.root());
     assert_eq!(run(&pool, "select 1").await.unwrap(), "1\n");
     server.signal("STOP");
@@ -113,7 +113,6 @@ async fn a_server_that_hangs_inner() {
     server.signal("CONT");
     assert_eq!(run(&pool, "select 1").await.unwrap(), "1\n");
     assert_eq!(pool.stats().waiting, 0);
-    server.kill();
 }
 
 /// Callers without end on a server that is killed and comes back: every answer is right or an error that says what happened.
@@ -169,7 +168,6 @@ async fn a_server_that_is_killed_under_load_inner() {
     assert!(counts.iter().any(|(_, bad)| *bad > 0), "{counts:?}");
     let stats = pool.stats();
     assert!(stats.open <= 8 && stats.open == stats.idle && stats.waiting == 0, "{stats:?}");
-    server.kill();
 }
 
 fn tokio_flag() -> tokio::sync::watch::Sender<bool> {
