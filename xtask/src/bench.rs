@@ -141,7 +141,7 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
         Kind::SlowClients => special::slow_clients(bench, &vars, contestants, time, &mut row)?,
         Kind::ConfigTest => special::config_test(bench, &vars, contestants, options.rounds, &mut row)?,
         Kind::Start => special::start(bench, &vars, contestants, options.rounds, &mut row)?,
-        Kind::Waiting => waiting::latency(bench, &vars, contestants, time, &mut row)?,
+        Kind::Waiting => waiting::latency(bench, &vars, contestants, &mut row)?,
         Kind::BesideWaiting => waiting::beside(bench, &vars, contestants, time, &mut row)?,
         Kind::StreamMemory => waiting::stream_memory(bench, &vars, contestants, time, &mut row)?,
         Kind::Reload => special::reload(bench, &vars, contestants, &mut row)?,

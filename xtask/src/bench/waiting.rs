@@ -7,7 +7,7 @@ use super::report::Row;
 use super::server::{Contestant, Running, Site};
 use super::special::raise_file_limit;
 use crate::cases::Vars;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,28 +28,80 @@ fn configured<'a>(bench: &'a Bench, contestants: &'a [Contestant]) -> impl Itera
     contestants.iter().filter(|contestant| !bench.config(contestant.name, "config").trim().is_empty())
 }
 
+/// Rounds of requests; the first makes the connections to the database and does not count.
+const ROUNDS: usize = 6;
+/// How long a round may take.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The p99 of many clients whose requests wait, in milliseconds, once their connections to the database are made.
-pub(super) fn latency(
-    bench: &Bench,
-    vars: &Vars,
-    contestants: &[Contestant],
-    time: Duration,
-    row: &mut Row,
-) -> Result<(), String> {
+///
+/// The clients are our own: wrk counts the connections' first requests too, and leaves requests behind at its end.
+pub(super) fn latency(bench: &Bench, vars: &Vars, contestants: &[Contestant], row: &mut Row) -> Result<(), String> {
     raise_file_limit(bench.connections * 2 + 200)?;
     row.unit("ms");
     row.is_absolute();
     for contestant in configured(bench, contestants) {
         let site = Site::create(bench, vars, contestant, None)?;
         let _server = Running::start(&site, &contestant.binary)?;
-        load::run_wrk(bench, &site, Duration::from_secs(3))?;
-        let load = load::run_wrk(bench, &site, time.max(Duration::from_secs(5)))?;
-        if load.failed > 0 {
-            return Err(format!("{}: {} requests failed: {}", contestant.name, load.failed, site.last_words()));
+        let mut clients = Vec::with_capacity(bench.connections);
+        for _ in 0..bench.connections {
+            let stream = TcpStream::connect(("127.0.0.1", site.port)).map_err(|e| format!("a client: {e}"))?;
+            stream.set_nonblocking(true).map_err(|e| e.to_string())?;
+            clients.push(stream);
         }
-        row.add(contestant.name, figure(load.p99_us / 1e3, load));
+        let mut times = Vec::new();
+        for number in 0..ROUNDS {
+            let round = ask_all(&mut clients, &bench.url);
+            let round = round.map_err(|e| format!("{}: {e}: {}", contestant.name, site.last_words()))?;
+            if number > 0 {
+                times.extend(round);
+            }
+        }
+        times.sort();
+        let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
+        row.add(contestant.name, figure(p99.as_secs_f64() * 1e3, Load::default()));
     }
     Ok(())
+}
+
+/// One request on each connection; answers how long each took.
+fn ask_all(clients: &mut [TcpStream], url: &str) -> Result<Vec<Duration>, String> {
+    let request = format!("GET {url} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut waiting = Vec::with_capacity(clients.len());
+    for client in clients {
+        client.write_all(request.as_bytes()).map_err(|e| format!("a request: {e}"))?;
+        waiting.push((client, Instant::now(), Vec::new()));
+    }
+    let mut times = Vec::with_capacity(waiting.len());
+    let begin = Instant::now();
+    while !waiting.is_empty() {
+        if begin.elapsed() > ROUND_TIMEOUT {
+            return Err(format!("{} requests are not answered", waiting.len()));
+        }
+        let mut problem = None;
+        waiting.retain_mut(|(client, sent, answer)| {
+            let mut buf = [0; 4096];
+            match client.read(&mut buf) {
+                Ok(0) => problem = Some("a connection was closed".to_owned()),
+                Ok(count) => answer.extend_from_slice(&buf[..count]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return true,
+                Err(e) => problem = Some(e.to_string()),
+            }
+            // The rows are an array; chunks end with an empty one.
+            let is_complete = answer.ends_with(b"]") || answer.ends_with(b"]\r\n0\r\n\r\n");
+            if is_complete && !answer.starts_with(b"HTTP/1.1 200") {
+                problem = Some(String::from_utf8_lossy(answer).lines().next().unwrap_or_default().to_owned());
+            } else if is_complete {
+                times.push(sent.elapsed());
+            }
+            !is_complete
+        });
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(times)
 }
 
 /// The p99 of `url` beside many requests that wait for the URL in `wrk`, relative to the same without them.
