@@ -212,6 +212,9 @@ impl Response {
     }
 }
 
+/// Size of the nonce of `client_ed25519`: no zero follows, and its last byte may well be one.
+const NONCE_ED25519: usize = 32;
+
 /// Reads a switch to another plugin: its name and its nonce. Behind a lone `0xfe` stands the login of MySQL 3.23.
 ///
 /// # Errors
@@ -223,7 +226,10 @@ pub fn read_switch(packet: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     }
     let plugin = reader.until_zero();
     let nonce = reader.rest();
-    Ok((plugin, nonce.strip_suffix(&[0]).unwrap_or(nonce)))
+    match nonce {
+        [head @ .., 0] if nonce.len() != NONCE_ED25519 => Ok((plugin, head)),
+        _ => Ok((plugin, nonce)),
+    }
 }
 
 #[cfg(test)]
@@ -285,6 +291,8 @@ mod tests {
     #[test]
     fn switches() {
         assert_eq!(read_switch(b"\xfeplug\0nonce\0"), Ok((&b"plug"[..], &b"nonce"[..])));
+        let switch = [&b"\xfeclient_ed25519\0"[..], &[7; 31], &[0]].concat();
+        assert_eq!(read_switch(&switch).map(|(_, nonce)| nonce.len()), Ok(32));
         assert!(read_switch(b"\xfe").is_err());
     }
 }
