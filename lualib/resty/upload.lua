@@ -17,7 +17,8 @@ local function boundary_of(header)
         return nil
     end
     return match(header, ';%s*[Bb][Oo][Uu][Nn][Dd][Aa][Rr][Yy]%s*=%s*"([^"]+)"')
-        or match(header, ';%s*[Bb][Oo][Uu][Nn][Dd][Aa][Rr][Yy]%s*=%s*([^",;%s]+)')
+        -- Spaces want quotes by RFC 2046, section 5.1.1, but some leave them out.
+        or match(header, ';%s*[Bb][Oo][Uu][Nn][Dd][Aa][Rr][Yy]%s*=%s*([^",;]*[^",;%s])')
 end
 
 -- Skips the rest of a line.
@@ -27,8 +28,9 @@ local function discard_rest(self)
         return nil, "failed to discard line: " .. (err or "unknown")
     end
     -- The iterator says once that the line has ended; anything else is more of the line.
-    if self.read_line(1) then
-        return nil, "line too long: " .. rest .. "..."
+    local more = self.read_line(1)
+    if more then
+        return nil, "line too long: " .. rest .. more .. "..."
     end
     return 1
 end
@@ -62,8 +64,9 @@ local function read_header(self)
     if err then
         return nil, nil, err
     end
-    if line and self.read_line(1) then
-        return nil, nil, "line too long: " .. line .. "..."
+    local more = line and self.read_line(1)
+    if more then
+        return nil, nil, "line too long: " .. line .. more .. "..."
     end
     if not line or line == "" then
         self.state = "body"

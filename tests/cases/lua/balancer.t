@@ -106,13 +106,15 @@ upstream u {
         local sock = assert(ngx.socket.connect("127.0.0.1", $TEST_PORT_2))
         assert(sock:send("GET / HTTP/1.0\r\n\r\n"))
         local answer = assert(sock:receive("*a"))
-        assert(require("ngx.balancer").set_current_peer("127.0.0.1", answer:match("%d+$")))
+        local res = ngx.location.capture("/port?" .. answer:match("%d+$"))
+        assert(require("ngx.balancer").set_current_peer("127.0.0.1", res.body))
     }
 }
 server { listen 127.0.0.1:$TEST_PORT_2; return 200 "$TEST_PORT_3"; }
 server { listen 127.0.0.1:$TEST_PORT_3; return 200 "asked first\n"; }
 --- config
 location / { proxy_pass http://u; }
+location /port { return 200 $args; }
 --- request
 GET /
 --- response_body
