@@ -29,8 +29,14 @@ use crate::stack::{Lua, Type};
 pub(crate) static FAMILY: Family =
     Family { name: "capture", cdef: "", ffi: &[], functions: &[("capture", function(capture))] };
 
-const PHASES: Phases =
-    Phases::of(&[Phase::ServerRewrite, Phase::Rewrite, Phase::Access, Phase::Precontent, Phase::Content, Phase::Balancer]);
+const PHASES: Phases = Phases::of(&[
+    Phase::ServerRewrite,
+    Phase::Rewrite,
+    Phase::Access,
+    Phase::Precontent,
+    Phase::Content,
+    Phase::Balancer,
+]);
 
 /// Nesting up to which a sub-request runs on the stack of its parent's script.
 const SYNCHRONOUS_DEPTH_MAX: u16 = 4;
