@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     errors,
-    parse::{KeyKind, ddl::type_from_catalog},
+    parse::{KeyKind, column::type_from_catalog},
     store::conn::{Cell, Conn, SqliteError, Step},
     value::{Datum, Rep, SqlType, collation::Collation},
 };

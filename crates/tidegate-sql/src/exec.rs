@@ -1,6 +1,7 @@
 //! Running plans: bind, step, hand rows to the sink; and the writing statements, row by row.
 
 pub(crate) mod bind;
+pub(crate) mod conflict;
 pub(crate) mod rules;
 pub(crate) mod write;
 

@@ -16,8 +16,11 @@ use crate::{
 };
 use tidegate_rows::ServerError;
 
+pub(crate) mod alter;
+pub(crate) mod column;
 pub(crate) mod ddl;
-pub(crate) use ddl::{AlterItem, CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
+pub(crate) use alter::AlterItem;
+pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
 
 type Result<T> = std::result::Result<T, ParserError>;
 
@@ -377,8 +380,8 @@ fn statement(p: &mut Parser, sql: &[u8]) -> Result<Outcome> {
         "DELETE" => Statement::Delete(Box::new(delete(p)?)),
         "CREATE" => return ddl::create(p),
         "DROP" => return ddl::drop(p),
-        "ALTER" => return ddl::alter(p),
-        "RENAME" => ddl::rename(p)?,
+        "ALTER" => return alter::alter(p),
+        "RENAME" => alter::rename(p)?,
         "TRUNCATE" => {
             take_word(p, "TABLE");
             Statement::Truncate(table_name(p)?)

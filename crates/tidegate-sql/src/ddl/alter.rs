@@ -21,10 +21,10 @@ use crate::{
     errors,
     exec::{
         bind::Constants,
+        conflict::key_text,
         rules::{RuleKind, rules_of},
-        write::key_text,
     },
-    parse::{AlterItem, KeyKind, TableName, ddl::Place},
+    parse::{AlterItem, KeyKind, TableName, alter::Place},
     session::Core,
     store::conn::{Cell, Conn, Step},
     value::{Datum, Rep, Val},

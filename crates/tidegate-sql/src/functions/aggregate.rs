@@ -14,13 +14,7 @@ use super::{
 use crate::{
     errors,
     store::conn::Cell,
-    translate::{
-        Ex, Res, Translator,
-        expr::{arguments, digits},
-        quote,
-        scope::Scope,
-        select::window_name,
-    },
+    translate::{Ex, Res, Translator, expr::arguments, quote, scope::Scope, select::window_name, types::digits},
     value::{
         Base, Datum, Rep, SqlType,
         collation::Collation,
@@ -409,10 +403,10 @@ fn aggregate(
                     let sql = t.convert(arg, Rep::Text);
                     (
                         format!("{sql} COLLATE {}", arg.ty.collation.sqlite_name()),
-                        crate::translate::expr::settled(arg.ty.clone()),
+                        crate::translate::types::settled(arg.ty.clone()),
                     )
                 }
-                _ => (t.collated(arg), crate::translate::expr::settled(arg.ty.clone())),
+                _ => (t.collated(arg), crate::translate::types::settled(arg.ty.clone())),
             };
             Ex { coercibility: arg.coercibility, ..Ex::sql(format!("{lower}({sql})"), ty) }
         }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     errors,
-    translate::{Ex, Res, Translator, expr::digits},
+    translate::{Ex, Res, Translator, types::digits},
     value::{
         Base, Rep, SqlType,
         decimal::{Decimal, PRECISION_MAX},

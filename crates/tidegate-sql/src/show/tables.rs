@@ -1,12 +1,16 @@
 //! The tables of `information_schema`.
 
-use std::sync::atomic::Ordering;
+use std::{collections::HashMap, sync::atomic::Ordering};
 
 use super::create::now_text;
 use crate::{
     catalog::{Catalog, Column, Default, Table},
     errors,
     parse::KeyKind,
+    store::{
+        conn::{Cell, Conn, Step},
+        pool::Pool,
+    },
     translate::{
         Coercibility, Res, Translator,
         scope::{Scope, Source, SourceColumn},
@@ -14,6 +18,9 @@ use crate::{
     value::{Base, Rep, SqlType, collation::Collation, types::NOT_FIXED},
     variables,
 };
+
+/// Rows that are counted one by one.
+const COUNT_MAX: u32 = 10_000;
 
 /// A value in a row.
 #[derive(Debug, Clone)]
@@ -211,9 +218,52 @@ fn moment(seconds: i64) -> Item {
     String::from_utf8_lossy(&out).into_owned().into()
 }
 
+/// How many rows a table has, as the last commit left it: counted up to [`COUNT_MAX`], then estimated from the row ids.
+fn row_count(conn: &Conn, table: &Table) -> i64 {
+    let sql = format!(
+        "SELECT CASE n WHEN {COUNT_MAX} THEN (SELECT max(rowid) - min(rowid) + 1 FROM t{0}) ELSE n END \
+         FROM (SELECT count(*) AS n FROM (SELECT 1 FROM t{0} LIMIT {COUNT_MAX}))",
+        table.id
+    );
+    let Ok(mut stmt) = conn.prepare(&sql) else { return 0 };
+    match stmt.step() {
+        Ok(Step::Row) => match stmt.cell(0) {
+            Cell::Int(count) => count,
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// The row counts of a statement's tables; asked for by their column, and only of schemas that the statement names or is in.
+fn row_counts(translator: &Translator<'_>) -> HashMap<(String, i64), i64> {
+    let mut counts = HashMap::new();
+    let sql = String::from_utf8_lossy(translator.sql).to_lowercase();
+    if !sql.contains("table_rows") && !sql.contains('*') {
+        return counts;
+    }
+    for name in translator.session.engine.schema_names() {
+        let current = translator.session.schema.is_some_and(|schema| schema.name == name);
+        if !current && !sql.contains(&name.to_lowercase()) {
+            continue;
+        }
+        let Ok(schema) = translator.session.engine.schema(&name) else { continue };
+        let Ok(catalog) = schema.catalog() else { continue };
+        let pool = Pool::of(&schema);
+        let Ok(conn) = pool.take() else { continue };
+        for table in catalog.tables.values().filter(|table| !table.is_view()) {
+            counts.insert((name.clone(), table.id), row_count(&conn, table));
+        }
+        pool.put(conn);
+    }
+    counts
+}
+
 fn tables(translator: &Translator<'_>) -> Res<Rows> {
     let mut rows = Rows::new();
+    let counts = row_counts(translator);
     each_table(translator, |schema, _, table| {
+        let count = counts.get(&(schema.to_owned(), table.id)).copied();
         let base = !table.is_view();
         let when = |item: Item| if base { item } else { Item::Null };
         let next = table.state.next_auto.load(Ordering::Acquire).max(table.state.stored_auto.load(Ordering::Acquire));
@@ -225,7 +275,7 @@ fn tables(translator: &Translator<'_>) -> Res<Rows> {
             when(table.engine.as_str().into()),
             when(10.into()),
             when("Dynamic".into()),
-            Item::Null,
+            count.map_or(Item::Null, Item::Int),
             when(0.into()),
             when(0.into()),
             when(0.into()),

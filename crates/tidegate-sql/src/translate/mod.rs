@@ -7,11 +7,14 @@
 //!
 //! Reading order: this file (context, constants, conversions), `scope` (names), `expr` (operators), `select`, `dml`.
 
+pub(crate) mod compare;
 pub(crate) mod dml;
 pub(crate) mod expr;
+mod from;
 mod rollup;
 pub(crate) mod scope;
 pub(crate) mod select;
+pub(crate) mod types;
 
 use std::{collections::BTreeSet, sync::Arc};
 

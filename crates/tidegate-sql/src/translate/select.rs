@@ -1,24 +1,24 @@
 //! Queries: SELECT, UNION, WITH, joins, grouping, ordering.
 
-use std::collections::HashSet;
-
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, GroupByWithModifier, Join, JoinConstraint, JoinOperator, LimitClause, LockType,
-    OrderByExpr, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, TableWithJoins, UnaryOperator, Value, WildcardAdditionalOptions,
+    Distinct, Expr, GroupByExpr, GroupByWithModifier, LimitClause, LockType, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, UnaryOperator, Value,
+    WildcardAdditionalOptions,
 };
 use sqlparser::tokenizer::Token;
 
 use super::{
-    Code, Coercibility, Ex, Res, Source as Constant, Translator,
-    expr::{Ground, unnest},
-    scope::{Cte, Scope, Source, SourceColumn},
+    Code, Ex, Res, Source as Constant, Translator,
+    compare::Ground,
+    expr::unnest,
+    from::source_columns,
+    scope::{Cte, Scope, Source},
 };
 use crate::{
     catalog::same_name,
     dialect::is_word,
     errors,
-    parse::{TableName, to_table_name},
+    parse::to_table_name,
     value::{Rep, SqlType},
 };
 
@@ -702,216 +702,6 @@ impl Translator<'_> {
             }
         }
     }
-
-    /// The text of FROM; its tables join the scope.
-    ///
-    /// # Errors
-    /// Unknown tables, aliases used twice, those of the conditions.
-    pub(crate) fn from(&mut self, from: &[TableWithJoins], scope: &mut Scope<'_>) -> Res<String> {
-        let mut texts = Vec::new();
-        for item in from {
-            if is_dual(item) {
-                continue;
-            }
-            let sql = self.joined(item, scope)?;
-            // In MySQL a comma binds looser than JOIN, in SQLite they are the same.
-            let right =
-                |join: &Join| matches!(join.join_operator, JoinOperator::Right(_) | JoinOperator::RightOuter(_));
-            let apart = from.len() > 1 && item.joins.iter().any(right);
-            texts.push(if apart { format!("({sql})") } else { sql });
-        }
-        let mut seen = HashSet::new();
-        for source in &scope.sources {
-            if !seen.insert((source.alias.clone(), source.schema.clone())) {
-                return Err(errors::not_unique_alias(&source.alias));
-            }
-        }
-        Ok(texts.join(", "))
-    }
-
-    fn joined(&mut self, item: &TableWithJoins, scope: &mut Scope<'_>) -> Res<String> {
-        let mut sql = self.factor(&item.relation, scope)?;
-        for join in &item.joins {
-            sql = self.join(sql, join, scope)?;
-        }
-        Ok(sql)
-    }
-
-    fn join(&mut self, left: String, join: &Join, scope: &mut Scope<'_>) -> Res<String> {
-        if join.global {
-            return Err(errors::unsupported("GLOBAL JOIN"));
-        }
-        let (word, constraint, outer) = match &join.join_operator {
-            JoinOperator::Join(constraint)
-            | JoinOperator::Inner(constraint)
-            | JoinOperator::StraightJoin(constraint) => ("JOIN", constraint, Side::Neither),
-            JoinOperator::CrossJoin(constraint) => ("JOIN", constraint, Side::Neither),
-            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
-                ("LEFT JOIN", constraint, Side::Right)
-            }
-            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
-                ("RIGHT JOIN", constraint, Side::Left)
-            }
-            _ => return Err(errors::unsupported("this kind of JOIN")),
-        };
-        let before = scope.sources.len();
-        let right = self.factor(&join.relation, scope)?;
-        if outer == Side::Right {
-            scope.sources[before..].iter_mut().for_each(|source| source.outer = true);
-        }
-        if outer == Side::Left {
-            scope.sources[..before].iter_mut().for_each(|source| source.outer = true);
-        }
-        let condition = match constraint {
-            JoinConstraint::None => String::new(),
-            JoinConstraint::On(expr) => {
-                scope.clause = "on clause";
-                let ex = self.expr(expr, scope)?;
-                let sql = self.truth(&ex);
-                scope.clause = "field list";
-                format!(" ON {sql}")
-            }
-            JoinConstraint::Using(names) => {
-                let mut columns = Vec::new();
-                for name in names {
-                    let name = to_table_name(name).ok_or_else(|| errors::syntax(name))?;
-                    columns.push(name.name);
-                }
-                self.using(&columns, before, outer, scope)?
-            }
-            JoinConstraint::Natural => {
-                let right: Vec<String> = scope.sources[before..]
-                    .iter()
-                    .flat_map(|source| &source.columns)
-                    .map(|column| column.name.clone())
-                    .collect();
-                let common: Vec<String> = right
-                    .into_iter()
-                    .filter(|name| {
-                        scope.sources[..before]
-                            .iter()
-                            .any(|source| source.columns.iter().any(|column| same_name(&column.name, name)))
-                    })
-                    .collect();
-                self.using(&common, before, outer, scope)?
-            }
-        };
-        if condition.is_empty() && word != "JOIN" {
-            return Err(errors::syntax(word));
-        }
-        Ok(format!("{left} {word} {right}{condition}"))
-    }
-
-    /// The condition of USING: the columns of both sides are equal, and shown once.
-    fn using(&mut self, names: &[String], before: usize, outer: Side, scope: &mut Scope<'_>) -> Res<String> {
-        let mut conditions = Vec::new();
-        for name in names {
-            let find = |sources: &[Source]| -> Option<(usize, usize)> {
-                sources.iter().enumerate().find_map(|(at, source)| {
-                    let column =
-                        source.columns.iter().position(|column| !column.hidden && same_name(&column.name, name))?;
-                    Some((at, column))
-                })
-            };
-            let unknown = || errors::unknown_column(name, "from clause");
-            let (a, a_column) = find(&scope.sources[..before]).ok_or_else(unknown)?;
-            let (b, b_column) = find(&scope.sources[before..]).ok_or_else(unknown)?;
-            let (x, y) = (scope.sources[a].ex(a_column), scope.sources[before + b].ex(b_column));
-            let equal = self.compare(&x, "=", &y)?;
-            conditions.push(self.text(&equal));
-            if outer == Side::Left {
-                scope.sources[a].columns[a_column].hidden = true;
-            } else {
-                scope.sources[before + b].columns[b_column].hidden = true;
-            }
-        }
-        Ok(if conditions.is_empty() { String::new() } else { format!(" ON {}", conditions.join(" AND ")) })
-    }
-
-    fn factor(&mut self, factor: &TableFactor, scope: &mut Scope<'_>) -> Res<String> {
-        match factor {
-            TableFactor::Table {
-                name,
-                alias,
-                args: None,
-                with_hints,
-                version: None,
-                with_ordinality: false,
-                partitions,
-                json_path: None,
-                sample: None,
-                index_hints: _,
-            } if with_hints.is_empty() => {
-                if !partitions.is_empty() {
-                    return Err(errors::unsupported("partitions"));
-                }
-                let name = to_table_name(name).ok_or_else(|| errors::syntax(name))?;
-                let alias = alias.as_ref().map(|alias| alias.name.value.clone());
-                self.named(&name, alias, scope)
-            }
-            TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
-                let alias = alias.as_ref().ok_or_else(errors::derived_alias)?;
-                let rel = self.query(subquery, scope.parent, Wanted::Any)?;
-                let given: Vec<&str> = alias.columns.iter().map(|column| column.name.value.as_str()).collect();
-                Ok(self.derived(rel, &alias.name.value, &given, scope)?)
-            }
-            TableFactor::NestedJoin { table_with_joins, alias: None } => {
-                let sql = self.joined(table_with_joins, scope)?;
-                Ok(if table_with_joins.joins.is_empty() { sql } else { format!("({sql})") })
-            }
-            TableFactor::JsonTable { .. } => Err(errors::unsupported("JSON_TABLE")),
-            TableFactor::Derived { lateral: true, .. } => Err(errors::unsupported("LATERAL")),
-            _ => Err(errors::unsupported("this kind of table in FROM")),
-        }
-    }
-
-    fn derived(&mut self, rel: Rel, alias: &str, given: &[&str], scope: &mut Scope<'_>) -> Res<String> {
-        let sql_alias = self.alias("a");
-        let columns = source_columns(&rel, given)?;
-        scope.sources.push(Source {
-            alias: alias.to_owned(),
-            schema: String::new(),
-            sql_alias: sql_alias.clone(),
-            columns,
-            table: None,
-            home: None,
-            outer: false,
-        });
-        Ok(format!("({}) AS {sql_alias}", rel.sql))
-    }
-
-    fn named(&mut self, name: &TableName, alias: Option<String>, scope: &mut Scope<'_>) -> Res<String> {
-        if name.schema.is_none()
-            && let Some(cte) = self.ctes.iter().rev().find(|cte| same_name(&cte.name, &name.name)).cloned()
-        {
-            let sql_alias = self.alias("a");
-            scope.sources.push(Source {
-                alias: alias.unwrap_or_else(|| name.name.clone()),
-                schema: String::new(),
-                sql_alias: sql_alias.clone(),
-                columns: cte.columns,
-                table: None,
-                home: None,
-                outer: false,
-            });
-            return Ok(format!("{} AS {sql_alias}", cte.sql));
-        }
-        let schema_name = name.schema.as_deref().or(self.session.env.virtual_schema());
-        if let Some(schema) = schema_name.filter(|schema| schema.eq_ignore_ascii_case("information_schema")) {
-            return crate::show::information_schema(self, schema, &name.name, alias, scope);
-        }
-        let (schema, table) = self.table(name)?;
-        let alias = alias.unwrap_or_else(|| name.name.clone());
-        if let Some(text) = table.view.clone() {
-            let rel = self.view(&table.name, &text, &schema)?;
-            let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            return self.derived(rel, &alias, &names, scope);
-        }
-        let (sql, source) = self.table_source(&schema, &table, &alias);
-        scope.sources.push(source);
-        Ok(sql)
-    }
 }
 
 /// The first of several strings that stand beside each other.
@@ -931,13 +721,6 @@ fn shown_name(name: String) -> String {
     name.chars().map(|c| if c > '\u{ffff}' { '?' } else { c }).collect::<String>().replace('\0', "\\x00")
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Neither,
-    Left,
-    Right,
-}
-
 /// SQLite's name of a named window.
 pub(crate) fn window_name(name: &str) -> String {
     let plain: String = name.bytes().map(|byte| format!("{:02x}", byte.to_ascii_lowercase())).collect();
@@ -954,11 +737,6 @@ fn direction(term: &OrderByExpr) -> Res<&'static str> {
         Some(sqlparser::ast::OrderBySort::Desc) => " DESC",
         Some(_) => return Err(errors::unsupported("ORDER BY USING")),
     })
-}
-
-fn is_dual(item: &TableWithJoins) -> bool {
-    matches!(&item.relation, TableFactor::Table { name, alias: None, .. } if name.to_string().eq_ignore_ascii_case("dual"))
-        && item.joins.is_empty()
 }
 
 fn check_wildcard(options: &WildcardAdditionalOptions) -> Res<()> {
@@ -1000,38 +778,6 @@ fn check_clauses(select: &Select) -> Res<()> {
 fn all_columns(source: &Source, with_hidden: bool) -> Vec<RelColumn> {
     let shown = source.columns.iter().enumerate().filter(|(_, column)| with_hidden || !column.hidden);
     shown.map(|(index, column)| RelColumn { name: column.name.clone(), ex: source.ex(index) }).collect()
-}
-
-/// The columns of a derived table, under names of its own if it has them.
-pub(crate) fn source_columns(rel: &Rel, given: &[&str]) -> Res<Vec<SourceColumn>> {
-    if !given.is_empty() && given.len() != rel.columns.len() {
-        return Err(errors::wrong_value_count(1));
-    }
-    let columns: Vec<SourceColumn> = rel
-        .columns
-        .iter()
-        .enumerate()
-        .map(|(index, column)| SourceColumn {
-            name: given.get(index).map_or_else(|| column.name.clone(), |name| (*name).to_owned()),
-            sql: format!("r{index}"),
-            ty: column.ex.ty.clone().stored(),
-            nullable: column.ex.nullable,
-            coercibility: match column.ex.coercibility {
-                Coercibility::Explicit | Coercibility::Mixed | Coercibility::System | Coercibility::Literal => {
-                    Coercibility::Column
-                }
-                other => other,
-            },
-            origin: column.ex.origin.clone(),
-            hidden: false,
-        })
-        .collect();
-    for (index, column) in columns.iter().enumerate() {
-        if columns[..index].iter().any(|other| same_name(&other.name, &column.name)) {
-            return Err(errors::duplicate_column(&column.name));
-        }
-    }
-    Ok(columns)
 }
 
 /// Puts a SELECT's text together; `types` says what the columns must be.

@@ -1,0 +1,244 @@
+//! ALTER TABLE and RENAME TABLE.
+
+use sqlparser::{parser::Parser, tokenizer::Token};
+
+use super::{
+    Outcome, Result, Statement, TableName,
+    column::{column, column_rest, default},
+    comma_separated,
+    ddl::{
+        CheckSpec, ColumnSpec, DefaultSpec, ForeignKeySpec, IndexSpec, Refused, TableOptions, constraint, if_exists,
+        if_not_exists, table_options,
+    },
+    table_name, word_or_string,
+};
+use crate::{
+    dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
+    errors,
+};
+
+/// One change of ALTER TABLE.
+#[derive(Debug, Clone)]
+pub(crate) enum AlterItem {
+    AddColumn {
+        spec: ColumnSpec,
+        place: Place,
+        if_not_exists: bool,
+    },
+    DropColumn {
+        name: String,
+        if_exists: bool,
+    },
+    ChangeColumn {
+        old: String,
+        spec: ColumnSpec,
+        place: Place,
+    },
+    RenameColumn {
+        old: String,
+        new: String,
+    },
+    AlterDefault {
+        column: String,
+        default: DefaultSpec,
+    },
+    AddIndex(IndexSpec),
+    AddForeignKey(ForeignKeySpec),
+    AddCheck(CheckSpec),
+    DropIndex {
+        name: String,
+        if_exists: bool,
+    },
+    DropPrimary,
+    DropForeignKey(String),
+    RenameIndex {
+        old: String,
+        new: String,
+    },
+    RenameTable(TableName),
+    Options(TableOptions),
+    /// CONVERT TO CHARACTER SET.
+    Convert {
+        charset: String,
+        collation: Option<String>,
+    },
+    /// ENABLE KEYS, ORDER BY and others that change no result.
+    Nothing,
+}
+
+/// Where a column goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum Place {
+    #[default]
+    Same,
+    First,
+    After(String),
+}
+
+pub(super) fn rename(p: &mut Parser) -> Result<Statement> {
+    if !take_word(p, "TABLE") {
+        expect_word(p, "TABLES")?;
+    }
+    Ok(Statement::RenameTable(comma_separated(p, |p| {
+        let from = table_name(p)?;
+        expect_word(p, "TO")?;
+        Ok((from, table_name(p)?))
+    })?))
+}
+
+pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
+    take_word(p, "IGNORE");
+    if !take_word(p, "TABLE") {
+        let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
+        return Ok(Err(errors::unsupported(format!("ALTER {}", word.value.to_ascii_uppercase()))));
+    }
+    let table = table_name(p)?;
+    let mut items = Vec::new();
+    loop {
+        match alter_item(p, &mut items)? {
+            Ok(()) => {}
+            Err(error) => return Ok(Err(error)),
+        }
+        if !p.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(Ok(Statement::AlterTable { table, items }))
+}
+
+fn place(p: &mut Parser) -> Result<Place> {
+    if take_word(p, "FIRST") {
+        Ok(Place::First)
+    } else if take_word(p, "AFTER") {
+        Ok(Place::After(identifier(p)?.value))
+    } else {
+        Ok(Place::Same)
+    }
+}
+
+fn alter_item(p: &mut Parser, items: &mut Vec<AlterItem>) -> Result<Refused<()>> {
+    if take_word(p, "ADD") {
+        return alter_add(p, items);
+    }
+    let item = if take_word(p, "DROP") {
+        alter_drop(p)?
+    } else if take_word(p, "MODIFY") || is_word(p.peek_token_ref(), "CHANGE") {
+        let change = take_word(p, "CHANGE");
+        take_word(p, "COLUMN");
+        if_exists(p);
+        let old = identifier(p)?.value;
+        let new = if change { identifier(p)?.value } else { old.clone() };
+        match column_rest(p, new)? {
+            Ok(spec) => AlterItem::ChangeColumn { old, spec, place: place(p)? },
+            Err(error) => return Ok(Err(error)),
+        }
+    } else if take_word(p, "ALTER") {
+        take_word(p, "COLUMN");
+        let column = identifier(p)?.value;
+        if take_words(p, &["DROP", "DEFAULT"]) {
+            AlterItem::AlterDefault { column, default: DefaultSpec::None }
+        } else if take_words(p, &["SET", "DEFAULT"]) {
+            match default(p)? {
+                Ok(default) => AlterItem::AlterDefault { column, default },
+                Err(error) => return Ok(Err(error)),
+            }
+        } else {
+            return unexpected(p);
+        }
+    } else if take_word(p, "RENAME") {
+        alter_rename(p)?
+    } else if take_words(p, &["CONVERT", "TO"]) {
+        if !take_words(p, &["CHARACTER", "SET"]) {
+            expect_word(p, "CHARSET")?;
+        }
+        let charset = word_or_string(p)?;
+        let collation = if take_word(p, "COLLATE") { Some(word_or_string(p)?) } else { None };
+        AlterItem::Convert { charset, collation }
+    } else if take_words(p, &["ENABLE", "KEYS"]) || take_words(p, &["DISABLE", "KEYS"]) || take_word(p, "FORCE") {
+        AlterItem::Nothing
+    } else if take_word(p, "ALGORITHM") || take_word(p, "LOCK") {
+        skip(p, &Token::Eq);
+        p.advance_token();
+        AlterItem::Nothing
+    } else if take_words(p, &["ORDER", "BY"]) {
+        comma_separated(p, |p| p.parse_order_by_expr())?;
+        AlterItem::Nothing
+    } else {
+        let before = p.index();
+        let options = table_options(p)?;
+        if p.index() == before {
+            return unexpected(p);
+        }
+        AlterItem::Options(options)
+    };
+    items.push(item);
+    Ok(Ok(()))
+}
+
+fn alter_add(p: &mut Parser, items: &mut Vec<AlterItem>) -> Result<Refused<()>> {
+    let quoted = matches!(&p.peek_token_ref().token, Token::Word(word) if word.quote_style.is_some());
+    if !quoted && let Some(item) = constraint(p)? {
+        return Ok(item.map(|item| items.push(item)));
+    }
+    take_word(p, "COLUMN");
+    let if_not_exists = if_not_exists(p);
+    if p.consume_token(&Token::LParen) {
+        loop {
+            match column(p)? {
+                Ok(spec) => items.push(AlterItem::AddColumn { spec, place: Place::Same, if_not_exists }),
+                Err(error) => return Ok(Err(error)),
+            }
+            if !p.consume_token(&Token::Comma) {
+                break;
+            }
+        }
+        p.expect_token(&Token::RParen)?;
+        return Ok(Ok(()));
+    }
+    match column(p)? {
+        Ok(spec) => {
+            let place = place(p)?;
+            items.push(AlterItem::AddColumn { spec, place, if_not_exists });
+            Ok(Ok(()))
+        }
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+fn alter_drop(p: &mut Parser) -> Result<AlterItem> {
+    if take_words(p, &["PRIMARY", "KEY"]) {
+        return Ok(AlterItem::DropPrimary);
+    }
+    if take_words(p, &["FOREIGN", "KEY"]) || take_word(p, "CONSTRAINT") {
+        if_exists(p);
+        return Ok(AlterItem::DropForeignKey(identifier(p)?.value));
+    }
+    if take_word(p, "INDEX") || take_word(p, "KEY") {
+        let if_exists = if_exists(p);
+        return Ok(AlterItem::DropIndex { name: identifier(p)?.value, if_exists });
+    }
+    take_word(p, "COLUMN");
+    let if_exists = if_exists(p);
+    let name = identifier(p)?.value;
+    if !take_word(p, "CASCADE") {
+        take_word(p, "RESTRICT");
+    }
+    Ok(AlterItem::DropColumn { name, if_exists })
+}
+
+fn alter_rename(p: &mut Parser) -> Result<AlterItem> {
+    if take_word(p, "COLUMN") {
+        let old = identifier(p)?.value;
+        expect_word(p, "TO")?;
+        return Ok(AlterItem::RenameColumn { old, new: identifier(p)?.value });
+    }
+    if take_word(p, "INDEX") || take_word(p, "KEY") {
+        let old = identifier(p)?.value;
+        expect_word(p, "TO")?;
+        return Ok(AlterItem::RenameIndex { old, new: identifier(p)?.value });
+    }
+    if !take_word(p, "TO") {
+        take_word(p, "AS");
+    }
+    Ok(AlterItem::RenameTable(table_name(p)?))
+}

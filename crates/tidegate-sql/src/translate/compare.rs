@@ -1,0 +1,388 @@
+//! Comparisons and predicates, and the ground on which two types meet.
+
+use sqlparser::ast::{BinaryOperator, Expr, Query};
+
+use super::{Code, Ex, Res, Translator, expr::unnest, meet, scope::Scope, select::Wanted, types::is_constant};
+use crate::{
+    errors, functions,
+    value::{Base, Rep, SqlType, collation::Collation},
+};
+
+/// On what two operands are compared.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ground {
+    /// Representations that SQLite compares as they are.
+    Native,
+    As(Rep),
+    Text(Collation),
+}
+
+impl Translator<'_> {
+    pub(super) fn compare_rows(&mut self, a: &[Expr], op: &BinaryOperator, b: &[Expr], scope: &Scope<'_>) -> Res<Ex> {
+        if a.len() != b.len() {
+            return Err(errors::operand_columns(a.len()));
+        }
+        let joiner = match op {
+            BinaryOperator::Eq | BinaryOperator::Spaceship => " AND ",
+            BinaryOperator::NotEq => " OR ",
+            BinaryOperator::Lt | BinaryOperator::LtEq | BinaryOperator::Gt | BinaryOperator::GtEq => {
+                return self.order_rows(a, op, b, scope);
+            }
+            _ => return Err(errors::unsupported(op)),
+        };
+        let mut parts = Vec::new();
+        let mut aggregate = false;
+        for (x, y) in a.iter().zip(b) {
+            let ex = self.binary(x, op, y, scope)?;
+            aggregate |= ex.aggregate;
+            parts.push(self.text(&ex));
+        }
+        Ok(Ex { aggregate, ..Ex::sql(format!("({})", parts.join(joiner)), SqlType::boolean()) })
+    }
+
+    /// `(a, b) < (c, d)`: the first difference decides.
+    pub(super) fn order_rows(&mut self, a: &[Expr], op: &BinaryOperator, b: &[Expr], scope: &Scope<'_>) -> Res<Ex> {
+        let strict = if matches!(op, BinaryOperator::Lt | BinaryOperator::LtEq) { "<" } else { ">" };
+        let mut aggregate = false;
+        let mut sql = match op {
+            BinaryOperator::LtEq | BinaryOperator::GtEq => "1".to_owned(),
+            _ => "0".to_owned(),
+        };
+        for (x, y) in a.iter().zip(b).rev() {
+            let (x, y) = (self.expr(x, scope)?, self.expr(y, scope)?);
+            aggregate |= x.aggregate || y.aggregate;
+            let (before, same) = (self.compare(&x, strict, &y)?, self.compare(&x, "=", &y)?);
+            let (before, same) = (self.text(&before), self.text(&same));
+            sql = format!("({before} OR ({same} AND {sql}))");
+        }
+        Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) })
+    }
+
+    /// What two operands are compared on.
+    ///
+    /// # Errors
+    /// 1267 for collations that do not meet.
+    pub(crate) fn ground(&self, a: &Ex, b: &Ex) -> Res<Ground> {
+        use Rep::*;
+        let (x, y) = (a.ty.rep(), b.ty.rep());
+        let text = |rep: Rep| matches!(rep, Text | Blob);
+        let hybrid = |ex: &Ex| ex.ty.marks.number && ex.ty.rep() == Blob;
+        let whole = |rep: Rep| matches!(rep, Int | Uint);
+        let temporal = |rep: Rep| matches!(rep, Datetime | Timestamp | Time);
+        Ok(match (x, y) {
+            (Null, _) | (_, Null) => Ground::Native,
+            (x, y) if whole(x) && whole(y) => Ground::Native,
+            (x, y) if (text(x) || matches!(x, Enum | Set)) && (text(y) || matches!(y, Enum | Set)) => {
+                let (collation, _) = meet(a, b, "=")?;
+                if collation == Collation::BINARY { Ground::As(Blob) } else { Ground::Text(collation) }
+            }
+            (x, y) if temporal(x) && temporal(y) => {
+                if x == y {
+                    Ground::Native
+                } else {
+                    Ground::As(Datetime)
+                }
+            }
+            (Time, y) if text(y) => Ground::As(Time),
+            (x, Time) if text(x) => Ground::As(Time),
+            (Timestamp, y) if text(y) && b.is_const() => Ground::As(Timestamp),
+            (x, Timestamp) if text(x) && a.is_const() => Ground::As(Timestamp),
+            (x, y) if temporal(x) && text(y) || text(x) && temporal(y) => Ground::As(Datetime),
+            (Datetime, y) if whole(y) && b.is_const() => Ground::As(Datetime),
+            (x, Datetime) if whole(x) && a.is_const() => Ground::As(Datetime),
+            (x, _) if whole(x) && hybrid(b) => Ground::As(Uint),
+            (_, y) if whole(y) && hybrid(a) => Ground::As(Uint),
+            // A number in quotes is compared as what it says, so that an index serves.
+            (x, y) if whole(x) && text(y) && b.is_const() && !a.is_const() => Ground::As(Number),
+            (x, y) if text(x) && whole(y) && a.is_const() && !b.is_const() => Ground::As(Number),
+            (Dec, y) if whole(y) || y == Dec => Ground::As(Dec),
+            (x, Dec) if whole(x) => Ground::As(Dec),
+            (Enum | Set, y) if whole(y) => Ground::As(Uint),
+            (x, Enum | Set) if whole(x) => Ground::As(Uint),
+            _ => Ground::As(Real),
+        })
+    }
+
+    /// An operand as it is compared on `ground`.
+    pub(crate) fn on_ground(&mut self, ex: &Ex, ground: &Ground) -> String {
+        match ground {
+            Ground::Native => self.text(ex),
+            Ground::As(rep @ (Rep::Datetime | Rep::Timestamp | Rep::Time))
+                if !ex.ty.base.is_temporal() && ex.ty.rep() != Rep::Null =>
+            {
+                // A text or number that is no time is compared as the zero date, with a warning.
+                let sql = self.convert(ex, *rep);
+                if ex.is_const() {
+                    return format!("ifnull({sql}, 0)");
+                }
+                let text = self.text(ex);
+                format!("(CASE WHEN {text} IS NOT NULL THEN ifnull({sql}, 0) END)")
+            }
+            Ground::As(rep) => self.convert(ex, *rep),
+            Ground::Text(_) => self.convert(ex, Rep::Text),
+        }
+    }
+
+    /// A comparison.
+    ///
+    /// # Errors
+    /// 1267 for collations that do not meet.
+    pub(crate) fn compare(&mut self, a: &Ex, op: &str, b: &Ex) -> Res<Ex> {
+        let mut ground = self.ground(a, b)?;
+        // A quotient and a number in quotes meet as decimals, unless both are constant.
+        let quoted =
+            |x: &Ex, y: &Ex| x.ty.rep() == Rep::Dec && !is_constant(x) && y.ty.rep() == Rep::Text && y.is_const();
+        if quoted(a, b) || quoted(b, a) {
+            ground = Ground::As(Rep::Dec);
+        }
+        let (mut x, mut y) = (self.on_ground(a, &ground), self.on_ground(b, &ground));
+        if ground == Ground::As(Rep::Dec) {
+            // Decimals are compared by the digits that they show.
+            let round = |ex: &Ex, sql: String| {
+                let computed =
+                    ex.ty.rep() == Rep::Dec && matches!(&ex.code, Code::Sql(sql) if sql.contains("tg_dec_div("));
+                if computed { format!("tg_dec_round({sql}, {})", ex.ty.decimals) } else { sql }
+            };
+            (x, y) = (round(a, x), round(b, y));
+        }
+        // A number of two digits is a year of our time where it meets a YEAR.
+        match (a.ty.base == Base::Year, b.ty.base == Base::Year) {
+            (true, false) if b.is_const() && b.ty.rep() != Rep::Null => y = format!("tg_year({y})"),
+            (false, true) if a.is_const() && a.ty.rep() != Rep::Null => x = format!("tg_year({x})"),
+            _ => {}
+        }
+        let collate = match ground {
+            Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
+            _ => String::new(),
+        };
+        let aggregate = a.aggregate || b.aggregate;
+        let ex = Ex::sql(format!("({x}{collate} {op} {y})"), SqlType::boolean());
+        Ok(Ex { aggregate, ..ex }.with_nullable(a.nullable || b.nullable))
+    }
+
+    /// The kind of number that arithmetic on two operands gives.
+    pub(super) fn number_kind(a: &Ex, b: &Ex) -> Rep {
+        let kind = |ex: &Ex| match ex.ty.rep() {
+            Rep::Int | Rep::Enum => Rep::Int,
+            Rep::Uint | Rep::Set => Rep::Uint,
+            Rep::Blob if ex.ty.marks.number => Rep::Uint,
+            Rep::Dec => Rep::Dec,
+            Rep::Datetime | Rep::Timestamp | Rep::Time => {
+                if ex.ty.decimals > 0 {
+                    Rep::Dec
+                } else {
+                    Rep::Int
+                }
+            }
+            _ => Rep::Real,
+        };
+        match (kind(a), kind(b)) {
+            (Rep::Real, _) | (_, Rep::Real) => Rep::Real,
+            (Rep::Dec, _) | (_, Rep::Dec) => Rep::Dec,
+            (Rep::Uint, _) | (_, Rep::Uint) => Rep::Uint,
+            _ => Rep::Int,
+        }
+    }
+
+    pub(super) fn is_null(&mut self, inner: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let ex = self.expr(inner, scope)?;
+        let sql = self.text(&ex);
+        let not = if negated { "NOT " } else { "" };
+        let aggregate = ex.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(format!("({sql} IS {not}NULL)"), SqlType::boolean()) }.with_nullable(false))
+    }
+
+    pub(super) fn is_truth(&mut self, inner: &Expr, test: &str, scope: &Scope<'_>) -> Res<Ex> {
+        let ex = self.expr(inner, scope)?;
+        let sql = self.truth(&ex);
+        let aggregate = ex.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(format!("({sql} {test})"), SqlType::boolean()) }.with_nullable(false))
+    }
+
+    pub(super) fn in_list(&mut self, expr: &Expr, list: &[Expr], negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        if let Expr::Tuple(row) = unnest(expr) {
+            return self.rows_in_list(row, list, negated, scope);
+        }
+        let left = self.expr(expr, scope)?;
+        let items = list.iter().map(|item| self.expr(item, scope)).collect::<Res<Vec<_>>>()?;
+        let aggregate = left.aggregate || items.iter().any(|item| item.aggregate);
+        let mut grounds = Vec::new();
+        for item in &items {
+            grounds.push(self.ground(&left, item)?);
+        }
+        let mut known: Vec<&Ground> =
+            grounds.iter().zip(&items).filter(|(_, item)| item.ty.rep() != Rep::Null).map(|(g, _)| g).collect();
+        known.dedup();
+        let not = if negated { "NOT " } else { "" };
+        let sql = if known.len() <= 1 {
+            let ground = known.first().map_or(Ground::Native, |ground| (*ground).clone());
+            let x = self.on_ground(&left, &ground);
+            let collate = match &ground {
+                Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
+                _ => String::new(),
+            };
+            let list: Vec<String> = items.iter().map(|item| self.on_ground(item, &ground)).collect();
+            format!("({x}{collate} {not}IN ({}))", list.join(", "))
+        } else {
+            let mut parts = Vec::new();
+            for item in &items {
+                let ex = self.compare(&left, "=", item)?;
+                parts.push(self.text(&ex));
+            }
+            format!("({not}({}))", parts.join(" OR "))
+        };
+        Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) })
+    }
+
+    pub(super) fn rows_in_list(&mut self, row: &[Expr], list: &[Expr], negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let mut parts = Vec::new();
+        for item in list {
+            let Expr::Tuple(other) = unnest(item) else { return Err(errors::operand_columns(row.len())) };
+            let ex = self.compare_rows(row, &BinaryOperator::Eq, other, scope)?;
+            parts.push(self.text(&ex));
+        }
+        let not = if negated { "NOT " } else { "" };
+        Ok(Ex::sql(format!("({not}({}))", parts.join(" OR ")), SqlType::boolean()))
+    }
+
+    pub(super) fn in_subquery(&mut self, expr: &Expr, query: &Query, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let not = if negated { "NOT " } else { "" };
+        if let Expr::Tuple(row) = unnest(expr) {
+            let mut rel = self.query(query, Some(scope), Wanted::Columns(row.len()))?;
+            let mut parts = Vec::new();
+            for (index, item) in row.iter().enumerate() {
+                let left = self.expr(item, scope)?;
+                let right = rel.column_ex(index);
+                let ground = self.ground(&left, &right)?;
+                parts.push(self.on_ground(&left, &ground));
+                rel = self.convert_column(rel, index, &ground);
+            }
+            return Ok(Ex::sql(format!("(({}) {not}IN ({}))", parts.join(", "), rel.sql), SqlType::boolean()));
+        }
+        let left = self.expr(expr, scope)?;
+        let rel = self.query(query, Some(scope), Wanted::Columns(1))?;
+        let ground = self.ground(&left, &rel.column_ex(0))?;
+        let x = self.on_ground(&left, &ground);
+        let collate = match &ground {
+            Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
+            _ => String::new(),
+        };
+        let rel = self.convert_column(rel, 0, &ground);
+        Ok(Ex {
+            aggregate: left.aggregate,
+            ..Ex::sql(format!("({x}{collate} {not}IN ({}))", rel.sql), SqlType::boolean())
+        })
+    }
+
+    pub(super) fn between(
+        &mut self,
+        expr: &Expr,
+        low: &Expr,
+        high: &Expr,
+        negated: bool,
+        scope: &Scope<'_>,
+    ) -> Res<Ex> {
+        let ex = self.expr(expr, scope)?;
+        let (low, high) = (self.expr(low, scope)?, self.expr(high, scope)?);
+        let grounds = [self.ground(&ex, &low)?, self.ground(&ex, &high)?];
+        let number = |ground: &Ground| {
+            matches!(ground, Ground::Native | Ground::As(Rep::Dec | Rep::Real | Rep::Number | Rep::Uint))
+        };
+        let unknown = low.ty.rep() == Rep::Null || high.ty.rep() == Rep::Null || ex.ty.rep() == Rep::Null;
+        let plain = !ex.ty.base.is_temporal() && !low.ty.base.is_temporal() && !high.ty.base.is_temporal();
+        if grounds[0] != grounds[1] && !unknown && !(plain && grounds.iter().all(number)) {
+            return Err(errors::unsupported("BETWEEN values of different types"));
+        }
+        let from = self.compare(&ex, ">=", &low)?;
+        let to = self.compare(&ex, "<=", &high)?;
+        let (a, b) = (self.text(&from), self.text(&to));
+        let not = if negated { "NOT " } else { "" };
+        let aggregate = from.aggregate || to.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(format!("({not}({a} AND {b}))"), SqlType::boolean()) })
+    }
+
+    pub(super) fn like(
+        &mut self,
+        expr: &Expr,
+        pattern: &Expr,
+        escape: Option<&Expr>,
+        negated: bool,
+        scope: &Scope<'_>,
+    ) -> Res<Ex> {
+        let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
+        let (collation, _) = meet(&text, &pattern, "like")?;
+        let escape = match escape {
+            None if self.session.env.lex_mode().no_backslash_escapes => String::new(),
+            None => "\\".to_owned(),
+            Some(escape) => {
+                let escape = self.expr(escape, scope)?;
+                let escape = self.constant_text(&escape).ok_or_else(|| errors::wrong_arguments("ESCAPE"))?;
+                if escape.chars().count() > 1 {
+                    return Err(errors::wrong_arguments("ESCAPE"));
+                }
+                escape
+            }
+        };
+        let (x, y) = (self.convert(&text, Rep::Text), self.convert(&pattern, Rep::Text));
+        let mode = if collation.is_binary_order() { 1 } else { 0 };
+        let not = if negated { "NOT " } else { "" };
+        let sql = format!("({not}tg_like({x}, {y}, {}, {mode}))", super::quote(&escape));
+        let aggregate = text.aggregate || pattern.aggregate;
+        Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) }.with_nullable(text.nullable || pattern.nullable))
+    }
+
+    pub(super) fn regexp(&mut self, expr: &Expr, pattern: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
+        if !functions::exists("REGEXP_LIKE") {
+            return Err(errors::unsupported("REGEXP"));
+        }
+        let ex = functions::call(self, "REGEXP_LIKE", &[text, pattern])?;
+        if !negated {
+            return Ok(ex);
+        }
+        let sql = self.text(&ex);
+        Ok(Ex::sql(format!("(NOT {sql})"), SqlType::boolean()))
+    }
+
+    pub(super) fn quantified(
+        &mut self,
+        left: &Expr,
+        op: &BinaryOperator,
+        right: &Expr,
+        all: bool,
+        scope: &Scope<'_>,
+    ) -> Res<Ex> {
+        let Expr::Subquery(query) = right else {
+            return Err(errors::unsupported("ANY of something else than a query"));
+        };
+        let a = self.expr(left, scope)?;
+        let rel = self.query(query, Some(scope), Wanted::Columns(1))?;
+        let op_text = match op {
+            BinaryOperator::Eq => "=",
+            BinaryOperator::NotEq => "<>",
+            BinaryOperator::Lt => "<",
+            BinaryOperator::LtEq => "<=",
+            BinaryOperator::Gt => ">",
+            BinaryOperator::GtEq => ">=",
+            other => return Err(errors::unsupported(other)),
+        };
+        // Three-valued: `max` and `min` of the comparisons with NULLs counted apart.
+        let alias = self.alias("s");
+        let mut column = rel.column_ex(0);
+        column.code = Code::Sql(format!("{alias}.r0"));
+        let compared = self.compare(&a, op_text, &column)?;
+        let compared = self.text(&compared);
+        let sql = if all {
+            format!(
+                "(SELECT CASE WHEN count(*) = 0 THEN 1 WHEN total({compared} = 0) > 0 THEN 0 WHEN count({compared}) < count(*) THEN NULL ELSE 1 END FROM ({}) AS {alias})",
+                rel.sql
+            )
+        } else {
+            format!(
+                "(SELECT CASE WHEN count(*) = 0 THEN 0 WHEN total({compared}) > 0 THEN 1 WHEN count({compared}) < count(*) THEN NULL ELSE 0 END FROM ({}) AS {alias})",
+                rel.sql
+            )
+        };
+        Ok(Ex::sql(sql, SqlType::boolean()))
+    }
+}
