@@ -681,7 +681,6 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
         let waiting = worker.waiting();
         let read = conn.read_more(timeout_ms).await;
         drop(waiting);
-        conn.waits_for_head.set(false);
         conn.idle.set(false);
         conn.waiting_since_ms.set(0);
         match read {
@@ -692,6 +691,8 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
             }
         }
     }
+    // Without a wait too: the head may have come with the header of the PROXY protocol.
+    conn.waits_for_head.set(false);
     let mut req = worker.take_request(conn, conn.spare.take());
     let started_ms = clock::now_ms();
     loop {

@@ -420,7 +420,7 @@ connect() to unix:$TEST_DIR/none.sock failed (2: No such file or directory) whil
 --- config
 location / {
     proxy_buffers 4 4k; proxy_busy_buffers_size 8k; proxy_temp_path $TEST_DIR/html/file;
-    proxy_limit_rate 0; limit_rate 4m; proxy_pass http://127.0.0.1:$TEST_PORT_2;
+    limit_rate 1m; proxy_pass http://127.0.0.1:$TEST_PORT_2;
 }
 --- http_config
 server { listen 127.0.0.1:$TEST_PORT_2; root html; }
@@ -428,10 +428,10 @@ server { listen 127.0.0.1:$TEST_PORT_2; root html; }
 >>> file
 not a directory
 >>> big chomp
-%{0123456789abcdef x 300000}
+%{0123456789abcdef x 100000}
 --- request
 GET /big
---- response_body_size: 4800000
+--- response_body_size: 1600000
 --- error_log
 cannot write a temporary file (20: Not a directory)
 --- tidegate_only: nginx does not start with such a path
