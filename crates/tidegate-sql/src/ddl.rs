@@ -312,11 +312,11 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
     let columns = described
         .into_iter()
         .enumerate()
-        .map(|(index, (found, ty, nullable))| catalog::Column {
+        .map(|(index, found)| catalog::Column {
             id: index as u32 + 1,
-            name: columns.get(index).cloned().unwrap_or(found),
-            ty,
-            nullable,
+            name: columns.get(index).cloned().unwrap_or(found.name),
+            ty: found.ex.ty,
+            nullable: found.ex.nullable,
             default: catalog::Default::None,
             on_update: false,
             auto_increment: false,
@@ -351,11 +351,11 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
 }
 
 /// The columns of a view's text.
-fn describe_view(core: &Core, text: &str, schema: &Arc<Schema>) -> Res<Vec<(String, crate::value::SqlType, bool)>> {
+fn describe_view(core: &Core, text: &str, schema: &Arc<Schema>) -> Res<Vec<crate::translate::select::RelColumn>> {
     let session = crate::translate::Session { engine: &core.engine, schema: Some(schema), env: &core.env };
     let mut translator = Translator::new(session, &[], &[], &[], &[]);
     let rel = translator.view("", text, schema)?;
-    Ok(rel.columns.into_iter().map(|column| (column.name, column.ex.ty, column.ex.nullable)).collect())
+    Ok(rel.columns)
 }
 
 impl Translator<'_> {

@@ -13,9 +13,10 @@ use crate::{
     engine::Schema,
     errors,
     exec::rules::rules_of,
-    parse::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind},
+    parse::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind, TableName},
     session::Core,
     store::conn::Conn,
+    translate::Origin,
     value::{Base, Rep, SqlType, Val, collation::Collation},
 };
 
@@ -56,9 +57,11 @@ pub(super) fn create_table(
     let mut fill = None;
     if let Some((from, to)) = create.query.take() {
         let select = String::from_utf8_lossy(&sql[from..to]).into_owned();
-        for (name, ty, nullable) in super::describe_view(core, &select, core.schema.as_ref().unwrap_or(&schema))? {
-            if !create.columns.iter().any(|column| same_name(&column.name, &name)) {
-                create.columns.push(spec_of(name, ty, nullable));
+        for column in super::describe_view(core, &select, core.schema.as_ref().unwrap_or(&schema))? {
+            if !create.columns.iter().any(|known| same_name(&known.name, &column.name)) {
+                let default =
+                    column.ex.origin.as_ref().map_or(DefaultSpec::None, |origin| default_of_origin(core, origin));
+                create.columns.push(ColumnSpec { default, ..spec_of(column.name, column.ex.ty, column.ex.nullable) });
             }
         }
         fill = Some(select);
@@ -137,6 +140,24 @@ fn copy_of(core: &Core, conn: &Conn, like: &Table, name: &str) -> Res<Table> {
         next_column_id: like.next_column_id,
         state: Arc::new(TableState::default()),
     })
+}
+
+/// The default of a column that CREATE TABLE … SELECT takes over: literals and the time.
+fn default_of_origin(core: &Core, origin: &Origin) -> DefaultSpec {
+    let name = TableName { schema: Some(origin.schema.clone()), name: origin.table.clone() };
+    let Ok(catalog) = core.engine.schema(&origin.schema).and_then(|schema| schema.catalog()) else {
+        return DefaultSpec::None;
+    };
+    let table = catalog.table(&core.actual(&name).name);
+    let Some((_, column)) = table.and_then(|table| table.column(&origin.column)) else { return DefaultSpec::None };
+    match &column.default {
+        Default::Literal { text, quoted: true, .. } if !column.ty.base.is_binary() => DefaultSpec::Text(text.clone()),
+        Default::Literal { text, quoted: false, .. } if text.parse::<f64>().is_ok() => {
+            DefaultSpec::Number(text.clone())
+        }
+        Default::Now => DefaultSpec::Now,
+        _ => DefaultSpec::None,
+    }
 }
 
 fn spec_of(name: String, ty: SqlType, nullable: bool) -> ColumnSpec {
