@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::{fd::AsRawFd, unix::fs::DirBuilderExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{DirBuilderExt, MetadataExt},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
@@ -295,6 +298,20 @@ impl Engine {
     }
 }
 
+/// Gives a new file to whom the data directory belongs: what a superuser makes (`tidegate sql`) the server must be able
+/// to open. SQLite does the same for the log of a database.
+fn give_to_owner(directory: &Path, file: &Path) -> io::Result<()> {
+    // SAFETY: the call takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(());
+    }
+    let (owner, made) = (fs::metadata(directory)?, fs::metadata(file)?);
+    if (owner.uid(), owner.gid()) == (made.uid(), made.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(file, Some(owner.uid()), Some(owner.gid()))
+}
+
 /// Takes the lock of a data directory and notes in it who has it.
 fn lock(directory: &Path) -> Result<File, OpenError> {
     let path = directory.join(LOCK_FILE);
@@ -312,6 +329,7 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
         let process = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
         return Err(OpenError::Locked { path: directory.to_owned(), process });
     }
+    give_to_owner(directory, &path).map_err(failed)?;
     // Only for people to read: a disk that is full keeps nobody from opening the database.
     let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
     Ok(lock)
@@ -366,6 +384,14 @@ impl EngineInner {
         let mut conn = Conn::open(&path).map_err(|error| to_server_error(&error))?;
         catalog::initialise(&mut conn, collation).map_err(|error| to_server_error(&error))?;
         drop(conn);
+        let mut log = path.clone().into_os_string();
+        log.push("-wal");
+        for file in [path.as_path(), Path::new(&log)] {
+            match give_to_owner(&self.path, file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
+                _ => {}
+            }
+        }
         let schema = Arc::new(Schema::new(name.to_owned(), path));
         self.schemas.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), schema);
         Ok(true)
