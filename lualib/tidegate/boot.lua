@@ -117,8 +117,13 @@ end
 
 local bundled = boot.bundled
 
--- Bundled modules come after the user's path, except those that in OpenResty speak to nginx's own C symbols: a copy of
--- lua-resty-core, which many sites put on their path, cannot work here.
+-- Bundled modules come after the user's path, except those that in OpenResty speak to C symbols of nginx or of the
+-- OpenSSL in it: a copy of lua-resty-core or lua-resty-string, which many sites have on their path, cannot work here.
+local speaks_to_nginx = {}
+for name in ("core md5 sha sha1 sha224 sha256 sha384 sha512 aes random string signal"):gmatch("%w+") do
+    speaks_to_nginx["resty." .. name] = true
+end
+
 local function find_bundled(name)
     return base.modules[name] or bundled(name) or "\n\tno module '" .. name .. "' in the binary"
 end
@@ -127,7 +132,9 @@ local function find_ours_first(name)
     if name:find("^ngx%.") then
         return bundled(name)
     end
-    if name == "resty.core" or name:find("^resty%.core%.") then
+    if speaks_to_nginx[name] then
+        return bundled(name)
+    elseif name:find("^resty%.core%.") then
         return bundled(name) or function()
             return {}
         end

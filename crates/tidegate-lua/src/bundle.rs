@@ -2,8 +2,8 @@
 //!
 //! `lualib/tidegate/` is internal: the Lua halves of the API, run when a virtual machine starts. The rest are modules
 //! for `require`: `lualib/resty/lock.lua` is `resty.lock`. A copy on the user's `lua_package_path` wins, with one
-//! exception: what lua-resty-core installs (`resty.core.*`, `ngx.*`) speaks to nginx's own C symbols and cannot work
-//! here, so ours go first.
+//! exception: what lua-resty-core and lua-resty-string install (`resty.core.*`, `ngx.*`, `resty.string`, `resty.md5` …)
+//! speaks to C symbols of nginx or its OpenSSL and cannot work here, so ours go first.
 
 use crate::error::CResult;
 use crate::stack::Lua;

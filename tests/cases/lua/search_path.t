@@ -63,7 +63,29 @@ GET /t
 true nil
 --- tidegate_only: the real one loads the user's copy
 
-=== TEST 5: a module that does not exist
+=== TEST 5: so are the digests, whose originals want the OpenSSL in nginx
+--- http_config
+lua_package_path "$prefix/html/?.lua;;";
+--- config
+location = /t {
+    content_by_lua_block {
+        local md5 = require("resty.md5"):new()
+        md5:update("hello")
+        ngx.say(require("resty.string").to_hex(md5:final()))
+    }
+}
+--- user_files
+>>> resty/md5.lua
+error("wants OpenSSL")
+>>> resty/string.lua
+error("wants nginx")
+--- request
+GET /t
+--- response_body
+5d41402abc4b2a76b9719d911017c592
+--- tidegate_only: the real one loads the user's copy
+
+=== TEST 6: a module that does not exist
 --- config
 location = /t { content_by_lua_block { require "no.such.module" } }
 --- request
