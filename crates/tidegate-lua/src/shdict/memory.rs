@@ -37,8 +37,11 @@ impl Block {
     }
 }
 
+/// A page of blocks below 64 bytes begins with a map of those in use, of a bit each.
 fn blocks_per_page(class: u8) -> usize {
-    PAGE_BYTES / (8 << class)
+    let block_bytes = 8_usize << class;
+    let blocks = PAGE_BYTES / block_bytes;
+    if block_bytes < 64 { blocks - (blocks / 8).div_ceil(block_bytes) } else { blocks }
 }
 
 /// What is in use.
@@ -140,6 +143,11 @@ mod tests {
         for (bytes, block) in cases {
             assert_eq!(Block::of(bytes), block, "{bytes}");
         }
+    }
+
+    #[test]
+    fn small_blocks_share_their_page_with_a_map() {
+        assert_eq!([0, 1, 2, 3, 8].map(blocks_per_page), [504, 254, 127, 64, 2]);
     }
 
     #[test]

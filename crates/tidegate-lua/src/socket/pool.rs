@@ -269,8 +269,7 @@ impl<C: Pooled> Drop for Place<C> {
         if pool.open.get() == 0 {
             debug(&Detached::host(""), || {
                 let key = String::from_utf8_lossy(&pool.key);
-                let address = Rc::as_ptr(pool).addr();
-                format!("{} keepalive: free connection pool {address:X} for \"{key}\"", C::NAME)
+                format!("{} keepalive: free connection pool for \"{key}\"", C::NAME)
             });
             // Without the list (the thread ends) there is nothing to leave.
             let removed = C::pools().try_with(|pools| {
