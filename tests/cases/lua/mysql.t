@@ -468,7 +468,7 @@ location / {
         try { host = "127.0.0.1", port = $TEST_PORT_2 }
         try { host = "127.0.0.1", port = $TEST_MARIADB_PORT, user = "monty", password = "wrong" }
         try { host = "127.0.0.1", port = $TEST_MARIADB_PORT, user = "monty", password = "some_pass", database = "no_such" }
-        try { host = "127.0.0.1", port = $TEST_MARIADB_PORT, user = "monty", password = "some_pass", ssl = true }
+        try { host = "127.0.0.1", port = $TEST_MARIADB_PORT, user = "monty", password = "some_pass", ssl = true, ssl_verify = true }
         try { host = "127.0.0.1", charset = "klingon" }
         try { user = "monty" }
         try { host = "a b" }
@@ -485,7 +485,7 @@ GET /
 \Anilfailed to connect: connection refused
 nilAccess denied for user 'monty'@'[^']*' \(using password: YES\)104528000
 nilUnknown database 'no_such'104942000
-nilssl disabled on server
+nil.*certificate.*
 nilcharset 'klingon' is not supported
 nilneither "host" nor "path" options are specified
 nilfailed to connect: failed to parse host name "a b": invalid host
