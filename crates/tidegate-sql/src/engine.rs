@@ -2,11 +2,15 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::CString,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::{
         fd::AsRawFd,
-        unix::fs::{DirBuilderExt, MetadataExt},
+        unix::{
+            ffi::OsStrExt,
+            fs::{DirBuilderExt, MetadataExt},
+        },
     },
     path::{Path, PathBuf},
     sync::{
@@ -415,6 +419,9 @@ impl EngineInner {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
                 _ => {}
             }
+        }
+        if let Ok(path) = CString::new(schema.path.as_os_str().as_bytes()) {
+            vfs::forget(&path);
         }
         Ok(Some(tables))
     }

@@ -109,6 +109,47 @@ async fn schemas_need_create_database() {
 }
 
 #[tokio::test]
+async fn a_dropped_schema_leaves_nothing_to_its_successor() {
+    let fixture = Fixture::new("successor");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (n INT, s VARCHAR(200)); INSERT INTO t SELECT 1, REPEAT('x', 200)").await;
+    let engine = fixture.engine();
+    let read = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        // Dropped by a panic too: the thread below then ends.
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let read = &read;
+        // Another thread keeps a connection to the file while it is removed.
+        scope.spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut other = engine.session("test").unwrap();
+                assert_eq!(one(&mut other, "SELECT n FROM t").await, "1");
+            });
+            read.wait();
+            let _ = wait.recv();
+        });
+        read.wait();
+        scope
+            .spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let mut session = engine.session("").unwrap();
+                    run(&mut session, "DROP DATABASE test; CREATE DATABASE test; USE test").await;
+                    run(&mut session, "CREATE TABLE u (n INT); INSERT INTO u VALUES (7)").await;
+                    assert_eq!(one(&mut session, "SELECT n FROM u").await, "7");
+                    assert_eq!(code(&mut session, "SELECT n FROM t").await, 1146);
+                });
+            })
+            .join()
+            .unwrap_or_else(|_| panic!("the new schema does not work"));
+        drop(done);
+    });
+    let mut session = engine.session("test").unwrap();
+    assert_eq!(one(&mut session, "SELECT n FROM u").await, "7");
+}
+
+#[tokio::test]
 async fn rows_survive_closing() {
     let mut fixture = Fixture::new("reopen");
     {

@@ -6,7 +6,8 @@
 //! temporary files belong to the stock VFS entirely.
 //!
 //! Invariants:
-//! 1. One [`Node`] per database path while any connection has it open: all see the same index and lock slots.
+//! 1. One [`Node`] per database file while any connection has it open: all see the same index and lock slots. Files are
+//!    told apart by their paths; [`forget`] ends that when a file is removed.
 //! 2. A connection never asks for an exclusive lock on a slot that it holds shared (SQLite's WAL code guarantees it).
 //! 3. `size` of a node is the file's size or -1; only writes and truncations through this layer change it.
 
@@ -96,6 +97,13 @@ fn node(path: &CStr) -> Arc<Node> {
     });
     nodes.insert(path.to_owned(), Arc::downgrade(&node));
     node
+}
+
+/// Makes the next connection to `path` start an index of its own: the file there was removed, and connections that
+/// still have it open must not share their index with a new file of the same name.
+pub(crate) fn forget(path: &CStr) {
+    let nodes = NODES.get_or_init(Mutex::default);
+    nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
 }
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
