@@ -59,7 +59,7 @@ select found_rows();
 select sql_no_cache high_priority id from emp where id = 1;
 @set = union ;; union all ;; union distinct ;; except ;; intersect
 select id from emp {set} select id from dept order by 1;
-select name from dept {set} select name from emp order by name;
+select name from dept {set} select name from emp where id < 6 order by name;
 (select id from emp order by id limit 2) {set} (select id from dept order by id desc limit 1) order by 1;
 @u = 1 ;; 'a' ;; 1.5 ;; null ;; date'2024-01-01' ;; 1e0 ;; 'A'
 select {u.1} as x union select {u.2};
