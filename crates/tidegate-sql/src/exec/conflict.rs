@@ -83,20 +83,9 @@ impl Writer<'_> {
             if columns.iter().any(|column| row[*column].is_null()) {
                 continue;
             }
-            let conditions: Vec<String> = columns
-                .iter()
-                .enumerate()
-                .map(|(number, column)| format!("c{} = ?{}", table.columns[*column].id, number + 1))
-                .collect();
-            let sql = format!("SELECT rowid FROM t{} WHERE {}", table.id, conditions.join(" AND "));
-            let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
-            for (number, column) in columns.iter().enumerate() {
-                stmt.bind(number + 1, row[*column].as_cell()).map_err(internal)?;
-            }
-            if stmt.step().map_err(internal)? == Step::Row
-                && let Cell::Int(rowid) = stmt.cell(0)
-            {
-                return Ok(Some((rowid, index)));
+            let found = self.conflict_on(table, index, row)?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
