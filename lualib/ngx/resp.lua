@@ -7,4 +7,7 @@ local _M = { version = "0.1.30" }
 -- add_header(name, value): adds a field beside others of its name. `value` is a string or a list of strings.
 _M.add_header = tidegate.add_response_header
 
+-- set_status(status, reason): the status and the words behind it in the response's first line.
+_M.set_status = tidegate.set_status
+
 return _M

@@ -3,6 +3,7 @@
 -- The interface is lua-resty-mysql's; the work is done by the Rust half (crates/tidegate-lua/src/mysql). Beyond it:
 --   * db:query(sql, { parameters }) binds parameters to the `?` of a statement; db:prepare(sql), stmt:execute(...);
 --   * connect { embedded = true, database = ... } opens a session with the engine inside the server;
+--   * pool_stats() and drizzle_stats() tell what the pools do;
 --   * connect { int64 = "cdata" } gives BIGINT columns as exact 64-bit integers.
 -- docs/lua-mysql.md has it all.
 
@@ -182,6 +183,10 @@ function _M.query(self, sql, params, nrows)
     end
     return keep(self, settle(query(handle, sql, params, nrows, self.compact)))
 end
+
+-- pool_stats(): what this worker's pools hold and have done, by name. drizzle_stats(): the same of `drizzle_pass`, by
+-- upstream, over all workers.
+_M.pool_stats, _M.drizzle_stats = native.pool_stats, native.drizzle_stats
 
 local Statement = {}
 local statement_mt = { __index = Statement }

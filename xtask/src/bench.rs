@@ -1,16 +1,17 @@
 //! `cargo xtask bench`: how much CPU a request costs us and Debian's nginx, side by side.
 //!
 //! On a small machine throughput is bounded by the load generator; CPU time per request is not. One worker each, on a
-//! core of its own; the generator has another; the servers take turns, and the median of the rounds counts.
+//! core of its own; the generator has another; the servers take turns, and the lower quartile of the rounds counts.
 //!
 //! Reading order: [`definition`] reads `bench/*.bench`; [`server`] starts one contestant; [`load`] and [`cpu`] measure
-//! requests, [`special`] and [`database`] the other figures; [`report`] writes `bench/results/`.
+//! requests, [`special`], [`scripts`] and [`database`] the other figures; [`report`] writes `bench/results/`.
 
 mod cpu;
 mod database;
 mod definition;
 mod load;
 mod report;
+mod scripts;
 mod server;
 mod special;
 mod waiting;
@@ -35,10 +36,10 @@ pub(crate) struct Options {
     /// Files of bench/ without their ending, or parts of a benchmark's name; everything if nothing is named
     names: Vec<String>,
     /// Rounds; each measures nginx and then ours
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 11)]
     rounds: usize,
     /// Seconds of load in one round of one server
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 1)]
     seconds: u64,
     /// A built binary instead of a release build of this tree
     #[arg(long)]
@@ -148,6 +149,9 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
         Kind::Rate => database::rate(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::Beside => database::beside(bench, &vars, contestants, time, &mut row)?,
         Kind::Sleepers => database::sleepers(bench, &vars, contestants, time, &mut row)?,
+        Kind::Growth => scripts::growth(bench, &vars, contestants, options.rounds, &mut row)?,
+        Kind::WaitingMemory => scripts::waiting_memory(bench, &vars, contestants, &mut row)?,
+        Kind::ScriptStart => scripts::script_start(bench, contestants, options.rounds, &mut row)?,
     }
     Ok(row)
 }

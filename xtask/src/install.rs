@@ -46,6 +46,7 @@ const NEEDS: &[Need] = &[
     need(Group::Tests, "mariadb", &["mariadb-client-core", "mariadb-client-core-10.6", "mariadb-client"]),
     need(Group::Tests, "memcached", &["memcached"]),
     need(Group::Tests, "redis-server", &["redis-server"]),
+    need(Group::Tests, "ip", &["iproute2"]),
     need(Group::Bench, "nginx", &["nginx"]),
     need(Group::Bench, "wrk", &["wrk"]),
     need(Group::Bench, "taskset", &["util-linux"]),

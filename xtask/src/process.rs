@@ -11,11 +11,25 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often a state that has no event to wait for is looked at.
 pub(crate) const POLL: Duration = Duration::from_millis(2);
+
+/// What time limits are multiplied with.
+static PATIENCE: AtomicU32 = AtomicU32::new(1);
+
+/// Makes every [`patient`] time limit so many times as long.
+pub(crate) fn be_patient(times: u32) {
+    PATIENCE.store(times, Ordering::Relaxed);
+}
+
+/// A time limit for what a server under test does.
+pub(crate) fn patient(limit: Duration) -> Duration {
+    limit.saturating_mul(PATIENCE.load(Ordering::Relaxed))
+}
 
 /// A running child and its group.
 pub(crate) struct Process {

@@ -1,6 +1,8 @@
 //! Real servers that cases talk to, started once per run in directories of their own.
 
 mod mariadb;
+mod mysql;
+mod namespace;
 
 use crate::cases::Vars;
 use crate::paths::{self, Scratch};
@@ -9,10 +11,13 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use std::fs::File;
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+pub(crate) use namespace::Network;
 
 /// How long a service may take until it answers.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,6 +30,11 @@ pub(crate) enum Service {
     MariaDb,
     /// One whose commits are on the disk when they are answered.
     MariaDbDurable,
+    /// One on port 3306, for configurations that are taken as they were written somewhere else. It lives in a network
+    /// namespace of its own, where 3306 is always free, and its cases run there.
+    MariaDb3306,
+    /// MySQL 8 or 9, where there is one.
+    MySql,
     Memcached,
     Redis,
     PhpFpm,
@@ -36,6 +46,8 @@ impl Service {
         match name {
             "mariadb" => Some(Service::MariaDb),
             "mariadb-durable" => Some(Service::MariaDbDurable),
+            "mariadb-3306" => Some(Service::MariaDb3306),
+            "mysql" => Some(Service::MySql),
             "memcached" => Some(Service::Memcached),
             "redis" => Some(Service::Redis),
             "php-fpm" => Some(Service::PhpFpm),
@@ -47,7 +59,15 @@ impl Service {
 /// Services that run until this is dropped.
 pub(crate) struct Running {
     vars: Vars,
-    started: Vec<(Process, Scratch)>,
+    started: Vec<Started>,
+    absent: Vec<(Service, String)>,
+}
+
+struct Started {
+    service: Service,
+    process: Process,
+    scratch: Scratch,
+    port: u16,
 }
 
 impl Running {
@@ -58,56 +78,96 @@ impl Running {
 
     /// The process of each.
     pub(crate) fn pids(&self) -> Vec<Pid> {
-        self.started.iter().map(|(process, _)| process.pid()).collect()
+        self.started.iter().map(|started| started.process.pid()).collect()
+    }
+
+    /// Services that this machine cannot have, each with the reason.
+    pub(crate) fn absent(&self) -> Vec<(Service, String)> {
+        self.absent.clone()
+    }
+
+    /// The network that cases of [`Service::MariaDb3306`] run in.
+    ///
+    /// # Errors
+    /// When the service's process has ended.
+    pub(crate) fn network(&self) -> Result<Option<Network>, String> {
+        let found = self.started.iter().find(|started| started.service == Service::MariaDb3306);
+        found.map(|started| Network::of(started.process.pid())).transpose()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for (process, _) in &self.started {
-            process.signal(Signal::SIGTERM);
+        for started in &self.started {
+            started.process.signal(Signal::SIGTERM);
         }
-        for (process, _) in &mut self.started {
-            process.wait(STOP_TIMEOUT);
+        for started in &mut self.started {
+            started.process.wait(STOP_TIMEOUT);
         }
     }
 }
 
-/// Starts the services side by side and waits until all of them answer.
+/// Starts the services side by side and waits until all of them answer. Those that only some machines can have are left
+/// out on others: see [`Running::absent`].
 ///
 /// # Errors
 /// When a program is missing or a service does not answer in time; holds its last words.
 pub(crate) fn start(wanted: &[Service]) -> Result<Running, String> {
-    let mut running = Running { vars: Vars::default(), started: Vec::new() };
-    let mut ports = Vec::new();
-    for service in wanted {
-        let port = paths::free_port()?;
-        let scratch = Scratch::new("service", false)?;
-        let process = match service {
-            Service::MariaDb => mariadb::spawn(scratch.path(), port, false, &mut running.vars)?,
-            Service::MariaDbDurable => mariadb::spawn(scratch.path(), port, true, &mut running.vars)?,
-            Service::Memcached => spawn_memcached(scratch.path(), port, &mut running.vars)?,
-            Service::Redis => spawn_redis(scratch.path(), port, &mut running.vars)?,
-            Service::PhpFpm => spawn_php_fpm(scratch.path(), port, &mut running.vars)?,
+    let mut running = Running { vars: Vars::default(), started: Vec::new(), absent: Vec::new() };
+    for &service in wanted {
+        let reason = match service {
+            Service::MariaDb3306 => namespace::unavailable(),
+            Service::MySql => mysql::unavailable(),
+            _ => None,
         };
-        running.started.push((process, scratch));
-        ports.push(port);
+        if let Some(reason) = reason {
+            running.absent.push((service, reason));
+            continue;
+        }
+        let scratch = Scratch::new("service", false)?;
+        let port = if service == Service::MariaDb3306 { mariadb::USUAL_PORT } else { paths::free_port()? };
+        let vars = &mut running.vars;
+        let process = match service {
+            Service::MariaDb => mariadb::spawn(scratch.path(), port, false, vars)?,
+            Service::MariaDbDurable => mariadb::spawn(scratch.path(), port, true, vars)?,
+            Service::MariaDb3306 => mariadb::spawn_in_namespace(scratch.path())?,
+            Service::MySql => mysql::spawn(scratch.path(), port, vars)?,
+            Service::Memcached => spawn_memcached(scratch.path(), port, vars)?,
+            Service::Redis => spawn_redis(scratch.path(), port, vars)?,
+            Service::PhpFpm => spawn_php_fpm(scratch.path(), port, vars)?,
+        };
+        running.started.push(Started { service, process, scratch, port });
     }
-    for ((process, scratch), port) in running.started.iter_mut().zip(&ports) {
-        wait_until_answering(process, scratch.path(), *port)?;
+    for started in &mut running.started {
+        let dir = started.scratch.path();
+        match started.service {
+            // Its port is not to be seen from here.
+            Service::MariaDb3306 => {
+                let socket = mariadb::socket(dir);
+                wait_until_answering(&mut started.process, dir, || UnixStream::connect(&socket).is_ok())?;
+            }
+            _ => {
+                let port = started.port;
+                wait_until_answering(&mut started.process, dir, || TcpStream::connect(("127.0.0.1", port)).is_ok())?;
+            }
+        }
     }
-    for ((_, scratch), service) in running.started.iter().zip(wanted) {
-        if matches!(service, Service::MariaDb | Service::MariaDbDurable) {
-            mariadb::load_fixtures(scratch.path())?;
+    for started in &running.started {
+        match started.service {
+            Service::MariaDb | Service::MariaDbDurable | Service::MariaDb3306 => {
+                mariadb::load_fixtures(started.scratch.path(), "mariadb.sql")?;
+            }
+            Service::MySql => mariadb::load_fixtures(started.scratch.path(), "mysql.sql")?,
+            Service::Memcached | Service::Redis | Service::PhpFpm => {}
         }
     }
     Ok(running)
 }
 
-/// Something listens on the port; the service's own readiness is `mariadb::load_fixtures`' affair.
-fn wait_until_answering(process: &mut Process, dir: &Path, port: u16) -> Result<(), String> {
+/// Something listens; the service's own readiness is `mariadb::load_fixtures`' affair.
+fn wait_until_answering(process: &mut Process, dir: &Path, answers: impl Fn() -> bool) -> Result<(), String> {
     let deadline = Instant::now() + START_TIMEOUT;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+    while !answers() {
         if let Some(status) = process.exited() {
             return Err(format!("a service ended at its start ({status}):\n{}", last_words(dir)));
         }
@@ -133,11 +193,17 @@ fn program(name: &str) -> Result<PathBuf, String> {
 
 /// A command whose output goes to `output.log` in its directory.
 fn command(name: &str, dir: &Path) -> Result<Command, String> {
+    let mut command = Command::new(program(name)?);
+    log_to(&mut command, dir)?;
+    Ok(command)
+}
+
+/// Sets directory and output of a service.
+fn log_to(command: &mut Command, dir: &Path) -> Result<(), String> {
     let log = File::create(dir.join("output.log")).map_err(|e| format!("{}: {e}", dir.display()))?;
     let copy = log.try_clone().map_err(|e| format!("{}: {e}", dir.display()))?;
-    let mut command = Command::new(program(name)?);
     command.current_dir(dir).stdin(Stdio::null()).stdout(log).stderr(copy);
-    Ok(command)
+    Ok(())
 }
 
 fn spawn_memcached(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, String> {

@@ -1,11 +1,11 @@
 //! `cargo xtask test`: everything that must hold before a commit.
 
 use crate::cases::{Counts, Selection, ServerKind, run_cases};
-use crate::{install, paths, terminal};
+use crate::{install, paths, process, terminal};
 use clap::{Args, ValueEnum};
 use std::env;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What is chosen on the command line.
@@ -19,6 +19,12 @@ pub(crate) struct Options {
     /// Which server the cases run against; nginx tells whether our expectations are right
     #[arg(long, value_enum, default_value = "tidegate")]
     server: ServerName,
+    /// Runs the cases against this binary instead of the development build
+    #[arg(long, env = "TIDEGATE_BIN", value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Multiplies all time limits of the cases: for a binary that is slow because something watches it
+    #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    patience: u32,
     /// How many cases run at once
     #[arg(long, short, default_value_t = 4)]
     jobs: usize,
@@ -54,8 +60,9 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     if is_everything {
         unit_tests(None, &mut counts)?;
     }
+    process::be_patient(options.patience);
     let kind = match options.server {
-        ServerName::Tidegate => ServerKind::Tidegate(tidegate(is_everything)?),
+        ServerName::Tidegate => ServerKind::Tidegate(tidegate(options.binary.as_deref(), is_everything)?),
         ServerName::Nginx => ServerKind::Nginx(
             paths::program("nginx").ok_or("nginx is not installed: `cargo xtask install bench` does that")?,
         ),
@@ -96,10 +103,11 @@ fn print_counts(counts: Counts) {
     println!("{} passed, {} failed", counts.passed, counts.failed);
 }
 
-/// The binary under test: `TIDEGATE_BIN`, or the development build, which is brought up to date first.
-fn tidegate(with_tests: bool) -> Result<PathBuf, String> {
-    if let Some(path) = env::var_os("TIDEGATE_BIN") {
-        return Ok(PathBuf::from(path));
+/// The binary under test: the one that was named, or the development build, which is brought up to date first.
+fn tidegate(named: Option<&Path>, with_tests: bool) -> Result<PathBuf, String> {
+    if let Some(path) = named {
+        // Cases run in directories of their own.
+        return path.canonicalize().map_err(|e| format!("{}: {e}", path.display()));
     }
     terminal::heading("build");
     // Cargo chooses the features of dependencies by what is built together: after the unit tests the same choice again

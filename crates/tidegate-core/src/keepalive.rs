@@ -144,7 +144,7 @@ fn keepalive_timeout(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<
 impl Request {
     /// What the directives say at the level that applies now.
     pub(crate) fn keepalive_conf(&self) -> &Conf {
-        self.level().conf(&MODULE)
+        &self.level().core.keepalive
     }
 
     /// The location is known: the connection ends with the request if the directives there want that.

@@ -12,18 +12,20 @@
 //! - [`request`], [`body`], [`output`], [`byte_ranges`], `transfer`: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
-//! - [`connection`], [`keepalive`], [`stream`], [`worker`], [`server`]: sockets and threads
+//! - [`connection`], `serve`, `parked`, [`keepalive`], [`stream`], [`client_socket`], [`worker`], [`server`]: sockets and threads
 //! - [`resolver`]: addresses of names
 //! - [`upstream`]: talking to other servers for a request
-//! - [`log`], [`error_log`], [`clock`], [`sockets`], [`files`]: what they stand on
+//! - [`log`], [`error_log`], [`clock`], [`deadline`], [`sleep`], [`sockets`], [`files`]: what they stand on
 
 mod accepted;
 pub mod body;
 pub mod byte_ranges;
+pub mod client_socket;
 pub mod clock;
 pub mod conf;
 pub mod connection;
 pub mod deadline;
+pub mod environment;
 pub mod error_log;
 pub mod files;
 pub mod http_core;
@@ -35,13 +37,16 @@ pub mod log;
 pub mod main_conf;
 pub mod module;
 pub mod output;
+mod parked;
 pub mod phase;
 pub mod regex;
 pub mod registry;
 pub mod request;
 pub mod resolver;
+mod serve;
 pub mod server;
 pub mod server_name;
+pub mod sleep;
 pub mod sockets;
 pub mod special_response;
 pub mod static_files;

@@ -132,7 +132,7 @@ impl Request {
 
     /// The response begins: finds out how fast it may be.
     pub(crate) fn begin_throttle(&self) {
-        let conf = self.module_conf(&MODULE);
+        let conf = &self.level().core.limit_rate;
         let rate = match (self.limit_rate.get(), &conf.limit_rate) {
             (Some(rate), _) => rate,
             (None, None) => return,

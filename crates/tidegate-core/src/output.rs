@@ -6,11 +6,14 @@ use bstr::BString;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tidegate_http::{Fields, Known};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::{
     byte_ranges::ByteRanges,
-    phase::Ready,
+    phase::{LocalFuture, Ready},
     request::{Request, Sink},
+    serve,
+    transfer::COPY_BYTES_MAX,
 };
 
 /// The client has gone, or the response cannot be completed: the connection will be closed.
@@ -167,17 +170,59 @@ pub struct Response {
     pub body_bytes: u64,
     /// Length of the head as it was written.
     pub header_bytes: u64,
+    /// A filter has waited: from then on one piece at a time goes through the filters, in the order of sending.
+    turns: Option<Arc<Mutex<()>>>,
 }
 
 impl Response {
+    /// Makes it one that nobody has said anything about; memory stays. Field by field, for it happens with each request.
     pub(crate) fn reset(&mut self) {
-        let mut fields = std::mem::take(&mut self.fields);
-        let mut content_type = std::mem::take(&mut self.content_type);
-        let mut trailers = std::mem::take(&mut self.trailers);
-        fields.clear();
+        let Response {
+            status,
+            status_line,
+            content_type,
+            charset,
+            content_length,
+            last_modified,
+            fields,
+            trailers,
+            expect_trailers,
+            allow_ranges,
+            single_range,
+            finalize,
+            progress,
+            header_only,
+            chunked,
+            keep_location,
+            conditions_are_tested,
+            vary_accept_encoding,
+            filter_need_in_memory,
+            ranges,
+            body_bytes,
+            header_bytes,
+            turns,
+        } = self;
+        (*status, *finalize, *progress) = (0, 0, Progress::Open);
+        (*content_length, *last_modified, *body_bytes, *header_bytes) = (None, None, 0, 0);
+        status_line.clear();
         content_type.clear();
+        charset.clear();
+        fields.clear();
         trailers.clear();
-        *self = Response { fields, content_type, trailers, ..Response::default() };
+        for flag in [
+            expect_trailers,
+            allow_ranges,
+            single_range,
+            header_only,
+            chunked,
+            keep_location,
+            conditions_are_tested,
+            vary_accept_encoding,
+            filter_need_in_memory,
+        ] {
+            *flag = false;
+        }
+        (*ranges, *turns) = (None, None);
     }
 
     /// The body will not be the one that the handler announced: its length and ranges mean nothing any more, and its
@@ -220,7 +265,126 @@ impl Response {
 
 impl Request {
     /// Sends the response's head through the header filters and on its way. Does nothing when it has been sent.
+    ///
+    /// When a filter waits, what is on its way goes on without the caller: dropping the future takes nothing back.
     pub fn send_header(self: &Rc<Self>) -> Ready<Result<(), Closed>> {
+        self.output(None)
+    }
+
+    /// Sends a chunk of the body through the body filters and on its way; the head goes first. Waits as
+    /// [`send_header`](Self::send_header) does.
+    pub fn send(self: &Rc<Self>, chunk: Chunk) -> Ready<Result<(), Closed>> {
+        self.output(Some(chunk))
+    }
+
+    /// Sends bytes of the body; copies them only where no filter wants them.
+    pub fn send_slice(self: &Rc<Self>, bytes: &[u8]) -> Ready<Result<(), Closed>> {
+        let copy = || Chunk::bytes(Bytes::copy_from_slice(bytes));
+        if self.response.borrow().turns.is_some() {
+            return self.output(Some(copy()));
+        }
+        match self.pass_header() {
+            Ready::Now(Ok(())) if self.takes_slices() => Ready::Now(self.write_slice_to_client(bytes)),
+            Ready::Now(Ok(())) => self.end_pass(begin_body_filters(self, copy())),
+            Ready::Now(Err(closed)) => self.end_pass(Ready::Now(Err(closed))),
+            Ready::Later(head) => self.end_pass(self.pass_body_after(head, copy())),
+        }
+    }
+
+    /// Sends the head, if it was not sent, and a chunk.
+    fn output(self: &Rc<Self>, chunk: Option<Chunk>) -> Ready<Result<(), Closed>> {
+        let turns = self.response.borrow().turns.clone();
+        if let Some(turns) = turns {
+            return self.output_in_turn(turns, chunk);
+        }
+        let passed = self.pass(chunk);
+        self.end_pass(passed)
+    }
+
+    /// As [`output`](Self::output), after what was sent before.
+    #[cold]
+    fn output_in_turn(self: &Rc<Self>, turns: Arc<Mutex<()>>, chunk: Option<Chunk>) -> Ready<Result<(), Closed>> {
+        match turns.clone().try_lock_owned() {
+            Ok(turn) => match self.pass(chunk) {
+                Ready::Later(chain) => self.go_on(chain, turn),
+                Ready::Now(passed) => Ready::Now(self.check_passed(passed)),
+            },
+            Err(_) => {
+                let req = self.clone();
+                Ready::later(async move {
+                    let turn = turns.lock_owned().await;
+                    match req.pass(chunk) {
+                        Ready::Later(chain) => req.go_on(chain, turn).wait().await,
+                        Ready::Now(passed) => req.check_passed(passed),
+                    }
+                })
+            }
+        }
+    }
+
+    /// Lets a chain of filters that waits go on by itself, as the first one of this response.
+    #[inline]
+    fn end_pass(self: &Rc<Self>, passed: Ready<Result<(), Closed>>) -> Ready<Result<(), Closed>> {
+        let chain = match passed {
+            Ready::Now(passed) => return Ready::Now(self.check_passed(passed)),
+            Ready::Later(chain) => chain,
+        };
+        let turns = Arc::new(Mutex::new(()));
+        let turn = turns.clone().try_lock_owned().expect("nobody else has it yet");
+        self.response.borrow_mut().turns = Some(turns);
+        self.go_on(chain, turn)
+    }
+
+    /// When a filter fails, what follows cannot be sent either: the client learns of it by the end of its connection.
+    #[inline]
+    fn check_passed(&self, passed: Result<(), Closed>) -> Result<(), Closed> {
+        if passed.is_err() && !self.wants_finalize() {
+            self.flags().output_failed.set(true);
+            if matches!(self.sink, Sink::Client | Sink::Parent) {
+                self.close_connection();
+            }
+        }
+        passed
+    }
+
+    /// Runs the rest of a chain of filters in a task of its own: a caller that ends early (a light thread that is killed,
+    /// `ngx.exit` in another one) must not leave a response with half a head.
+    #[cold]
+    fn go_on(
+        self: &Rc<Self>,
+        chain: LocalFuture<Result<(), Closed>>,
+        turn: OwnedMutexGuard<()>,
+    ) -> Ready<Result<(), Closed>> {
+        let req = self.clone();
+        let task = tokio::task::spawn_local(async move {
+            let passed = serve::catch_panic(&req, chain).await.unwrap_or(Err(Closed));
+            drop(turn);
+            req.check_passed(passed)
+        });
+        Ready::later(async move { task.await.unwrap_or(Err(Closed)) })
+    }
+
+    fn pass(self: &Rc<Self>, chunk: Option<Chunk>) -> Ready<Result<(), Closed>> {
+        match (self.pass_header(), chunk) {
+            (Ready::Now(Ok(())), Some(chunk)) => begin_body_filters(self, chunk),
+            (Ready::Later(head), Some(chunk)) => self.pass_body_after(head, chunk),
+            (passed, _) => passed,
+        }
+    }
+
+    fn pass_body_after(
+        self: &Rc<Self>,
+        head: LocalFuture<Result<(), Closed>>,
+        chunk: Chunk,
+    ) -> Ready<Result<(), Closed>> {
+        let req = self.clone();
+        Ready::later(async move {
+            head.await?;
+            begin_body_filters(&req, chunk).wait().await
+        })
+    }
+
+    fn pass_header(self: &Rc<Self>) -> Ready<Result<(), Closed>> {
         {
             let mut response = self.response.borrow_mut();
             if response.finalize != 0 {
@@ -241,37 +405,6 @@ impl Request {
             response.header_only = self.is_head() || matches!(response.status, 204 | 304 | 100..=199);
         }
         run_header_filters(self, 0)
-    }
-
-    /// Sends a chunk of the body through the body filters and on its way; the head goes first.
-    pub fn send(self: &Rc<Self>, chunk: Chunk) -> Ready<Result<(), Closed>> {
-        match self.send_header() {
-            Ready::Now(Ok(())) => begin_body_filters(self, chunk),
-            Ready::Now(Err(closed)) => Ready::Now(Err(closed)),
-            Ready::Later(head) => {
-                let req = self.clone();
-                Ready::later(async move {
-                    head.await?;
-                    begin_body_filters(&req, chunk).wait().await
-                })
-            }
-        }
-    }
-
-    /// Sends bytes of the body; copies them only where no filter wants them.
-    pub fn send_slice(self: &Rc<Self>, bytes: &[u8]) -> Ready<Result<(), Closed>> {
-        match self.send_header() {
-            Ready::Now(Ok(())) if self.takes_slices() => Ready::Now(self.write_slice_to_client(bytes)),
-            Ready::Now(Ok(())) => begin_body_filters(self, Chunk::bytes(Bytes::copy_from_slice(bytes))),
-            Ready::Now(Err(closed)) => Ready::Now(Err(closed)),
-            Ready::Later(head) => {
-                let (req, chunk) = (self.clone(), Chunk::bytes(Bytes::copy_from_slice(bytes)));
-                Ready::later(async move {
-                    head.await?;
-                    begin_body_filters(&req, chunk).wait().await
-                })
-            }
-        }
     }
 
     /// Leaves the client's connection to somebody who reads and writes it himself: nothing is sent from now on, and the
@@ -316,7 +449,11 @@ impl Request {
 
     /// Whether nobody between a handler and the client wants to see the body.
     fn takes_slices(&self) -> bool {
-        self.level().program.body_filters.is_empty() && !self.is_subrequest() && self.response.borrow().ranges.is_none()
+        let program = &self.level().program;
+        program.body_filters.is_empty()
+            && program.encoders.is_empty()
+            && !self.is_subrequest()
+            && self.response.borrow().ranges.is_none()
     }
 
     /// Sends a complete response whose body is `body`, with `Content-Length`.
@@ -326,7 +463,15 @@ impl Request {
             response.status = status;
             response.content_length = Some(body.len() as u64);
         }
-        self.send(Chunk::bytes(body).and_last())
+        if body.len() > COPY_BYTES_MAX || self.response.borrow().turns.is_some() {
+            return self.send(Chunk::bytes(body).and_last());
+        }
+        match self.pass_header() {
+            Ready::Now(Ok(())) if self.takes_slices() => Ready::Now(self.write_whole_to_client(&body)),
+            Ready::Now(Ok(())) => self.end_pass(begin_body_filters(self, Chunk::bytes(body).and_last())),
+            Ready::Now(Err(closed)) => self.end_pass(Ready::Now(Err(closed))),
+            Ready::Later(head) => self.end_pass(self.pass_body_after(head, Chunk::bytes(body).and_last())),
+        }
     }
 }
 
@@ -391,6 +536,9 @@ fn encode_and_write(req: &Rc<Request>, mut chunk: Chunk) -> Result<(), Closed> {
     };
     if matches!(req.sink, Sink::Parent) {
         let mut response = req.response.borrow_mut();
+        if response.header_only {
+            chunk.bufs.clear();
+        }
         response.body_bytes += chunk.len();
         if last {
             response.progress = Progress::Ended;

@@ -3,7 +3,14 @@
 //! A handler answers at once ([`Ready::Now`]) or hands back a future ([`Ready::Later`]); a request whose handlers all
 //! answer at once runs from head to response in one plain call, without a future.
 
-use std::{future::Future, pin::Pin, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::{Poll, Waker},
+    time::Duration,
+};
 
 use bstr::BStr;
 
@@ -11,6 +18,8 @@ use crate::{
     log::Level,
     output::{Chunk, Closed},
     request::{Request, Sink},
+    serve,
+    worker::{self, Hold},
 };
 
 /// A future that stays on its worker's thread.
@@ -120,6 +129,10 @@ pub struct Program {
     pub auto_redirect: bool,
     /// Kind of level that the program is for.
     kind: Option<crate::module::Context>,
+    /// The module that installs its handlers has no directive of its own at this level.
+    pub(crate) is_inherited: bool,
+    /// The content handler is that of a module with directives of its own here.
+    has_own_content: bool,
 }
 
 impl Program {
@@ -139,8 +152,13 @@ impl Program {
     pub fn on_first(&mut self, phase: Phase, handler: impl Fn(&Rc<Request>) -> Outcome + Send + Sync + 'static) {
         self.phases[phase as usize].insert(0, Box::new(handler));
     }
-    /// Makes `handler` the one that gives the location's content; the last one to say so wins.
+    /// Makes `handler` the one that gives the location's content; the last one to say so wins. In an `if` what its own directives
+    /// say goes before what stands around it.
     pub fn content(&mut self, handler: impl Fn(&Rc<Request>) -> Outcome + Send + Sync + 'static) {
+        if self.is_inherited && self.has_own_content {
+            return;
+        }
+        self.has_own_content |= !self.is_inherited;
         self.content = Some(Box::new(handler));
     }
     /// Adds a header filter.
@@ -289,11 +307,77 @@ pub(crate) fn log(req: &Rc<Request>) {
     }
     for handler in req.level().program.handlers(Phase::Log) {
         if let Ready::Later(future) = handler(req) {
-            let req = req.clone();
-            tokio::task::spawn_local(async move {
-                future.await;
-                drop(req);
-            });
+            log_later(req, future);
+        }
+    }
+}
+
+/// Lets a log handler go on behind the response. The request stays as it is meanwhile; its connection takes the next one.
+#[cold]
+fn log_later(req: &Rc<Request>, future: LocalFuture<Step>) {
+    let running = LogRun::begin(req);
+    tokio::task::spawn_local(async move {
+        serve::catch_panic(&running.req, future).await;
+    });
+}
+
+/// Kept with a request whose log handlers wait, until the last of them has ended.
+#[derive(Debug, Default)]
+pub(crate) struct LateLog {
+    running: Cell<u32>,
+    /// The connection has left the request to them.
+    left: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl LateLog {
+    /// Leaves the request to the handlers; `false` if none runs any more.
+    pub(crate) fn take_over(&self) -> bool {
+        let runs = self.running.get() > 0;
+        self.left.set(runs);
+        runs
+    }
+
+    /// Waits for the end of the log phase.
+    pub(crate) async fn end(&self) {
+        poll_fn(|cx| {
+            if self.running.get() == 0 {
+                return Poll::Ready(());
+            }
+            *self.waker.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A log handler that waits. The last one to end takes the request apart, which the connection has left to it.
+struct LogRun {
+    req: Rc<Request>,
+    late_log: Rc<LateLog>,
+    _hold: Option<Hold>,
+}
+
+impl LogRun {
+    fn begin(req: &Rc<Request>) -> Self {
+        let late_log = req.lasting_context::<LateLog>();
+        late_log.running.set(late_log.running.get() + 1);
+        req.conn.kept.set(true);
+        LogRun { req: req.clone(), late_log, _hold: worker::current().map(|worker| worker.hold()) }
+    }
+}
+
+impl Drop for LogRun {
+    fn drop(&mut self) {
+        let left = self.late_log.running.get() - 1;
+        self.late_log.running.set(left);
+        if left == 0 && self.late_log.left.get() {
+            let main = self.req.main_rc();
+            main.end_lasting_contexts();
+            main.forget_contexts();
+            if let Some(waker) = self.late_log.waker.take() {
+                waker.wake();
+            }
         }
     }
 }

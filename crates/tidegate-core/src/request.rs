@@ -117,6 +117,9 @@ pub struct Flags {
     pub pipelined: Cell<bool>,
     /// The head could not be read.
     pub malformed: Cell<bool>,
+    /// A filter failed, or a handler gave up without an answer: nothing more of the response can be sent. In a
+    /// sub-request it is the end of the main request.
+    pub output_failed: Cell<bool>,
 }
 
 impl Request {
@@ -174,41 +177,31 @@ impl Request {
         self.set_server(server);
     }
 
-    /// A sub-request of `parent`, with a copy of its head.
-    pub fn subrequest(parent: &Rc<Self>, sink: Sink, variables: VariableSharing) -> Self {
-        let values = match variables {
-            VariableSharing::Shared => parent.values.borrow().clone(),
-            VariableSharing::Copied => Rc::new(parent.values.borrow().copy()),
-            VariableSharing::Fresh => {
-                let values = Values::default();
-                values.reset(parent.conf().variables.slot_count());
-                Rc::new(values)
-            }
-        };
-        let req = Request {
-            conn: parent.conn.clone(),
-            head: RefCell::new(parent.head.borrow().clone()),
-            method: Cell::new(Method::Get),
-            uri: RefCell::new(Uri::default()),
-            body: RequestBody::default(),
-            response: RefCell::default(),
-            sink,
-            parent: Some(parent.clone()),
-            values: RefCell::new(values),
-            level: Cell::new(parent.config_server().level),
-            server: Cell::new(parent.server.get()),
-            flags: Flags::default(),
-            restart: Cell::new(Restart::ServerRewrite),
-            last_match: RefCell::default(),
-            contexts: RefCell::default(),
-            lasting_contexts: RefCell::default(),
-            limit_rate: Cell::new(None),
-            start_ms: Cell::new(crate::clock::now_ms()),
-            upstream: RefCell::default(),
-            subrequest_depth: parent.subrequest_depth + 1,
-        };
-        req.flags.internal.set(true);
-        req.flags.uri_changes_left.set(URI_CHANGES_MAX + 1);
+    /// A sub-request of `parent`, with a copy of its head; in the memory of a request that is over, where the worker has
+    /// one.
+    pub fn subrequest(parent: &Rc<Self>, sink: Sink, variables: VariableSharing) -> Rc<Self> {
+        let spare = crate::worker::current().and_then(|worker| worker.spare_request());
+        let mut req = spare.unwrap_or_else(|| Request::main_request(parent.conn.clone(), RequestHead::new()));
+        let request = Rc::get_mut(&mut req).expect("a spare request belongs to nobody");
+        request.conn = parent.conn.clone();
+        request.reset();
+        match variables {
+            VariableSharing::Fresh => {}
+            VariableSharing::Shared => *request.values.get_mut() = parent.values(),
+            VariableSharing::Copied => *request.values.get_mut() = Rc::new(parent.values().copy()),
+        }
+        request.head.get_mut().copy_from(&parent.head.borrow());
+        request.method.set(Method::Get);
+        let uri = request.uri.get_mut();
+        uri.path.clear();
+        uri.args.clear();
+        uri.unparsed.clear();
+        request.sink = sink;
+        request.parent = Some(parent.clone());
+        request.subrequest_depth = parent.subrequest_depth + 1;
+        request.set_server(parent.server.get());
+        request.start_ms.set(crate::clock::now_ms());
+        request.flags.internal.set(true);
         req
     }
 
@@ -234,7 +227,7 @@ impl Request {
     }
     /// What the core's own directives say at the level that applies now.
     pub fn http_conf(&self) -> &crate::http_core::Conf {
-        self.level().conf(&crate::http_core::MODULE)
+        &self.level().core.http
     }
     /// The server that was chosen by name.
     pub fn config_server(&self) -> &crate::conf::Server {
@@ -451,14 +444,26 @@ impl Request {
     pub(crate) fn release(&mut self, nobody: Rc<Connection>) {
         self.upstream.get_mut().clear();
         self.conn = nobody;
+        self.sink = Sink::Client;
+        self.parent = None;
+        self.subrequest_depth = 0;
+        if Rc::get_mut(self.values.get_mut()).is_none() {
+            // Those of its parent.
+            *self.values.get_mut() = Rc::default();
+        }
         self.contexts.get_mut().clear();
         self.lasting_contexts.get_mut().clear();
         self.body.reset();
     }
 
-    /// The connection takes no more requests and is closed when the output has been written.
+    /// The connection is closed without another word of this request; it takes no more.
     pub fn close_connection(&self) {
-        self.main().flags.keep_alive.set(false);
+        let main = self.main();
+        main.flags.keep_alive.set(false);
+        if main.response.borrow().header_bytes == 0 && !self.conn.is_broken() {
+            // What waits belongs to pipelined requests before this one.
+            let _ = self.conn.output.borrow_mut().write_to(&self.conn);
+        }
         self.conn.mark_broken();
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Source: nginx, `ngx_http_special_response_handler`, `ngx_http_header_filter`.
 
-use std::rc::Rc;
+use std::{cell::RefCell, rc::Rc};
 
 use bytes::Bytes;
 use tidegate_http::{
@@ -37,6 +37,19 @@ pub fn set_product(product: Product) {
     let _ = PRODUCT.set(product);
 }
 
+/// Makes the text of [`configure_arguments`].
+static CONFIGURE_ARGUMENTS: std::sync::OnceLock<fn() -> String> = std::sync::OnceLock::new();
+
+/// Sets what tells how the program was built. The first call decides.
+pub fn set_configure_arguments(text: fn() -> String) {
+    let _ = CONFIGURE_ARGUMENTS.set(text);
+}
+
+/// How the program was built, in the words of nginx's `configure`: what `-V` prints.
+pub fn configure_arguments() -> String {
+    CONFIGURE_ARGUMENTS.get().map_or_else(String::new, |text| text())
+}
+
 /// How the program presents itself.
 pub fn product() -> &'static Product {
     PRODUCT
@@ -65,7 +78,7 @@ impl Request {
         if matches!(status, 400 | 413 | 414 | 494 | 495 | 496 | 497 | 500 | 501) {
             self.main().flags().keep_alive.set(false);
         }
-        self.response.borrow_mut().status = status;
+        let set_before = std::mem::replace(&mut self.response.borrow_mut().status, status);
         if status >= 300 && matches!(self.sink, Sink::Capture(_)) {
             // Whoever captures the response gets the status, not a page that describes it.
             self.response.borrow_mut().progress = Progress::Ended;
@@ -78,20 +91,21 @@ impl Request {
             if !is_page && self.http_conf().recursive_error_pages != Some(true) {
                 self.flags().error_page.set(true);
             }
-            if !is_page && let Some(step) = self.to_error_page(status) {
+            if !is_page && let Some(step) = self.to_error_page(status, set_before) {
                 return step;
             }
         }
         Step::Ok
     }
 
-    /// Follows `error_page`; `None` when there is none for the status.
-    fn to_error_page(self: &Rc<Self>, status: u16) -> Option<Step> {
+    /// Follows `error_page`; `None` when there is none for the status. With `=` alone the page's own status counts, or
+    /// else the one that the handler `set_before` it gave up.
+    fn to_error_page(self: &Rc<Self>, status: u16, set_before: u16) -> Option<Step> {
         let conf = self.level().conf_arc(&crate::http_core::MODULE);
         let page = conf.error_pages.iter().find(|page| page.statuses.contains(&status))?;
         if let Some(answer) = page.answer {
             self.flags().err_status.set(answer);
-            self.response.borrow_mut().status = answer;
+            self.response.borrow_mut().status = if answer == 0 { set_before } else { answer };
         }
         let target = page.target.eval(self);
         match page.kind {
@@ -215,7 +229,7 @@ impl Request {
             response.last_modified = None;
         }
         let upgrade = response.status == 101;
-        if crate::worker::current().is_some_and(|worker| worker.is_quitting()) {
+        if crate::worker::is_quitting() {
             self.flags().keep_alive.set(false);
         }
         if self.level_id() == self.config_server().level {
@@ -252,8 +266,17 @@ impl Request {
             output.buf = crate::worker::take_buffer();
         }
         let before = output.len();
-        parts.write(&mut output.buf);
+        write_parts(&parts, clock::now_unix(), &mut output.buf);
         response.header_bytes = output.len() - before;
+        if conf.postpone_output.is_some_and(|bytes| output.len() >= bytes as u64) {
+            // Whoever sets the limit has a head as long as that leave by itself, as nginx does: the next write then finds
+            // out that the client has gone. By default the head waits for the body's first piece.
+            output.flush = true;
+            if output.write_to(&self.conn).is_err() {
+                self.conn.mark_broken();
+                return Err(Closed);
+            }
+        }
         if let Some(location) = location {
             response.fields.set_known(Known::Location, &location);
         }
@@ -285,7 +308,7 @@ impl Request {
             }
         }
         if conf.port_in_redirect != Some(false)
-            && let crate::connection::Peer::Inet(address) = self.conn.local
+            && let crate::connection::Peer::Inet(address) = self.conn.local()
             && address.port() != 80
         {
             url.push(b':');
@@ -297,8 +320,48 @@ impl Request {
     }
 }
 
+/// The beginning of the last head that this thread wrote. Most heads begin as the one before.
+struct HeadStart {
+    status: u16,
+    /// Second that `Date` shows.
+    second: i64,
+    server: Vec<u8>,
+    content_type: Vec<u8>,
+    text: Vec<u8>,
+}
+
+thread_local! {
+    static HEAD_START: RefCell<HeadStart> = const {
+        RefCell::new(HeadStart { status: 0, second: 0, server: Vec::new(), content_type: Vec::new(), text: Vec::new() })
+    };
+}
+
+/// Writes a head, its beginning out of memory if it can.
+fn write_parts(parts: &ResponseParts<'_>, second: i64, out: &mut Vec<u8>) {
+    let (None, Some(server), Some(_), Some(content_type), None) =
+        (parts.reason, parts.server, parts.date, parts.content_type, parts.charset)
+    else {
+        return parts.write(out);
+    };
+    HEAD_START.with_borrow_mut(|start| {
+        let is_same = start.status == parts.status
+            && start.second == second
+            && start.server == server
+            && start.content_type == content_type;
+        if !is_same {
+            (start.status, start.second) = (parts.status, second);
+            server.clone_into(&mut start.server);
+            content_type.clone_into(&mut start.content_type);
+            start.text.clear();
+            parts.write_start(&mut start.text);
+        }
+        out.extend_from_slice(&start.text);
+    });
+    parts.write_rest(out);
+}
+
 fn append_address(req: &Request, out: &mut Vec<u8>) {
-    if let crate::connection::Peer::Inet(address) = req.conn.local {
+    if let crate::connection::Peer::Inet(address) = req.conn.local() {
         use std::io::Write;
         let _ = write!(out, "{}", address.ip());
     }
@@ -322,5 +385,39 @@ impl Config {
     /// The `http` level's core directives.
     pub fn http_core(&self) -> &crate::http_core::Conf {
         self.http_conf(&crate::http_core::MODULE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_begin_as_their_parts_say() {
+        let fields = tidegate_http::Fields::new();
+        let cases: [(u16, &[u8], i64, &[u8], Option<&[u8]>); 8] = [
+            (200, b"text/plain", 1, b"one", None),
+            (200, b"text/plain", 1, b"one", None),
+            (200, b"text/html", 1, b"one", None),
+            (201, b"text/html", 1, b"one", None),
+            (201, b"text/html", 2, b"two", None),
+            (201, b"text/html", 2, b"two", Some(b"utf-8")),
+            (201, b"text/html", 2, b"two", None),
+            (200, b"text/plain", 1, b"one", None),
+        ];
+        for (status, content_type, second, date, charset) in cases {
+            let parts = ResponseParts {
+                server: Some(b"tidegate"),
+                date: Some(date),
+                content_type: Some(content_type),
+                charset,
+                content_length: Some(2),
+                ..ResponseParts::new(status, &fields)
+            };
+            let (mut expected, mut written) = (Vec::new(), Vec::new());
+            parts.write(&mut expected);
+            write_parts(&parts, second, &mut written);
+            assert_eq!(written, expected);
+        }
     }
 }

@@ -7,7 +7,7 @@
 use std::{
     fs::File,
     io::{self, IoSlice},
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     task::{Context, Poll},
 };
 
@@ -17,9 +17,13 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
+use crate::client_socket::ClientSocket;
+
 /// A connected socket.
 #[derive(Debug)]
 pub enum Stream {
+    /// A client's.
+    Client(ClientSocket),
     /// TCP.
     Tcp(TcpStream),
     /// A unix domain socket.
@@ -36,6 +40,7 @@ const SENDFILE_BYTES_MAX: u64 = 0x7fff_f000;
 macro_rules! on_socket {
     ($self:ident, $socket:ident => $call:expr, $closed:expr) => {
         match $self {
+            Stream::Client($socket) => $call,
             Stream::Tcp($socket) => $call,
             Stream::Unix($socket) => $call,
             Stream::Closed => $closed,
@@ -48,6 +53,16 @@ fn closed<T>() -> io::Result<T> {
 }
 
 impl Stream {
+    /// Takes a client's socket out of the event loop.
+    ///
+    /// # Errors
+    /// `NotConnected` for anything else.
+    pub(crate) fn into_fd(self) -> io::Result<OwnedFd> {
+        match self {
+            Stream::Client(socket) => Ok(socket.into_fd()),
+            _ => closed(),
+        }
+    }
     /// Reads what is there; appends to `buf` within its capacity, which must not be used up.
     ///
     /// A read that leaves room has taken everything there was, so the socket counts as not ready from then on: the next
@@ -157,7 +172,8 @@ impl Stream {
     }
     /// What the kernel knows of a TCP connection.
     pub fn tcp_info(&self) -> Option<libc::tcp_info> {
-        let Stream::Tcp(socket) = self else { return None };
+        // Other sockets refuse the option.
+        let socket = self.as_fd()?;
         // SAFETY: all bytes of the struct are integers, for which zero is a value.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
         let mut len = std::mem::size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -168,10 +184,12 @@ impl Stream {
     }
     /// Sends small packets at once.
     pub fn set_nodelay(&self) {
-        if let Stream::Tcp(socket) = self {
-            // Failing changes nothing but a delay.
-            let _ = socket.set_nodelay(true);
-        }
+        // Failing changes nothing but a delay; unix domain sockets have none.
+        let _ = match self {
+            Stream::Client(socket) => socket.set_nodelay(true),
+            Stream::Tcp(socket) => socket.set_nodelay(true),
+            Stream::Unix(_) | Stream::Closed => Ok(()),
+        };
     }
     /// Makes the system look after a connection that is idle.
     pub fn set_keepalive(&self) {
@@ -183,6 +201,11 @@ impl Stream {
     pub fn shutdown_write(&self) {
         let fd = on_socket!(self, socket => socket.as_fd(), return);
         let _ = socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Write);
+    }
+    /// Ends both directions, though the socket stays open for those who still hold it.
+    pub fn shutdown(&self) {
+        let fd = on_socket!(self, socket => socket.as_fd(), return);
+        let _ = socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Both);
     }
     /// Makes closing send a reset, so that the kernel keeps nothing for a peer that does not read.
     pub fn reset_on_close(&self) {

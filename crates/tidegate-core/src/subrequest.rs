@@ -7,6 +7,7 @@ use tidegate_http::{Fields, Method};
 use crate::{
     phase::{self, LocalFuture},
     request::{Request, Sink},
+    worker,
 };
 
 /// How deep sub-requests may nest.
@@ -68,7 +69,7 @@ impl Subrequest {
         if parent.subrequest_depth >= DEPTH_MAX {
             return Err(SubrequestError::Cycle);
         }
-        let body = Rc::new(RefCell::new(Vec::new()));
+        let body = Rc::new(RefCell::new(if options.capture { worker::take_buffer() } else { Vec::new() }));
         let sink = match (options.capture, options.discard) {
             (true, _) => Sink::Capture(body.clone()),
             (false, true) => Sink::Nowhere,
@@ -85,7 +86,17 @@ impl Subrequest {
             req.head.borrow_mut().fields = fields;
         }
         req.body.set(options.body.unwrap_or_default());
-        Ok(Subrequest { req: Rc::new(req), body })
+        Ok(Subrequest { req, body })
+    }
+
+    /// Gives the memory to the requests that come. What somebody else still holds stays his.
+    pub fn recycle(self) {
+        if let Some(worker) = worker::current() {
+            worker.give_request(self.req);
+        }
+        if let Ok(body) = Rc::try_unwrap(self.body) {
+            worker::give_buffer(body.into_inner());
+        }
     }
 
     /// Runs the sub-request to its end.

@@ -3,19 +3,30 @@
 //! The head and small bodies are collected in one buffer and leave in one write; large pieces and files are queued
 //! behind it without a copy.
 
-use std::{collections::VecDeque, fs::File, io::IoSlice, rc::Rc, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fs::File,
+    future::Future as _,
+    io::IoSlice,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
 use bytes::{Buf as _, Bytes};
 use tidegate_http::chunked::write_last_chunk;
+use tokio::task::JoinHandle;
 
 use crate::{
     connection::Connection,
     output::{Buf, Chunk, Closed, Progress},
     request::{Request, Sink},
+    static_files::read,
 };
 
 /// Pieces longer than this are queued instead of copied behind the others.
-const COPY_BYTES_MAX: usize = 4096;
+pub(crate) const COPY_BYTES_MAX: usize = 4096;
 
 /// Output of a request that may wait while the next one begins.
 const UNSENT_BYTES_MAX: u64 = 64 << 10;
@@ -48,6 +59,19 @@ pub(crate) struct OutputQueue {
     /// `tcp_nopush`: the head of a file leaves in one packet with its beginning. That saves a packet. Without it, a
     /// client that is close by reads the head while the file is on its way, and takes part of the work off us.
     nopush: bool,
+    disk: Disk,
+}
+
+/// Where the next bytes of a file are.
+#[derive(Default)]
+enum Disk {
+    /// To be found out before they are sent.
+    #[default]
+    Unknown,
+    /// On disk; another thread reads them into the page cache.
+    Reading(JoinHandle<()>),
+    /// In the page cache, where they were read into a moment ago.
+    Read,
 }
 
 impl OutputQueue {
@@ -77,11 +101,44 @@ impl OutputQueue {
             Buf::File { .. } => {}
         }
     }
+    /// Whether no files and no large pieces wait.
+    pub(crate) fn is_small(&self) -> bool {
+        self.queue.is_empty()
+    }
     /// Whether writing stopped because others should have their turn, not because the socket is full.
     pub(crate) fn take_turn_end(&mut self) -> bool {
         std::mem::take(&mut self.turn_ended)
     }
-    /// Writes until everything is gone, the socket is full or the turn is over; answers whether everything is gone.
+    /// Whether writing stopped because the disk has the next bytes.
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self.disk, Disk::Reading(_))
+    }
+    /// Waits for them.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Disk::Reading(task) = &mut self.disk {
+            // Whatever became of it, sending tells.
+            let _ = ready!(Pin::new(task).poll(cx));
+            self.disk = Disk::Read;
+        }
+        Poll::Ready(())
+    }
+    /// Whether the bytes of the file that come next can be sent without waiting for the disk; begins to read them otherwise.
+    fn is_in_memory(&mut self, len_max: u64) -> bool {
+        match (&self.disk, self.queue.front()) {
+            (Disk::Unknown, Some(Segment::File { file, offset, len })) => {
+                let Some(task) = read::fetch(file, *offset, len_max.min(*len)) else { return true };
+                self.disk = Disk::Reading(task);
+                false
+            }
+            (Disk::Reading(_), _) => false,
+            _ => {
+                self.disk = Disk::Unknown;
+                true
+            }
+        }
+    }
+    /// Writes until everything is gone, the socket is full, the turn is over or the disk has to be waited for; answers
+    /// whether everything is gone.
     pub(crate) fn write_to(&mut self, conn: &Connection) -> std::io::Result<bool> {
         let turn_bytes_max = match self.turn_bytes_max {
             None => TURN_BYTES_MAX,
@@ -103,6 +160,9 @@ impl OutputQueue {
                 return Ok(false);
             }
             let is_file = matches!(self.queue.front(), Some(Segment::File { .. }));
+            if is_file && !self.is_in_memory(room.min(turn_bytes_max)) {
+                return Ok(false);
+            }
             let written = match self.queue.front() {
                 None => conn.stream.try_write(within(&self.buf, room)),
                 Some(Segment::File { file, offset, len }) => {
@@ -231,6 +291,33 @@ impl Request {
         self.maybe_flush(false)
     }
 
+    /// Takes the whole body of a response, few bytes that need no filter. They leave with the head.
+    pub(crate) fn write_whole_to_client(&self, bytes: &[u8]) -> Result<(), Closed> {
+        let mut response = self.response.borrow_mut();
+        if self.conn.is_broken() {
+            return Err(Closed);
+        }
+        let mut output = self.conn.output.borrow_mut();
+        let before = output.buf.len();
+        if !response.header_only {
+            if response.chunked && !bytes.is_empty() {
+                chunk_size_line(bytes.len() as u64, &mut output.buf);
+            }
+            output.buf.extend_from_slice(bytes);
+            if response.chunked && !bytes.is_empty() {
+                output.buf.extend_from_slice(b"\r\n");
+            }
+        }
+        if response.progress != Progress::Ended {
+            response.progress = Progress::Ended;
+            if response.chunked && !response.header_only {
+                write_last_chunk(&response.trailers, &mut output.buf);
+            }
+        }
+        response.body_bytes += (output.buf.len() - before) as u64;
+        Ok(())
+    }
+
     /// Takes a chunk that has passed the filters.
     pub(crate) fn write_chunk(self: &Rc<Self>, chunk: Chunk) -> Result<(), Closed> {
         match &self.sink {
@@ -301,8 +388,8 @@ impl Request {
         let postpone = self.http_conf().postpone_output_bytes() as u64;
         if flush || (output.len() >= postpone && !self.response_ended()) {
             output.flush = true;
-            if output.write_to(&self.conn).is_err() {
-                self.conn.mark_broken();
+            if let Err(error) = output.write_to(&self.conn) {
+                self.conn.send_failed(&error);
                 return Err(Closed);
             }
         }

@@ -4,6 +4,7 @@
 
 use std::{cell::OnceCell, io::Write, rc::Rc};
 
+use bstr::ByteSlice;
 use tidegate_http::Known;
 
 use crate::{clock, output::Progress, request::Request, variable::VariableDef};
@@ -22,6 +23,8 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("request_method", request_method, "Method."),
     VariableDef::new("server_protocol", |req, _, out| put(out, req.main().head.borrow().protocol()), "Protocol."),
     VariableDef::new("host", host, "Host of the request, or the server's name."),
+    VariableDef::new("request_port", request_port, "Port that the request names behind its host."),
+    VariableDef::new("is_request_port", is_request_port, "A colon if the request names a port."),
     VariableDef::new("hostname", |_, _, out| put(out, hostname().as_bytes()), "Name of the machine."),
     VariableDef::new("scheme", |_, _, out| put(out, b"http"), "http or https."),
     VariableDef::new("server_name", |req, _, out| put(out, &req.config_server().name), "Name of the server."),
@@ -131,6 +134,29 @@ fn host(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     put(out, if head.host.is_empty() { &req.config_server().name } else { &head.host })
 }
 
+/// `$request_port`: from the request line, or else from `Host`.
+///
+/// Source: nginx 1.29, `ngx_http_core_module`.
+fn request_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let main = req.main();
+    let head = main.head.borrow();
+    let target = head.request_line().split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    let authority = match target.split_once_str(b"://") {
+        // A target in absolute form.
+        Some((_, rest)) if target[0] != b'/' => rest.split(|byte| matches!(byte, b'/' | b'?')).next(),
+        _ => head.fields.get(Known::Host),
+    };
+    let Some((_, port)) = authority.and_then(|text| text.rsplit_once_str(b":")) else { return false };
+    !port.is_empty() && port.iter().all(u8::is_ascii_digit) && put(out, port)
+}
+
+fn is_request_port(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    if request_port(req, name, &mut Vec::new()) {
+        out.push(b':');
+    }
+    true
+}
+
 /// Name of the machine.
 pub(crate) fn hostname() -> &'static str {
     static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
@@ -164,7 +190,7 @@ fn request_id(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn request_completion(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    if req.response.borrow().progress == Progress::Ended {
+    if req.response.borrow().progress == Progress::Ended && !req.conn.is_broken() {
         out.extend_from_slice(b"OK");
     }
     true

@@ -3,7 +3,8 @@
 use std::{
     cell::{Cell, RefCell},
     io,
-    os::fd::OwnedFd,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
     rc::{Rc, Weak},
     sync::{
         Arc,
@@ -12,31 +13,55 @@ use std::{
     time::Duration,
 };
 
+use slab::Slab;
+use socket2::SockRef;
 use tidegate_http::RequestHead;
 use tokio::{
-    net::{TcpListener, UnixListener},
+    io::Interest,
     sync::{Notify, mpsc::UnboundedReceiver},
+    time::Instant,
 };
 
 use crate::{
+    client_socket::{self, ClientSocket},
     clock,
     conf::Config,
-    connection::{self, Connection, Peer},
+    connection::{Connection, Peer},
     log::{self, Level},
     module::WorkerEnd,
+    parked,
     request::Request,
+    serve::{self, serve},
     server::{Control, WorkerBody, WorkerStart},
-    sockets::{ListenAddr, Listener},
+    sockets::Listener,
     stream::Stream,
 };
 
 /// How often time-outs are looked for, while there are any. They come late by this much at most.
 const DEADLINE_CHECK: Duration = Duration::from_millis(100);
 
+/// How long a connection waits for a head before it is parked.
+const PARK_AFTER_MS: u64 = 1000;
+
+/// A worker with more connections than this parks them early: what they hold adds up.
+const UNPARKED_MAX: usize = 256;
+
+/// How often they are looked for in a rush of new ones.
+const PARK_EARLY_CHECK_MS: u64 = 10;
+
+/// Places of connections that an idle worker keeps.
+const CONNECTIONS_KEPT: usize = 1024;
+
+/// How early.
+const PARK_EARLY_AFTER_MS: u64 = 20;
+
 /// How long accepting pauses when the process has no descriptors left.
 ///
 /// Source: nginx, `accept_mutex_delay`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Connections that are accepted at a time, before those that wait for an answer have their turn.
+const ACCEPTED_MAX: usize = 16;
 
 /// Idle connections that are closed at a time when a worker has as many as it may.
 ///
@@ -57,7 +82,14 @@ pub struct Worker {
     /// Number, counted from 0.
     pub id: usize,
     config: Arc<Config>,
-    connections: RefCell<Vec<Weak<Connection>>>,
+    /// Connections that have tasks.
+    connections: RefCell<Slab<Weak<Connection>>>,
+    /// Connections that have none.
+    pub(crate) parked: RefCell<parked::Table>,
+    /// When it was last looked for some to park, in milliseconds.
+    looked_ms: Cell<u64>,
+    /// The next look for time-outs comes later than [`DEADLINE_CHECK`] from now, or never.
+    dozes: Cell<bool>,
     /// Connections that are open now.
     open: Cell<usize>,
     /// Those of them that were told to go, to make room.
@@ -76,6 +108,8 @@ pub struct Worker {
     quitting: Cell<bool>,
     /// It was told to quit by its own code.
     wants_to_quit: Cell<bool>,
+    /// Work that must end before the worker accepts connections.
+    setting_up: Cell<usize>,
     changed: Notify,
     nobody: Rc<Connection>,
 }
@@ -109,6 +143,7 @@ pub static COUNTERS: Counters = Counters {
 thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static CURRENT: RefCell<Weak<Worker>> = const { RefCell::new(Weak::new()) };
+    static QUITTING: Cell<bool> = const { Cell::new(false) };
 }
 
 pub(crate) fn next_connection_number() -> u64 {
@@ -138,14 +173,22 @@ pub fn current() -> Option<Rc<Worker>> {
     CURRENT.with_borrow(Weak::upgrade)
 }
 
+/// Whether the worker whose thread this is accepts no more.
+pub(crate) fn is_quitting() -> bool {
+    QUITTING.get()
+}
+
 impl Worker {
-    fn new(id: usize, config: Arc<Config>) -> Rc<Self> {
-        let nobody = Connection::new(Stream::Closed, Peer::Unix, Peer::Unix, 0, config.clone());
+    fn new(id: usize, config: Arc<Config>) -> io::Result<Rc<Self>> {
+        let nobody = Rc::new(Connection::new(Stream::Closed, Peer::Unix, 0, config.clone()));
         let worker = Rc::new(Worker {
             id,
             connections_max: config.events().connections_max(),
             config,
             connections: RefCell::default(),
+            parked: RefCell::new(parked::Table::new()?),
+            looked_ms: Cell::new(0),
+            dozes: Cell::new(true),
             open: Cell::new(0),
             surplus: Cell::new(0),
             drained_ms: Cell::new(0),
@@ -156,11 +199,13 @@ impl Worker {
             waiting_uncounted: Cell::new(0),
             quitting: Cell::new(false),
             wants_to_quit: Cell::new(false),
+            setting_up: Cell::new(0),
             changed: Notify::new(),
             nobody,
         });
         CURRENT.set(Rc::downgrade(&worker));
-        worker
+        QUITTING.set(false);
+        Ok(worker)
     }
 
     /// The configuration of the worker.
@@ -180,6 +225,11 @@ impl Worker {
         self.wants_to_quit.set(true);
         self.changed.notify_waiters();
         self.changed.notify_one();
+    }
+    /// Keeps the worker from accepting connections while the guard lives; for use in `init_worker` of a module.
+    pub fn set_up(self: &Rc<Self>) -> SettingUp {
+        self.setting_up.set(self.setting_up.get() + 1);
+        SettingUp(self.clone())
     }
     /// Waits until the worker begins to quit.
     pub async fn quitting(&self) {
@@ -220,6 +270,10 @@ impl Worker {
         request.reset();
         req
     }
+    /// The memory of a request that is over, if there is one.
+    pub(crate) fn spare_request(&self) -> Option<Rc<Request>> {
+        self.requests.borrow_mut().pop()
+    }
     /// Takes a request back, if nobody else has it.
     pub(crate) fn give_request(&self, mut req: Rc<Request>) {
         if let Some(request) = Rc::get_mut(&mut req) {
@@ -248,44 +302,116 @@ impl Worker {
 
     fn quit(&self) {
         self.quitting.set(true);
+        QUITTING.set(true);
         clock::update();
-        for conn in self.connections.borrow().iter().filter_map(Weak::upgrade) {
+        for conn in self.connections.borrow().iter().filter_map(|(_, conn)| conn.upgrade()) {
             conn.close_when_idle();
         }
+        self.quit_parked(clock::now_ms());
         self.changed.notify_waiters();
     }
 
-    fn accept(self: &Rc<Self>, stream: Stream, peer: Peer, local: Peer, listen: usize) {
+    fn accept(self: &Rc<Self>, socket: OwnedFd, peer: Peer, listen: usize) {
         clock::update();
         if self.open.get() - self.surplus.get() >= self.connections_max && !self.drain() {
             let count = self.connections_max;
             log::note(Level::Alert, format_args!("{count} worker_connections are not enough"));
             return;
         }
-        let open = Open::new(self.clone());
-        let conn = Connection::new(stream, peer, local, listen, self.config.clone());
-        self.check_from_now_on();
-        self.connections.borrow_mut().push(Rc::downgrade(&conn));
-        let hold = self.hold();
-        let worker = self.clone();
-        tokio::task::spawn_local(async move {
-            connection::serve(conn.clone(), worker.clone()).await;
-            if conn.is_surplus() {
-                worker.surplus.set(worker.surplus.get() - 1);
+        let stream = match ClientSocket::register(socket) {
+            Ok(socket) => Stream::Client(socket),
+            Err(error) => {
+                return log::note(Level::Alert, format_args!("cannot watch a connection {}", log::SysError(&error)));
             }
-            drop((open, hold));
+        };
+        COUNTERS.accepted.fetch_add(1, Ordering::Relaxed);
+        COUNTERS.active.fetch_add(1, Ordering::Relaxed);
+        self.open.set(self.open.get() + 1);
+        let now_ms = clock::now_ms();
+        if self.connections.borrow().len() > UNPARKED_MAX
+            && now_ms.saturating_sub(self.looked_ms.get()) >= PARK_EARLY_CHECK_MS
+        {
+            self.check_connections(now_ms);
+        }
+        self.start(Connection::new(stream, peer, listen, self.config.clone()));
+    }
+
+    /// Makes a parked connection a task again. `expired`: because its time is over.
+    pub(crate) fn resume(self: &Rc<Self>, parked: parked::Parked, expired: bool) {
+        match Connection::resume(parked, self.config.clone(), self, expired) {
+            Ok(conn) => self.start(conn),
+            Err(error) => {
+                log::note(Level::Alert, format_args!("cannot watch a connection {}", log::SysError(&error)));
+                self.forget_open();
+            }
+        }
+    }
+
+    /// Starts the task of a connection that is counted as open.
+    fn start(self: &Rc<Self>, conn: Connection) {
+        self.check_from_now_on();
+        let conn = Rc::new(conn);
+        let key = self.connections.borrow_mut().insert(Rc::downgrade(&conn));
+        let task = Task { worker: self.clone(), key, parked: Cell::new(false), surplus: Cell::new(false) };
+        tokio::task::spawn_local(async move {
+            let mut conn = conn;
+            while serve(&conn, &task.worker).await == serve::End::Idle {
+                match task.park(conn) {
+                    Ok(()) => return,
+                    Err(shared) => conn = shared,
+                }
+            }
+            task.surplus.set(conn.surplus.get());
         });
+    }
+
+    /// Counts parked connections as waiting for a head or as reading one.
+    pub(crate) fn count_parked(&self, is_reading: bool, change: i64) {
+        let count = if is_reading { &self.reading_uncounted } else { &self.waiting_uncounted };
+        count.set(count.get() + change);
+    }
+    /// A connection is closed.
+    pub(crate) fn forget_open(&self) {
+        self.open.set(self.open.get() - 1);
+        COUNTERS.active.fetch_sub(1, Ordering::Relaxed);
+        self.note_end();
+    }
+    /// Something that kept the worker from ending has gone.
+    fn note_end(&self) {
+        if self.quitting.get() && self.is_done() {
+            self.changed.notify_waiters();
+        }
+    }
+    /// Whether nothing keeps the worker from ending.
+    fn is_done(&self) -> bool {
+        self.active.get() == 0 && self.open.get() == 0
     }
 
     /// Closes some idle connections, those first that are idle for longest; answers whether there were any.
     #[cold]
     fn drain(&self) -> bool {
-        let connections = self.connections.borrow();
-        let mut idle: Vec<_> = connections.iter().filter_map(Weak::upgrade).filter(|conn| conn.is_idle()).collect();
-        idle.sort_by_key(|conn| conn.idle_since_ms());
+        enum Idle {
+            Serving(Rc<Connection>),
+            Parked(usize),
+        }
+        let mut idle: Vec<_> = {
+            let connections = self.connections.borrow();
+            let serving = connections.iter().filter_map(|(_, conn)| conn.upgrade()).filter(|conn| conn.is_idle());
+            let parked = self.parked.borrow();
+            let parked = parked.idle().map(|(since_ms, key)| (since_ms, Idle::Parked(key)));
+            serving.map(|conn| (conn.idle_since_ms.get(), Idle::Serving(conn))).chain(parked).collect()
+        };
+        idle.sort_by_key(|(since_ms, _)| *since_ms);
         idle.truncate((idle.len() / 8).clamp(1, DRAINED_MAX));
-        self.surplus.set(self.surplus.get() + idle.len());
-        idle.iter().for_each(|conn| conn.give_up());
+        for (_, idle) in &idle {
+            match idle {
+                Idle::Serving(conn) => {
+                    self.surplus.set(self.surplus.get() + 1);
+                    conn.give_up();
+                }
+                Idle::Parked(key) => self.drop_parked(*key),
+            }
+        }
         let now_ms = clock::now_ms();
         if !idle.is_empty() && now_ms.saturating_sub(self.drained_ms.get()) >= 1000 {
             self.drained_ms.set(now_ms);
@@ -295,31 +421,48 @@ impl Worker {
         !idle.is_empty()
     }
 
-    /// Whether the worker need not wake: no connection has been there since the last look, and nobody waits for a peer.
-    fn has_nothing_to_check(&self) -> bool {
-        self.connections.borrow().is_empty() && crate::deadline::is_empty()
+    /// When to look for time-outs next, after a look at `last`; `None` when there is nothing to look for.
+    fn next_check(&self, last: Instant) -> Option<Instant> {
+        let soon = last + DEADLINE_CHECK;
+        let has_waits = !self.connections.borrow().is_empty() || !crate::deadline::is_empty();
+        self.dozes.set(!has_waits);
+        if has_waits {
+            return Some(soon);
+        }
+        match self.parked.borrow().earliest_ms() {
+            0 => None,
+            earliest_ms => {
+                let wait = Duration::from_millis(earliest_ms.saturating_sub(clock::now_ms()));
+                Some(soon.max(Instant::now() + wait))
+            }
+        }
     }
-    /// Called before there is something to check.
+    /// Called when there is something to check.
     pub(crate) fn check_from_now_on(&self) {
-        if self.has_nothing_to_check() {
+        if self.dozes.replace(false) {
             self.changed.notify_waiters();
         }
     }
 
     /// Wakes connections whose time is over and forgets those that have gone.
-    fn check_deadlines(&self) {
+    fn check_deadlines(self: &Rc<Self>) {
         clock::update();
         self.publish_counters();
         let now_ms = clock::now_ms();
         crate::deadline::check_all(now_ms);
         crate::upstream::keepalive::sweep(now_ms);
-        self.connections.borrow_mut().retain(|conn| match conn.upgrade() {
-            Some(conn) => {
-                conn.check_deadline(now_ms, self);
-                true
-            }
-            None => false,
-        });
+        self.check_parked(now_ms);
+        self.check_connections(now_ms);
+    }
+
+    /// Wakes connections whose time is over, and those that have waited long enough to be parked.
+    fn check_connections(&self, now_ms: u64) {
+        self.looked_ms.set(now_ms);
+        let connections = self.connections.borrow();
+        let park_after_ms = if connections.len() > UNPARKED_MAX { PARK_EARLY_AFTER_MS } else { PARK_AFTER_MS };
+        for conn in connections.iter().filter_map(|(_, conn)| conn.upgrade()) {
+            conn.check_deadline(now_ms, park_after_ms);
+        }
     }
 }
 
@@ -345,22 +488,63 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// An open connection, as its worker and [`COUNTERS`] know it.
-struct Open(Rc<Worker>);
+/// The task of a connection, as its worker knows it.
+struct Task {
+    worker: Rc<Worker>,
+    key: usize,
+    /// The connection stays open when the task ends.
+    parked: Cell<bool>,
+    /// It was told to go.
+    surplus: Cell<bool>,
+}
 
-impl Open {
-    fn new(worker: Rc<Worker>) -> Self {
-        COUNTERS.accepted.fetch_add(1, Ordering::Relaxed);
-        COUNTERS.active.fetch_add(1, Ordering::Relaxed);
-        worker.open.set(worker.open.get() + 1);
-        Open(worker)
+impl Task {
+    /// Puts the connection, on which nothing has happened for a while, into the table of those; it is given back if
+    /// somebody else refers to it, who may have plans.
+    fn park(&self, conn: Rc<Connection>) -> Result<(), Rc<Connection>> {
+        let conn = Rc::try_unwrap(conn)?;
+        let deadline_ms = conn.deadline_ms();
+        let parked = conn.park().and_then(|parked| {
+            let is_reading = !parked.input.is_empty();
+            self.worker.parked.borrow_mut().insert(parked, deadline_ms).map(|()| is_reading)
+        });
+        match parked {
+            Ok(is_reading) => {
+                self.worker.count_parked(is_reading, 1);
+                self.parked.set(true);
+            }
+            Err(error) => log::note(Level::Alert, format_args!("cannot watch a connection {}", log::SysError(&error))),
+        }
+        Ok(())
     }
 }
 
-impl Drop for Open {
+impl Drop for Task {
     fn drop(&mut self) {
-        self.0.open.set(self.0.open.get() - 1);
-        COUNTERS.active.fetch_sub(1, Ordering::Relaxed);
+        let worker = &self.worker;
+        let mut connections = worker.connections.borrow_mut();
+        connections.try_remove(self.key);
+        if connections.is_empty() && connections.capacity() > CONNECTIONS_KEPT {
+            // Nothing holds on to the memory of a rush.
+            *connections = Slab::new();
+        }
+        drop(connections);
+        if self.surplus.get() {
+            worker.surplus.set(worker.surplus.get() - 1);
+        }
+        if !self.parked.get() {
+            worker.forget_open();
+        }
+    }
+}
+
+/// Keeps a worker from accepting connections.
+pub struct SettingUp(Rc<Worker>);
+
+impl Drop for SettingUp {
+    fn drop(&mut self) {
+        self.0.setting_up.set(self.0.setting_up.get() - 1);
+        self.0.changed.notify_one();
     }
 }
 
@@ -370,9 +554,7 @@ pub struct Hold(Rc<Worker>);
 impl Drop for Hold {
     fn drop(&mut self) {
         self.0.active.set(self.0.active.get() - 1);
-        if self.0.active.get() == 0 {
-            self.0.changed.notify_waiters();
-        }
+        self.0.note_end();
     }
 }
 
@@ -418,12 +600,25 @@ pub fn body(config: Arc<Config>) -> WorkerBody {
     Arc::new(move |start| Box::pin(run(start, config.clone())))
 }
 
-/// Runs a worker to its end, on the current thread, inside a `LocalSet`.
+/// Runs a worker to its end, on the current thread.
 async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
     let WorkerStart { id, listeners, mut control, ready, .. } = start;
     clock::update();
-    let worker = Worker::new(id, config.clone());
+    let worker = Worker::new(id, config.clone())
+        .map_err(|error| format!("cannot start an event loop {}", log::SysError(&error)))?;
     config.init_worker()?;
+    while worker.setting_up.get() > 0 {
+        tokio::select! {
+            () = worker.changed.notified() => {}
+            command = control.recv() => match command {
+                // What waits is over with the worker; nothing has been accepted.
+                Some(Control::Quit | Control::Stop) | None => {
+                    config.exit_worker(WorkerEnd::Stopped).await;
+                    return Ok(());
+                }
+            },
+        }
+    }
     let accepting: Vec<_> = listeners
         .into_iter()
         .filter_map(|listener| {
@@ -432,11 +627,15 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
         })
         .collect();
     ready.report();
-    let mut ticks = tokio::time::interval(DEADLINE_CHECK);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    tokio::task::spawn_local(worker.clone().watch_parked());
+    let mut checked = Instant::now();
     loop {
+        let next_check = worker.next_check(checked);
         tokio::select! {
-            _ = ticks.tick(), if !worker.has_nothing_to_check() => worker.check_deadlines(),
+            () = wait_until(next_check) => {
+                worker.check_deadlines();
+                checked = Instant::now();
+            }
             command = control.recv() => match command {
                 Some(Control::Quit) if !worker.is_quitting() => {
                     accepting.iter().for_each(tokio::task::JoinHandle::abort);
@@ -444,6 +643,7 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
                 }
                 Some(Control::Quit) => {}
                 Some(Control::Stop) | None => {
+                    worker.drop_all_parked();
                     config.exit_worker(WorkerEnd::Stopped).await;
                     return Ok(());
                 }
@@ -454,7 +654,7 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
             accepting.iter().for_each(tokio::task::JoinHandle::abort);
             worker.quit();
         }
-        if worker.is_quitting() && worker.active.get() == 0 {
+        if worker.is_quitting() && worker.is_done() {
             tokio::select! {
                 () = config.exit_worker(WorkerEnd::Finished) => {}
                 () = stopped(&mut control) => {}
@@ -464,52 +664,58 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
     }
 }
 
+/// Waits until then, or forever.
+async fn wait_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits until the worker is told to stop at once.
 async fn stopped(control: &mut UnboundedReceiver<Control>) {
     while let Some(Control::Quit) = control.recv().await {}
 }
 
 async fn accept_loop(worker: Rc<Worker>, listener: Listener, index: usize) {
-    let result = match listener.fd.try_clone() {
-        Ok(fd) => match listener.spec.addr {
-            ListenAddr::Tcp(_) => accept_tcp(&worker, fd, index).await,
-            ListenAddr::Unix(_) => accept_unix(&worker, fd, index).await,
-        },
-        Err(error) => Err(error),
-    };
-    if let Err(error) = result {
+    if let Err(error) = accept_all(&worker, &listener, index).await {
         log::note(Level::Alert, format_args!("cannot accept on {}: {error}", listener.spec.addr));
     }
 }
 
-async fn accept_tcp(worker: &Rc<Worker>, fd: OwnedFd, index: usize) -> io::Result<()> {
-    let listener = TcpListener::from_std(fd.into())?;
-    let local = Peer::Inet(listener.local_addr()?);
+async fn accept_all(worker: &Rc<Worker>, listener: &Listener, index: usize) -> io::Result<()> {
     let shared_with = &worker.config.listens[index].shared_with;
+    let socket = client_socket::watch(listener.fd.try_clone()?, Interest::READABLE)?;
     loop {
-        match listener.accept().await {
-            Ok((socket, peer)) if shared_with.is_empty() => {
-                worker.accept(Stream::Tcp(socket), Peer::Inet(peer), local, index);
+        let mut ready = socket.readable().await?;
+        for _ in 0..ACCEPTED_MAX {
+            match client_socket::accept(socket.as_fd()) {
+                Ok((client, address)) => {
+                    let peer = address.as_socket().map_or(Peer::Unix, Peer::Inet);
+                    let index = reached(&client, shared_with).unwrap_or(index);
+                    worker.accept(client, peer, index);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready.clear_ready();
+                    break;
+                }
+                Err(error) => pause_after(error).await,
             }
-            Ok((socket, peer)) => {
-                let reached = socket.local_addr().ok();
-                let exact = shared_with.iter().find(|(address, _)| Some(*address) == reached);
-                let (local, index) = exact.map_or((local, index), |&(address, index)| (Peer::Inet(address), index));
-                worker.accept(Stream::Tcp(socket), Peer::Inet(peer), local, index);
-            }
-            Err(error) => pause_after(error).await,
+        }
+        if ready.ready().is_readable() {
+            // There may be more.
+            tokio::task::yield_now().await;
         }
     }
 }
 
-async fn accept_unix(worker: &Rc<Worker>, fd: OwnedFd, index: usize) -> io::Result<()> {
-    let listener = UnixListener::from_std(fd.into())?;
-    loop {
-        match listener.accept().await {
-            Ok((socket, _)) => worker.accept(Stream::Unix(socket), Peer::Unix, Peer::Unix, index),
-            Err(error) => pause_after(error).await,
-        }
+/// The more exact address, among those that share a socket, that a client has connected to.
+fn reached(client: &OwnedFd, shared_with: &[(SocketAddr, usize)]) -> Option<usize> {
+    if shared_with.is_empty() {
+        return None;
     }
+    let reached = SockRef::from(client).local_addr().ok()?.as_socket()?;
+    shared_with.iter().find(|(address, _)| *address == reached).map(|(_, index)| *index)
 }
 
 /// What fails on one connection leaves the others; what the process lacks comes back after a while.

@@ -75,10 +75,15 @@ impl Escape {
 
 /// Appends `bytes` to `out`, with `%XX` for every byte that `kind` escapes.
 pub fn escape_uri(bytes: &[u8], kind: Escape, out: &mut Vec<u8>) {
+    percent_encode(bytes, |byte| kind.escapes(byte), out);
+}
+
+/// Appends `bytes` to `out`, with `%XX` for every byte of which `escapes` is true.
+pub fn percent_encode(bytes: &[u8], escapes: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut rest = bytes;
     // Runs that stay as they are go in one copy.
-    while let Some(at) = rest.iter().position(|&byte| kind.escapes(byte)) {
+    while let Some(at) = rest.iter().position(|&byte| escapes(byte)) {
         let byte = rest[at];
         out.extend_from_slice(&rest[..at]);
         out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);

@@ -85,6 +85,16 @@ impl Fields {
         self.changed = true;
     }
 
+    /// Becomes a copy of `other`, in the memory that is there.
+    pub fn copy_from(&mut self, other: &Fields) {
+        let Fields { arena, entries, present, dead, changed: _ } = other;
+        self.arena.clone_from(arena);
+        self.entries.clone_from(entries);
+        self.present = *present;
+        self.dead = *dead;
+        self.changed = true;
+    }
+
     /// How many fields there are; a repeated name counts each time.
     #[inline]
     pub fn len(&self) -> usize {

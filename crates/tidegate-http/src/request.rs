@@ -271,6 +271,45 @@ impl RequestHead {
         progress.host_from_target = false;
     }
 
+    /// Becomes a copy of `other`, a complete head, in the memory that is there.
+    pub fn copy_from(&mut self, other: &RequestHead) {
+        let RequestHead {
+            method,
+            version,
+            fields,
+            content_length,
+            chunked,
+            keep_alive,
+            expect_continue,
+            upgrade,
+            host,
+            raw,
+            line,
+            path,
+            quoted,
+            // Reading goes on with a new head.
+            progress: _,
+            // Only the head that was read may be taken for a repetition.
+            read: _,
+        } = other;
+        self.method = *method;
+        self.version = *version;
+        self.fields.copy_from(fields);
+        self.content_length = *content_length;
+        self.chunked = *chunked;
+        self.keep_alive = *keep_alive;
+        self.expect_continue = *expect_continue;
+        self.upgrade = *upgrade;
+        self.host.clone_from(host);
+        self.raw.clone_from(raw);
+        self.line = line.clone();
+        self.path.clone_from(path);
+        self.quoted = *quoted;
+        self.progress.stage = Stage::Done;
+        self.progress.ignored.clear();
+        self.read = None;
+    }
+
     /// Whether `buf` begins with the head that was read last; everything then is as it was after reading it (I5).
     fn is_repeated(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> bool {
         let Some(read) = &self.read else { return false };

@@ -76,6 +76,12 @@ impl<'a> ResponseParts<'a> {
     ///
     /// Source: nginx, `ngx_http_header_filter`.
     pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_start(out);
+        self.write_rest(out);
+    }
+
+    /// Appends the beginning of the head: status, reason, `Server`, `Date` and content type with charset.
+    pub fn write_start(&self, out: &mut Vec<u8>) {
         match self.reason {
             Some(reason) => write_status_line_with(self.status, reason, out),
             None => write_status_line(self.status, out),
@@ -95,6 +101,10 @@ impl<'a> ResponseParts<'a> {
             }
             out.extend_from_slice(b"\r\n");
         }
+    }
+
+    /// Appends the rest of the head, with the empty line that ends it.
+    pub fn write_rest(&self, out: &mut Vec<u8>) {
         if let Some(length) = self.content_length {
             write_number_field(b"Content-Length: ", length, out);
         }

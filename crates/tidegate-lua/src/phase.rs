@@ -96,6 +96,10 @@ impl Phases {
             | Phase::Access as u32
             | Phase::Precontent as u32
             | Phase::Content as u32
+            | Phase::Set as u32
+            | Phase::HeaderFilter as u32
+            | Phase::BodyFilter as u32
+            | Phase::Log as u32
             | Phase::Balancer as u32
             | Phase::Timer as u32
             | Phase::InitWorker as u32,
@@ -153,8 +157,10 @@ mod tests {
 
     #[test]
     fn disabled_phases_are_named() {
-        let error = Phases::YIELDABLE.check(Phase::Set).expect_err("set_by_lua does not wait");
-        assert!(matches!(error, LuaError::Message(text) if text == "API disabled in the context of set_by_lua*"));
+        let error = Phases::YIELDABLE.check(Phase::ExitWorker).expect_err("nobody waits for the end of a worker");
+        assert!(
+            matches!(error, LuaError::Message(text) if text == "API disabled in the context of exit_worker_by_lua*")
+        );
         assert!(Phases::except(&[Phase::Init]).check(Phase::Log).is_ok());
     }
 }

@@ -22,9 +22,11 @@ use crate::code::Code;
 use crate::host::{Host, LogLevel};
 use crate::phase::Phase;
 use crate::request_context::LuaContext;
-use crate::scheduler::{Outcome, Started, Stop, Waiting, start};
+use crate::scheduler::{Outcome, Started, Stop, Waiting, start, start_with};
 use crate::settings;
 use crate::socket::OpenSockets;
+use crate::stack::Ref;
+use crate::vm::Vm;
 use crate::worker;
 
 /// nginx's codes that `ngx.exit` takes beside HTTP statuses.
@@ -130,6 +132,12 @@ async fn unless_client_goes(req: &Rc<Request>, waiting: Waiting) -> Outcome {
 
 /// Starts code for a request; an error is a status, its cause stands in the log.
 pub(crate) fn begin(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<Started, u16> {
+    let (vm, function) = prepare(req, code, phase)?;
+    Ok(start(&vm, Host::Request(req.clone()), phase, function))
+}
+
+/// The virtual machine for a request and the function to run in it.
+fn prepare(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<(Rc<Vm>, Ref), u16> {
     let fail = |message: &[u8], status| {
         Host::Request(req.clone()).log(LogLevel::Error, message);
         status
@@ -139,7 +147,7 @@ pub(crate) fn begin(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<Star
     }
     let vm = worker::vm_for(req).map_err(|failure| fail(&failure.message, 500))?;
     let function = code.load(&vm, Some(req)).map_err(|error| fail(&error.message, error.status))?;
-    Ok(start(&vm, Host::Request(req.clone()), phase, function))
+    Ok((vm, function))
 }
 
 /// Writes what lua-nginx-module says at the debug level as its handler begins.
@@ -205,19 +213,19 @@ fn conclude_phase(req: &Rc<Request>, outcome: Outcome, go_on: Step) -> Answer {
 ///
 /// Source: lua-nginx-module, `ngx_http_lua_handle_exit`.
 fn exit(req: &Rc<Request>, status: i32) -> Answer {
-    let Ok(status) = u16::try_from(status) else {
-        // ngx.ERROR: the connection is closed.
-        debug_assert!(status <= code::ERROR);
-        return Ready::Now(Step::Close);
-    };
     let sent = req.header_sent();
+    if status <= code::ERROR || matches!(status, 444 | 499) || (status == 408 && sent) {
+        // The connection is closed; a sub-request closes its parent's, but `ngx.ERROR` becomes the parent's status 500.
+        req.flags().output_failed.set(req.is_subrequest() && status != code::ERROR);
+        return Ready::Now(Step::Close);
+    }
+    let status = u16::try_from(status).unwrap_or(500);
     if !sent && req.response.borrow().status == 0 && status >= 200 {
         req.response.borrow_mut().status = status;
     }
     let holds_output =
         || req.find_context::<LuaContext>().is_some_and(|context| context.held_output.borrow().is_some());
     match status {
-        408 | 444 | 499 => Ready::Now(if status == 408 && !sent { Step::Status(408) } else { Step::Close }),
         204 if !sent => Ready::Now(Step::Status(204)),
         200..=299 => end_response(req, Step::Done),
         // The status went out already, or is about to with the body held back: what the script sent is the response.
@@ -369,15 +377,35 @@ fn filter_body(req: &Rc<Request>, code: &Code, mut chunk: Chunk) -> Ready<Result
         filtered.last = chunk.last;
         filtered.changed = false;
     }
-    match begin(req, code, Phase::BodyFilter) {
-        Ok(Started::Done(outcome)) => Ready::Now(filtered(&context, outcome, chunk)),
+    let Ok((vm, function)) = prepare(req, code, Phase::BodyFilter) else { return Ready::Now(Err(Closed)) };
+    let started = start_with(&vm, Host::Request(req.clone()), Phase::BodyFilter, true, |lua| {
+        lua.push_ref(function);
+        0
+    });
+    match started {
+        Ok(Started::Done(outcome)) => Ready::Now(filtered(&context, outcome, vm.take_result(), chunk)),
         Err(_) => Ready::Now(Err(Closed)),
-        Ok(Started::Waiting(waiting)) => Ready::later(async move { filtered(&context, waiting.await, chunk) }),
+        Ok(Started::Waiting(mut waiting)) => Ready::later(async move {
+            let outcome = (&mut waiting).await;
+            filtered(&context, outcome, waiting.take_result(), chunk)
+        }),
     }
 }
 
-fn filtered(context: &LuaContext, outcome: Outcome, mut chunk: Chunk) -> Result<Chunk, Closed> {
-    if outcome == Outcome::Failed {
+/// Whether a body filter returned `ngx.ERROR` or a status.
+fn says_error(result: Option<Vec<u8>>) -> bool {
+    let Some(text) = result else { return false };
+    let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse::<f64>().ok());
+    number.is_some_and(|number| number as i64 == i64::from(code::ERROR) || number >= 300.0)
+}
+
+fn filtered(
+    context: &LuaContext,
+    outcome: Outcome,
+    result: Option<Vec<u8>>,
+    mut chunk: Chunk,
+) -> Result<Chunk, Closed> {
+    if outcome == Outcome::Failed || says_error(result) {
         return Err(Closed);
     }
     let mut filtered = context.filtered.borrow_mut();

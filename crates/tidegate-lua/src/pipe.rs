@@ -468,12 +468,22 @@ impl Input {
     /// Writes all of `data`.
     pub(crate) async fn write(&self, _right: Use, data: &[u8], timeout_ms: u64) -> Result<usize, Trouble> {
         let mut done = 0;
+        loop {
+            done += self.write_now(&data[done..])?;
+            if done == data.len() {
+                return Ok(done);
+            }
+            with_timeout(timeout_ms, self.writable()).await??;
+        }
+    }
+
+    /// Writes what the pipe takes without a wait; answers how much that was.
+    pub(crate) fn write_now(&self, data: &[u8]) -> Result<usize, Trouble> {
+        let mut done = 0;
         while done < data.len() {
             match self.pipe.try_write(&data[done..]) {
                 Ok(count) => done += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    with_timeout(timeout_ms, self.writable()).await??;
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Trouble::Closed),
                 Err(error) => return Err(Trouble::System(error)),
             }

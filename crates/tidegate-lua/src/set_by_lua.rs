@@ -17,8 +17,9 @@ use crate::code::Code;
 use crate::directives::mark_used;
 use crate::host::{Host, LogLevel};
 use crate::phase::Phase;
+use crate::phases::code;
 use crate::request_context::LuaContext;
-use crate::scheduler::{Outcome, Started, start_with};
+use crate::scheduler::{Outcome, Started, Stop, start_with};
 use crate::worker;
 
 /// The module has no configuration of its own: its operations stand in the rewrite module's script.
@@ -95,6 +96,8 @@ fn compute(req: &Rc<Request>, code: &(Code, Vec<Template>)) -> Ready<Result<Vec<
 fn value(outcome: Outcome, result: Option<Vec<u8>>) -> Result<Vec<u8>, Step> {
     match outcome {
         Outcome::Failed => Err(Step::Status(500)),
+        // A sub-request has ended the request.
+        Outcome::Stopped(Stop::Exit(..=code::ERROR)) => Err(Step::Close),
         Outcome::Done | Outcome::Stopped(_) => Ok(result.unwrap_or_default()),
     }
 }

@@ -3,7 +3,9 @@
 //! Follows lua-nginx-module, with `lua_cpu_budget` and `lua_memory_limit` of our own. Directives with code are in
 //! [`crate::directives`].
 
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +14,10 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::conf::Build;
 use tidegate_core::inherit;
 use tidegate_core::module::{Context, Directive, Module};
+use tidegate_core::phase::{Phase, Ready, Step};
+use tidegate_core::request::Request;
 
+use crate::host::Host;
 use crate::shdict::Zone;
 use crate::vm::VmConfig;
 
@@ -69,7 +74,7 @@ pub struct Conf {
     pub lua_capture_error_log: Option<usize>,
     /// `lua_worker_thread_vm_pool_size`
     pub lua_worker_thread_vm_pool_size: Option<u64>,
-    /// `lua_malloc_trim`, accepted
+    /// `lua_malloc_trim`
     pub lua_malloc_trim: Option<u64>,
     /// `lua_sa_restart`, accepted
     pub lua_sa_restart: Option<bool>,
@@ -197,14 +202,13 @@ pub static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .default("10")
             .doc("Virtual machines for `ngx.run_worker_thread`."),
-        Directive::number("lua_malloc_trim", |c: &mut Conf| &mut c.lua_malloc_trim)
-            .within(HTTP)
-            .default("1000")
-            .doc("Accepted for old configurations."),
+        Directive::number("lua_malloc_trim", |c: &mut Conf| &mut c.lua_malloc_trim).within(HTTP).default("0").doc(
+            "Requests of a worker after which memory that C libraries have freed goes back to the system; 0 for never.",
+        ),
         Directive::flag("lua_sa_restart", |c: &mut Conf| &mut c.lua_sa_restart)
             .within(HTTP)
             .default("on")
-            .doc("Accepted: system calls are restarted."),
+            .doc("Accepted: system calls that a signal interrupts are always restarted."),
         Directive::custom("lua_load_resty_core", 1, 1, load_resty_core)
             .within(HTTP)
             .syntax("on | off")
@@ -227,11 +231,34 @@ pub static MODULE: Module<Conf> = Module {
             lua_code_cache, lua_need_request_body, lua_check_client_abort, lua_use_default_type, lua_http10_buffering,
             lua_transform_underscores_in_response_headers, lua_socket_log_errors, lua_socket_connect_timeout,
             lua_socket_send_timeout, lua_socket_read_timeout, lua_socket_keepalive_timeout, lua_socket_buffer_size,
-            lua_socket_send_lowat, lua_socket_pool_size,
+            lua_socket_send_lowat, lua_socket_pool_size, lua_malloc_trim,
         );
+    },
+    install: |conf, program| {
+        if let Some(requests) = conf.lua_malloc_trim.filter(|&requests| requests > 0) {
+            program.on(Phase::Log, move |req| trim_memory(req, requests));
+        }
     },
     ..Module::named("lua")
 };
+
+/// `lua_malloc_trim`: gives back what SQLite, PCRE and C modules have freed. Our own memory goes back by itself.
+fn trim_memory(req: &Rc<Request>, requests: u64) -> Ready<Step> {
+    thread_local! {
+        static COUNT: Cell<u64> = const { Cell::new(0) };
+    }
+    let count = COUNT.get() + 1;
+    COUNT.set(if count >= requests { 0 } else { count });
+    if count >= requests {
+        // SAFETY: takes a number and touches the allocator's own state, under its locks.
+        #[cfg(target_env = "gnu")]
+        let trimmed = unsafe { libc::malloc_trim(1) };
+        #[cfg(not(target_env = "gnu"))]
+        let trimmed = 0;
+        Host::Request(req.clone()).log_debug(format!("malloc_trim(1) returned {trimmed}").as_bytes());
+    }
+    Ready::Now(Step::Declined)
+}
 
 /// The least size of the buffer of `lua_capture_error_log`.
 ///

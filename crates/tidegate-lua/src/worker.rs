@@ -105,10 +105,11 @@ pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
     if let Some(code) = &conf.init_worker
         && let Some(waiting) = run_detached(&vm, code, Phase::InitWorker)
     {
-        let hold = worker.hold();
+        // Requests may need what the code sets up.
+        let set_up = worker.set_up();
         tokio::task::spawn_local(async move {
             waiting.await;
-            drop(hold);
+            drop(set_up);
         });
     }
     Ok(())
@@ -164,7 +165,6 @@ pub(crate) fn exit(conf: &Arc<Conf>, end: WorkerEnd) -> LocalFuture<()> {
             waiting.await;
         }
         socket::close_pools();
-        mysql::close_pools();
         mysql::close_pools();
         Detached::host("").log_debug(b"lua close the global Lua VM");
     })

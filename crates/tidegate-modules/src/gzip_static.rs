@@ -43,7 +43,7 @@ pub static MODULE: Module<Conf> = Module {
     install: |conf, program| {
         if let Some(ON | ALWAYS) = conf.gzip_static {
             let conf = conf.clone();
-            program.on(Phase::Content, move |req| handle(req, &conf));
+            program.on(Phase::Content, move |req| req.with_files(&conf, handle));
         }
     },
     ..Module::named("gzip_static")
@@ -63,8 +63,9 @@ fn handle(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
         return Ready::Now(Step::Status(500));
     }
     path.extend_from_slice(b".gz");
-    let file = match req.open_file(&path, Want::Content) {
+    let file = match req.look_up(&path, Want::Content) {
         Ok(file) => file,
+        Err(failure) if failure.is_cold() => return Ready::Now(Step::Declined),
         Err(failure) => {
             if !failure.is_not_found() {
                 failure.log(req, &path);

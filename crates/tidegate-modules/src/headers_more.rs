@@ -25,7 +25,7 @@ use tidegate_core::{
     request::Request,
     template::Template,
 };
-use tidegate_http::response::is_safe_value;
+use tidegate_http::{Known, response::is_safe_value};
 
 /// A field that a directive sets or, with an empty value, clears.
 #[derive(Debug)]
@@ -194,6 +194,12 @@ fn parse(directive: &ast::Directive, build: &mut Build<'_>, grammar: Grammar) ->
                 }
             }
         }
+    }
+    if command.append
+        && let Some(field) = command.fields.iter().find(|field| output::is_builtin(Known::of(&field.name)))
+    {
+        let message = format_args!("can not append builtin headers \"{}\"", field.name.as_bstr());
+        return Err(emerg(&directive.args[0], message));
     }
     Ok(command)
 }

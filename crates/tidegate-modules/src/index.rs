@@ -39,7 +39,7 @@ pub static MODULE: Module<Conf> = Module {
     }),
     install: |conf, program| {
         let conf = conf.clone();
-        program.on(Phase::Content, move |req| handle(req, &conf));
+        program.on(Phase::Content, move |req| req.with_files(&conf, handle));
     },
     ..Module::named("index")
 };
@@ -85,12 +85,13 @@ fn find(req: &Request, indices: &[Template]) -> Step {
         };
         path.truncate(dir_len);
         path.extend_from_slice(&name);
-        match req.open_file(&path, Want::Info) {
+        match req.look_up(&path, Want::Info) {
             Ok(_) => {
                 let uri = [&req.uri.borrow().path, &*name].concat();
                 redirect(req, &uri);
                 return Step::Redirected;
             }
+            Err(failure) if failure.is_cold() => return Step::Declined,
             Err(OpenFailure { errno: libc::EMLINK | libc::ELOOP, .. }) => return Step::Status(403),
             Err(failure @ OpenFailure { errno: libc::ENOTDIR | libc::ENAMETOOLONG | libc::EACCES, .. }) => {
                 return missing(req, &path, failure.errno);
@@ -123,8 +124,9 @@ fn test_directory(req: &Request, path: &[u8], dir_len: usize) -> Option<Step> {
         [dir @ .., b'/'] if !dir.is_empty() => dir,
         dir => dir,
     };
-    match req.open_file(dir, Want::Info) {
+    match req.look_up(dir, Want::Info) {
         Ok(found) if found.is_directory() => None,
+        Err(failure) if failure.is_cold() => Some(Step::Declined),
         Ok(_) => {
             req.log(Level::Alert, format_args!("\"{}\" is not a directory", BStr::new(dir)));
             Some(Step::Status(500))

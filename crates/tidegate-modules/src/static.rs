@@ -29,15 +29,17 @@ use tidegate_http::{
 pub struct Conf;
 
 /// The module.
-pub static MODULE: Module<Conf> =
-    Module { install: |_, program| program.on(Phase::Content, handle), ..Module::named("static") };
+pub static MODULE: Module<Conf> = Module {
+    install: |_, program| program.on(Phase::Content, |req| req.with_files(&(), handle)),
+    ..Module::named("static")
+};
 
 thread_local! {
     /// Memory for file names; a worker needs one at a time.
     static PATH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-fn handle(req: &Rc<Request>) -> Outcome {
+fn handle(req: &Rc<Request>, (): &()) -> Outcome {
     let method = req.method.get();
     if !matches!(method, Method::Get | Method::Head | Method::Post) {
         return Ready::Now(Step::Status(405));
@@ -56,8 +58,9 @@ fn handle(req: &Rc<Request>) -> Outcome {
 }
 
 fn answer(req: &Rc<Request>, path: &[u8]) -> Outcome {
-    let file = match req.open_file(path, Want::Content) {
+    let file = match req.look_up(path, Want::Content) {
         Ok(file) => file,
+        Err(failure) if failure.is_cold() => return Ready::Now(Step::Declined),
         Err(failure) => {
             failure.log(req, path);
             return Ready::Now(Step::Status(failure.status()));

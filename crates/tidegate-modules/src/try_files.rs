@@ -11,7 +11,7 @@ use tidegate_core::{
     log::Level,
     main_conf::duplicate,
     module::{Context, Directive, Module},
-    phase::{Outcome, Phase, Ready, Step},
+    phase::{Phase, Ready, Step},
     request::Request,
     static_files::{open::Want, path::Mapping},
     template::Template,
@@ -54,7 +54,9 @@ pub static MODULE: Module<Conf> = Module {
     install: |conf, program| {
         // An `if` that applies takes the place of its location, where nobody said try_files.
         if let Some(try_files) = conf.try_files.clone().filter(|_| !program.kind().is_unnamed()) {
-            program.on(Phase::Precontent, move |req| Ready::Now(handle(req, &try_files)) as Outcome);
+            program.on(Phase::Precontent, move |req| {
+                req.with_files(&try_files, |req, conf| Ready::Now(handle(req, conf)))
+            });
         }
     },
     ..Module::named("try_files")
@@ -97,13 +99,14 @@ fn handle(req: &Rc<Request>, conf: &TryFiles) -> Step {
         {
             path.drain(root_len..root_len + skip);
         }
-        match req.open_file(&path, Want::Info) {
+        match req.look_up(&path, Want::Info) {
             Ok(found) if found.is_directory() == candidate.is_directory => {
                 choose(req, &path[root_len..], mapping, candidate.is_directory);
                 return Step::Declined;
             }
             Ok(_) => {}
             Err(failure) if failure.is_not_found() => {}
+            Err(failure) if failure.is_cold() => return Step::Declined,
             Err(failure) => failure.log_at(req, &path, Level::Crit),
         }
     }

@@ -4,7 +4,7 @@ use std::{
     future::poll_fn,
     io,
     ops::Range,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
@@ -25,6 +25,9 @@ use crate::{
 /// Capacity of the output buffer that a connection keeps.
 const OUTPUT_SIZE_MAX: usize = 64 * 1024;
 
+/// Packets that others want to be sent while somebody waits for an answer. Only one thread uses it at a time.
+pub(crate) type Outbox = Arc<Mutex<Vec<u8>>>;
+
 /// A stream of packets.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -32,9 +35,13 @@ pub(crate) struct Channel {
     pub(crate) input: PacketBuffer,
     /// Packets to send.
     output: Vec<u8>,
+    /// How much of a shared connection's `output` has been sent.
+    output_sent: usize,
+    /// Present while the connection is shared: whoever waits for an answer sends what others put here.
+    pub(crate) outbox: Option<Outbox>,
     pub(crate) compressed: Option<Box<Compressed>>,
     timer: LazyTimer,
-    pub(crate) timeouts: Timeouts,
+    timeouts: Timeouts,
     /// When the statement must have been sent and the server have begun to answer; set by the first wait.
     answer_due: Option<Instant>,
     /// Something has arrived since the statement began.
@@ -50,6 +57,8 @@ impl Channel {
             stream,
             input: PacketBuffer::new(packet_bytes_max),
             output: Vec::with_capacity(1024),
+            output_sent: 0,
+            outbox: None,
             compressed: None,
             timer: LazyTimer::default(),
             timeouts,
@@ -73,6 +82,15 @@ impl Channel {
     #[cold]
     pub(crate) fn malformed(&self, error: Malformed) -> QueryError {
         self.protocol(error)
+    }
+
+    pub(crate) fn set_timeouts(&mut self, timeouts: Timeouts) {
+        self.timeouts = timeouts;
+        self.answer_due = None;
+    }
+
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
     }
 
     /// Notes that another statement begins, or that its own answer comes next.
@@ -186,6 +204,10 @@ impl Channel {
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.outbox.is_some() {
+            // What cannot go out now goes out when the socket has room; answers may come meanwhile.
+            let _: bool = self.poll_outbox(cx)?.is_ready();
+        }
         let Some(compressed) = &mut self.compressed else {
             let count = ready!(self.stream.poll_read(cx, self.input.space()))?;
             self.input.arrived(count);
@@ -203,6 +225,22 @@ impl Channel {
             }
             compressed.arrived(count);
         }
+    }
+
+    /// Sends what has been put, and what lies in the outbox of a shared connection.
+    fn poll_outbox(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(outbox) = &self.outbox {
+            self.output.append(&mut outbox.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        while self.output_sent < self.output.len() {
+            match ready!(self.stream.poll_write(cx, &self.output[self.output_sent..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.output_sent += count,
+            }
+        }
+        self.output.clear();
+        self.output_sent = 0;
+        self.stream.poll_flush(cx)
     }
 
     /// Waits until the sink has room again.

@@ -4,9 +4,10 @@
 //! is `Busy` while it waits, and ends in `Idle`, `MoreResults` or `Broken`. A future that is dropped half-way leaves
 //! `Busy` behind, and so a connection that nobody can use by mistake.
 //!
-//! Reading what the server answers is [`results`].
+//! Reading what the server answers is [`results`]; a connection with several statements under way is [`shared`].
 
 mod results;
+mod shared;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -100,6 +101,8 @@ pub struct Conn {
     sent: bool,
     /// The server may still be at work on the last statement.
     unfinished: bool,
+    /// Some of the result under way was taken from the stream.
+    result_begun: bool,
     columns: ColumnCache,
     statements: StatementCache,
     scratch: Vec<u8>,
@@ -144,6 +147,7 @@ impl Conn {
             answer_sequence: 1,
             sent: false,
             unfinished: false,
+            result_begun: false,
             columns: ColumnCache::default(),
             statements: StatementCache::new(options.statements_max),
             scratch: Vec::new(),
@@ -227,9 +231,9 @@ impl Conn {
         !self.spoiled
     }
 
-    /// Sets the time-outs of the statements to come.
+    /// Sets the time-outs of all waits to come. They begin anew, that for the first word of an answer too.
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
-        self.channel.timeouts = timeouts;
+        self.channel.set_timeouts(timeouts);
     }
 
     /// Changes the size of the largest packet that is accepted from the server, in bytes.
@@ -340,13 +344,20 @@ impl Conn {
     /// tells.
     ///
     /// # Errors
-    /// See [`QueryError`]; after [`QueryError::Server`] the connection is idle, and broken after all others.
+    /// See [`QueryError`]; after [`QueryError::Server`] the connection is idle. After a time-out that struck before the result
+    /// began, it may be called again; after all others the connection is broken.
     pub async fn read_result<S: Sink>(&mut self, sink: &mut S) -> Result<(), QueryError> {
         if self.state != State::MoreResults {
             return Err(self.unusable());
         }
         self.state = State::Busy;
+        self.result_begun = false;
         let result = self.result(sink).await;
+        if matches!(result, Err(QueryError::Timeout { .. })) && !self.result_begun {
+            // Nothing was taken from the stream: who has the patience may wait on.
+            self.state = State::MoreResults;
+            return result.map(drop);
+        }
         let more = result.as_ref().is_ok_and(|summary| summary.more_results);
         if let Ok(summary) = &result {
             self.status = summary.status;
@@ -433,7 +444,7 @@ impl Conn {
         self.state = State::Busy;
         self.sent = false;
         self.channel.begin_statement();
-        self.channel.deadline = self.channel.timeouts.query.map(|timeout| (after(timeout), Stage::Query));
+        self.channel.deadline = self.channel.timeouts().query.map(|timeout| (after(timeout), Stage::Query));
         Ok(())
     }
 

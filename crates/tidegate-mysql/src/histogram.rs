@@ -53,6 +53,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// Counts a duration.
+    pub fn record(&mut self, duration: Duration) {
+        let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.counts[bucket(us)] += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
+
     /// How many durations were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

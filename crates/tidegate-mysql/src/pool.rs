@@ -14,13 +14,14 @@
 //! - I4: a connection that changes workers is registered with the event loop of its new one before it is used.
 
 mod cancel;
+mod connect;
+mod lane;
 mod options;
 mod shelf;
 
 use std::{
     cell::RefCell,
     fmt, io,
-    net::{IpAddr, SocketAddr},
     ops::{Deref, DerefMut},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
@@ -29,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use tidegate_rows::{Execute, QueryError, Sink, Stage, Statement};
+use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
@@ -37,16 +38,13 @@ use crate::{
     channel::after,
     conn::{Conn, Progress},
     histogram::Histogram,
-    options::{Address, Timeouts},
+    options::Timeouts,
     read_only::only_reads,
 };
 
 use cancel::Cancellations;
 pub use options::{Overflow, PoolMode, PoolOptions, Resolved, Resolver};
 use shelf::{Core, Grant, Permit, Pooled, Shelf, Waiter, WorkerShelves};
-
-/// How long the system's answer is used if there is no [`Resolver`].
-const SYSTEM_ANSWER_VALID: Duration = Duration::from_secs(30);
 
 /// What a pool has done and what it holds, at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,6 +71,8 @@ pub struct PoolStats {
     pub expired: u64,
     /// Statements that ran again on a new connection, since the idle one that they were given had died.
     pub retries: u64,
+    /// Statements that shared a connection with others ([`Pool::run_together`]).
+    pub shared: u64,
     /// Connections that were closed in the midst of a statement that nobody waited for any more.
     pub cancelled: u64,
     /// For each idle connection how many statements have succeeded on it; those used last come first.
@@ -85,6 +85,15 @@ pub struct PoolStats {
     pub query_errors: u64,
     /// How long statements took, with all their rows.
     pub latency: Histogram,
+}
+
+/// What happens while a statement is on its way.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// It begins on this connection.
+    Began(&'a Conn),
+    /// A server could not be reached, so another one is tried.
+    PassedOver(&'a QueryError),
 }
 
 /// A pool. Clones are the same pool; any thread may hold one, and read the statistics.
@@ -131,8 +140,13 @@ impl Pool {
     /// The future may be dropped at any time.
     ///
     /// # Errors
-    /// [`QueryError::PoolBusy`], and all that connecting can run into.
+    /// [`QueryError::PoolBusy`], and all that connecting can run into. A login that is refused is [`QueryError::Connect`], but for
+    /// a character set that the server does not know.
     pub async fn get(&self, timeouts: Timeouts) -> Result<PooledConn, QueryError> {
+        self.obtain(timeouts, &mut |_: Event<'_>| {}).await
+    }
+
+    async fn obtain(&self, timeouts: Timeouts, notice: &mut impl FnMut(Event<'_>)) -> Result<PooledConn, QueryError> {
         let shelf = self.shelf();
         let server = match self.0.options.mode {
             PoolMode::Single => None,
@@ -157,10 +171,13 @@ impl Pool {
             }
         };
         // In a box: connecting is rare, and its future is large.
-        Box::pin(self.connect(permit, shelf, server, timeouts)).await
+        Box::pin(self.connect(permit, shelf, server, timeouts, notice)).await
     }
 
-    /// Runs a statement on a connection of the pool. `began` is told of each connection that it runs on.
+    /// Runs a statement on a connection of the pool. `notice` is told of each connection that it runs on, and of servers that
+    /// could not be reached.
+    ///
+    /// A Galera node that is not part of its cluster is taken for a server that is down: the statement runs on another one.
     ///
     /// An idle connection that turns out to be dead is replaced once by a new one, if nothing of the answer has come and
     /// the server cannot have run the statement, or running it twice does no harm.
@@ -174,14 +191,23 @@ impl Pool {
         statement: Statement<'_>,
         timeouts: Timeouts,
         sink: &mut S,
-        mut began: impl FnMut(&Conn),
+        mut notice: impl FnMut(Event<'_>),
     ) -> Result<(), QueryError> {
-        let mut conn = self.get(timeouts).await?;
-        began(&conn);
+        let mut conn = self.obtain(timeouts, &mut notice).await?;
+        notice(Event::Began(&conn));
         match conn.execute(statement, sink).await {
             Err(error) if conn.may_run_again(&error, statement.sql) => {
-                let mut conn = Box::pin(conn.replace(timeouts)).await?;
-                began(&conn);
+                let mut conn = Box::pin(conn.replace(timeouts, &mut notice)).await?;
+                notice(Event::Began(&conn));
+                conn.execute(statement, sink).await
+            }
+            // The node has not run it, so another one may, whatever it does.
+            Err(QueryError::Server(error)) if is_node_out(&error) && self.0.options.servers.len() > 1 => {
+                let server = conn.server();
+                self.balancer().failed(server, Instant::now());
+                notice(Event::PassedOver(&QueryError::Server(error)));
+                let mut conn = Box::pin(conn.replace_elsewhere(timeouts, &mut notice)).await?;
+                notice(Event::Began(&conn));
                 conn.execute(statement, sink).await
             }
             result => result,
@@ -219,6 +245,7 @@ impl Pool {
             stats.rejected += counters.rejected.load(Relaxed);
             stats.expired += counters.expired.load(Relaxed);
             stats.retries += counters.retries.load(Relaxed);
+            stats.shared += counters.shared.load(Relaxed);
             stats.cancelled += counters.cancelled.load(Relaxed);
             stats.idle_uses.extend(shelf.idle().iter().rev().map(|pooled| pooled.uses));
             stats.query_errors += counters.query_errors.load(Relaxed);
@@ -369,95 +396,6 @@ impl Pool {
         Ok(PooledConn { pooled: Some(pooled), pool: self.clone(), shelf: Arc::clone(shelf), is_reused: true })
     }
 
-    /// A new connection to the server whose turn it is, or to the next one that answers.
-    async fn connect(
-        &self,
-        permit: Permit,
-        shelf: Arc<Shelf>,
-        server: Option<usize>,
-        timeouts: Timeouts,
-    ) -> Result<PooledConn, QueryError> {
-        let mut tried = Vec::new();
-        let mut server = match server {
-            Some(server) => server,
-            None => self.choose(&tried)?,
-        };
-        loop {
-            let error = match self.connect_to(server, timeouts).await {
-                Ok(conn) => {
-                    self.balancer().reached(server);
-                    shelf.counters.connects.fetch_add(1, Relaxed);
-                    let now = Instant::now();
-                    let pooled = Pooled { conn, permit, server, home: shelf.number, uses: 0, made: now, used: now };
-                    return Ok(PooledConn {
-                        pooled: Some(Box::new(pooled)),
-                        pool: self.clone(),
-                        shelf,
-                        is_reused: false,
-                    });
-                }
-                Err(error) => error,
-            };
-            shelf.counters.connect_errors.fetch_add(1, Relaxed);
-            if matches!(&error, QueryError::Server(refusal) if !is_overload(refusal.code)) {
-                // A wrong password is no better on another server.
-                return Err(error);
-            }
-            self.balancer().failed(server, Instant::now());
-            tried.push(server);
-            server = match self.choose(&tried) {
-                Ok(next) => next,
-                Err(_) => return Err(error),
-            };
-        }
-    }
-
-    async fn connect_to(&self, server: usize, timeouts: Timeouts) -> Result<Conn, QueryError> {
-        let options = Arc::clone(&self.balancer().options(server).connect);
-        let addresses = match &options.address {
-            Address::Unix(_) => Vec::new(),
-            Address::Tcp { host, port } => {
-                let resolving = self.addresses(server, host, *port);
-                let resolved = match timeouts.connect {
-                    Some(timeout) => tokio::time::timeout_at(after(timeout), resolving)
-                        .await
-                        .map_err(|_| QueryError::Timeout { stage: Stage::Connect })?,
-                    None => resolving.await,
-                };
-                resolved.map_err(|source| QueryError::Connect { peer: options.address.to_string(), source })?
-            }
-        };
-        Conn::connect_to(options, &addresses, timeouts).await
-    }
-
-    /// The addresses of a server's host.
-    async fn addresses(&self, server: usize, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        if let Ok(address) = host.parse::<IpAddr>() {
-            return Ok(vec![SocketAddr::new(address, port)]);
-        }
-        if let Some(addresses) = self.balancer().addresses(server, Instant::now()) {
-            return Ok(addresses);
-        }
-        let resolved = match &self.0.options.resolver {
-            Some(resolver) => resolver(host, port).await,
-            None => tokio::net::lookup_host((host, port))
-                .await
-                .map(|addresses| Resolved { addresses: addresses.collect(), valid: SYSTEM_ANSWER_VALID }),
-        };
-        let mut balancer = self.balancer();
-        match resolved {
-            Ok(resolved) if !resolved.addresses.is_empty() => {
-                balancer.set_addresses(server, resolved.addresses, after(resolved.valid));
-                Ok(balancer.last_addresses(server).unwrap_or_default())
-            }
-            // Old addresses are better than none while the name service is away.
-            result => balancer.last_addresses(server).map(Ok).unwrap_or_else(|| {
-                let none = io::Error::new(io::ErrorKind::NotFound, format!("host \"{host}\" has no address"));
-                Err(result.err().unwrap_or(none))
-            }),
-        }
-    }
-
     /// Takes a connection back.
     fn give_back(&self, mut pooled: Box<Pooled>, shelf: &Shelf) {
         let core = &self.0.core;
@@ -489,10 +427,10 @@ impl Pool {
     }
 }
 
-/// Whether a refusal is the server's own trouble, so that another one may do better: ER_CON_COUNT_ERROR,
-/// ER_HOST_IS_BLOCKED, ER_SERVER_SHUTDOWN.
-fn is_overload(code: u16) -> bool {
-    matches!(code, 1040 | 1129 | 1053)
+/// Whether a Galera node says that it is not part of its cluster: "WSREP has not yet prepared node for application use". The same
+/// number without these letters is an unknown command.
+pub fn is_node_out(error: &ServerError) -> bool {
+    error.code == 1047 && error.message.starts_with("WSREP")
 }
 
 /// A place in the queue. Dropped before its turn, it leaves the queue and passes on what it may have got.
@@ -579,14 +517,33 @@ impl PooledConn {
     }
 
     /// Closes the connection and makes a new one in its place: it keeps its permit, so nobody is in between.
-    async fn replace(mut self, timeouts: Timeouts) -> Result<Self, QueryError> {
+    async fn replace(self, timeouts: Timeouts, notice: &mut (dyn FnMut(Event<'_>) + '_)) -> Result<Self, QueryError> {
+        let server = (self.pool.0.options.mode == PoolMode::Multi).then_some(self.server());
+        self.replace_by(server, timeouts, notice).await
+    }
+
+    /// The same with a connection to another server.
+    async fn replace_elsewhere(
+        self,
+        timeouts: Timeouts,
+        notice: &mut (dyn FnMut(Event<'_>) + '_),
+    ) -> Result<Self, QueryError> {
+        let server = self.pool.choose(&[self.server()])?;
+        self.replace_by(Some(server), timeouts, notice).await
+    }
+
+    async fn replace_by(
+        mut self,
+        server: Option<usize>,
+        timeouts: Timeouts,
+        notice: &mut (dyn FnMut(Event<'_>) + '_),
+    ) -> Result<Self, QueryError> {
         self.shelf.counters.retries.fetch_add(1, Relaxed);
         let pooled = self.pooled.take().expect("present until dropped");
         let (pool, shelf) = (self.pool.clone(), Arc::clone(&self.shelf));
-        let server = (pool.0.options.mode == PoolMode::Multi).then_some(pooled.server);
         let Pooled { conn, permit, .. } = *pooled;
         drop(conn);
-        pool.connect(permit, shelf, server, timeouts).await
+        pool.connect(permit, shelf, server, timeouts, notice).await
     }
 
     /// Index of the server in the pool's options.

@@ -105,7 +105,7 @@ fn binary_value<S: Sink>(
         }
         Null => Value::Null,
         Decimal | NewDecimal | Varchar | Bit | Json | Enum | Set | TinyBlob | MediumBlob | LongBlob | Blob
-        | VarString | String | Geometry => Value::Bytes(reader.lenenc_bytes()?),
+        | VarString | String | Geometry | Vector => Value::Bytes(reader.lenenc_bytes()?),
     };
     match integer {
         // The text protocol's zeros are the client's work here.

@@ -40,6 +40,8 @@ pub enum ColumnType {
     Varchar = 15,
     /// `BIT`.
     Bit = 16,
+    /// `VECTOR` of MySQL 9.
+    Vector = 242,
     /// `JSON`.
     Json = 245,
     /// `DECIMAL`.
@@ -76,6 +78,7 @@ impl ColumnType {
             [Json, NewDecimal, Enum, Set, TinyBlob, MediumBlob, LongBlob, Blob, VarString, String, Geometry];
         match code {
             0..=16 => Some(LOW[usize::from(code)]),
+            242 => Some(Vector),
             245..=255 => Some(HIGH[usize::from(code - 245)]),
             _ => None,
         }
@@ -181,6 +184,6 @@ mod tests {
                 assert_eq!(kind as u8, code);
             }
         }
-        assert_eq!((0..=255u8).filter_map(ColumnType::from_code).count(), 28);
+        assert_eq!((0..=255u8).filter_map(ColumnType::from_code).count(), 29);
     }
 }

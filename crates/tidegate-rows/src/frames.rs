@@ -8,7 +8,8 @@
 //! | --- | --- | --- |
 //! | `Q` | to the server | statements |
 //! | `B` | to the server | name of a schema to copy |
-//! | `h` | to the client, first | version of this format (1), version of the server |
+//! | `C` | to the server | ends the statement that runs (error 1317); nothing if none does |
+//! | `h` | to the client, first | version of this format (2), version of the server |
 //! | `c` | to the client | columns of a result set |
 //! | `r` | to the client | a row |
 //! | `s` | to the client | a result's summary |
@@ -24,7 +25,7 @@ use std::io::{self, Read};
 use crate::{Column, ColumnFlags, ColumnType, Format, ServerError, Summary, Value};
 
 /// Version of the format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Longest payload: MySQL's largest packet.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
@@ -35,6 +36,8 @@ pub mod tag {
     pub const QUERY: u8 = b'Q';
     /// A schema to copy.
     pub const BACKUP: u8 = b'B';
+    /// The running statement is to end.
+    pub const CANCEL: u8 = b'C';
     /// The server's first word.
     pub const HELLO: u8 = b'h';
     /// Columns.

@@ -76,7 +76,7 @@ fn rds_kind(kind: ColumnType) -> u16 {
         Time => 15 | STR,
         Varchar | Enum | Set | VarString | String | Geometry => 6 | STR,
         Bit => 2 | STR,
-        TinyBlob | MediumBlob | LongBlob | Blob => 19 | STR,
+        TinyBlob | MediumBlob | LongBlob | Blob | Vector => 19 | STR,
         Null | Json => STR,
     }
 }

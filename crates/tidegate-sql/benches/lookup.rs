@@ -46,6 +46,46 @@ fn with_key(text: &'static str) -> impl Fn(u64, &mut Vec<u8>) -> Vec<Param> {
     }
 }
 
+/// Inserts of 64 sessions at the same time, as 64 clients make them: CPU time of this thread for each.
+async fn insert_together(engine: &Engine, count: u64) {
+    let mut setup = engine.session("bench").expect("a session");
+    let create = "CREATE TABLE IF NOT EXISTS log (id INT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(50))";
+    let json = JsonOptions::default();
+    let mut sink = Collect { format: Json::batch(&json), out: Vec::new() };
+    setup.execute(Statement { sql: create.as_bytes(), params: &[] }, &mut sink).await.expect("set up");
+    let commits = engine.table_version("bench", "log").unwrap_or(0);
+    let local = tokio::task::LocalSet::new();
+    let each = count.div_ceil(64);
+    let (begin, elapsed) = (cpu_nanos(), std::time::Instant::now());
+    for client in 0..64 {
+        let mut session = engine.session("bench").expect("a session");
+        local.spawn_local(async move {
+            let json = JsonOptions::default();
+            let (mut sql, mut out) = (Vec::new(), Vec::new());
+            for number in 0..each {
+                sql.clear();
+                out.clear();
+                sql.extend_from_slice(b"INSERT INTO log (a, b) VALUES (");
+                sql.extend_from_slice(itoa::Buffer::new().format(client * each + number).as_bytes());
+                sql.extend_from_slice(b", 'some text')");
+                let mut sink = Collect { format: Json::new(&json), out };
+                session.execute(Statement { sql: &sql, params: &[] }, &mut sink).await.expect("the statement runs");
+                out = sink.out;
+            }
+        });
+    }
+    local.await;
+    let inserts = each * 64;
+    let commits = engine.table_version("bench", "log").unwrap_or(0) - commits;
+    println!(
+        "{:<36} {:>7} ns, {:.1} in a commit, {:.0} a second",
+        "durable insert of 64 sessions",
+        (cpu_nanos() - begin) / inserts,
+        inserts as f64 / commits.max(1) as f64,
+        inserts as f64 / elapsed.elapsed().as_secs_f64()
+    );
+}
+
 async fn run(path: &std::path::Path, count: u64) {
     let mut options = EngineOptions::new(path);
     options.durability = Durability::Normal;
@@ -76,6 +116,8 @@ async fn run(path: &std::path::Path, count: u64) {
         Vec::new()
     })
     .await;
+    engine.configure(EngineOptions::new(path)).expect("durability full");
+    insert_together(&engine, count).await;
     let pooled = cpu_nanos();
     for _ in 0..count {
         drop(engine.pooled_session("bench").expect("a session"));

@@ -29,9 +29,13 @@ pub(crate) struct Entry {
     params: Box<[crate::translate::ParamKind]>,
     /// Literals that shaped the plan, with their bytes.
     fixed: Box<[(usize, LiteralKind, Box<[u8]>)]>,
+    /// The text that named the result's columns: from the beginning of the statement on, spaces and all.
+    named: Box<[u8]>,
     pub(crate) plan: Rc<Plan>,
     /// Prepared statements of the plan, in its order; taken out while they run.
     pub(crate) stmts: Vec<Stmt>,
+    /// A writing statement that runs without letting others run in between, as far as is known.
+    pub(crate) brief: bool,
 }
 
 /// Plans by the hash of their text.
@@ -106,13 +110,29 @@ impl Entry {
         params: &[crate::translate::ParamKind],
         fixed: impl IntoIterator<Item = usize>,
         plan: Rc<Plan>,
-        stmts: Vec<Stmt>,
     ) -> Self {
         let fixed = fixed
             .into_iter()
             .filter_map(|index| literal(normalised, sql, index).map(|(kind, bytes)| (index, kind, bytes.into())))
             .collect();
-        Self { text: normalised.text.as_slice().into(), context, params: params.into(), fixed, plan, stmts }
+        let brief = plan.is_brief();
+        let named = sql.get(normalised.start..plan.named_to).unwrap_or_default().into();
+        let text = normalised.text.as_slice().into();
+        Self { text, context, params: params.into(), fixed, named, plan, stmts: Vec::new(), brief }
+    }
+
+    /// The same plan for another connection.
+    pub(crate) fn twin(&self) -> Self {
+        Self {
+            text: self.text.clone(),
+            context: self.context,
+            params: self.params.clone(),
+            fixed: self.fixed.clone(),
+            named: self.named.clone(),
+            plan: Rc::clone(&self.plan),
+            stmts: Vec::new(),
+            brief: self.brief,
+        }
     }
 
     #[inline]
@@ -122,6 +142,7 @@ impl Entry {
             && self.params.len() == params.len()
             && self.params.iter().zip(params).all(|(kind, param)| *kind == crate::exec::kind_of(param))
             && self.fixed.iter().all(|(index, kind, bytes)| literal(normalised, sql, *index) == Some((*kind, bytes)))
+            && (self.named.is_empty() || sql[normalised.start..].starts_with(&self.named))
     }
 }
 

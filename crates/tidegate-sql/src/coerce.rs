@@ -402,7 +402,11 @@ impl Target<'_> {
                 std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
             }
         };
-        if let Some((at, c)) = text.char_indices().find(|(_, c)| c.len_utf8() as u32 > ty.collation.char_bytes_max()) {
+        let bytes_max = ty.collation.char_bytes_max() as usize;
+        let too_long = |c: char| c.len_utf8() > bytes_max;
+        // UTF-8 has no character of more than four bytes, and long texts come often.
+        let found = if bytes_max < 4 { text.char_indices().find(|(_, c)| too_long(*c)) } else { None };
+        if let Some((at, c)) = found {
             let shown: String =
                 text.as_bytes()[at..].iter().take(c.len_utf8()).map(|byte| format!("\\x{byte:02X}")).collect();
             self.complain(errors::wrong_value_for_type(
@@ -413,10 +417,7 @@ impl Target<'_> {
                 self.name(),
                 self.row,
             ))?;
-            let replaced: String = text
-                .chars()
-                .map(|c| if c.len_utf8() as u32 > ty.collation.char_bytes_max() { '?' } else { c })
-                .collect();
+            let replaced: String = text.chars().map(|c| if too_long(c) { '?' } else { c }).collect();
             return self.fit(&replaced);
         }
         self.fit(text)
@@ -519,9 +520,17 @@ impl Target<'_> {
                     (bits, complete)
                 }
             }
-            other => match other.to_int() {
-                Ok(number) | Err((number, _)) => (number as u64 & all, number >= 0 && number <= i128::from(all)),
-            },
+            other => {
+                // The part behind the point of a number does not count.
+                let number = match other {
+                    Val::Dec(number) => number.truncate(0).mantissa,
+                    Val::Real(number) => number.trunc() as i128,
+                    other => match other.to_int() {
+                        Ok(number) | Err((number, _)) => number,
+                    },
+                };
+                (number as u64 & all, number >= 0 && number <= i128::from(all))
+            }
         };
         if !complete {
             self.complain(errors::data_truncated(self.name(), self.row))?;

@@ -167,6 +167,19 @@ pub(super) fn change<T>(
     Ok(value)
 }
 
+/// Makes the indexes of a table anew.
+///
+/// # Errors
+/// Storage errors.
+pub(crate) fn rebuild_indexes(core: &mut Core, schema: &str, name: &str) -> Res<()> {
+    core.commit_open()?;
+    let schema = core.engine.schema(schema)?;
+    change(core, &schema, |conn, catalog| match catalog.table(name).filter(|table| table.view.is_none()) {
+        Some(table) => conn.execute(&format!("REINDEX {}", table.physical())).map_err(internal),
+        None => Ok(()),
+    })
+}
+
 /// Checks the name of an object.
 ///
 /// # Errors

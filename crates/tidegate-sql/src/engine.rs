@@ -29,6 +29,7 @@ use crate::{
         background::{Background, SyncState},
         conn::{Conn, to_server_error},
         pool::Pool,
+        readers::Readers,
         vfs,
         writer::WriteLock,
     },
@@ -68,8 +69,22 @@ pub struct EngineOptions {
     pub statement_time_max: Option<Duration>,
     /// Rows that an UPDATE or DELETE may collect before it changes them, in bytes.
     pub statement_memory_max: usize,
+    /// How large a schema's write-ahead log may get beside statements that read for long; the longest is ended then.
+    pub log_bytes_max: u64,
+    /// Who is told what nobody has asked for and somebody should know.
+    pub report: Option<Report>,
     /// Version that sessions report as `@@version`.
     pub server_version: String,
+}
+
+/// Takes a sentence for the server's log; called on threads of the engine's own.
+#[derive(Clone)]
+pub struct Report(pub Arc<dyn Fn(&str) + Send + Sync>);
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Report")
+    }
 }
 
 impl EngineOptions {
@@ -83,6 +98,8 @@ impl EngineOptions {
             lock_wait_timeout: Duration::from_secs(50),
             statement_time_max: None,
             statement_memory_max: 1 << 30,
+            log_bytes_max: 1 << 30,
+            report: None,
             server_version: "10.11.19-MariaDB-tidegate".into(),
         }
     }
@@ -138,12 +155,14 @@ pub struct Engine {
 pub(crate) struct EngineInner {
     pub(crate) path: PathBuf,
     pub(crate) server_version: String,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) started: Instant,
     pub(crate) questions: AtomicU64,
     schemas: RwLock<BTreeMap<String, Arc<Schema>>>,
     pub(crate) background: Background,
     next_connection: AtomicU64,
+    /// The locks of GET_LOCK().
+    pub(crate) locks: Arc<crate::locks::Locks>,
     /// Serialises CREATE and DROP DATABASE.
     creating: Mutex<()>,
     _lock: File,
@@ -158,6 +177,8 @@ pub(crate) struct Settings {
     /// 0 for no limit.
     statement_time_ms: AtomicU64,
     statement_memory_max: AtomicUsize,
+    log_bytes_max: AtomicU64,
+    report: Mutex<Option<Report>>,
 }
 
 impl Settings {
@@ -168,6 +189,8 @@ impl Settings {
         self.lock_wait_ms.store(ms(options.lock_wait_timeout), Ordering::Relaxed);
         self.statement_time_ms.store(options.statement_time_max.map_or(0, |time| ms(time).max(1)), Ordering::Relaxed);
         self.statement_memory_max.store(options.statement_memory_max, Ordering::Relaxed);
+        self.log_bytes_max.store(options.log_bytes_max, Ordering::Relaxed);
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.report);
     }
 
     /// When commits are acknowledged.
@@ -197,6 +220,19 @@ impl Settings {
     pub(crate) fn statement_memory_max(&self) -> usize {
         self.statement_memory_max.load(Ordering::Relaxed)
     }
+
+    /// How large a write-ahead log may get before its longest reader is ended.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        self.log_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Tells whoever wants to know.
+    pub(crate) fn report(&self, sentence: &str) {
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(Report(report)) = report {
+            report(sentence);
+        }
+    }
 }
 
 static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(1);
@@ -209,6 +245,7 @@ pub(crate) struct Schema {
     pub(crate) path: PathBuf,
     pub(crate) writer: Arc<WriteLock>,
     pub(crate) sync: SyncState,
+    pub(crate) readers: Readers,
     catalog: Mutex<Option<Arc<Catalog>>>,
     /// Changes with every DDL; part of the statement cache's key.
     version: AtomicU64,
@@ -244,9 +281,9 @@ impl Engine {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        let background = Background::start().map_err(io_error(&path))?;
-        let settings = Settings::default();
+        let settings = Arc::new(Settings::default());
         settings.set(&options, sql_mode);
+        let background = Background::start(Arc::clone(&settings)).map_err(io_error(&path))?;
         Ok(Self {
             inner: Arc::new(EngineInner {
                 path,
@@ -257,6 +294,7 @@ impl Engine {
                 schemas: RwLock::new(schemas),
                 background,
                 next_connection: AtomicU64::new(1),
+                locks: Arc::default(),
                 creating: Mutex::default(),
                 _lock: lock,
             }),
@@ -347,6 +385,11 @@ impl EngineInner {
         Some(catalog.table(table)?.state.version.load(Ordering::Acquire))
     }
 
+    /// The number that the next session gets.
+    pub(crate) fn connections(&self) -> u64 {
+        self.next_connection.load(Ordering::Relaxed)
+    }
+
     /// The schema with a name.
     ///
     /// # Errors
@@ -354,6 +397,11 @@ impl EngineInner {
     pub(crate) fn schema(&self, name: &str) -> Result<Arc<Schema>, ServerError> {
         let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner);
         schemas.get(name).cloned().ok_or_else(|| errors::unknown_database(name))
+    }
+
+    /// All schemas.
+    pub(crate) fn all_schemas(&self) -> Vec<Arc<Schema>> {
+        self.schemas.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// The versions of all schemas' catalogues, by the schemas' numbers.
@@ -444,6 +492,7 @@ impl Schema {
             path,
             writer: Arc::default(),
             sync: SyncState::default(),
+            readers: Readers::default(),
             catalog: Mutex::default(),
             version: AtomicU64::new(1),
             closed: AtomicBool::new(false),

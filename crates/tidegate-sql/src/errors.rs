@@ -142,6 +142,18 @@ errors! {
     unknown_multi_delete(name) = 1109 b"42S02" "Unknown table '{name}' in MULTI DELETE";
     /// UPDATE or INSERT reads the table that it changes.
     wrong_value_count(row) = 1136 b"21S01" "Column count doesn't match value count at row {row}";
+    /// CALL: there are none.
+    unknown_procedure(schema, name) = 1305 b"42000" "PROCEDURE {schema}.{name} does not exist";
+    /// KILL of a session that is not there.
+    unknown_thread(id) = 1094 b"HY000" "Unknown thread id: {id}";
+    /// A write to a table that the session has locked for reading.
+    table_locked_for_read(name) = 1099 b"HY000" "Table '{name}' was locked with a READ lock and can't be updated";
+    /// A write to a table that a session with locked tables has not locked.
+    table_not_locked(name) = 1100 b"HY000" "Table '{name}' was not locked with LOCK TABLES";
+    /// A named lock without a name.
+    wrong_lock_name(name) = 3057 b"42000" "Incorrect user-level lock name '{name}'";
+    /// GROUP BY of an aggregate.
+    cannot_group_on(name) = 1056 b"42000" "Can't group on '{name}'";
     /// An aggregate where none can stand.
     invalid_group_use() = 1111 b"HY000" "Invalid use of group function";
     /// A column twice in a list.
@@ -168,8 +180,6 @@ errors! {
     subquery_rows() = 1242 b"21000" "Subquery returns more than 1 row";
     /// A prepared statement that is not there.
     unknown_prepared(name) = 1243 b"HY000" "Unknown prepared statement handler ({name}) given to EXECUTE";
-    /// A derived table needs a name.
-    derived_alias() = 1248 b"42000" "Every derived table must have its own alias";
     /// A number outside of its column's range.
     out_of_range(column, row) = 1264 b"22003" "Out of range value for column '{column}' at row {row}";
     /// A value that lost something.
@@ -192,6 +202,8 @@ errors! {
     statement_timeout() = 1969 b"70100" "Query execution was interrupted (max_statement_time exceeded)";
     /// The statement was stopped.
     interrupted() = 1317 b"70100" "Query execution was interrupted";
+    /// The statement or transaction was reading for so long that the write-ahead log grew too much.
+    read_for_too_long() = 1317 b"70100" "Query execution was interrupted (it kept the write-ahead log from starting over)";
     /// A column without default got no value.
     no_default(column) = 1364 b"HY000" "Field '{column}' doesn't have a default value";
     /// Division by zero, where that is an error.
@@ -277,4 +289,19 @@ pub(crate) fn unknown_collation(name: &str) -> ServerError {
         return unsupported(format!("the collation {name}"));
     }
     unknown_collation_name(name)
+}
+
+/// SIGNAL: an error of the user's own.
+#[cold]
+pub(crate) fn signalled(state: &str, number: Option<u16>, message: Option<String>) -> ServerError {
+    let (code, text) = match state.get(..2) {
+        Some("01") => (1642, "Unhandled user-defined warning condition"),
+        Some("02") => (1643, "Unhandled user-defined not found condition"),
+        _ => (1644, "Unhandled user-defined exception condition"),
+    };
+    let mut bytes = *b"45000";
+    if state.len() == bytes.len() {
+        bytes.copy_from_slice(state.as_bytes());
+    }
+    ServerError::new(number.unwrap_or(code), &bytes, message.unwrap_or_else(|| text.to_owned()))
 }

@@ -11,6 +11,7 @@ use tidegate_rows::{Column, Flow, Param, QueryError, Sink, Value};
 
 use crate::{
     engine::Schema,
+    errors,
     store::conn::{Cell, Step, Stmt, to_server_error},
     task,
     translate::{
@@ -29,6 +30,8 @@ pub(crate) struct Plan {
     /// The version of `home`'s catalogue that the plan was made from.
     pub(crate) home_version: u64,
     pub(crate) attached: Vec<(Arc<Schema>, u64)>,
+    /// How far the statement's text names the columns of the result.
+    pub(crate) named_to: usize,
     pub(crate) read_names: Vec<(String, String)>,
 }
 
@@ -155,6 +158,16 @@ thread_local! {
     static BUFFER: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(Vec::new()) };
 }
 
+/// Why the wait for a sink was over before the sink was ready.
+#[cold]
+fn stopped() -> QueryError {
+    if task::has_read_for_too_long() {
+        errors::read_for_too_long().into()
+    } else {
+        QueryError::SinkClosed(tidegate_rows::SinkClosed)
+    }
+}
+
 /// Steps a bound query to its end and hands its rows to the sink. Answers their number.
 ///
 /// # Errors
@@ -171,7 +184,7 @@ pub(crate) fn pump(stmt: &mut Stmt, columns: &[Column], outs: &[Out], sink: &mut
             out.emit(index, stmt.cell(index), &mut buf, sink);
         }
         if sink.end_row() == Flow::Full {
-            task::block_on_to_end(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| tidegate_rows::SinkClosed)??;
+            task::block_on_to_end(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| stopped())??;
         }
         step = stmt.step().map_err(|error| to_server_error(&error))?;
     }

@@ -15,8 +15,10 @@ const LITERALS_MAX: usize = 4096;
 /// What a literal is; part of the cache key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum LiteralKind {
-    /// Digits that fit a signed 64-bit number.
+    /// Digits that fit a signed 64-bit number, nine at most.
     Int,
+    /// More digits that fit a signed 64-bit number.
+    Long,
     /// Digits that fit an unsigned one only.
     Uint,
     /// Digits with a point, or too many of them: precision and scale.
@@ -50,6 +52,8 @@ pub(crate) struct Normalised {
     /// Number of `?` outside of quotes.
     pub(crate) params: usize,
     pub(crate) hash: u64,
+    /// Where the statement begins.
+    pub(crate) start: usize,
     /// Where the next statement begins, at or behind a `;`.
     pub(crate) rest: usize,
 }
@@ -355,12 +359,14 @@ impl Scan<'_> {
 }
 
 fn int_kind(digits: &[u8]) -> LiteralKind {
-    if digits.len() < 19 {
-        return LiteralKind::Int;
+    match digits.len() {
+        ..10 => return LiteralKind::Int,
+        10..19 => return LiteralKind::Long,
+        _ => {}
     }
     let text = std::str::from_utf8(digits).unwrap_or("");
     if text.parse::<i64>().is_ok() {
-        LiteralKind::Int
+        LiteralKind::Long
     } else if text.parse::<u64>().is_ok() {
         LiteralKind::Uint
     } else {
@@ -372,6 +378,7 @@ impl LiteralKind {
     fn key(self) -> [u8; 4] {
         match self {
             LiteralKind::Int => [1, b'i', 0, 0],
+            LiteralKind::Long => [1, b'l', 0, 0],
             LiteralKind::Uint => [1, b'u', 0, 0],
             LiteralKind::Decimal(precision, scale) => [3, b'n', precision, scale],
             LiteralKind::Double => [1, b'd', 0, 0],
@@ -391,6 +398,7 @@ pub(crate) fn normalise(sql: &[u8], from: usize, mode: LexMode, out: &mut Normal
     out.text.clear();
     out.literals.clear();
     out.params = 0;
+    out.start = from;
     let mut scan = Scan { sql, pos: from, mode, in_hint: false };
     let mut after_word = false;
     loop {

@@ -13,7 +13,7 @@
 //! 4. the session's driver ([`task`]) runs all of this in a stackful coroutine that suspends when a slice of time is
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
-//! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to),
+//! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`locks`] (those of GET_LOCK),
 //! [`task`] (coroutines), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
 //! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
@@ -33,6 +33,7 @@ mod errors;
 mod exec;
 mod functions;
 mod lexer;
+mod locks;
 mod parse;
 mod pcre;
 mod show;
@@ -42,5 +43,5 @@ mod translate;
 mod value;
 mod variables;
 
-pub use engine::{Durability, Engine, EngineOptions, OpenError, file_of_schema};
+pub use engine::{Durability, Engine, EngineOptions, OpenError, Report, file_of_schema};
 pub use session::{PooledSession, Session, TableChange, TableRead};

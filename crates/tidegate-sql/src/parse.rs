@@ -19,6 +19,8 @@ use tidegate_rows::ServerError;
 pub(crate) mod alter;
 pub(crate) mod column;
 pub(crate) mod ddl;
+mod session;
+mod show;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
 
@@ -108,6 +110,20 @@ pub(crate) enum Statement {
     Admin {
         verb: &'static str,
         tables: Vec<TableName>,
+    },
+    /// LOCK TABLES: each with whether it will be written to.
+    LockTables(Vec<(TableName, bool)>),
+    /// FLUSH TABLES WITH READ LOCK.
+    LockAll,
+    UnlockTables,
+    /// CALL: there are no procedures.
+    Call(TableName),
+    Kill(u64),
+    /// SIGNAL: an error of the user's own.
+    Signal {
+        state: String,
+        number: Option<u16>,
+        message: Option<String>,
     },
     Nothing,
 }
@@ -212,9 +228,17 @@ pub(crate) enum Pattern {
 #[derive(Debug, Clone)]
 pub(crate) enum ShowWhat {
     Databases,
-    Tables { schema: Option<String>, full: bool },
-    TableStatus { schema: Option<String> },
-    Columns { table: TableName, full: bool },
+    Tables {
+        schema: Option<String>,
+        full: bool,
+    },
+    TableStatus {
+        schema: Option<String>,
+    },
+    Columns {
+        table: TableName,
+        full: bool,
+    },
     Index(TableName),
     CreateTable(TableName),
     CreateView(TableName),
@@ -230,7 +254,10 @@ pub(crate) enum ShowWhat {
     Grants,
     Privileges,
     Plugins,
+    /// Nothing of the kind exists: the names of the columns.
     Empty(&'static [&'static str]),
+    CountWarnings,
+    CountErrors,
 }
 
 /// Reads the statement at `sql[from..]` up to `;` or the end.
@@ -388,7 +415,7 @@ fn statement(p: &mut Parser, sql: &[u8]) -> Result<Outcome> {
         }
         "USE" => Statement::Use(identifier(p)?.value),
         "SET" => Statement::Set(set(p)?),
-        "SHOW" => return show(p),
+        "SHOW" => return show::show(p),
         "DESCRIBE" | "DESC" | "EXPLAIN" => explain(p)?,
         "BEGIN" => {
             take_word(p, "WORK");
@@ -413,19 +440,9 @@ fn statement(p: &mut Parser, sql: &[u8]) -> Result<Outcome> {
             Statement::Do
         }
         "ANALYZE" | "OPTIMIZE" | "CHECK" | "REPAIR" | "CHECKSUM" => admin(p, &verb)?,
-        "FLUSH" | "UNLOCK" | "KILL" => {
-            while p.peek_token_ref().token != Token::EOF {
-                p.advance_token();
-            }
-            if verb == "KILL" {
-                return Ok(Err(errors::unsupported("KILL")));
-            }
-            Statement::Admin { verb: "", tables: Vec::new() }
-        }
-        "LOCK" => return Ok(lock_tables(p)),
-        "CALL" | "GRANT" | "REVOKE" | "LOAD" | "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "SIGNAL" | "RESIGNAL"
-        | "GET" | "HELP" | "CHANGE" | "PURGE" | "RESET" | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "TABLE"
-        | "VALUES" => {
+        "FLUSH" | "LOCK" | "UNLOCK" | "KILL" | "CALL" | "SIGNAL" => return session::statement(p, &verb),
+        "GRANT" | "REVOKE" | "LOAD" | "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "RESIGNAL" | "GET" | "HELP"
+        | "CHANGE" | "PURGE" | "RESET" | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "VALUES" => {
             return Ok(Err(errors::unsupported(&verb)));
         }
         _ => {
@@ -434,14 +451,6 @@ fn statement(p: &mut Parser, sql: &[u8]) -> Result<Outcome> {
             return unexpected(p);
         }
     }))
-}
-
-fn lock_tables(p: &mut Parser) -> Outcome {
-    while p.peek_token_ref().token != Token::EOF {
-        p.advance_token();
-    }
-    // mysqldump's files lock what they fill; a single writer needs no more.
-    Ok(Statement::Admin { verb: "", tables: Vec::new() })
 }
 
 /// `t` or `s.t`.
@@ -831,92 +840,4 @@ fn admin(p: &mut Parser, verb: &str) -> Result<Statement> {
         _ => "check",
     };
     Ok(Statement::Admin { verb, tables })
-}
-
-fn in_schema(p: &mut Parser) -> Result<Option<String>> {
-    if take_word(p, "FROM") || take_word(p, "IN") { Ok(Some(identifier(p)?.value)) } else { Ok(None) }
-}
-
-fn of_table(p: &mut Parser) -> Result<TableName> {
-    if !take_word(p, "FROM") {
-        expect_word(p, "IN")?;
-    }
-    let mut table = table_name(p)?;
-    if let Some(schema) = in_schema(p)? {
-        table.schema = Some(schema);
-    }
-    Ok(table)
-}
-
-fn show(p: &mut Parser) -> Result<Outcome> {
-    let full = take_word(p, "FULL");
-    if !take_word(p, "GLOBAL") {
-        take_word(p, "SESSION");
-    }
-    let what = if take_word(p, "DATABASES") || take_word(p, "SCHEMAS") {
-        ShowWhat::Databases
-    } else if take_word(p, "TABLES") {
-        ShowWhat::Tables { schema: in_schema(p)?, full }
-    } else if take_words(p, &["TABLE", "STATUS"]) {
-        ShowWhat::TableStatus { schema: in_schema(p)? }
-    } else if take_word(p, "COLUMNS") || take_word(p, "FIELDS") {
-        ShowWhat::Columns { table: of_table(p)?, full }
-    } else if take_word(p, "INDEX") || take_word(p, "INDEXES") || take_word(p, "KEYS") {
-        ShowWhat::Index(of_table(p)?)
-    } else if take_word(p, "CREATE") {
-        return show_create(p);
-    } else if take_word(p, "VARIABLES") {
-        ShowWhat::Variables
-    } else if take_word(p, "STATUS") {
-        ShowWhat::Status
-    } else if take_word(p, "WARNINGS") {
-        ShowWhat::Warnings
-    } else if take_word(p, "ERRORS") {
-        ShowWhat::Errors
-    } else if take_words(p, &["STORAGE", "ENGINES"]) || take_word(p, "ENGINES") {
-        ShowWhat::Engines
-    } else if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
-        ShowWhat::Charset
-    } else if take_word(p, "COLLATION") {
-        ShowWhat::Collation
-    } else if take_word(p, "PROCESSLIST") {
-        ShowWhat::ProcessList
-    } else if take_word(p, "GRANTS") {
-        ShowWhat::Grants
-    } else if take_word(p, "PRIVILEGES") {
-        ShowWhat::Privileges
-    } else if take_word(p, "PLUGINS") {
-        ShowWhat::Plugins
-    } else if take_word(p, "TRIGGERS") {
-        in_schema(p)?;
-        ShowWhat::Empty(&["Trigger", "Event", "Table", "Statement", "Timing", "Created", "sql_mode", "Definer"])
-    } else if take_words(p, &["FUNCTION", "STATUS"]) || take_words(p, &["PROCEDURE", "STATUS"]) {
-        ShowWhat::Empty(&["Db", "Name", "Type", "Definer", "Modified", "Created", "Security_type", "Comment"])
-    } else if take_word(p, "EVENTS") {
-        in_schema(p)?;
-        ShowWhat::Empty(&["Db", "Name", "Definer", "Time zone", "Type"])
-    } else {
-        let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
-        return Ok(Err(errors::unsupported(format!("SHOW {}", word.value.to_ascii_uppercase()))));
-    };
-    let like = if take_word(p, "LIKE") { Some(Pattern::Text(span_of(p)?)) } else { None };
-    let filter = if like.is_none() && take_word(p, "WHERE") { Some(span_of(p)?) } else { None };
-    if matches!(what, ShowWhat::Warnings | ShowWhat::Errors) && take_word(p, "LIMIT") {
-        comma_separated(p, |p| p.parse_expr())?;
-    }
-    Ok(Ok(Statement::Show(Show { what, like, filter })))
-}
-
-fn show_create(p: &mut Parser) -> Result<Outcome> {
-    let what = if take_word(p, "TABLE") {
-        ShowWhat::CreateTable(table_name(p)?)
-    } else if take_word(p, "VIEW") {
-        ShowWhat::CreateView(table_name(p)?)
-    } else if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
-        take_words(p, &["IF", "NOT", "EXISTS"]);
-        ShowWhat::CreateDatabase(identifier(p)?.value)
-    } else {
-        return Ok(Err(errors::unsupported("SHOW CREATE of this kind of object")));
-    };
-    Ok(Ok(Statement::Show(Show { what, like: None, filter: None })))
 }

@@ -2,8 +2,11 @@
 
 mod changes;
 mod env;
+mod group;
 mod pooled;
+mod tables;
 mod transaction;
+mod writes;
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 
@@ -11,6 +14,8 @@ use tidegate_rows::{Execute, Param, QueryError, ServerError, Sink, Statement as 
 
 pub use changes::{TableChange, TableRead};
 pub(crate) use env::{Env, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
+pub(crate) use group::Group;
+use group::Turn;
 pub use pooled::PooledSession;
 use transaction::Transaction;
 pub(crate) use transaction::acquire;
@@ -20,7 +25,7 @@ use crate::{
     ddl,
     engine::{EngineInner, Schema, is_virtual},
     errors,
-    exec::{Out, Plan, PlanKind, SelectPlan, bind::Constants, kind_of, pump, write::Writer, write::Written},
+    exec::{Out, Plan, PlanKind, SelectPlan, bind::Constants, kind_of, pump, write::Written},
     functions,
     lexer::{self, Literals, Normalised},
     parse::{self, Statement},
@@ -55,6 +60,8 @@ pub(crate) struct Core {
     watched: Option<Box<changes::Watched>>,
     /// A sleep that begins when the coroutine has ended.
     napping: Option<(Rc<Plan>, std::time::Duration)>,
+    /// A statement that has run in a group; its commit is waited for when the coroutine has ended.
+    joined: Option<(group::Member, Written)>,
 }
 
 thread_local! {
@@ -63,7 +70,7 @@ thread_local! {
 
 impl Session {
     pub(crate) fn new(engine: Arc<EngineInner>, id: u64) -> Self {
-        let env = Rc::new(Env::new(id, &engine.settings));
+        let env = Rc::new(Env::new(id, &engine.settings, Arc::clone(&engine.locks)));
         Self {
             core: Core {
                 engine,
@@ -75,6 +82,7 @@ impl Session {
                 last_query: None,
                 watched: None,
                 napping: None,
+                joined: None,
             },
         }
     }
@@ -119,6 +127,7 @@ impl Session {
         core.watched = None;
         core.leave_temporary();
         core.napping = None;
+        core.joined = None;
         core.env.reset(&core.engine.settings);
         core.schema.as_ref().is_none_or(|schema| !schema.is_closed())
     }
@@ -135,6 +144,7 @@ impl Execute for Session {
         let core = &mut self.core;
         let sink: &mut dyn Sink = sink;
         match task::run(&env, || core.run(statement, sink)).await {
+            Ok(Ok(())) if core.joined.is_some() => core.finish_joined(sink).await,
             Ok(Ok(())) if core.napping.is_some() => core.finish_nap(sink).await,
             Ok(result) => result,
             Err(_) => Err(errors::out_of_memory().into()),
@@ -178,7 +188,9 @@ impl Core {
                 Ok(false) => return Ok(()),
                 Err(mut error) => {
                     if let QueryError::Server(error) = &mut error {
-                        if error.code == errors::INTERRUPTED && task::is_out_of_time() {
+                        if error.code == errors::INTERRUPTED && task::has_read_for_too_long() {
+                            *error = errors::read_for_too_long();
+                        } else if error.code == errors::INTERRUPTED && task::is_out_of_time() {
                             *error = errors::statement_timeout();
                         }
                         self.env.note_error(error);
@@ -231,7 +243,7 @@ impl Core {
         };
         let (plan, fixed, cacheable) = plan;
         let fixed = if numbered { fixed } else { (0..scan.literals.len()).collect() };
-        let entry = Entry::new(scan, text.sql, self.context(), &kinds, fixed, Rc::new(plan), Vec::new());
+        let entry = Entry::new(scan, text.sql, self.context(), &kinds, fixed, Rc::new(plan));
         self.run_entry(entry, scan, constants, more, cacheable, sink)
     }
 
@@ -259,6 +271,9 @@ impl Core {
             return Some(self.run_entry(entry, scan, constants, more, true, sink));
         }
         let pool = self.pool.clone()?;
+        if let Some(done) = self.cached_in_group(&pool, scan, &context, constants, more, sink) {
+            return Some(done);
+        }
         let mut conn = pool.take().ok()?;
         let Some(entry) = conn.cache.take(scan, constants.sql, &context, constants.params) else {
             pool.put(conn);
@@ -277,8 +292,28 @@ impl Core {
         {
             return Some(self.select_on(conn, &pool, entry, scan.hash, constants, more, true, sink));
         }
+        if !entry.plan.is_current() {
+            pool.put(conn);
+            return None;
+        }
+        if self.may_join(&entry)
+            && entry.plan.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, &pool.schema))
+            && let Some(guard) = pool.schema.writer.try_acquire()
+        {
+            return Some(match Turn::open(&self.engine, &pool, guard, conn) {
+                Ok(turn) => self.run_in_group(turn, entry, scan.hash, constants, more, true, sink),
+                Err(error) => Err(error.into()),
+            });
+        }
+        if self.may_join(&entry) {
+            // Somebody else writes. This connection keeps its statements; a group will know the statement, or learn it.
+            let twin = entry.twin();
+            conn.cache.put(scan.hash, entry);
+            pool.put(conn);
+            return Some(self.run_entry(twin, scan, constants, more, true, sink));
+        }
         pool.put(conn);
-        entry.plan.is_current().then(|| self.run_entry(entry, scan, constants, more, true, sink))
+        Some(self.run_entry(entry, scan, constants, more, true, sink))
     }
 
     /// Runs a query outside of transactions on a connection of its own.
@@ -296,10 +331,9 @@ impl Core {
         let plan = Rc::clone(&entry.plan);
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
         self.note_reads(&plan, true);
-        let result = self
-            .attach(&mut conn, &plan)
-            .map_err(QueryError::from)
-            .and_then(|()| run_select(&mut conn, &mut entry.stmts, select, constants, sink));
+        let result = self.attach(&mut conn, &plan).map_err(QueryError::from).and_then(|()| {
+            task::while_reading(&pool.schema, None, || run_select(&mut conn, &mut entry.stmts, select, constants, sink))
+        });
         if cacheable && plan.attached.is_empty() {
             conn.cache.put(hash, entry);
         } else {
@@ -495,132 +529,19 @@ impl Core {
         Ok(())
     }
 
-    fn in_transaction(
-        &mut self,
-        mut entry: Entry,
-        scan: &Normalised,
-        constants: Constants<'_>,
-        more: bool,
-        cacheable: bool,
-        sink: &mut dyn Sink,
-    ) -> Result<(), QueryError> {
-        let plan = Rc::clone(&entry.plan);
-        let home = plan.home.clone().or_else(|| self.schema.clone()).ok_or_else(errors::no_database)?;
-        let alone = self.transaction.is_none();
-        let mut transaction = self.transaction.take().unwrap_or_else(|| Transaction::new(false));
-        let result = self.step_of(&mut transaction, &plan, &home, &mut entry, constants, sink);
-        if let Some(conn) = transaction.conn_mut()
-            && cacheable
-            && plan.attached.is_empty()
-        {
-            conn.cache.put(scan.hash, entry);
-        } else {
-            drop(entry);
-        }
-        let written = match result {
-            Ok(written) => written,
-            Err(error) => {
-                let fatal = matches!(&error, QueryError::Server(error) if matches!(error.code, 1213 | 1021 | 1030));
-                if alone || fatal || !matches!(error, QueryError::Server(_)) {
-                    transaction.rollback();
-                } else {
-                    self.transaction = Some(transaction);
-                }
-                return Err(error);
-            }
-        };
-        if alone {
-            self.commit(transaction)?;
-        } else {
-            self.transaction = Some(transaction);
-        }
-        match written {
-            Done::Rows(rows) => self.finish_select(&plan, rows, more, sink),
-            Done::Written(written) => self.finish_write(written, more, sink),
-        }
-        Ok(())
-    }
-
-    fn step_of(
-        &mut self,
-        transaction: &mut Transaction,
-        plan: &Plan,
-        home: &Arc<Schema>,
-        entry: &mut Entry,
-        constants: Constants<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<Done, QueryError> {
-        transaction.open(home)?;
-        if let Some(conn) = transaction.conn_mut() {
-            self.attach(conn, plan)?;
-        }
-        let memory_max = self.engine.settings.statement_memory_max();
-        if let PlanKind::Select(select) = &plan.kind {
-            if select.for_update {
-                transaction.write(&self.env)?;
-            } else {
-                transaction.read(&self.env)?;
-            }
-            self.note_reads(plan, !transaction.is_explicit());
-            let conn = transaction.conn()?;
-            return Ok(Done::Rows(run_select(conn, &mut entry.stmts, select, constants, sink)?));
-        }
-        transaction.write(&self.env)?;
-        if !plan.is_current() {
-            // Somebody has changed the definition while this statement waited for the lock.
-            return Err(errors::definition_changed().into());
-        }
-        let savepoint = transaction.is_explicit();
-        let conn = transaction.conn()?;
-        if savepoint {
-            conn.execute("SAVEPOINT tg_statement").map_err(|error| to_server_error(&error))?;
-        }
-        let mut writer = Writer { conn, constants, env: constants.env, memory_max, stmts: &mut entry.stmts };
-        let result = match &plan.kind {
-            PlanKind::Insert(insert) => writer.insert(insert),
-            PlanKind::Update(update) => writer.update(update),
-            PlanKind::Delete(delete) => writer.delete(delete),
-            PlanKind::Select(_) => Err(errors::internal("a query among writes")),
-        };
-        if savepoint {
-            let end =
-                if result.is_ok() { "RELEASE tg_statement" } else { "ROLLBACK TO tg_statement; RELEASE tg_statement" };
-            let ended = conn.execute(end);
-            if result.is_ok() {
-                ended.map_err(|error| to_server_error(&error))?;
-            }
-        }
-        let written = result?;
-        transaction.touch(&written.touched);
-        if written.cascades || (written.affected > 0 && !matches!(plan.kind, PlanKind::Insert(_))) {
-            transaction.touch(&changes::reached_by_cascades(home, &written.touched)?);
-        }
-        Ok(Done::Written(written))
-    }
-
-    fn finish_write(&mut self, written: Written, more: bool, sink: &mut dyn Sink) {
-        if let Some(id) = written.last_insert_id {
-            self.env.last_insert_id.set(id);
-        }
-        self.env.row_count.set(written.affected as i64);
-        self.last_query = None;
-        sink.end_result(&Summary {
-            affected_rows: written.affected,
-            insert_id: written.insert_id,
-            warnings: self.env.warning_count(),
-            status: self.status(),
-            info: written.info.into_bytes().into(),
-            more_results: more,
-        });
-    }
-
     /// An OK without rows.
     pub(crate) fn ok(&mut self, affected: u64, more: bool, sink: &mut dyn Sink) {
+        self.ok_with(affected, "", more, sink);
+    }
+
+    /// An OK that says more.
+    fn ok_with(&mut self, affected: u64, info: &str, more: bool, sink: &mut dyn Sink) {
         self.env.row_count.set(affected as i64);
         sink.end_result(&Summary {
             affected_rows: affected,
             warnings: self.env.warning_count(),
             status: self.status(),
+            info: info.as_bytes().into(),
             more_results: more,
             ..Summary::default()
         });
@@ -638,6 +559,7 @@ impl Core {
         // Versions are read before the catalogue is: a change in between makes the plan stale, never wrong.
         let versions = self.engine.versions();
         let mut translator = Translator::new(session, constants.sql, constants.literals, kinds, tokens);
+        translator.late = !matches!(statement, Statement::Query(_));
         let kind = match statement {
             Statement::Query(query) => {
                 let rel = translator.query(query, None, Wanted::Any)?;
@@ -670,6 +592,7 @@ impl Core {
             home: translator.home,
             attached: translator.attached.iter().map(|schema| (Arc::clone(schema), version_of(schema))).collect(),
             read_names: translator.read_names,
+            named_to: translator.named_to,
         };
         Ok((plan, translator.fixed, translator.cacheable))
     }
@@ -719,6 +642,7 @@ impl Core {
             }
             Statement::Begin { read_only, snapshot } => {
                 self.commit_open()?;
+                self.env.release_tables();
                 let mut transaction = Transaction::new(true);
                 transaction.read_only = read_only;
                 if snapshot && let Some(schema) = self.schema.clone() {
@@ -772,7 +696,7 @@ impl Core {
                 let sql = variables::prepare_source(self, &source)?;
                 self.check_prepared(&sql)?;
                 self.prepared.insert(name.to_lowercase(), sql);
-                self.ok(0, more, sink);
+                self.ok_with(0, "Statement prepared", more, sink);
             }
             Statement::Execute { name, variables } => {
                 let sql =
@@ -795,6 +719,28 @@ impl Core {
                 self.run_own(&sql, more, &mut Discard)?;
                 self.ok(0, more, sink);
             }
+            Statement::LockTables(tables) => {
+                self.lock_tables(&tables)?;
+                self.ok(0, more, sink);
+            }
+            Statement::LockAll => {
+                self.lock_all()?;
+                self.ok(0, more, sink);
+            }
+            Statement::UnlockTables => {
+                self.unlock_tables()?;
+                self.ok(0, more, sink);
+            }
+            Statement::Call(name) => {
+                let schema = name.schema.clone().or_else(|| self.schema.as_ref().map(|schema| schema.name.clone()));
+                let schema = schema.ok_or_else(errors::no_database)?;
+                return Err(errors::unknown_procedure(schema, name.name).into());
+            }
+            Statement::Kill(id) if id < self.engine.connections() => return Err(errors::unsupported("KILL").into()),
+            Statement::Kill(id) => return Err(errors::unknown_thread(id).into()),
+            Statement::Signal { state, number, message } => {
+                return Err(errors::signalled(&state, number, message).into());
+            }
             Statement::Admin { verb, tables } => show::admin(self, verb, &tables, more, sink)?,
             Statement::Nothing => self.ok(0, more, sink),
             ddl => {
@@ -807,9 +753,16 @@ impl Core {
                     return Err(errors::unsupported("temporary tables made or dropped inside of a transaction").into());
                 }
                 self.commit_open()?;
+                let alters = matches!(&ddl, Statement::AlterTable { items, .. } if items.iter().any(parse::AlterItem::is_change));
                 let affected = ddl::run(self, ddl, text, more, sink)?;
-                if let Some(affected) = affected {
-                    self.ok(affected, more, sink);
+                match affected {
+                    Some(affected) if alters => {
+                        let warnings = self.env.warning_count();
+                        let info = format!("Records: {affected}  Duplicates: 0  Warnings: {warnings}");
+                        self.ok_with(affected, &info, more, sink);
+                    }
+                    Some(affected) => self.ok(affected, more, sink),
+                    None => {}
                 }
             }
         }
@@ -841,11 +794,6 @@ impl Core {
 
 /// What `SELECT SLEEP(n)` becomes.
 const NAP_SQL: &str = "SELECT f_sleep(?1) AS r0";
-
-enum Done {
-    Rows((u64, u64)),
-    Written(Written),
-}
 
 /// A sink that wants nothing.
 pub(crate) struct Discard;

@@ -13,6 +13,10 @@ use crate::{
     errors,
     parse::{Pattern, Show, ShowWhat, TableName},
     session::Core,
+    store::{
+        conn::{Cell, Step, to_server_error},
+        pool::Pool,
+    },
     translate::quote,
 };
 
@@ -110,6 +114,8 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
         }
         ShowWhat::Privileges => return rows(core, &["Privilege", "Context", "Comment"], &[], more, sink),
         ShowWhat::Plugins => return rows(core, &["Name", "Status", "Type", "Library", "License"], &[], more, sink),
+        ShowWhat::CountWarnings => return count_of(core, false, more, sink),
+        ShowWhat::CountErrors => return count_of(core, true, more, sink),
         ShowWhat::Empty(names) => return rows(core, names, &[], more, sink),
     };
     filtered(core, show, sql, &query, order, more, sink)
@@ -206,10 +212,15 @@ pub(super) fn rows(
                 ("Type" | "Default", Some(&"Field")) => ColumnType::Blob,
                 ("Code", Some(&"Level")) => ColumnType::Long,
                 ("Msg_text", _) => ColumnType::MediumBlob,
+                ("Created" | "Modified", _) => ColumnType::Datetime,
+                ("Statement", _) | ("Comment", Some(&"Db")) => ColumnType::Blob,
+                ("In_use" | "Name_locked" | "@@session.warning_count" | "@@session.error_count", _) => {
+                    ColumnType::LongLong
+                }
                 _ => ColumnType::VarString,
             };
             let mut column = Column::expression(name.as_bytes(), kind);
-            if kind == ColumnType::Long {
+            if kind == ColumnType::Long || name.starts_with("@@") {
                 column.flags.0 |= tidegate_rows::ColumnFlags::UNSIGNED;
             }
             column.length = 1024;
@@ -230,6 +241,15 @@ pub(super) fn rows(
     core.env.found_rows.set(rows.len() as i64);
     core.end_rows(more, sink);
     Ok(())
+}
+
+/// SHOW COUNT(*) WARNINGS and ERRORS, of the statement before.
+fn count_of(core: &mut Core, errors_only: bool, more: bool, sink: &mut dyn Sink) -> Done {
+    let all = core.env.shown_warnings();
+    core.env.keep_shown();
+    let count = all.iter().filter(|warning| !errors_only || warning.level == "Error").count();
+    let name = if errors_only { "@@session.error_count" } else { "@@session.warning_count" };
+    rows(core, &[name], &[vec![Some(count.to_string())]], more, sink)
 }
 
 fn warnings(core: &mut Core, errors_only: bool, more: bool, sink: &mut dyn Sink) -> Done {
@@ -283,7 +303,10 @@ pub(crate) fn explain(
     )
 }
 
-/// ANALYZE, OPTIMIZE, CHECK and REPAIR TABLE; others only answer OK.
+/// ANALYZE, OPTIMIZE, CHECK and REPAIR TABLE; FLUSH, which has nothing to do, answers OK.
+///
+/// CHECK TABLE reads the whole table and its indexes, OPTIMIZE TABLE makes the indexes anew; ANALYZE has nothing to do, and REPAIR
+/// says so as InnoDB does.
 ///
 /// # Errors
 /// 1146 is a row here, as in MySQL; storage errors.
@@ -296,13 +319,55 @@ pub(crate) fn admin(core: &mut Core, verb: &str, names: &[TableName], more: bool
     for name in names {
         let schema = schema_name(core, name.schema.as_deref())?;
         let shown = format!("{schema}.{}", name.name);
-        let (kind, text) = match require_table(core, &schema, &name.name) {
-            Ok(()) => ("status", "OK".to_owned()),
-            Err(error) => ("Error", error.message),
+        let lines = match require_table(core, &schema, &name.name) {
+            Ok(()) if verb == "check" => check_table(core, &schema, &name.name)?,
+            Ok(()) if verb == "optimize" => {
+                crate::ddl::rebuild_indexes(core, &schema, &name.name)?;
+                let note = "Table does not support optimize, doing recreate + analyze instead";
+                vec![("note", note.to_owned()), ("status", "OK".to_owned())]
+            }
+            Ok(()) if verb == "repair" => {
+                vec![("note", "The storage engine for the table doesn't support repair".to_owned())]
+            }
+            Ok(()) => vec![("status", "OK".to_owned())],
+            Err(error) => vec![("Error", error.message), ("status", "Operation failed".to_owned())],
         };
-        list.push(vec![Some(shown), Some(verb.to_owned()), Some(kind.to_owned()), Some(text)]);
+        for (kind, text) in lines {
+            list.push(vec![Some(shown.clone()), Some(verb.to_owned()), Some(kind.to_owned()), Some(text)]);
+        }
     }
     rows(core, &["Table", "Op", "Msg_type", "Msg_text"], &list, more, sink)
+}
+
+/// What SQLite finds wrong in a table's pages, rows and indexes.
+fn check_table(core: &mut Core, schema: &str, name: &str) -> Result<Vec<(&'static str, String)>, QueryError> {
+    const FINDINGS_MAX: usize = 100;
+    let schema = core.engine.schema(schema)?;
+    let catalog = schema.catalog()?;
+    let Some(table) = catalog.table(name).filter(|table| table.view.is_none()) else {
+        return Ok(vec![("status", "OK".to_owned())]);
+    };
+    let pool = Pool::of(&schema);
+    let conn = pool.take().map_err(|error| to_server_error(&error))?;
+    let sql = format!("PRAGMA integrity_check({})", quote(&table.physical()));
+    let mut found = Vec::new();
+    let result = (|| {
+        let mut stmt = conn.prepare(&sql)?;
+        while found.len() < FINDINGS_MAX && stmt.step()? == Step::Row {
+            if let Cell::Text(line) = stmt.cell(0) {
+                found.push(String::from_utf8_lossy(line).into_owned());
+            }
+        }
+        Ok(())
+    })();
+    pool.put(conn);
+    result.map_err(|error| to_server_error(&error))?;
+    if found.len() == 1 && found[0] == "ok" {
+        return Ok(vec![("status", "OK".to_owned())]);
+    }
+    let mut lines: Vec<(&'static str, String)> = found.into_iter().map(|line| ("Warning", line)).collect();
+    lines.push(("error", "Corrupt".to_owned()));
+    Ok(lines)
 }
 
 impl Core {

@@ -2,7 +2,7 @@
 //!
 //! [`run`] is a future that runs a closure on a stack of its own. Inside of it [`block_on`] waits for any other future
 //! without blocking the thread, at any depth of the stack, also below SQLite's C frames: SQLite calls [`tick`] every
-//! thousand steps, and `sleep()` is an SQL function. Invariants:
+//! few hundred steps, and `sleep()` is an SQL function. Invariants:
 //!
 //! 1. A suspended coroutine is never unwound (there are C frames in it). When its future is dropped, it is told so and
 //!    resumed until it has finished: every wait ends at once with [`Cancelled`], SQLite with `SQLITE_INTERRUPT`.
@@ -14,17 +14,21 @@ use std::{
     mem::ManuallyDrop,
     pin::pin,
     ptr,
-    task::{Context, Poll},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
     time::{Duration, Instant},
 };
 
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use tidegate_rows::ServerError;
 
-use crate::session::Env;
+use crate::{engine::Schema, session::Env, store::readers::Reader};
 
-/// A statement that runs longer lets others of its worker have their turn.
-const SLICE: Duration = Duration::from_micros(100);
+/// A statement that runs longer lets others of its worker have their turn. A turn costs it about a microsecond.
+const SLICE: Duration = Duration::from_micros(50);
 /// Room for SQLite's deepest recursion and our own (parser and trees of limited depth). Only touched pages are memory.
 const STACK_BYTES: usize = 4 << 20;
 /// Idle stacks kept by a thread; mapping a new one costs as much as a few point lookups.
@@ -45,9 +49,15 @@ struct Task {
     /// The context of the poll under way, null in between.
     context: Cell<*mut Context<'static>>,
     cancelled: Cell<bool>,
+    /// How often the coroutine was left.
+    suspensions: Cell<u32>,
     slice_start: Cell<Option<Instant>>,
     deadline: Cell<Option<Instant>>,
     env: *const Env,
+    /// The schema whose snapshot the statement holds, null if it holds none. Set within [`while_reading`].
+    reads: Cell<*const Schema>,
+    /// The statement's place among the readers of `reads`, once it has let others run.
+    reader: RefCell<Option<Arc<Reader>>>,
     error: RefCell<Option<ServerError>>,
 }
 
@@ -64,9 +74,12 @@ pub(crate) async fn run<R>(env: &Env, body: impl FnOnce() -> R) -> std::io::Resu
         yielder: Cell::new(ptr::null()),
         context: Cell::new(ptr::null_mut()),
         cancelled: Cell::new(false),
+        suspensions: Cell::new(0),
         slice_start: Cell::new(None),
         deadline: Cell::new(None),
         env,
+        reads: Cell::new(ptr::null()),
+        reader: RefCell::new(None),
         error: RefCell::new(None),
     };
     let task = &task;
@@ -135,18 +148,38 @@ impl<R> Drop for Running<'_, R> {
 impl Task {
     /// Leaves the coroutine until its future is polled again.
     fn suspend(&self) {
+        self.list_reader();
         // SAFETY: set at the coroutine's start; it lives on the coroutine's own stack.
         unsafe { (*self.yielder.get()).suspend(()) };
-        self.slice_start.set(None);
+        self.suspensions.set(self.suspensions.get().wrapping_add(1));
+        self.slice_start.set(Some(Instant::now()));
     }
 }
 
 impl Task {
+    /// Whether the statement has to end: nobody waits for it, or it reads for too long.
+    fn must_end(&self) -> bool {
+        self.cancelled.get() || self.reader.borrow().as_ref().is_some_and(|reader| reader.has_ended())
+    }
+
+    /// Lists the statement as one that reads for long.
+    fn list_reader(&self) {
+        let (schema, context) = (self.reads.get(), self.context.get());
+        if schema.is_null() || context.is_null() || self.cancelled.get() {
+            return;
+        }
+        let mut reader = self.reader.borrow_mut();
+        // SAFETY: both are set while what they point to is alive: the schema by `while_reading` further down this very
+        // stack, the context by the poll under way.
+        let (env, schema, context) = unsafe { (&*self.env, &*schema, &*context) };
+        reader.get_or_insert_with(|| schema.readers.add(env.connection_id, Instant::now())).wakes(context.waker());
+    }
+
     fn wait<F: Future>(&self, future: F) -> Result<F::Output, Cancelled> {
         let mut future = pin!(future);
         loop {
             let context = self.context.get();
-            if self.cancelled.get() || context.is_null() {
+            if self.must_end() || context.is_null() {
                 return Err(Cancelled);
             }
             // SAFETY: the context belongs to the poll under way, which is further up this very thread's stacks.
@@ -186,7 +219,11 @@ pub(crate) fn block_on_to_end<F: Future>(future: F) -> Result<F::Output, Cancell
 
 /// The statement that begins may run for this long.
 pub(crate) fn limit(time: Option<Duration>) {
-    let _ = with_current(|task| task.deadline.set(time.and_then(|time| Instant::now().checked_add(time))));
+    let _ = with_current(|task| {
+        task.deadline.set(time.and_then(|time| Instant::now().checked_add(time)));
+        // What the statement before it in the same text has read is over.
+        task.reader.take();
+    });
 }
 
 /// Whether the statement's time is up.
@@ -194,24 +231,88 @@ pub(crate) fn is_out_of_time() -> bool {
     with_current(|task| task.deadline.get().is_some_and(|deadline| Instant::now() >= deadline)).unwrap_or(false)
 }
 
-/// Called every thousand steps of a statement: lets others run when the slice is used up. Answers whether the
+/// Called every few hundred steps of a statement: lets others run when the slice is used up. Answers whether the
 /// statement must stop.
 pub(crate) fn tick() -> bool {
     with_current(|task| {
-        if task.cancelled.get() {
+        if task.must_end() {
             return true;
         }
         let now = Instant::now();
         match task.slice_start.get() {
+            // The first slice begins with the first tick: most statements never get there.
             None => task.slice_start.set(Some(now)),
             Some(start) if now.duration_since(start) >= SLICE => {
                 let _ = block_on(tokio::task::yield_now());
             }
             Some(_) => {}
         }
-        task.cancelled.get() || task.deadline.get().is_some_and(|deadline| now >= deadline)
+        task.must_end() || task.deadline.get().is_some_and(|deadline| now >= deadline)
     })
     .unwrap_or(false)
+}
+
+/// Runs a part of a statement that holds a snapshot of `schema`; `reader` is that of its transaction, if that has one.
+#[inline]
+pub(crate) fn while_reading<R>(schema: &Schema, reader: Option<&Arc<Reader>>, read: impl FnOnce() -> R) -> R {
+    struct Over;
+    impl Drop for Over {
+        fn drop(&mut self) {
+            let _ = with_current(|task| task.reads.set(ptr::null()));
+        }
+    }
+    let _ = with_current(|task| {
+        task.reads.set(schema);
+        if task.reader.borrow().is_some() || reader.is_some() {
+            *task.reader.borrow_mut() = reader.cloned();
+        }
+    });
+    let _over = Over;
+    read()
+}
+
+/// Whether the statement has read for too long.
+pub(crate) fn has_read_for_too_long() -> bool {
+    with_current(|task| task.reader.borrow().as_ref().is_some_and(|reader| reader.has_ended())).unwrap_or(false)
+}
+
+/// Lets everything run that is ready, and what arrives with it, once.
+///
+/// Tokio's `yield_now` is over when it is polled again, which whoever polls several futures in one task may do at once.
+pub(crate) async fn next_turn() {
+    let turned = Arc::new(Turned { over: AtomicBool::new(false), task: Mutex::new(Waker::noop().clone()) });
+    let waker = Waker::from(Arc::clone(&turned));
+    let mut yielding = pin!(tokio::task::yield_now());
+    let mut begun = false;
+    poll_fn(|cx| {
+        if turned.over.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        turned.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
+        if !begun {
+            begun = true;
+            return yielding.as_mut().poll(&mut Context::from_waker(&waker));
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+struct Turned {
+    over: AtomicBool,
+    task: Mutex<Waker>,
+}
+
+impl Wake for Turned {
+    fn wake(self: Arc<Self>) {
+        self.over.store(true, Ordering::Release);
+        self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
+    }
+}
+
+/// How often the running coroutine has let others run.
+pub(crate) fn suspensions() -> u32 {
+    with_current(|task| task.suspensions.get()).unwrap_or(0)
 }
 
 /// Whether nobody waits for the statement any more: it must not commit.
@@ -257,6 +358,16 @@ mod tests {
         .await
         .unwrap();
         assert_eq!(value, 42);
+    }
+
+    #[tokio::test]
+    async fn a_turn_is_not_over_because_somebody_polls() {
+        let mut turn = Box::pin(next_turn());
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            assert!(turn.as_mut().poll(&mut cx).is_pending());
+        }
+        turn.await;
     }
 
     #[tokio::test]

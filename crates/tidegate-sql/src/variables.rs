@@ -14,6 +14,12 @@ use crate::{
 
 type Res<T> = Result<T, ServerError>;
 
+/// REAL is FLOAT.
+pub(crate) const REAL_AS_FLOAT: u64 = 1 << 0;
+/// A combination that leaves the table's options out of SHOW CREATE TABLE.
+pub(crate) const ANSI: u64 = 1 << 18;
+/// A combination, listed by its own name too.
+const TRADITIONAL: u64 = 1 << 27;
 /// `||` concatenates.
 pub(crate) const PIPES_AS_CONCAT: u64 = 1 << 1;
 /// `"` quotes names.
@@ -36,18 +42,18 @@ pub(crate) const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 /// Modes by name; those without a constant above change nothing here and are kept for show.
 #[rustfmt::skip]
 static MODES: &[(&str, u64)] = &[
-    ("PIPES_AS_CONCAT", PIPES_AS_CONCAT), ("ANSI_QUOTES", ANSI_QUOTES), ("IGNORE_SPACE", 1 << 3),
+    ("REAL_AS_FLOAT", REAL_AS_FLOAT), ("PIPES_AS_CONCAT", PIPES_AS_CONCAT), ("ANSI_QUOTES", ANSI_QUOTES), ("IGNORE_SPACE", 1 << 3),
     ("ONLY_FULL_GROUP_BY", 1 << 5), ("NO_UNSIGNED_SUBTRACTION", 1 << 6), ("NO_DIR_IN_CREATE", 1 << 7),
+    ("ANSI", ANSI),
     ("NO_AUTO_VALUE_ON_ZERO", NO_AUTO_VALUE_ON_ZERO), ("NO_BACKSLASH_ESCAPES", NO_BACKSLASH_ESCAPES),
     ("STRICT_TRANS_TABLES", STRICT_TRANS_TABLES), ("STRICT_ALL_TABLES", STRICT_ALL_TABLES),
     ("NO_ZERO_IN_DATE", NO_ZERO_IN_DATE), ("NO_ZERO_DATE", NO_ZERO_DATE),
-    ("ERROR_FOR_DIVISION_BY_ZERO", ERROR_FOR_DIVISION_BY_ZERO), ("NO_AUTO_CREATE_USER", 1 << 28),
+    ("ERROR_FOR_DIVISION_BY_ZERO", ERROR_FOR_DIVISION_BY_ZERO), ("TRADITIONAL", TRADITIONAL), ("NO_AUTO_CREATE_USER", 1 << 28),
     ("NO_ENGINE_SUBSTITUTION", 1 << 30),
 ];
 
 /// Modes that would change results and are not done: setting them is refused.
 static REFUSED_MODES: &[&str] = &[
-    "REAL_AS_FLOAT",
     "HIGH_NOT_PRECEDENCE",
     "PAD_CHAR_TO_FULL_LENGTH",
     "ALLOW_INVALID_DATES",
@@ -75,9 +81,11 @@ pub(crate) fn parse_sql_mode(text: &str) -> Result<u64, String> {
                     | NO_ZERO_IN_DATE
                     | NO_ZERO_DATE
                     | ERROR_FOR_DIVISION_BY_ZERO
+                    | TRADITIONAL
                     | 1 << 28
+                    | 1 << 30
             }
-            "ANSI" => PIPES_AS_CONCAT | ANSI_QUOTES | 1 << 3,
+            "ANSI" => REAL_AS_FLOAT | PIPES_AS_CONCAT | ANSI_QUOTES | 1 << 3 | ANSI,
             _ => MODES.iter().find(|(name, _)| *name == upper).map(|(_, bit)| *bit).ok_or_else(|| word.to_owned())?,
         };
     }

@@ -211,6 +211,61 @@ async fn one_writer_waits_for_the_other() {
 }
 
 #[tokio::test]
+async fn named_locks_wait_and_go_with_their_session() {
+    let fixture = Fixture::new("named-locks");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    assert_eq!(one(&mut a, "SELECT GET_LOCK('cron', 0)").await, "1");
+    assert_eq!(one(&mut b, "SELECT GET_LOCK('cron', 0)").await, "0");
+    assert_eq!(one(&mut b, "SELECT GET_LOCK('cron', 0.05)").await, "0");
+    assert_eq!(one(&mut b, "SELECT RELEASE_LOCK('cron')").await, "0");
+    assert_eq!(one(&mut b, "SELECT IS_USED_LOCK('cron')").await, a.id().to_string());
+    let (taken, ()) = tokio::join!(one(&mut b, "SELECT GET_LOCK('cron', 10)"), async {
+        tokio::task::yield_now().await;
+        assert_eq!(one(&mut a, "SELECT RELEASE_LOCK('cron')").await, "1");
+    });
+    assert_eq!(taken, "1");
+    // A wait that is given up leaves nothing behind.
+    drop(tokio::time::timeout(Duration::from_millis(20), one(&mut a, "SELECT GET_LOCK('cron', -1)")).await);
+    drop(b);
+    assert_eq!(one(&mut a, "SELECT IS_FREE_LOCK('cron')").await, "1");
+    assert_eq!(code(&mut a, "SELECT GET_LOCK('', 0)").await, 3057);
+}
+
+#[tokio::test]
+async fn locked_tables_keep_other_writers_out() {
+    let fixture = Fixture::new("locked-tables");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    run(&mut a, "CREATE TABLE t (i INT PRIMARY KEY); CREATE TABLE u (i INT)").await;
+    run(&mut a, "LOCK TABLES t WRITE, u READ").await;
+    run(&mut a, "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); ALTER TABLE t ADD x INT").await;
+    assert_eq!(code(&mut a, "INSERT INTO u VALUES (1)").await, 1099);
+    assert_eq!(code(&mut b, "INSERT INTO t VALUES (3, 0)").await, 1205);
+    assert_eq!(code(&mut b, "LOCK TABLES u READ").await, 1205);
+    // Each statement has committed by itself.
+    assert_eq!(one(&mut b, "SELECT COUNT(*) FROM t").await, "2");
+    run(&mut a, "UNLOCK TABLES").await;
+    run(&mut b, "INSERT INTO t VALUES (3, 0); LOCK TABLES t READ").await;
+    assert_eq!(code(&mut b, "UPDATE t SET x = 1").await, 1099);
+    assert_eq!(code(&mut b, "DELETE FROM u").await, 1100);
+    assert_eq!(code(&mut a, "DELETE FROM t").await, 1205);
+    // A transaction gives the locks back, as does the end of the session.
+    run(&mut b, "BEGIN").await;
+    run(&mut a, "DELETE FROM t WHERE i = 1; FLUSH TABLES WITH READ LOCK").await;
+    assert_eq!(code(&mut a, "DELETE FROM t").await, 1099);
+    drop(a);
+    run(&mut b, "DELETE FROM t; COMMIT").await;
+    assert_eq!(code(&mut b, "LOCK TABLES nosuch READ").await, 1146);
+    // With autocommit off a commit keeps the locks, and UNLOCK TABLES commits.
+    run(&mut b, "SET autocommit = 0; LOCK TABLES t WRITE; INSERT INTO t VALUES (7, 0); COMMIT").await;
+    run(&mut b, "INSERT INTO t VALUES (8, 0)").await;
+    let mut c = fixture.session().await;
+    assert_eq!(one(&mut c, "SELECT COUNT(*) FROM t").await, "1");
+    assert_eq!(code(&mut c, "DELETE FROM t").await, 1205);
+    run(&mut b, "UNLOCK TABLES").await;
+    run(&mut c, "DELETE FROM t WHERE i = 8").await;
+}
+
+#[tokio::test]
 async fn a_stale_snapshot_cannot_write() {
     let fixture = Fixture::new("snapshot");
     let (mut a, mut b) = (fixture.session().await, fixture.session().await);

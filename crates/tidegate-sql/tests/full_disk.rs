@@ -11,7 +11,7 @@ use tidegate_sql::{Engine, EngineOptions, Session};
 
 /// Marks the process that must not write large files.
 const CHILD: &str = "TIDEGATE_LIMITED_CHILD";
-/// A directory on a disk of a few megabytes, made by `cargo xtask crash`.
+/// A directory on a disk of eight megabytes, in the process that has mounted it.
 const SMALL_DISK: &str = "TIDEGATE_SMALL_DISK";
 
 /// Keeps the first value of the last row.
@@ -78,9 +78,68 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
+/// Eight sessions insert at the same time, their commits shared, until each has failed; how many rows were acknowledged.
+async fn fill_together(engine: &Engine) -> i64 {
+    let local = tokio::task::LocalSet::new();
+    let fillers: Vec<_> = (0..8)
+        .map(|filler| {
+            let mut session = engine.session("test").expect("a session");
+            local.spawn_local(async move {
+                for number in 0..10_000 {
+                    let key = 1_000_000 + number * 8 + filler;
+                    match run(&mut session, &format!("INSERT INTO t VALUES ({key}, REPEAT('x', 50000))")).await {
+                        Ok(_) => {}
+                        Err(code) => {
+                            assert!(matches!(code, 1021 | 1030), "error {code}");
+                            return number;
+                        }
+                    }
+                }
+                panic!("the disk is never full");
+            })
+        })
+        .collect();
+    local.await;
+    let mut acknowledged = 0;
+    for filler in fillers {
+        acknowledged += filler.await.expect("no panic");
+    }
+    acknowledged
+}
+
+/// Runs `name` again in a mount namespace of its own, where `disk` is a small one. Only root, or where everybody may
+/// have namespaces; otherwise the test says so and does nothing.
+fn with_small_disk(name: &str) {
+    let disk = std::env::temp_dir().join(format!("tidegate-sql-disk-{}", std::process::id()));
+    std::fs::create_dir_all(&disk).expect("a directory");
+    // SAFETY: the call takes nothing and cannot fail.
+    let namespaces: &[&str] = if unsafe { libc::geteuid() } == 0 { &["-m"] } else { &["-r", "-m"] };
+    let mount = "mount -t tmpfs -o size=8m tmpfs \"$1\" || exit 99; exec \"$2\" --exact \"$3\" --nocapture";
+    let output = Command::new("unshare")
+        .args(namespaces)
+        .args(["sh", "-c", mount, "sh"])
+        .arg(&disk)
+        .arg(std::env::current_exe().expect("this test"))
+        .arg(name)
+        .env(SMALL_DISK, &disk)
+        .output();
+    let _ = std::fs::remove_dir(&disk);
+    let said = |output: &std::process::Output| {
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    };
+    match output {
+        Ok(output) if output.status.success() => println!("{}", said(&output)),
+        Ok(output) if said(&output).contains("test result") => panic!("{}", said(&output)),
+        Ok(output) => println!("left out, no small disk can be mounted here: {}", said(&output)),
+        Err(error) => println!("left out, unshare: {error}"),
+    }
+}
+
 #[test]
 fn a_full_disk() {
-    let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else { return };
+    let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else {
+        return with_small_disk("a_full_disk");
+    };
     runtime().block_on(async {
         let ballast = disk.join("ballast");
         std::fs::write(&ballast, vec![1; 2 << 20]).expect("there is room at first");
@@ -94,12 +153,15 @@ fn a_full_disk() {
         assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, Ok(acknowledged + 1), "reading goes on");
         std::fs::remove_file(&ballast).expect("removed");
         check_goes_on(&mut session, acknowledged).await;
+        let together = fill_together(&engine).await;
+        assert!(together > 8, "{together} rows");
+        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, Ok(together + 1), "all that was acknowledged");
         drop(session);
         drop(engine);
         let engine = Engine::open(EngineOptions::new(&directory)).expect("it opens again");
         let mut session = engine.session("test").expect("the schema is there");
-        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, Ok(1));
-        println!("{acknowledged} rows, then error {code}; afterwards all was well");
+        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, Ok(together + 1));
+        println!("{acknowledged} rows, then error {code}; {together} rows together; afterwards all was well");
     });
 }
 

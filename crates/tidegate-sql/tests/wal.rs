@@ -1,25 +1,88 @@
-//! The write-ahead log stays bounded while somebody reads all the time.
+//! The write-ahead log stays bounded while somebody reads all the time, or for a long time.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
-use tidegate_rows::{Execute, Statement, json::Json, json::JsonOptions, sink::Collect};
-use tidegate_sql::{Durability, Engine, EngineOptions, Session};
+use tidegate_rows::{
+    Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value, json::Json, json::JsonOptions,
+    sink::Collect,
+};
+use tidegate_sql::{Durability, Engine, EngineOptions, Report, Session};
 
-/// Twice what the log may grow to before it starts over: writers are ahead of the thread that sees to it.
-const WAL_BYTES_MAX: u64 = 128 << 20;
-/// What is written altogether.
-const WRITTEN_BYTES: usize = 200 << 20;
-const ROW_BYTES: usize = 1_000_000;
+const ROW_BYTES: usize = 100_000;
 
-async fn run(session: &mut Session, sql: &str) {
+async fn try_run(session: &mut Session, sql: &str) -> Result<(), QueryError> {
     let json = JsonOptions::default();
     let mut sink = Collect { format: Json::batch(&json), out: Vec::new() };
-    let ran = session.execute(Statement { sql: sql.as_bytes(), params: &[] }, &mut sink).await;
-    ran.unwrap_or_else(|error| panic!("{}: {error}", &sql[..sql.len().min(100)]));
+    session.execute(Statement { sql: sql.as_bytes(), params: &[] }, &mut sink).await
+}
+
+async fn run(session: &mut Session, sql: &str) {
+    try_run(session, sql).await.unwrap_or_else(|error| panic!("{}: {error}", &sql[..sql.len().min(100)]));
 }
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// An engine with a table of two rows, and what it has reported.
+struct Fixture {
+    engine: Option<Engine>,
+    path: PathBuf,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fixture {
+    fn new(name: &str, log_bytes_max: u64) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-sql-wal-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = Arc::clone(&said);
+        let mut options = EngineOptions::new(&path);
+        options.durability = Durability::Normal;
+        options.log_bytes_max = log_bytes_max;
+        options.report = Some(Report(Arc::new(move |sentence: &str| log.lock().unwrap().push(sentence.to_owned()))));
+        let engine = Engine::open(options).expect("a new directory");
+        runtime().block_on(async {
+            let mut session = engine.session("").expect("a session");
+            let setup = "CREATE DATABASE test; USE test; CREATE TABLE t (n INT PRIMARY KEY, s LONGTEXT)";
+            run(&mut session, setup).await;
+            run(&mut session, "INSERT INTO t VALUES (0, ''), (1, '')").await;
+        });
+        Self { engine: Some(engine), path, said }
+    }
+
+    fn session(&self) -> Session {
+        self.engine.as_ref().expect("open").session("test").expect("a session")
+    }
+
+    fn log_bytes(&self) -> u64 {
+        std::fs::metadata(self.path.join("test.db-wal")).map_or(0, |file| file.len())
+    }
+
+    /// Writes the same row again and again: the file stays small, the log does not. Answers the log's largest size.
+    async fn write(&self, session: &mut Session, bytes: usize) -> u64 {
+        let mut most = 0;
+        for number in 1..=bytes / ROW_BYTES {
+            run(session, &format!("REPLACE INTO t VALUES (1, REPEAT('{}', {ROW_BYTES}))", number % 10)).await;
+            most = self.log_bytes().max(most);
+        }
+        most
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.engine = None;
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
 }
 
 /// Ends the reader, also when the writer fails.
@@ -32,24 +95,15 @@ impl Drop for Done<'_> {
 }
 
 #[test]
-#[ignore = "takes most of a minute; `cargo xtask crash` runs it"]
 fn the_log_starts_over_beside_readers() {
-    let path = std::env::temp_dir().join(format!("tidegate-sql-wal-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    let mut options = EngineOptions::new(&path);
-    options.durability = Durability::Normal;
-    let engine = Engine::open(options).expect("a new directory");
-    runtime().block_on(async {
-        let mut session = engine.session("").expect("a session");
-        run(&mut session, "CREATE DATABASE test; USE test; CREATE TABLE t (n INT PRIMARY KEY, s LONGTEXT); INSERT INTO t VALUES (0, '')")
-            .await;
-    });
+    // It is to start over at a sixteenth of this.
+    let fixture = Fixture::new("readers", 32 << 20);
     let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut most = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             runtime().block_on(async {
-                let mut session = engine.session("test").expect("a session");
+                let mut session = fixture.session();
                 while !done.load(Ordering::Relaxed) {
                     run(&mut session, "SELECT COUNT(*) FROM t WHERE n < 100").await;
                     reads.fetch_add(1, Ordering::Relaxed);
@@ -58,17 +112,88 @@ fn the_log_starts_over_beside_readers() {
         });
         let _done = Done(&done);
         runtime().block_on(async {
-            let mut session = engine.session("test").expect("a session");
-            for number in 1..=WRITTEN_BYTES / ROW_BYTES {
-                // The same row again and again: the file stays small, the log does not.
-                run(&mut session, &format!("REPLACE INTO t VALUES (1, REPEAT('{}', {ROW_BYTES}))", number % 10)).await;
-                let size = std::fs::metadata(path.join("test.db-wal")).map_or(0, |file| file.len());
-                most = size.max(most);
+            let mut session = fixture.session();
+            let begun = Instant::now();
+            // A slow machine writes little between two looks of the checkpoint thread, a fast one much.
+            while begun.elapsed() < Duration::from_secs(2) {
+                most = fixture.write(&mut session, 1 << 20).await.max(most);
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
     });
-    drop(engine);
-    let _ = std::fs::remove_dir_all(&path);
     assert!(reads.load(Ordering::Relaxed) > 10, "nobody could read");
-    assert!(most < WAL_BYTES_MAX, "the log grew to {} MiB", most >> 20);
+    assert!(most < 32 << 20, "the log grew to {} MiB", most >> 20);
+    assert!(fixture.said.lock().unwrap().is_empty(), "somebody was ended");
+}
+
+/// Takes one row and is full from then on.
+struct Stuck;
+
+impl Sink for Stuck {
+    fn columns(&mut self, _: &[Column]) {}
+    fn begin_row(&mut self) {}
+    fn value(&mut self, _: usize, _: Value<'_>) {}
+    fn end_row(&mut self) -> Flow {
+        Flow::Full
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
+        Poll::Pending
+    }
+}
+
+fn code<T>(result: Result<T, QueryError>) -> u16 {
+    match result {
+        Err(QueryError::Server(error)) => error.code,
+        Err(error) => panic!("{error}"),
+        Ok(_) => 0,
+    }
+}
+
+/// Writes while `reading` waits, until the log has grown so much that the reader is ended.
+async fn write_until_ended(fixture: &Fixture) {
+    let mut session = fixture.session();
+    let begun = Instant::now();
+    while fixture.said.lock().unwrap().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the log is at {} bytes", fixture.log_bytes());
+        fixture.write(&mut session, 1 << 20).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn a_statement_that_reads_for_too_long_is_ended() {
+    let fixture = Fixture::new("long", 8 << 20);
+    runtime().block_on(async {
+        let mut reader = fixture.session();
+        let statement = Statement { sql: b"SELECT * FROM t", params: &[] };
+        let mut sink = Stuck;
+        let (read, ()) = tokio::join!(
+            // Without the watch of the log it would wait for ever.
+            tokio::time::timeout(Duration::from_secs(60), reader.execute(statement, &mut sink)),
+            write_until_ended(&fixture)
+        );
+        assert_eq!(code(read.expect("it ends")), 1317);
+        assert!(fixture.said.lock().unwrap()[0].contains(&format!("connection {}", reader.id())));
+        // Whoever comes afterwards is not concerned, and the log starts over.
+        run(&mut reader, "SELECT * FROM t").await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let size = fixture.log_bytes();
+        fixture.write(&mut fixture.session(), 4 << 20).await;
+        assert!(fixture.log_bytes() <= size.max(16 << 20), "the log still grows");
+    });
+}
+
+#[test]
+fn a_transaction_that_reads_for_too_long_is_told() {
+    let fixture = Fixture::new("idle", 8 << 20);
+    runtime().block_on(async {
+        let mut idle = fixture.session();
+        run(&mut idle, "BEGIN; SELECT * FROM t").await;
+        write_until_ended(&fixture).await;
+        assert!(idle.in_transaction());
+        assert_eq!(code(try_run(&mut idle, "SELECT * FROM t").await), 1317);
+        assert!(!idle.in_transaction());
+        run(&mut idle, "SELECT * FROM t").await;
+    });
 }

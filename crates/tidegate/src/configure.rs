@@ -38,6 +38,20 @@ const WITHOUT: [(&str, &str); 9] = [
 
 /// The whole text.
 pub(crate) fn text(identity: Identity, registry: &Registry) -> String {
+    let tls = match identity {
+        Identity::Tidegate => "TLS: rustls with ring\n",
+        // Harnesses for nginx leave all TLS tests out unless they find this phrase with a version.
+        Identity::Nginx => "TLS: rustls with ring, for tools to be taken as built with OpenSSL 3.0.0\n",
+    };
+    let mut text = identity.version_text();
+    text += tls;
+    text += "TLS SNI support enabled\n";
+    text += &format!("configure arguments: {}\n", arguments(registry));
+    text
+}
+
+/// The arguments alone.
+pub(crate) fn arguments(registry: &Registry) -> String {
     let has = |directive: &str| {
         registry.modules().iter().any(|module| module.directives().iter().any(|info| info.name == directive))
     };
@@ -50,14 +64,5 @@ pub(crate) fn text(identity: Identity, registry: &Registry) -> String {
     ];
     arguments.extend(WITH.iter().filter(|(_, directive)| has(directive)).map(|(flag, _)| (*flag).to_owned()));
     arguments.extend(WITHOUT.iter().filter(|(_, directive)| !has(directive)).map(|(flag, _)| (*flag).to_owned()));
-    let tls = match identity {
-        Identity::Tidegate => "TLS: rustls with ring\n",
-        // Harnesses for nginx leave all TLS tests out unless they find this phrase with a version.
-        Identity::Nginx => "TLS: rustls with ring, for tools to be taken as built with OpenSSL 3.0.0\n",
-    };
-    let mut text = identity.version_text();
-    text += tls;
-    text += "TLS SNI support enabled\n";
-    text += &format!("configure arguments: {}\n", arguments.join(" "));
-    text
+    arguments.join(" ")
 }

@@ -36,6 +36,7 @@ use identity::Identity;
 use tidegate_core::log::{self, Level, note};
 
 /// Requests are made of many small blocks that live shortly: what this allocator is best at.
+#[cfg(not(feature = "sanitizer"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,23 +1,20 @@
 //! What the server process may do: whom it runs as, its limits, its environment.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
+use tidegate_core::environment::{KEPT, note_limited};
 use tidegate_core::log::{Level, SysError, note};
 
 use crate::engine::Settings;
 
 /// nginx's account when it is started by root and the configuration names none.
 const USER_DEFAULT: &str = "nobody";
-
-/// Variables that survive without an `env` directive: the time zone as in nginx, the search paths that Lua reads when
-/// a worker starts (nginx starts Lua before it clears the environment), and Rust's switch for stack traces.
-const ENVIRONMENT_KEPT: [&str; 4] = ["TZ", "LUA_PATH", "LUA_CPATH", "RUST_BACKTRACE"];
 
 /// The account that the server process changes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +141,7 @@ pub(crate) fn file_limits() -> Option<(u64, u64)> {
     getrlimit(Resource::RLIMIT_NOFILE).ok()
 }
 
-/// Leaves only the variables that the configuration names and [`ENVIRONMENT_KEPT`].
+/// Leaves only the variables that the configuration names and [`KEPT`].
 ///
 /// The process must have no other thread yet.
 pub(crate) fn limit_environment(directives: &[(OsString, Option<OsString>)]) {
@@ -155,7 +152,7 @@ pub(crate) fn limit_environment(directives: &[(OsString, Option<OsString>)]) {
             wanted.insert(name, value.clone());
         }
     };
-    ENVIRONMENT_KEPT.into_iter().map(OsString::from).for_each(&mut keep);
+    KEPT.into_iter().map(|name| OsStr::from_bytes(name).to_owned()).for_each(&mut keep);
     directives.iter().filter(|(_, value)| value.is_none()).for_each(|(name, _)| keep(name.clone()));
     for (name, value) in directives {
         if let Some(value) = value {
@@ -170,6 +167,7 @@ pub(crate) fn limit_environment(directives: &[(OsString, Option<OsString>)]) {
         // SAFETY: no other thread runs, by the contract above.
         unsafe { std::env::set_var(name, value) };
     }
+    note_limited(inherited, wanted);
 }
 
 /// A path of the configuration.

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use tidegate_core::conf::Config;
 use tidegate_core::log::{self, Destination, ErrorLog, Level, LogFile, SysError, note};
 use tidegate_core::sockets::{Provided, Purpose, Sockets};
-use tidegate_core::special_response::{product, set_product};
+use tidegate_core::special_response::{product, set_configure_arguments, set_product};
 
 use crate::cli::{self, Options, SignalName};
 use crate::engine::{self, Loader, Settings};
@@ -18,7 +18,7 @@ use crate::pid_file::{self, PidFile};
 use crate::serve::{self, EXIT_FAILED, Link, Served};
 use crate::signals::Signals;
 use crate::stdio::{self, Daemonized, Starter};
-use crate::{privileges, supervisor, upgrade};
+use crate::{configure, privileges, supervisor, upgrade};
 
 /// Does what the options say. Returns the exit code.
 pub(crate) fn run(options: Options, identity: Identity) -> i32 {
@@ -28,6 +28,7 @@ pub(crate) fn run(options: Options, identity: Identity) -> i32 {
     }
     log::echo_to_stderr(Some(identity.name()));
     set_product(identity.product());
+    set_configure_arguments(|| configure::arguments(engine::registry()));
     let loader = match loader(&options, identity) {
         Ok(loader) => loader,
         Err(reason) => {
@@ -96,7 +97,13 @@ fn with_slash(path: &Path) -> PathBuf {
 fn first_error_log(options: &Options, prefix: &Path) -> Arc<ErrorLog> {
     let text = match &options.error_log {
         Some(path) => path.to_string_lossy().into_owned(),
-        None => cli::ERROR_LOG_PATH.to_owned(),
+        None => {
+            // A first server in a directory of its own should not need `mkdir` first. A missing prefix is a mistake.
+            if let Some(logs) = prefix.join(cli::ERROR_LOG_PATH).parent() {
+                let _ = std::fs::create_dir(logs);
+            }
+            cli::ERROR_LOG_PATH.to_owned()
+        }
     };
     let opened = Destination::parse(&text, prefix).map_err(|error| error.to_string()).and_then(|destination| {
         let file = LogFile::register(destination);

@@ -140,3 +140,17 @@ fn directives_are_documented() {
     let (code, _, err) = run(&["directives", "no_such"]);
     assert!(code == 1 && err.contains("there is no directive \"no_such\""), "{err}");
 }
+
+#[test]
+fn a_directory_without_logs() {
+    let mut site = Site::new("", "location = / { return 200 ok; }");
+    std::fs::remove_dir(site.dir.join("logs")).expect("it is empty");
+    site.start();
+    assert!(site.get().ends_with("\r\n\r\nok"));
+    site.quit();
+    assert!(site.dir.join("logs/error.log").exists());
+    // A prefix that is not there is a mistake.
+    let missing = site.dir.join("missing");
+    let output = binary().arg("-p").arg(&missing).output().expect("the binary runs");
+    assert!(!output.status.success() && !missing.exists());
+}

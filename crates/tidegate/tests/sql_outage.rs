@@ -4,75 +4,12 @@
 mod support;
 
 use std::io::Write;
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Site, eventually, free_port};
-
-/// A MariaDB of our own; gone when dropped.
-struct Database {
-    dir: PathBuf,
-    port: u16,
-    process: Option<Child>,
-}
-
-impl Database {
-    fn new() -> Self {
-        let port = free_port();
-        let dir = std::env::temp_dir().join(format!("tidegate-outage-{}-{port}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        let mut install = Command::new("mariadb-install-db");
-        install.env("TMPDIR", &dir).args(["--no-defaults", "--auth-root-authentication-method=normal"]);
-        install.args(["--skip-test-db", "--skip-name-resolve"]).arg(format!("--datadir={}/data", dir.display()));
-        install.args(as_root()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let status = install.status().expect("Debian's package mariadb-server is installed");
-        assert!(status.success());
-        let mut database = Self { dir, port, process: None };
-        database.start();
-        database
-    }
-
-    fn start(&mut self) {
-        let path = |name: &str| format!("{}/{name}", self.dir.display());
-        let mut server = Command::new("/usr/sbin/mariadbd");
-        server.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-log-bin", "--skip-name-resolve"]);
-        server.args(["--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0", "--skip-grant-tables"]);
-        // Without grant tables a server wants no network unless told so.
-        server.args(["--skip-networking=0", &format!("--port={}", self.port)]);
-        server.arg(format!("--datadir={}", path("data"))).arg(format!("--socket={}", path("socket")));
-        server.arg(format!("--pid-file={}", path("pid"))).env("TMPDIR", &self.dir).args(as_root());
-        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.process = Some(server.spawn().expect("mariadbd"));
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-
-    fn signal(&self, signal: nix::sys::signal::Signal) {
-        let id = self.process.as_ref().expect("running").id();
-        let pid = nix::unistd::Pid::from_raw(id.try_into().expect("a process number"));
-        nix::sys::signal::kill(pid, signal).expect("signalled");
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-fn as_root() -> Option<&'static str> {
-    nix::unistd::geteuid().is_root().then_some("--user=root")
-}
+use support::{Site, eventually, mariadb::Database};
 
 /// Status and body of a response.
 fn ask(site: &Site, path: &str) -> (u16, String) {
@@ -201,4 +138,154 @@ fn under_load(site: &Site, disturb: impl FnOnce()) -> Vec<u16> {
         done.store(true, Ordering::SeqCst);
     });
     statuses.into_inner().expect("no panic while it was held")
+}
+
+/// What happens to the bytes between the database and its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// They arrive.
+    Honest,
+    /// What the database says is lost.
+    Mute,
+    /// The database's greeting comes too late.
+    Slow,
+    /// The line breaks in the midst of the rows.
+    Cut,
+    /// The answer announces the largest frame there is, and nothing follows.
+    Oversized,
+    /// Something else comes in the place of an answer.
+    Garbage,
+}
+
+/// Passes bytes between a port of its own and the database's, as well as `line` says.
+struct Middleman {
+    port: u16,
+    line: std::sync::Arc<Mutex<Line>>,
+}
+
+impl Middleman {
+    fn new(database: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let line = std::sync::Arc::new(Mutex::new(Line::Honest));
+        let shared = line.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let line = shared.clone();
+                std::thread::spawn(move || drop(pass(client, database, &line)));
+            }
+        });
+        Self { port, line }
+    }
+
+    fn set(&self, line: Line) {
+        *self.line.lock().expect("no panic") = line;
+    }
+}
+
+fn pass(client: TcpStream, database: u16, line: &Mutex<Line>) -> std::io::Result<()> {
+    let read = |line: &Mutex<Line>| *line.lock().expect("no panic");
+    if read(line) == Line::Slow {
+        std::thread::sleep(Duration::from_millis(1500));
+    }
+    let server = TcpStream::connect(("127.0.0.1", database))?;
+    let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from_client, &mut to_server);
+        let _ = to_server.shutdown(std::net::Shutdown::Both);
+    });
+    let (mut from_server, mut to_client) = (server, client);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let count = std::io::Read::read(&mut from_server, &mut buffer)?;
+        if count == 0 {
+            return to_client.shutdown(std::net::Shutdown::Both);
+        }
+        match read(line) {
+            Line::Honest | Line::Slow => to_client.write_all(&buffer[..count])?,
+            Line::Mute => {}
+            Line::Cut => {
+                to_client.write_all(&buffer[..count.min(3001)])?;
+                return to_client.shutdown(std::net::Shutdown::Both);
+            }
+            Line::Oversized => to_client.write_all(b"\xff\xff\xff\x01")?,
+            Line::Garbage => to_client.write_all(&[0x07; 999])?,
+        }
+    }
+}
+
+/// Whatever becomes of the bytes between us and the database, each client hears of it in time, and nothing is left behind.
+#[test]
+fn a_line_that_mutilates_what_it_carries() {
+    let database = Database::new();
+    let middleman = Middleman::new(database.port);
+    let mut site = Site::new("", "");
+    site.write_conf(&format!(
+        "worker_processes 2;\nerror_log logs/error.log notice;\npid logs/nginx.pid;\nevents {{ }}\nhttp {{\n\
+         drizzle_connect_timeout 1s; drizzle_query_timeout 1s; rds_csv on;\n\
+         upstream db {{ drizzle_server 127.0.0.1:{} user=root; drizzle_keepalive max={MAX} overflow=wait wait=10s; }}\n\
+         server {{ listen 127.0.0.1:{};\n\
+         location = /one {{ drizzle_query 'select 1 as n'; drizzle_pass db; }}\n\
+         location = /together {{ drizzle_pipeline 8; drizzle_query 'select 1 as n'; drizzle_pass db; }}\n\
+         location = /write {{ drizzle_query 'do 1'; drizzle_pass db; }}\n\
+         location = /rows {{ drizzle_query \"select seq, repeat('x', 100) from mysql.seq_1_to_2000\"; drizzle_pass db; }}\n\
+         location = /status {{ drizzle_status full; }}\n}} }}\n",
+        middleman.port, site.port
+    ));
+    site.start();
+    let paths = ["/rows", "/together", "/one", "/write"];
+    for (line, expected) in [
+        (Line::Mute, &[504][..]),
+        (Line::Slow, &[504]),
+        (Line::Cut, &[502]),
+        (Line::Oversized, &[]),
+        (Line::Garbage, &[502]),
+    ] {
+        for is_warm in [true, false] {
+            // With idle connections the trouble comes in the midst of a statement, without in the midst of a login.
+            middleman.set(Line::Honest);
+            if is_warm {
+                eventually("the database serves", || paths.iter().all(|path| ask(&site, path).0 == 200).then_some(()));
+            } else {
+                middleman.set(Line::Garbage);
+                eventually("no connection is idle", || {
+                    let _ = ask(&site, "/write");
+                    (count(&site, "active connections") == 0).then_some(())
+                });
+            }
+            middleman.set(line);
+            for path in paths {
+                let begin = Instant::now();
+                let (status, body) = ask(&site, path);
+                let what = format!("{line:?} {path}, warm {is_warm}: {status} {}", body.len());
+                assert!(begin.elapsed() < Duration::from_secs(5), "{what}");
+                match (line, path) {
+                    // Only logins are slow.
+                    (Line::Slow, _) if is_warm => assert_eq!(status, 200, "{what}"),
+                    // Small answers come in one piece, before the line breaks.
+                    (Line::Cut, "/one" | "/together" | "/write") => assert!(matches!(status, 200 | 502), "{what}"),
+                    // The head may have gone out with the first rows: then the end is missing.
+                    (Line::Cut, _) if status == 200 => assert!(!body.ends_with("\r\n0\r\n\r\n"), "{what}"),
+                    // In a login, which comes first where no connection is left, the announcement has the wrong number, too.
+                    (Line::Oversized, _) => assert!(matches!(status, 502 | 504), "{what}"),
+                    _ => assert!(expected.contains(&status), "{what}"),
+                }
+            }
+        }
+        middleman.set(Line::Honest);
+        for path in paths {
+            eventually("the database serves again", || (ask(&site, path).0 == 200).then_some(()));
+        }
+        assert_eq!(ask(&site, "/rows").1.lines().filter(|line| line.contains("xxxx")).count(), 2000);
+    }
+    eventually("no connection is lost", || {
+        let (open, idle) = (count(&site, "active connections"), count(&site, "idle connections"));
+        (open == idle && open <= MAX && count(&site, "waiting requests") == 0).then_some(())
+    });
+    let log = std::fs::read_to_string(site.dir.join("logs/error.log")).expect("a log");
+    for words in ["protocol error from 127.0.0.1", "timed out", "connection to 127.0.0.1"] {
+        assert!(log.contains(words), "no \"{words}\" in the log:\n{log}");
+    }
+    assert!(!log.contains("[alert]") && !log.contains("panic"), "{log}");
+    site.quit();
 }

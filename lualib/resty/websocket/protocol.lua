@@ -231,6 +231,20 @@ function Endpoint.send_close(self, code, message)
     return bytes, err
 end
 
+-- endpoint(sock, options): what both ends keep of the options of `new`.
+function _M.endpoint(sock, options)
+    if options.timeout then
+        sock:settimeout(options.timeout)
+    end
+    local max = options.max_payload_len or 65535
+    return {
+        sock = sock,
+        max_payload_len = max,
+        max_recv_len = options.max_recv_len or max,
+        max_send_len = options.max_send_len or max,
+    }
+end
+
 -- add_methods(class): the methods of both ends.
 function _M.add_methods(class)
     for name, method in pairs(Endpoint) do

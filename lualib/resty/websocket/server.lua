@@ -65,18 +65,9 @@ function _M.new(_, options)
         return nil, err
     end
     options = options or {}
-    if options.timeout then
-        sock:settimeout(options.timeout)
-    end
-    local max = options.max_payload_len or 65535
-    return setmetatable({
-        sock = sock,
-        max_payload_len = max,
-        max_recv_len = options.max_recv_len or max,
-        max_send_len = options.max_send_len or max,
-        masks = options.send_masked,
-        wants_masks = true,
-    }, mt)
+    local self = protocol.endpoint(sock, options)
+    self.masks, self.wants_masks = options.send_masked, true
+    return setmetatable(self, mt)
 end
 
 protocol.add_methods(_M)

@@ -1,13 +1,14 @@
--- ngx.location.capture and capture_multi: subrequests to locations of this server. From the rewrite phases on, up to the
--- content; they wait for the responses.
+-- ngx.location.capture and capture_multi: subrequests to locations of this server. In all phases of a request; they
+-- wait for the responses.
 --
 -- Options: method, body, args, ctx, vars, headers, copy_all_vars, share_all_vars, always_forward_body. A result has
 -- status, header, body and truncated.
 
 local ngx, native, base = ...
 
-local settle, fail = base.settle, base.fail
+local await, fail, token = base.await, base.fail, base.token
 local capture = native.capture
+local yield = coroutine.yield
 local select, tostring, type, unpack = select, tostring, type, unpack
 
 ngx.location = {}
@@ -24,6 +25,33 @@ local function args_of(options)
     end
 end
 
+-- A result of the values that `native.capture` gives for one.
+local function to_result(status, truncated, body, content_type, content_length, header)
+    return {
+        status = status,
+        truncated = truncated,
+        body = body,
+        header = header or { ["Content-Type"] = content_type, ["Content-Length"] = content_length },
+    }
+end
+
+-- Values of one result.
+local RESULT_VALUES = 6
+
+-- Results of the values for several.
+local function to_results(...)
+    local values, results = { ... }, {}
+    if values[1] == token then
+        yield(token)
+    end
+    local count = select("#", ...) / RESULT_VALUES
+    for i = 1, count do
+        local at = (i - 1) * RESULT_VALUES
+        results[i] = to_result(unpack(values, at + 1, at + RESULT_VALUES))
+    end
+    return unpack(results, 1, count)
+end
+
 -- ngx.location.capture(uri, options?)
 function ngx.location.capture(...)
     local uri, options = ...
@@ -31,13 +59,22 @@ function ngx.location.capture(...)
     if count ~= 1 and count ~= 2 then
         return fail("expecting one or two arguments")
     end
-    if options == nil then
-        return settle(capture(uri, nil, nil))
+    local args
+    if options ~= nil then
+        if type(options) ~= "table" then
+            return fail("expecting table as the 2nd argument for subrequest 0, but got " .. type(options))
+        end
+        args = args_of(options)
     end
-    if type(options) ~= "table" then
-        return fail("expecting table as the 2nd argument for subrequest 0, but got " .. type(options))
+    local status, truncated, body, content_type, content_length, header = capture(uri, args, options)
+    if not status then
+        status, truncated, body, content_type, content_length, header = await()
     end
-    return settle(capture(uri, args_of(options), options))
+    if status == token then
+        -- The sub-request has ended the whole request: it ends here.
+        yield(token)
+    end
+    return to_result(status, truncated, body, content_type, content_length, header)
 end
 
 -- ngx.location.capture_multi({{uri, options?}, ...}): all at once; a result for each.
@@ -78,5 +115,5 @@ function ngx.location.capture_multi(...)
         flat[3 * i - 1] = options and args_of(options)
         flat[3 * i] = options
     end
-    return settle(capture(unpack(flat, 1, 3 * count)))
+    return to_results(base.settle(capture(unpack(flat, 1, 3 * count))))
 end

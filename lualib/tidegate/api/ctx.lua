@@ -27,6 +27,14 @@ local function store(value)
     return value
 end
 
+base.modules["tidegate.ctx"] = function()
+    return {
+        has = function()
+            return number() > 0
+        end,
+    }
+end
+
 function base.getters.ctx()
     local slot = number()
     if slot > 0 then

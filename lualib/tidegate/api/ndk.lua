@@ -11,12 +11,18 @@ local set_var = setmetatable({}, {
                 .. '" not found or does not use ndk_set_var_value')
         end
         local function set(value)
-            return compute(directive, value)
+            local computed = compute(directive, value)
+            if not computed then
+                return fail("calling directive " .. directive .. " failed with code -1")
+            end
+            return computed
         end
         self[directive] = set
         return set
     end,
 })
 
-_G.ndk = { set_var = setmetatable({}, { __index = set_var, __newindex = function() end }) }
+_G.ndk = { set_var = setmetatable({}, { __index = set_var, __newindex = function()
+    return fail("not allowed")
+end }) }
 package.loaded.ndk = _G.ndk

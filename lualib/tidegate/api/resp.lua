@@ -75,6 +75,18 @@ package.preload["tidegate.fields"] = function()
             return write(name, value, 0)
         end,
         add_request_header = base.add_request_header,
+        set_status = function(status, reason)
+            local number = tonumber(status)
+            if not number then
+                return fail("bad argument #1 to 'set_status' (number expected, got " .. type(status) .. ")")
+            end
+            if type(reason) ~= "string" then
+                return fail("bad argument #2 to 'set_status' (string expected, got " .. type(reason) .. ")")
+            end
+            if set_status(number) < 0 or native.set_reason(reason, #reason) < 0 then
+                return raise()
+            end
+        end,
     }
 end
 

@@ -5,7 +5,7 @@
 -- log2(n). Like Lua's, it is not stable; an order function that contradicts itself is reported instead of running
 -- over the ends. As in Lua 5.1 elements are read and written without metamethods: a table's own entries count.
 
-local _, _, base = ...
+local _, native, base = ...
 
 local fail = base.fail
 local rawget, type, select = rawget, type, select
@@ -141,3 +141,14 @@ function table.sort(...)
         return fail("bad argument #2 to 'sort' (function expected, got " .. type(less) .. ")")
     end
 end
+
+-- os.exit(...): ends the process; the lines that were logged before are written.
+local exit, flush_logs = os.exit, native.flush_logs
+
+function os.exit(...)
+    flush_logs()
+    return exit(...)
+end
+
+-- os.getenv(name): with the `env` directives of the configuration that this worker runs under.
+os.getenv = native.getenv

@@ -9,6 +9,10 @@ local floor, type = math.floor, type
 local copy = base.ffi.string
 local str = base.str
 
+base.modules["tidegate.time"] = function()
+    return native
+end
+
 -- ngx.time(): seconds since 1970. ngx.now(): the same with three digits behind the point.
 function ngx.time()
     return floor(now_ms() / 1000)
@@ -42,7 +46,7 @@ end
 -- ngx.http_time(seconds): `Fri, 20 Nov 2026 09:30:00 GMT`.
 function ngx.http_time(seconds)
     if type(seconds) ~= "number" then
-        return fail("number argument required")
+        return fail("number argument only")
     end
     http_time(seconds, str)
     return copy(str[0].data, str[0].len)
@@ -51,7 +55,7 @@ end
 -- ngx.cookie_time(seconds): `Fri, 20-Nov-26 09:30:00 GMT`.
 function ngx.cookie_time(seconds)
     if type(seconds) ~= "number" then
-        return fail("number argument required")
+        return fail("number argument only")
     end
     cookie_time(seconds, str)
     return copy(str[0].data, str[0].len)
@@ -60,7 +64,7 @@ end
 -- ngx.parse_http_time(text): seconds since 1970, or nil.
 function ngx.parse_http_time(text)
     if type(text) ~= "string" then
-        return fail("string argument required")
+        return fail("string argument only")
     end
     local seconds = parse(text, #text)
     if seconds == seconds then

@@ -31,7 +31,5 @@ ngx.config = {
     prefix = function()
         return prefix
     end,
-    nginx_configure = function()
-        return ""
-    end,
+    nginx_configure = native.configure,
 }

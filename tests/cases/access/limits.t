@@ -38,7 +38,7 @@ PASSED
 
 === TEST 2: within the burst they wait
 --- http_config
-limit_req_zone $arg_k zone=one:1m rate=10r/s;
+limit_req_zone $arg_k zone=one:1m rate=2r/s;
 log_format t "$uri $request_time $limit_req_status";
 --- config
 access_log logs/t.log t;
@@ -53,9 +53,9 @@ GET /b?k=a
 GET /c?k=a
 --- output_file_like
 >>> logs/t.log
-^/a 0\.0\d\d PASSED
-/b 0\.(0[1-9]|[12]\d)\d DELAYED
-/c 0\.[012]\d\d DELAYED
+^/a 0\.\d\d\d PASSED
+/b [01]\.\d\d\d DELAYED
+/c [01]\.\d\d\d DELAYED
 $
 --- error_log_like
 \[warn\] .*delaying request, excess: [01]\.\d\d\d, by zone "one"

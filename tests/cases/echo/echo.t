@@ -142,3 +142,77 @@ GET /t
 --- raw_response
 --- error_log
 open() "/nowhere/file" failed (2: No such file or directory)
+
+=== TEST 15: echo_blocking_sleep
+--- config
+location / { echo_blocking_sleep 0.02; echo ok; }
+--- request
+GET /
+--- response_body
+ok
+
+
+=== TEST 16: echo_subrequest_async with a method and a body
+--- config
+location /multi {
+    echo_subrequest_async POST /sub -q a=1 -b one;
+    echo_subrequest_async PUT /sub -b two;
+}
+location /sub {
+    echo_read_request_body;
+    echo -n "$echo_request_method $args ";
+    echo_request_body;
+    echo "";
+}
+--- request
+GET /multi
+--- response_body_like
+^POST a=1 one
+PUT  two
+$
+
+
+=== TEST 17: echo_abort_parent ends the main request
+--- tidegate_only: echo-nginx-module does not know its own directive
+--- config
+location / {
+    echo before;
+    echo_location_async /abort;
+    echo_sleep 1;
+    echo never;
+}
+location /abort { echo_abort_parent; }
+--- raw_request
+GET / HTTP/1.1\r\nHost: a\r\n\r\n
+--- raw_response
+
+=== TEST 18: a sub-request with HEAD has no body
+--- config
+location /main { echo_subrequest HEAD /sub; echo_subrequest GET /sub; }
+location /sub { echo hello; }
+--- request
+GET /main
+--- response_body
+hello
+
+=== TEST 19: in an if the commands around it hold, with its own status
+--- config
+location / {
+    set $true 1;
+    if ($true) { echo_status 503; }
+    echo_status 500;
+    echo hello;
+}
+--- request
+GET /
+--- error_code: 503
+--- response_body
+hello
+
+=== TEST 20: before the head there is no $echo_response_status
+--- config
+location / { echo "status: [$echo_response_status]"; }
+--- request
+GET /
+--- response_body
+status: []

@@ -173,3 +173,16 @@ POST /
 --- error_log
 failed (20: Not a directory)
 --- tidegate_only: nginx does not start with such a path
+
+=== TEST 16: client_body_in_single_buffer
+--- config
+client_body_in_single_buffer on;
+client_body_buffer_size 64;
+location = /in { proxy_pass http://127.0.0.1:$TEST_PORT/echo; proxy_set_header X-Body $request_body; }
+location = /echo { return 200 "$http_x_body\n"; }
+--- raw_request
+POST /in HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\n01234
+~~~ 50ms
+56789
+--- response_body
+0123456789

@@ -211,3 +211,63 @@ Connection: close
 [he] 2
 --- connection: closed
 --- tidegate_only: nginx takes the rest of the body for another request
+
+=== TEST 18: max_headers
+--- tidegate_only: since nginx 1.29
+--- config
+max_headers 3;
+location / { return 200 "x\n"; }
+--- requests
+GET /
+~~~ new connection
+GET /
+--- more_headers
+X-One: 1
+~~~
+X-One: 1
+X-Two: 2
+--- error_code: 200 400
+--- error_log
+client sent too many header lines
+
+=== TEST 19: more_clear_input_headers, with patterns and by location
+--- config
+location / {
+    more_clear_input_headers "X-A*" Cookie;
+    echo "[$http_x_a] [$http_x_ab] [$http_cookie] [$http_x_b]";
+}
+--- request
+GET /
+--- more_headers
+X-A: 1
+X-Ab: 2
+Cookie: 3
+X-B: 4
+--- response_body
+[] [] [] [4]
+
+=== TEST 20: more_set_headers -a does not add to Server
+--- tidegate_only: newer than Debian\'s headers-more
+--- config
+more_set_headers -a "Server: x";
+--- must_die
+--- error_log
+can not append builtin headers
+
+
+=== TEST 21: more_set_headers -a does not add to Expires
+--- tidegate_only: newer than Debian\'s headers-more
+--- config
+more_set_headers -a "Expires: x";
+--- must_die
+--- error_log
+can not append builtin headers
+
+
+=== TEST 22: more_set_headers -a does not add to WWW-Authenticate
+--- tidegate_only: newer than Debian\'s headers-more
+--- config
+more_set_headers -a "WWW-Authenticate: x";
+--- must_die
+--- error_log
+can not append builtin headers

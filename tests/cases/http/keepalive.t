@@ -224,3 +224,19 @@ GET /
 Connection: keep-alive
 --- error_log
 client 127.0.0.1 closed keepalive connection
+
+=== TEST 22: lingering_time bounds what trickles in
+--- config
+lingering_close always;
+lingering_time 1s;
+lingering_timeout 5s;
+location / { return 200 "x\n"; }
+--- raw_request
+GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
+~~~ 600ms
+more
+~~~ 600ms
+more
+--- response_body
+x
+--- connection: closed

@@ -397,3 +397,13 @@ GET /
 Long: %{x x 200}
 --- response_body
 %{x x 200}
+
+=== TEST 35: any number of empty lines ahead of a request
+--- config
+client_header_buffer_size 100;
+large_client_header_buffers 2 600;
+location / { return 200 "ok\n"; }
+--- raw_request
+%{\r\n x 1000}GET / HTTP/1.1\r\nHost: a\r\n\r\n%{\n x 300}GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
+--- raw_response_like
+^HTTP/1.1 200 OK\r\n.*\r\n\r\nok\nHTTP/1.1 200 OK\r\n.*\r\n\r\nok\n$

@@ -101,3 +101,48 @@ GET /
 GET /
 --- response_body_like
 ^\d$
+
+=== TEST 9: base32 alphabets and padding, base64url, HMAC with SHA-256, local time
+--- config
+location / {
+    set_base32_padding on;
+    set_encode_base32 $a hello0;
+    set_decode_base32 $b $a;
+    set_encode_base64url $c "\\xff\\xfe??";
+    set_decode_base64url $d aGVsbG8;
+    set_hmac_sha256 $e key hello;
+    set_encode_hex $e $e;
+    set_formatted_local_time $f "%Y-%m";
+    echo "$a $b $d $e";
+    echo $f;
+}
+location /off {
+    set_base32_padding off;
+    set_base32_alphabet "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    set_encode_base32 $a hello0;
+    echo $a;
+}
+--- requests
+GET /
+~~~
+GET /off
+--- response_body_like
+^d1imor3f60====== hello0 hello 9307b3b915efb5171ff14d8cb55fbcc798c6c0ef1456d66ded1a6aa723a58b7b
+20\d\d-\d\d
+$
+~~~
+^NBSWY3DPGA
+$
+
+
+=== TEST 10: the old name of set_base32_padding
+--- config
+location / {
+    set_misc_base32_padding off;
+    set_encode_base32 $a hello0;
+    echo $a;
+}
+--- request
+GET /
+--- response_body
+d1imor3f60

@@ -108,3 +108,94 @@ location /b { return 200 "$uri $request_uri $args\n"; }
 GET /a?q=1
 --- response_body
 /b /a?q=1 z=1&q=1
+
+=== TEST 13: $request_port and $is_request_port
+--- tidegate_only: since nginx 1.29
+--- config
+location / { return 200 "[$host$is_request_port$request_port]"; }
+--- raw_request
+GET / HTTP/1.1\r\nHost: a.example:81\r\n\r\n
+GET / HTTP/1.1\r\nHost: a.example\r\n\r\n
+GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n
+GET / HTTP/1.1\r\nHost: [::1]:82\r\n\r\n
+GET http://b.example:83/?x=http://c:1 HTTP/1.1\r\nHost: a.example:81\r\n\r\n
+GET /http://c.example:84/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n
+--- response_body chomp
+[a.example:81]
+~~~
+[a.example]
+~~~
+[[::1]]
+~~~
+[[::1]:82]
+~~~
+[b.example:83]
+~~~
+[a.example]
+
+=== TEST 14: cookies by name
+--- config
+location / { return 200 "[$cookie_a][$cookie_B_c][$cookie_d]"; }
+--- request
+GET /
+--- more_headers
+Cookie: a=1; b_c="two words"
+Cookie: d=
+--- response_body chomp
+[1]["two words"][]
+
+=== TEST 15: how the connection and the response went, in the log
+--- http_config
+log_format how "$request_completion $gzip_ratio $connection_time $tcpinfo_rtt,$tcpinfo_rttvar,$tcpinfo_snd_cwnd,$tcpinfo_rcv_space";
+--- config
+gzip on; gzip_types text/plain; gzip_min_length 1;
+access_log logs/how.log how;
+location / { return 200 "%{a x 1000}"; }
+--- request
+GET /
+--- more_headers
+Accept-Encoding: gzip
+--- gunzip
+--- response_body chomp
+%{a x 1000}
+--- output_file_like
+>>> logs/how.log
+^OK [2-9]\d\.\d\d 0\.\d{3} \d+,\d+,\d+,\d+
+$
+
+=== TEST 16: an answer that was cut off is not complete
+--- http_config
+log_format how "[$request_completion]";
+--- config
+access_log logs/how.log how;
+location / { limit_rate 1; alias html/; }
+--- user_files
+>>> a.txt
+%{a x 200000}
+--- request
+GET /a.txt
+--- abort: 200ms
+--- output_file_like
+>>> logs/how.log
+^\[\]
+
+=== TEST 17: trailers of a backend
+--- config
+location / {
+    proxy_pass http://127.0.0.1:$TEST_PORT_4; proxy_http_version 1.1; proxy_set_header TE trailers; proxy_pass_trailers on;
+    access_log logs/how.log how;
+}
+--- http_config
+log_format how "$upstream_trailer_x_sum [$upstream_trailer_none] $sent_trailer_x_sum";
+--- tcp_reply
+HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 42\r\n\r\n
+--- request
+GET /
+--- more_headers
+TE: trailers
+--- response_body chomp
+hello
+--- output_file_like
+>>> logs/how.log
+^42 \[-\] 42$
+--- tidegate_only: since nginx 1.27

@@ -156,15 +156,14 @@ GET /a
 --- error_log
 oh no
 
-=== TEST 9: not in a header filter, not in log_by_lua
+=== TEST 9: not without a request
+--- http_config
+exit_worker_by_lua_block { ngx.log(ngx.WARN, "refused: ", select(2, pcall(ngx.location.capture, "/x"))) }
 --- config
-location / {
-    content_by_lua_block { ngx.say("ok") }
-    log_by_lua_block { ngx.log(ngx.WARN, "refused: ", select(2, pcall(ngx.location.capture, "/x"))) }
-}
+location / { content_by_lua_block { ngx.say("ok") } }
 --- request
 GET /
 --- response_body
 ok
 --- error_log
-refused: API disabled in the context of log_by_lua*
+refused: API disabled in the context of exit_worker_by_lua*

@@ -151,3 +151,29 @@ GET /count
 ending
 ~~~
 1
+
+=== TEST 8: how many lines fit into the buffer; each lies there in one piece
+--- tidegate_only: Debian has no ngx.errlog
+--- http_config
+lua_capture_error_log 4k;
+--- config
+location /t {
+    access_by_lua_block {
+        for _ = 1, 10 do ngx.log(ngx.ERR, ("a"):rep(20)) end
+        ngx.log(ngx.ERR, ("A"):rep(3000))
+        ngx.log(ngx.ERR, ("a"):rep(20))
+    }
+    content_by_lua_block {
+        local res = require("ngx.errlog").get_logs(20)
+        ngx.say(#res / 3)
+        for i = 3, #res, 3 do ngx.say(res[i]:match("[aA][aA][aA]"), " ", #res[i] > 3000) end
+    }
+}
+--- request
+GET /t
+--- response_body
+2
+AAA true
+aaa false
+--- error_log
+AAA

@@ -94,3 +94,34 @@ location = /t { content_by_lua_block { ngx.header.content_type = "text/xml; char
 GET /t
 --- response_headers
 Content-Type: text/xml; charset=UTF-8
+
+=== TEST 8: the status of ngx.exit stays with an error page that sets none
+--- config
+error_page 404 = /err;
+location = /foo { content_by_lua_block { ngx.exit(404) } }
+location = /err { content_by_lua_block { ngx.say("error") } }
+--- requests
+GET /foo
+~~~
+GET /missing
+--- error_code: 404 200
+--- response_body
+error
+~~~
+error
+
+=== TEST 9: with a short postpone_output the head leaves first, and the next write finds the client gone
+--- config
+location /t {
+    postpone_output 1;
+    content_by_lua_block {
+        ngx.sleep(0.2)
+        local ok, err = ngx.say("hello")
+        ngx.log(ngx.WARN, "said: ", ok, " ", err)
+    }
+}
+--- request
+GET /t
+--- abort: 50ms
+--- error_log
+said: nil nginx output filter error

@@ -85,3 +85,54 @@ nil40
 c,a22
 nil1
 truenil
+
+=== TEST 4: parts of resty.core that libraries use by name
+--- tidegate_only: Debian has no resty.core
+--- config
+location /t {
+    content_by_lua_block {
+        local utils = require "resty.core.utils"
+        ngx.say(utils.str_replace_char("a_b%c", "_", "-"), " ", utils.str_replace_char("a%b", "%", "%"),
+            " ", utils.str_replace_char("a_b", "_b", "x"))
+        local get = require("resty.core.ctx").get_ctx_table
+        local mine = {}
+        ngx.say(get(mine) == mine, " ", get() == mine, " ", get({}) == mine, " ", ngx.ctx == mine)
+        local time = require "resty.core.time"
+        local uptime = tonumber(io.open("/proc/uptime"):read():match("%S+"))
+        ngx.say(math.abs(time.monotonic_time() - uptime) < 60, " ", time.monotonic_msec() > time.monotonic_time())
+    }
+}
+--- request
+GET /t
+--- response_body
+a-b%c a%b a_b
+true true true true
+true true
+
+=== TEST 5: a light thread that comes later does not overtake one that was granted a resource
+--- tidegate_only: Debian has no ngx.semaphore
+--- config
+location /t {
+    content_by_lua_block {
+        local sem = require("ngx.semaphore").new(0)
+        local threads = {}
+        for i = 1, 3 do
+            threads[i] = ngx.thread.spawn(function() assert(sem:wait(1)) ngx.say("got ", i) end)
+        end
+        sem:post(4)
+        ngx.say(sem:wait(0))
+        ngx.say("count ", sem:count())
+        assert(sem:wait(1))
+        for i = 1, 3 do ngx.thread.wait(threads[i]) end
+        ngx.say("count ", sem:count())
+    }
+}
+--- request
+GET /t
+--- response_body
+niltimeout
+count 1
+got 1
+got 2
+got 3
+count 0

@@ -512,11 +512,13 @@ location / {
         local db, other = mysql:new(), mysql:new()
         assert(db:connect(options))
         db:set_timeout(50)
-        ngx.say(db:query("select sleep(5)"))
+        ngx.say(db:query("select sleep(0.3) as s"))
         ngx.say(db:query("select 1"))
         ngx.say(db:read_result())
         ngx.say(db:set_keepalive())
         db:set_timeout(0)
+        -- Nothing of the result had come: it can be waited for again.
+        ngx.say(db:read_result()[1].s, " ", db:query("select 2 as n")[1].n)
         assert(db:connect(options))
         assert(other:connect { path = "$TEST_MARIADB_SOCKET", user = "monty", password = "some_pass" })
         local id = db:query("select connection_id() as id")[1].id
@@ -541,8 +543,9 @@ GET /
 --- response_body_like
 \Anilfailed to receive packet header: timeout
 nilfailed to send query: cannot send query in the current context: 2
-nilfailed to receive packet header: closed
+nilfailed to receive packet header: timeout
 nilcannot be reused in the current connection state: 2
+0 2
 nil (failed to receive packet header: (closed|connection reset by peer)|Connection was killed|Query execution was interrupted)
 0 1
 \z
@@ -630,7 +633,7 @@ GET /
 5 6
 
 
-=== TEST 16: in timers, and where scripts do not wait
+=== TEST 16: in timers and in the log
 --- services: mariadb
 --- tidegate_only
 --- config
@@ -655,7 +658,9 @@ location / {
         ngx.say(wrapped())
     }
     log_by_lua_block {
-        ngx.log(ngx.WARN, tostring(select(2, pcall(function() return require("resty.mysql"):new():connect { host = "127.0.0.1" } end))))
+        local db = require("resty.mysql"):new()
+        assert(db:connect { host = "127.0.0.1", port = $TEST_MARIADB_PORT, database = "test", user = "monty", password = "some_pass" })
+        print("logged: ", db:query("select 10 as a")[1].a)
     }
 }
 --- request
@@ -664,4 +669,95 @@ GET /
 8
 9
 --- error_log
-API disabled in the context of log_by_lua*
+logged: 10
+
+
+=== TEST 17: what the pools do
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream cats {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=7;
+}
+--- config
+location = /cat { drizzle_query "select 1 as n"; drizzle_pass cats; rds_json on; }
+location = /bad { drizzle_query "select * from dogs"; drizzle_pass cats; rds_json on; }
+location = /stats {
+    content_by_lua_block {
+        local mysql = require "resty.mysql"
+        for i = 1, 3 do
+            local db = mysql:new()
+            assert(db:connect { host = "127.0.0.1", port = $TEST_MARIADB_PORT, user = "monty", password = "some_pass",
+                pool = "own", pool_size = 5, backlog = 2 })
+            assert(db:query("select 1"))
+            if i == 2 then
+                db:query("selec")
+            end
+            assert(db:set_keepalive())
+        end
+        for _ = 1, 3 do
+            ngx.location.capture("/cat")
+        end
+        ngx.location.capture("/bad")
+        local own, cats = mysql.pool_stats().own, mysql.drizzle_stats().cats
+        for _, pool in ipairs { own, cats } do
+            ngx.say("size ", pool.size, " open ", pool.open, " idle ", pool.idle, " waiting ", pool.waiting, " made ", pool.made,
+                " reused ", pool.reused, " waited ", pool.waited, " rejected ", pool.rejected, " expired ", pool.expired,
+                " statements ", pool.statements, " errors ", pool.errors)
+            local count = 0
+            for _, bucket in ipairs(pool.latency.buckets) do
+                count = count + bucket.count
+                assert(bucket.below_us > 0)
+            end
+            ngx.say(count, " ", pool.latency.p50_us <= pool.latency.max_us, " ", pool.latency.sum_us > 0)
+        end
+    }
+}
+--- request
+GET /stats
+--- response_body
+size 5 open 1 idle 1 waiting 0 made 1 reused 2 waited 0 rejected 0 expired 0 statements 4 errors 1
+4 true true
+size 7 open 1 idle 1 waiting 0 made 1 reused 3 waited 0 rejected 0 expired 0 statements 4 errors 1
+4 true true
+
+
+=== TEST 18: a request that ends takes the statements of its sub-requests with it
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream cats {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=1 overflow=wait;
+}
+--- config
+lua_check_client_abort on;
+location = /slow { drizzle_query "select sleep(20) as ends_with_its_request"; drizzle_pass cats; rds_json on; }
+location = /main { content_by_lua_block { ngx.location.capture("/slow") } }
+location = /test {
+    content_by_lua_block {
+        local client = ngx.socket.tcp()
+        assert(client:connect("127.0.0.1", $TEST_PORT))
+        assert(client:send("GET /main HTTP/1.0\r\n\r\n"))
+        local function stats()
+            return require("resty.mysql").drizzle_stats().cats
+        end
+        local db = assert(require("resty.mysql"):new())
+        assert(db:connect { host = "127.0.0.1", port = $TEST_MARIADB_PORT, user = "monty", password = "some_pass" })
+        repeat
+            ngx.sleep(0.01)
+            local rows = assert(db:query([[select 1 from information_schema.processlist
+                where info = "select sleep(20) as ends_with_its_request"]]))
+        until #rows == 1
+        client:close()
+        repeat
+            ngx.sleep(0.01)
+        until stats().open == 0
+        ngx.say(stats().cancelled)
+    }
+}
+--- request
+GET /test
+--- response_body
+1

@@ -202,14 +202,11 @@ init_by_lua_block { saved = select(2, pcall(require("ngx.pipe").spawn, "true")) 
 --- config
 location / {
     content_by_lua_block { proc = require("ngx.pipe").spawn("true") ngx.say(saved) }
-    log_by_lua_block { print("log: ", select(2, pcall(proc.wait, proc))) }
 }
 --- request
 GET /
 --- response_body
 API disabled in the current context
---- error_log
-log: API disabled in the context of log_by_lua*
 
 === TEST 9: resty.shell
 --- config

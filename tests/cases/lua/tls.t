@@ -253,3 +253,232 @@ lua_ssl_trusted_certificate html/none.crt;
 --- must_die
 --- error_log
 cannot load certificate
+
+=== TEST 2: lua_ssl_verify_depth counts the certificates between the server's and the trusted one
+--- http_config
+lua_package_path "$TEST_DIR/html/?.lua;;";
+lua_socket_log_errors off;
+lua_ssl_trusted_certificate $TEST_DIR/html/ca.crt;
+--- config
+    location /0 { lua_ssl_verify_depth 0; content_by_lua_file html/get.lua; }
+    location /1 { lua_ssl_verify_depth 1; content_by_lua_file html/get.lua; }
+    location /2 { lua_ssl_verify_depth 2; content_by_lua_file html/get.lua; }
+    location /any { content_by_lua_file html/get.lua; }
+--- user_files
+>>> ca.crt
+-----BEGIN CERTIFICATE-----
+MIIBUTCB+KADAgECAhRVqHspwd4x7mOt45hW2tkNtFwfRTAKBggqhkjOPQQDAjAP
+MQ0wCwYDVQQDDARyb290MB4XDTI2MTEyMDE2NDE1NVoXDTQ2MTExNTE2NDE1NVow
+DzENMAsGA1UEAwwEcm9vdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABJwjKvoQ
+7R/tOUDGfVMOc4rQPtjTz5TAMWAg6u0qcW6nA300vBHBhy1LNxnwPpjlnkovb67r
+AvD/ZADg/aSuyAijMjAwMA8GA1UdEwEB/wQFMAMBAf8wHQYDVR0OBBYEFFBtF1nz
+KqexJzTEo3WQELbUlpaUMAoGCCqGSM49BAMCA0gAMEUCICSpGrGDykq/S1J7GNmM
+ls+dFGza1z2VXKB+abAYIP/+AiEApEh6BRVQo4pYXj6Qup60nHjjv9MT+wT8gPDI
+SLADsVA=
+-----END CERTIFICATE-----
+>>> server.crt
+-----BEGIN CERTIFICATE-----
+MIIBmDCCAT6gAwIBAgIUSCM7CE4ICdvh/pmjFcEJeoMFYTowCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEbWlkMjAeFw0yNjExMjAxNjQxNTVaFw00NjExMTUxNjQxNTVa
+MA8xDTALBgNVBAMMBGxlYWYwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARNaklp
+nLwhIc8JHYoHkTHSjr8oGqqsZi1I0I3yBsPEF7WNhI40JVBuzObUAW7IFqBU+lIK
+HTEU1jJsMOq5XmMdo3gwdjAJBgNVHRMEAjAAMBQGA1UdEQQNMAuCCXRpZGUudGVz
+dDATBgNVHSUEDDAKBggrBgEFBQcDATAdBgNVHQ4EFgQUKbq3a/r9vsyujBklBnok
+pr2nA08wHwYDVR0jBBgwFoAUwYfqnXupJYh1ph9qWDMd1U5NMuMwCgYIKoZIzj0E
+AwIDSAAwRQIgZka9yr6oym0xIncyxRGM7o5oIC0fbI8qv3c4GqURLOICIQD158UR
+Q1G9qY1fZhZ6g3uiSk/X8LpMk47yA8JxLNoljQ==
+-----END CERTIFICATE-----
+>>> chain.crt
+-----BEGIN CERTIFICATE-----
+MIIBcjCCARmgAwIBAgIUdAP9PDMkrF9c6EBCvKmD5Aq1TzEwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEbWlkMTAeFw0yNjExMjAxNjQxNTVaFw00NjExMTUxNjQxNTVa
+MA8xDTALBgNVBAMMBG1pZDIwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAS3s8cd
+IYoARF37o9eie6fldOI12mbk/iOLG8YjGnPGCxj8V0uAeh9QyoiAjyTUOK3FFACt
+jESuez4j2Gy8tHGqo1MwUTAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBTBh+qd
+e6kliHWmH2pYMx3VTk0y4zAfBgNVHSMEGDAWgBRV+vzkqR9THR6EnyGjRbZfaW7I
+9DAKBggqhkjOPQQDAgNHADBEAiBo3mcBRywOQ7LhRLVA/JADVQv+6Gj94dHKs172
+hN8nMgIgYz8aBM8LRmpdclOvStIOIzj/r2ywRAxUFXX0I8Ckygk=
+-----END CERTIFICATE-----
+-----BEGIN CERTIFICATE-----
+MIIBczCCARmgAwIBAgIUOIaNsrvdDzdECZJmPwBF8fCyXeAwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEcm9vdDAeFw0yNjExMjAxNjQxNTVaFw00NjExMTUxNjQxNTVa
+MA8xDTALBgNVBAMMBG1pZDEwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARBbQxY
+REjf9cYqk0OSz/kOTJ9wLRNpeTDn0qQBj2dgaOQP9E4yMarJ/eDY/GAul0OjN9c0
+NK9DwQHBsjjZIUqNo1MwUTAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBRV+vzk
+qR9THR6EnyGjRbZfaW7I9DAfBgNVHSMEGDAWgBRQbRdZ8yqnsSc0xKN1kBC21JaW
+lDAKBggqhkjOPQQDAgNIADBFAiEA06NtQk75yxKXVEQ1KX5js8VqNK7rbXffB2g5
+WM/tTSICIE1jJAe+a52EMnalbh1Y40wPxhJooWzHgY/phmDb/K7L
+-----END CERTIFICATE-----
+>>> server.key
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIBt0II5sTNq3SzAvpZHh8k4KQU5b6JcRNjgq9CfmsOUNoAoGCCqGSM49
+AwEHoUQDQgAETWpJaZy8ISHPCR2KB5Ex0o6/KBqqrGYtSNCN8gbDxBe1jYSONCVQ
+bszm1AFuyBagVPpSCh0xFNYybDDquV5jHQ==
+-----END EC PRIVATE KEY-----
+>>> get.lua
+local tls = require "tls"
+tls.start("server.crt", "-cert_chain", "$TEST_DIR/html/chain.crt", "-www")
+ngx.say(tls.get("tide.test", true))
+ngx.say(tls.get("tide.test", false))
+tls.stop()
+>>> tls.lua
+-- An openssl s_server on a port, and what it says about a connection.
+local pipe = require "ngx.pipe"
+local _M = {}
+local dir = "$TEST_DIR/html/"
+function _M.start(certificate, ...)
+    local arguments = { "/usr/bin/openssl", "s_server", "-accept", "127.0.0.1:$TEST_PORT_3", "-cert", dir .. certificate,
+        "-key", dir .. "server.key", ... }
+    _M.server = assert(pipe.spawn(arguments, { merge_stderr = true }))
+    for _ = 1, 200 do
+        local sock = ngx.socket.tcp()
+        if sock:connect("127.0.0.1", $TEST_PORT_3) then sock:close() return end
+        ngx.sleep(0.02)
+    end
+    error("no server: " .. tostring(_M.server:stdout_read_any(1000)))
+end
+function _M.stop()
+    _M.server:kill(9)
+    _M.server:wait()
+end
+-- Connects, shakes hands, asks for a page; says whether the session was new, or what went wrong.
+function _M.get(name, verify, prepare)
+    local sock = ngx.socket.tcp()
+    sock:settimeout(3000)
+    assert(sock:connect("127.0.0.1", $TEST_PORT_3))
+    if prepare then prepare(sock) end
+    local session, err = sock:sslhandshake(nil, name, verify)
+    if not session then return "failed: " .. err end
+    sock:send("GET / HTTP/1.0\r\n\r\n")
+    local page, _, partial = sock:receive("*a")
+    -- The server takes its next connection when this one has ended.
+    sock:close()
+    page = page or partial or ""
+    return page:match("(New), TLS") or page:match("(Reused), TLS") or "no page"
+end
+return _M
+--- requests
+GET /0
+~~~
+GET /1
+~~~
+GET /2
+~~~
+GET /any
+--- response_body
+failed: 22: certificate chain too long
+New
+~~~
+failed: 22: certificate chain too long
+New
+~~~
+New
+New
+~~~
+New
+New
+
+=== TEST 3: lua_ssl_crl
+--- http_config
+lua_package_path "$TEST_DIR/html/?.lua;;";
+lua_socket_log_errors off;
+lua_ssl_trusted_certificate $TEST_DIR/html/ca.crt;
+--- config
+    location /revoked { lua_ssl_crl $TEST_DIR/html/revoked.crl; content_by_lua_file html/get.lua; }
+    location /empty { lua_ssl_crl $TEST_DIR/html/empty.crl; content_by_lua_file html/get.lua; }
+--- user_files
+>>> ca.crt
+-----BEGIN CERTIFICATE-----
+MIIBUTCB+KADAgECAhRVqHspwd4x7mOt45hW2tkNtFwfRTAKBggqhkjOPQQDAjAP
+MQ0wCwYDVQQDDARyb290MB4XDTI2MTEyMDE2NDE1NVoXDTQ2MTExNTE2NDE1NVow
+DzENMAsGA1UEAwwEcm9vdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABJwjKvoQ
+7R/tOUDGfVMOc4rQPtjTz5TAMWAg6u0qcW6nA300vBHBhy1LNxnwPpjlnkovb67r
+AvD/ZADg/aSuyAijMjAwMA8GA1UdEwEB/wQFMAMBAf8wHQYDVR0OBBYEFFBtF1nz
+KqexJzTEo3WQELbUlpaUMAoGCCqGSM49BAMCA0gAMEUCICSpGrGDykq/S1J7GNmM
+ls+dFGza1z2VXKB+abAYIP/+AiEApEh6BRVQo4pYXj6Qup60nHjjv9MT+wT8gPDI
+SLADsVA=
+-----END CERTIFICATE-----
+>>> server.crt
+-----BEGIN CERTIFICATE-----
+MIIBmjCCAT+gAwIBAgIUOIaNsrvdDzdECZJmPwBF8fCyXeEwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEcm9vdDAeFw0yNjExMjAxNzE1NTFaFw00NjExMTUxNzE1NTFa
+MBAxDjAMBgNVBAMMBWxlYWYyMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAETWpJ
+aZy8ISHPCR2KB5Ex0o6/KBqqrGYtSNCN8gbDxBe1jYSONCVQbszm1AFuyBagVPpS
+Ch0xFNYybDDquV5jHaN4MHYwCQYDVR0TBAIwADAUBgNVHREEDTALggl0aWRlLnRl
+c3QwEwYDVR0lBAwwCgYIKwYBBQUHAwEwHQYDVR0OBBYEFCm6t2v6/b7MrowZJQZ6
+JKa9pwNPMB8GA1UdIwQYMBaAFFBtF1nzKqexJzTEo3WQELbUlpaUMAoGCCqGSM49
+BAMCA0kAMEYCIQD3ukYCG8sqUcSGXqvUTzz7tqN+3ovpf8KmFEuA8zPM+QIhAI+/
+bU3gak1vZVzn9Bo1nXSHtXnFIfVy+KwiHIMcM/da
+-----END CERTIFICATE-----
+>>> server.key
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIBt0II5sTNq3SzAvpZHh8k4KQU5b6JcRNjgq9CfmsOUNoAoGCCqGSM49
+AwEHoUQDQgAETWpJaZy8ISHPCR2KB5Ex0o6/KBqqrGYtSNCN8gbDxBe1jYSONCVQ
+bszm1AFuyBagVPpSCh0xFNYybDDquV5jHQ==
+-----END EC PRIVATE KEY-----
+>>> revoked.crl
+-----BEGIN X509 CRL-----
+MIHwMIGYAgEBMAoGCCqGSM49BAMCMA8xDTALBgNVBAMMBHJvb3QXDTI2MTEyMDE3
+MTU1MVoXDTQ2MTExNTE3MTU1MVowJzAlAhQ4ho2yu90PN0QJkmY/AEXx8LJd4RcN
+MjYxMTIwMDAwMDAwWqAvMC0wHwYDVR0jBBgwFoAUUG0XWfMqp7EnNMSjdZAQttSW
+lpQwCgYDVR0UBAMCAQIwCgYIKoZIzj0EAwIDRwAwRAIgQny2v+uCzRm04ZG2Q9jn
+mWmqwztu9ltt5UI+vdsbmk4CIB/4Ym4zB4GedM+MuY5fg6focPAzNIE/5Llt36AC
+cqQW
+-----END X509 CRL-----
+>>> empty.crl
+-----BEGIN X509 CRL-----
+MIHHMG8CAQEwCgYIKoZIzj0EAwIwDzENMAsGA1UEAwwEcm9vdBcNMjYxMTIwMTcx
+NTUxWhcNNDYxMTE1MTcxNTUxWqAvMC0wHwYDVR0jBBgwFoAUUG0XWfMqp7EnNMSj
+dZAQttSWlpQwCgYDVR0UBAMCAQEwCgYIKoZIzj0EAwIDSAAwRQIgYsutwr24jpA9
+Wphs7ze0AsP6jsT9yO8eFOIZAmahpNECIQCySrlCbOYeP7KHdYawVfs+opptoShP
+s1+QO5LkjB6aQQ==
+-----END X509 CRL-----
+>>> get.lua
+local tls = require "tls"
+tls.start("server.crt", "-www")
+ngx.say(tls.get("tide.test", true))
+tls.stop()
+>>> tls.lua
+-- An openssl s_server on a port, and what it says about a connection.
+local pipe = require "ngx.pipe"
+local _M = {}
+local dir = "$TEST_DIR/html/"
+function _M.start(certificate, ...)
+    local arguments = { "/usr/bin/openssl", "s_server", "-accept", "127.0.0.1:$TEST_PORT_3", "-cert", dir .. certificate,
+        "-key", dir .. "server.key", ... }
+    _M.server = assert(pipe.spawn(arguments, { merge_stderr = true }))
+    for _ = 1, 200 do
+        local sock = ngx.socket.tcp()
+        if sock:connect("127.0.0.1", $TEST_PORT_3) then sock:close() return end
+        ngx.sleep(0.02)
+    end
+    error("no server: " .. tostring(_M.server:stdout_read_any(1000)))
+end
+function _M.stop()
+    _M.server:kill(9)
+    _M.server:wait()
+end
+-- Connects, shakes hands, asks for a page; says whether the session was new, or what went wrong.
+function _M.get(name, verify, prepare)
+    local sock = ngx.socket.tcp()
+    sock:settimeout(3000)
+    assert(sock:connect("127.0.0.1", $TEST_PORT_3))
+    if prepare then prepare(sock) end
+    local session, err = sock:sslhandshake(nil, name, verify)
+    if not session then return "failed: " .. err end
+    sock:send("GET / HTTP/1.0\r\n\r\n")
+    local page, _, partial = sock:receive("*a")
+    -- The server takes its next connection when this one has ended.
+    sock:close()
+    page = page or partial or ""
+    return page:match("(New), TLS") or page:match("(Reused), TLS") or "no page"
+end
+return _M
+--- requests
+GET /revoked
+~~~
+GET /empty
+--- response_body
+failed: 23: certificate revoked
+~~~
+New

@@ -28,3 +28,35 @@ location / { return 200 "x\n"; }
 GET /
 --- response_body
 x
+
+=== TEST 3: settings of the event loop
+--- conf_file
+error_log logs/error.log info;
+pid logs/nginx.pid;
+master_process off;
+daemon off;
+events {
+    use epoll;
+    worker_connections 100;
+    multi_accept on;
+    accept_mutex on;
+    accept_mutex_delay 100ms;
+    worker_aio_requests 16;
+}
+http {
+    access_log off;
+    open_file_cache max=10;
+    open_file_cache_events on;
+    aio_write off;
+    server {
+        listen 127.0.0.1:$TEST_PORT;
+        location / { root html; }
+    }
+}
+--- user_files
+>>> a.txt
+x
+--- request
+GET /a.txt
+--- response_body
+x

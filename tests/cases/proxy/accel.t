@@ -61,6 +61,7 @@ Range: bytes=2-4
 === TEST 5: settings of the connection
 --- config
 location / {
+    proxy_headers_hash_max_size 1024; proxy_headers_hash_bucket_size 128;
     proxy_socket_keepalive on; proxy_connect_timeout 2s; proxy_send_timeout 3s; proxy_send_lowat 0;
     proxy_pass http://127.0.0.1:$TEST_PORT/up;
 }

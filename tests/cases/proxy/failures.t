@@ -435,3 +435,27 @@ GET /big
 --- error_log
 cannot write a temporary file (20: Not a directory)
 --- tidegate_only: nginx does not start with such a path
+
+=== TEST 35: a resolver that does not answer
+--- config
+resolver 127.0.0.1:$TEST_PORT_4 ipv6=off;
+resolver_timeout 300ms;
+set $backend backend.example;
+location / { proxy_pass http://$backend:$TEST_PORT_2; }
+--- request
+GET /
+--- error_code: 502
+--- error_log
+backend.example could not be resolved (110: Operation timed out)
+
+=== TEST 36: an address of our own that cannot be had is no failure of the peer
+--- config
+location / {
+    proxy_bind 100.100.100.100;
+    proxy_pass http://127.0.0.1:$TEST_PORT/x;
+}
+--- request
+GET /
+--- error_code: 500
+--- error_log_like
+\[crit\] .*bind\(100\.100\.100\.100\) failed \(99: .*\) while connecting to upstream

@@ -640,3 +640,118 @@ upstream db
   free'd connection successfully used count: 0 0
   servers: 1
   peers: 1\n
+
+
+=== TEST 32: statements share connections
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=2 overflow=reject;
+}
+--- config
+location /cat {
+    drizzle_pipeline 20;
+    set_unescape_uri $n $arg_n;
+    set_quote_sql_str $n $n;
+    drizzle_query "select $n as n, sleep(0.01) as s";
+    drizzle_pass db;
+    rds_json on;
+}
+location /bad { drizzle_pipeline 20; drizzle_query "select * from dogs"; drizzle_pass db; }
+location /write { drizzle_pipeline 20; drizzle_query "do sleep(0.01)"; drizzle_pass db; rds_json on; }
+location /main {
+    content_by_lua_block {
+        local all = {}
+        ngx.location.capture("/cat?n=first")
+        for i = 1, 30 do
+            all[i] = { i == 17 and "/bad" or "/cat?n=" .. i }
+        end
+        local results = { ngx.location.capture_multi(all) }
+        local right = 0
+        for i, result in ipairs(results) do
+            if i == 17 then
+                right = right + (result.status == 410 and 1 or 0)
+            elseif result.body == '[{"n":"' .. i .. '","s":0}]' then
+                right = right + 1
+            else
+                ngx.say(i, " ", result.status, " ", result.body)
+            end
+        end
+        local stats = require("resty.mysql").drizzle_stats().db
+        ngx.say(right, " ", stats.open <= 2, " ", stats.shared >= 28, " ", stats.replaced)
+        -- What writes has a connection of its own.
+        local first, second, third = ngx.location.capture_multi { { "/write" }, { "/write" }, { "/write" } }
+        ngx.say(first.status, " ", second.status, " ", third.status)
+    }
+}
+--- request
+GET /main
+--- response_body
+30 true true 0
+200 200 503
+--- error_log
+drizzle: no free connection in pool "db"
+
+
+=== TEST 33: a server that is passed over is named
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_PORT_2 user=monty password=some_pass;
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass;
+}
+--- config
+location /cat { drizzle_query "select 1 as n"; drizzle_pass db; rds_json on; }
+--- request
+GET /cat
+--- response_body chomp
+[{"n":1}]
+--- error_log_like
+\[error\] .* drizzle: cannot connect to 127\.0\.0\.1:\d+: Connection refused \(os error 111\), trying the next server, client: 127\.0\.0\.1,
+
+
+=== TEST 34: drizzle_module_header, drizzle_buffer_size
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- http_config
+upstream db { drizzle_server embedded dbname=test; }
+--- config
+drizzle_query "select 1 as n";
+location = /named { drizzle_pass db; }
+location = /unnamed { drizzle_pass db; drizzle_module_header off; drizzle_buffer_size 1k; }
+--- requests
+GET /named
+~~~
+GET /unnamed
+--- response_headers
+X-Resty-DBD-Module: ngx_drizzle 0.1.11
+~~~
+!X-Resty-DBD-Module
+
+
+=== TEST 35: a pause between the rows that is too long
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server 127.0.0.1:$TEST_MARIADB_PORT user=monty password=some_pass dbname=test; }
+--- config
+drizzle_query "select seq, repeat('a', 20000) as text, sleep(if(seq > 3, 20, 0)) as s from seq_1_to_4";
+rds_json on;
+location = /rows { drizzle_recv_rows_timeout 300ms; drizzle_pass db; }
+location = /columns { drizzle_recv_cols_timeout 300ms; drizzle_recv_rows_timeout 200ms; drizzle_query "select 1 as n"; drizzle_pass db; }
+--- requests
+GET /rows
+~~~
+GET /columns
+--- timeout: 5s
+--- error_code: 504 200
+--- response_body_like
+504 Gateway Time-out
+~~~
+^\[\{"n":1\}\]$
+--- error_log
+drizzle: waiting for rows timed out

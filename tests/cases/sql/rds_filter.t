@@ -233,3 +233,34 @@ Content-Type: application/x-resty-dbd-stream
 no rows
 ~~~
 no rows either
+
+
+=== TEST 5: rds_json_ret in an if goes before what stands around it
+--- tidegate_only
+--- config
+location /foo {
+    if ($arg_limit !~ '^\d+$') {
+        rds_json_ret 400 'Invalid "limit" argument.';
+    }
+    echo done;
+}
+location /bar {
+    rds_json_ret 1 outer;
+    if ($arg_echo) { echo inner; }
+}
+--- requests
+GET /foo
+~~~
+GET /foo?limit=5
+~~~
+GET /bar
+~~~
+GET /bar?echo=1
+--- response_body escapes chomp
+{"errcode":400,"errstr":"Invalid \\"limit\\" argument."}
+~~~
+done\n
+~~~
+{"errcode":1,"errstr":"outer"}
+~~~
+inner\n

@@ -1,13 +1,13 @@
-The SQL examples of two talks on nginx, drizzle and Lua, as their slides have them; only the port is another. Mended slips:
+The SQL examples of two talks on nginx, drizzle and Lua, as their slides have them, on a MariaDB on 3306. Mended slips:
 `res` for `resp`, `cjson` for `cJSON`, `say` for `ngx.say`, `content_by_file`, and JSON where rds.parser wants RDS. Then the same on
 the embedded engine, where the line of the server is another.
 
 === TEST 1: a cat by its name
---- services: mariadb
+--- services: mariadb-3306
 --- tidegate_only
 --- http_config
 upstream my_mysql_backend {
-    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test
+    drizzle_server 127.0.0.1:3306 dbname=test
         password=some_pass user=monty
         protocol=mysql;
 
@@ -41,11 +41,11 @@ Content-Type: application/json
 
 
 === TEST 2: rds.parser over a sub-request
---- services: mariadb
+--- services: mariadb-3306
 --- tidegate_only
 --- http_config
 upstream my_mysql_backend {
-    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test
+    drizzle_server 127.0.0.1:3306 dbname=test
         password=some_pass user=monty
         protocol=mysql;
 
@@ -81,11 +81,11 @@ GET /api
 
 
 === TEST 3: the statements of the benchmarks
---- services: mariadb
+--- services: mariadb-3306
 --- tidegate_only
 --- http_config
 upstream my_mysql_backend {
-    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test
+    drizzle_server 127.0.0.1:3306 dbname=test
         password=some_pass user=monty
         protocol=mysql;
 
@@ -127,7 +127,7 @@ GET /big
 
 
 === TEST 4: resty.mysql
---- services: mariadb
+--- services: mariadb-3306
 --- tidegate_only
 --- config
 location = /api {
@@ -138,7 +138,7 @@ location = /api {
 
         local ok, err = mysql:connect{
             host = "127.0.0.1",
-            port = $TEST_MARIADB_PORT,
+            port = 3306,
             database = "test",
             user = "monty",
             password = "some_pass"
@@ -172,7 +172,7 @@ Tom 3
 
 
 === TEST 5: waiting for the database in Lua
---- services: mariadb
+--- services: mariadb-3306
 --- tidegate_only
 --- user_files
 >>> io_intense.lua
@@ -184,7 +184,7 @@ db:set_timeout(2000)
 
 local ok, err, errno, sqlstate = db:connect{
 
-    host = "127.0.0.1", port = $TEST_MARIADB_PORT,
+    host = "127.0.0.1", port = 3306,
 
     database = "test",
 

@@ -173,3 +173,23 @@ Accept-Encoding: gzip
 --- response_body chomp
 %{a x 100}
 --- connection: closed
+
+=== TEST 10: settings of the compressor
+--- config
+gzip on;
+gzip_types text/plain;
+gzip_min_length 1;
+gzip_buffers 4 4k;
+gzip_window 8k;
+gzip_hash 8k;
+gzip_no_buffer on;
+postpone_gzipping 100;
+gunzip_buffers 4 4k;
+location / { return 200 "%{a x 100}"; }
+--- request
+GET /
+--- more_headers
+Accept-Encoding: gzip
+--- gunzip
+--- response_body chomp
+%{a x 100}

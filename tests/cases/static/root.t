@@ -222,3 +222,53 @@ Content-Length: 43
 Last-Modified: Mon, 28 Sep 1970 06:00:00 GMT
 ~~~
 Content-Type: text/html
+
+=== TEST 18: paths that the kernel never has in memory
+--- config
+root /proc/self/root$TEST_DIR/html;
+gzip_static on;
+index none.html index.html;
+location /try { try_files /none $uri /missing$uri /b.txt; }
+--- user_files
+>>> index.html
+index
+>>> a.txt
+a
+>>> b.txt
+b
+>>> c.txt.gz gzip
+c
+>>> large.txt
+%{large x 20000}
+--- requests
+GET /
+~~~
+GET /a.txt
+~~~
+GET /none.txt
+~~~
+GET /try/this
+~~~
+GET /c.txt
+~~~
+GET /large.txt
+--- more_headers
+~~~
+~~~
+~~~
+~~~
+Accept-Encoding: gzip
+~~~
+--- error_code: 200 200 404 200 200 200
+--- response_body_like
+^index\n$
+~~~
+^a\n$
+~~~
+404 Not Found
+~~~
+^b\n$
+~~~
+.
+~~~
+^(large){20000}\n$

@@ -32,6 +32,12 @@ pub(crate) enum Kind {
     Beside,
     /// The p99 of many clients that wait for a second.
     Sleepers,
+    /// Time per item of a large task by that of a small one.
+    Growth,
+    /// Memory per request that waits.
+    WaitingMemory,
+    /// Time of `tidegate lua -e SCRIPT`.
+    ScriptStart,
 }
 
 /// One `===` block.
@@ -75,6 +81,7 @@ const SECTIONS: &[&str] = &[
     "user_ratio",
     "services",
     "beside",
+    "sizes",
 ];
 
 impl Bench {
@@ -139,6 +146,9 @@ fn parse(block: Block) -> Result<Bench, String> {
         "rate" => Kind::Rate,
         "beside" => Kind::Beside,
         "sleepers" => Kind::Sleepers,
+        "growth" => Kind::Growth,
+        "waiting_memory" => Kind::WaitingMemory,
+        "script_start" => Kind::ScriptStart,
         other => return Err(format!("{title}: unknown kind \"{other}\"")),
     };
     let words = block.value("services").unwrap_or_default().split_whitespace();
@@ -171,7 +181,16 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
     for (label, benches) in load()? {
         for bench in benches {
             // Those under a load of their own have nothing to show for one request.
-            if !matches!(bench.kind, Kind::ConfigTest | Kind::StreamMemory | Kind::Rate | Kind::Beside) {
+            let has_load_of_its_own = matches!(
+                bench.kind,
+                Kind::ConfigTest
+                    | Kind::StreamMemory
+                    | Kind::Rate
+                    | Kind::Beside
+                    | Kind::WaitingMemory
+                    | Kind::ScriptStart
+            );
+            if !has_load_of_its_own {
                 cases.push((format!("bench/{label}"), smoke_block(&bench)));
             }
         }
@@ -194,7 +213,7 @@ fn smoke_block(bench: &Bench) -> Block {
     add("main_config", bench.value("tidegate_main_config").to_owned());
     add("user_files", bench.value("user_files").to_owned());
     add("services", bench.value("services").to_owned());
-    add("request", format!("GET {}", bench.url));
+    add("request", format!("GET {}", bench.url.replace("SIZE", "1000")));
     if !bench.value("expect").is_empty() {
         add("response_body_like", bench.value("expect").to_owned());
     }

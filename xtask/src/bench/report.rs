@@ -146,7 +146,7 @@ pub(super) fn write(
     let _ = writeln!(text, "- machine: {}, kernel {}", processor(), first_line("uname", &["-r"]));
     let _ = writeln!(
         text,
-        "- {rounds} rounds of {seconds} s, the median; one worker each; `us` is CPU time per request (user + system)\n"
+        "- {rounds} rounds of {seconds} s, the lower quartile; one worker each; `us` is CPU time per request (user + system)\n"
     );
     text.push_str("| work | unit | nginx | tidegate | ratio | at most | user ratio | at most | nginx req/s, p99 | tidegate req/s, p99 |\n");
     text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");

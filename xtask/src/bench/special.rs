@@ -71,6 +71,8 @@ pub(super) fn idle_memory(bench: &Bench, vars: &Vars, contestants: &[Contestant]
         let before = cpu::memory_bytes(server.pid());
         let idle = (0..bench.connections).map(|_| connect_idle(site.port, &bench.url));
         let idle = idle.collect::<Result<Vec<_>, _>>()?;
+        // Idle is who has been silent for a while.
+        std::thread::sleep(Duration::from_secs(2));
         let after = cpu::memory_bytes(server.pid());
         row.add(contestant.name, figure(after.saturating_sub(before) as f64 / idle.len() as f64));
     }

@@ -1,6 +1,7 @@
 //! One case: what its sections say, checked as far as that is possible before a server runs.
 
 use super::script::{self, Step};
+use crate::process::patient;
 use crate::sections::{self, Block, Section};
 use crate::services::Service;
 use std::collections::HashSet;
@@ -186,7 +187,7 @@ fn parse_case(label: &str, block: Block) -> Result<Case, String> {
         place: format!("tests/cases/{label}.t:{}", block.line),
         steps,
         services: parse_services(&block)?,
-        timeout: block.value("timeout").map_or(Ok(TIMEOUT_DEFAULT), script::parse_duration)?,
+        timeout: patient(block.value("timeout").map_or(Ok(TIMEOUT_DEFAULT), script::parse_duration)?),
         master: block.value("master").is_some_and(|v| v == "on"),
         tidegate_only: block.value("tidegate_only").map(str::to_owned),
         skip: block.value("SKIP").map(str::to_owned),

@@ -195,11 +195,20 @@ pub(crate) fn logs(case: &Case, site: &Site) -> Result<Problems, String> {
     if stderr.contains("panicked at") {
         problems.push(format!("the server panicked\n{}", output::tail(&stderr, 12)));
     }
+    problems.extend([&log, &stderr].into_iter().find_map(|text| sanitizer_report(text)));
     for (name, actual) in [("stdout", site.read("stdout")), ("stderr", stderr)] {
         problems.extend(written(case, &site.vars, name, &actual)?);
     }
     problems.extend(output_files(case, site)?);
     Ok(problems)
+}
+
+/// What AddressSanitizer or valgrind has found, in a binary that runs under them: the beginning of the report.
+fn sanitizer_report(text: &str) -> Option<String> {
+    const LINES_MAX: usize = 40;
+    let begin = ["ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "AddressSanitizer:DEADLYSIGNAL", "== Invalid "];
+    let at = begin.iter().filter_map(|words| text.find(words)).min()?;
+    Some(text[at..].lines().take(LINES_MAX).collect::<Vec<_>>().join("\n"))
 }
 
 fn lines<'a>(case: &Case, vars: &Vars, section: &str, store: &'a mut String) -> Result<Vec<&'a str>, String> {
@@ -341,6 +350,16 @@ mod tests {
         let mut problems = error_log(&case, &Vars::default(), log).unwrap();
         problems.extend(alarms(&case, &Vars::default(), log).unwrap());
         assert_eq!(problems, expected);
+    }
+
+    #[test]
+    fn reports_of_sanitizers() {
+        assert_eq!(sanitizer_report("a line\n"), None);
+        let text = "=1==ERROR: AddressSanitizer: heap-use-after-free on address\nREAD of size 8\n";
+        assert_eq!(
+            sanitizer_report(text).as_deref(),
+            Some("ERROR: AddressSanitizer: heap-use-after-free on address\nREAD of size 8")
+        );
     }
 
     #[test]

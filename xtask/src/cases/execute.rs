@@ -8,8 +8,9 @@ use super::peer::Peer;
 use super::script::{self, Action, Step, Text};
 use super::server::{Server, ServerKind, Site};
 use super::vars::Vars;
-use crate::process::{self, POLL, Process};
+use crate::process::{self, POLL, Process, patient};
 use crate::sections;
+use crate::services::{Network, Service};
 use nix::sys::signal::{Signal, kill};
 use std::fs;
 use std::thread;
@@ -28,12 +29,21 @@ const LOGS_PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) struct Settings {
     pub(crate) kind: ServerKind,
     pub(crate) services: Vars,
+    /// Services that this machine cannot have, each with the reason.
+    pub(crate) absent: Vec<(Service, String)>,
+    /// Where the cases of [`Service::MariaDb3306`] run.
+    pub(crate) network: Option<Network>,
     /// Leaves the case's directory and names it in the report.
     pub(crate) keep: bool,
 }
 
 /// Runs a case and returns what was wrong; nothing means that it passed.
 pub(crate) fn run(case: &Case, settings: &Settings) -> Vec<String> {
+    let network = settings.network.as_ref().filter(|_| case.services.contains(&Service::MariaDb3306));
+    let _visit = match network.map(Network::enter).transpose() {
+        Ok(visit) => visit,
+        Err(mistake) => return vec![mistake],
+    };
     let site = match Site::create(case, &settings.kind, &settings.services, settings.keep) {
         Ok(site) => site,
         Err(mistake) => return vec![mistake],
@@ -65,7 +75,7 @@ pub(crate) fn run(case: &Case, settings: &Settings) -> Vec<String> {
 
 /// Nothing may run any more when a case is over, not even a daemon that should have refused its configuration.
 fn end_leftovers(site: &Site) -> Option<String> {
-    let deadline = Instant::now() + LEFTOVERS_PATIENCE;
+    let deadline = Instant::now() + patient(LEFTOVERS_PATIENCE);
     let mut left = process::working_in(site.dir());
     while !left.is_empty() && Instant::now() < deadline {
         thread::sleep(POLL);
@@ -133,7 +143,7 @@ fn serve(case: &Case, settings: &Settings, mut site: Site) -> (Site, Vec<String>
 /// A response may be here before its request is logged, and a single process ends at once when it is told to: gives the
 /// expected lines a moment. What is still missing then is judged after the end.
 fn wait_for_logs(case: &Case, site: &Site) {
-    let deadline = Instant::now() + LOGS_PATIENCE;
+    let deadline = Instant::now() + patient(LOGS_PATIENCE);
     while check::logs(case, site).is_ok_and(|problems| !problems.is_empty()) && Instant::now() < deadline {
         thread::sleep(POLL);
     }

@@ -8,6 +8,7 @@
 use super::case::Case;
 use super::script;
 use super::vars::Vars;
+use crate::process::patient;
 use crate::sections;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -154,7 +155,7 @@ impl Run {
 
     /// Reads until `end` finds the end of what is wanted, or the other side closes.
     fn read_until(&mut self, end: impl Fn(&[u8]) -> Option<usize>) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patient(PATIENCE);
         loop {
             if let Some(at) = end(&self.unread) {
                 self.unread.drain(..at);
@@ -187,7 +188,7 @@ impl Run {
     }
 
     fn send(&mut self, mut bytes: &[u8]) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patient(PATIENCE);
         let Some(stream) = &mut self.stream else { return };
         while !bytes.is_empty() && Instant::now() < deadline && !self.stop.load(Ordering::Relaxed) {
             match stream.write(bytes) {

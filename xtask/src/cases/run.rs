@@ -72,7 +72,13 @@ pub(crate) fn run_cases(selection: &Selection) -> Result<Counts, String> {
     wanted.dedup();
     // Started here, since a child dies with the thread that started it.
     let running = services::start(&wanted)?;
-    let settings = Settings { kind: selection.kind.clone(), services: running.vars(), keep: selection.keep };
+    let settings = Settings {
+        kind: selection.kind.clone(),
+        services: running.vars(),
+        absent: running.absent(),
+        network: running.network()?,
+        keep: selection.keep,
+    };
     let verdicts = run_all(&chosen, selection, &settings, &pending);
     finish(selection, &chosen, &verdicts, &pending, &pending_file)
 }
@@ -112,6 +118,9 @@ fn judge(case: &Case, settings: &Settings, pending: &Pending) -> Verdict {
     }
     if let (Some(reason), ServerKind::Nginx(_)) = (&case.tidegate_only, &settings.kind) {
         return Verdict::Skipped(format!("not for nginx: {reason}"));
+    }
+    if let Some((_, reason)) = settings.absent.iter().find(|(service, _)| case.services.contains(service)) {
+        return Verdict::Skipped(reason.clone());
     }
     let problems = execute::run(case, settings);
     match (problems.is_empty(), pending.reason(&case.name)) {

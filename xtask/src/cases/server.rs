@@ -4,7 +4,7 @@ use super::case::Case;
 use super::files;
 use super::vars::Vars;
 use crate::paths::{self, Scratch};
-use crate::process::{POLL, Process};
+use crate::process::{POLL, Process, patient};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -139,7 +139,7 @@ impl Site {
         command.args(["-c", "conf/nginx.conf", "-e", "logs/error.log"]);
         command.current_dir(self.dir()).stdin(Stdio::null()).stdout(output("stdout")?).stderr(output("stderr")?);
         command.env_clear();
-        for name in ["PATH", "HOME", "TMPDIR", "LANG", "TZ", "RUST_BACKTRACE"] {
+        for name in ["PATH", "HOME", "TMPDIR", "LANG", "TZ", "RUST_BACKTRACE", "ASAN_OPTIONS", "LSAN_OPTIONS"] {
             if let Some(value) = env::var_os(name) {
                 command.env(name, value);
             }
@@ -209,7 +209,8 @@ impl Server {
     /// When it ends or time is up before that; holds what it wrote.
     pub(crate) fn start(site: &Site, kind: &ServerKind) -> Result<Server, String> {
         let mut process = Process::spawn(&mut site.command(kind)?)?;
-        let deadline = Instant::now() + START_TIMEOUT;
+        let patience = patient(START_TIMEOUT);
+        let deadline = Instant::now() + patience;
         loop {
             if site.pid().is_some() {
                 return Ok(Server { process });
@@ -218,7 +219,7 @@ impl Server {
                 return Err(format!("the server ended before it was ready ({status})\n{}", site.read("stderr")));
             }
             if Instant::now() > deadline {
-                return Err(format!("no pid file {START_TIMEOUT:?} after the start\n{}", site.read("stderr")));
+                return Err(format!("no pid file {patience:?} after the start\n{}", site.read("stderr")));
             }
             thread::sleep(POLL);
         }
@@ -231,8 +232,9 @@ impl Server {
             problems.push(format!("the server ended by itself ({status})"));
         } else {
             self.process.signal(Signal::SIGQUIT);
-            match self.process.wait(STOP_TIMEOUT) {
-                None => problems.push(format!("the server was still there {STOP_TIMEOUT:?} after QUIT")),
+            let patience = patient(STOP_TIMEOUT);
+            match self.process.wait(patience) {
+                None => problems.push(format!("the server was still there {patience:?} after QUIT")),
                 Some(status) if !status.success() => {
                     problems.push(format!("after QUIT the server ended with {status}"))
                 }

@@ -1,18 +1,45 @@
 //! A private MariaDB with the databases `test`, `world` and `ngx_test` of `tests/fixtures/mariadb.sql`.
 
-use super::{command, last_words, program};
+use super::{command, last_words, namespace, program};
 use crate::cases::Vars;
 use crate::paths;
 use crate::process::Process;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The port of MySQL's protocol.
+pub(super) const USUAL_PORT: u16 = 3306;
 
 /// Creates the system tables and starts the server.
 pub(super) fn spawn(dir: &Path, port: u16, durable: bool, vars: &mut Vars) -> Result<Process, String> {
-    let data = dir.join("data");
-    let socket = dir.join("mysqld.sock");
-    let is_root = nix::unistd::geteuid().is_root();
+    install(dir)?;
+    vars.set("TEST_MARIADB_PORT", port);
+    vars.set("TEST_MARIADB_SOCKET", socket(dir).display());
+    vars.set("TEST_MARIADB_CA", fixture("mariadb-cert.pem").display());
+    let mut server = command("mariadbd", dir)?;
+    server.args(arguments(dir, port, durable));
+    Process::spawn(&mut server)
+}
+
+/// The same on [`USUAL_PORT`] in a network namespace of its own.
+pub(super) fn spawn_in_namespace(dir: &Path) -> Result<Process, String> {
+    install(dir)?;
+    let mut server = namespace::command(&program("mariadbd")?, dir)?;
+    server.args(arguments(dir, USUAL_PORT, false));
+    Process::spawn(&mut server)
+}
+
+/// The server's socket.
+pub(super) fn socket(dir: &Path) -> PathBuf {
+    dir.join("mysqld.sock")
+}
+
+fn fixture(name: &str) -> PathBuf {
+    paths::repository().join("tests/fixtures").join(name)
+}
+
+fn install(dir: &Path) -> Result<(), String> {
     let mut install = command("mariadb-install-db", dir)?;
     install.args([
         "--no-defaults",
@@ -20,51 +47,58 @@ pub(super) fn spawn(dir: &Path, port: u16, durable: bool, vars: &mut Vars) -> Re
         "--skip-test-db",
         "--skip-name-resolve",
     ]);
-    install.arg(format!("--datadir={}", data.display()));
-    if is_root {
+    install.arg(format!("--datadir={}", dir.join("data").display()));
+    if nix::unistd::geteuid().is_root() {
         install.arg("--user=root");
     }
     let status = install.status().map_err(|e| format!("mariadb-install-db: {e}"))?;
     if !status.success() {
         return Err(format!("mariadb-install-db ended with {status}:\n{}", last_words(dir)));
     }
-    vars.set("TEST_MARIADB_PORT", port);
-    vars.set("TEST_MARIADB_SOCKET", socket.display());
-    let fixtures = paths::repository().join("tests/fixtures");
-    let certificate = fixtures.join("mariadb-cert.pem");
-    vars.set("TEST_MARIADB_CA", certificate.display());
-    let mut server = command("mariadbd", dir)?;
+    Ok(())
+}
+
+fn arguments(dir: &Path, port: u16, durable: bool) -> Vec<String> {
     // Nothing here has to survive, so nothing waits for a disk unless that is what is measured.
     let flush = if durable { "--innodb-flush-log-at-trx-commit=1" } else { "--innodb-flush-log-at-trx-commit=0" };
-    server.args(["--no-defaults", "--skip-log-bin", "--skip-name-resolve", "--bind-address=127.0.0.1"]);
-    server.args([flush, "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"]);
-    server.args([
+    let fixed = [
+        "--no-defaults",
+        "--skip-log-bin",
+        "--skip-name-resolve",
+        "--bind-address=127.0.0.1",
+        flush,
+        "--innodb-buffer-pool-size=32M",
+        "--innodb-log-file-size=16M",
         "--character-set-server=utf8mb4",
         "--max-connections=2200",
         "--thread-stack=256K",
         "--performance-schema=OFF",
+    ];
+    let mut arguments: Vec<String> = fixed.map(str::to_owned).into();
+    arguments.extend([
+        // It signs itself, for the name localhost.
+        format!("--ssl-cert={}", fixture("mariadb-cert.pem").display()),
+        format!("--ssl-key={}", fixture("mariadb-key.pem").display()),
+        format!("--port={port}"),
+        format!("--socket={}", socket(dir).display()),
+        format!("--datadir={}", dir.join("data").display()),
+        format!("--pid-file={}", dir.join("mysqld.pid").display()),
     ]);
-    // It signs itself, for the name localhost.
-    server.arg(format!("--ssl-cert={}", certificate.display()));
-    server.arg(format!("--ssl-key={}", fixtures.join("mariadb-key.pem").display()));
-    server.arg(format!("--port={port}")).arg(format!("--socket={}", socket.display()));
-    server.arg(format!("--datadir={}", data.display()));
-    server.arg(format!("--pid-file={}", dir.join("mysqld.pid").display()));
-    if is_root {
-        server.arg("--user=root");
+    if nix::unistd::geteuid().is_root() {
+        arguments.push("--user=root".to_owned());
     }
-    Process::spawn(&mut server)
+    arguments
 }
 
-/// Runs the fixture's statements on a server that listens by now.
-pub(super) fn load_fixtures(dir: &Path) -> Result<(), String> {
-    let file = paths::repository().join("tests/fixtures/mariadb.sql");
+/// Runs the statements of a fixture on a server that listens by now.
+pub(super) fn load_fixtures(dir: &Path, name: &str) -> Result<(), String> {
+    let file = fixture(name);
     let sql = File::open(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let errors = dir.join("fixtures.log");
     let log = File::create(&errors).map_err(|e| format!("{}: {e}", errors.display()))?;
     let status = Command::new(program("mariadb")?)
-        .args(["--no-defaults", "--user=root"])
-        .arg(format!("--socket={}", dir.join("mysqld.sock").display()))
+        .args(["--no-defaults", "--user=root", "--default-character-set=utf8mb4"])
+        .arg(format!("--socket={}", socket(dir).display()))
         .stdin(sql)
         .stdout(Stdio::null())
         .stderr(log)

@@ -6,7 +6,7 @@ use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, SourceMap, Span, ast, template as text};
 
 use crate::{
-    conf::{Config, Level, LevelId, Listen, MethodSet, Server, ServerId},
+    conf::{Config, CoreConfs, Level, LevelId, Listen, MethodSet, Server, ServerId},
     location::{LocationDraft, Locations},
     module::{AnyConf, Context, DirectiveInfo, Module, Shape},
     phase::Program,
@@ -507,7 +507,10 @@ fn inherit_levels(registry: &'static Registry, drafts: Vec<DraftLevel>, diagnost
         let mut program = Program::new(draft.kind);
         let request_kinds = Context::SERVER.or(Context::LOCATION).or(Context(32 | 64 | 128));
         if draft.kind.allows(request_kinds) {
-            for (module, conf) in modules.iter().zip(&confs) {
+            let around =
+                draft.parent.filter(|_| draft.kind.is_unnamed()).map(|parent| &levels[parent.0 as usize].confs);
+            for (slot, (module, conf)) in modules.iter().zip(&confs).enumerate() {
+                program.is_inherited = around.is_some_and(|around| Arc::ptr_eq(&around[slot], conf));
                 module.install(conf, &mut program);
             }
         }
@@ -518,6 +521,7 @@ fn inherit_levels(registry: &'static Registry, drafts: Vec<DraftLevel>, diagnost
             program,
             locations: Locations::new(draft.locations, diagnostics),
             limit_except: draft.limit_except,
+            core: CoreConfs::of(&confs),
             confs: confs.into(),
         });
     }

@@ -59,7 +59,34 @@ pub struct Level {
     pub locations: Locations,
     /// `limit_except`: requests with another method than these are at that level instead.
     pub limit_except: Option<(MethodSet, LevelId)>,
+    /// What the core itself looks at for each request.
+    pub(crate) core: CoreConfs,
     confs: Box<[Arc<AnyConf>]>,
+}
+
+/// The core's own modules at a level, without a look at the slots.
+pub(crate) struct CoreConfs {
+    pub(crate) http: Arc<crate::http_core::Conf>,
+    pub(crate) keepalive: Arc<crate::keepalive::Conf>,
+    pub(crate) limit_rate: Arc<crate::limit_rate::Conf>,
+    pub(crate) files: Arc<crate::static_files::Conf>,
+    pub(crate) types: Arc<crate::static_files::types::Conf>,
+}
+
+impl CoreConfs {
+    fn of(confs: &[Arc<AnyConf>]) -> Self {
+        CoreConfs {
+            http: typed(confs, &crate::http_core::MODULE),
+            keepalive: typed(confs, &crate::keepalive::MODULE),
+            limit_rate: typed(confs, &crate::limit_rate::MODULE),
+            files: typed(confs, &crate::static_files::MODULE),
+            types: typed(confs, &crate::static_files::types::MODULE),
+        }
+    }
+}
+
+fn typed<C: Send + Sync + 'static>(confs: &[Arc<AnyConf>], module: &'static Module<C>) -> Arc<C> {
+    confs[module.slot.get()].clone().downcast::<C>().expect("a slot holds its module's configuration")
 }
 
 impl Level {
@@ -70,7 +97,7 @@ impl Level {
 
     /// The same, to keep.
     pub fn conf_arc<C: Send + Sync + 'static>(&self, module: &'static Module<C>) -> Arc<C> {
-        self.confs[module.slot.get()].clone().downcast::<C>().expect("a slot holds its module's configuration")
+        typed(&self.confs, module)
     }
 }
 

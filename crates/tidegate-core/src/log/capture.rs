@@ -24,10 +24,38 @@ pub struct Entry {
     pub line: Vec<u8>,
 }
 
+/// Entries have places as in lua-nginx-module's buffer, where each lies in one piece: how many lines fit is then the same.
 struct Ring {
     bytes_max: usize,
-    bytes: usize,
-    entries: VecDeque<Entry>,
+    /// Where the next entry goes, if it fits there.
+    tail: usize,
+    entries: VecDeque<(usize, Entry)>,
+}
+
+impl Ring {
+    /// Puts an entry; those in its place go.
+    fn put(&mut self, entry: Entry) {
+        let size = entry.size();
+        if size > self.bytes_max {
+            return;
+        }
+        if self.entries.is_empty() {
+            self.tail = 0;
+        }
+        if self.bytes_max - self.tail < size {
+            // Nothing of it goes to the end of the buffer: what is there is older than all that is at the beginning.
+            while self.entries.front().is_some_and(|&(at, _)| at >= self.tail) {
+                self.entries.pop_front();
+            }
+            self.tail = 0;
+        }
+        let end = self.tail + size;
+        while self.entries.front().is_some_and(|&(at, _)| (self.tail..end).contains(&at)) {
+            self.entries.pop_front();
+        }
+        self.entries.push_back((self.tail, entry));
+        self.tail = end;
+    }
 }
 
 thread_local! {
@@ -38,7 +66,7 @@ thread_local! {
 
 /// Gives this thread a ring of `bytes_max`, or takes it away with 0. What was captured is gone.
 pub fn install(bytes_max: usize) {
-    let ring = (bytes_max > 0).then(|| Ring { bytes_max, bytes: 0, entries: VecDeque::new() });
+    let ring = (bytes_max > 0).then(|| Ring { bytes_max, tail: 0, entries: VecDeque::new() });
     LEVEL.set(ring.is_some().then_some(Level::Debug));
     RING.set(ring);
 }
@@ -59,12 +87,7 @@ pub fn set_filter(level: Level) -> bool {
 
 /// Takes the oldest line.
 pub fn take() -> Option<Entry> {
-    RING.with_borrow_mut(|ring| {
-        let ring = ring.as_mut()?;
-        let entry = ring.entries.pop_front()?;
-        ring.bytes -= entry.size();
-        Some(entry)
-    })
+    RING.with_borrow_mut(|ring| Some(ring.as_mut()?.entries.pop_front()?.1))
 }
 
 /// Puts a line that was written to the log.
@@ -79,16 +102,9 @@ pub(super) fn offer(level: Level, line: &[u8]) {
 fn put(level: Level, line: &[u8]) {
     let entry = Entry { level, time_ms: clock::now_ms(), line: line.to_vec() };
     RING.with_borrow_mut(|ring| {
-        let Some(ring) = ring else { return };
-        if entry.size() > ring.bytes_max {
-            return;
+        if let Some(ring) = ring {
+            ring.put(entry);
         }
-        while ring.bytes + entry.size() > ring.bytes_max {
-            let Some(oldest) = ring.entries.pop_front() else { break };
-            ring.bytes -= oldest.size();
-        }
-        ring.bytes += entry.size();
-        ring.entries.push_back(entry);
     });
 }
 

@@ -34,7 +34,6 @@ pub(super) async fn ask(
 ) -> Result<Reply, ResolveError> {
     let query = message::query(random_id(), name, kind).ok_or(ResolveError::NotFound)?;
     let first = TURN.replace(TURN.get().wrapping_add(1));
-    let mut last = ResolveError::TimedOut;
     for attempt in 0.. {
         let server = servers[first.wrapping_add(attempt) % servers.len()];
         let until = deadline.min(Instant::now() + RESEND);
@@ -46,16 +45,15 @@ pub(super) async fn ask(
             Ok(Ok(reply)) => return Ok(reply),
             // Nobody there: the next one, but not in a busy loop.
             Ok(Err(_)) => {
-                last = ResolveError::ServerFailure;
-                tokio::time::sleep(Duration::from_millis(if attempt < servers.len() { 0 } else { 200 })).await;
+                tokio::time::sleep(Duration::from_millis(if attempt < servers.len() { 0 } else { 200 })).await
             }
-            Err(_) => last = ResolveError::TimedOut,
+            Err(_) => {}
         }
         if Instant::now() >= deadline {
             break;
         }
     }
-    Err(last)
+    Err(ResolveError::TimedOut)
 }
 
 /// Each query has a socket, and so a port, of its own: that is what makes answers hard to forge.

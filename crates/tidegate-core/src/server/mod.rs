@@ -28,8 +28,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc as channel;
-use tokio::task::LocalSet;
 
 use self::affinity::CpuSet;
 use crate::log::{Level, SysError, note};
@@ -492,13 +492,12 @@ pub(crate) fn spawn_agent(
 fn run_worker(body: &WorkerBody, start: WorkerStart) -> Ended {
     // The time stands still while tasks run and is read when the thread wakes, as in nginx.
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = match builder.enable_all().on_thread_unpark(crate::clock::update).build() {
+    let runtime = match builder.enable_all().on_thread_unpark(crate::clock::update).build_local(LocalOptions::default())
+    {
         Ok(runtime) => runtime,
         Err(error) => return Ended::Failed(format!("cannot start an event loop {}", SysError(&error))),
     };
-    let tasks = LocalSet::new();
-    let result = tasks.block_on(&runtime, async { body(start).await });
-    drop(tasks);
+    let result = runtime.block_on(body(start));
     // A look-up or a file on the blocking pool may hang; nobody waits for it any more.
     runtime.shutdown_background();
     match result {

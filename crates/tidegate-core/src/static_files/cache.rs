@@ -17,7 +17,7 @@ use std::{
 
 use super::{
     Conf,
-    open::{FileInfo, OpenFailure, OpenFile, Want, info_of},
+    open::{FileInfo, OpenFailure, OpenFile, Patience, Want, info_of},
 };
 use crate::clock;
 
@@ -129,7 +129,19 @@ thread_local! {
 }
 
 /// Opens `path` under the settings of `conf`.
-pub(super) fn open(conf: &Conf, path: &[u8], want: Want) -> Found {
+pub(super) fn open(conf: &Conf, path: &[u8], want: Want, patience: Patience) -> Found {
+    with_cache(conf, |cache, rules| cache.open(rules, path, want, patience, clock::now_ms()))
+}
+
+/// Keeps what another thread found just now.
+pub(super) fn keep(conf: &Conf, path: &[u8], found: &Found) {
+    with_cache(conf, |cache, rules| match cache.by_path.get(path) {
+        Some(&index) => cache.replace(index, found.clone(), rules, clock::now_ms()),
+        None => cache.insert(path, found.clone(), rules, clock::now_ms()),
+    });
+}
+
+fn with_cache<T>(conf: &Conf, use_it: impl FnOnce(&mut Cache, &Rules) -> T) -> T {
     CACHES.with_borrow_mut(|caches| {
         let id = conf.open_file_cache.as_ref().map_or(0, |settings| settings.id);
         let index = match caches.list.iter().position(|cache| cache.id == id) {
@@ -139,12 +151,12 @@ pub(super) fn open(conf: &Conf, path: &[u8], want: Want) -> Found {
                 caches.list.len() - 1
             }
         };
-        let found = caches.list[index].open(&Rules::of(conf), path, want, clock::now_ms());
+        let result = use_it(&mut caches.list[index], &Rules::of(conf));
         if !caches.sweeping && crate::worker::current().is_some() {
             caches.sweeping = true;
             tokio::task::spawn_local(sweep());
         }
-        found
+        result
     })
 }
 
@@ -183,14 +195,16 @@ impl Cache {
         }
     }
 
-    fn open(&mut self, rules: &Rules, path: &[u8], want: Want, now_ms: u64) -> Found {
+    fn open(&mut self, rules: &Rules, path: &[u8], want: Want, patience: Patience, now_ms: u64) -> Found {
         let Some(&index) = self.by_path.get(path) else {
-            let found = self.look(path, want);
-            self.insert(path, found.clone(), rules, now_ms);
+            let found = self.look(path, want, patience);
+            if !is_cold(&found) {
+                self.insert(path, found.clone(), rules, now_ms);
+            }
             return found;
         };
         self.touch(index, now_ms);
-        let Some(entry) = &mut self.entries[index] else { return self.look(path, want) };
+        let Some(entry) = &mut self.entries[index] else { return self.look(path, want, patience) };
         let age_ms = now_ms.saturating_sub(entry.checked_ms);
         let is_fresh = |info: &FileInfo| rules.distrust_fresh && now_ms as i64 - info.changed_ms() < FRESH_MS;
         let valid = match &entry.found {
@@ -204,22 +218,24 @@ impl Cache {
         if let Ok(file) = &entry.found
             && file.has(want)
             && !entry.doubtful
-            && info_of(path) == Ok(file.info)
+            && info_of(path, patience) == Ok(file.info)
         {
             entry.checked_ms = now_ms;
             return Ok(file.clone());
         }
-        let found = self.look(path, want);
-        self.replace(index, found.clone(), rules, now_ms);
+        let found = self.look(path, want, patience);
+        if !is_cold(&found) {
+            self.replace(index, found.clone(), rules, now_ms);
+        }
         found
     }
 
     /// Looks at the disk. When there are no descriptors left, those in the cache are given up.
-    fn look(&mut self, path: &[u8], want: Want) -> Found {
-        match OpenFile::look(path, want) {
+    fn look(&mut self, path: &[u8], want: Want, patience: Patience) -> Found {
+        match OpenFile::look(path, want, patience) {
             Err(OpenFailure { errno: libc::EMFILE | libc::ENFILE, .. }) if self.descriptors > 0 => {
                 self.clear();
-                OpenFile::look(path, want).map(Rc::new)
+                OpenFile::look(path, want, patience).map(Rc::new)
             }
             found => found.map(Rc::new),
         }
@@ -346,6 +362,10 @@ impl Cache {
             None => self.oldest = newer,
         }
     }
+}
+
+fn is_cold(found: &Found) -> bool {
+    matches!(found, Err(failure) if failure.is_cold())
 }
 
 /// Bytes in memory and open descriptors.

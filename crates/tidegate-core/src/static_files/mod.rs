@@ -10,6 +10,7 @@
 //! Source: nginx, `ngx_http_core_module`, `ngx_open_file_cache`.
 
 pub mod cache;
+mod cold;
 mod nofollow;
 pub mod open;
 pub mod path;

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     SYMLINKS_OF_OWNER,
-    open::{OpenFailure, OpenFile},
+    open::{OpenFailure, OpenFile, Patience, Want},
 };
 
 /// Length of the beginning of `path` that is not checked: `from=`.
@@ -30,7 +30,7 @@ pub(super) fn trusted_len(path: &[u8], from: &[u8]) -> usize {
 /// Opens `path`; the first `trusted_len` bytes may lead over links.
 pub(super) fn open(path: &[u8], trusted_len: usize, policy: u32) -> Result<OpenFile, OpenFailure> {
     if trusted_len >= path.len() {
-        return OpenFile::look(path, super::open::Want::Content);
+        return OpenFile::look(path, Want::Content, Patience::Disk);
     }
     let (start, rest) = match (trusted_len, path.first()) {
         (0, Some(b'/')) => (&b"/"[..], &path[1..]),
@@ -52,7 +52,7 @@ pub(super) fn open(path: &[u8], trusted_len: usize, policy: u32) -> Result<OpenF
             open_at(Some(&dir), part, flags | libc::O_NOFOLLOW)?
         };
     }
-    OpenFile::of(dir)
+    OpenFile::of(dir, Patience::Disk)
 }
 
 fn open_at(dir: Option<&File>, name: &[u8], flags: i32) -> Result<File, OpenFailure> {

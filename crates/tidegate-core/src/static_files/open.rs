@@ -8,7 +8,10 @@ use std::{
     mem::MaybeUninit,
     os::{fd::FromRawFd, unix::fs::MetadataExt},
     rc::Rc,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bstr::BStr;
@@ -94,6 +97,15 @@ pub enum Want {
     Content,
 }
 
+/// Whether a look may wait for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Only what the kernel has in memory; [`OpenFailure::is_cold`] otherwise.
+    None,
+    /// It may, and small files are read from there.
+    Disk,
+}
+
 /// Why a file could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFailure {
@@ -106,6 +118,11 @@ pub struct OpenFailure {
 impl OpenFailure {
     pub(super) fn new(call: &'static str, error: &io::Error) -> Self {
         OpenFailure { call, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+
+    /// Whether finding out takes a wait for the disk.
+    pub fn is_cold(&self) -> bool {
+        self.errno == libc::EAGAIN
     }
 
     /// Whether the name leads nowhere.
@@ -186,33 +203,25 @@ impl OpenFile {
     }
 
     /// Looks at `path` without the cache.
-    pub(super) fn look(path: &[u8], want: Want) -> Result<OpenFile, OpenFailure> {
-        let path = c_path(path)?;
+    pub(super) fn look(path: &[u8], want: Want, patience: Patience) -> Result<OpenFile, OpenFailure> {
         if want == Want::Info {
-            return stat(&path).map(|info| OpenFile::new(info, None));
+            return info_of(path, patience).map(|info| OpenFile::new(info, None));
         }
-        let failure = |error: io::Error| OpenFailure::new("open()", &error);
         // Not to hang on a pipe that nobody writes to.
-        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        // SAFETY: the path ends in NUL and lives through the call.
-        let fd = unsafe { libc::open(path.as_ptr(), flags) };
-        if fd < 0 {
-            return Err(failure(io::Error::last_os_error()));
-        }
-        // SAFETY: `open` has just returned it to us alone.
-        let file = unsafe { File::from_raw_fd(fd) };
-        OpenFile::of(file)
+        let file = open(&c_path(path)?, libc::O_RDONLY | libc::O_NONBLOCK, patience)
+            .map_err(|error| OpenFailure::new("open()", &error))?;
+        OpenFile::of(file, patience)
     }
 
     /// Takes an open file over: reads it into memory if it is small and in the page cache, keeps it open otherwise.
-    pub(super) fn of(file: File) -> Result<OpenFile, OpenFailure> {
+    pub(super) fn of(file: File, patience: Patience) -> Result<OpenFile, OpenFailure> {
         let meta = file.metadata().map_err(|error| OpenFailure::new("fstat()", &error))?;
         let info = FileInfo::of(&meta);
         if info.kind != FileKind::File {
             return Ok(OpenFile::new(info, None));
         }
         if info.size <= CONTENT_BYTES_MAX
-            && let Some(content) = read::cached_content(&file, info.size)
+            && let Some(content) = read::content(&file, info.size, patience)
         {
             let small = OpenFile::new(info, None);
             let _ = small.content.set(content);
@@ -246,19 +255,70 @@ fn stat(path: &CStr) -> Result<FileInfo, OpenFailure> {
 }
 
 /// What `stat` says of a path now.
-pub(super) fn info_of(path: &[u8]) -> Result<FileInfo, OpenFailure> {
-    stat(&c_path(path)?)
+pub(super) fn info_of(path: &[u8], patience: Patience) -> Result<FileInfo, OpenFailure> {
+    let path = c_path(path)?;
+    if patience == Patience::Disk {
+        return stat(&path);
+    }
+    let failure = |error: io::Error| OpenFailure::new("stat()", &error);
+    let file = open(&path, libc::O_PATH, patience).map_err(failure)?;
+    file.metadata().map(|meta| FileInfo::of(&meta)).map_err(failure)
+}
+
+fn open(path: &CStr, flags: i32, patience: Patience) -> io::Result<File> {
+    let flags = flags | libc::O_CLOEXEC;
+    if patience == Patience::None
+        && let Some(result) = open_cached(path, flags)
+    {
+        return result;
+    }
+    // SAFETY: the path ends in NUL and lives through the call.
+    let fd = unsafe { libc::open(path.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `open` has just returned it to us alone.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Opens a path if the kernel knows all its parts, and fails with `EAGAIN` otherwise; `None` where the kernel (before
+/// Linux 5.12) or a sandbox does not know the call.
+///
+/// Source: openat2(2), `RESOLVE_CACHED`.
+fn open_cached(path: &CStr, flags: i32) -> Option<io::Result<File>> {
+    static IS_KNOWN: AtomicBool = AtomicBool::new(true);
+    if !IS_KNOWN.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: the structure consists of integers, for which zero is a value.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    (how.flags, how.resolve) = (flags as u64, libc::RESOLVE_CACHED);
+    let size = size_of::<libc::open_how>();
+    // SAFETY: the path ends in NUL, the structure has the size that is passed, and both live through the call.
+    let fd = unsafe { libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &how, size) };
+    if let Ok(fd) = i32::try_from(fd)
+        && fd >= 0
+    {
+        // SAFETY: the call has just returned it to us alone.
+        return Some(Ok(unsafe { File::from_raw_fd(fd) }));
+    }
+    let error = io::Error::last_os_error();
+    if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL | libc::EPERM)) {
+        IS_KNOWN.store(false, Ordering::Relaxed);
+        return None;
+    }
+    Some(Err(error))
 }
 
 impl Request {
-    /// Opens a file, or finds it in the worker's cache.
+    /// Opens a file, or finds it in the worker's cache. It may wait for the disk: handlers use [`look_up`](Self::look_up).
     ///
     /// # Errors
     /// The system call that failed. Nothing has been logged.
     pub fn open_file(&self, path: &[u8], want: Want) -> Result<Rc<OpenFile>, OpenFailure> {
         let conf = self.files_conf();
         match conf.disable_symlinks {
-            None | Some(SYMLINKS_ALLOWED) => cache::open(conf, path, want),
+            None | Some(SYMLINKS_ALLOWED) => cache::open(conf, path, want, Patience::Disk),
             Some(policy) => {
                 let from = conf.disable_symlinks_from.as_ref().map(|from| from.eval(self)).unwrap_or_default();
                 nofollow::open(path, nofollow::trusted_len(path, &from), policy).map(Rc::new)

@@ -109,7 +109,7 @@ fn request_filename(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 impl Request {
     /// What the directives about files say at the level that applies now.
     pub fn files_conf(&self) -> &Conf {
-        self.module_conf(&super::MODULE)
+        &self.level().core.files
     }
 
     /// Appends the name of the file that the request's path means, and returns the length of the part that `root` or

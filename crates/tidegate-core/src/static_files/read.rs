@@ -1,8 +1,36 @@
 //! Reading files without holding up the worker: what the page cache has is read at once, the rest by another thread.
 
-use std::{fs::File, io, os::fd::AsRawFd, sync::Arc};
+use std::{cell::Cell, fs::File, io, os::fd::AsRawFd, sync::Arc};
 
 use bytes::Bytes;
+use tokio::task::JoinHandle;
+
+use super::open::Patience;
+use crate::clock;
+
+/// How much is read at a time to fill the page cache.
+const FETCH_BYTES: usize = 128 << 10;
+
+/// A part of a file that was in the page cache when that was looked at.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Where the file is in memory. Another one may come to stand there; it is looked at again soon enough.
+    file: usize,
+    from: u64,
+    to: u64,
+    at_ms: u64,
+}
+
+/// How long that is believed.
+const KNOWN_MS: u64 = 1000;
+
+/// How many parts are remembered.
+const KNOWN_COUNT: usize = 16;
+
+thread_local! {
+    /// Looking takes two system calls, which a file that is sent all the time should not cost each time.
+    static KNOWN: [Cell<Known>; KNOWN_COUNT] = const { [const { Cell::new(Known { file: 0, from: 0, to: 0, at_ms: 0 }) }; KNOWN_COUNT] };
+}
 
 /// Reads what the page cache has; `None` where that takes a wait.
 fn read_cached(file: &File, offset: u64, len: usize) -> Option<io::Result<Vec<u8>>> {
@@ -33,6 +61,43 @@ fn read_cached(file: &File, offset: u64, len: usize) -> Option<io::Result<Vec<u8
     Some(Ok(buf))
 }
 
+/// Whether the page cache has this byte, so that sending it waits for no disk. Where a file system cannot tell, it is
+/// taken for granted: most of these are in memory.
+fn is_cached(file: &File, offset: u64) -> bool {
+    let mut byte = 0u8;
+    let slice = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let Ok(at) = libc::off_t::try_from(offset) else { return true };
+    // SAFETY: the descriptor is open, and the slice is one byte of ours.
+    let count = unsafe { libc::preadv2(file.as_raw_fd(), &slice, 1, at, libc::RWF_NOWAIT) };
+    count >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN)
+}
+
+/// Brings a part of a file into the page cache, by another thread; `None` when it is there, both ends at least.
+pub(crate) fn fetch(file: &Arc<File>, offset: u64, len: u64) -> Option<JoinHandle<()>> {
+    let slot = Arc::as_ptr(file).addr();
+    let index = slot / 64 % KNOWN_COUNT;
+    let known = KNOWN.with(|all| all[index].get());
+    let (end, now_ms) = (offset + len, clock::now_ms());
+    if known.file == slot && known.from <= offset && end <= known.to && now_ms.saturating_sub(known.at_ms) < KNOWN_MS {
+        return None;
+    }
+    if is_cached(file, offset) && (len < 2 || is_cached(file, end - 1)) {
+        KNOWN.with(|all| all[index].set(Known { file: slot, from: offset, to: end, at_ms: now_ms }));
+        return None;
+    }
+    let file = file.clone();
+    Some(tokio::task::spawn_blocking(move || {
+        let mut at = offset;
+        while at < offset + len {
+            // What goes wrong here will go wrong again for those who send the file, and they will say so.
+            match read(&file, at, FETCH_BYTES) {
+                Ok(bytes) if !bytes.is_empty() => at += bytes.len() as u64,
+                _ => return,
+            }
+        }
+    }))
+}
+
 /// Reads at most `len` bytes, waiting for the disk.
 fn read(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
@@ -50,9 +115,14 @@ fn read(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     Ok(buf)
 }
 
-/// The content of a file of `size` bytes, if the page cache has it all.
-pub(super) fn cached_content(file: &File, size: u64) -> Option<Bytes> {
-    let content = read_cached(file, 0, usize::try_from(size).ok()?)?.ok()?;
+/// The content of a file of `size` bytes, if it can be read whole; without patience only from the page cache.
+pub(super) fn content(file: &File, size: u64, patience: Patience) -> Option<Bytes> {
+    let len = usize::try_from(size).ok()?;
+    let content = match patience {
+        Patience::None => read_cached(file, 0, len)?,
+        Patience::Disk => read(file, 0, len),
+    };
+    let content = content.ok()?;
     (content.len() as u64 == size).then(|| Bytes::from(content))
 }
 
@@ -164,7 +234,31 @@ mod tests {
         check(8, 10, b"89");
         check(20, 10, b"");
         check(0, 0, b"");
-        assert_eq!(cached_content(&file, 10).as_deref(), Some(&b"0123456789"[..]));
-        assert_eq!(cached_content(&file, 11), None);
+        assert!(fetch(&file, 0, 10).is_none() && fetch(&file, 9, 1).is_none());
+        for patience in [Patience::None, Patience::Disk] {
+            assert_eq!(content(&file, 10, patience).as_deref(), Some(&b"0123456789"[..]));
+            assert_eq!(content(&file, 11, patience), None);
+        }
+    }
+
+    #[test]
+    fn fetches_what_memory_lost() {
+        let path = std::env::temp_dir().join(format!("tidegate-fetch-{}", std::process::id()));
+        std::fs::write(&path, vec![b'x'; 1 << 20]).expect("a writable directory");
+        let file = Arc::new(File::open(&path).expect("just written"));
+        std::fs::remove_file(&path).expect("just written");
+        file.sync_all().expect("synced");
+        // SAFETY: the descriptor is open; no memory is passed.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        // A file system that is memory itself has lost nothing.
+        let was_cached = is_cached(&file, 0);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            match fetch(&file, 0, 1 << 20) {
+                Some(task) => task.await.expect("no panic"),
+                None => assert!(was_cached),
+            }
+        });
+        assert!(is_cached(&file, 0) && is_cached(&file, (1 << 20) - 1));
     }
 }

@@ -1,8 +1,9 @@
 //! `types`: media types by extension.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use bstr::{BString, ByteSlice};
+use rustc_hash::FxHashMap;
 use tidegate_conf::{Diagnostic, ast};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// Media types by extension in lower case.
-type Types = HashMap<BString, BString>;
+type Types = FxHashMap<BString, BString>;
 
 /// What the directives say at one level.
 #[derive(Debug, Default)]
@@ -49,7 +50,7 @@ pub static MODULE: Module<Conf> = Module {
     finish: Some(|conf, _| {
         let defaults = [("html", "text/html"), ("gif", "image/gif"), ("jpg", "image/jpeg")];
         conf.types.get_or_insert_with(|| {
-            Arc::new(defaults.map(|(extension, kind)| (BString::from(extension), BString::from(kind))).into())
+            Arc::new(defaults.into_iter().map(|(extension, kind)| (extension.into(), kind.into())).collect())
         });
         Ok(())
     }),
@@ -101,7 +102,7 @@ impl Request {
         let mut response = self.response.borrow_mut();
         if response.content_type.is_empty() {
             let uri = self.uri.borrow();
-            let kind = self.module_conf(&MODULE).type_of(tidegate_http::uri::extension(&uri.path));
+            let kind = self.level().core.types.type_of(tidegate_http::uri::extension(&uri.path));
             response.content_type.extend_from_slice(kind);
         }
     }

@@ -12,11 +12,12 @@ use super::{
     failure::{Failure, is_repeatable},
     keepalive,
     record::Record,
-    socket::{Socket, Wait, with_timeout},
+    socket::{ConnectError, Socket, Wait, with_timeout},
 };
 use crate::{
     body::BodyError,
     log::{Level, SysError},
+    phase::Step,
 };
 
 /// Bytes of a request's body that come together before they are sent, when it is sent as it comes.
@@ -76,7 +77,14 @@ impl<P: Protocol> Exchange<'_, P> {
                 }
                 Ok(socket)
             }
-            Ok(Err(error)) => {
+            Ok(Err(ConnectError::Bind(local, error))) => {
+                let error = SysError(&error);
+                // nginx names the port only if the configuration does.
+                let shown: &dyn std::fmt::Display = if local.port() == 0 { &local.ip() } else { &local };
+                self.req.log(Level::Crit, format_args!("bind({shown}) failed {error} while {CONNECTING}"));
+                Err(Stop::End(Step::Status(500)))
+            }
+            Ok(Err(ConnectError::Connect(error))) => {
                 self.report_connect(&lease.peer.address, &error);
                 Err(Failure::Error.into())
             }

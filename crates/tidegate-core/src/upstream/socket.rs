@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     future::poll_fn,
     io,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     rc::Rc,
     task::{Context, Poll},
     time::Duration,
@@ -75,6 +75,17 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The address that it was to come from cannot be had: no peer's fault.
+    #[error("bind({0}) failed")]
+    Bind(SocketAddr, #[source] io::Error),
+    /// The peer cannot be reached.
+    #[error("connect() failed")]
+    Connect(#[from] io::Error),
+}
+
 /// Where connections come from (`proxy_bind`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bind {
@@ -91,7 +102,7 @@ impl Socket {
     ///
     /// # Errors
     /// Those of the system.
-    pub async fn connect(address: &Address, bind: Option<Bind>) -> io::Result<Socket> {
+    pub async fn connect(address: &Address, bind: Option<Bind>) -> Result<Socket, ConnectError> {
         let stream = match address {
             Address::Inet(address) => {
                 let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
@@ -99,7 +110,8 @@ impl Socket {
                     if bind.transparent && bind.ip.is_ipv4() {
                         socket2::SockRef::from(&socket).set_ip_transparent_v4(true)?;
                     }
-                    socket.bind((bind.ip, bind.port).into())?;
+                    let local = SocketAddr::new(bind.ip, bind.port);
+                    socket.bind(local).map_err(|error| ConnectError::Bind(local, error))?;
                 }
                 Stream::Tcp(socket.connect(*address).await?)
             }
@@ -186,8 +198,8 @@ impl Socket {
 pub(super) async fn with_timeout<T>(
     timeout_ms: u64,
     watch: &Watch<'_>,
-    future: impl Future<Output = io::Result<T>>,
-) -> Result<io::Result<T>, Wait> {
+    future: impl Future<Output = T>,
+) -> Result<T, Wait> {
     let mut future = std::pin::pin!(future);
     // Connections to this machine are made or refused at once; only others get as far as a timer.
     let first = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;

@@ -6,7 +6,7 @@ use super::{number, put, seconds};
 use crate::{clock, connection::Peer, request::Request};
 
 pub(super) fn server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.local {
+    match req.conn.local() {
         Peer::Inet(address) => number(out, address.port().into()),
         Peer::Unix => true,
     }

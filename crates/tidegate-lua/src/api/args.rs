@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::uri::{Kind, escape_into, needs_escape, unescape_into};
+use super::uri::{Kind, escape_into, unescape_into};
 use super::{Family, bytes_of, ffi_functions, ffi_request, log_debug, request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
@@ -128,11 +128,7 @@ unsafe extern "C" fn set_uri_args(args: *const u8, len: usize) -> c_int {
     ffi_request(|_, req| {
         let mut uri = req.uri.borrow_mut();
         uri.args.clear();
-        if needs_escape(args, Kind::RequestLine) {
-            escape_into(args, Kind::RequestLine, &mut uri.args);
-        } else {
-            uri.args.extend_from_slice(args);
-        }
+        escape_into(args, Kind::RequestLine, &mut uri.args);
         req.flags().uri_rewritten.set(true);
         0
     })

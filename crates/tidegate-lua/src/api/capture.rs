@@ -3,17 +3,19 @@
 //! A sub-request that needs no wait is over when the function returns, unless other light threads could run meanwhile:
 //! they go on first, as in OpenResty.
 
+use std::borrow::Cow;
 use std::ffi::c_int;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
+use smallvec::SmallVec;
 use tidegate_core::output::{Progress, Response};
 use tidegate_core::phase::{LocalFuture, Ready};
 use tidegate_core::request::Request;
 use tidegate_core::subrequest::{Options, Subrequest, SubrequestError, VariableSharing};
 use tidegate_http::date::http_date;
-use tidegate_http::{Fields, Known, Method};
+use tidegate_http::{Known, Method, RequestHead};
 
 use super::redirect::split_uri;
 use super::req::{method_of, set_field};
@@ -22,9 +24,11 @@ use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::host::LogLevel;
 use crate::phase::{Phase, Phases};
+use crate::phases::code;
 use crate::request_context::LuaContext;
-use crate::scheduler::{Answer, with_run};
+use crate::scheduler::{Answer, Stop, with_run};
 use crate::stack::{Lua, Type};
+use crate::vm::Vm;
 
 pub(crate) static FAMILY: Family =
     Family { name: "capture", cdef: "", ffi: &[], functions: &[("capture", function(capture))] };
@@ -35,6 +39,10 @@ const PHASES: Phases = Phases::of(&[
     Phase::Access,
     Phase::Precontent,
     Phase::Content,
+    Phase::Set,
+    Phase::HeaderFilter,
+    Phase::BodyFilter,
+    Phase::Log,
     Phase::Balancer,
 ]);
 
@@ -44,18 +52,26 @@ const SYNCHRONOUS_DEPTH_MAX: u16 = 4;
 /// Values on the stack for one sub-request: URI, arguments, options.
 const VALUES: c_int = 3;
 
-/// `capture(uri, args, options, …)`: a result for each, or nothing when the Lua half is to await them. `args` is a
-/// string or nil, `options` a table or nil.
+/// Values for one result: status, truncated, body, content type, content length, table of header fields. Where there is
+/// such a table, it holds the type and the length as well; else the Lua half makes one of them.
+const RESULT_VALUES: c_int = 6;
+
+/// The sub-requests of one call: mostly one.
+type List = SmallVec<[Subrequest; 1]>;
+
+/// `capture(uri, args, options, …)`: the values of a result for each, or nothing when the Lua half is to await them; the
+/// scheduler's token, which the Lua half yields, when a sub-request has ended the whole request. `args` is a string or
+/// nil, `options` a table or nil.
 fn capture(lua: Lua) -> CResult {
     let req = request(PHASES)?;
     let count = lua.top() / VALUES;
-    let mut list = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+    let mut list = List::new();
     for index in 0..count {
         list.push(prepare(lua, &req, index * VALUES + 1)?);
     }
     let alone = with_run(|run| run.is_alone()).unwrap_or(false);
     let here = alone && req.subrequest_depth < SYNCHRONOUS_DEPTH_MAX;
-    let mut pending: Vec<Option<LocalFuture<()>>> = Vec::new();
+    let mut pending: SmallVec<[Option<LocalFuture<()>>; 1]> = SmallVec::new();
     for sub in &list {
         let sub = sub.req.clone();
         pending.push(if here {
@@ -68,14 +84,14 @@ fn capture(lua: Lua) -> CResult {
         });
     }
     if pending.iter().all(Option::is_none) {
-        return push_results(lua, &list);
+        return push_results(lua, list);
     }
     let wait = with_run(|run| {
         let pending_guard = PendingGuard::new(&req);
         run.wait(lua, async move {
             join(pending).await;
             drop(pending_guard);
-            Answer::Push(Box::new(move |lua| push_results(lua, &list)))
+            Answer::Push(Box::new(move |lua| push_results(lua, list)))
         })
     });
     wait.unwrap_or(Ok(()))?;
@@ -100,7 +116,7 @@ impl Drop for PendingGuard {
 }
 
 /// Waits for all of `futures`.
-async fn join(mut futures: Vec<Option<LocalFuture<()>>>) {
+async fn join(mut futures: SmallVec<[Option<LocalFuture<()>>; 1]>) {
     poll_fn(|cx| {
         let mut waiting = false;
         for slot in &mut futures {
@@ -135,13 +151,11 @@ fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaE
         let uri = String::from_utf8_lossy(uri);
         return Err(LuaError::from(format!("unsafe uri in argument #1: {uri}")));
     };
-    let mut args = uri_args.to_vec();
-    if let Some(more) = lua.to_bytes(at + 1).filter(|more| !more.is_empty()) {
-        if !args.is_empty() {
-            args.push(b'&');
-        }
-        args.extend_from_slice(more);
-    }
+    let args = match lua.to_bytes(at + 1) {
+        None | Some(b"") => Cow::Borrowed(uri_args),
+        Some(args) if uri_args.is_empty() => Cow::Borrowed(args),
+        Some(more) => Cow::Owned([uri_args, b"&", more].concat()),
+    };
     let mut query = Query { variables: VariableSharing::Fresh, ..Query::default() };
     if lua.type_of(at + 2) == Type::Table {
         lua.reserve(8)?;
@@ -250,26 +264,16 @@ fn pairs(
 fn build(parent: &Rc<Request>, path: &[u8], args: &[u8], query: Query) -> Result<Subrequest, LuaError> {
     let method = query.method.unwrap_or(Method::Get);
     let forwards = query.always_forward_body || matches!(method, Method::Put | Method::Post);
-    let (fields, body) = body_and_fields(parent, query.body, forwards)?;
+    let body = body_of(parent, query.body, forwards)?;
     let length = body.as_ref().map(Vec::len);
-    let options = Options {
-        method: Some(method),
-        body,
-        fields: Some(fields),
-        variables: query.variables,
-        capture: true,
-        ..Options::default()
-    };
+    let options =
+        Options { method: Some(method), body, variables: query.variables, capture: true, ..Options::default() };
     let sub = Subrequest::new(parent, path, args, options).map_err(|SubrequestError::Cycle| {
         let path = bstr::BStr::new(path);
         parent.log(LogLevel::Error, format_args!("lua subrequests cycle while processing \"{path}\""));
         LuaError::new("failed to issue subrequest: -1")
     })?;
-    {
-        let mut head = sub.req.head.borrow_mut();
-        head.content_length = length.map(|length| length as u64);
-        head.chunked = false;
-    }
+    describe_body(&mut sub.req.head.borrow_mut(), length);
     for (name, value) in &query.fields {
         set_field(&sub.req, name, Some(value), true);
     }
@@ -294,75 +298,86 @@ fn build(parent: &Rc<Request>, path: &[u8], args: &[u8], query: Query) -> Result
     Ok(sub)
 }
 
-/// The fields of the parent's head as the sub-request gets them, and its body: its own, or the parent's.
-fn body_and_fields(
-    parent: &Request,
-    own: Option<Vec<u8>>,
-    forwards: bool,
-) -> Result<(Fields, Option<Vec<u8>>), LuaError> {
-    let mut fields = parent.head.borrow().fields.clone();
-    let body = match own {
-        Some(body) => Some(body),
-        None if forwards && parent.body.is_loaded() && !parent.body.is_empty() => {
-            let mut body = Vec::new();
-            parent
-                .body
-                .read_into(&mut body)
-                .map_err(|error| LuaError::from(format!("failed to read body: {error}")))?;
-            Some(body)
-        }
-        None => None,
-    };
-    fields.remove(Known::TransferEncoding);
-    match &body {
-        Some(body) => fields.set_known(Known::ContentLength, itoa::Buffer::new().format(body.len()).as_bytes()),
-        None => {
-            fields.remove(Known::ContentLength);
-        }
+/// The body of a sub-request: its own, or the parent's.
+fn body_of(parent: &Request, own: Option<Vec<u8>>, forwards: bool) -> Result<Option<Vec<u8>>, LuaError> {
+    if own.is_some() || !forwards || !parent.body.is_loaded() || parent.body.is_empty() {
+        return Ok(own);
     }
-    Ok((fields, body))
+    let mut body = Vec::new();
+    parent.body.read_into(&mut body).map_err(|error| LuaError::from(format!("failed to read body: {error}")))?;
+    Ok(Some(body))
 }
 
-fn push_results(lua: Lua, list: &[Subrequest]) -> CResult {
-    let count = c_int::try_from(list.len()).unwrap_or(c_int::MAX - 8);
-    lua.reserve(count + 8)?;
+/// Makes a copy of the parent's head tell of the sub-request's body.
+fn describe_body(head: &mut RequestHead, length: Option<usize>) {
+    head.content_length = length.map(|length| length as u64);
+    head.chunked = false;
+    head.fields.remove(Known::TransferEncoding);
+    match length {
+        Some(length) => {
+            head.fields.set_known(Known::ContentLength, itoa::Buffer::new().format(length).as_bytes());
+        }
+        None => {
+            head.fields.remove(Known::ContentLength);
+        }
+    }
+}
+
+fn push_results(lua: Lua, list: List) -> CResult {
+    if list.iter().any(|sub| sub.req.flags().output_failed.get()) {
+        with_run(|run| run.stop(lua, Stop::Exit(code::ERROR))).unwrap_or(Ok(()))?;
+        lua.push_light(Vm::token());
+        return Ok(1);
+    }
+    let count = c_int::try_from(list.len()).unwrap_or(c_int::MAX / RESULT_VALUES).saturating_mul(RESULT_VALUES);
+    lua.reserve(count.saturating_add(8))?;
     for sub in list {
-        push_result(lua, sub);
+        push_result(lua, &sub);
+        sub.recycle();
     }
     Ok(count)
 }
 
+/// Pushes the [`RESULT_VALUES`] of a sub-request.
 fn push_result(lua: Lua, sub: &Subrequest) {
     let response = sub.req.response.borrow();
-    lua.push_table(0, 4);
     let status = if response.status == 0 { 200 } else { response.status };
     lua.push_integer(status.into());
-    lua.raw_set_field(-2, b"status");
     lua.push_bool(response.progress != Progress::Ended);
-    lua.raw_set_field(-2, b"truncated");
     lua.push_bytes(&sub.body.borrow());
-    lua.raw_set_field(-2, b"body");
-    push_header(lua, &response);
-    lua.raw_set_field(-2, b"header");
+    push_content_type(lua, &response);
+    match response.content_length {
+        Some(length) => lua.push_number(length as f64),
+        None => lua.push_nil(),
+    }
+    if response.fields.is_empty() && response.last_modified.is_none() {
+        lua.push_nil();
+    } else {
+        push_header(lua, &response);
+    }
 }
 
+fn push_content_type(lua: Lua, response: &Response) {
+    match (&response.content_type[..], &response.charset[..]) {
+        (b"", _) => lua.push_nil(),
+        (content_type, b"") => lua.push_bytes(content_type),
+        (content_type, charset) => lua.push_bytes(&[content_type, b"; charset=", charset].concat()),
+    }
+}
+
+/// Pushes the table of all fields. Content type and length are the two values on top of the stack.
 fn push_header(lua: Lua, response: &Response) {
+    let content_type = lua.top() - 1;
     lua.push_table(0, c_int::try_from(response.fields.len() + 3).unwrap_or(0));
     let table = lua.top();
     for (name, value, _) in response.fields.iter() {
         lua.add_multi(table, name, |lua| lua.push_bytes(value));
     }
-    if !response.content_type.is_empty() {
-        if response.charset.is_empty() {
-            lua.push_bytes(&response.content_type);
-        } else {
-            lua.push_bytes(&[&response.content_type[..], b"; charset=", &response.charset].concat());
+    for (index, name) in [(content_type, &b"Content-Type"[..]), (content_type + 1, b"Content-Length")] {
+        if !lua.is_none_or_nil(index) {
+            lua.push_value(index);
+            lua.raw_set_field(table, name);
         }
-        lua.raw_set_field(table, b"Content-Type");
-    }
-    if let Some(length) = response.content_length {
-        lua.push_number(length as f64);
-        lua.raw_set_field(table, b"Content-Length");
     }
     if let Some(seconds) = response.last_modified
         && matches!(response.status, 0 | 200 | 204 | 206 | 304)

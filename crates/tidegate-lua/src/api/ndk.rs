@@ -22,16 +22,16 @@ fn knows(lua: Lua) -> CResult {
     Ok(1)
 }
 
-/// `compute(directive, value)`
+/// `compute(directive, value)`: nil when the directive fails.
 fn compute(lua: Lua) -> CResult {
     let Some(function) = set_misc::function(lua.check_bytes(1)?) else {
         return Err(LuaError::new("unknown directive"));
     };
     let value = if lua.is_none_or_nil(2) { b"" } else { lua.check_bytes(2)? };
     let req = with_run(|run| run.request().cloned()).flatten();
-    let Some(computed) = function(req.as_ref(), value) else {
-        return Err(LuaError::new("calling directive failed with code -1"));
-    };
-    lua.push_bytes(&computed);
+    match function(req.as_ref(), value) {
+        Some(computed) => lua.push_bytes(&computed),
+        None => lua.push_nil(),
+    }
     Ok(1)
 }

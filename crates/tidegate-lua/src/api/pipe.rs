@@ -226,20 +226,28 @@ fn write(lua: Lua) -> CResult {
         Err(reason) => return refuse(lua, reason),
     };
     let Some(right) = input.begin() else { return refuse(lua, "pipe busy writing") };
+    let written = match input.write_now(&data) {
+        Ok(written) if written < data.len() => written,
+        result => return push_written(lua, &result),
+    };
     let timeout_ms = process.timeouts_ms[0].get();
     let cleanup = Cleanup::begin(&process, "writing", "write", timeout_ms);
     wait_for(lua, async move {
-        let result = input.write(right, &data, timeout_ms).await;
+        let result = input.write(right, &data[written..], timeout_ms).await.map(|more| written + more);
         cleanup.disarm();
         drop(process);
-        Answer::Push(Box::new(move |lua| match &result {
-            Ok(count) => {
-                lua.push_integer(i64::try_from(*count).unwrap_or(i64::MAX));
-                Ok(1)
-            }
-            Err(trouble) => refuse(lua, &trouble.message()),
-        }))
+        Answer::Push(Box::new(move |lua| push_written(lua, &result)))
     })
+}
+
+fn push_written(lua: Lua, result: &Result<usize, Trouble>) -> CResult {
+    match result {
+        Ok(count) => {
+            lua.push_integer(i64::try_from(*count).unwrap_or(i64::MAX));
+            Ok(1)
+        }
+        Err(trouble) => refuse(lua, &trouble.message()),
+    }
 }
 
 /// `wait(process)`: whether it ended well, "exit" or "signal", and the number of that.

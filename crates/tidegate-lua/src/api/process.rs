@@ -71,9 +71,15 @@ fn enable_privileged_agent(lua: Lua) -> CResult {
     Ok(1)
 }
 
-/// `signal_graceful_exit()`: the worker finishes its requests and ends; another one takes its place.
+/// `signal_graceful_exit()`: the worker finishes its requests and ends; another one takes its place. Without a supervisor the
+/// worker is the process, which ends as at a `QUIT`.
 fn signal_graceful_exit(_: Lua) -> CResult {
     let Some(worker) = worker::current() else { return Err(LuaError::new("no worker on this thread")) };
-    worker.quit_gracefully();
+    if is_supervised() || worker.is_agent() {
+        worker.quit_gracefully();
+    } else {
+        // SAFETY: takes two numbers; the handler of this signal was set when the process started.
+        unsafe { libc::kill(libc::getpid(), libc::SIGQUIT) };
+    }
     Ok(0)
 }

@@ -1,5 +1,7 @@
 //! `ngx.exec` and `ngx.redirect`.
 
+use std::borrow::Cow;
+
 use tidegate_core::request::Request;
 use tidegate_http::Known;
 use tidegate_http::escape::{Unescape, unescape_uri};
@@ -66,11 +68,17 @@ fn exec(lua: Lua) -> CResult {
 /// locations; the log says so.
 ///
 /// Source: nginx, `ngx_http_parse_unsafe_uri`.
-pub(super) fn split_uri<'u>(req: &Request, uri: &'u [u8]) -> Option<(Vec<u8>, &'u [u8])> {
+pub(super) fn split_uri<'u>(req: &Request, uri: &'u [u8]) -> Option<(Cow<'u, [u8]>, &'u [u8])> {
     let end = memchr::memchr(b'?', uri).unwrap_or(uri.len());
     let args = uri.get(end + 1..).unwrap_or_default();
-    let mut path = Vec::with_capacity(end);
-    unescape_uri(&uri[..end], Unescape::All, &mut path);
+    let escaped = &uri[..end];
+    let path = if memchr::memchr(b'%', escaped).is_none() {
+        Cow::Borrowed(escaped)
+    } else {
+        let mut path = Vec::with_capacity(end);
+        unescape_uri(escaped, Unescape::All, &mut path);
+        Cow::Owned(path)
+    };
     if is_safe_path(&path) {
         return Some((path, args));
     }

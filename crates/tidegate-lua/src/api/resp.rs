@@ -26,6 +26,7 @@ pub(crate) static FAMILY: Family = Family {
         set as "set": "int (*)(const char *, size_t, const char *, size_t, int)",
         status as "status": "int (*)(void)",
         set_status as "set_status": "int (*)(int)",
+        set_reason as "set_reason": "int (*)(const char *, size_t)",
         headers_sent as "headers_sent": "int (*)(void)",
     },
     functions: &[("values", function(values)), ("headers", function(headers))],
@@ -222,6 +223,24 @@ extern "C" fn set_status(status: c_int) -> c_int {
             req.flags().keep_alive.set(false);
             response.status_line.extend_from_slice(b"Switching Protocols");
         }
+        0
+    })
+}
+
+/// Sets the words behind the status; they stay until the status is set again.
+///
+/// # Safety
+/// `reason` points to `len` bytes.
+unsafe extern "C" fn set_reason(reason: *const u8, len: usize) -> c_int {
+    // SAFETY: the Lua half passes a string.
+    let reason = unsafe { bytes_of(reason, len) };
+    ffi_request(|run, req| {
+        if req.header_sent() && run.phase() != crate::phase::Phase::HeaderFilter {
+            return 0;
+        }
+        let mut response = req.response.borrow_mut();
+        response.status_line.clear();
+        response.status_line.extend(reason.iter().map(|&byte| if byte < b' ' { b' ' } else { byte }));
         0
     })
 }

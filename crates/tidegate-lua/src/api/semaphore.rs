@@ -31,6 +31,8 @@ pub(crate) static FAMILY: Family = Family {
 #[derive(Default)]
 struct Semaphore {
     resources: Cell<u64>,
+    /// Those that were granted a resource and have not run since: who comes now must not overtake them.
+    granted: Cell<usize>,
     /// The longest waiting first.
     waiters: RefCell<VecDeque<Rc<Waiter>>>,
 }
@@ -61,6 +63,7 @@ impl Drop for Place {
             return;
         }
         if self.waiter.granted.get() {
+            self.semaphore.granted.set(self.semaphore.granted.get() - 1);
             // The waiter went away with a grant that it did not use: the next one gets it.
             self.semaphore.post(1);
         } else {
@@ -76,6 +79,7 @@ impl Semaphore {
             let Some(waiter) = self.waiters.borrow_mut().pop_front() else { return };
             self.resources.set(self.resources.get() - 1);
             waiter.granted.set(true);
+            self.granted.set(self.granted.get() + 1);
             if let Some(waker) = waiter.waker.take() {
                 waker.wake();
             }
@@ -117,7 +121,8 @@ fn wait(lua: Lua) -> CResult {
             lua.push_bytes(reason.as_bytes());
             return Ok(2);
         }
-        if semaphore.resources.get() > 0 && semaphore.waiters.borrow().is_empty() {
+        let nobody_before = semaphore.granted.get() == 0 && semaphore.waiters.borrow().is_empty();
+        if semaphore.resources.get() > 0 && nobody_before {
             semaphore.resources.set(semaphore.resources.get() - 1);
             lua.push_bool(true);
             return Ok(1);
@@ -129,6 +134,7 @@ fn wait(lua: Lua) -> CResult {
         }
         let waiter = Rc::new(Waiter::default());
         semaphore.waiters.borrow_mut().push_back(waiter.clone());
+        semaphore.post(0);
         let place = Place { semaphore, waiter, taken: false };
         run.wait(lua, granted(place, Duration::from_millis(ms)))?;
         Ok(0)
@@ -141,6 +147,7 @@ async fn granted(mut place: Place, timeout: Duration) -> Answer {
     poll_fn(|cx| {
         if place.waiter.granted.get() {
             place.taken = true;
+            place.semaphore.granted.set(place.semaphore.granted.get() - 1);
             return Poll::Ready(Answer::True);
         }
         if sleep.as_mut().poll(cx).is_ready() {

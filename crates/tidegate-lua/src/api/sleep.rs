@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::Duration;
 
 use super::{Family, ffi_error, ffi_functions, ffi_lua_error};
 use crate::host::{Host, LogLevel};
@@ -39,7 +38,7 @@ extern "C" fn sleep(seconds: f64) -> c_int {
             })
         } else {
             run.wait_ffi(async move {
-                tokio::time::sleep(Duration::from_millis(ms)).await;
+                tidegate_core::sleep::sleep(ms).await;
                 Answer::Nothing
             })
         }
@@ -79,7 +78,7 @@ async fn talkative_sleep(host: Host, ms: u64) -> Answer {
     let mut pending = Pending(Some(host));
     match ms {
         0 => let_others_run().await,
-        _ => tokio::time::sleep(Duration::from_millis(ms)).await,
+        _ => tidegate_core::sleep::sleep(ms).await,
     }
     if let Some(host) = pending.0.take() {
         let mut line = b"lua sleep timer expired: \"".to_vec();

@@ -1,8 +1,37 @@
-//! Functions of Lua's own library in a form that LuaJIT compiles: `table.sort`.
+//! Functions of Lua's own library: `table.sort` in a form that LuaJIT compiles, `os.exit` that loses no line of the log.
+
+use bstr::ByteSlice;
+use mlua_sys::lua_CFunction;
+use tidegate_core::{environment, log, worker};
 
 use super::Family;
+use crate::error::CResult;
+use crate::function::function;
+use crate::stack::Lua;
 
-pub(crate) static FAMILY: Family = Family { name: "stdlib", cdef: "", ffi: &[], functions: &[] };
+pub(crate) static FAMILY: Family = Family { name: "stdlib", cdef: "", ffi: &[], functions: FUNCTIONS };
+
+static FUNCTIONS: &[(&str, lua_CFunction)] = &[("flush_logs", function(flush_logs)), ("getenv", function(getenv))];
+
+/// `getenv(name)`: the variable's value under the worker's configuration, which a reload may have changed.
+fn getenv(lua: Lua) -> CResult {
+    let name = lua.check_bytes(1)?.as_bstr();
+    let value = match worker::current() {
+        Some(worker) => environment::variable(&worker.config().main().env, name),
+        None => name.to_os_str().ok().and_then(std::env::var_os),
+    };
+    match value {
+        Some(value) => lua.push_bytes(value.as_encoded_bytes()),
+        None => lua.push_nil(),
+    }
+    Ok(1)
+}
+
+/// `flush_logs()`: writes what waits for the thread that writes logs.
+fn flush_logs(_: Lua) -> CResult {
+    log::flush();
+    Ok(0)
+}
 
 #[cfg(test)]
 mod tests {

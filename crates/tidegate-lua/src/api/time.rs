@@ -12,6 +12,7 @@ pub(crate) static FAMILY: Family = Family {
     cdef: "",
     ffi: ffi_functions! {
         now_ms as "now_ms": "double (*)(void)",
+        monotonic_ms as "monotonic_ms": "double (*)(void)",
         update as "update": "void (*)(void)",
         local as "local_time": "void (*)(tg_str *)",
         utc as "utc_time": "void (*)(tg_str *)",
@@ -24,6 +25,14 @@ pub(crate) static FAMILY: Family = Family {
 
 extern "C" fn now_ms() -> f64 {
     clock::now_ms() as f64
+}
+
+/// Milliseconds since the machine started.
+extern "C" fn monotonic_ms() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills in the struct, which outlives it; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec * 1000 + time.tv_nsec / 1_000_000) as f64
 }
 
 extern "C" fn update() {

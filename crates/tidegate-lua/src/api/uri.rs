@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use tidegate_http::escape::percent_encode;
+
 use super::{Family, Text, bytes_of, ffi_functions, give_text};
 
 pub(crate) static FAMILY: Family = Family {
@@ -67,15 +69,7 @@ pub(crate) fn needs_escape(text: &[u8], kind: Kind) -> bool {
 
 /// Appends `text` to `out`, with `%XX` for the bytes that `kind` escapes.
 pub(crate) fn escape_into(text: &[u8], kind: Kind, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut rest = text;
-    while let Some(at) = rest.iter().position(|&byte| kind.escapes(byte)) {
-        let byte = rest[at];
-        out.extend_from_slice(&rest[..at]);
-        out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        rest = &rest[at + 1..];
-    }
-    out.extend_from_slice(rest);
+    percent_encode(text, |byte| kind.escapes(byte), out);
 }
 
 /// Appends the decoded form of `text` to `out`: `+` is a space, a broken escape stays as it is.

@@ -1,5 +1,6 @@
 //! `ngx.worker.*` and `ngx.config.*`: what the process is and how it was started.
 
+use tidegate_core::special_response::configure_arguments;
 use tidegate_core::worker::current;
 
 use super::Family;
@@ -17,6 +18,7 @@ pub(crate) static FAMILY: Family = Family {
         ("exiting", function(exiting)),
         ("pid", function(pid)),
         ("version", function(version)),
+        ("configure", function(configure)),
     ],
 };
 
@@ -50,6 +52,12 @@ fn exiting(lua: Lua) -> CResult {
 /// `pid()`: number of the process, which all workers share.
 fn pid(lua: Lua) -> CResult {
     lua.push_integer(std::process::id().into());
+    Ok(1)
+}
+
+/// `configure()`: how the program was built, in the words of nginx's `configure`.
+fn configure(lua: Lua) -> CResult {
+    lua.push_bytes(configure_arguments().as_bytes());
     Ok(1)
 }
 

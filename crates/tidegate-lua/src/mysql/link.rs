@@ -1,8 +1,10 @@
 //! A session with a database: what an object holds while it is connected, and what its pool keeps.
 
+use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
+use std::time::Duration;
 
-use tidegate_mysql::Conn;
+use tidegate_mysql::{Conn, Histogram};
 use tidegate_sql::Session;
 
 use crate::socket::pool::{Place, Pooled, Pools};
@@ -60,6 +62,15 @@ impl Link {
         }
     }
 
+    /// Notes how a statement went, if the session has a pool.
+    pub(super) fn note_statement(&self, took: Duration, is_error: bool) {
+        if let Some(place) = &self.place {
+            let statements = place.pool().notes();
+            statements.latency.borrow_mut().record(took);
+            statements.errors.set(statements.errors.get() + u64::from(is_error));
+        }
+    }
+
     /// Gives memory back that large results took.
     pub(super) fn shrink(&mut self) {
         if let Backend::Server(conn) = &mut self.backend {
@@ -72,7 +83,16 @@ thread_local! {
     static POOLS: Pools<Link> = Pools::default();
 }
 
+/// What pools note about statements.
+#[derive(Default)]
+pub(super) struct Statements {
+    /// How long they took, from sending to the end of a result.
+    pub(super) latency: RefCell<Histogram>,
+    pub(super) errors: Cell<u64>,
+}
+
 impl Pooled for Link {
+    type Notes = Statements;
     const NAME: &'static str = "lua tcp socket";
 
     fn pools() -> &'static LocalKey<Pools<Self>> {

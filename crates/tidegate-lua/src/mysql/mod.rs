@@ -13,6 +13,7 @@
 //! | `argument` | statements and parameters from Lua values |
 //! | `tables` | results become Lua tables; `row` writes values into copies of a row |
 //! | `record` | results kept for a moment where no Lua error may be raised |
+//! | `stats` | what pools have done and hold, as tables |
 //! | `refusal` | failures in lua-resty-mysql's words |
 //!
 //! # How a result is built
@@ -38,6 +39,7 @@ mod query;
 mod record;
 mod refusal;
 mod row;
+mod stats;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -62,6 +64,8 @@ pub(crate) static FUNCTIONS: &[(&str, lua_CFunction)] = &[
     ("prepare", function(query::prepare)),
     ("forget", function(query::forget)),
     ("results_read", function(query::results_read)),
+    ("pool_stats", function(stats::pool_stats)),
+    ("drizzle_stats", function(stats::drizzle_stats)),
 ];
 
 /// Closes the idle sessions of this worker.

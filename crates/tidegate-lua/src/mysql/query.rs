@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_mysql::Conn;
 use tidegate_rows::{Param, QueryError};
@@ -177,6 +177,7 @@ async fn run(begun: Begun, command: Option<Command>, shape: Shape, busy: Busy) -
     let Begun { db, host, mut link, vm, limit } = begun;
     let tables = Tables::new(vm);
     let mut sink = TableSink::new(tables.clone(), shape);
+    let began = Instant::now();
     let read = {
         let Backend::Server(conn) = &mut link.backend else { return Answer::NilError("closed".into()) };
         conn.set_timeouts(timeouts(limit));
@@ -187,6 +188,7 @@ async fn run(begun: Begun, command: Option<Command>, shape: Shape, busy: Busy) -
         Ok(read) => read,
         Err(failure) => return failed(failure),
     };
+    link.note_statement(began.elapsed(), read.is_err());
     let Backend::Server(conn) = &link.backend else { return Answer::NilError("closed".into()) };
     if conn.has_more_results() {
         db.put_back(link);

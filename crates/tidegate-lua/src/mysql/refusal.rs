@@ -111,7 +111,7 @@ fn log(error: &QueryError, doing: Doing, host: &Host) {
         (QueryError::Timeout { .. }, Doing::Connecting) => {
             host.log(LogLevel::Error, b"lua tcp socket connect timed out");
         }
-        (QueryError::Timeout { stage: Stage::SendQuery }, _) => {
+        (QueryError::Timeout { stage: Stage::SendQuery }, Doing::Sending | Doing::Querying) => {
             host.log(LogLevel::Error, b"lua tcp socket write timed out");
         }
         (QueryError::Timeout { .. }, _) => host.log(LogLevel::Error, b"lua tcp socket read timed out"),

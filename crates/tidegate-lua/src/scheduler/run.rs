@@ -395,18 +395,23 @@ impl Run {
 
     /// Ends the light thread of coroutine `lua` where it stands; `false` if it is none or ended before.
     pub(crate) fn kill(&self, lua: Lua) -> bool {
-        let killed = {
-            let mut users = self.users.borrow_mut();
-            match users.iter().position(|user| user.lua == lua) {
-                Some(at) => users.remove(at),
-                None => return false,
-            }
-        };
+        let at = self.users.borrow().iter().position(|user| user.lua == lua);
+        let Some(at) = at else { return false };
+        let killed = self.remove_user(at);
         self.posted.borrow_mut().retain(|thread| !Rc::ptr_eq(thread, &killed));
         killed.end();
         lua.reset();
         self.vm.main().unref(killed.anchor);
         true
+    }
+
+    fn remove_user(&self, at: usize) -> Rc<LightThread> {
+        // Those behind move up: the search for woken threads must not skip one of them (the entry thread is number 0).
+        let next = self.poll_next.get();
+        if at + 1 < next {
+            self.poll_next.set(next - 1);
+        }
+        self.users.borrow_mut().remove(at)
     }
 
     /// Resumes `thread` once. Gives the run's outcome when that ended it.
@@ -482,7 +487,10 @@ impl Run {
             shelf.move_to(lua, 1);
         }
         thread.end();
-        self.users.borrow_mut().retain(|user| !Rc::ptr_eq(user, thread));
+        let at = self.users.borrow().iter().position(|user| Rc::ptr_eq(user, thread));
+        if let Some(at) = at {
+            self.remove_user(at);
+        }
         match self.find_waiter(lua) {
             Some(waiter) => {
                 waiter.wait.take();

@@ -254,12 +254,16 @@ fn phases_that_do_not_wait_say_so() {
     let vm = vm_with(VmConfig::default());
     let ran = run_in(
         &vm,
-        Phase::Log,
+        Phase::ExitWorker,
         "out(pcall(ngx.sleep, 1)); out(pcall(ngx.thread.spawn, function() end)); out(ngx.get_phase())",
     );
     assert_eq!(
         ran.out,
-        ["false API disabled in the context of log_by_lua*", "false API disabled in the context of log_by_lua*", "log"]
+        [
+            "false API disabled in the context of exit_worker_by_lua*",
+            "false API disabled in the context of exit_worker_by_lua*",
+            "exit_worker"
+        ]
     );
 }
 

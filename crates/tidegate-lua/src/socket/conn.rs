@@ -96,6 +96,7 @@ thread_local! {
 }
 
 impl Pooled for Rc<Conn> {
+    type Notes = ();
     const NAME: &'static str = "lua tcp socket";
 
     fn pools() -> &'static LocalKey<Pools<Self>> {

@@ -8,7 +8,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::failure::{Failure, push_nil_error};
 use super::tcp::{Call, call};
-use crate::error::CResult;
+use crate::error::{CResult, LuaError};
 use crate::stack::{Lua, Type};
 
 /// An option by its name.
@@ -75,8 +75,13 @@ pub(super) fn set(lua: Lua) -> CResult {
             Ok(1)
         }
         Some(Err(error)) => Failure::from(error).push(lua),
-        None => push_nil_error(lua, "invalid socket fd"),
+        None => Err(never_connected()),
     }
+}
+
+/// What is wrong with a socket without a connection.
+fn never_connected() -> LuaError {
+    LuaError::new("socket is never created nor connected")
 }
 
 fn apply(socket: SockRef<'_>, name: Name, value: f64) -> io::Result<()> {
@@ -112,7 +117,7 @@ pub(super) fn get(lua: Lua) -> CResult {
             Ok(1)
         }
         Some(Err(error)) => Failure::from(error).push(lua),
-        None => push_nil_error(lua, "invalid socket fd"),
+        None => Err(never_connected()),
     }
 }
 

@@ -25,6 +25,8 @@ const SWEEP: Duration = Duration::from_millis(100);
 
 /// A kind of connection that pools keep.
 pub(crate) trait Pooled: Sized + 'static {
+    /// What is noted about a pool beside [`Counts`].
+    type Notes: Default;
     /// How debug lines begin.
     const NAME: &'static str;
     /// This worker's pools.
@@ -48,6 +50,21 @@ impl<C: Pooled> Default for Pools<C> {
     }
 }
 
+/// What has happened in a pool so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    /// Connections made.
+    pub(crate) made: u64,
+    /// Idle connections that were used again, or handed to one who waited.
+    pub(crate) reused: u64,
+    /// Idle connections that were found closed, or too old.
+    pub(crate) expired: u64,
+    /// Callers that had to wait.
+    pub(crate) waited: u64,
+    /// Callers that were turned away since too many waited.
+    pub(crate) rejected: u64,
+}
+
 /// Connections to one place.
 pub(crate) struct Pool<C: Pooled> {
     key: Box<[u8]>,
@@ -60,6 +77,8 @@ pub(crate) struct Pool<C: Pooled> {
     /// Open connections that count here.
     open: Cell<usize>,
     waiters: RefCell<VecDeque<Rc<Waiter<C>>>>,
+    counts: Cell<Counts>,
+    notes: C::Notes,
 }
 
 struct Idle<C> {
@@ -126,9 +145,16 @@ pub(crate) fn find_or_make<C: Pooled>(host: &Host, key: &[u8], size: usize, back
         idle: RefCell::default(),
         open: Cell::new(0),
         waiters: RefCell::default(),
+        counts: Cell::default(),
+        notes: C::Notes::default(),
     });
     C::pools().with(|pools| pools.by_key.borrow_mut().insert(key.into(), pool.clone()));
     pool
+}
+
+/// This worker's pools of a kind.
+pub(crate) fn all<C: Pooled>() -> Vec<Rc<Pool<C>>> {
+    C::pools().with(|pools| pools.by_key.borrow().values().cloned().collect())
 }
 
 /// Closes all idle connections of a kind of this worker.
@@ -141,6 +167,37 @@ pub(crate) fn close_all<C: Pooled>() {
 }
 
 impl<C: Pooled> Pool<C> {
+    /// Its name.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Idle connections that it keeps.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many are open, idle, and waited for.
+    pub(crate) fn numbers(&self) -> [usize; 3] {
+        [self.open.get(), self.idle.borrow().len(), self.waiters.borrow().len()]
+    }
+
+    /// What has happened so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.get()
+    }
+
+    /// What its kind of connection notes.
+    pub(crate) fn notes(&self) -> &C::Notes {
+        &self.notes
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
     /// A connection that can be used, the one used last first; or else leave to make one.
     pub(crate) fn ask(self: &Rc<Self>) -> Offer<C> {
         if let Some(conn) = self.take_idle() {
@@ -151,8 +208,10 @@ impl<C: Pooled> Pool<C> {
         {
             let mut waiters = self.waiters.borrow_mut();
             if waiters.len() >= backlog {
+                self.count(|counts| counts.rejected += 1);
                 return Offer::Full;
             }
+            self.count(|counts| counts.waited += 1);
             let waiter = Rc::new(Waiter { grant: Cell::new(None), waker: Cell::new(None) });
             waiters.push_back(waiter.clone());
             return Offer::Queue(Queued { pool: self.clone(), waiter, done: false });
@@ -166,14 +225,17 @@ impl<C: Pooled> Pool<C> {
             let mut idle = self.idle.borrow_mut().pop_back()?;
             if idle.until_ms > clock::now_ms() && idle.conn.is_quiet() {
                 idle.conn.note_reuse();
+                self.count(|counts| counts.reused += 1);
                 return Some(idle.conn);
             }
+            self.count(|counts| counts.expired += 1);
         }
     }
 
     /// Counts a connection that is open.
     pub(crate) fn enter(self: &Rc<Self>) -> Place<C> {
         self.open.set(self.open.get() + 1);
+        self.count(|counts| counts.made += 1);
         Place(self.clone())
     }
 
@@ -182,6 +244,7 @@ impl<C: Pooled> Pool<C> {
         let waiter = self.waiters.borrow_mut().pop_front();
         if let Some(waiter) = waiter {
             conn.note_reuse();
+            self.count(|counts| counts.reused += 1);
             waiter.give(Grant::Conn(conn));
             return;
         }
@@ -210,6 +273,7 @@ impl<C: Pooled> Pool<C> {
                     format!("{0} keepalive {why}{0} keepalive close handler: fd:", C::NAME)
                 });
                 gone.extend(idle.remove(index));
+                self.count(|counts| counts.expired += 1);
             } else {
                 *next_ms = entry.until_ms.min(*next_ms);
                 index += 1;
@@ -234,9 +298,8 @@ fn start_sweeping<C: Pooled>(timeout: Option<Duration>) {
             clock::update();
             let now_ms = clock::now_ms();
             let mut next_ms = u64::MAX;
-            let pools: Vec<Rc<Pool<C>>> = C::pools().with(|pools| pools.by_key.borrow().values().cloned().collect());
             let mut left = false;
-            for pool in pools {
+            for pool in all::<C>() {
                 left |= pool.sweep(now_ms, &mut next_ms);
             }
             if !left {

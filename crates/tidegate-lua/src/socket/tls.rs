@@ -11,12 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bstr::ByteSlice;
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 use tidegate_conf::diagnostic::Level as Severity;
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::conf::Build;
@@ -88,8 +91,8 @@ pub(crate) static MODULE: Module<Conf> = Module {
             .doc("Versions of TLS that cosockets use. Versions before 1.2 are not offered."),
         Directive::number("lua_ssl_verify_depth", |c: &mut Conf| &mut c.lua_ssl_verify_depth)
             .within(Context::ALL)
-            .default("1")
-            .doc("Accepted: chains of certificates are followed as far as the TLS library does."),
+            .default("100")
+            .doc("Certificates that may stand between a server's and a trusted one."),
         Directive::text("lua_ssl_ciphers", |c: &mut Conf| &mut c.lua_ssl_ciphers)
             .within(Context::ALL)
             .default("DEFAULT")
@@ -151,6 +154,7 @@ fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> 
 struct Recipe {
     verify: bool,
     check_name: bool,
+    depth_max: Option<u64>,
     versions: Versions,
     sni: bool,
     resume: bool,
@@ -180,6 +184,8 @@ fn client(conf: &Conf, recipe: &Recipe, identity: Option<&Identity>) -> Result<A
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = Arc::new(Verifier {
         chain: if recipe.verify { chain_verifier(conf, &provider)? } else { None },
+        roots: if recipe.verify && recipe.depth_max.is_some() { trusted_roots(conf).map(Arc::new) } else { None },
+        depth_max: recipe.depth_max,
         verify: recipe.verify,
         check_name: recipe.check_name,
         provider: provider.clone(),
@@ -215,10 +221,14 @@ fn client(conf: &Conf, recipe: &Recipe, identity: Option<&Identity>) -> Result<A
     Ok(client)
 }
 
-fn chain_verifier(conf: &Conf, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
-    let Some(certificates) = &conf.lua_ssl_trusted_certificate else { return Ok(None) };
+fn trusted_roots(conf: &Conf) -> Option<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates.iter().cloned());
+    roots.add_parsable_certificates(conf.lua_ssl_trusted_certificate.as_ref()?.iter().cloned());
+    Some(roots)
+}
+
+fn chain_verifier(conf: &Conf, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
+    let Some(roots) = trusted_roots(conf) else { return Ok(None) };
     let mut builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     if let Some(revoked) = &conf.lua_ssl_crl {
         builder = builder.with_crls(revoked.iter().cloned());
@@ -231,10 +241,55 @@ fn chain_verifier(conf: &Conf, provider: &Arc<CryptoProvider>) -> Result<Option<
 struct Verifier {
     /// None when nothing is trusted.
     chain: Option<Arc<WebPkiServerVerifier>>,
+    /// What is trusted, where the length of chains is limited.
+    roots: Option<Arc<RootCertStore>>,
+    /// How many certificates may stand between the server's and a trusted one.
+    depth_max: Option<u64>,
     verify: bool,
     check_name: bool,
     provider: Arc<CryptoProvider>,
 }
+
+/// More certificates than this are not tried out for a short chain.
+const CHAIN_SEARCH_MAX: usize = 8;
+
+impl Verifier {
+    /// `lua_ssl_verify_depth`. The library does not tell which way it took, so that it is offered no more certificates than
+    /// a chain may have: if it finds a way with some choice of them, there is a short one.
+    fn check_depth(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let (Some(roots), Some(depth_max)) = (&self.roots, self.depth_max) else { return Ok(()) };
+        let depth_max = usize::try_from(depth_max).unwrap_or(usize::MAX);
+        if intermediates.len() <= depth_max {
+            return Ok(());
+        }
+        let parsed = ParsedCertificate::try_from(end_entity)?;
+        let searched = &intermediates[..intermediates.len().min(CHAIN_SEARCH_MAX)];
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        for choice in 0_u32..1 << searched.len() {
+            if choice.count_ones() as usize != depth_max.min(searched.len()) {
+                continue;
+            }
+            let chosen = (0..).zip(searched).filter(|(bit, _)| choice >> bit & 1 == 1);
+            let chosen: Vec<_> = chosen.map(|(_, certificate)| certificate.clone()).collect();
+            if verify_server_cert_signed_by_trust_anchor(&parsed, roots, &chosen, now, algorithms).is_ok() {
+                return Ok(());
+            }
+        }
+        // Without any way at all, that is what there is to say.
+        verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)?;
+        Err(CertificateError::Other(OtherError(Arc::new(ChainTooLong))).into())
+    }
+}
+
+/// A chain of certificates is longer than `lua_ssl_verify_depth` allows.
+#[derive(Debug, thiserror::Error)]
+#[error("certificate chain too long")]
+struct ChainTooLong;
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
@@ -249,6 +304,7 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         }
         let Some(chain) = &self.chain else { return Err(CertificateError::UnknownIssuer.into()) };
+        self.check_depth(end_entity, intermediates, now)?;
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
@@ -353,6 +409,7 @@ fn client_for(
         let recipe = Recipe {
             verify,
             check_name: named,
+            depth_max: conf.lua_ssl_verify_depth,
             versions: conf.lua_ssl_protocols.unwrap_or(Versions { tls12: true, tls13: true }),
             sni: named,
             resume,
@@ -382,6 +439,7 @@ pub(crate) fn explain_certificate(error: &std::io::Error) -> Option<String> {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "9: certificate is not yet valid".to_owned()
         }
+        CertificateError::Other(other) if other.0.is::<ChainTooLong>() => "22: certificate chain too long".to_owned(),
         CertificateError::Revoked => "23: certificate revoked".to_owned(),
         other => format!("1: {other}"),
     })

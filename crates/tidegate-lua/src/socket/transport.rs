@@ -171,7 +171,8 @@ impl AsyncRead for Io {
         match &mut self.get_mut().0 {
             Stream::Tcp(socket) => Pin::new(socket).poll_read(cx, buf),
             Stream::Unix(socket) => Pin::new(socket).poll_read(cx, buf),
-            Stream::Closed => gone(),
+            // TLS is spoken over connections that were made, not accepted.
+            Stream::Client(_) | Stream::Closed => gone(),
         }
     }
 }

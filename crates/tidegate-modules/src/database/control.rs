@@ -142,11 +142,24 @@ async fn answer_all(engine: &Engine, reader: &mut OwnedReadHalf, line: &Rc<Line>
                     let statement = Statement { sql: &payload, params: &[] };
                     let mut sink = FrameSink { line: Rc::clone(line), frames: Frames::default() };
                     let run = session.execute(statement, &mut sink);
-                    let mut byte = [0];
+                    let mut tag = [0];
                     tokio::select! {
-                        ran = run => ran,
-                        // A client says nothing while its statement runs: it has left, and the statement ends.
-                        _ = reader.read(&mut byte) => return Ok(()),
+                        ran = run => Some(ran),
+                        // A client says nothing while its statement runs but that it is to end, or that it has left.
+                        said = reader.read(&mut tag) => {
+                            if said? == 0 || tag[0] != tag::CANCEL {
+                                return Ok(());
+                            }
+                            None
+                        }
+                    }
+                };
+                let ran = match ran {
+                    Some(ran) => ran,
+                    None => {
+                        // The rest of the frame's head.
+                        reader.read_exact(&mut [0; 4]).await?;
+                        Err(ServerError::new(1317, b"70100", "Query execution was interrupted").into())
                     }
                 };
                 finish(&session, ran, line);
@@ -160,6 +173,8 @@ async fn answer_all(engine: &Engine, reader: &mut OwnedReadHalf, line: &Rc<Line>
                     Err(error) => line.add(|out| frames::write_error(&error, out)),
                 }
             }
+            // It came too late: the statement has ended by itself.
+            tag::CANCEL => {}
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }

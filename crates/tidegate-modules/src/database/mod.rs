@@ -13,7 +13,7 @@ pub mod control;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context as TaskContext, Poll},
     time::{Duration, Instant},
 };
@@ -28,7 +28,7 @@ use tidegate_core::{
     module::{Context, Directive, Module},
 };
 use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
-use tidegate_sql::{Durability, Engine, EngineOptions, OpenError};
+use tidegate_sql::{Durability, Engine, EngineOptions, OpenError, Report};
 
 /// The data directory of a configuration that names none.
 const PATH_DEFAULT: &str = "data";
@@ -48,6 +48,8 @@ pub struct Conf {
     pub statement_memory_max: Option<usize>,
     /// `statement_time_max`
     pub statement_time_max: Option<Duration>,
+    /// `log_size_max`
+    pub log_size_max: Option<usize>,
     /// `user`s
     pub users: Option<Vec<User>>,
     /// `schema`s: names, each with the file that fills it when it is made.
@@ -120,6 +122,10 @@ pub static BLOCK: Module<Conf> = Module {
         Directive::time("statement_time_max", |c: &mut Conf| &mut c.statement_time_max)
             .within(INSIDE)
             .doc("How long a statement may run (max_statement_time of new sessions)."),
+        Directive::size("log_size_max", |c: &mut Conf| &mut c.log_size_max)
+            .within(INSIDE)
+            .default("1g")
+            .doc("How large a write-ahead log may get beside a statement that reads for long, which is ended then."),
         Directive::custom("user", 2, 2, user).within(INSIDE).syntax("name password=password").doc(
             "An account. Without one nobody needs a name inside of the process, and nobody may come from outside.",
         ),
@@ -130,7 +136,7 @@ pub static BLOCK: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max,
-            statement_time_max, users, schemas);
+            statement_time_max, log_size_max, users, schemas);
     },
     ..Module::named("database_block")
 };
@@ -279,6 +285,12 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     if let Some(bytes) = conf.statement_memory_max {
         options.statement_memory_max = bytes;
     }
+    if let Some(bytes) = conf.log_size_max {
+        options.log_bytes_max = bytes as u64;
+    }
+    options.report = Some(Report(Arc::new(|sentence: &str| {
+        log::note(Level::Warn, format_args!("database: {sentence}"));
+    })));
     options
 }
 

@@ -89,6 +89,31 @@ impl Keepalive {
     }
 }
 
+/// A statement, and how it may run.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) statement: Statement<'a>,
+    /// How many statements may share a connection with it.
+    pub(super) depth: usize,
+}
+
+/// What happens while a statement is on its way.
+pub(super) enum Event<'a> {
+    /// It begins, in the session of this number.
+    Began(u32),
+    /// A server could not be reached, so another one is tried.
+    PassedOver(&'a QueryError),
+}
+
+impl<'a> From<tidegate_mysql::Event<'a>> for Event<'a> {
+    fn from(event: tidegate_mysql::Event<'a>) -> Self {
+        match event {
+            tidegate_mysql::Event::Began(conn) => Event::Began(conn.thread_id()),
+            tidegate_mysql::Event::PassedOver(error) => Event::PassedOver(error),
+        }
+    }
+}
+
 /// What an `upstream` of `drizzle_server`s leads to.
 pub(super) enum Backend {
     /// Servers that speak MySQL's protocol.
@@ -124,35 +149,33 @@ impl Backend {
         Arc::new(Backend::Mysql(Pool::new(options)))
     }
 
-    /// Runs a statement in a session of its own; `began` gets the session's number each time that the statement begins.
+    /// Runs a statement. `notice` is told when it begins, which may be more than once, and of servers that could not be
+    /// reached.
     pub(super) async fn execute<S: Sink>(
         &self,
         config: &Config,
         conf: &Conf,
-        statement: Statement<'_>,
+        run: Run<'_>,
         sink: &mut S,
-        began: impl Fn(u32),
+        notice: impl Fn(Event<'_>),
     ) -> Result<(), QueryError> {
+        let statement = run.statement;
         match self {
-            Backend::Mysql(pool) => {
-                let mut is_connected = false;
-                let result = pool.run(statement, timeouts(conf), sink, |conn| {
-                    is_connected = true;
-                    began(conn.thread_id());
-                });
-                result.await.map_err(|error| if is_connected { error } else { refused(&pool.options().name, error) })
+            Backend::Mysql(pool) if run.depth > 1 && statement.params.is_empty() => {
+                pool.run_together(statement.sql, run.depth, timeouts(conf), sink, |event| notice(event.into())).await
             }
+            Backend::Mysql(pool) => pool.run(statement, timeouts(conf), sink, |event| notice(event.into())).await,
             Backend::Embedded { schema } => {
                 let engine = database::engine(config).map_err(|error| QueryError::Connect {
                     peer: "the embedded engine".to_owned(),
                     source: io::Error::other(error),
                 })?;
                 let mut session = engine.pooled_session(schema)?;
-                began(u32::try_from(session.id()).unwrap_or(u32::MAX));
-                let run = session.execute(statement, sink);
+                notice(Event::Began(u32::try_from(session.id()).unwrap_or(u32::MAX)));
+                let running = session.execute(statement, sink);
                 match conf.drizzle_query_timeout {
-                    None => run.await,
-                    Some(time) => tokio::time::timeout(time, run)
+                    None => running.await,
+                    Some(time) => tokio::time::timeout(time, running)
                         .await
                         .unwrap_or(Err(QueryError::Timeout { stage: Stage::Query })),
                 }
@@ -173,21 +196,6 @@ fn look_up_with(names: &resolver::Conf) -> Resolver {
             Ok(Resolved { addresses, valid: Duration::from_millis(found.until_ms.saturating_sub(clock::now_ms())) })
         })
     })
-}
-
-/// ER_UNKNOWN_CHARACTER_SET.
-const UNKNOWN_CHARSET: u16 = 1115;
-
-/// A server that refuses the login is as good as one that is not there: the statement is not to blame. A character set
-/// that does not exist is a mistake of ours.
-fn refused(upstream: &str, error: QueryError) -> QueryError {
-    match error {
-        QueryError::Server(error) if error.code != UNKNOWN_CHARSET => {
-            let peer = format!("upstream \"{upstream}\"");
-            QueryError::Connect { peer, source: io::Error::other(error) }
-        }
-        error => error,
-    }
 }
 
 fn timeouts(conf: &Conf) -> Timeouts {

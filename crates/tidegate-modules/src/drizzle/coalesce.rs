@@ -28,12 +28,12 @@ use tidegate_core::{
     request::Request,
     worker,
 };
-use tidegate_rows::{Column, Flow, Format, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Flow, Format, Param, QueryError, Sink, SinkClosed, Summary, Value};
 use tokio::task::AbortHandle;
 
 use super::{
     Conf, Running,
-    backend::Backend,
+    backend::{Backend, Event},
     params::Statements,
     pass::{failed, prepare_response},
     sink::{SEND_BYTES, drain, has_backlog},
@@ -154,10 +154,13 @@ impl Flight {
         let task = tokio::task::spawn_local(async move {
             let result = match worker::current() {
                 Some(worker) => {
-                    let statement = Statement { sql: &statements.sql, params: &statements.params };
                     let flight = pilot.flight.clone();
-                    let began = move |id| flight.state.borrow_mut().thread_id = id;
-                    backend.execute(worker.config(), &conf, statement, &mut pilot, began).await
+                    let notice = move |event: Event<'_>| {
+                        if let Event::Began(id) = event {
+                            flight.state.borrow_mut().thread_id = id;
+                        }
+                    };
+                    backend.execute(worker.config(), &conf, statements.run(&conf), &mut pilot, notice).await
                 }
                 None => Err(abandoned()),
             };

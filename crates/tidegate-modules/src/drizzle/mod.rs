@@ -65,6 +65,8 @@ pub struct Conf {
     pub drizzle_module_header: Option<bool>,
     /// `drizzle_coalesce`
     pub drizzle_coalesce: Option<bool>,
+    /// `drizzle_pipeline`
+    pub drizzle_pipeline: Option<u64>,
     /// `drizzle_status`: how much of it.
     drizzle_status: Option<status::Detail>,
     /// `drizzle_server`s of an `upstream`.
@@ -126,6 +128,10 @@ pub static MODULE: Module<Conf> = Module {
             .within(PLACES)
             .default("off")
             .doc("Answers requests for the same rows at the same time from one statement."),
+        Directive::number("drizzle_pipeline", |c: &mut Conf| &mut c.drizzle_pipeline)
+            .within(PLACES)
+            .default("1")
+            .doc("How many statements that only read may be under way on one connection."),
         Directive::size("drizzle_buffer_size", |c: &mut Conf| &mut c.drizzle_buffer_size)
             .within(PLACES)
             .doc("Accepted: buffers grow with the result."),
@@ -145,7 +151,7 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, kind| {
         inherit!(child, parent; drizzle_query, drizzle_param, drizzle_connect_timeout, drizzle_send_query_timeout,
             drizzle_recv_cols_timeout, drizzle_recv_rows_timeout, drizzle_query_timeout, drizzle_buffer_size,
-            drizzle_module_header, drizzle_coalesce);
+            drizzle_module_header, drizzle_coalesce, drizzle_pipeline);
         if kind.is_unnamed() {
             inherit!(child, parent; drizzle_pass, drizzle_status);
         }
@@ -232,6 +238,15 @@ async fn sweep(config: Arc<tidegate_core::conf::Config>) {
             }
         }
     }
+}
+
+/// What the pools of all upstreams have done and hold, over all workers: name, `max`, and the rest.
+pub fn pool_stats(config: &tidegate_core::conf::Config) -> Vec<(BString, usize, tidegate_mysql::PoolStats)> {
+    let pools = backends(config).filter_map(|(level, conf)| match &**conf.backend(level) {
+        Backend::Mysql(pool) => Some((level.name.clone(), conf.keepalive.unwrap_or_default().max, pool.stats())),
+        Backend::Embedded { .. } => None,
+    });
+    pools.collect()
 }
 
 /// All upstreams that have `drizzle_server`s, in the order of the file.

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_core::request::Request;
-use tidegate_rows::Param;
+use tidegate_rows::{Param, Statement};
 
 use super::{
-    Conf, param_of,
+    Conf,
+    backend::Run,
+    param_of,
     query::{Query, Traits},
 };
 
@@ -41,6 +43,18 @@ impl Statements {
             })
             .collect::<Result<_, _>>()?;
         Ok(Statements { sql, params, traits })
+    }
+}
+
+impl Statements {
+    /// The statement, and what the location says about it.
+    pub(super) fn run(&self, conf: &Conf) -> Run<'_> {
+        let depth = match conf.drizzle_pipeline {
+            // Whoever writes wants to know whether it was done.
+            Some(depth) if self.traits.only_reads => usize::try_from(depth).unwrap_or(usize::MAX),
+            _ => 1,
+        };
+        Run { statement: Statement { sql: &self.sql, params: &self.params }, depth }
     }
 }
 

@@ -17,11 +17,12 @@ use tidegate_core::{
     phase::{Outcome, Ready, Step},
     request::Request,
 };
-use tidegate_rows::{QueryError, Statement};
+use tidegate_mysql::pool::is_node_out;
+use tidegate_rows::QueryError;
 
 use super::{
     Conf, MODULE, Running,
-    backend::Backend,
+    backend::{Backend, Event},
     coalesce,
     params::Statements,
     query::{NoQuery, location_of},
@@ -126,8 +127,11 @@ async fn run(req: &Rc<Request>, conf: &Conf, backend: &Backend, statements: &Sta
     let format = prepare_response(req, conf, statements);
     let mut sink = ResponseSink::new(req.clone(), format);
     let running = req.context::<Running>();
-    let statement = Statement { sql: &statements.sql, params: &statements.params };
-    let result = backend.execute(req.conf(), conf, statement, &mut sink, |id| running.thread_id.set(id)).await;
+    let notice = |event: Event<'_>| match event {
+        Event::Began(id) => running.thread_id.set(id),
+        Event::PassedOver(error) => req.log(Level::Error, format_args!("drizzle: {error}, trying the next server")),
+    };
+    let result = backend.execute(req.conf(), conf, statements.run(conf), &mut sink, notice).await;
     match result {
         Ok(()) => match sink.finish().await {
             Ok(()) => Step::Ok,
@@ -169,6 +173,7 @@ const NO_SUCH_TABLE: u16 = 1146;
 fn status_of(error: &QueryError) -> u16 {
     match error {
         QueryError::Server(error) if error.code == NO_SUCH_TABLE => 410,
+        QueryError::Server(error) if is_node_out(error) => 502,
         QueryError::Server(_) => 500,
         QueryError::PoolBusy { .. } => 503,
         QueryError::Timeout { .. } => 504,

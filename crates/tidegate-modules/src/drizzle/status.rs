@@ -85,7 +85,7 @@ fn append_slots(text: &mut String, max: usize, idle_uses: &[u64]) {
 }
 
 fn append_counts(text: &mut String, stats: &PoolStats) {
-    let lines: [(&str, u64); 13] = [
+    let lines: [(&str, u64); 14] = [
         ("idle connections", stats.idle as u64),
         ("waiting requests", stats.waiting as u64),
         ("connections reused", stats.hits),
@@ -94,6 +94,7 @@ fn append_counts(text: &mut String, stats: &PoolStats) {
         ("connect errors", stats.connect_errors),
         ("connections expired", stats.expired),
         ("connections replaced", stats.retries),
+        ("statements that shared a connection", stats.shared),
         ("statements cancelled", stats.cancelled),
         ("requests that waited", stats.waits),
         ("requests rejected", stats.rejected),

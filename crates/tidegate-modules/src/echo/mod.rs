@@ -25,7 +25,7 @@ use self::command::{Command, Text};
 /// What the directives say at one level.
 #[derive(Default)]
 pub struct Conf {
-    commands: Vec<Command>,
+    commands: Arc<Vec<Command>>,
     before: Vec<Text>,
     after: Vec<Text>,
     status: Option<Template>,
@@ -38,7 +38,10 @@ macro_rules! commands {
         &[
             $(Directive::custom($name, $min, $max, |conf: &mut Conf, directive, build| {
                 let command = $parse(directive, build)?;
-                conf.commands.push(command);
+                // Shared only once a level has been inherited from, when all directives have been read.
+                if let Some(commands) = Arc::get_mut(&mut conf.commands) {
+                    commands.push(command);
+                }
                 Ok(())
             })
             .within(CONTENT)
@@ -100,7 +103,10 @@ pub static MODULE: Module<Conf> = Module {
         "echo_exec", 1, 2, "location [args]", "Goes on in another location.", command::exec;
     ],
     variables: variables::VARIABLES,
-    inherit: |child, parent, _| {
+    inherit: |child, parent, kind| {
+        if kind.is_unnamed() && child.commands.is_empty() {
+            child.commands.clone_from(&parent.commands);
+        }
         if child.before.is_empty() {
             child.before.clone_from(&parent.before);
         }

@@ -23,15 +23,14 @@ use super::{
 /// Starts the commands; a location that only writes text is answered at once.
 pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
     let status = match &conf.status {
-        None => 200,
+        None => None,
         Some(status) => match status.eval_cow(req).to_str().ok().and_then(|text| text.parse().ok()) {
-            Some(status @ 100..=999) => status,
+            Some(status @ 100..=999) => Some(status),
             _ => return Ready::Now(Step::Status(500)),
         },
     };
     if !matches!(conf.commands.first(), Some(Command::Exec { .. })) {
-        let unset = req.response.borrow().status == 0;
-        if unset || conf.status.is_some() {
+        if let Some(status) = status {
             req.response.borrow_mut().status = status;
         }
         req.set_default_content_type();
@@ -40,7 +39,7 @@ pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
     // Filters see what each `echo` sends, as in nginx.
     if only_text && !req.has_body_filters() {
         let mut out = Vec::new();
-        for command in &conf.commands {
+        for command in conf.commands.iter() {
             if !write_text(req, command, &mut out) {
                 return Ready::Now(Step::Status(500));
             }

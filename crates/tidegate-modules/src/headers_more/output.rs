@@ -62,7 +62,6 @@ fn set(response: &mut Response, field: &Field, value: &[u8], append: bool) -> Re
         }
         _ => {}
     }
-    let append = append && !is_single(known);
     match value {
         [] if append => {}
         [] => {
@@ -74,11 +73,13 @@ fn set(response: &mut Response, field: &Field, value: &[u8], append: bool) -> Re
     Ok(())
 }
 
-/// Fields that `-a` does not add to.
-fn is_single(known: Known) -> bool {
+/// Fields that the response has at most one of: `-a` must not add to them.
+pub(super) fn is_builtin(known: Known) -> bool {
     matches!(
         known,
-        Known::ContentEncoding
+        Known::Server
+            | Known::Date
+            | Known::ContentEncoding
             | Known::Location
             | Known::Refresh
             | Known::LastModified
@@ -86,6 +87,8 @@ fn is_single(known: Known) -> bool {
             | Known::AcceptRanges
             | Known::WwwAuthenticate
             | Known::Expires
+            | Known::ContentLength
+            | Known::ContentType
             | Known::CacheControl
     )
 }
@@ -141,7 +144,7 @@ mod tests {
         let old = [("X-A", "1"), ("Y", "2"), ("x-a", "3"), ("X-B", "4"), ("Cache-Control", "5")];
         check("X-A", "n", true, &[&old[..], &[("X-A", "n")]].concat());
         check("X-A", "", true, &old);
-        check("Cache-Control", "n", true, &[&old[..4], &[("Cache-Control", "n")]].concat());
+        check("Cache-Control", "n", false, &[&old[..4], &[("Cache-Control", "n")]].concat());
         check("Server", "", false, &[&old[..], &[("Server", "")]].concat());
     }
 

@@ -76,6 +76,8 @@ impl Conn {
 
     async fn one_result<S: Sink>(&mut self, protocol: Protocol, sink: &mut S) -> Result<Summary, QueryError> {
         let at = self.channel.first_packet().await?;
+        // The answer to a reset that travelled in front is not yet the statement's own.
+        self.result_begun = self.answers_before == 0;
         let packet = self.channel.input.payload(at);
         match packet.first() {
             Some(&answer::OK) => {

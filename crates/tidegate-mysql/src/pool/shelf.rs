@@ -74,6 +74,11 @@ impl Core {
         Some(waiter)
     }
 
+    /// Whether one more connection may be open.
+    pub(super) fn has_room(&self) -> bool {
+        self.max == 0 || self.open.load(SeqCst) < self.max
+    }
+
     /// A permit, unless `max` are out.
     pub(super) fn permit(self: &Arc<Self>) -> Option<Permit> {
         let room = |open: usize| (self.max == 0 || open < self.max).then_some(open + 1);
@@ -123,6 +128,7 @@ pub(super) struct Counters {
     pub(super) rejected: AtomicU64,
     pub(super) expired: AtomicU64,
     pub(super) retries: AtomicU64,
+    pub(super) shared: AtomicU64,
     pub(super) cancelled: AtomicU64,
     pub(super) query_errors: AtomicU64,
     pub(super) latency: Recorder,

@@ -1,5 +1,6 @@
 //! The client against a MariaDB of its own.
 
+mod lane;
 mod login;
 mod outage;
 mod pool;

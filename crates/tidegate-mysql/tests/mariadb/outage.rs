@@ -301,5 +301,18 @@ impl Server {
         let pid = std::fs::read_to_string(self.pid_file()).expect("a pid file");
         let status = Command::new("kill").args([&format!("-{signal}"), pid.trim()]).status().expect("kill");
         assert!(status.success());
+        // A thread that runs takes notice a moment later.
+        while signal == "STOP" && !is_stopped(pid.trim()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
+}
+
+/// Whether all threads of a process are stopped.
+fn is_stopped(pid: &str) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    })
 }

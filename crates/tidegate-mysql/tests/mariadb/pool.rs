@@ -9,15 +9,15 @@ use std::{
 };
 
 use tidegate_mysql::{
-    Address, ConnectOptions, Overflow, Pool, PoolMode, PoolOptions, PooledConn, Resolved, ServerOptions, Timeouts,
-    TlsClient, TlsMode, TlsOptions, TlsVerify,
+    Address, ConnectOptions, Event, Overflow, Pool, PoolMode, PoolOptions, PooledConn, Resolved, ServerOptions,
+    Timeouts, TlsClient, TlsMode, TlsOptions, TlsVerify,
 };
-use tidegate_rows::QueryError;
+use tidegate_rows::{QueryError, Statement};
 use tokio::{task::LocalSet, time::sleep};
 
 use crate::{
     server::{Server, shared},
-    sinks::rows,
+    sinks::{csv, rows},
 };
 
 fn options(max: usize, overflow: Overflow) -> PoolOptions {
@@ -323,7 +323,53 @@ async fn servers_that_are_down_are_passed_over() {
     assert_eq!(pool.stats().open, 0);
     let wrong = ServerOptions::new(shared().user("native", "wrong"));
     let pool = Pool::new(PoolOptions::new("cats", vec![wrong, alive]));
-    assert!(matches!(pool.get(Timeouts::default()).await, Err(QueryError::Server(error)) if error.code == 1045));
+    // The statement is not to blame for a login that is refused.
+    let error = pool.get(Timeouts::default()).await.unwrap_err();
+    assert!(matches!(error, QueryError::Connect { .. }) && error.to_string().contains("(1045, 28000)"), "{error}");
+}
+
+#[tokio::test]
+async fn callers_hear_of_servers_that_are_passed_over() {
+    let dead = ServerOptions::new(ConnectOptions::new(Address::tcp("127.0.0.1", 1), "native", "some_pass"));
+    let alive = ServerOptions::new(shared().user("native", "some_pass"));
+    let pool = Pool::new(PoolOptions::new("cats", vec![dead, alive]));
+    let mut told = Vec::new();
+    let mut sink = csv();
+    let notice = |event: Event<'_>| match event {
+        Event::Began(conn) => told.push(format!("began on {}", conn.peer())),
+        Event::PassedOver(error) => told.push(error.to_string()),
+    };
+    pool.run(Statement { sql: b"select 1", params: &[] }, Timeouts::default(), &mut sink, notice).await.unwrap();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("cannot connect to 127.0.0.1:1: "), "{told:?}");
+    assert!(told[1].starts_with("began on 127.0.0.1:"), "{told:?}");
+}
+
+/// A Galera node that has left its cluster answers nothing but an error; a procedure plays it here.
+#[tokio::test]
+async fn galera_nodes_that_are_out_are_passed_over() {
+    let root = Pool::new(PoolOptions::new("root", vec![ServerOptions::new(shared().root())]));
+    let node = "create or replace procedure test.node() begin if user() like 'native@%' then
+        signal sqlstate '08S01' set mysql_errno = 1047, message_text = 'WSREP has not yet prepared node for application use';
+        end if; select 'here'; end";
+    query(&root, node).await.unwrap();
+    for mode in [PoolMode::Single, PoolMode::Multi] {
+        let out = ServerOptions::new(shared().user("native", "some_pass"));
+        let alive = ServerOptions::new(shared().user("ed", "some_pass"));
+        let run = async |servers: Vec<ServerOptions>| {
+            let pool = Pool::new(PoolOptions { mode, ..PoolOptions::new("cats", servers) });
+            let (mut sink, mut passed) = (csv(), 0);
+            let notice = |event: Event<'_>| passed += u32::from(matches!(event, Event::PassedOver(_)));
+            let statement = Statement { sql: b"call test.node()", params: &[] };
+            let result = pool.run(statement, Timeouts::default(), &mut sink, notice).await;
+            result.map(|()| (String::from_utf8(sink.out).unwrap(), passed, pool.stats().open))
+        };
+        assert_eq!(run(vec![out.clone(), alive.clone()]).await.unwrap(), ("here\n0,,0,0\n".to_owned(), 1, 1));
+        for alone in [vec![out.clone()], vec![out.clone(), out.clone()]] {
+            let result = run(alone).await;
+            assert!(matches!(&result, Err(QueryError::Server(error)) if error.code == 1047), "{result:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tidegate_mysql::{Conn, ConnectOptions, TlsClient, TlsMode, TlsOptions, TlsVerify};
+use tidegate_mysql::{Conn, ConnectOptions, Timeouts, TlsClient, TlsMode, TlsOptions, TlsVerify};
 use tidegate_rows::{
     Execute, Param, QueryError, Stage, Statement,
     json::{Json, JsonOptions},
@@ -12,7 +12,7 @@ use tidegate_rows::{
 
 use crate::{
     server::shared,
-    sinks::{Slow, csv, rows, rows_with},
+    sinks::{Slow, comes_through, csv, rows, rows_with},
 };
 
 async fn connect(options: ConnectOptions) -> Conn {
@@ -183,15 +183,7 @@ async fn check_sizes(mut conn: Conn) {
     const MIB16: usize = 16 << 20;
     // Around the sizes where the packet of the statement, the row and the value reach a frame's limit.
     for len in [MIB16 - 30, MIB16 - 13, MIB16 - 6, MIB16 - 5, MIB16 - 2, MIB16 - 1, MIB16, MIB16 + 1, 2 * MIB16 + 3] {
-        let value = Bytes::from(vec![b'x'; len]);
-        let sql = [b"select '", &value[..], b"'"].concat();
-        let mut sink = csv();
-        conn.execute(Statement { sql: &sql, params: &[] }, &mut sink).await.unwrap();
-        assert!(sink.out.len() == len + 1 && sink.out.starts_with(&value), "{len}");
-        let mut sink = csv();
-        let params = [Param::Bytes(value.clone())];
-        conn.execute(Statement { sql: b"select ?", params: &params }, &mut sink).await.unwrap();
-        assert!(sink.out.len() == len + 1 && sink.out.starts_with(&value), "{len}");
+        comes_through(&mut conn, len).await;
     }
     assert_eq!(rows(&mut conn, "select 1").await.unwrap(), "1\n");
 }
@@ -283,6 +275,26 @@ async fn time_outs() {
         }
         assert!(!conn.is_idle());
     }
+}
+
+/// A time-out before the first word of a result takes nothing away: the result can be waited for again.
+#[tokio::test]
+async fn waiting_on_after_a_time_out() {
+    let mut conn = native().await;
+    let hasty = Timeouts { send_query: Some(Duration::from_millis(50)), ..Timeouts::default() };
+    conn.set_timeouts(hasty);
+    conn.send_query(b"select sleep(0.3), 'late'; select 2").await.unwrap();
+    let mut sink = csv();
+    for _ in 0..2 {
+        assert!(matches!(conn.read_result(&mut sink).await, Err(QueryError::Timeout { .. })));
+        assert!(conn.has_more_results() && !conn.is_idle() && conn.is_abandoned());
+        assert!(conn.send_query(b"select 1").await.is_err());
+    }
+    conn.set_timeouts(Timeouts::default());
+    conn.read_result(&mut sink).await.unwrap();
+    conn.read_result(&mut sink).await.unwrap();
+    assert_eq!(sink.out, b"0,late\n2\n");
+    assert_eq!(rows(&mut conn, "select 3").await.unwrap(), "3\n");
 }
 
 #[tokio::test]

@@ -13,19 +13,12 @@ use std::{
 
 use tidegate_mysql::{Address, Conn, ConnectOptions};
 
+#[path = "watcher.rs"]
+mod watcher;
+use watcher::until_abandoned;
+
 /// How long the server may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Runs the server until standard input ends, which it does when the process that holds the other end is gone.
-const RUN_UNTIL_ABANDONED: &str = r#"
-dir=$1; shift
-"$@" >"$dir/log" 2>&1 </dev/null &
-pid=$!
-cat >/dev/null
-kill -9 $pid 2>/dev/null
-wait $pid 2>/dev/null
-[ -e "$dir/keep" ] || rm -rf "$dir"
-"#;
 
 /// A running server.
 pub(crate) struct Server {
@@ -151,8 +144,8 @@ fn user_argument() -> Option<&'static str> {
 
 fn run(dir: &Path, port: u16) -> Child {
     let path = |name: &str| dir.join(name).display().to_string();
-    let mut watcher = Command::new("sh")
-        .args(["-c", RUN_UNTIL_ABANDONED, "sh", &path(""), "/usr/sbin/mariadbd", "--no-defaults"])
+    let mut watcher = until_abandoned(dir, Path::new("/usr/sbin/mariadbd"))
+        .arg("--no-defaults")
         .arg(format!("--datadir={}", path("data")))
         .arg(format!("--socket={}", path("socket")))
         .arg(format!("--pid-file={}", path("pid")))
@@ -166,7 +159,6 @@ fn run(dir: &Path, port: u16) -> Child {
         .args(["--innodb-flush-log-at-trx-commit=0", "--skip-log-bin", "--max-connections=200", "--local-infile=1"])
         .args(["--character-set-server=utf8mb4", "--default-time-zone=+00:00", "--sql-mode="])
         .args(user_argument())
-        .stdin(Stdio::piped())
         .spawn()
         .expect("sh");
     watcher.stdin.as_mut().expect("a pipe").flush().expect("a pipe");

@@ -2,11 +2,26 @@
 
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use tidegate_mysql::Conn;
 use tidegate_rows::{
     Column, Execute, Flow, Format, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value,
     csv::{Csv, CsvOptions, CsvTerminator},
     sink::Collect,
 };
+
+/// Sends a value of `len` bytes, as text and as a parameter, and checks that it comes back.
+pub(crate) async fn comes_through(conn: &mut Conn, len: usize) {
+    let value = Bytes::from(vec![b'x'; len]);
+    let sql = [b"select '", &value[..], b"'"].concat();
+    let mut sink = csv();
+    conn.execute(Statement { sql: &sql, params: &[] }, &mut sink).await.unwrap();
+    assert!(sink.out.len() == len + 1 && sink.out.starts_with(&value), "{len}");
+    let mut sink = csv();
+    let params = [Param::Bytes(value.clone())];
+    conn.execute(Statement { sql: b"select ?", params: &params }, &mut sink).await.unwrap();
+    assert!(sink.out.len() == len + 1 && sink.out.starts_with(&value), "{len}");
+}
 
 /// Rows as lines without names.
 pub(crate) fn csv() -> Collect<Csv> {

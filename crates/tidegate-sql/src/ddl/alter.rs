@@ -22,16 +22,16 @@ use crate::{
     exec::{
         bind::Constants,
         conflict::key_text,
-        rules::{RuleKind, rules_of},
+        rules::{RuleKind, check_cascades, rules_of},
     },
     parse::{AlterItem, KeyKind, TableName, alter::Place},
     session::Core,
     store::conn::{Cell, Conn, Step},
-    value::{Datum, Rep, Val},
+    value::{Base, Datum, Rep, SqlType, Val},
     variables,
 };
 
-/// Carries out ALTER TABLE; answers how many rows were copied.
+/// Carries out ALTER TABLE; answers how many rows MariaDB would have copied, which is what clients are told.
 ///
 /// # Errors
 /// MySQL's; the table is as it was then.
@@ -48,7 +48,10 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         }
         check_auto(&new)?;
         rules_of(&session_of(core, &schema), &new)?;
-        let copied = rebuild(core, conn, &schema, catalog, &old, &mut new)?;
+        check_cascades(&new)?;
+        let copies = copies(&old, &new);
+        rebuild(core, conn, &schema, catalog, &old, &mut new)?;
+        let copied = if copies { count_rows(conn, &new)? } else { 0 };
         if core.env.foreign_keys.get() {
             for key in new.foreign_keys.iter().filter(|key| !old.foreign_keys.iter().any(|old| old.name == key.name)) {
                 check_children(conn, &schema, &new, key)?;
@@ -56,6 +59,52 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         }
         catalog::store(conn, &new).map_err(internal)?;
         Ok(copied)
+    })
+}
+
+/// Whether MariaDB copies a table for this change; others happen in place.
+fn copies(old: &Table, new: &Table) -> bool {
+    let in_unique = |id: u32| {
+        let unique = |index: &&crate::catalog::Index| index.kind != KeyKind::Plain;
+        new.indexes.iter().filter(unique).any(|index| index.parts.iter().any(|part| part.column == id))
+    };
+    let changed = |column: &Column| {
+        let Some(known) = old.columns.iter().find(|known| known.id == column.id) else {
+            return column.generated.as_ref().is_some_and(|generated| generated.stored) || column.auto_increment;
+        };
+        let (a, b) = (&known.ty, &column.ty);
+        let text = |ty: &SqlType| matches!(ty.base, Base::Varchar | Base::Varbinary);
+        let grows = |ty: &SqlType| ty.length.saturating_mul(ty.collation.char_bytes_max()) > 255;
+        let sizes = if text(a) && text(b) {
+            b.length < a.length || grows(a) != grows(b)
+        } else {
+            a.length != b.length && !a.base.is_integer() || a.decimals != b.decimals
+        };
+        let members = match (&a.members, &b.members) {
+            (Some(a), Some(b)) => !b.starts_with(a),
+            _ => false,
+        };
+        a.base != b.base
+            || a.unsigned != b.unsigned
+            || a.base.is_character() && a.collation.charset() != b.collation.charset()
+            || sizes && a.members.is_none()
+            || members
+            || a.base.is_character() && a.collation != b.collation && in_unique(column.id)
+            || known.generated != column.generated
+            || column.auto_increment && !known.auto_increment
+    };
+    crate::ddl::temporary::is_hidden(&new.name)
+        || new.columns.iter().any(changed)
+        || new.checks.iter().any(|check| !old.checks.contains(check))
+        || new.foreign_keys.iter().any(|key| !old.foreign_keys.iter().any(|known| known.name == key.name))
+}
+
+fn count_rows(conn: &Conn, table: &Table) -> Res<u64> {
+    let mut stmt = conn.prepare(&format!("SELECT count(*) FROM {}", table.physical())).map_err(internal)?;
+    stmt.step().map_err(internal)?;
+    Ok(match stmt.cell(0) {
+        Cell::Int(count) => count as u64,
+        _ => 0,
     })
 }
 

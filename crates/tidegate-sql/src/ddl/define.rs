@@ -12,7 +12,7 @@ use crate::{
     coerce::Target,
     engine::Schema,
     errors,
-    exec::rules::rules_of,
+    exec::rules::{check_cascades, rules_of},
     parse::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind, TableName},
     session::Core,
     store::conn::Conn,
@@ -84,6 +84,7 @@ pub(super) fn create_table(
             None => define(core, conn, catalog, &schema, &create, sql)?,
         };
         rules_of(&session_of(core, &schema), &table)?;
+        check_cascades(&table)?;
         build(conn, &table)?;
         catalog::store(conn, &table).map_err(internal)
     })?;
@@ -311,6 +312,9 @@ pub(super) fn column_of(
 ) -> Res<Column> {
     check_name(&spec.name)?;
     let mut ty = spec.ty.clone();
+    if ty.marks.real && core.env.sql_mode.get() & crate::variables::REAL_AS_FLOAT != 0 {
+        ty = SqlType { decimals: ty.decimals, ..SqlType::new(Base::Float) };
+    }
     if ty.base.is_character() && !spec.is_json {
         let wants_binary = ty.collation.is_binary_order();
         ty.collation = collation_of(spec.charset.as_deref(), spec.collation.as_deref(), table.collation)?;

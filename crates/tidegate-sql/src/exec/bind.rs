@@ -42,10 +42,12 @@ impl<'a> Constants<'a> {
         }
         // A constant of a part that the plan has left out has no parameter.
         let count = stmt.parameter_count();
-        for (index, bind) in binds.iter().enumerate().take(count) {
-            self.bind_one(stmt, index + 1, bind)?;
-        }
-        self.env.check_aborted()
+        // What a comparison makes of its constant is a warning at most, also where the statement is strict about values.
+        let strict = self.env.abort_on_warning.replace(false);
+        let bound =
+            binds.iter().enumerate().take(count).try_for_each(|(index, bind)| self.bind_one(stmt, index + 1, bind));
+        self.env.abort_on_warning.set(strict);
+        bound
     }
 
     #[inline]
@@ -147,7 +149,7 @@ impl<'a> Constants<'a> {
         let Some(literal) = self.literals.get(index) else { return Ok(Val::Null) };
         let bytes = self.sql.get(literal.start as usize..literal.end as usize).unwrap_or_default();
         Ok(match literal.kind {
-            LiteralKind::Int => Val::Int(
+            LiteralKind::Int | LiteralKind::Long => Val::Int(
                 bytes.iter().fold(0i64, |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'))),
             ),
             LiteralKind::Text { escaped: false, .. } => Val::Text(Cow::Borrowed(bytes)),

@@ -14,7 +14,7 @@ use crate::{
     errors,
     lexer::{LexMode, Literals, tokens},
     store::conn::{Cell, Step, Stmt, to_server_error},
-    translate::{Bind, Coercibility, Res, Session, Translator, scope::Scope, scope::Source, scope::SourceColumn},
+    translate::{Bind, Res, Session, Translator, scope::Scope, scope::Source, scope::SourceColumn},
     value::{Datum, Rep, Val},
 };
 
@@ -74,6 +74,35 @@ pub(crate) fn rules_of(session: &Session<'_>, table: &Table) -> Res<Vec<Rule>> {
     Ok(rules)
 }
 
+/// Refuses a foreign key that changes columns behind the back of what is computed from them: SQLite's cascades run no expressions.
+///
+/// # Errors
+/// 1235.
+pub(crate) fn check_cascades(table: &Table) -> Res<()> {
+    let changes = |action: &str| matches!(action, "CASCADE" | "SET NULL" | "SET DEFAULT");
+    for key in &table.foreign_keys {
+        if !changes(&key.on_update) && !matches!(key.on_delete.as_str(), "SET NULL" | "SET DEFAULT") {
+            continue;
+        }
+        let names = key.columns.iter().filter_map(|id| table.position(*id)).map(|at| &table.columns[at].name);
+        let generated = table.columns.iter().filter_map(|column| Some(&column.generated.as_ref()?.text));
+        let texts: Vec<&String> = generated.collect();
+        for name in names {
+            for text in &texts {
+                let (_, tokens) = parse_expression(text)?;
+                let uses = tokens.iter().any(|token| {
+                    matches!(&token.token, sqlparser::tokenizer::Token::Word(word) if crate::catalog::same_name(&word.value, name))
+                });
+                if uses {
+                    let what = format!("a foreign key that changes '{name}', which a generated column uses");
+                    return Err(errors::unsupported(what));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res<Rule> {
     let (clause, allowed_to) = match &kind {
         RuleKind::Default(to) => ("DEFAULT", *to),
@@ -84,23 +113,8 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
     let own = Session { engine: session.engine, schema: session.schema, env: session.env };
     let mut translator = Translator::new(own, text.as_bytes(), &[], &[], &tokens);
     let alias = translator.alias("a");
-    let columns = table
-        .columns
-        .iter()
-        .map(|column| SourceColumn {
-            name: column.name.clone(),
-            sql: format!("c{}", column.id),
-            ty: column.ty.clone().stored(),
-            nullable: true,
-            coercibility: if column.ty.base.is_character() || column.ty.base.is_binary() {
-                Coercibility::Column
-            } else {
-                Coercibility::Number
-            },
-            origin: None,
-            hidden: false,
-        })
-        .collect();
+    let columns =
+        table.columns.iter().map(|column| SourceColumn { nullable: true, ..SourceColumn::stored(column) }).collect();
     let source = Source {
         alias: table.name.clone(),
         schema: session.schema.map_or_else(String::new, |schema| schema.name.clone()),

@@ -56,6 +56,10 @@ pub(super) fn internal(error: SqliteError) -> ServerError {
         // A foreign key whose parent does not exist (yet).
         return errors::child_row("the referenced table does not exist");
     }
+    if error.code & 0xff == libsqlite3_sys::SQLITE_MISMATCH {
+        // An AUTO_INCREMENT primary key is SQLite's row id, which has a sign.
+        return errors::unsupported("values from 2^63 on in an AUTO_INCREMENT primary key");
+    }
     to_server_error(&error)
 }
 
@@ -455,7 +459,7 @@ impl Writer<'_> {
         let next = self.next_auto(table, column)?;
         let (_, most) = table.columns[column].ty.int_range();
         let most = if table.rowid_column() == Some(column) { most.min(i64::MAX as u64) } else { most };
-        if next > most {
+        if next > most || next == u64::MAX {
             return Err(errors::auto_increment_exhausted());
         }
         table.state.next_auto.store(next + 1, Ordering::Release);
@@ -475,7 +479,7 @@ impl Writer<'_> {
             Cell::Int(value) if value < 0 => 0,
             cell => uint_of(cell),
         };
-        let next = (most + 1).max(table.state.stored_auto.load(Ordering::Acquire)).max(1);
+        let next = most.saturating_add(1).max(table.state.stored_auto.load(Ordering::Acquire)).max(1);
         table.state.next_auto.store(next, Ordering::Release);
         Ok(next)
     }

@@ -408,6 +408,27 @@ fn aggregate(
                 }
                 _ => (t.collated(arg), crate::translate::types::settled(arg.ty.clone())),
             };
+            let ty = match arg.ty.base {
+                // Of a column the type is the column's, of an expression the widest of its kind.
+                base if base.is_integer()
+                    && base != Base::Year
+                    && !arg.ty.is_bool()
+                    && arg.origin.is_none()
+                    && !arg.ty.marks.stored =>
+                {
+                    SqlType { base: Base::Big, ..ty }
+                }
+                Base::Char | Base::Binary if arg.origin.is_none() => {
+                    SqlType { marks: ty.marks, ..SqlType::varchar(ty.length, ty.collation) }
+                }
+                Base::Null => SqlType::new(Base::Char),
+                base if base.is_blob() => {
+                    let mut ty = ty;
+                    ty.marks.stored = false;
+                    ty
+                }
+                _ => ty,
+            };
             Ex { coercibility: arg.coercibility, ..Ex::sql(format!("{lower}({sql})"), ty) }
         }
         "ANY_VALUE" => Ex { origin: None, ..arg.clone() },
@@ -430,8 +451,16 @@ fn aggregate(
     })
 }
 
+/// Whether values add up as decimals.
+fn exact(arg: &Ex) -> bool {
+    arg.ty.rep() == Rep::Dec
+        || arg.ty.base.is_integer()
+        || arg.ty.base.is_temporal()
+        || matches!(arg.ty.base, Base::Enum | Base::Set)
+}
+
 fn sum(t: &mut Translator<'_>, arg: &Ex, each: &str) -> Ex {
-    if arg.ty.rep() == Rep::Dec || arg.ty.base.is_integer() || arg.ty.base.is_temporal() {
+    if exact(arg) {
         let (precision, scale) = digits(arg);
         let sql = if arg.ty.rep() == Rep::Int { t.text(arg) } else { t.convert(arg, Rep::Dec) };
         let ty = SqlType::decimal((precision + 22).min(PRECISION_MAX), scale);
@@ -443,7 +472,7 @@ fn sum(t: &mut Translator<'_>, arg: &Ex, each: &str) -> Ex {
 }
 
 fn average(t: &mut Translator<'_>, arg: &Ex, distinct: bool) -> Res<Ex> {
-    if arg.ty.rep() == Rep::Dec || arg.ty.base.is_integer() || arg.ty.base.is_temporal() {
+    if exact(arg) {
         let (precision, scale) = digits(arg);
         let sql = t.convert(arg, Rep::Dec);
         let scale = (scale + 4).min(30);
@@ -462,7 +491,7 @@ fn average(t: &mut Translator<'_>, arg: &Ex, distinct: bool) -> Res<Ex> {
     let sql = t.convert(arg, Rep::Real);
     let decimals = match arg.ty.decimals {
         crate::value::types::NOT_FIXED.. => crate::value::types::NOT_FIXED,
-        decimals if arg.ty.rep() == Rep::Real => (decimals + 4).min(30),
+        decimals if arg.ty.rep() == Rep::Real || arg.ty.marks.cast => (decimals + 4).min(30),
         _ => crate::value::types::NOT_FIXED,
     };
     Ok(Ex::sql(format!("tg_real_avg({each}{sql})"), SqlType { decimals, ..SqlType::new(Base::Double) }))
@@ -472,11 +501,7 @@ fn count_rows(t: &mut Translator<'_>, args: &[Ex], ty: SqlType) -> Res<Ex> {
     let mut texts = Vec::new();
     for arg in args {
         let sql = t.text(arg);
-        texts.push(if arg.ty.rep() == Rep::Text {
-            format!("tg_weights({sql}, {})", i32::from(arg.ty.collation.is_binary_order()))
-        } else {
-            sql
-        });
+        texts.push(if arg.ty.rep() == Rep::Text { format!("tg_weights({sql}, {})", arg.ty.collation.0) } else { sql });
     }
     Ok(Ex::sql(format!("tg_count_rows({})", texts.join(", ")), ty).with_nullable(false))
 }

@@ -27,6 +27,17 @@ static UDFS: &[Udf] = &[
         out.text(&text[..end.min(text.len())]);
         Ok(())
     }),
+    // `tg_fill(bytes, count)`: zero bytes behind it, for CAST AS BINARY(n).
+    Udf::new("tg_fill", 2, |args, out| {
+        let mut bytes = args.bytes(0).to_vec();
+        let count = usize::try_from(args.int(1)).unwrap_or(0);
+        if count > super::RESULT_BYTES_MAX {
+            return Err(errors::too_big());
+        }
+        bytes.resize(bytes.len().max(count), 0);
+        out.cell(crate::store::conn::Cell::Blob(&bytes));
+        Ok(())
+    }),
     // `tg_dec_fit(value, precision, scale)`: a decimal within its type, the nearest one if it does not fit.
     Udf::new("tg_dec_fit", 3, |args, out| {
         let (value, precision, scale) = (args.dec(0), args.int(1).clamp(1, 38) as u32, args.int(2).clamp(0, 30) as u8);
@@ -170,7 +181,13 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
             Ex::sql(format!("tg_time_cut({sql}, {digits})"), SqlType::temporal(Base::Time, digits))
         }
         "year" => Ex::sql(t.convert(ex, Rep::Int), SqlType::new(Base::Year)),
-        "binary" => limited(t, ex, Rep::Blob, first, Collation::BINARY),
+        "binary" => {
+            let cut = limited(t, ex, Rep::Blob, first, Collation::BINARY);
+            match first {
+                None => cut,
+                Some(length) => Ex { code: Code::Sql(format!("tg_fill({}, {length})", t.text(&cut))), ..cut },
+            }
+        }
         "json" => return Err(errors::unsupported("CAST AS JSON")),
         _ => {
             let words: Vec<&str> = ty.split(' ').collect();
@@ -195,11 +212,13 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
 /// The type of a cast to a whole number: short texts and numbers give short ones.
 fn whole_type(ex: &Ex, unsigned: bool) -> SqlType {
     let length = match ex.ty.rep() {
-        Rep::Text | Rep::Blob if ex.is_const() => ex.ty.length.max(1),
-        Rep::Int if ex.is_const() || matches!(&ex.code, Code::Sql(sql) if sql.starts_with("(-?")) && !unsigned => {
+        Rep::Text | Rep::Blob if !unsigned || ex.is_const() && (ex.ty.length == 0 || ex.ty.rep() == Rep::Blob) => {
             ex.ty.length.max(1)
         }
-        Rep::Dec if ex.is_const() && !unsigned => ex.ty.length - u32::from(ex.ty.decimals) + 2,
+        Rep::Int if ex.is_const() || !unsigned => ex.ty.length.max(1),
+        Rep::Dec if (ex.is_const() || crate::translate::types::is_negated_constant(ex)) && !unsigned => {
+            ex.ty.length - u32::from(ex.ty.decimals) + 2
+        }
         Rep::Null => 1,
         _ => 21,
     };
@@ -229,7 +248,8 @@ fn limited(t: &mut Translator<'_>, ex: &Ex, rep: Rep, length: Option<u32>, colla
         Rep::Datetime | Rep::Timestamp | Rep::Time => 26,
         _ => ex.ty.length.max(20) + 2,
     };
-    let ty = SqlType::varchar(length.unwrap_or(shown), collation);
+    let mut ty = SqlType::varchar(length.unwrap_or(shown), collation);
+    ty.marks.cast = true;
     let sql = length.map_or(sql.clone(), |length| format!("tg_left({sql}, {length})"));
     Ex { code: Code::Sql(sql.clone()), coercibility: Coercibility::Literal, ..Ex::sql(sql, ty) }
 }

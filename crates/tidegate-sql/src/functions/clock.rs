@@ -1,6 +1,6 @@
 //! Times of day and texts of dates: TIMEDIFF, ADDTIME, MAKETIME, TIME_FORMAT, STR_TO_DATE, CONVERT_TZ, periods.
 
-use super::{Family, Function, Want, abi::Udf, bigint, rewrite, udf};
+use super::{Family, Function, Want, abi::Udf, rewrite, udf};
 use crate::{
     errors, task,
     translate::{Ex, Res, Translator},
@@ -28,7 +28,7 @@ static FUNCTIONS: &[Function] = &[
         Ok(Ex::sql(format!("tg_maketime({hour}, {minute}, {second})"), SqlType::temporal(Base::Time, digits)))
     }),
     udf("TIME_FORMAT", "f_time_format", 2, 2, &[Want::Time, Want::Text], |args| SqlType::string(super::text_length(&args[1]).saturating_mul(10), Collation::DEFAULT), |args, out| {
-        if let Some(text) = time_format(args.int(0), args.bytes(1)) {
+        if let Some(text) = time_format(args.int(0), args.bytes(1), DateParts::Null) {
             out.text(text);
         }
         Ok(())
@@ -49,11 +49,11 @@ static FUNCTIONS: &[Function] = &[
         }
         Ok(())
     }),
-    udf("PERIOD_ADD", "f_period_add", 2, 2, &[Want::Int], bigint, |args, out| {
+    udf("PERIOD_ADD", "f_period_add", 2, 2, &[Want::Int], |_| SqlType::whole(6, false), |args, out| {
         out.int(to_period(months(args.int(0)) + args.int(1)));
         Ok(())
     }),
-    udf("PERIOD_DIFF", "f_period_diff", 2, 2, &[Want::Int], bigint, |args, out| {
+    udf("PERIOD_DIFF", "f_period_diff", 2, 2, &[Want::Int], |_| SqlType::whole(6, false), |args, out| {
         out.int(months(args.int(0)) - months(args.int(1)));
         Ok(())
     }),
@@ -310,7 +310,16 @@ fn name(rest: &mut &[u8], names: &[&str], short: bool) -> Option<usize> {
 }
 
 /// TIME_FORMAT: parts of the date give NULL.
-fn time_format(time: i64, format: &[u8]) -> Option<Vec<u8>> {
+/// What the parts of a date are in the format of a TIME.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DateParts {
+    /// They make the whole NULL: TIME_FORMAT.
+    Null,
+    /// Zeros: DATE_FORMAT.
+    Zero,
+}
+
+pub(super) fn time_format(time: i64, format: &[u8], date: DateParts) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let t = time.abs();
     let (hour, minute, second, micros) = (t / 3_600_000_000, t / 60_000_000 % 60, t / 1_000_000 % 60, t % 1_000_000);
@@ -351,6 +360,9 @@ fn time_format(time: i64, format: &[u8]) -> Option<Vec<u8>> {
                     out.extend_from_slice(half);
                 }
             }
+            b'Y' if date == DateParts::Zero => out.extend_from_slice(b"0000"),
+            b'y' | b'm' | b'd' if date == DateParts::Zero => out.extend_from_slice(b"00"),
+            b'c' | b'e' if date == DateParts::Zero => out.push(b'0'),
             b'Y' | b'y' | b'm' | b'd' | b'c' | b'e' | b'a' | b'b' | b'D' | b'j' | b'M' | b'U' | b'u' | b'V' | b'v'
             | b'W' | b'w' | b'X' | b'x' => return None,
             other => out.push(other),
@@ -408,11 +420,11 @@ mod tests {
     #[test]
     fn times_by_format() {
         let check = |time: i64, format: &str, expected: &str| {
-            assert_eq!(time_format(time, format.as_bytes()).unwrap(), expected.as_bytes());
+            assert_eq!(time_format(time, format.as_bytes(), DateParts::Null).unwrap(), expected.as_bytes());
         };
         check(15 * 3_600_000_000, "%H %k %h %l %p %r", "15 15 03 3 PM 03:00:00 PM");
         check(-3_600_000_000, "%T", "-01:00:00");
-        assert!(time_format(0, b"%W").is_none());
+        assert!(time_format(0, b"%W", DateParts::Null).is_none());
     }
 
     #[test]

@@ -12,17 +12,17 @@ pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: &[], aggr
 
 #[rustfmt::skip]
 static FUNCTIONS: &[Function] = &[
-    rewrite("IF", 3, 3, |t, args| t.choose(&args[..1], &args[1..])),
+    rewrite("IF", 3, 3, |t, args| t.choose("if", &args[..1], &args[1..])),
     rewrite("IFNULL", 2, 2, coalesce),
     rewrite("NVL", 2, 2, coalesce),
     rewrite("NVL2", 3, 3, |t, args| {
         let test = not_null(t, &args[0]);
-        t.choose(&[test], &args[1..])
+        t.choose("if", &[test], &args[1..])
     }),
     rewrite("COALESCE", 1, MANY, coalesce),
     rewrite("NULLIF", 2, 2, |t, args| {
         let equal = t.compare(&args[0], "=", &args[1])?;
-        let ex = t.choose(&[equal], &[Ex::null(), args[0].clone()])?;
+        let ex = t.choose("nullif", &[equal], &[Ex::null(), args[0].clone()])?;
         Ok(ex.with_nullable(true))
     }),
     rewrite("ISNULL", 1, 1, |t, args| {
@@ -65,14 +65,32 @@ fn extreme(t: &mut Translator<'_>, args: &[Ex], op: &str) -> Res<Ex> {
     let known = || args.iter().filter(|arg| arg.ty.rep() != Rep::Null);
     if known().any(text) && !known().all(text) {
         if known().any(|arg| arg.ty.base.is_temporal()) {
-            return Err(errors::unsupported("GREATEST and LEAST of times and texts"));
+            if !known().all(|arg| text(arg) || arg.ty.base.is_temporal()) {
+                return Err(errors::unsupported("GREATEST and LEAST of times, texts and numbers"));
+            }
+            let times: Vec<Ex> = known().filter(|arg| arg.ty.base.is_temporal()).cloned().collect();
+            common = t.common_type(&times, "greatest")?.with_nullable(true);
+        } else {
+            common.ty = SqlType::new(Base::Double);
         }
-        common.ty = SqlType::new(Base::Double);
     } else if known().any(|arg| arg.ty.base.is_temporal()) && !known().all(|arg| arg.ty.base.is_temporal()) {
         return Err(errors::unsupported("GREATEST and LEAST of times and numbers"));
     }
-    let nulls: Vec<String> = args.iter().map(|arg| format!("{} IS NULL", t.text(arg))).collect();
-    let texts: Vec<String> = args.iter().map(|arg| t.as_type(arg, &common.ty)).collect();
+    if args.iter().any(|arg| arg.ty.rep() == Rep::Null) && common.ty.base.is_integer() {
+        common.ty = SqlType::new(Base::Double);
+    }
+    let texts: Vec<String> = args
+        .iter()
+        .map(|arg| {
+            let sql = t.as_type(arg, &common.ty);
+            if !text(arg) || !common.ty.base.is_temporal() {
+                return sql;
+            }
+            // A text that is no time counts as the zero date, with a warning.
+            format!("(CASE WHEN {} IS NOT NULL THEN ifnull({sql}, 0) END)", t.text(arg))
+        })
+        .collect();
+    let nulls: Vec<String> = texts.iter().map(|sql| format!("{sql} IS NULL")).collect();
     let typed: Vec<Ex> = texts.iter().map(|sql| Ex { code: Code::Sql(sql.clone()), ..common.clone() }).collect();
     let mut sql = format!("CASE WHEN {} THEN NULL", nulls.join(" OR "));
     for (index, text) in texts.iter().enumerate().take(texts.len() - 1) {
@@ -96,7 +114,7 @@ fn elt(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     }
     let mut results = args[1..].to_vec();
     results.push(Ex::null());
-    t.choose(&conditions, &results)
+    t.choose("case", &conditions, &results)
 }
 
 fn field(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {

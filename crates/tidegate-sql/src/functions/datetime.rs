@@ -11,7 +11,7 @@ use crate::{
     dialect::SPECIAL,
     errors,
     translate::{
-        Code, Ex, Res, Source, Translator,
+        Ex, Res, Source, Translator,
         expr::{arguments, unnest},
         scope::Scope,
     },
@@ -34,6 +34,18 @@ static UDFS: &[Udf] = &[
     Udf::volatile("tg_sysdate", 1, |args, out| {
         let now = crate::task::env(|env| env.clock_local()).unwrap_or_default();
         out.int(now.truncate(args.int(0).clamp(0, 6) as u8).pack());
+        Ok(())
+    }),
+    Udf::new("tg_time_as_date_format", 2, |args, out| {
+        if let Some(text) = super::clock::time_format(args.int(0), args.bytes(1), super::clock::DateParts::Zero) {
+            out.text(text);
+        }
+        Ok(())
+    }),
+    Udf::new("tg_date_format", 2, |args, out| {
+        if let Some(text) = format(Datetime::unpack(args.int(0)), args.bytes(1)) {
+            out.text(text);
+        }
         Ok(())
     }),
     Udf::new("tg_date_add", 4, date_add),
@@ -140,14 +152,22 @@ fn clock(t: &mut Translator<'_>, args: &[Ex], utc: bool) -> Res<Ex> {
 }
 
 macro_rules! date_part {
-    ($name:literal, $sqlite:literal, $f:expr) => {
-        udf($name, $sqlite, 1, 1, &[Want::Datetime], int, |args, out| {
-            let f: fn(Datetime) -> Option<i64> = $f;
-            if let Some(value) = f(Datetime::unpack(args.int(0))) {
-                out.int(value);
-            }
-            Ok(())
-        })
+    ($name:literal, $sqlite:literal, $digits:literal, $f:expr) => {
+        udf(
+            $name,
+            $sqlite,
+            1,
+            1,
+            &[Want::Datetime],
+            |_| SqlType::whole($digits, false),
+            |args, out| {
+                let f: fn(Datetime) -> Option<i64> = $f;
+                if let Some(value) = f(Datetime::unpack(args.int(0))) {
+                    out.int(value);
+                }
+                Ok(())
+            },
+        )
     };
 }
 
@@ -200,16 +220,16 @@ static FUNCTIONS: &[Function] = &[
         let unit = t.constant_text(&args[0]).ok_or_else(|| errors::syntax("TIMESTAMPADD"))?;
         add(t, &args[2], &args[1], &unit, false)
     }),
-    date_part!("YEAR", "f_year", |d| Some(d.year)),
-    date_part!("MONTH", "f_month", |d| Some(d.month)),
-    date_part!("DAY", "f_day", |d| Some(d.day)),
-    date_part!("DAYOFMONTH", "f_dayofmonth", |d| Some(d.day)),
-    date_part!("QUARTER", "f_quarter", |d| Some((d.month + 2) / 3)),
-    date_part!("DAYOFWEEK", "f_dayofweek", |d| d.days().map(|days| (days + 6) % 7 + 1)),
-    date_part!("WEEKDAY", "f_weekday", |d| d.days().map(|days| (days + 5) % 7)),
-    date_part!("DAYOFYEAR", "f_dayofyear", |d| d.days().map(|days| days - day_number(d.year, 1, 1) + 1)),
-    date_part!("TO_DAYS", "f_to_days", Datetime::days),
-    date_part!("WEEKOFYEAR", "f_weekofyear", |d| (!d.has_zero()).then(|| week(d, 3).1)),
+    date_part!("YEAR", "f_year", 4, |d| Some(d.year)),
+    date_part!("MONTH", "f_month", 2, |d| Some(d.month)),
+    date_part!("DAY", "f_day", 2, |d| Some(d.day)),
+    date_part!("DAYOFMONTH", "f_dayofmonth", 2, |d| Some(d.day)),
+    date_part!("QUARTER", "f_quarter", 2, |d| Some((d.month + 2) / 3)),
+    date_part!("DAYOFWEEK", "f_dayofweek", 1, |d| d.days().map(|days| (days + 6) % 7 + 1)),
+    date_part!("WEEKDAY", "f_weekday", 1, |d| d.days().map(|days| (days + 5) % 7)),
+    date_part!("DAYOFYEAR", "f_dayofyear", 3, |d| d.days().map(|days| days - day_number(d.year, 1, 1) + 1)),
+    date_part!("TO_DAYS", "f_to_days", 6, Datetime::days),
+    date_part!("WEEKOFYEAR", "f_weekofyear", 2, |d| (!d.has_zero()).then(|| week(d, 3).1)),
     rewrite("WEEK", 1, 2, |t, args| { let (d, m) = (t.convert(&args[0], Rep::Datetime), args.get(1).map_or("0".to_owned(), |m| t.convert(m, Rep::Int))); Ok(Ex::sql(format!("tg_week({d}, {m})"), int(&[]))) }),
     rewrite("YEARWEEK", 1, 2, |t, args| { let (d, m) = (t.convert(&args[0], Rep::Datetime), args.get(1).map_or("0".to_owned(), |m| t.convert(m, Rep::Int))); Ok(Ex::sql(format!("tg_yearweek({d}, {m})"), int(&[]))) }),
     time_part!("HOUR", "f_hour", |t| t / 3_600_000_000),
@@ -217,7 +237,7 @@ static FUNCTIONS: &[Function] = &[
     time_part!("SECOND", "f_second", |t| t / 1_000_000 % 60),
     time_part!("MICROSECOND", "f_microsecond", |t| t % 1_000_000),
     rewrite("TIME_TO_SEC", 1, 1, |t, args| {
-        let digits = temporal_digits(t, &args[0]);
+        let digits = text_digits(t, &args[0]);
         let sql = t.convert(&args[0], Rep::Time);
         if digits == 0 {
             return Ok(Ex::sql(format!("({sql} / 1000000)"), SqlType::bigint()));
@@ -268,11 +288,15 @@ static FUNCTIONS: &[Function] = &[
         }
         Ok(())
     }),
-    udf("DATE_FORMAT", "f_date_format", 2, 2, &[Want::Datetime, Want::Text], |_| SqlType::varchar(255, Collation::DEFAULT), |args, out| {
-        if let Some(text) = format(Datetime::unpack(args.int(0)), args.bytes(1)) {
-            out.text(text);
+    rewrite("DATE_FORMAT", 2, 2, |t, args| {
+        // A TIME has no date here, not even today's.
+        if args[0].ty.base == Base::Time {
+            let (time, format) = (t.text(&args[0]), t.wanted(&args[1], Want::Text));
+            let sql = format!("tg_time_as_date_format({time}, {format})");
+            return Ok(Ex::sql(sql, SqlType::varchar(255, Collation::DEFAULT)));
         }
-        Ok(())
+        let (moment, format) = (t.convert(&args[0], Rep::Datetime), t.wanted(&args[1], Want::Text));
+        Ok(Ex::sql(format!("tg_date_format({moment}, {format})"), SqlType::varchar(255, Collation::DEFAULT)))
     }),
     udf("TO_SECONDS", "f_to_seconds", 1, 1, &[Want::Datetime], bigint, |args, out| {
         if let Some(total) = Datetime::unpack(args.int(0)).total_micros() {
@@ -317,6 +341,17 @@ fn temporal_digits(t: &mut Translator<'_>, ex: &Ex) -> u8 {
     }
 }
 
+/// As [`temporal_digits`]; a constant text that is no time may have any.
+fn text_digits(t: &mut Translator<'_>, ex: &Ex) -> u8 {
+    use crate::value::temporal::{parse_datetime, parse_time};
+    let text = if ex.ty.base.is_character() { t.constant_text(ex) } else { None };
+    match text {
+        Some(text) if parse_datetime(text.as_bytes()).is_none() && parse_time(text.as_bytes()).is_none() => 6,
+        Some(text) if text.trim().is_empty() => 6,
+        _ => temporal_digits(t, ex),
+    }
+}
+
 fn unix_timestamp(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     let now;
     let moment = match args.first() {
@@ -326,7 +361,7 @@ fn unix_timestamp(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
             &now
         }
     };
-    let digits = temporal_digits(t, moment);
+    let digits = text_digits(t, moment);
     let sql = t.convert(moment, Rep::Datetime);
     if digits == 0 {
         let code = crate::translate::conversion_code(Rep::Dec, Rep::Int);
@@ -425,10 +460,10 @@ fn add(t: &mut Translator<'_>, date: &Ex, amount: &Ex, unit: &str, minus: bool) 
                 ("second", Rep::Dec) => i32::from(fraction.max(1)),
                 _ => -1,
             };
-            Ex {
-                code: Code::Sql(format!("tg_dt_text({sum}, {}, {keep}, {shown})", t.convert(date, Rep::Text))),
-                ..Ex::sql(String::new(), SqlType { length: 26, ..SqlType::new(Base::Char) })
-            }
+            let mut ty = SqlType { length: 26, ..SqlType::new(Base::Char) };
+            ty.marks.dated = true;
+            let text = t.convert(date, Rep::Text);
+            Ex::sql(format!("tg_dt_text({sum}, {text}, {keep}, {shown})"), ty)
         }
     })
 }
@@ -559,15 +594,8 @@ pub(super) fn extract(t: &mut Translator<'_>, unit: &str, ex: &Ex) -> Res<Ex> {
 
 /// Units of many digits need a BIGINT.
 fn extract_type(unit: &str) -> SqlType {
-    let long = matches!(
-        unit,
-        "day_second"
-            | "day_minute"
-            | "day_microsecond"
-            | "hour_microsecond"
-            | "minute_microsecond"
-            | "second_microsecond"
-    );
+    let long =
+        matches!(unit, "day_second" | "day_minute" | "day_microsecond" | "hour_microsecond" | "minute_microsecond");
     if long { SqlType::bigint() } else { SqlType::new(Base::Int) }
 }
 

@@ -34,6 +34,10 @@ static UDFS: &[Udf] = &[
         out.cell(args.cell(1));
         Ok(())
     }),
+    Udf::volatile("tg_last_insert_id", 0, |_, out| {
+        out.uint(task::env(|env| env.last_insert_id.get()).unwrap_or(0));
+        Ok(())
+    }),
     // `tg_user_variable(name, rep)`: a variable that the statement itself assigns, as what it was when the statement began.
     Udf::volatile("tg_user_variable", 2, |args, out| {
         let name = String::from_utf8_lossy(args.bytes(0)).into_owned();
@@ -62,6 +66,8 @@ static FUNCTIONS: &[Function] = &[
     rewrite("ROW_COUNT", 0, 0, |_, _| Ok(Ex::constant(Source::RowCount, SqlType::bigint()))),
     rewrite("FOUND_ROWS", 0, 0, |_, _| Ok(Ex::constant(Source::FoundRows, SqlType::bigint()))),
     rewrite("LAST_INSERT_ID", 0, 1, |t, args| match args {
+        // The same statement may set it.
+        [] if t.sets_last_insert_id() => Ok(Ex::sql("tg_last_insert_id()".into(), SqlType::ubigint()).with_nullable(false)),
         [] => Ok(Ex::constant(Source::LastInsertId, SqlType::ubigint())),
         [value, ..] => {
             let sql = t.convert(value, Rep::Uint);
@@ -76,7 +82,7 @@ static FUNCTIONS: &[Function] = &[
     }),
     rewrite("CHARSET", 1, 1, |_, args| Ok(Ex::known_text(args[0].ty.collation.charset()))),
     rewrite("COLLATION", 1, 1, |_, args| Ok(Ex::known_text(args[0].ty.collation.name()))),
-    rewrite("COERCIBILITY", 1, 1, |_, args| Ok(Ex::known_int(match args[0].coercibility {
+    rewrite("COERCIBILITY", 1, 1, |_, args| Ok(Ex { ty: SqlType::whole(1, false), ..Ex::known_int(match args[0].coercibility {
         Coercibility::Explicit => 0,
         Coercibility::Mixed => 1,
         Coercibility::Column => 2,
@@ -84,12 +90,48 @@ static FUNCTIONS: &[Function] = &[
         Coercibility::Literal => 4,
         Coercibility::Number => 5,
         Coercibility::Null => 6,
-    }))),
+    }) })),
     udf_volatile("SLEEP", "f_sleep", 1, 1, &[Want::Real], int, |args, out| {
         sleep((!args.is_null(0)).then(|| args.real(0)))?;
         out.int(0);
         Ok(())
     }),
+    udf_volatile("GET_LOCK", "f_get_lock", 2, 2, &[Want::Text, Want::Real], lock_answer, |args, out| {
+        let seconds = args.real(1);
+        let wait = (seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+        // Longer than that is for ever, as a negative time is.
+        let wait = wait.filter(|wait| *wait < Duration::from_secs(365 * 86_400));
+        if args.is_null(0) || args.is_null(1) {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(args.bytes(0)).into_owned();
+        let taken = task::env(|env| env.lock_name(&name, wait)).unwrap_or(Ok(false))?;
+        out.bool(taken);
+        Ok(())
+    }),
+    udf_volatile("RELEASE_LOCK", "f_release_lock", 1, 1, &[Want::Text], lock_answer, |args, out| {
+        if let Some(released) = name_of(args).and_then(|name| task::env(|env| env.release_name(&name)).flatten()) {
+            out.bool(released);
+        }
+        Ok(())
+    }),
+    udf_volatile("RELEASE_ALL_LOCKS", "f_release_all_locks", 0, 0, &[], |_| SqlType { unsigned: true, ..SqlType::new(Base::Int) }, |_, out| {
+        out.int(task::env(crate::session::Env::release_names).unwrap_or(0) as i64);
+        Ok(())
+    }),
+    udf_volatile("IS_FREE_LOCK", "f_is_free_lock", 1, 1, &[Want::Text], lock_answer, |args, out| {
+        if let Some(name) = name_of(args) {
+            out.bool(task::env(|env| env.owner_of_name(&name)).flatten().is_none());
+        }
+        Ok(())
+    }),
+    udf_volatile("IS_USED_LOCK", "f_is_used_lock", 1, 1, &[Want::Text], int, |args, out| {
+        if let Some(owner) = name_of(args).and_then(|name| task::env(|env| env.owner_of_name(&name)).flatten()) {
+            out.int(owner as i64);
+        }
+        Ok(())
+    }),
+    rewrite("BENCHMARK", 2, 2, |_, _| Err(errors::unsupported("BENCHMARK"))),
     udf_volatile("UUID", "f_uuid", 0, 0, &[], |_| SqlType::varchar(36, crate::value::collation::Collation(33)), |_, out| {
         let mut bytes = [0u8; 16];
         getrandom::fill(&mut bytes).map_err(errors::internal)?;
@@ -100,6 +142,15 @@ static FUNCTIONS: &[Function] = &[
         Ok(())
     }),
 ];
+
+/// The type of the functions of named locks.
+fn lock_answer(_: &[Ex]) -> SqlType {
+    SqlType::whole(1, false)
+}
+
+fn name_of(args: &super::abi::Args<'_>) -> Option<String> {
+    (!args.is_null(0)).then(|| String::from_utf8_lossy(args.bytes(0)).into_owned())
+}
 
 /// Suspends the statement.
 ///
@@ -144,15 +195,26 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
             return Ok(Ex { coercibility: Coercibility::Column, ..ex });
         }
         if value.value.is_null() {
-            return Ok(Ex::null());
+            return Ok(Ex { ty: SqlType::new(Base::LongText), ..Ex::null() });
         }
-        let ex = Ex::constant(Source::Value(value.value, value.ty.rep()), value.ty);
+        let ty = match value.ty.rep() {
+            Rep::Text => {
+                let length = 16_777_215 / value.ty.collation.char_bytes_max();
+                SqlType { collation: value.ty.collation, length, ..SqlType::new(Base::LongText) }
+            }
+            Rep::Blob => SqlType::new(Base::LongBlob),
+            _ => value.ty.clone(),
+        };
+        let ex = Ex::constant(Source::Value(value.value, value.ty.rep()), ty);
         return Ok(Ex { nullable: true, coercibility: Coercibility::Column, ..ex });
     };
     let lower = system.to_ascii_lowercase();
     let bare = lower.rsplit_once('.').map_or(lower.as_str(), |(_, bare)| bare);
     let value = variables::get(t.session.engine, t.session.env, bare).ok_or_else(|| errors::unknown_variable(bare))?;
     Ok(match value.parse::<i64>() {
+        Ok(number) if matches!(bare, "warning_count" | "error_count") => {
+            Ex { ty: SqlType::ubigint(), ..Ex::known_int(number) }
+        }
         Ok(number) => Ex::known_int(number),
         Err(_) => match value.parse::<u64>() {
             Ok(number) => Ex::constant(Source::Value(Datum::from_u64(number), Rep::Uint), SqlType::ubigint()),

@@ -3,15 +3,19 @@
 use super::{
     Family, Function, Want,
     abi::{Args, Out, Udf},
-    double, rewrite, udf, udf_volatile,
+    double, rewrite, udf,
 };
 use crate::{
     errors,
-    translate::{Ex, Res, Translator, types::digits},
+    translate::{
+        Ex, Res, Translator,
+        types::{digits, is_constant},
+    },
     value::{
         Base, Rep, SqlType,
         decimal::{Decimal, PRECISION_MAX},
-        types::NOT_FIXED,
+        temporal::Datetime,
+        types::{Marks, NOT_FIXED},
     },
 };
 use tidegate_rows::ServerError;
@@ -29,10 +33,39 @@ static UDFS: &[Udf] = &[
         out.int((time.abs() + half) / unit * unit * time.signum());
         Ok(())
     }),
+    // `tg_dt_round(packed, digits, mode)`: 0 to the nearest, 1 down, 2 up.
+    Udf::new("tg_dt_round", 3, |args, out| {
+        let moment = Datetime::unpack(args.int(0));
+        let unit = 10i64.pow((6 - args.int(1).clamp(0, 6)) as u32);
+        let rest = moment.micros % unit;
+        let up = match args.int(2) {
+            0 => rest * 2 >= unit,
+            1 => false,
+            _ => rest > 0,
+        };
+        let cut = Datetime { micros: moment.micros - rest, ..moment };
+        let rounded = if up { cut.total_micros().and_then(|total| Datetime::from_total_micros(total + unit)) } else { Some(cut) };
+        if let Some(rounded) = rounded {
+            out.int(rounded.pack());
+        }
+        Ok(())
+    }),
     Udf::new("tg_time_whole", 2, |args, out| {
         let time = args.int(0);
         let seconds = if args.int(1) != 0 { -(-time).div_euclid(1_000_000) } else { time.div_euclid(1_000_000) };
         out.int(seconds * 1_000_000);
+        Ok(())
+    }),
+    Udf::volatile("tg_rand", 0, |_, out| {
+        let mut bytes = [0u8; 8];
+        getrandom::fill(&mut bytes).map_err(errors::internal)?;
+        out.real((u64::from_le_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64);
+        Ok(())
+    }),
+    // `tg_rand_seed(seed, site)`; NULL is 0.
+    Udf::volatile("tg_rand_seed", 2, |args, out| {
+        let seed = if args.is_null(0) { 0 } else { args.int(0) };
+        out.real(crate::task::env(|env| env.seeded_random(args.int(1), seed)).unwrap_or(0.0));
         Ok(())
     }),
     Udf::new("tg_dec_roundto", 2, |args, out| { out.dec(round_dec(args.dec(0), args.int(1), false)); Ok(()) }),
@@ -76,7 +109,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("CEILING", 1, 1, |t, args| whole(t, &args[0], "ceil")),
     rewrite("FLOOR", 1, 1, |t, args| whole(t, &args[0], "floor")),
     rewrite("MOD", 2, 2, |t, args| t.modulo(&args[0], &args[1])),
-    udf("SIGN", "f_sign", 1, 1, &[Want::Real], |_| SqlType::new(Base::Int), |args, out| { let v = args.real(0); out.int(if v > 0.0 { 1 } else if v < 0.0 { -1 } else { 0 }); Ok(()) }),
+    udf("SIGN", "f_sign", 1, 1, &[Want::Real], |_| SqlType::whole(2, false), |args, out| { let v = args.real(0); out.int(if v > 0.0 { 1 } else if v < 0.0 { -1 } else { 0 }); Ok(()) }),
     udf("POW", "f_pow", 2, 2, &[Want::Real], double, power),
     udf("POWER", "f_power", 2, 2, &[Want::Real], double, power),
     real_function!("SQRT", "f_sqrt", |v| if v < 0.0 { f64::NAN } else { v.sqrt() }),
@@ -104,14 +137,14 @@ static FUNCTIONS: &[Function] = &[
     udf("PI", "f_pi", 0, 0, &[], |_| SqlType { decimals: 6, length: 8, ..SqlType::new(Base::Double) }, |_, out| { out.real(std::f64::consts::PI); Ok(()) }),
     udf("CRC32", "f_crc32", 1, 1, &[Want::Text], |_| SqlType { unsigned: true, length: 10, ..SqlType::new(Base::Int) }, |args, out| { out.int(i64::from(crc32(args.bytes(0)))); Ok(()) }),
     udf("BIT_COUNT", "f_bit_count", 1, 1, &[Want::Uint], super::int, |args, out| { out.int(i64::from(args.uint(0).count_ones())); Ok(()) }),
-    udf_volatile("RAND", "f_rand", 0, 1, &[Want::Int], double, |args, out| {
-        if args.len() == 1 {
-            return Err(errors::unsupported("RAND with a seed"));
-        }
-        let mut bytes = [0u8; 8];
-        getrandom::fill(&mut bytes).map_err(errors::internal)?;
-        out.real((u64::from_le_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64);
-        Ok(())
+    rewrite("RAND", 0, 1, |t, args| {
+        let Some(seed) = args.first() else {
+            return Ok(Ex::sql("tg_rand()".into(), SqlType::new(Base::Double)).with_nullable(false));
+        };
+        // Each call with a constant seed has a sequence of its own; another seed begins anew with each row.
+        let site = if is_constant(seed) { t.next_site() as i64 } else { -1 };
+        let sql = t.convert(seed, Rep::Int);
+        Ok(Ex::sql(format!("tg_rand_seed({sql}, {site})"), SqlType::new(Base::Double)).with_nullable(false))
     }),
     udf("CONV", "f_conv", 3, 3, &[Want::Text, Want::Int, Want::Int], |_| SqlType::varchar(65, crate::value::collation::Collation::DEFAULT), conv),
 ];
@@ -140,8 +173,12 @@ fn abs(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     let ex = &args[0];
     let (sql, ty) = match ex.ty.rep() {
         Rep::Dec => (format!("tg_dec_abs({})", t.text(ex)), ex.ty.clone()),
-        Rep::Int => (format!("tg_int_abs({})", t.text(ex)), ex.ty.clone()),
-        Rep::Uint | Rep::Null => return Ok(Ex { origin: None, ..ex.clone() }),
+        Rep::Int => {
+            let base = if ex.ty.base == Base::Big { Base::Big } else { Base::Int };
+            (format!("tg_int_abs({})", t.text(ex)), SqlType { base, ..ex.ty.clone() })
+        }
+        Rep::Null => return Ok(Ex { ty: SqlType::new(Base::Double), ..ex.clone() }),
+        Rep::Uint => return Ok(Ex { origin: None, ..ex.clone() }),
         Rep::Time | Rep::Datetime | Rep::Timestamp => {
             let (precision, scale) = digits(ex);
             (format!("tg_dec_abs({})", t.convert(ex, Rep::Dec)), SqlType::decimal(precision, scale))
@@ -169,7 +206,7 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         (None, None) => "0".into(),
     };
     Ok(match ex.ty.rep() {
-        rep if !matches!(rep, Rep::Int | Rep::Uint | Rep::Time | Rep::Datetime)
+        rep if !matches!(rep, Rep::Int | Rep::Uint | Rep::Time | Rep::Datetime | Rep::Timestamp)
             && args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null) =>
         {
             Ex { ty: SqlType::new(Base::Double), ..Ex::null() }
@@ -182,6 +219,11 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
                 return Ok(Ex::sql(format!("tg_dec_{kind}({sql}, {places_sql})"), ty));
             }
             let sql = t.text(ex);
+            let plain = !ex.is_const() && !matches!(ex.ty.base, Base::Year | Base::Bit);
+            if plain && places.is_some_and(|places| places >= 0) {
+                let ty = SqlType { zerofill: false, marks: Marks::default(), ..ex.ty.clone() };
+                return Ok(Ex::sql(format!("tg_int_{kind}({sql}, {places_sql})"), ty));
+            }
             let ty = SqlType::whole(digits + u32::from(!ex.ty.unsigned), ex.ty.unsigned);
             let ty = if ex.ty.rep() == Rep::Uint { SqlType { base: Base::Big, ..ty } } else { ty };
             Ex::sql(format!("tg_int_{kind}({sql}, {places_sql})"), ty)
@@ -206,7 +248,15 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
             let precision = (whole + u32::from(kept) + 1).clamp(1, PRECISION_MAX);
             Ex::sql(format!("tg_dec_{kind}({}, {places_sql})", t.text(ex)), SqlType::decimal(precision, kept))
         }
-        _ if ex.ty.base.is_temporal() => return Err(errors::unsupported("ROUND and TRUNCATE of dates and times")),
+        Rep::Datetime | Rep::Timestamp => {
+            let kept = places.unwrap_or(i64::from(ex.ty.decimals)).clamp(0, 6) as u8;
+            let unknown = args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null);
+            let kept_sql = if unknown { "NULL".to_owned() } else { kept.to_string() };
+            let sql = t.convert(ex, Rep::Datetime);
+            let mode = i32::from(kind == "truncto");
+            let ty = SqlType::temporal(Base::Datetime, kept);
+            Ex::sql(format!("tg_dt_round({sql}, {kept_sql}, {mode})"), ty)
+        }
         _ => {
             let sql = t.convert(ex, Rep::Real);
             let decimals = places.map_or(NOT_FIXED, |places| places.clamp(0, 30) as u8);
@@ -218,7 +268,8 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
 
 fn whole(t: &mut Translator<'_>, ex: &Ex, name: &str) -> Res<Ex> {
     Ok(match ex.ty.rep() {
-        Rep::Int | Rep::Uint | Rep::Null => Ex { origin: None, ..ex.clone() },
+        Rep::Null => Ex { ty: SqlType::new(Base::Double), ..ex.clone() },
+        Rep::Int | Rep::Uint => Ex { origin: None, ..ex.clone() },
         Rep::Time => {
             let sql = format!("tg_time_whole({}, {})", t.text(ex), i32::from(name == "ceil"));
             Ex::sql(sql, SqlType::new(Base::Time))
@@ -226,6 +277,11 @@ fn whole(t: &mut Translator<'_>, ex: &Ex, name: &str) -> Res<Ex> {
         Rep::Datetime if ex.ty.base == Base::Date => {
             let sql = t.convert(ex, Rep::Int);
             Ex::sql(sql, SqlType { unsigned: true, length: 8, ..SqlType::new(Base::Int) })
+        }
+        Rep::Datetime | Rep::Timestamp => {
+            let sql = t.convert(ex, Rep::Datetime);
+            let mode = if name == "ceil" { 2 } else { 1 };
+            Ex::sql(format!("tg_dt_round({sql}, 0, {mode})"), SqlType::new(Base::Datetime))
         }
         Rep::Dec => {
             let (precision, scale) = digits(ex);

@@ -9,7 +9,7 @@ use crate::{
     translate::rep_of_code,
     value::{
         Base, Rep, Val,
-        collation::{next_char, weight},
+        collation::{Collation, Order, next_char},
         decimal::Decimal,
         temporal::Datetime,
         val::Incorrect,
@@ -24,6 +24,20 @@ pub(super) const FAMILY: Family = Family { functions: &[], udfs: UDFS, aggregate
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
     Udf::new("tg_cv", 5, convert),
+    Udf::new("tg_cv_lenient", 5, |args, out| {
+        let strict = task::env(|env| env.abort_on_warning.replace(false)).unwrap_or(false);
+        let result = convert(args, out);
+        task::env(|env| env.abort_on_warning.set(strict));
+        result
+    }),
+    // `tg_dated_number(text)`: a date, or a date with its time, as a number.
+    Udf::new("tg_dated_number", 1, |args, out| {
+        let Some(parsed) = crate::value::temporal::parse_datetime(args.bytes(0)) else { return Ok(()) };
+        let number = parsed.value.to_number();
+        let whole = if parsed.has_time { number } else { number / 1_000_000 };
+        out.dec(Decimal { mantissa: i128::from(whole) * 1_000_000 + i128::from(parsed.value.micros), scale: 6 });
+        Ok(())
+    }),
     Udf::new("tg_enum", 2, enum_text),
     Udf::new("tg_set", 2, set_text),
     Udf::new("tg_int_add", 3, |args, out| int(args, out, "+", |a, b| a + b)),
@@ -70,17 +84,14 @@ static UDFS: &[Udf] = &[
     }),
     Udf::new("tg_like", 4, like),
     Udf::lenient("tg_count", 1, count),
-    // `tg_weights(text, binary)`: what a text compares by, as bytes.
+    // `tg_weights(text, collation)`: what a text compares by, as bytes.
     Udf::new("tg_weights", 2, |args, out| {
         let mut text = args.bytes(0);
         while let Some(rest) = text.strip_suffix(b" ") {
             text = rest;
         }
         let mut key = Vec::with_capacity(text.len() * 4);
-        while let Some(c) = next_char(&mut text) {
-            let c = if args.int(1) != 0 { c } else { weight(c) };
-            key.extend_from_slice(&c.to_be_bytes());
-        }
+        Collation(args.int(1) as u16).order().write_weights(text, &mut key);
         out.cell(crate::store::conn::Cell::Blob(&key));
         Ok(())
     }),
@@ -409,17 +420,17 @@ fn count(args: &Args<'_>, out: &mut Out) -> Done {
     Ok(())
 }
 
-/// `tg_like(text, pattern, escape, binary)`.
+/// `tg_like(text, pattern, escape, collation)`.
 fn like(args: &Args<'_>, out: &mut Out) -> Done {
     let escape = next_char(&mut args.bytes(2));
-    let binary = args.int(3) != 0;
-    out.bool(matches_like(args.bytes(0), args.bytes(1), escape, binary));
+    let order = Collation(args.int(3) as u16).order();
+    out.bool(matches_like(args.bytes(0), args.bytes(1), escape, order));
     Ok(())
 }
 
 /// Whether a text matches a LIKE pattern.
-pub(crate) fn matches_like(text: &[u8], pattern: &[u8], escape: Option<u32>, binary: bool) -> bool {
-    let same = |a: u32, b: u32| a == b || (!binary && weight(a) == weight(b));
+pub(crate) fn matches_like(text: &[u8], pattern: &[u8], escape: Option<u32>, order: Order) -> bool {
+    let same = |a: u32, b: u32| order.same(a, b);
     let (mut text, mut pattern) = (text, pattern);
     // Where to go on after a mismatch: behind the last `%`, one character further in the text.
     let mut retry: Option<(&[u8], &[u8])> = None;
@@ -468,7 +479,7 @@ mod tests {
     fn like_patterns() {
         let check = |text: &str, pattern: &str, expected: bool| {
             assert_eq!(
-                matches_like(text.as_bytes(), pattern.as_bytes(), Some(u32::from('\\')), false),
+                matches_like(text.as_bytes(), pattern.as_bytes(), Some(u32::from('\\')), Order::General),
                 expected,
                 "{text} LIKE {pattern}"
             );

@@ -11,7 +11,7 @@ use crate::{
     translate::{Ex, Res, Translator, meet},
     value::{
         Rep, SqlType,
-        collation::{Collation, next_char, weight},
+        collation::{Collation, next_char},
         number::hex_bytes,
     },
 };
@@ -54,6 +54,12 @@ static UDFS: &[Udf] = &[
             shown.extend(std::iter::repeat_n('0', usize::from(digits).saturating_sub(fraction.len())));
         }
         out.text(shown);
+        Ok(())
+    }),
+    Udf::new("tg_weight_string", 2, |args, out| {
+        let mut weights = Vec::new();
+        collation(args.int(1)).write_weight_string(args.bytes(0), &mut weights);
+        out.cell(Cell::Blob(&weights));
         Ok(())
     }),
     Udf::new("tg_locate", 4, locate),
@@ -177,6 +183,11 @@ static FUNCTIONS: &[Function] = &[
     }),
     rewrite("LOCATE", 2, 3, |t, args| locating(t, &args[0], &args[1], args.get(2))),
     rewrite("INSTR", 2, 2, |t, args| locating(t, &args[1], &args[0], None)),
+    rewrite("WEIGHT_STRING", 1, 1, |t, args| {
+        let ty = SqlType::string(super::text_length(&args[0]).saturating_mul(args[0].ty.collation.char_bytes_max()), Collation::BINARY);
+        let sql = t.wanted(&args[0], Want::Text);
+        Ok(Ex::sql(format!("tg_weight_string({sql}, {})", args[0].ty.collation.0), ty))
+    }),
     rewrite("FIND_IN_SET", 2, 2, |t, args| {
         let (collation, _) = meet(&args[0], &args[1], "find_in_set")?;
         let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
@@ -445,6 +456,8 @@ fn hex(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
         let sql = t.convert(&args[0], Rep::Uint);
         return Ok(Ex::sql(format!("f_hex_number({sql})"), ty));
     }
+    let bytes = super::text_length(&args[0]).saturating_mul(args[0].ty.collation.char_bytes_max());
+    let ty = if args[0].ty.base.is_blob() { SqlType::string(bytes.saturating_mul(2), Collation::DEFAULT) } else { ty };
     let sql = t.wanted(&args[0], Want::Text);
     Ok(Ex::sql(format!("f_hex_text({sql})"), ty))
 }
@@ -459,7 +472,6 @@ fn locating(t: &mut Translator<'_>, needle: &Ex, text: &Ex, from: Option<&Ex>) -
 fn locate(args: &Args<'_>, out: &mut Out) -> Done {
     let (needle, text, from) = (args.bytes(0), args.bytes(1), args.int(2));
     let collation = collation(args.int(3));
-    let binary = collation.is_binary_order();
     if from < 1 {
         out.int(0);
         return Ok(());
@@ -470,24 +482,27 @@ fn locate(args: &Args<'_>, out: &mut Out) -> Done {
         out.int(found.map_or(0, |at| (start + at) as i64 + 1));
         return Ok(());
     }
-    let fold = |c: u32| if binary { c } else { weight(c) };
-    let all = |mut text: &[u8]| {
-        let mut list = Vec::new();
-        while let Some(c) = next_char(&mut text) {
-            list.push(fold(c));
+    // As many bytes as the needle has must have the same weights.
+    let order = collation.order();
+    let weights = |text: &[u8]| {
+        let mut out = Vec::new();
+        order.write_weights(text, &mut out);
+        out
+    };
+    let wanted = weights(needle);
+    let (mut rest, mut place) = (text, 1);
+    let found = loop {
+        let Some(window) = rest.get(..needle.len()) else { break 0 };
+        let whole = rest.get(needle.len()).is_none_or(|byte| byte & 0xc0 != 0x80);
+        if place >= from && whole && (window == needle || weights(window) == wanted) {
+            break place;
         }
-        list
+        if next_char(&mut rest).is_none() {
+            break 0;
+        }
+        place += 1;
     };
-    let (needle, text) = (all(needle), all(text));
-    let start = (from - 1) as usize;
-    let found = if start > text.len() {
-        None
-    } else if needle.is_empty() {
-        Some(start)
-    } else {
-        text[start..].windows(needle.len()).position(|window| window == needle).map(|at| start + at)
-    };
-    out.int(found.map_or(0, |at| at as i64 + 1));
+    out.int(found);
     Ok(())
 }
 
@@ -498,7 +513,13 @@ fn find_in_set(args: &Args<'_>, out: &mut Out) -> Done {
         out.int(0);
         return Ok(());
     }
-    let place = set.split(|byte| *byte == b',').position(|part| collation.compare(part, item).is_eq());
+    let weights = |text: &[u8]| {
+        let mut out = Vec::new();
+        collation.order().write_weights(text, &mut out);
+        out
+    };
+    let wanted = weights(item);
+    let place = set.split(|byte| *byte == b',').position(|part| part == item || weights(part) == wanted);
     out.int(place.map_or(0, |place| place as i64 + 1));
     Ok(())
 }

@@ -66,6 +66,13 @@ pub(crate) enum AlterItem {
     Nothing,
 }
 
+impl AlterItem {
+    /// Whether this is more than another name for the table.
+    pub(crate) fn is_change(&self) -> bool {
+        !matches!(self, Self::RenameTable(_) | Self::Nothing)
+    }
+}
+
 /// Where a column goes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Place {

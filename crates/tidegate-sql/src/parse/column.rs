@@ -185,7 +185,9 @@ pub(super) fn column_type(p: &mut Parser, name: &str) -> Result<Refused<(SqlType
         "float" => SqlType::new(Base::Float),
         "double" | "real" => {
             take_word(p, "PRECISION");
-            SqlType::new(Base::Double)
+            let mut ty = SqlType::new(Base::Double);
+            ty.marks.real = word == "real";
+            ty
         }
         "decimal" | "dec" | "numeric" | "fixed" => SqlType::new(Base::Decimal),
         "date" => SqlType::new(Base::Date),

@@ -88,18 +88,22 @@ impl Core {
 
     /// Raises the numbers of the tables that a commit has changed.
     pub(super) fn note_changes(&mut self, schema: &Arc<Schema>, touched: impl Iterator<Item = Arc<TableState>>) {
-        let catalog = match &mut self.watched {
-            Some(watched) => {
-                watched.changes.clear();
-                schema.catalog().ok()
-            }
-            None => None,
-        };
-        for state in touched {
-            let version = state.version.fetch_add(1, Ordering::AcqRel) + 1;
-            if let (Some(watched), Some(catalog)) = (&mut self.watched, &catalog)
-                && let Some(table) = catalog.tables.values().find(|table| Arc::ptr_eq(&table.state, &state))
-            {
+        let changed: Vec<_> = touched
+            .map(|state| {
+                let version = state.version.fetch_add(1, Ordering::AcqRel) + 1;
+                (state, version)
+            })
+            .collect();
+        self.list_changes(schema, changed.into_iter());
+    }
+
+    /// Notes what a commit has changed, if somebody wants to know.
+    pub(super) fn list_changes(&mut self, schema: &Arc<Schema>, changed: impl Iterator<Item = (Arc<TableState>, u64)>) {
+        let Some(watched) = &mut self.watched else { return };
+        watched.changes.clear();
+        let Ok(catalog) = schema.catalog() else { return };
+        for (state, version) in changed {
+            if let Some(table) = catalog.tables.values().find(|table| Arc::ptr_eq(&table.state, &state)) {
                 let (schema, table) = (schema.name.clone(), table.name.clone());
                 watched.changes.push(TableChange { schema, table, version });
             }

@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -13,6 +14,7 @@ use crate::{
     engine::Settings,
     errors::{self, Warning},
     lexer::LexMode,
+    locks::{Held, Locks},
     task,
     value::{
         Datum, SqlType,
@@ -67,6 +69,19 @@ pub(crate) struct Env {
     virtual_name: Cell<Option<&'static str>>,
     /// Temporary tables: schema and name, and the name under which the catalogue has them.
     temporary: RefCell<HashMap<(String, String), String>>,
+    /// The engine's named locks, and those that this session holds.
+    locks: Arc<Locks>,
+    held: Held,
+    /// What LOCK TABLES has locked.
+    pub(super) tables: RefCell<Option<super::tables::LockedTables>>,
+    /// Where each call of RAND() with a constant seed has come to in this statement.
+    seeds: RefCell<HashMap<i64, (u32, u32)>>,
+}
+
+impl Drop for Env {
+    fn drop(&mut self) {
+        self.locks.release_all(&self.held);
+    }
 }
 
 /// A time zone.
@@ -79,7 +94,7 @@ pub(crate) enum Zone {
 }
 
 impl Env {
-    pub(super) fn new(connection_id: u64, settings: &Settings) -> Self {
+    pub(super) fn new(connection_id: u64, settings: &Settings, locks: Arc<Locks>) -> Self {
         Self {
             connection_id,
             sql_mode: Cell::new(settings.sql_mode()),
@@ -107,6 +122,10 @@ impl Env {
             system: RefCell::default(),
             virtual_name: Cell::new(None),
             temporary: RefCell::default(),
+            locks,
+            held: Held::default(),
+            tables: RefCell::default(),
+            seeds: RefCell::default(),
         }
     }
 
@@ -134,12 +153,56 @@ impl Env {
         self.user.borrow_mut().clear();
         self.system.borrow_mut().clear();
         self.virtual_name.set(None);
+        self.release_tables();
+        self.locks.release_all(&self.held);
+    }
+
+    /// GET_LOCK(): as [`Locks::get`].
+    pub(crate) fn lock_name(&self, name: &str, wait: Option<Duration>) -> Result<bool, ServerError> {
+        self.locks.get(&self.held, self.connection_id, name, wait)
+    }
+
+    /// RELEASE_LOCK(): as [`Locks::release`].
+    pub(crate) fn release_name(&self, name: &str) -> Option<bool> {
+        self.locks.release(&self.held, name)
+    }
+
+    /// RELEASE_ALL_LOCKS().
+    pub(crate) fn release_names(&self) -> usize {
+        self.locks.release_all(&self.held)
+    }
+
+    /// The session that holds a named lock.
+    pub(crate) fn owner_of_name(&self, name: &str) -> Option<u64> {
+        self.locks.owner(name)
+    }
+
+    /// The next number of the call `site` of RAND(seed); the first one for a negative site.
+    pub(crate) fn seeded_random(&self, site: i64, seed: i64) -> f64 {
+        const MODULUS: u64 = 0x3fff_ffff;
+        let mut seeds = self.seeds.borrow_mut();
+        let first = || {
+            let seed = seed as u32;
+            let start = |factor: u32, more: u32| seed.wrapping_mul(factor).wrapping_add(more);
+            (
+                (u64::from(start(0x1_0001, 55_555_555)) % MODULUS) as u32,
+                (u64::from(start(0x1000_0001, 0)) % MODULUS) as u32,
+            )
+        };
+        let state = seeds.entry(site).or_insert_with(first);
+        let a = (u64::from(state.0) * 3 + u64::from(state.1)) % MODULUS;
+        let b = (a + u64::from(state.1) + 33) % MODULUS;
+        *state = (a as u32, b as u32);
+        if site < 0 {
+            seeds.remove(&site);
+        }
+        a as f64 / MODULUS as f64
     }
 
     /// An environment for unit tests.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        let env = Self::new(1, &Settings::default());
+        let env = Self::new(1, &Settings::default(), Arc::default());
         env.sql_mode.set(variables::STRICT_TRANS_TABLES);
         env.lock_wait.set(Duration::from_secs(1));
         env
@@ -149,6 +212,9 @@ impl Env {
     #[inline]
     pub(crate) fn begin_statement(&self) {
         self.now_known.set(None);
+        if !self.seeds.borrow().is_empty() {
+            self.seeds.borrow_mut().clear();
+        }
         if self.warning_total.get() > 0 || !self.shown.borrow().is_empty() {
             let old = std::mem::take(&mut *self.warnings.borrow_mut());
             *self.shown.borrow_mut() = old;

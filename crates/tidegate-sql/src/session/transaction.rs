@@ -7,6 +7,7 @@
 use std::{
     rc::Rc,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 use libsqlite3_sys as ffi;
@@ -20,6 +21,7 @@ use crate::{
     store::{
         conn::{Conn, to_server_error},
         pool::Pool,
+        readers::Reader,
         writer::WriteGuard,
     },
     task,
@@ -42,6 +44,8 @@ struct Place {
     conn: Option<Box<Conn>>,
     pool: Rc<Pool>,
     guard: Option<WriteGuard>,
+    /// Its place among the readers of the schema, once it has a snapshot.
+    reader: Option<Arc<Reader>>,
 }
 
 impl Transaction {
@@ -65,6 +69,9 @@ impl Transaction {
     /// # Errors
     /// 1235 if it belongs to another one.
     pub(super) fn open(&mut self, schema: &Arc<Schema>) -> Res<()> {
+        if self.reader().is_some_and(|reader| reader.has_ended()) {
+            return Err(errors::read_for_too_long());
+        }
         if let Some(place) = &self.place {
             if Arc::ptr_eq(&place.pool.schema, schema) {
                 return Ok(());
@@ -73,7 +80,7 @@ impl Transaction {
         }
         let pool = Pool::of(schema);
         let conn = pool.take().map_err(|error| to_server_error(&error))?;
-        self.place = Some(Place { conn: Some(conn), pool, guard: None });
+        self.place = Some(Place { conn: Some(conn), pool, guard: None, reader: None });
         Ok(())
     }
 
@@ -117,7 +124,21 @@ impl Transaction {
         if env.read_committed.get() && self.savepoints.is_empty() {
             return Ok(());
         }
-        if self.explicit { self.begun(env, Conn::begin) } else { Ok(()) }
+        if !self.explicit {
+            return Ok(());
+        }
+        self.begun(env, Conn::begin)?;
+        if let Some(place) = &mut self.place
+            && place.reader.is_none()
+        {
+            place.reader = Some(place.pool.schema.readers.add(env.connection_id, Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Its place among those who hold a snapshot, if it does.
+    pub(super) fn reader(&self) -> Option<&Arc<Reader>> {
+        self.place.as_ref()?.reader.as_ref()
     }
 
     /// Makes the transaction ready to write: waits for the lock.
@@ -233,7 +254,7 @@ fn savepoint_name(name: &str) -> String {
 /// # Errors
 /// 1205 if it takes too long.
 pub(crate) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
-    if let Some(guard) = schema.writer.try_acquire() {
+    if let Some(guard) = env.lend(schema).or_else(|| schema.writer.try_acquire()) {
         return Ok(guard);
     }
     let wait = tokio::time::timeout(env.lock_wait.get(), schema.writer.acquire());

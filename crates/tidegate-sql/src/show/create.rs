@@ -41,8 +41,38 @@ pub(super) fn show_create(
     if view {
         return Err(errors::not_a_view(schema, name).into());
     }
-    let row = vec![Some(crate::ddl::temporary::shown(&table.name).to_owned()), Some(create_table(table))];
+    let mut text = create_table(table);
+    let mode = core.env.sql_mode.get();
+    if mode & crate::variables::ANSI != 0 {
+        text.truncate(text.rfind("\n) ").map_or(text.len(), |at| at + 2));
+    }
+    if mode & crate::variables::ANSI_QUOTES != 0 {
+        text = ansi_quotes(&text);
+    }
+    let row = vec![Some(crate::ddl::temporary::shown(&table.name).to_owned()), Some(text)];
     super::rows(core, &["Table", "Create Table"], &[row], more, sink)
+}
+
+/// The same statement with names in double quotes.
+fn ansi_quotes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut inside = None;
+    for c in text.chars() {
+        match (inside, c) {
+            (None, '\'') | (Some('\''), '\'') => {
+                inside = if inside.is_none() { Some('\'') } else { None };
+                out.push(c);
+            }
+            // A doubled backtick ends one name and begins another, which doubles the quote that stands for it.
+            (None | Some('`'), '`') => {
+                inside = if inside.is_none() { Some('`') } else { None };
+                out.push('"');
+            }
+            (Some('`'), '"') => out.push_str("\"\""),
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 /// A name in MySQL's quotes.

@@ -52,6 +52,7 @@ fn print(expr: &Expr) -> Option<String> {
         }
         Expr::Function(function) => {
             let name = function.name.to_string().trim_matches('`').to_ascii_lowercase();
+            let name = if name == "now" { "current_timestamp".to_owned() } else { name };
             if name.starts_with(SPECIAL) {
                 return None;
             }

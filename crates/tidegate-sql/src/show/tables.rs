@@ -581,7 +581,7 @@ fn collations(_: &Translator<'_>) -> Res<Rows> {
                 i64::from(collation.0).into(),
                 if collation.is_default() { "Yes" } else { "" }.into(),
                 "Yes".into(),
-                1.into(),
+                if collation.name().contains("unicode") { 8 } else { 1 }.into(),
             ]
         })
         .collect())

@@ -5,34 +5,41 @@
 //! After a failed `fdatasync` nobody can tell what reached the disk: the schema refuses writes until it is opened again.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
+    ffi::CString,
     fs::File,
     future::poll_fn,
     io,
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
-    task::{Poll, Waker},
+    task::{Context, Poll, Waker},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use libsqlite3_sys as ffi;
 
-use super::conn::Conn;
-use crate::engine::Schema;
+use super::{conn::Conn, vfs};
+use crate::engine::{Schema, Settings};
 
 /// How often the WAL moves into the database file.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
-/// Sizes above this pause the writers until the WAL can start over.
-const WAL_PAGES_MAX: i32 = (64 << 20) / 4096;
-/// How long writers are paused for that at most: readers that began before must have ended, and statements that are
-/// under way for long do not end soon.
-const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Bytes of a page in the WAL, with its head.
+const FRAME_BYTES: u64 = 4096 + 24;
+/// A WAL that has grown to this part of what it may is to start over: writers pause for it. 64 MiB with the default.
+const START_OVER_PART: u64 = 16;
+/// How long writers are paused for that at most, the first time: readers that began before must have ended. The larger
+/// the WAL the longer the pause, so that statements that are short but many do not keep it for good.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Only who has been reading for this long is ended for the sake of the WAL: others end within a pause.
+const LONG_READ: Duration = Duration::from_secs(1);
 /// Between two looks whether the readers have ended.
 const PAUSE_STEP: Duration = Duration::from_micros(500);
 /// How long writers are left alone after a pause that was in vain.
@@ -67,21 +74,25 @@ impl SyncState {
 
     /// Waits until the commit with `ticket` is on the disk; answers whether it is.
     pub(crate) async fn wait(&self, ticket: u64) -> bool {
-        poll_fn(|cx| {
-            if self.synced.load(Ordering::Acquire) >= ticket {
-                return Poll::Ready(true);
-            }
-            let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.synced.load(Ordering::Acquire) >= ticket {
-                return Poll::Ready(true);
-            }
-            if self.has_failed() {
-                return Poll::Ready(false);
-            }
+        poll_fn(|cx| self.poll(ticket, Some(cx))).await
+    }
+
+    /// Whether the commit with `ticket` is on the disk (false if it never will be); wakes `cx` when that is known.
+    pub(crate) fn poll(&self, ticket: u64, cx: Option<&Context<'_>>) -> Poll<bool> {
+        if self.synced.load(Ordering::Acquire) >= ticket {
+            return Poll::Ready(true);
+        }
+        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.synced.load(Ordering::Acquire) >= ticket {
+            return Poll::Ready(true);
+        }
+        if self.has_failed() {
+            return Poll::Ready(false);
+        }
+        if let Some(cx) = cx {
             waiters.push((ticket, cx.waker().clone()));
-            Poll::Pending
-        })
-        .await
+        }
+        Poll::Pending
     }
 
     fn finish(&self, ticket: Option<u64>) {
@@ -115,12 +126,14 @@ impl Background {
     ///
     /// # Errors
     /// The system's, when it has no thread to give.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(settings: Arc<Settings>) -> io::Result<Self> {
         let (sync, sync_requests) = channel();
         let (checkpoint, schemas) = channel();
         let threads = vec![
             std::thread::Builder::new().name("sql-sync".into()).spawn(move || sync_loop(&sync_requests))?,
-            std::thread::Builder::new().name("sql-checkpoint".into()).spawn(move || checkpoint_loop(&schemas))?,
+            std::thread::Builder::new()
+                .name("sql-checkpoint".into())
+                .spawn(move || checkpoint_loop(&schemas, &settings))?,
         ];
         Ok(Self { sync: Some(sync), checkpoint: Some(checkpoint), threads })
     }
@@ -156,7 +169,7 @@ impl Drop for Background {
 }
 
 fn sync_loop(requests: &Receiver<Arc<Schema>>) {
-    let mut files: HashMap<u64, File> = HashMap::new();
+    let mut files: HashMap<u64, Log> = HashMap::new();
     while let Ok(schema) = requests.recv() {
         schema.sync.requested.store(false, Ordering::Release);
         if schema.is_closed() {
@@ -164,24 +177,38 @@ fn sync_loop(requests: &Receiver<Arc<Schema>>) {
         }
         let ticket = schema.sync.committed.load(Ordering::Acquire);
         let synced = match files.entry(schema.id) {
-            std::collections::hash_map::Entry::Occupied(file) => fdatasync(file.get()),
-            std::collections::hash_map::Entry::Vacant(place) => {
-                open_wal(&schema.path).and_then(|file| fdatasync(place.insert(file)))
-            }
+            Entry::Occupied(log) => log.into_mut().sync(),
+            Entry::Vacant(place) => Log::open(&schema.path).and_then(|log| place.insert(log).sync()),
         };
         schema.sync.finish(synced.is_ok().then_some(ticket));
     }
 }
 
-/// Opens the WAL of the database at `path` and makes its directory entry durable.
-fn open_wal(path: &Path) -> io::Result<File> {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    let file = File::open(PathBuf::from(wal))?;
-    if let Some(directory) = path.parent() {
-        File::open(directory)?.sync_all()?;
+/// The WAL of a schema, as the sync thread has it open.
+struct Log {
+    file: File,
+    database: CString,
+}
+
+impl Log {
+    /// Opens the WAL of the database at `path` and makes its directory entry durable.
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut wal = path.as_os_str().to_owned();
+        wal.push("-wal");
+        let file = File::options().read(true).write(true).open(PathBuf::from(wal))?;
+        if let Some(directory) = path.parent() {
+            File::open(directory)?.sync_all()?;
+        }
+        Ok(Self { file, database: CString::new(path.as_os_str().as_bytes())? })
     }
-    Ok(file)
+
+    /// Has everything written to the disk, and room made for what comes.
+    fn sync(&self) -> io::Result<()> {
+        if let Some(room) = vfs::room(&self.database) {
+            room.keep(&self.file);
+        }
+        fdatasync(&self.file)
+    }
 }
 
 fn fdatasync(file: &File) -> io::Result<()> {
@@ -205,7 +232,7 @@ struct Watched {
     no_pause_until: Option<Instant>,
 }
 
-fn checkpoint_loop(requests: &Receiver<Arc<Schema>>) {
+fn checkpoint_loop(requests: &Receiver<Arc<Schema>>, settings: &Settings) {
     let mut watched: Vec<Watched> = Vec::new();
     loop {
         match requests.recv_timeout(CHECKPOINT_INTERVAL) {
@@ -220,7 +247,7 @@ fn checkpoint_loop(requests: &Receiver<Arc<Schema>>) {
         }
         watched.retain(|watched| !watched.schema.is_closed());
         for schema in &mut watched {
-            schema.checkpoint();
+            schema.checkpoint(settings);
         }
     }
     for schema in &mut watched {
@@ -229,23 +256,31 @@ fn checkpoint_loop(requests: &Receiver<Arc<Schema>>) {
 }
 
 impl Watched {
-    fn checkpoint(&mut self) {
+    fn checkpoint(&mut self, settings: &Settings) {
         let commits = self.schema.sync.commits();
         if commits == self.commits {
             return;
         }
         let Some((pages, moved)) = self.run(ffi::SQLITE_CHECKPOINT_PASSIVE) else { return };
-        if pages > WAL_PAGES_MAX {
-            self.start_over();
+        let bytes = u64::try_from(pages).unwrap_or(0) * FRAME_BYTES;
+        let start_over = settings.log_bytes_max() / START_OVER_PART;
+        if bytes > start_over {
+            let times = u32::try_from(bytes / start_over.max(1)).unwrap_or(u32::MAX);
+            self.start_over(PAUSE_MIN.saturating_mul(times).min(PAUSE_MAX));
         } else if pages == moved {
             self.commits = commits;
+        }
+        // Only what was not moved is kept by a reader: a WAL that starts over keeps its size on the disk.
+        let kept = u64::try_from(pages - moved).unwrap_or(0) * FRAME_BYTES;
+        if bytes > settings.log_bytes_max() && kept > start_over {
+            self.end_reader(bytes, settings);
         }
     }
 
     /// Has the WAL begin at its start again. A WAL that is written all the time never does so by itself: nobody may
     /// write, and nobody may read from it. While writers pause everything moves into the database file, after which new
     /// readers need no WAL, so that only those that have begun before are waited for.
-    fn start_over(&mut self) {
+    fn start_over(&mut self, pause: Duration) {
         let now = Instant::now();
         if self.no_pause_until.is_some_and(|until| now < until) {
             return;
@@ -253,13 +288,31 @@ impl Watched {
         let _guard = self.schema.writer.acquire_blocking();
         let paused = Instant::now();
         while self.run(ffi::SQLITE_CHECKPOINT_RESTART).is_none() {
-            if paused.elapsed() >= PAUSE_MAX {
-                self.no_pause_until = Some(Instant::now() + PAUSE_INTERVAL);
+            if paused.elapsed() >= pause {
+                // At most a twentieth of the time.
+                self.no_pause_until = Some(Instant::now() + PAUSE_INTERVAL.max(pause * 20));
                 return;
             }
             std::thread::sleep(PAUSE_STEP);
         }
         self.no_pause_until = None;
+    }
+
+    /// Ends the statement or transaction that has been reading for the longest time.
+    fn end_reader(&self, bytes: u64, settings: &Settings) {
+        let Some(reader) = self.schema.readers.longest() else { return };
+        let time = reader.since.elapsed();
+        if time < LONG_READ {
+            return;
+        }
+        reader.end();
+        settings.report(&format!(
+            "the write-ahead log of schema \"{}\" has grown to {} MiB while connection {} was reading for {:.1} s: that is ended",
+            self.schema.name,
+            bytes >> 20,
+            reader.connection_id,
+            time.as_secs_f64()
+        ));
     }
 
     /// Runs a checkpoint; answers the pages in the WAL and those moved.

@@ -13,8 +13,8 @@ use super::vfs;
 use crate::{cache::StatementCache, errors, functions, task, value::collation};
 use tidegate_rows::ServerError;
 
-/// Virtual-machine steps between two calls of the progress handler: 8-65 us of work.
-const PROGRESS_STEPS: c_int = 1000;
+/// Virtual-machine steps between two calls of the progress handler: 3-25 us of work.
+const PROGRESS_STEPS: c_int = 400;
 /// Longest text or blob: MySQL's largest packet.
 const VALUE_BYTES_MAX: c_int = 1 << 30;
 /// Page cache of one connection in KiB (negative means KiB to SQLite).
@@ -29,6 +29,9 @@ pub(crate) struct Conn {
     begin_immediate: Stmt,
     commit: Stmt,
     rollback: Stmt,
+    savepoint: Stmt,
+    release: Stmt,
+    rollback_to: Stmt,
     foreign_keys: bool,
     /// Names of other schemas attached to this connection.
     pub(crate) attached: Vec<(String, u64)>,
@@ -93,6 +96,9 @@ impl Conn {
             begin_immediate: Stmt::prepare(db, "BEGIN IMMEDIATE")?,
             commit: Stmt::prepare(db, "COMMIT")?,
             rollback: Stmt::prepare(db, "ROLLBACK")?,
+            savepoint: Stmt::prepare(db, "SAVEPOINT tg_statement")?,
+            release: Stmt::prepare(db, "RELEASE tg_statement")?,
+            rollback_to: Stmt::prepare(db, "ROLLBACK TO tg_statement")?,
             foreign_keys: true,
             attached: Vec::new(),
         };
@@ -146,6 +152,28 @@ impl Conn {
         }
     }
 
+    /// Begins what [`end_statement`](Self::end_statement) can undo alone.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn begin_statement(&mut self) -> Result<(), SqliteError> {
+        self.savepoint.run()
+    }
+
+    /// Ends what [`begin_statement`](Self::begin_statement) has begun.
+    ///
+    /// # Errors
+    /// SQLite's. Nothing is left to be undone if SQLite has rolled back everything.
+    pub(crate) fn end_statement(&mut self, keep: bool) -> Result<(), SqliteError> {
+        if self.is_autocommit() {
+            return Ok(());
+        }
+        if !keep {
+            self.rollback_to.run()?;
+        }
+        self.release.run()
+    }
+
     /// Has foreign keys checked or not; outside of transactions only.
     ///
     /// # Errors
@@ -180,7 +208,8 @@ impl Drop for Conn {
     fn drop(&mut self) {
         self.rollback();
         self.cache.clear();
-        for stmt in [&mut self.begin, &mut self.begin_immediate, &mut self.commit, &mut self.rollback] {
+        let own = [&mut self.begin, &mut self.begin_immediate, &mut self.commit, &mut self.rollback];
+        for stmt in own.into_iter().chain([&mut self.savepoint, &mut self.release, &mut self.rollback_to]) {
             stmt.finalize();
         }
         // SAFETY: every statement of this connection is finalised; the handle is not used again.

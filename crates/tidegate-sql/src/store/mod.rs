@@ -5,5 +5,7 @@
 pub(crate) mod background;
 pub(crate) mod conn;
 pub(crate) mod pool;
+pub(crate) mod readers;
+pub(crate) mod room;
 pub(crate) mod vfs;
 pub(crate) mod writer;

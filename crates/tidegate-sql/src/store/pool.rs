@@ -5,10 +5,11 @@ use std::{
     collections::HashMap,
     rc::Rc,
     sync::Arc,
+    task::Waker,
 };
 
 use super::conn::{Conn, SqliteError};
-use crate::engine::Schema;
+use crate::{engine::Schema, session::Group};
 
 /// Connections kept open and idle per thread and schema.
 const IDLE_MAX: usize = 32;
@@ -24,6 +25,10 @@ pub(crate) struct Pool {
     #[allow(clippy::vec_box, reason = "connections move between owners; only their address moves")]
     idle: RefCell<Vec<Box<Conn>>>,
     opened: Cell<usize>,
+    /// The statements of this thread that are about to commit together.
+    group: RefCell<Option<Rc<Group>>>,
+    /// Statements that wait until they may join them.
+    waiting: RefCell<Vec<Waker>>,
 }
 
 impl Pool {
@@ -32,7 +37,13 @@ impl Pool {
         POOLS.with_borrow_mut(|pools| {
             pools.retain(|_, pool| !pool.schema.is_closed());
             let pool = pools.entry(schema.id).or_insert_with(|| {
-                Rc::new(Self { schema: Arc::clone(schema), idle: RefCell::default(), opened: Cell::new(0) })
+                Rc::new(Self {
+                    schema: Arc::clone(schema),
+                    idle: RefCell::default(),
+                    opened: Cell::new(0),
+                    group: RefCell::default(),
+                    waiting: RefCell::default(),
+                })
             });
             Rc::clone(pool)
         })
@@ -58,6 +69,32 @@ impl Pool {
         }
         self.opened.set(self.opened.get() + 1);
         Conn::open(&self.schema.path)
+    }
+
+    /// The open group of this thread.
+    #[inline]
+    pub(crate) fn group(&self) -> Option<Rc<Group>> {
+        self.group.borrow().clone()
+    }
+
+    /// Opens or closes the group of this thread.
+    pub(crate) fn set_group(&self, group: Option<Rc<Group>>) {
+        *self.group.borrow_mut() = group;
+    }
+
+    /// Wakes when a group has been opened or closed, or has its connection back.
+    pub(crate) fn wait_for_group(&self, waker: &Waker) {
+        self.waiting.borrow_mut().push(waker.clone());
+    }
+
+    /// Wakes whoever waits for a group.
+    #[inline]
+    pub(crate) fn wake_waiting(&self) {
+        if !self.waiting.borrow().is_empty() {
+            for waker in self.waiting.take() {
+                waker.wake();
+            }
+        }
     }
 
     /// Gives a connection back. Whatever transaction is still open is rolled back.

@@ -2,8 +2,8 @@
 //!
 //! The stock VFS shares the WAL index through a mapped file and takes its locks with `fcntl`: two system calls for
 //! each autocommit read. All connections to a schema live in this process (the engine holds an exclusive lock on the data
-//! directory), so the index is heap memory and a lock is an atomic. Only main database files are wrapped; WAL and
-//! temporary files belong to the stock VFS entirely.
+//! directory), so the index is heap memory and a lock is an atomic. Main database files are wrapped, and WAL files for the
+//! sake of their [`Room`]; temporary files belong to the stock VFS entirely.
 //!
 //! Invariants:
 //! 1. One [`Node`] per database file while any connection has it open: all see the same index and lock slots. Files are
@@ -24,6 +24,8 @@ use std::{
 
 use libsqlite3_sys as ffi;
 
+use super::room::Room;
+
 /// Name to open databases with.
 pub(crate) const NAME: &CStr = c"tidegate";
 
@@ -42,6 +44,8 @@ struct Node {
     size: AtomicI64,
     /// Held while the size is unknown and somebody measures or changes it.
     measuring: Mutex<()>,
+    /// Of the database's WAL.
+    room: Arc<Room>,
 }
 
 /// An open main database file; the stock VFS's file object follows it in memory.
@@ -94,9 +98,16 @@ fn node(path: &CStr) -> Arc<Node> {
         regions: Mutex::default(),
         size: AtomicI64::new(-1),
         measuring: Mutex::default(),
+        room: Arc::default(),
     });
     nodes.insert(path.to_owned(), Arc::downgrade(&node));
     node
+}
+
+/// The room in the WAL of the database at `path`, while a connection has it open.
+pub(crate) fn room(path: &CStr) -> Option<Arc<Room>> {
+    let nodes = NODES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    Some(Arc::clone(&nodes.get(path)?.upgrade()?.room))
 }
 
 /// Makes the next connection to `path` start an index of its own: the file there was removed, and connections that
@@ -128,6 +139,18 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
+static WAL_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    iVersion: 1,
+    xWrite: Some(wal_write),
+    xTruncate: Some(wal_truncate),
+    xFileSize: Some(wal_size),
+    xShmMap: None,
+    xShmLock: None,
+    xShmBarrier: None,
+    xShmUnmap: None,
+    ..METHODS
+};
+
 /// The stock VFS's file object behind `file`.
 ///
 /// # Safety
@@ -148,9 +171,15 @@ unsafe extern "C" fn open(
     unsafe {
         let stock = (*vfs).pAppData.cast::<ffi::sqlite3_vfs>();
         let Some(stock_open) = (*stock).xOpen else { return ffi::SQLITE_ERROR };
-        if name.is_null() || flags & ffi::SQLITE_OPEN_MAIN_DB == 0 {
+        if name.is_null() || flags & (ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL) == 0 {
             return stock_open(stock, name, file, flags, out_flags);
         }
+        let path = CStr::from_ptr(name);
+        let database = match (flags & ffi::SQLITE_OPEN_WAL, path.to_bytes().strip_suffix(b"-wal")) {
+            (0, _) => path.to_owned(),
+            (_, Some(database)) => CString::new(database).unwrap_or_default(),
+            (_, None) => return stock_open(stock, name, file, flags, out_flags),
+        };
         (*file).pMethods = ptr::null();
         let inner = real(file);
         (*inner).pMethods = ptr::null();
@@ -163,10 +192,14 @@ unsafe extern "C" fn open(
             return code;
         }
         let ours = file.cast::<File>();
-        (*ours).node = Arc::into_raw(node(CStr::from_ptr(name)));
+        (*ours).node = Arc::into_raw(node(&database));
         (*ours).shared = 0;
         (*ours).exclusive = 0;
         (*ours).base.pMethods = &METHODS;
+        if flags & ffi::SQLITE_OPEN_WAL != 0 {
+            (*ours).base.pMethods = &WAL_METHODS;
+            wal_measure(file);
+        }
         ffi::SQLITE_OK
     }
 }
@@ -246,6 +279,33 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> 
         node.size.store(*size, Ordering::Release);
     }
     code
+}
+
+unsafe extern "C" fn wal_write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
+    // SAFETY: as in `write`.
+    let node = unsafe { &*(*file.cast::<File>()).node };
+    node.room.write(offset + i64::from(amount), || forward!(file, xWrite, buf, amount, offset))
+}
+
+unsafe extern "C" fn wal_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    forward!(file, xTruncate, size)
+}
+
+unsafe extern "C" fn wal_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> c_int {
+    forward!(file, xFileSize, size)
+}
+
+/// Notes how large the WAL is.
+///
+/// # Safety
+/// `file` is an open WAL.
+unsafe fn wal_measure(file: *mut ffi::sqlite3_file) {
+    // SAFETY: by the contract.
+    let node = unsafe { &*(*file.cast::<File>()).node };
+    let mut size = 0;
+    if forward!(file, xFileSize, &mut size) == ffi::SQLITE_OK {
+        node.room.is_at_least(size);
+    }
 }
 
 unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {

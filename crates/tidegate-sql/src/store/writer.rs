@@ -30,6 +30,15 @@ struct Waiter {
 /// The right to write; gives it back when dropped.
 pub(crate) struct WriteGuard {
     lock: Arc<WriteLock>,
+    /// Another guard of the same session holds the lock.
+    lent: bool,
+}
+
+impl WriteGuard {
+    /// The right to write under a guard that the session keeps for longer.
+    pub(crate) fn lent(lock: &Arc<WriteLock>) -> Self {
+        Self { lock: Arc::clone(lock), lent: true }
+    }
 }
 
 impl WriteLock {
@@ -40,7 +49,7 @@ impl WriteLock {
             return None;
         }
         state.held = true;
-        Some(WriteGuard { lock: Arc::clone(self) })
+        Some(WriteGuard { lock: Arc::clone(self), lent: false })
     }
 
     /// Waits for the lock. Dropping the future leaves the queue.
@@ -67,7 +76,7 @@ impl WriteLock {
             };
             if waiter.granted {
                 state.queue.retain(|waiter| waiter.ticket != ticket);
-                return Poll::Ready(WriteGuard { lock: Arc::clone(self) });
+                return Poll::Ready(WriteGuard { lock: Arc::clone(self), lent: false });
             }
             waiter.waker = Some(cx.waker().clone());
             Poll::Pending
@@ -119,6 +128,9 @@ impl State {
 
 impl Drop for WriteGuard {
     fn drop(&mut self) {
+        if self.lent {
+            return;
+        }
         self.lock.lock().hand_over();
     }
 }

@@ -17,6 +17,13 @@ pub(crate) enum Ground {
     Text(Collation),
 }
 
+/// Whether an operand stands in the list of an IN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    Yes,
+    No,
+}
+
 impl Translator<'_> {
     pub(super) fn compare_rows(&mut self, a: &[Expr], op: &BinaryOperator, b: &[Expr], scope: &Scope<'_>) -> Res<Ex> {
         if a.len() != b.len() {
@@ -88,8 +95,9 @@ impl Translator<'_> {
             (Timestamp, y) if text(y) && b.is_const() => Ground::As(Timestamp),
             (x, Timestamp) if text(x) && a.is_const() => Ground::As(Timestamp),
             (x, y) if temporal(x) && text(y) || text(x) && temporal(y) => Ground::As(Datetime),
-            (Datetime, y) if whole(y) && b.is_const() => Ground::As(Datetime),
-            (x, Datetime) if whole(x) && a.is_const() => Ground::As(Datetime),
+            // Times beat numbers, as they beat texts.
+            (Time, _) | (_, Time) => Ground::As(Time),
+            (x, y) if temporal(x) || temporal(y) => Ground::As(Datetime),
             (x, _) if whole(x) && hybrid(b) => Ground::As(Uint),
             (_, y) if whole(y) && hybrid(a) => Ground::As(Uint),
             // A number in quotes is compared as what it says, so that an index serves.
@@ -101,6 +109,19 @@ impl Translator<'_> {
             (x, Enum | Set) if whole(x) => Ground::As(Uint),
             _ => Ground::As(Real),
         })
+    }
+
+    /// An operand as it is compared on `ground`.
+    ///
+    /// Beside a column of numbers the constants of a list (`listed`) and bytes are converted when they are bound, as MySQL converts them
+    /// once; elsewhere they fail a strict statement where they are looked at.
+    fn beside(&mut self, ex: &Ex, other: &Ex, ground: &Ground, listed: Listed) -> String {
+        let late = self.late;
+        let once = listed == Listed::Yes || ex.ty.rep() == Rep::Blob;
+        self.late &= !(once && other.origin.is_some() && other.ty.base.is_number());
+        let sql = self.on_ground(ex, ground);
+        self.late = late;
+        sql
     }
 
     /// An operand as it is compared on `ground`.
@@ -135,7 +156,7 @@ impl Translator<'_> {
         if quoted(a, b) || quoted(b, a) {
             ground = Ground::As(Rep::Dec);
         }
-        let (mut x, mut y) = (self.on_ground(a, &ground), self.on_ground(b, &ground));
+        let (mut x, mut y) = (self.beside(a, b, &ground, Listed::No), self.beside(b, a, &ground, Listed::No));
         if ground == Ground::As(Rep::Dec) {
             // Decimals are compared by the digits that they show.
             let round = |ex: &Ex, sql: String| {
@@ -158,6 +179,17 @@ impl Translator<'_> {
         let aggregate = a.aggregate || b.aggregate;
         let ex = Ex::sql(format!("({x}{collate} {op} {y})"), SqlType::boolean());
         Ok(Ex { aggregate, ..ex }.with_nullable(a.nullable || b.nullable))
+    }
+
+    /// A comparison on a ground that more than its two operands have chosen.
+    fn compare_on(&mut self, ground: &Ground, a: &Ex, op: &str, b: &Ex) -> Ex {
+        let (x, y) = (self.on_ground(a, ground), self.on_ground(b, ground));
+        let collate = match ground {
+            Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
+            _ => String::new(),
+        };
+        let ex = Ex::sql(format!("({x}{collate} {op} {y})"), SqlType::boolean());
+        Ex { aggregate: a.aggregate || b.aggregate, ..ex }.with_nullable(a.nullable || b.nullable)
     }
 
     /// The kind of number that arithmetic on two operands gives.
@@ -221,7 +253,7 @@ impl Translator<'_> {
                 Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
                 _ => String::new(),
             };
-            let list: Vec<String> = items.iter().map(|item| self.on_ground(item, &ground)).collect();
+            let list: Vec<String> = items.iter().map(|item| self.beside(item, &left, &ground, Listed::Yes)).collect();
             format!("({x}{collate} {not}IN ({}))", list.join(", "))
         } else {
             let mut parts = Vec::new();
@@ -288,13 +320,13 @@ impl Translator<'_> {
         let number = |ground: &Ground| {
             matches!(ground, Ground::Native | Ground::As(Rep::Dec | Rep::Real | Rep::Number | Rep::Uint))
         };
-        let unknown = low.ty.rep() == Rep::Null || high.ty.rep() == Rep::Null || ex.ty.rep() == Rep::Null;
-        let plain = !ex.ty.base.is_temporal() && !low.ty.base.is_temporal() && !high.ty.base.is_temporal();
-        if grounds[0] != grounds[1] && !unknown && !(plain && grounds.iter().all(number)) {
-            return Err(errors::unsupported("BETWEEN values of different types"));
-        }
-        let from = self.compare(&ex, ">=", &low)?;
-        let to = self.compare(&ex, "<=", &high)?;
+        let plain = ![&ex, &low, &high].iter().any(|ex| ex.ty.base.is_temporal());
+        let (from, to) = if grounds[0] == grounds[1] || plain && grounds.iter().all(number) {
+            (self.compare(&ex, ">=", &low)?, self.compare(&ex, "<=", &high)?)
+        } else {
+            let ground = common_ground(&[&ex, &low, &high], &grounds);
+            (self.compare_on(&ground, &ex, ">=", &low), self.compare_on(&ground, &ex, "<=", &high))
+        };
         let (a, b) = (self.text(&from), self.text(&to));
         let not = if negated { "NOT " } else { "" };
         let aggregate = from.aggregate || to.aggregate;
@@ -324,9 +356,8 @@ impl Translator<'_> {
             }
         };
         let (x, y) = (self.convert(&text, Rep::Text), self.convert(&pattern, Rep::Text));
-        let mode = if collation.is_binary_order() { 1 } else { 0 };
         let not = if negated { "NOT " } else { "" };
-        let sql = format!("({not}tg_like({x}, {y}, {}, {mode}))", super::quote(&escape));
+        let sql = format!("({not}tg_like({x}, {y}, {}, {}))", super::quote(&escape), collation.0);
         let aggregate = text.aggregate || pattern.aggregate;
         Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) }.with_nullable(text.nullable || pattern.nullable))
     }
@@ -385,4 +416,28 @@ impl Translator<'_> {
         };
         Ok(Ex::sql(sql, SqlType::boolean()))
     }
+}
+
+/// The ground on which all of several operands meet: times before numbers before texts, where the pairs alone would meet on `grounds`.
+fn common_ground(all: &[&Ex], grounds: &[Ground]) -> Ground {
+    let known = || all.iter().map(|ex| ex.ty.rep()).filter(|rep| *rep != Rep::Null);
+    let temporal = |rep: &Rep| matches!(rep, Rep::Datetime | Rep::Timestamp | Rep::Time);
+    let text = |rep: &Rep| matches!(rep, Rep::Text | Rep::Blob | Rep::Enum | Rep::Set);
+    if let Some(first) = known().find(temporal) {
+        let same = known().filter(temporal).all(|rep| rep == first);
+        return Ground::As(if same { first } else { Rep::Datetime });
+    }
+    if known().all(|rep| text(&rep)) {
+        let binary = grounds.contains(&Ground::As(Rep::Blob));
+        let collation = grounds.iter().find_map(|ground| match ground {
+            Ground::Text(collation) => Some(*collation),
+            _ => None,
+        });
+        return match collation {
+            Some(collation) if !binary => Ground::Text(collation),
+            _ => Ground::As(Rep::Blob),
+        };
+    }
+    let exact = known().all(|rep| matches!(rep, Rep::Int | Rep::Uint | Rep::Dec));
+    Ground::As(if exact { Rep::Dec } else { Rep::Real })
 }

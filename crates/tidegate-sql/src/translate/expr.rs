@@ -8,7 +8,10 @@ use super::{
     Code, Coercibility, Ex, ParamKind, Res, Source, Translator, meet,
     scope::Scope,
     select::Wanted,
-    types::{common_of, decimal_result, digits, double_of, is_negated_constant, numeric, settled, unsigned_operand},
+    types::{
+        blob_of, common_of, decimal_result, digits, double_of, is_constant, is_negated_constant, numeric, settled,
+        unsigned_operand,
+    },
 };
 use crate::{
     dialect::SPECIAL,
@@ -114,7 +117,7 @@ impl Translator<'_> {
         let Some(literal) = self.literals.get(index) else { return Ex::null() };
         let len = literal.end - literal.start;
         let ty = match literal.kind {
-            LiteralKind::Int => {
+            LiteralKind::Int | LiteralKind::Long => {
                 SqlType { length: len, ..SqlType::new(if self.fits_int(index) { Base::Int } else { Base::Big }) }
             }
             LiteralKind::Uint => SqlType { length: len, ..SqlType::ubigint() },
@@ -201,7 +204,11 @@ impl Translator<'_> {
                 let sql = self.text(&ex);
                 let native = ex.ty.base != Base::Big || ex.is_const();
                 let length = ex.ty.length + 1;
-                let base = if native { ex.ty.base } else { Base::Big };
+                let base = match ex.ty.base {
+                    Base::Tiny | Base::Small | Base::Medium if native => Base::Int,
+                    base if native => base,
+                    _ => Base::Big,
+                };
                 let sql = if native { format!("(-{sql})") } else { format!("tg_neg({sql})") };
                 (
                     sql,
@@ -220,9 +227,10 @@ impl Translator<'_> {
                 let sql = self.text(&ex);
                 (format!("tg_dec_neg({sql})"), SqlType { unsigned: false, ..ex.ty.clone() })
             }
-            _ => {
+            kind => {
                 let sql = self.convert(&ex, Rep::Real);
-                (format!("(-{sql})"), SqlType::new(Base::Double))
+                let decimals = if kind == Rep::Real { ex.ty.decimals } else { NOT_FIXED };
+                (format!("(-{sql})"), SqlType { decimals, ..SqlType::new(Base::Double) })
             }
         };
         Ok(Ex { aggregate: ex.aggregate, ..Ex::sql(sql, ty) }.with_nullable(ex.nullable))
@@ -300,10 +308,23 @@ impl Translator<'_> {
             let ex = self.expr(operand, scope)?;
             aggregate |= ex.aggregate;
             nullable |= ex.nullable;
-            texts.push(self.truth(&ex));
+            texts.push(if self.late && !ex.is_const() && is_constant(&ex) && !ex.aggregate {
+                self.constant_condition(operand, scope)?
+            } else {
+                self.truth(&ex)
+            });
         }
         let word = if *op == BinaryOperator::And { "AND" } else { "OR" };
         Ok(Ex { aggregate, ..Ex::sql(balanced(&texts, word), SqlType::boolean()) }.with_nullable(nullable))
+    }
+
+    /// A condition that reads no row: it is looked at before the statement is strict about values.
+    fn constant_condition(&mut self, operand: &Expr, scope: &Scope<'_>) -> Res<String> {
+        let before = (self.late, self.lenient);
+        (self.late, self.lenient) = (false, true);
+        let truth = self.expr(operand, scope).map(|ex| self.truth(&ex));
+        (self.late, self.lenient) = before;
+        truth
     }
 
     fn arithmetic(&mut self, a: &Ex, name: &str, symbol: char, b: &Ex) -> Res<Ex> {
@@ -329,7 +350,17 @@ impl Translator<'_> {
                 let both = unsigned_operand(a) && unsigned_operand(b);
                 let length = if symbol == '*' { digits(a).0 + digits(b).0 } else { digits(a).0.max(digits(b).0) + 1 };
                 let unsigned = unsigned || kind == Rep::Uint && a.ty.rep() != Rep::Set && b.ty.rep() != Rep::Set;
-                let ty = SqlType::whole(length + u32::from(!both), unsigned);
+                let unsigned = unsigned && !a.ty.base.is_temporal() && !b.ty.base.is_temporal();
+                let truth = |ex: &Ex| ex.is_const() && ex.ty.is_bool();
+                let ty = match SqlType::whole(length + u32::from(!both), unsigned) {
+                    ty if symbol == '*'
+                        && (truth(a) && (truth(b) || b.ty.base.is_temporal())
+                            || truth(b) && a.ty.base.is_temporal()) =>
+                    {
+                        SqlType { base: Base::Big, ..ty }
+                    }
+                    ty => ty,
+                };
                 if small(a) && small(b) && !unsigned && symbol != '*' {
                     (format!("({x} {symbol} {y})"), ty)
                 } else {
@@ -377,7 +408,7 @@ impl Translator<'_> {
             || a.ty.is_hex()
             || b.ty.is_hex();
         let whole = match a.ty.rep() {
-            Rep::Text | Rep::Blob if a.is_const() => a.ty.length.clamp(1, 21),
+            Rep::Text | Rep::Blob => a.ty.length.clamp(1, 21),
             Rep::Null | Rep::Real if a.is_const() || is_negated_constant(a) || a.ty.rep() == Rep::Null => 5,
             _ => digits(a).0.saturating_sub(u32::from(digits(a).1)).min(21),
         };
@@ -459,15 +490,15 @@ impl Translator<'_> {
             Some(otherwise) => results.push(self.expr(otherwise, scope)?),
             None => results.push(Ex::null()),
         }
-        self.choose(&conditions, &results)
+        self.choose(if otherwise.is_some() { "case" } else { "if" }, &conditions, &results)
     }
 
     /// `CASE WHEN c0 THEN r0 … ELSE rn END` with results of one type.
     ///
     /// # Errors
     /// 1267 for collations that do not meet.
-    pub(crate) fn choose(&mut self, conditions: &[Ex], results: &[Ex]) -> Res<Ex> {
-        let common = self.common_type(results, "case")?;
+    pub(crate) fn choose(&mut self, operation: &str, conditions: &[Ex], results: &[Ex]) -> Res<Ex> {
+        let common = self.common_type(results, operation)?;
         let mut sql = String::from("CASE");
         for (condition, result) in conditions.iter().zip(results) {
             let (condition, result) = (self.truth(condition), self.as_type(result, &common.ty));
@@ -487,9 +518,16 @@ impl Translator<'_> {
     /// # Errors
     /// 1267 for collations that do not meet.
     pub(crate) fn common_type(&mut self, all: &[Ex], operation: &str) -> Res<Ex> {
+        let count = all.iter().filter(|ex| ex.ty.base != Base::Null).count();
         let mut known = all.iter().filter(|ex| ex.ty.base != Base::Null);
-        let Some(first) = known.next() else { return Ok(Ex::null()) };
+        let Some(first) = known.next() else {
+            let text = matches!(operation, "if" | "UNION");
+            return Ok(if text { Ex { ty: SqlType::new(Base::Char), ..Ex::null() } } else { Ex::null() });
+        };
         let mut common = Ex { origin: None, ..first.clone() };
+        if !matches!(operation, "if" | "nullif") || count > 1 {
+            common.ty.marks.hex = false;
+        }
         for ex in known {
             let (collation, coercibility) = meet(&common, ex, operation)?;
             common.ty = common_of(&common.ty, &ex.ty, collation);
@@ -500,6 +538,14 @@ impl Translator<'_> {
         if !(union && matches!(common.ty.base, Base::Bit | Base::Year)) {
             common.ty = settled(common.ty);
         }
+        // NULL has a sign, and with and without one meet as decimals.
+        let signed = matches!(operation, "case" | "coalesce") && all.iter().any(|ex| ex.ty.base == Base::Null);
+        if signed && common.ty.unsigned && common.ty.base.is_integer() && common.ty.base != Base::Year {
+            common.ty = SqlType::decimal(digits(&common).0, 0);
+        }
+        if common.ty.base.is_blob() && !union {
+            common.ty = SqlType { marks: common.ty.marks, ..blob_of(common.ty.length, common.ty.collation) };
+        }
         common.ty.marks.stored = union;
         Ok(common)
     }
@@ -507,7 +553,7 @@ impl Translator<'_> {
     /// An expression's text as a value of another type.
     pub(crate) fn as_type(&mut self, ex: &Ex, ty: &SqlType) -> String {
         let sql = self.convert(ex, ty.rep());
-        if ty.rep() == Rep::Dec && ex.ty.rep() == Rep::Text {
+        if ty.rep() == Rep::Dec && (ex.ty.rep() == Rep::Text || sql.contains("tg_dec_div(")) {
             return format!("tg_dec_round({sql}, {})", ty.decimals);
         }
         sql

@@ -163,7 +163,7 @@ impl Translator<'_> {
                 self.named(&name, alias, scope)
             }
             TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
-                let alias = alias.as_ref().ok_or_else(errors::derived_alias)?;
+                let alias = alias.as_ref().ok_or_else(|| errors::syntax(""))?;
                 let rel = self.query(subquery, scope.parent, Wanted::Any)?;
                 let given: Vec<&str> = alias.columns.iter().map(|column| column.name.value.as_str()).collect();
                 Ok(self.derived(rel, &alias.name.value, &given, scope)?)

@@ -139,6 +139,8 @@ pub(crate) struct Translator<'a> {
     pub(crate) binds: Vec<Bind>,
     /// Literals whose value has shaped the plan.
     pub(crate) fixed: BTreeSet<usize>,
+    /// How far the statement's text names columns of the result.
+    pub(crate) named_to: usize,
     /// Whether the plan can serve again.
     pub(crate) cacheable: bool,
     /// The schema whose file the statement runs on.
@@ -148,6 +150,10 @@ pub(crate) struct Translator<'a> {
     pub(crate) reads: Vec<Arc<TableState>>,
     pub(crate) read_names: Vec<(String, String)>,
     pub(crate) ctes: Vec<scope::Cte>,
+    /// Texts become numbers and dates when they are looked at, not when they are bound: in statements that write.
+    pub(crate) late: bool,
+    /// Conversions warn also where the statement is strict: in conditions that read no row.
+    pub(crate) lenient: bool,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -173,12 +179,15 @@ impl<'a> Translator<'a> {
             tokens,
             binds: Vec::new(),
             fixed: BTreeSet::new(),
+            named_to: 0,
             cacheable: true,
             home: None,
             attached: Vec::new(),
             reads: Vec::new(),
             read_names: Vec::new(),
             ctes: Vec::new(),
+            late: false,
+            lenient: false,
             aliases: 0,
             views: 0,
             depth: 0,
@@ -195,10 +204,26 @@ impl<'a> Translator<'a> {
         })
     }
 
+    /// Whether the statement calls LAST_INSERT_ID() with an argument.
+    pub(crate) fn sets_last_insert_id(&self) -> bool {
+        use sqlparser::tokenizer::Token;
+        self.tokens.windows(3).any(|three| {
+            crate::dialect::is_word(&three[0], "LAST_INSERT_ID")
+                && three[1].token == Token::LParen
+                && three[2].token != Token::RParen
+        })
+    }
+
     /// A fresh name for SQLite.
     pub(crate) fn alias(&mut self, prefix: &str) -> String {
         self.aliases += 1;
         format!("{prefix}{}", self.aliases)
+    }
+
+    /// A number of its own for a call that keeps something from row to row.
+    pub(crate) fn next_site(&mut self) -> usize {
+        self.aliases += 1;
+        self.aliases
     }
 
     /// A literal's bytes.
@@ -276,7 +301,10 @@ impl<'a> Translator<'a> {
     pub(crate) fn convert(&mut self, ex: &Ex, to: Rep) -> String {
         let from = ex.ty.rep();
         let dated = ex.ty.base == Base::Date && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec);
-        if let (Code::Const(source), false) = (&ex.code, dated) {
+        // A text that is no number fails a strict statement only where it is looked at: not when it is bound.
+        let textual = from == Rep::Text || from == Rep::Blob && !ex.ty.marks.number;
+        let late = self.late && textual && !matches!(to, Rep::Null | Rep::Text | Rep::Blob);
+        if let (Code::Const(source), false) = (&ex.code, dated || late) {
             let mut source = source.clone();
             if let (Source::Value(Datum::Blob(bytes), Rep::Blob), true) = (&source, ex.ty.marks.number)
                 && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number)
@@ -286,13 +314,18 @@ impl<'a> Translator<'a> {
             return self.bind(&source, to, None);
         }
         let mut sql = self.text(ex);
+        if ex.ty.marks.dated && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec) {
+            let number = Ex::sql(format!("tg_dated_number({sql})"), SqlType::decimal(20, 6));
+            return self.convert(&number, to);
+        }
         if ex.ty.marks.json && ex.ty.rep() == Rep::Text && !matches!(to, Rep::Text | Rep::Blob) {
             // A JSON string counts as what stands in it.
             sql = format!("f_json_unquote({sql})");
         }
         use Rep::*;
         match (from, to) {
-            (Null, _) | (_, Number) => sql,
+            (Null, _) => sql,
+            (_, Number) if !late => sql,
             (a, b) if a == b => sql,
             (Int | Time | Datetime, Uint) if from == Int => sql,
             (Uint | Set | Enum, Int | Uint) if from != Uint || to == Uint => sql,
@@ -310,6 +343,10 @@ impl<'a> Translator<'a> {
                 let name = if from == Enum { "tg_enum" } else { "tg_set" };
                 format!("{name}({sql}, {})", quote(&list.join("\u{1f}")))
             }
+            (Enum | Set, Datetime | Timestamp | Time) => {
+                let text = Ex::sql(self.convert(ex, Text), SqlType::varchar(ex.ty.length, ex.ty.collation));
+                self.convert(&text, to)
+            }
             (Enum | Set, Blob) => {
                 let text = self.convert(ex, Text);
                 format!("CAST({text} AS BLOB)")
@@ -324,9 +361,19 @@ impl<'a> Translator<'a> {
                     0
                 };
                 let width = if ex.ty.zerofill { ex.ty.length } else { 0 };
-                format!("tg_cv({sql}, {code}, {}, {base}, {width})", ex.ty.decimals)
+                let name = if self.lenient { "tg_cv_lenient" } else { "tg_cv" };
+                format!("{name}({sql}, {code}, {}, {base}, {width})", ex.ty.decimals)
             }
         }
+    }
+
+    /// As [`convert`](Self::convert); a constant is converted when it is bound, where the worst is a warning.
+    pub(crate) fn convert_early(&mut self, ex: &Ex, to: Rep) -> String {
+        let late = self.late;
+        self.late = late && !ex.is_const();
+        let sql = self.convert(ex, to);
+        self.late = late;
+        sql
     }
 
     /// The expression as a truth value.
@@ -341,14 +388,19 @@ impl<'a> Translator<'a> {
                 let sql = self.text(ex);
                 format!("({sql} <> 0)")
             }
-            Rep::Dec | Rep::Text | Rep::Blob => self.convert(ex, Rep::Real),
+            Rep::Dec | Rep::Text | Rep::Blob => self.convert_early(ex, Rep::Real),
         }
     }
 
     /// The text with the collation that comparisons of it obey.
     pub(crate) fn collated(&mut self, ex: &Ex) -> String {
         let sql = self.text(ex);
-        if ex.ty.rep() == Rep::Text { format!("{sql} COLLATE {}", ex.ty.collation.sqlite_name()) } else { sql }
+        match ex.ty.rep() {
+            Rep::Text => format!("{sql} COLLATE {}", ex.ty.collation.sqlite_name()),
+            // A quotient is grouped by the digits that it shows.
+            Rep::Dec if sql.contains("tg_dec_div(") => format!("tg_dec_round({sql}, {})", ex.ty.decimals),
+            _ => sql,
+        }
     }
 
     /// Makes a schema's tables reachable; answers the prefix of their names.
@@ -385,12 +437,15 @@ impl<'a> Translator<'a> {
             tokens,
             binds: take(&mut self.binds),
             fixed: take(&mut self.fixed),
+            named_to: 0,
             cacheable: self.cacheable,
             home: self.home.take(),
             attached: take(&mut self.attached),
             reads: take(&mut self.reads),
             read_names: take(&mut self.read_names),
             ctes: Vec::new(),
+            late: self.late,
+            lenient: self.lenient,
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,
@@ -458,6 +513,7 @@ pub(crate) fn rep_of_code(code: i64) -> Rep {
         9 => Rep::Time,
         10 => Rep::Enum,
         11 => Rep::Set,
+        12 => Rep::Number,
         _ => Rep::Null,
     }
 }
@@ -545,7 +601,12 @@ pub(crate) fn meet(a: &Ex, b: &Ex, operation: &str) -> Res<(Collation, Coercibil
         let wider = if x.char_bytes_max() > y.char_bytes_max() { x } else { y };
         return Ok((wider, a.coercibility));
     }
-    // Within a character set the binary order wins.
+    // Within a character set the binary order wins; of two others none does.
+    if !x.is_binary_order() && !y.is_binary_order() {
+        let strength = if a.coercibility == Coercibility::Column { "IMPLICIT" } else { "COERCIBLE" };
+        let side = |collation: Collation| format!("{},{strength}", collation.name());
+        return Err(errors::collation_mix(side(x), side(y), operation));
+    }
     let binary = if x.is_binary_order() { x } else { y };
     Ok((binary, Coercibility::Mixed))
 }

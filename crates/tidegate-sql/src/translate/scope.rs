@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Code, Coercibility, Ex, Origin, Res, Translator};
 use crate::{
-    catalog::{Table, same_name},
+    catalog::{Column, Table, same_name},
     engine::{Schema, is_virtual},
     errors,
     parse::{KeyKind, TableName},
@@ -77,6 +77,20 @@ pub(crate) struct Cte {
 }
 
 impl SourceColumn {
+    /// A column as it stands in its table's file.
+    pub(crate) fn stored(column: &Column) -> Self {
+        let is_text = column.ty.base.is_character() || column.ty.base.is_binary();
+        Self {
+            name: column.name.clone(),
+            sql: format!("c{}", column.id),
+            ty: column.ty.clone().stored(),
+            nullable: column.nullable,
+            coercibility: if is_text { Coercibility::Column } else { Coercibility::Number },
+            origin: None,
+            hidden: false,
+        }
+    }
+
     fn to_ex(&self, source: &Source) -> Ex {
         Ex {
             code: Code::Sql(format!("{}.{}", source.sql_alias, self.sql)),
@@ -163,6 +177,11 @@ impl Scope<'_> {
         })
     }
 
+    /// Whether this is ON DUPLICATE KEY UPDATE.
+    pub(crate) fn has_new_values(&self) -> bool {
+        self.new_row.is_some() || self.parent.is_some_and(Scope::has_new_values)
+    }
+
     /// A column of the row that INSERT could not insert.
     pub(crate) fn new_value(&self, name: &str) -> Option<Ex> {
         let mut scope = Some(self);
@@ -210,7 +229,11 @@ impl Translator<'_> {
         if let Some(schema) = name.schema.as_ref().filter(|schema| is_virtual(schema)) {
             return Err(errors::no_such_table(schema, &name.name));
         }
-        let schema = self.schema_of(name)?;
+        let schema = match (self.schema_of(name), &name.schema) {
+            // A table of a schema that is not there is not there.
+            (Err(error), Some(schema)) if error.code == 1049 => return Err(errors::no_such_table(schema, &name.name)),
+            (schema, _) => schema?,
+        };
         let catalog = schema.catalog()?;
         let hidden = self.session.env.temporary(&schema.name, &name.name);
         let table = catalog
@@ -231,15 +254,6 @@ impl Translator<'_> {
             .columns
             .iter()
             .map(|column| SourceColumn {
-                name: column.name.clone(),
-                sql: format!("c{}", column.id),
-                ty: column.ty.clone().stored(),
-                nullable: column.nullable,
-                coercibility: if column.ty.base.is_character() || column.ty.base.is_binary() {
-                    Coercibility::Column
-                } else {
-                    Coercibility::Number
-                },
                 origin: Some(Origin {
                     schema: schema.name.clone(),
                     table: crate::ddl::temporary::shown(&table.name).to_owned(),
@@ -247,7 +261,7 @@ impl Translator<'_> {
                     column: column.name.clone(),
                     flags: column_flags(table, column.id),
                 }),
-                hidden: false,
+                ..SourceColumn::stored(column)
             })
             .collect();
         let sql = format!("{prefix}{} AS {sql_alias}", table.physical());

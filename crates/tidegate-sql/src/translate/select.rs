@@ -233,7 +233,24 @@ impl Translator<'_> {
         }
         let a = self.retyped(&a, &columns);
         let b = self.retyped(&b, &columns);
-        Ok(Rel { sql: format!("{a} {word} {b}"), columns, single: false, for_update: false, calc_found_rows: false })
+        let mut sql = format!("{a} {word} {b}");
+        if word == "UNION" {
+            // Of equal rows the first stays, and rows stay in the order in which they come.
+            let alias = self.alias("s");
+            let items: Vec<String> = columns
+                .iter()
+                .enumerate()
+                .map(|(index, column)| {
+                    let mut sql = format!("{alias}.r{index}");
+                    if column.ex.ty.rep() == Rep::Text {
+                        sql = format!("{sql} COLLATE {}", column.ex.ty.collation.sqlite_name());
+                    }
+                    format!("{sql} AS r{index}")
+                })
+                .collect();
+            sql = format!("SELECT DISTINCT {} FROM ({a} UNION ALL {b}) AS {alias}", items.join(", "));
+        }
+        Ok(Rel { sql, columns, single: false, for_update: false, calc_found_rows: false })
     }
 
     /// The query's text with its columns converted to other types; always a simple SELECT that can stand in a union.
@@ -245,6 +262,10 @@ impl Translator<'_> {
             .map(|(index, column)| {
                 let from = Ex { code: Code::Sql(format!("{alias}.r{index}")), ..rel.columns[index].ex.clone() };
                 let mut sql = self.as_type(&from, &column.ex.ty);
+                let quotient = matches!(&rel.columns[index].ex.code, Code::Sql(sql) if sql.contains("tg_dec_div("));
+                if quotient && column.ex.ty.rep() == Rep::Dec {
+                    sql = format!("tg_dec_round({sql}, {})", column.ex.ty.decimals);
+                }
                 if column.ex.ty.rep() == Rep::Text {
                     sql = format!("{sql} COLLATE {}", column.ex.ty.collation.sqlite_name());
                 }
@@ -268,7 +289,7 @@ impl Translator<'_> {
         let items: Vec<String> = (0..rel.columns.len())
             .map(|column| {
                 let from = Ex { code: Code::Sql(format!("{alias}.r{column}")), ..rel.columns[column].ex.clone() };
-                let sql = if column == index { self.convert(&from, rep) } else { self.text(&from) };
+                let sql = if column == index { self.on_ground(&from, ground) } else { self.text(&from) };
                 format!("{sql} AS r{column}")
             })
             .collect();
@@ -492,6 +513,9 @@ impl Translator<'_> {
         let mut texts = Vec::new();
         for term in terms {
             let ex = match self.position(term, items.len())? {
+                Some(position) if items[position].ex.aggregate => {
+                    return Err(errors::cannot_group_on(&items[position].name));
+                }
                 Some(position) => items[position].ex.clone(),
                 None => self.expr(term, &scope)?,
             };
@@ -607,11 +631,7 @@ impl Translator<'_> {
                     return self.constant_text(&ex).unwrap_or_default();
                 }
                 match &value.value {
-                    Value::SingleQuotedString(joined) => {
-                        // `'a' 'b'`: the name is the first alone.
-                        let first = text.and_then(|text| first_string(text, self.session.env.lex_mode()));
-                        return first.unwrap_or_else(|| joined.clone());
-                    }
+                    Value::SingleQuotedString(joined) => return joined.clone(),
                     Value::Null => return "NULL".into(),
                     Value::Boolean(flag) => return if *flag { "TRUE" } else { "FALSE" }.into(),
                     _ => {}
@@ -676,6 +696,9 @@ impl Translator<'_> {
                 texts.push(text(begin, last, self.tokens));
                 let unnamed = matches!(select.projection.get(texts.len() - 1), Some(SelectItem::UnnamedExpr(_)));
                 if unnamed {
+                    if last > begin || matches!(self.tokens[begin].token, Token::Placeholder(_)) {
+                        self.named_to = self.named_to.max(self.tokens[last].span.end.column as usize);
+                    }
                     self.fix_literals(begin, last);
                 }
                 begin = index + 1;

@@ -27,6 +27,7 @@ pub(crate) fn digits(ex: &Ex) -> (u32, u8) {
         Rep::Uint if ex.is_const() => (ex.ty.length, 0),
         Rep::Uint => (ex.ty.length.clamp(1, 20), 0),
         Rep::Enum | Rep::Set => (5, 0),
+        Rep::Text if ex.ty.marks.dated => (20, 6),
         _ => (10, 0),
     }
 }
@@ -63,18 +64,20 @@ pub(super) fn double_of(a: &Ex, b: &Ex) -> SqlType {
         Rep::Int | Rep::Uint => 0,
         Rep::Datetime | Rep::Timestamp | Rep::Time => ex.ty.decimals,
         Rep::Blob if ex.is_const() => 0,
+        Rep::Text if ex.ty.marks.cast => 0,
+        Rep::Text if ex.ty.marks.dated => 6,
         _ => NOT_FIXED,
     };
     SqlType { decimals: decimals(a).max(decimals(b)).min(NOT_FIXED), ..SqlType::new(Base::Double) }
 }
 
 /// Whether an expression is a literal behind a minus.
-pub(super) fn is_negated_constant(ex: &Ex) -> bool {
-    matches!(&ex.code, Code::Sql(sql) if sql.starts_with("(-?"))
+pub(crate) fn is_negated_constant(ex: &Ex) -> bool {
+    matches!(&ex.code, Code::Sql(sql) if sql.starts_with("(-?") || sql.starts_with("tg_dec_neg(?"))
 }
 
 /// Whether an expression reads no column.
-pub(super) fn is_constant(ex: &Ex) -> bool {
+pub(crate) fn is_constant(ex: &Ex) -> bool {
     match &ex.code {
         Code::Const(_) => true,
         Code::Sql(sql) => !sql.contains(".c") && !sql.contains(".r"),
@@ -102,16 +105,10 @@ pub(crate) fn common_of(a: &SqlType, b: &SqlType, collation: Collation) -> SqlTy
     if a == b {
         return a.clone();
     }
-    if ints(a) && ints(b) {
+    let unsigned = |ty: &SqlType| ty.unsigned || ty.base == Base::Bit;
+    if ints(a) && ints(b) && unsigned(a) == unsigned(b) {
         let wider = if int_digits(a) >= int_digits(b) { a.clone() } else { b.clone() };
-        if a.unsigned == b.unsigned {
-            return SqlType { length: a.length.max(b.length), ..wider };
-        }
-        let (unsigned, signed) = if a.unsigned { (a, b) } else { (b, a) };
-        if int_digits(unsigned) < int_digits(signed) {
-            return signed.clone();
-        }
-        return if unsigned.base == Base::Big { SqlType::decimal(20, 0) } else { SqlType::bigint() };
+        return SqlType { length: a.length.max(b.length), ..wider };
     }
     let exact = |ty: &SqlType| ints(ty) || ty.base == Base::Decimal;
     if exact(a) && exact(b) {
@@ -127,7 +124,7 @@ pub(crate) fn common_of(a: &SqlType, b: &SqlType, collation: Collation) -> SqlTy
         return SqlType::decimal((wa.max(wb) + u32::from(scale)).min(decimal::PRECISION_MAX), scale);
     }
     if a.base.is_number() && b.base.is_number() {
-        let decimals = if a.decimals == b.decimals { a.decimals } else { NOT_FIXED };
+        let decimals = a.decimals.max(b.decimals).min(NOT_FIXED);
         return SqlType { decimals, ..SqlType::new(Base::Double) };
     }
     if a.base.is_temporal() && b.base.is_temporal() {
@@ -149,9 +146,35 @@ pub(crate) fn common_of(a: &SqlType, b: &SqlType, collation: Collation) -> SqlTy
     let text = |ty: &SqlType| ty.base.is_character() || ty.base.is_binary();
     let collation = if text(a) || text(b) { collation } else { Collation::DEFAULT };
     let length = chars(a).max(chars(b));
+    if a.base.is_blob() || b.base.is_blob() {
+        return blob_of(length, collation);
+    }
+    // A CHAR stays one beside what is no text.
+    if matches!((a.base, text(b)), (Base::Char | Base::Binary, false))
+        || matches!((b.base, text(a)), (Base::Char | Base::Binary, false))
+    {
+        let base = if collation == Collation::BINARY { Base::Binary } else { Base::Char };
+        return SqlType { length, collation, ..SqlType::new(base) };
+    }
     if length > 65_535 {
         let base = if collation == Collation::BINARY { Base::LongBlob } else { Base::LongText };
         return SqlType { length, collation, ..SqlType::new(base) };
     }
     SqlType::varchar(length, collation)
+}
+
+/// The TEXT or BLOB that holds so many characters.
+pub(crate) fn blob_of(length: u32, collation: Collation) -> SqlType {
+    let binary = collation == Collation::BINARY;
+    let base = match (length.saturating_mul(collation.char_bytes_max()), binary) {
+        (..=255, true) => Base::TinyBlob,
+        (..=255, false) => Base::TinyText,
+        (..=65_535, true) => Base::Blob,
+        (..=65_535, false) => Base::Text,
+        (..=16_777_215, true) => Base::MediumBlob,
+        (..=16_777_215, false) => Base::MediumText,
+        (_, true) => Base::LongBlob,
+        (_, false) => Base::LongText,
+    };
+    SqlType { length, collation, ..SqlType::new(base) }
 }

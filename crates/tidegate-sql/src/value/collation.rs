@@ -4,7 +4,10 @@ use std::{cmp::Ordering, ffi::CString, os::raw::c_void, slice};
 
 use libsqlite3_sys as ffi;
 
-use super::weights::WEIGHTS;
+use super::{
+    uca::{self, Table},
+    weights::WEIGHTS,
+};
 use crate::store::conn::SqliteError;
 
 /// A collation by MySQL's number.
@@ -24,8 +27,12 @@ struct Entry {
 static COLLATIONS: &[Entry] = &[
     Entry { id: 45, name: "utf8mb4_general_ci", charset: "utf8mb4", char_bytes_max: 4, default: true },
     Entry { id: 46, name: "utf8mb4_bin", charset: "utf8mb4", char_bytes_max: 4, default: false },
+    Entry { id: 224, name: "utf8mb4_unicode_ci", charset: "utf8mb4", char_bytes_max: 4, default: false },
+    Entry { id: 246, name: "utf8mb4_unicode_520_ci", charset: "utf8mb4", char_bytes_max: 4, default: false },
     Entry { id: 33, name: "utf8mb3_general_ci", charset: "utf8mb3", char_bytes_max: 3, default: true },
     Entry { id: 83, name: "utf8mb3_bin", charset: "utf8mb3", char_bytes_max: 3, default: false },
+    Entry { id: 192, name: "utf8mb3_unicode_ci", charset: "utf8mb3", char_bytes_max: 3, default: false },
+    Entry { id: 214, name: "utf8mb3_unicode_520_ci", charset: "utf8mb3", char_bytes_max: 3, default: false },
     Entry { id: 11, name: "ascii_general_ci", charset: "ascii", char_bytes_max: 1, default: true },
     Entry { id: 65, name: "ascii_bin", charset: "ascii", char_bytes_max: 1, default: false },
     Entry { id: 63, name: "binary", charset: "binary", char_bytes_max: 1, default: true },
@@ -115,19 +122,91 @@ impl Collation {
         }
     }
 
+    /// By what characters compare.
+    pub(crate) fn order(self) -> Order {
+        match self.0 {
+            63 => Order::Bytes,
+            46 | 83 | 65 => Order::CodePoint,
+            224 | 192 => Order::Unicode(uca::v400()),
+            246 | 214 => Order::Unicode(uca::v520()),
+            _ => Order::General,
+        }
+    }
+
     /// The name to write behind COLLATE in SQLite's text.
     pub(crate) fn sqlite_name(self) -> &'static str {
-        if self.is_binary_order() { "mbin" } else { "mci" }
+        match self.0 {
+            46 | 83 | 65 | 63 => "mbin",
+            224 | 192 => "muca400",
+            246 | 214 => "muca520",
+            _ => "mci",
+        }
+    }
+
+    /// Appends the weights of a text as WEIGHT_STRING() shows them.
+    pub(crate) fn write_weight_string(self, mut text: &[u8], out: &mut Vec<u8>) {
+        let order = self.order();
+        if matches!(order, Order::Bytes | Order::Unicode(_)) || self.charset() == "ascii" && self.is_binary_order() {
+            return if self.charset() == "ascii" {
+                out.extend_from_slice(text)
+            } else {
+                order.write_weights(text, out)
+            };
+        }
+        while let Some(c) = next_char(&mut text) {
+            match order {
+                Order::General if self.charset() == "ascii" => out.push(weight(c) as u8),
+                Order::General => out.extend_from_slice(&(weight(c) as u16).to_be_bytes()),
+                _ if self.char_bytes_max() == 3 => out.extend_from_slice(&(c as u16).to_be_bytes()),
+                _ => out.extend_from_slice(&c.to_be_bytes()[1..]),
+            }
+        }
     }
 
     /// Compares two texts; trailing spaces do not count.
     pub(crate) fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
-        if self == Self::BINARY {
-            a.cmp(b)
-        } else if self.is_binary_order() {
-            compare_bin(a, b)
-        } else {
-            compare_general_ci(a, b)
+        match self.order() {
+            Order::Bytes => a.cmp(b),
+            Order::CodePoint => compare_bin(a, b),
+            Order::General => compare_general_ci(a, b),
+            Order::Unicode(table) => table.compare(a, b),
+        }
+    }
+}
+
+/// What decides about two characters.
+#[derive(Clone, Copy)]
+pub(crate) enum Order {
+    Bytes,
+    CodePoint,
+    /// One weight for each character.
+    General,
+    /// Any number of weights for each.
+    Unicode(&'static Table),
+}
+
+impl Order {
+    /// Whether two characters are the same one.
+    pub(crate) fn same(self, a: u32, b: u32) -> bool {
+        a == b
+            || match self {
+                Order::Bytes | Order::CodePoint => false,
+                Order::General => weight(a) == weight(b),
+                Order::Unicode(table) => table.same(a, b),
+            }
+    }
+
+    /// Appends what a text compares by, as bytes that sort as the texts do.
+    pub(crate) fn write_weights(self, mut text: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Order::Bytes => out.extend_from_slice(text),
+            Order::Unicode(table) => table.write_weights(text, out),
+            Order::CodePoint | Order::General => {
+                while let Some(c) = next_char(&mut text) {
+                    let c = if matches!(self, Order::General) { weight(c) } else { c };
+                    out.extend_from_slice(&c.to_be_bytes());
+                }
+            }
         }
     }
 }
@@ -229,7 +308,8 @@ pub(crate) fn register(db: *mut ffi::sqlite3) -> Result<(), SqliteError> {
         std::ffi::c_int,
         *const c_void,
     ) -> std::ffi::c_int;
-    let all: [(&str, Compare); 2] = [("mci", general_ci), ("mbin", bin)];
+    let all: [(&str, Compare); 4] =
+        [("mci", general_ci), ("mbin", bin), ("muca400", unicode_400), ("muca520", unicode_520)];
     for (name, compare) in all {
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: the handle is open, the name is copied, the function takes no state.
@@ -260,29 +340,27 @@ unsafe fn text<'a>(ptr: *const c_void, len: std::ffi::c_int) -> &'a [u8] {
     unsafe { slice::from_raw_parts(ptr.cast(), len as usize) }
 }
 
-unsafe extern "C" fn general_ci(
-    _: *mut c_void,
-    a_len: std::ffi::c_int,
-    a: *const c_void,
-    b_len: std::ffi::c_int,
-    b: *const c_void,
-) -> std::ffi::c_int {
-    // SAFETY: SQLite's contract for collation functions.
-    let (a, b) = unsafe { (text(a, a_len), text(b, b_len)) };
-    compare_general_ci(a, b) as std::ffi::c_int
+/// Makes a comparison of texts a collation function of SQLite's.
+macro_rules! collation_function {
+    ($name:ident, $compare:expr) => {
+        unsafe extern "C" fn $name(
+            _: *mut c_void,
+            a_len: std::ffi::c_int,
+            a: *const c_void,
+            b_len: std::ffi::c_int,
+            b: *const c_void,
+        ) -> std::ffi::c_int {
+            // SAFETY: SQLite's contract for collation functions.
+            let (a, b) = unsafe { (text(a, a_len), text(b, b_len)) };
+            $compare(a, b) as std::ffi::c_int
+        }
+    };
 }
 
-unsafe extern "C" fn bin(
-    _: *mut c_void,
-    a_len: std::ffi::c_int,
-    a: *const c_void,
-    b_len: std::ffi::c_int,
-    b: *const c_void,
-) -> std::ffi::c_int {
-    // SAFETY: SQLite's contract for collation functions.
-    let (a, b) = unsafe { (text(a, a_len), text(b, b_len)) };
-    compare_bin(a, b) as std::ffi::c_int
-}
+collation_function!(general_ci, compare_general_ci);
+collation_function!(unicode_400, |a, b| uca::v400().compare(a, b));
+collation_function!(unicode_520, |a, b| uca::v520().compare(a, b));
+collation_function!(bin, compare_bin);
 
 #[cfg(test)]
 mod tests {

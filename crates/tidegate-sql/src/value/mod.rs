@@ -19,6 +19,7 @@ pub(crate) mod json;
 pub(crate) mod number;
 pub(crate) mod temporal;
 pub(crate) mod types;
+mod uca;
 pub(crate) mod val;
 mod weights;
 

@@ -342,21 +342,29 @@ fn fraction(text: &[u8]) -> (i64, u8, usize, bool) {
     (value * 10i64.pow(6 - kept as u32), kept as u8, len, false)
 }
 
-/// Reads a number as a date with optional time: YYMMDD, YYYYMMDD, YYMMDDhhmmss, YYYYMMDDhhmmss.
+/// Reads a number as a date with optional time: YYMMDD, YYYYMMDD, YYMMDDhhmmss, YYYYMMDDhhmmss. What lies between these forms is
+/// no date.
 pub(crate) fn datetime_from_number(number: i64) -> Option<Datetime> {
-    if number == 0 {
-        return Some(Datetime::default());
-    }
-    if number < 101 {
-        return None;
-    }
-    let (date, time) = if number > 99_999_999 { (number / 1_000_000, number % 1_000_000) } else { (number, 0) };
-    let (mut year, month, day) = (date / 10_000, date / 100 % 100, date % 100);
-    if year < 100 && date < 1_000_000 {
-        year = century(year);
-    }
-    let value =
-        Datetime { year, month, day, hour: time / 10_000, minute: time / 100 % 100, second: time % 100, micros: 0 };
+    let number = match number {
+        0 => return Some(Datetime::default()),
+        101..=691_231 => (number + 20_000_000) * 1_000_000,
+        700_101..=991_231 => (number + 19_000_000) * 1_000_000,
+        991_232..=99_991_231 => number * 1_000_000,
+        101_000_000..=691_231_235_959 => number + 20_000_000_000_000,
+        700_101_000_000..=991_231_235_959 => number + 19_000_000_000_000,
+        991_231_235_960..=99_991_231_235_959 => number,
+        _ => return None,
+    };
+    let (date, time) = (number / 1_000_000, number % 1_000_000);
+    let value = Datetime {
+        year: date / 10_000,
+        month: date / 100 % 100,
+        day: date % 100,
+        hour: time / 10_000,
+        minute: time / 100 % 100,
+        second: time % 100,
+        micros: 0,
+    };
     value.is_valid().then_some(value)
 }
 
@@ -411,6 +419,10 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<(i64, bool, u8)> {
         (micros, decimals, used, _) = fraction(&body[pos + 1..]);
         pos += 1 + used;
     }
+    // A number with an exponent is none.
+    if matches!(body.get(pos), Some(b'e' | b'E')) && body.get(pos + 1).is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
     let hours = days.saturating_mul(24).saturating_add(hours).min(10_000_000);
     let total = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros;
     Some((if negative { -total } else { total }, pos < body.len(), decimals))
@@ -464,6 +476,19 @@ mod tests {
         check("abc", None);
         check("", None);
         check("2020-01-02 25:00:00", None);
+    }
+
+    #[test]
+    fn dates_from_numbers() {
+        let number = |number: i64| datetime_from_number(number).map(|moment| moment.to_number());
+        assert_eq!(number(0), Some(0));
+        assert_eq!(number(131), Some(20_000_131_000_000));
+        assert_eq!(number(700_101), Some(19_700_101_000_000));
+        assert_eq!(number(20_240_102), Some(20_240_102_000_000));
+        assert_eq!(number(240_102_030_405), Some(20_240_102_030_405));
+        for none in [-131, 1, 100, 691_232, 700_100, 99_991_232, 100_000_000, 691_231_235_960, 99_991_231_236_000] {
+            assert_eq!(number(none), None, "{none}");
+        }
     }
 
     #[test]

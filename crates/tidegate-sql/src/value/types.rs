@@ -104,6 +104,12 @@ pub(crate) struct Marks {
     pub(crate) hex: bool,
     /// A value of a column or an aggregate: texts of any size are described as BLOB.
     pub(crate) stored: bool,
+    /// CAST AS CHAR: a text that counts as a number without digits behind the point.
+    pub(crate) cast: bool,
+    /// The sum of a text and an interval: a text that is a moment where a number is wanted.
+    pub(crate) dated: bool,
+    /// A column called REAL, which is FLOAT in one sql_mode.
+    pub(crate) real: bool,
 }
 
 impl PartialEq for Marks {

@@ -175,6 +175,9 @@ impl<'a> Val<'a> {
             Val::Uint(value) => i64::try_from(*value).ok().and_then(datetime_from_number).ok_or(wrong)?,
             Val::Real(_) | Val::Dec(_) => {
                 let (Ok(number) | Err((number, _))) = self.to_decimal();
+                if number.mantissa < 0 {
+                    return Err(wrong);
+                }
                 let whole = number.truncate(0);
                 let mut value = i64::try_from(whole.mantissa).ok().and_then(datetime_from_number).ok_or(wrong)?;
                 let fraction = number.sub(whole).and_then(|fraction| fraction.rescale(6));
@@ -249,7 +252,13 @@ impl<'a> Val<'a> {
             Val::Real(value) => number::write_f64(*value, out),
             Val::Dec(value) => {
                 let scaled = if base == Base::Decimal { value.rescale(decimals).unwrap_or(*value) } else { *value };
+                let start = out.len();
                 scaled.write(out);
+                if let Some(width) = width {
+                    let wanted = width as usize + usize::from(decimals > 0);
+                    let missing = wanted.saturating_sub(out.len() - start);
+                    out.splice(start..start, std::iter::repeat_n(b'0', missing));
+                }
             }
             Val::Text(text) | Val::Blob(text) => out.extend_from_slice(text),
             Val::Datetime(packed) => {

@@ -13,6 +13,7 @@ use tidegate_rows::{Column, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions, OpenError};
 
 use super::Failure;
+use super::interrupt::Running;
 
 /// How long a server may take from locking the directory to serving its socket: it fills new schemas before.
 const START: Duration = Duration::from_secs(10);
@@ -93,6 +94,7 @@ impl Client {
         mut each: impl FnMut(Event<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.send(tag::QUERY, sql)?;
+        let _running = Running::on(&self.writer);
         let mut columns = Vec::new();
         let mut refused = None;
         loop {
@@ -169,7 +171,11 @@ impl Client {
     fn send(&mut self, tag: u8, payload: &[u8]) -> io::Result<()> {
         let mut frame = Vec::with_capacity(payload.len() + 8);
         frames::write_frame(tag, payload, &mut frame);
-        self.writer.write_all(&frame)
+        // A broken pipe here is the server's end, and must not be taken for that of our own output.
+        self.writer.write_all(&frame).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => io::ErrorKind::ConnectionReset.into(),
+            _ => error,
+        })
     }
 
     /// Leaves, and closes the database if it was opened here.

@@ -3,12 +3,13 @@
 //! Works on the data directory itself, or, while a server has it open, through the socket that the server keeps there:
 //! the user need not know which ([`client`]). In reading order: the options below, [`client`], [`split`] (a text into
 //! statements), [`output`] (results for people and for programs), [`batch`] (`-e`, `--import`, standard input),
-//! [`shell`] (interactive), [`dump`] (`--dump`), [`backup`] (`--backup`).
+//! [`shell`] (interactive), [`interrupt`] (Ctrl-C in it), [`dump`] (`--dump`), [`backup`] (`--backup`).
 
 mod backup;
 mod batch;
 mod client;
 mod dump;
+mod interrupt;
 mod output;
 mod shell;
 mod split;

@@ -16,7 +16,7 @@ use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use super::client::Client;
 use super::output::{Format, Output, seconds};
 use super::split::{End, Splitter, Statement};
-use super::{Failure, backup};
+use super::{Failure, backup, interrupt};
 
 /// Statements that the history keeps.
 const HISTORY: usize = 2000;
@@ -28,7 +28,8 @@ Statements end with ; or, for a line per value, with \\G. Several may stand on a
   use SCHEMA;   make a schema the current one
   help          this
   quit          leave (also exit, \\q, Ctrl-D)
-Tab completes words, tables and columns; Ctrl-R searches the history; Ctrl-C drops what was typed.";
+Tab completes words, tables and columns; Ctrl-R searches the history;
+Ctrl-C drops what was typed, or ends the statement that runs.";
 
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
@@ -63,6 +64,7 @@ pub(super) fn run(client: &mut Client, format: Format) -> Result<bool, Failure> 
         // There is none the first time.
         let _ = editor.load_history(history);
     }
+    interrupt::install().map_err(|error| Failure::Other(format!("sigaction: {error}")))?;
     let mut splitter = Splitter::default();
     let mut typed = String::new();
     editor.set_helper(Some(Names::of(client)));

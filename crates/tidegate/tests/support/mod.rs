@@ -3,6 +3,8 @@
 // Each test file uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod mariadb;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

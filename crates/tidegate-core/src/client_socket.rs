@@ -1,0 +1,181 @@
+//! The socket of a client's connection, registered for input alone.
+//!
+//! A socket takes an answer at once, nearly always, so that nobody asks the event loop for room before it was full. To be
+//! told of room for each new connection would be one event for each.
+
+use std::{
+    cell::{Cell, OnceCell},
+    io::{self, IoSlice},
+    net::SocketAddr,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    task::{Context, Poll, ready},
+};
+
+use socket2::{SockAddr, SockRef};
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// Registers a descriptor with the event loop of this thread.
+pub(crate) fn watch<T: AsRawFd>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    // SAFETY: the `AsyncFd` owns `descriptor`, which all callers in this crate pass as the owner of what it names.
+    unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(io::Error::from)
+}
+
+/// A connected socket that does not block.
+#[derive(Debug)]
+pub struct ClientSocket {
+    input: AsyncFd<OwnedFd>,
+    /// It took nothing the last time.
+    full: Cell<bool>,
+    /// A duplicate of the descriptor, registered for room: made when the socket is full for the first time.
+    output: OnceCell<Box<AsyncFd<OwnedFd>>>,
+}
+
+impl ClientSocket {
+    /// Enters a socket into the event loop of this thread.
+    ///
+    /// # Errors
+    /// The system cannot watch another socket.
+    pub fn register(socket: OwnedFd) -> io::Result<Self> {
+        Ok(ClientSocket { input: watch(socket, Interest::READABLE)?, full: Cell::new(false), output: OnceCell::new() })
+    }
+    /// Takes the socket out of the event loop.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.input.into_inner()
+    }
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.input.poll_read_ready(cx).map_ok(drop)
+    }
+    /// Whether the socket takes something, as far as is known.
+    pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.full.get() {
+            ready!(self.output()?.poll_write_ready(cx)).map(drop)?;
+            self.full.set(false);
+        }
+        Poll::Ready(Ok(()))
+    }
+    fn output(&self) -> io::Result<&AsyncFd<OwnedFd>> {
+        if let Some(output) = self.output.get() {
+            return Ok(output);
+        }
+        let output = watch(self.as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;
+        Ok(self.output.get_or_init(|| Box::new(output)))
+    }
+    /// Calls `io`, whose `WouldBlock` means that the next wait is a real one.
+    pub(crate) fn try_io<R>(&self, interest: Interest, io: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        if !interest.is_writable() {
+            return self.input.try_io(interest, |_| io());
+        }
+        let result = io();
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.full.set(true);
+            if let Some(output) = self.output.get() {
+                // The event loop has not looked since, so that no news is lost.
+                let _ = output.try_io(interest, |_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            }
+        }
+        result
+    }
+    pub(crate) fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.try_io(Interest::READABLE, || io::Read::read(&mut &*SockRef::from(&self.input), buf))
+    }
+    pub(crate) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let send = || SockRef::from(&self.input).send_vectored_with_flags(slices, libc::MSG_NOSIGNAL);
+        self.try_io(Interest::WRITABLE, send)
+    }
+    pub(crate) fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        SockRef::from(&self.input).set_tcp_nodelay(nodelay)
+    }
+    /// Our end, if it has an IP address.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        SockRef::from(&self.input).local_addr().ok()?.as_socket()
+    }
+}
+
+impl AsFd for ClientSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.input.get_ref().as_fd()
+    }
+}
+
+impl AsRawFd for ClientSocket {
+    fn as_raw_fd(&self) -> i32 {
+        self.input.get_ref().as_raw_fd()
+    }
+}
+
+/// Takes a connection from a listening socket that does not block, and its client's address.
+///
+/// # Errors
+/// `WouldBlock` when there is none; those of accept(2).
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let accept = |address: *mut socket2::SockAddrStorage, len: *mut libc::socklen_t| {
+        // SAFETY: `address` and `len` describe memory for any address.
+        let fd = unsafe { libc::accept4(listener.as_raw_fd(), address.cast(), len, flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    // SAFETY: when accept4 succeeds it has written the address and its length.
+    unsafe { SockAddr::try_init(accept) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        io::{Read, Write},
+        os::unix::net::UnixStream,
+        task::Waker,
+    };
+
+    use super::*;
+
+    fn pair() -> (UnixStream, ClientSocket) {
+        let (client, socket) = UnixStream::pair().expect("a pair of sockets");
+        socket.set_nonblocking(true).expect("a socket that does not block");
+        (client, ClientSocket::register(socket.into()).expect("room in the event loop"))
+    }
+
+    #[tokio::test]
+    async fn input_is_awaited() {
+        let (mut client, socket) = pair();
+        let mut buf = [0u8; 16];
+        assert!(socket.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending());
+        client.write_all(b"hello").expect("room");
+        poll_fn(|cx| socket.poll_read_ready(cx)).await.expect("a connected socket");
+        assert_eq!(socket.try_read(&mut buf).expect("bytes"), 5);
+        assert_eq!(socket.try_read(&mut buf).expect_err("no more").kind(), io::ErrorKind::WouldBlock);
+        assert!(socket.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+
+    #[tokio::test]
+    async fn room_is_awaited_when_there_was_none() {
+        let (mut client, socket) = pair();
+        let bytes = [0u8; 1 << 16];
+        for _ in 0..2 {
+            let mut sent = 0;
+            poll_fn(|cx| socket.poll_write_ready(cx)).await.expect("a connected socket");
+            loop {
+                match socket.try_write_vectored(&[IoSlice::new(&bytes)]) {
+                    Ok(count) => sent += count,
+                    Err(error) => break assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                }
+            }
+            assert!(socket.poll_write_ready(&mut Context::from_waker(Waker::noop())).is_pending());
+            client.read_exact(&mut vec![0; sent]).expect("what was sent");
+        }
+    }
+
+    #[test]
+    fn accepts() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("a socket that does not block");
+        assert_eq!(accept(listener.as_fd()).expect_err("nobody").kind(), io::ErrorKind::WouldBlock);
+        let client = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+        let (_, address) = accept(listener.as_fd()).expect("a client");
+        assert_eq!(address.as_socket(), client.local_addr().ok());
+    }
+}

@@ -1,0 +1,426 @@
+//! Connections on which nothing happens: a descriptor and what must not be forgotten, nothing else.
+//!
+//! A connection that has waited for a head for a while, between two requests or in the middle of one, gives up its task,
+//! its buffers and its place in the event loop. Its socket moves to an epoll instance of the worker that is watched as
+//! one, and what is left is a [`Parked`] in a table. Bytes make it a connection again. So does its time limit, unless
+//! all that it would do is close. A connection that is busy never comes here and pays nothing.
+//!
+//! A client that sends its head byte by byte stays here: a byte that ends no line is only kept.
+//!
+//! What is considered and measured stands in `docs/decisions/0005-parked-connections.md`.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    rc::Rc,
+};
+
+use slab::Slab;
+use tidegate_http::proxy_protocol::ProxyHeader;
+use tokio::io::{Interest, unix::AsyncFd};
+
+use crate::{
+    client_socket, clock,
+    connection::{BUSY_IDLE_MS_MAX, BUSY_WAIT_MS, FRESH_WAIT_MS_MAX, Peer},
+    log::{self, Level},
+    worker::{Worker, give_buffer, take_buffer},
+};
+
+/// Sockets that are looked at before others have their turn.
+const EVENTS_MAX: usize = 16;
+
+/// A part of a head that has become longer than this is parsed, whether its line has ended or not.
+const INPUT_BYTES_MAX: usize = 1024;
+
+/// A connection on which nothing happens.
+pub(crate) struct Parked {
+    pub(crate) socket: OwnedFd,
+    pub(crate) peer: Peer,
+    pub(crate) listen: u32,
+    pub(crate) nodelay: bool,
+    pub(crate) number: u64,
+    pub(crate) requests: u64,
+    pub(crate) accepted_ms: u64,
+    /// Since when it is idle, or when the first byte of the head came, in milliseconds.
+    pub(crate) since_ms: u64,
+    pub(crate) proxy_header: Option<Box<ProxyHeader>>,
+    /// The part of a head that has come.
+    pub(crate) input: Vec<u8>,
+}
+
+impl Parked {
+    /// Whether it has not sent a byte yet.
+    fn is_fresh(&self) -> bool {
+        self.requests == 0 && self.input.is_empty()
+    }
+    /// Whether it waits for the next request.
+    fn is_idle(&self) -> bool {
+        self.requests > 0 && self.input.is_empty()
+    }
+}
+
+/// A connection in its place in the table. Looking for those whose time is over touches the table alone.
+struct Entry {
+    /// When the wait is over, in milliseconds; 0 for never.
+    deadline_ms: u64,
+    parked: Box<Parked>,
+}
+
+/// The parked connections of a worker.
+pub(crate) struct Table {
+    entries: Slab<Entry>,
+    /// No deadline is earlier than this, in milliseconds; 0 when there is none.
+    earliest_ms: u64,
+    epoll: Rc<AsyncFd<Epoll>>,
+}
+
+impl Table {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// The system has no epoll instance to give.
+    pub(crate) fn new() -> io::Result<Self> {
+        let epoll = client_socket::watch(Epoll::new()?, Interest::READABLE)?;
+        Ok(Table { entries: Slab::new(), earliest_ms: 0, epoll: Rc::new(epoll) })
+    }
+    /// When the table should be looked through next, in milliseconds; 0 for never.
+    pub(crate) fn earliest_ms(&self) -> u64 {
+        self.earliest_ms
+    }
+    /// Takes a connection in.
+    ///
+    /// # Errors
+    /// The system cannot watch another socket; the connection is closed.
+    pub(crate) fn insert(&mut self, parked: Parked, deadline_ms: u64) -> io::Result<()> {
+        let place = self.entries.vacant_entry();
+        self.epoll.get_ref().add(parked.socket.as_fd(), place.key())?;
+        place.insert(Entry { deadline_ms, parked: Box::new(parked) });
+        self.note_deadline(deadline_ms);
+        Ok(())
+    }
+    /// Takes a connection out; nobody watches its socket any more.
+    fn remove(&mut self, key: usize) -> Option<Parked> {
+        let entry = self.entries.try_remove(key)?;
+        if self.entries.is_empty() {
+            // Nothing holds on to the memory of a rush.
+            (self.entries, self.earliest_ms) = (Slab::new(), 0);
+        }
+        self.epoll.get_ref().remove(entry.parked.socket.as_fd());
+        Some(*entry.parked)
+    }
+    fn note_deadline(&mut self, deadline_ms: u64) {
+        if deadline_ms != 0 && (self.earliest_ms == 0 || deadline_ms < self.earliest_ms) {
+            self.earliest_ms = deadline_ms;
+        }
+    }
+    /// The connections whose time is over.
+    fn expired(&mut self, now_ms: u64) -> Vec<usize> {
+        let mut found = Vec::new();
+        if self.earliest_ms == 0 || now_ms < self.earliest_ms {
+            return found;
+        }
+        let mut earliest_ms = u64::MAX;
+        for (key, entry) in &self.entries {
+            match entry.deadline_ms {
+                0 => {}
+                deadline_ms if deadline_ms <= now_ms => found.push(key),
+                deadline_ms => earliest_ms = earliest_ms.min(deadline_ms),
+            }
+        }
+        self.earliest_ms = if earliest_ms == u64::MAX { 0 } else { earliest_ms };
+        found
+    }
+    /// Connections that wait for a request and may be closed: since when, in milliseconds, and which.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let waiting = self.entries.iter().filter(|(_, entry)| entry.parked.input.is_empty());
+        waiting.map(|(key, entry)| (entry.parked.since_ms, key))
+    }
+}
+
+/// What bytes or an end make of a parked connection.
+enum Arrival {
+    /// It becomes a connection again.
+    Resume,
+    /// It stays as it is.
+    Stay,
+    /// It is closed.
+    Close,
+}
+
+impl Parked {
+    /// Reads what has come. `ended`: so has the end of it, or an error.
+    fn read(&mut self, ended: bool) -> Arrival {
+        let mut buffer = if self.input.is_empty() { take_buffer() } else { std::mem::take(&mut self.input) };
+        let before = buffer.len();
+        let read = receive(self.socket.as_fd(), &mut buffer);
+        let arrival = match read {
+            Ok(0) | Err(_) if self.is_idle() && before == 0 => match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Arrival::Stay,
+                _ => Arrival::Close,
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => Arrival::Stay,
+            Ok(1..) if before > 0 && !ended && is_inside_line(&buffer, before) => Arrival::Stay,
+            // Whatever it is, the connection can tell.
+            _ => Arrival::Resume,
+        };
+        if buffer.is_empty() {
+            give_buffer(buffer);
+        } else {
+            self.input = buffer;
+        }
+        arrival
+    }
+}
+
+/// Whether what came behind the first `before` bytes ends no line, so that parsing it would come to nothing.
+fn is_inside_line(input: &[u8], before: usize) -> bool {
+    input.len() < INPUT_BYTES_MAX && memchr::memchr(b'\n', &input[before..]).is_none()
+}
+
+impl Worker {
+    /// Watches the parked connections; ends when the system fails it.
+    pub(crate) async fn watch_parked(self: Rc<Self>) {
+        let epoll = self.parked.borrow().epoll.clone();
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
+        while let Ok(mut ready) = epoll.readable().await {
+            clock::update();
+            loop {
+                let found = epoll.get_ref().wait(&mut events);
+                for event in &events[..found] {
+                    self.parked_event(event.u64 as usize, event.events);
+                }
+                if found < EVENTS_MAX {
+                    ready.clear_ready();
+                    break;
+                }
+                tokio::task::yield_now().await;
+                clock::update();
+            }
+        }
+    }
+
+    fn parked_event(self: &Rc<Self>, key: usize, events: u32) {
+        const END: i32 = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
+        let mut table = self.parked.borrow_mut();
+        let Some(entry) = table.entries.get_mut(key) else { return };
+        let was_reading = !entry.parked.input.is_empty();
+        let arrival = entry.parked.read(events & END as u32 != 0);
+        if matches!(arrival, Arrival::Stay) {
+            return;
+        }
+        let Some(parked) = table.remove(key) else { return };
+        drop(table);
+        self.count_parked(was_reading, -1);
+        match arrival {
+            Arrival::Close => self.close_parked(parked),
+            _ => self.resume(parked, false),
+        }
+    }
+
+    /// Looks for those whose time is over.
+    pub(crate) fn check_parked(self: &Rc<Self>, now_ms: u64) {
+        let expired = self.parked.borrow_mut().expired(now_ms);
+        for key in expired {
+            match self.take_parked(key) {
+                Some(parked) if parked.is_idle() => self.forget_open(),
+                Some(parked) => self.resume(parked, true),
+                None => {}
+            }
+        }
+    }
+
+    /// Takes one out of the table.
+    fn take_parked(&self, key: usize) -> Option<Parked> {
+        let parked = self.parked.borrow_mut().remove(key)?;
+        self.count_parked(!parked.input.is_empty(), -1);
+        Some(parked)
+    }
+
+    /// Closes one without a word.
+    pub(crate) fn drop_parked(&self, key: usize) {
+        if self.take_parked(key).is_some() {
+            self.forget_open();
+        }
+    }
+
+    /// Closes all: the worker stops.
+    pub(crate) fn drop_all_parked(&self) {
+        let keys: Vec<_> = self.parked.borrow().entries.iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.drop_parked(key));
+    }
+
+    /// The client closed its idle connection.
+    fn close_parked(&self, parked: Parked) {
+        let log = log::main();
+        if log.enabled(Level::Info) {
+            let message = format_args!("client {} closed keepalive connection", parked.peer);
+            log.write(Level::Info, Some(parked.number), message, |_| ());
+        }
+        drop(parked);
+        self.forget_open();
+    }
+
+    /// The worker shuts down: closes those that are idle, and leaves a moment to those that may be about to send something,
+    /// as [`crate::connection::Connection::close_when_idle`] does.
+    pub(crate) fn quit_parked(&self, now_ms: u64) {
+        let mut idle = Vec::new();
+        let mut table = self.parked.borrow_mut();
+        let mut earliest_ms = u64::MAX;
+        for (key, Entry { deadline_ms, parked }) in &mut table.entries {
+            let latest_ms = if parked.is_fresh() {
+                now_ms + FRESH_WAIT_MS_MAX
+            } else if !parked.is_idle() {
+                continue;
+            } else if now_ms.saturating_sub(parked.since_ms) < BUSY_IDLE_MS_MAX {
+                now_ms + BUSY_WAIT_MS
+            } else {
+                idle.push(key);
+                continue;
+            };
+            *deadline_ms = if *deadline_ms == 0 { latest_ms } else { latest_ms.min(*deadline_ms) };
+            earliest_ms = earliest_ms.min(latest_ms);
+        }
+        if earliest_ms != u64::MAX {
+            table.note_deadline(earliest_ms);
+        }
+        drop(table);
+        idle.into_iter().for_each(|key| self.drop_parked(key));
+    }
+}
+
+/// Reads once, into what room there is or is made for a line.
+fn receive(socket: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    buffer.reserve(64);
+    let room = buffer.spare_capacity_mut();
+    let (start, len) = (room.as_mut_ptr().cast(), room.len());
+    // SAFETY: `start` and `len` describe writable memory of `buffer`.
+    let count = unsafe { libc::recv(socket.as_raw_fd(), start, len, 0) };
+    let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
+    // SAFETY: the kernel has written `count` bytes behind the length, within the capacity.
+    unsafe { buffer.set_len(buffer.len() + count) };
+    Ok(count)
+}
+
+/// An epoll instance.
+struct Epoll(OwnedFd);
+
+impl AsRawFd for Epoll {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Epoll {
+    fn new() -> io::Result<Self> {
+        // SAFETY: the call takes no memory.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+    fn control(&self, operation: i32, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
+        // One event for what arrives at a time: it is read at once, and completely unless the connection resumes.
+        let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+        let mut event = libc::epoll_event { events, u64: key as u64 };
+        // SAFETY: both descriptors are open and the event lives through the call.
+        let result = unsafe { libc::epoll_ctl(self.as_raw_fd(), operation, socket.as_raw_fd(), &mut event) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+    fn add(&self, socket: BorrowedFd<'_>, key: usize) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket, key)
+    }
+    fn remove(&self, socket: BorrowedFd<'_>) {
+        // A socket that is not there need not go.
+        let _ = self.control(libc::EPOLL_CTL_DEL, socket, 0);
+    }
+    /// Events that are there now; how many.
+    fn wait(&self, events: &mut [libc::epoll_event; EVENTS_MAX]) -> usize {
+        let max = EVENTS_MAX as i32;
+        // SAFETY: the kernel writes at most `max` events, for which there is room.
+        let count = unsafe { libc::epoll_wait(self.as_raw_fd(), events.as_mut_ptr(), max, 0) };
+        // Interrupted or not, there is another look when something comes.
+        usize::try_from(count).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::unix::net::UnixStream};
+
+    use super::*;
+
+    fn pair(requests: u64, input: &[u8]) -> (UnixStream, Parked) {
+        let (client, socket) = UnixStream::pair().expect("a pair of sockets");
+        socket.set_nonblocking(true).expect("a socket that does not block");
+        let parked = Parked {
+            socket: socket.into(),
+            peer: Peer::Unix,
+            listen: 0,
+            nodelay: false,
+            number: 1,
+            requests,
+            accepted_ms: 1,
+            since_ms: 1,
+            proxy_header: None,
+            input: input.to_vec(),
+        };
+        (client, parked)
+    }
+
+    #[test]
+    fn is_small() {
+        assert!(size_of::<Parked>() + size_of::<Entry>() <= 128);
+    }
+
+    #[test]
+    fn bytes_inside_a_line_change_nothing() {
+        let (mut client, mut parked) = pair(0, b"GE");
+        assert!(matches!(parked.read(false), Arrival::Stay));
+        client.write_all(b"T / HT").expect("room");
+        assert!(matches!(parked.read(false), Arrival::Stay));
+        assert_eq!(parked.input, b"GET / HT");
+        client.write_all(b"TP/1.1\r\nH").expect("room");
+        assert!(matches!(parked.read(false), Arrival::Resume));
+        assert_eq!(parked.input, b"GET / HTTP/1.1\r\nH");
+    }
+
+    #[test]
+    fn the_first_bytes_resume() {
+        let (mut client, mut parked) = pair(3, b"");
+        assert!(matches!(parked.read(false), Arrival::Stay));
+        client.write_all(b"G").expect("room");
+        assert!(matches!(parked.read(false), Arrival::Resume));
+        assert_eq!(parked.input, b"G");
+    }
+
+    #[test]
+    fn an_end_closes_what_is_idle_alone() {
+        for (requests, input, closes) in [(1, "", true), (0, "", false), (1, "GET", false)] {
+            let (client, mut parked) = pair(requests, input.as_bytes());
+            drop(client);
+            assert_eq!(matches!(parked.read(true), Arrival::Close), closes, "{requests} {input}");
+        }
+    }
+
+    #[tokio::test]
+    async fn deadlines() {
+        let mut table = Table::new().expect("an epoll instance");
+        let mut clients = Vec::new();
+        for deadline_ms in [50, 0, 30, 70] {
+            let (client, parked) = pair(1, b"");
+            clients.push(client);
+            table.insert(parked, deadline_ms).expect("room");
+        }
+        assert_eq!(table.earliest_ms(), 30);
+        assert!(table.expired(29).is_empty());
+        assert_eq!(table.expired(50), [0, 2]);
+        assert_eq!(table.earliest_ms(), 70);
+        for key in 0..4 {
+            assert!(table.remove(key).is_some());
+        }
+        assert!(table.entries.is_empty() && table.earliest_ms() == 0);
+        assert!(table.remove(0).is_none());
+    }
+}

@@ -1,0 +1,496 @@
+//! What happens on a client's connection: reads heads, runs requests, writes what they say, and takes the next.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    rc::Rc,
+    task::Poll,
+};
+
+use bstr::ByteSlice;
+use tidegate_http::{BadRequest, Method, Parsed, RequestHead, parse_request, proxy_protocol::parse_proxy_header};
+
+use crate::{
+    clock,
+    connection::{Connection, Wait},
+    log::{Level, SysError},
+    output::Progress,
+    phase::{self, LateLog, LocalFuture, Ready},
+    request::Request,
+    transfer::OutputQueue,
+    worker::Worker,
+};
+
+/// Output of pipelined requests that comes together before it is written.
+const PIPELINE_BYTES_MAX: u64 = 64 << 10;
+
+/// What reading a head came to.
+enum Head {
+    Complete(Rc<Request>),
+    Bad(Rc<Request>, BadRequest),
+    TimedOut(Option<Rc<Request>>),
+    /// Nothing came for a while.
+    Idle,
+    End,
+}
+
+/// Why a connection is not served any longer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is closed when nobody refers to it any more.
+    Closed,
+    /// Nothing has happened on it for a while: it may be parked.
+    Idle,
+}
+
+/// Serves a connection until it ends, or nothing has happened on it for a while.
+pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
+    let mut end = End::Closed;
+    if read_proxy_header(conn).await {
+        loop {
+            match serve_one(conn, worker).await {
+                Next::Request => {}
+                Next::Close => break,
+                Next::Park => {
+                    end = End::Idle;
+                    break;
+                }
+            }
+        }
+    }
+    if end == End::Closed {
+        close(conn).await;
+    }
+    conn.release(worker);
+    end
+}
+
+/// Reads the header of the PROXY protocol, where one is expected; `false` when it does not come or is malformed.
+async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
+    let expected = conn.config().listens.get(conn.listen).is_some_and(|listen| listen.proxy_protocol);
+    if !expected || conn.proxy_header.get().is_some() {
+        return true;
+    }
+    let server_level = conn.config().servers[conn.default_server().0 as usize].level;
+    let core = &conn.config().levels[server_level.0 as usize].core.http;
+    loop {
+        if !matches!(conn.read_more(core.client_header_timeout_ms()).await, Ok(1..)) {
+            return false;
+        }
+        let parsed = parse_proxy_header(&conn.input.borrow());
+        match parsed {
+            Ok(None) => {
+                let mut input = conn.input.borrow_mut();
+                if input.len() == input.capacity() {
+                    input.reserve(core.head_limits().large_buffer_bytes);
+                }
+            }
+            Ok(Some((header, used))) => {
+                conn.consume_input(used);
+                let _ = conn.proxy_header.set(Box::new(header));
+                return true;
+            }
+            Err(error) => {
+                let input = conn.input.borrow();
+                let message = format_args!("{error}: \"{}\" while reading PROXY protocol", input.as_bstr());
+                crate::error_log::write_for_connection(conn, Level::Error, message);
+                return false;
+            }
+        }
+    }
+}
+
+/// Whether a connection goes on.
+enum Next {
+    Request,
+    Park,
+    Close,
+}
+
+async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
+    let req = match read_head(conn, worker).await {
+        Head::Complete(req) => req,
+        Head::Bad(req, bad) => {
+            req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
+            req.flags().malformed.set(true);
+            run(conn, &req, |req| phase::reject(req, bad.status())).await;
+            return end(conn, &req).await;
+        }
+        Head::TimedOut(Some(req)) => {
+            req.log(
+                Level::Info,
+                format_args!("client timed out (110: Connection timed out) while reading client request headers"),
+            );
+            conn.timed_out.set(true);
+            // Somebody this slow is not told; the access log shows it.
+            req.response.borrow_mut().status = 408;
+            phase::log(&req);
+            conn.mark_broken();
+            return end(conn, &req).await;
+        }
+        Head::TimedOut(None) | Head::End => return Next::Close,
+        Head::Idle => return Next::Park,
+    };
+    run(conn, &req, phase::run).await;
+    let late_log = leave(&req);
+    if conn.is_broken() {
+        return end(conn, &req).await;
+    }
+    let idle_timeout_ms = req.keepalive_conf().timeout_ms();
+    let keep_alive = req.flags().keep_alive.get() && !worker.is_quitting() && idle_timeout_ms > 0;
+    if !keep_alive {
+        return end(conn, &req).await;
+    }
+    conn.idle_timeout_ms.set(idle_timeout_ms);
+    let timeout_ms = send_timeout_ms(&req);
+    if !req.body.is_consumed() && !matches!(req.discard_buffered_body(), Ok(true)) {
+        // The client may wait for the answer before it sends the rest.
+        if conn.flush(timeout_ms).await.is_err() || req.discard_body().await.is_err() {
+            return end(conn, &req).await;
+        }
+    }
+    // A client that sends requests ahead gets the answers together.
+    let pipelined = !conn.input.borrow().is_empty();
+    let may_wait = pipelined && conn.unsent_bytes() < PIPELINE_BYTES_MAX;
+    if !(may_wait || conn.flush_now()) && conn.flush(timeout_ms).await.is_err() {
+        return end(conn, &req).await;
+    }
+    if !conn.nodelay.get() && req.files_conf().tcp_nodelay != Some(false) {
+        conn.nodelay.set(true);
+        conn.stream.set_nodelay();
+    }
+    if let Some(late_log) = late_log {
+        if conn.peer.get() != conn.socket_peer {
+            // Whose request it was stands with the connection.
+            late_log.end().await;
+        }
+        return Next::Request;
+    }
+    req.forget_contexts();
+    *conn.spare.borrow_mut() = Some(req);
+    Next::Request
+}
+
+/// Ends what a request keeps, unless log handlers still run: then they end it.
+fn leave(req: &Rc<Request>) -> Option<Rc<LateLog>> {
+    let late_log = req.find_lasting_context::<LateLog>().filter(|late_log| late_log.take_over());
+    if late_log.is_none() {
+        req.end_lasting_contexts();
+    }
+    late_log
+}
+
+/// Ends a connection with its last response.
+async fn end(conn: &Rc<Connection>, req: &Rc<Request>) -> Next {
+    let flushed = !conn.is_broken() && conn.flush(send_timeout_ms(req)).await.is_ok();
+    match conn.send_errno.take() {
+        0 => {}
+        errno => report_send_error(req, errno),
+    }
+    let conf = req.keepalive_conf();
+    if conn.timed_out.get() && conf.resets_timed_out() {
+        conn.stream.reset_on_close();
+        conn.kept.set(false);
+    } else if flushed && conf.lingers(!req.body.is_consumed() || !conn.input.borrow().is_empty()) {
+        linger(conn, req).await;
+    }
+    if leave(req).is_some() {
+        return Next::Close;
+    }
+    req.forget_contexts();
+    // The worker gets it back with the rest.
+    *conn.spare.borrow_mut() = Some(req.clone());
+    Next::Close
+}
+
+/// Runs a request to its end; a panic inside ends the request, not the worker.
+async fn run(conn: &Rc<Connection>, req: &Rc<Request>, start: impl FnOnce(&Rc<Request>) -> Ready<()>) {
+    match catch_unwind(AssertUnwindSafe(|| start(req))) {
+        Ok(Ready::Now(())) => {}
+        Ok(Ready::Later(future)) => drive(conn, req, future).await,
+        Err(panic) => report_panic(req, &*panic),
+    }
+}
+
+/// Polls a waiting request; meanwhile output that was flushed goes out.
+async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>) {
+    // Runs while `limit_rate` wants a pause.
+    let mut pause: Option<Pin<Box<tokio::time::Sleep>>> = None;
+    poll_fn(|cx| {
+        // Time has passed while the request waited.
+        clock::update();
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(Poll::Ready(())) => return Poll::Ready(()),
+            Ok(Poll::Pending) => {}
+            Err(panic) => {
+                report_panic(req, &*panic);
+                return Poll::Ready(());
+            }
+        }
+        let mut output = conn.output.borrow_mut();
+        while output.flush && !conn.is_broken() && output.poll_read(cx).is_ready() {
+            if let Some(time) = conn.pause() {
+                let sleep = pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+                if sleep.as_mut().poll(cx).is_pending() {
+                    break;
+                }
+                pause = None;
+                continue;
+            }
+            if conn.stream.poll_write_ready(cx).is_pending() {
+                break;
+            }
+            if let Err(error) = output.write_to(conn) {
+                conn.send_failed(&error);
+            }
+            if output.take_turn_end() {
+                cx.waker().wake_by_ref();
+                break;
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Clients that go away are everyday life, so this is for those who look.
+#[cold]
+fn report_send_error(req: &Request, errno: i32) {
+    let error = io::Error::from_raw_os_error(errno);
+    let what = if errno == libc::ETIMEDOUT { "client timed out" } else { "writev() failed" };
+    req.log(Level::Info, format_args!("{what} {} while sending response to client", SysError(&error)));
+}
+
+/// What `future` comes to; a panic inside ends the request, not the worker: `None`.
+pub(crate) async fn catch_panic<T>(req: &Rc<Request>, mut future: LocalFuture<T>) -> Option<T> {
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Some),
+        Err(panic) => {
+            report_panic(req, &*panic);
+            Poll::Ready(None)
+        }
+    })
+    .await
+}
+
+#[cold]
+fn report_panic(req: &Rc<Request>, panic: &(dyn std::any::Any + Send)) {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    req.log(Level::Alert, format_args!("request handler panicked: {}", text.unwrap_or("unknown cause")));
+    if req.response.borrow().progress == Progress::Open {
+        req.flags().keep_alive.set(false);
+        // The engine's state is gone, so the page is sent without it.
+        let _ = catch_unwind(AssertUnwindSafe(|| req.send_plain_error(500)));
+    } else {
+        req.close_connection();
+    }
+}
+
+fn send_timeout_ms(req: &Request) -> u64 {
+    req.http_conf().send_timeout_ms()
+}
+
+/// Reads the next head.
+async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
+    let first = conn.requests.get() == 0;
+    let server_level = conn.config().servers[conn.default_server().0 as usize].level;
+    let core = &conn.config().levels[server_level.0 as usize].core.http;
+    let limits = core.head_limits();
+    let options = core.head_options();
+    let header_timeout_ms = core.client_header_timeout_ms();
+    let waits = conn.input.borrow().is_empty();
+    let pipelined = !waits && !first && conn.head_since_ms.get() == 0;
+    if waits {
+        conn.waiting_since_ms.set(clock::now_ms());
+        conn.idle_since_ms.set(clock::now_ms());
+        conn.waits_for_head.set(true);
+        // Whoever has just connected is about to ask, and would take a closed connection for a failure.
+        conn.idle.set(!first || conn.surplus.get());
+        let timeout_ms = if first { header_timeout_ms } else { conn.idle_timeout_ms.get() };
+        let waiting = worker.waiting();
+        let read = conn.read_more(timeout_ms).await;
+        drop(waiting);
+        conn.idle.set(false);
+        conn.waiting_since_ms.set(0);
+        match read {
+            Ok(1..) => {}
+            Err(_) if conn.parking.take() => return Head::Idle,
+            end => {
+                note_end_of_wait(conn, first, &end);
+                return Head::End;
+            }
+        }
+    }
+    // Without a wait too: the head may have come with the header of the PROXY protocol.
+    conn.waits_for_head.set(false);
+    let mut req = worker.take_request(conn, conn.spare.take());
+    if conn.head_since_ms.get() == 0 {
+        conn.head_since_ms.set(clock::now_ms());
+    }
+    let started_ms = conn.head_since_ms.get();
+    req.start_ms.set(started_ms);
+    loop {
+        skip_blank_lines(&mut conn.input.borrow_mut());
+        let parsed = {
+            let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
+            let input = conn.input.borrow();
+            parse_request(&input, &limits, &options, request.head.get_mut())
+        };
+        match parsed {
+            Ok(Parsed::Complete(consumed)) => {
+                conn.consume_input(consumed);
+                let begun = begin(&mut req);
+                req.flags().pipelined.set(pipelined);
+                note_ignored_lines(&req);
+                return match begun {
+                    Ok(()) => Head::Complete(req),
+                    Err(bad) => Head::Bad(req, bad),
+                };
+            }
+            Ok(Parsed::Partial) => {}
+            Err(bad) => {
+                let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
+                request.head.get_mut().keep_bad_line(&conn.input.borrow());
+                let _ = begin(&mut req);
+                return Head::Bad(req, bad);
+            }
+        }
+        {
+            let mut input = conn.input.borrow_mut();
+            if input.len() == input.capacity() {
+                let more = limits.large_buffer_bytes.max(input.capacity());
+                input.reserve(more);
+            }
+        }
+        let elapsed_ms = clock::now_ms().saturating_sub(started_ms);
+        let left_ms = header_timeout_ms.saturating_sub(elapsed_ms).max(u64::from(header_timeout_ms > 0));
+        let reading = worker.reading();
+        conn.waiting_since_ms.set(clock::now_ms());
+        let read = conn.read_more(left_ms).await;
+        conn.waiting_since_ms.set(0);
+        drop(reading);
+        match read {
+            Ok(1..) => clock::update(),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                conn.requests.set(conn.requests.get() + 1);
+                return Head::TimedOut(Some(req));
+            }
+            Err(_) if conn.parking.take() => {
+                let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
+                // It will be parsed again, from its beginning.
+                request.head.get_mut().clear();
+                *conn.spare.borrow_mut() = Some(req);
+                return Head::Idle;
+            }
+            _ => return Head::End,
+        }
+    }
+}
+
+/// Drops empty lines ahead of a request, however many: they take no room, and time is limited.
+#[inline]
+fn skip_blank_lines(input: &mut Vec<u8>) {
+    if let Some(b'\r' | b'\n') = input.first() {
+        let count = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        input.drain(..count);
+    }
+}
+
+/// `ignore_invalid_headers`: says what was dropped.
+fn note_ignored_lines(req: &Request) {
+    for line in req.head.borrow().ignored_lines() {
+        let line = line.as_bstr();
+        req.log(
+            Level::Info,
+            format_args!("client sent invalid header line: \"{line}\" while reading client request headers"),
+        );
+    }
+}
+
+/// Nothing came where a head was awaited.
+fn note_end_of_wait(conn: &Connection, first: bool, end: &io::Result<usize>) {
+    let log = crate::log::main();
+    if !log.enabled(Level::Info) {
+        return;
+    }
+    let for_connection = |message| crate::error_log::write_for_connection(conn, Level::Info, message);
+    match end {
+        Ok(_) if first => for_connection(format_args!("client closed connection while waiting for request")),
+        Ok(_) => {
+            let message = format_args!("client {} closed keepalive connection", conn.peer.get());
+            log.write(Level::Info, Some(conn.number), message, |_| ());
+        }
+        Err(error) if first && error.kind() == io::ErrorKind::TimedOut => {
+            for_connection(format_args!("client timed out (110: Connection timed out) while waiting for request"));
+        }
+        Err(_) => {}
+    }
+}
+
+/// Makes a request of the head that was read into it: server, URI, body framing.
+fn begin(req: &mut Rc<Request>) -> Result<(), BadRequest> {
+    let request = Rc::get_mut(req).expect("nobody else has the request yet");
+    let conn = &request.conn;
+    conn.requests.set(conn.requests.get() + 1);
+    conn.head_since_ms.set(0);
+    conn.peer.set(conn.socket_peer);
+    conn.throttle.set(None);
+    let head: &mut RequestHead = request.head.get_mut();
+    request.method.set(head.method);
+    let uri = request.uri.get_mut();
+    uri.path.clear();
+    uri.path.extend_from_slice(head.path());
+    uri.args.clear();
+    uri.args.extend_from_slice(head.args());
+    uri.unparsed.clear();
+    uri.unparsed.extend_from_slice(head.target());
+    request.body.begin(head.content_length, head.chunked);
+    let keep_alive = head.keep_alive;
+    request.choose_server();
+    request.flags().keep_alive.set(keep_alive);
+    if request.method.get() == Method::Trace {
+        return Err(BadRequest::Trace);
+    }
+    Ok(())
+}
+
+/// Reads what a client still sends after an answer that it did not wait for, so that the answer is not lost to a reset.
+///
+/// Source: nginx, `lingering_close`.
+async fn linger(conn: &Rc<Connection>, req: &Rc<Request>) {
+    let conf = req.keepalive_conf();
+    let (total_ms, pause_ms) = (conf.lingering_time_ms(), conf.lingering_timeout_ms());
+    conn.stream.shutdown_write();
+    let end_ms = clock::now_ms() + total_ms;
+    let mut buf = vec![0u8; 4096];
+    loop {
+        clock::update();
+        if clock::now_ms() >= end_ms {
+            return;
+        }
+        match conn.readable(pause_ms).await {
+            Ok(Wait::Ready(())) => {}
+            _ => return,
+        }
+        match conn.stream.try_read(&mut buf) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+async fn close(conn: &Rc<Connection>) {
+    if !conn.is_broken() && !conn.output.borrow().is_empty() {
+        let timeout_ms = 60_000;
+        let _ = conn.flush(timeout_ms).await;
+    }
+    conn.input.borrow_mut().clear();
+    *conn.output.borrow_mut() = OutputQueue::default();
+    if conn.kept.get() {
+        conn.stream.shutdown();
+    }
+}

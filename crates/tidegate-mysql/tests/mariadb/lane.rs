@@ -1,0 +1,240 @@
+//! Statements that share a connection.
+
+use std::{
+    cell::{Cell, RefCell},
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tidegate_mysql::{Event, Overflow, Pool, PoolOptions, ServerOptions, Timeouts};
+use tidegate_rows::QueryError;
+
+use crate::{
+    server::shared,
+    sinks::{Slow, csv},
+};
+
+fn pool(max: usize) -> Pool {
+    let server = ServerOptions::new(shared().user("native", "some_pass"));
+    let overflow = Overflow::Wait { timeout: Some(Duration::from_secs(20)), queue_max: usize::MAX };
+    Pool::new(PoolOptions { max, overflow, ..PoolOptions::new("lanes", vec![server]) })
+}
+
+async fn run(pool: &Pool, depth: usize, sql: &str) -> Result<String, QueryError> {
+    run_within(pool, depth, sql, Timeouts::default()).await
+}
+
+async fn run_within(pool: &Pool, depth: usize, sql: &str, timeouts: Timeouts) -> Result<String, QueryError> {
+    let mut sink = csv();
+    pool.run_together(sql.as_bytes(), depth, timeouts, &mut sink, |_| {}).await?;
+    Ok(String::from_utf8_lossy(&sink.out).into_owned())
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// Runs all in one task, so that they come at one moment.
+async fn join(mut all: Vec<Running<'_>>) {
+    std::future::poll_fn(|cx| {
+        all.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+        if all.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Connects, so that an idle connection lies there.
+async fn warm(pool: &Pool) {
+    assert_eq!(run(pool, 1, "select 1").await.unwrap(), "1\n");
+}
+
+#[tokio::test]
+async fn each_caller_gets_its_own_answer() {
+    let pool = pool(2);
+    warm(&pool).await;
+    for depth in [1, 2, 5, 100] {
+        let before = pool.stats().shared;
+        let check = async |number: usize| match number % 7 {
+            // An error in the midst is that caller's alone.
+            3 => match run(&pool, depth, "select * from test.missing").await {
+                Err(QueryError::Server(error)) => assert_eq!(error.code, 1146),
+                other => panic!("{other:?}"),
+            },
+            // This one leaves traces, and travels alone.
+            5 => assert_eq!(run(&pool, depth, "select @a := 5").await.unwrap(), "5\n"),
+            6 => assert!(run(&pool, depth, "select seq from test.seq_1_to_3000").await.unwrap().ends_with("\n3000\n")),
+            _ => assert_eq!(run(&pool, depth, &format!("select {number}")).await.unwrap(), format!("{number}\n")),
+        };
+        join((0..50).map(|number| Box::pin(check(number)) as Running<'_>).collect()).await;
+        let shared = pool.stats().shared - before;
+        assert_eq!(shared > 0, depth > 1, "{depth}: {shared}");
+        assert!(pool.stats().open <= 2);
+        let stats = pool.stats();
+        assert_eq!((stats.idle, stats.retries, stats.waiting), (stats.open, 0, 0), "{depth}: {stats:?}");
+    }
+    // Nothing is left of the lanes: the connections answer those that want them alone.
+    warm(&pool).await;
+}
+
+/// The connection dies with many statements under way: they only read, and run again elsewhere.
+#[tokio::test]
+async fn a_lost_lane_is_no_loss() {
+    let pool = pool(3);
+    warm(&pool).await;
+    let id = Cell::new(0);
+    let victim = async {
+        let mut sink = csv();
+        let notice = |event: Event<'_>| {
+            if let Event::Began(conn) = event {
+                id.set(conn.thread_id());
+            }
+        };
+        let sql = b"select sleep(0.2)";
+        pool.run_together(sql, 50, Timeouts::default(), &mut sink, notice).await.unwrap();
+        assert_eq!(sink.out, b"0\n");
+    };
+    let others = async |number: usize| {
+        assert_eq!(run(&pool, 50, &format!("select {number}")).await.unwrap(), format!("{number}\n"));
+    };
+    let killer = async {
+        while id.get() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let root = Pool::new(PoolOptions::new("root", vec![ServerOptions::new(shared().root())]));
+        run(&root, 1, &format!("kill {}", id.get())).await.unwrap();
+    };
+    let mut all: Vec<Running<'_>> = vec![Box::pin(victim), Box::pin(killer)];
+    all.extend((0..20).map(|number| Box::pin(others(number)) as Running<'_>));
+    join(all).await;
+    let stats = pool.stats();
+    assert!(stats.retries >= 20, "{stats:?}");
+    assert!(stats.open <= 3 && stats.idle == stats.open, "{stats:?}");
+}
+
+/// A caller that is given up takes nobody with it, wherever it stands.
+#[tokio::test]
+async fn callers_that_leave() {
+    for leaver in [0, 3] {
+        let pool = pool(2);
+        warm(&pool).await;
+        let answers = RefCell::new(Vec::new());
+        let mut all: Vec<Option<Running<'_>>> = Vec::new();
+        for number in 0..6 {
+            let (pool, answers) = (&pool, &answers);
+            all.push(Some(Box::pin(async move {
+                let sql = format!("select {number}, sleep(0.05)");
+                let found = run(pool, 10, &sql).await.unwrap();
+                assert_eq!(found, format!("{number},0\n"));
+                answers.borrow_mut().push(number);
+            })));
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        for one in all.iter_mut().flatten() {
+            assert!(one.as_mut().poll(&mut cx).is_pending());
+        }
+        // The front has sent what the others put.
+        assert!(all[0].as_mut().unwrap().as_mut().poll(&mut cx).is_pending());
+        all[leaver] = None;
+        join(all.into_iter().flatten().collect()).await;
+        let mut answers = answers.into_inner();
+        answers.sort_unstable();
+        let expected: Vec<usize> = (0..6).filter(|number| *number != leaver).collect();
+        assert_eq!(answers, expected, "{:?}", pool.stats());
+        warm(&pool).await;
+    }
+}
+
+/// Time-outs hold for those that wait behind others too.
+#[tokio::test]
+async fn time_outs_behind_a_slow_statement() {
+    let pool = pool(1);
+    warm(&pool).await;
+    let slow = async {
+        assert_eq!(run(&pool, 10, "select sleep(0.4)").await.unwrap(), "0\n");
+    };
+    let hasty = async {
+        let timeouts = Timeouts { query: Some(Duration::from_millis(100)), ..Timeouts::default() };
+        let result = run_within(&pool, 10, "select 1", timeouts).await;
+        assert!(matches!(result, Err(QueryError::Timeout { .. })), "{result:?}");
+    };
+    let patient = async { assert_eq!(run(&pool, 10, "select 2").await.unwrap(), "2\n") };
+    join(vec![Box::pin(slow), Box::pin(hasty), Box::pin(patient)]).await;
+}
+
+/// Nobody waits for the client of another: when the front's receiver is full, those behind it go elsewhere.
+#[tokio::test]
+async fn a_slow_receiver_keeps_nobody() {
+    let pool = pool(2);
+    warm(&pool).await;
+    let mut sink = Slow::new(csv().format);
+    let slow = async {
+        let sql = b"select seq from test.seq_1_to_200";
+        pool.run_together(sql, 10, Timeouts::default(), &mut sink, |_| {}).await.unwrap();
+    };
+    let other = async { assert_eq!(run(&pool, 10, "select 2").await.unwrap(), "2\n") };
+    join(vec![Box::pin(slow), Box::pin(other)]).await;
+    assert!(sink.inner.out.ends_with(b"\n200\n"));
+    let stats = pool.stats();
+    assert_eq!((stats.retries, stats.idle), (1, 1), "{stats:?}");
+    warm(&pool).await;
+    // Nor does anybody join it later, whatever there is else.
+    let pool = self::pool(1);
+    warm(&pool).await;
+    let mut sink = Slow::new(csv().format);
+    let mut slow =
+        pin!(pool.run_together(b"select seq from test.seq_1_to_200", 10, Timeouts::default(), &mut sink, |_| {}));
+    let mut cx = Context::from_waker(Waker::noop());
+    for _ in 0..100 {
+        assert!(slow.as_mut().poll(&mut cx).is_pending());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut late = pin!(run(&pool, 10, "select 2"));
+    assert!(late.as_mut().poll(&mut cx).is_pending());
+    assert_eq!((pool.stats().waiting, pool.stats().shared), (1, 0));
+    slow.await.unwrap();
+    assert_eq!(late.await.unwrap(), "2\n");
+}
+
+/// The session that an idle connection brings is reset first.
+#[tokio::test]
+async fn lanes_begin_with_a_reset() {
+    let pool = pool(1);
+    warm(&pool).await;
+    for _ in 0..2 {
+        assert_eq!(run(&pool, 9, "set @a = 5").await.unwrap(), "0,,0,0\n");
+        let look = async || {
+            // With a reset behind it nothing is left of the variable.
+            assert_eq!(run(&pool, 9, "select ifnull((select variable_value from information_schema.user_variables where variable_name = 'a'), 'none')").await.unwrap(), "none\n");
+        };
+        join(vec![Box::pin(look()), Box::pin(look()), Box::pin(look())]).await;
+    }
+    let mut waiting = pin!(run(&pool, 9, "select 1"));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert_eq!(waiting.await.unwrap(), "1\n");
+}
+
+/// Who wants a connection alone gets one, however many share.
+#[tokio::test]
+async fn sharing_starves_nobody() {
+    let pool = pool(1);
+    warm(&pool).await;
+    let done = Cell::new(false);
+    let crowd = async || {
+        while !done.get() {
+            assert_eq!(run(&pool, 10, "select sleep(0.002)").await.unwrap(), "0\n");
+        }
+    };
+    let loner = async {
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let alone = tokio::time::timeout(Duration::from_secs(2), run(&pool, 1, "select 1"));
+            assert_eq!(alone.await.expect("its turn comes").unwrap(), "1\n");
+        }
+        done.set(true);
+    };
+    let mut all: Vec<Running<'_>> = vec![Box::pin(loner)];
+    all.extend((0..25).map(|_| Box::pin(crowd()) as Running<'_>));
+    join(all).await;
+    let stats = pool.stats();
+    assert_eq!((stats.open, stats.idle, stats.waiting, stats.retries), (1, 1, 0, 0), "{stats:?}");
+    assert!(stats.shared > 0, "{stats:?}");
+}

@@ -1,0 +1,12 @@
+create database test;
+create user app@'%' identified by 'some_pass';
+create user fresh@'%' identified by 'some_pass';
+create user keyed@'%' identified by 'some_pass';
+create user nobody@'%' identified by '';
+create user wordy@'%' identified by 'a password of more than twenty bytes, with ''quotes'' and ü';
+create user secure@'%' identified by 'some_pass' require ssl;
+grant all on *.* to app@'%';
+create table test.cats (id int primary key, name varchar(50));
+insert into test.cats values (2, null), (3, 'bob'), (4, 'Größe 😀');
+create table test.numbers (n int primary key);
+insert into test.numbers with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 1000) select n from numbers;

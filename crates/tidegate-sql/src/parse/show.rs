@@ -1,0 +1,144 @@
+//! SHOW.
+
+use sqlparser::{parser::Parser, tokenizer::Token};
+
+use super::{Outcome, Pattern, Result, Show, ShowWhat, Statement, TableName, comma_separated, span_of, table_name};
+use crate::{
+    dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
+    errors,
+};
+
+fn in_schema(p: &mut Parser) -> Result<Option<String>> {
+    if take_word(p, "FROM") || take_word(p, "IN") { Ok(Some(identifier(p)?.value)) } else { Ok(None) }
+}
+
+fn of_table(p: &mut Parser) -> Result<TableName> {
+    if !take_word(p, "FROM") {
+        expect_word(p, "IN")?;
+    }
+    let mut table = table_name(p)?;
+    if let Some(schema) = in_schema(p)? {
+        table.schema = Some(schema);
+    }
+    Ok(table)
+}
+
+pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
+    let full = take_word(p, "FULL");
+    if !take_word(p, "GLOBAL") {
+        take_word(p, "SESSION");
+    }
+    let what = if take_word(p, "DATABASES") || take_word(p, "SCHEMAS") {
+        ShowWhat::Databases
+    } else if take_word(p, "TABLES") {
+        ShowWhat::Tables { schema: in_schema(p)?, full }
+    } else if take_words(p, &["TABLE", "STATUS"]) {
+        ShowWhat::TableStatus { schema: in_schema(p)? }
+    } else if take_word(p, "COLUMNS") || take_word(p, "FIELDS") {
+        ShowWhat::Columns { table: of_table(p)?, full }
+    } else if take_word(p, "INDEX") || take_word(p, "INDEXES") || take_word(p, "KEYS") {
+        ShowWhat::Index(of_table(p)?)
+    } else if take_word(p, "CREATE") {
+        return show_create(p);
+    } else if take_word(p, "VARIABLES") {
+        ShowWhat::Variables
+    } else if take_word(p, "STATUS") {
+        ShowWhat::Status
+    } else if take_word(p, "WARNINGS") {
+        ShowWhat::Warnings
+    } else if take_word(p, "ERRORS") {
+        ShowWhat::Errors
+    } else if take_words(p, &["STORAGE", "ENGINES"]) || take_word(p, "ENGINES") {
+        ShowWhat::Engines
+    } else if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
+        ShowWhat::Charset
+    } else if take_word(p, "COLLATION") {
+        ShowWhat::Collation
+    } else if take_word(p, "PROCESSLIST") {
+        ShowWhat::ProcessList
+    } else if take_word(p, "GRANTS") {
+        ShowWhat::Grants
+    } else if take_word(p, "PRIVILEGES") {
+        ShowWhat::Privileges
+    } else if take_word(p, "PLUGINS") {
+        ShowWhat::Plugins
+    } else if take_word(p, "TRIGGERS") {
+        in_schema(p)?;
+        ShowWhat::Empty(&[
+            "Trigger",
+            "Event",
+            "Table",
+            "Statement",
+            "Timing",
+            "Created",
+            "sql_mode",
+            "Definer",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ])
+    } else if take_words(p, &["FUNCTION", "STATUS"]) || take_words(p, &["PROCEDURE", "STATUS"]) {
+        ShowWhat::Empty(&[
+            "Db",
+            "Name",
+            "Type",
+            "Definer",
+            "Modified",
+            "Created",
+            "Security_type",
+            "Comment",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ])
+    } else if take_words(p, &["OPEN", "TABLES"]) {
+        in_schema(p)?;
+        ShowWhat::Empty(&["Database", "Table", "In_use", "Name_locked"])
+    } else if is_word(p.peek_token_ref(), "COUNT") {
+        return count(p);
+    } else if take_word(p, "EVENTS") {
+        in_schema(p)?;
+        ShowWhat::Empty(&["Db", "Name", "Definer", "Time zone", "Type"])
+    } else {
+        let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
+        return Ok(Err(errors::unsupported(format!("SHOW {}", word.value.to_ascii_uppercase()))));
+    };
+    if matches!(what, ShowWhat::Engines | ShowWhat::ProcessList | ShowWhat::Plugins | ShowWhat::Privileges) {
+        return Ok(Ok(Statement::Show(Show { what, like: None, filter: None })));
+    }
+    let like = if take_word(p, "LIKE") { Some(Pattern::Text(span_of(p)?)) } else { None };
+    let filter = if like.is_none() && take_word(p, "WHERE") { Some(span_of(p)?) } else { None };
+    if matches!(what, ShowWhat::Warnings | ShowWhat::Errors) && take_word(p, "LIMIT") {
+        comma_separated(p, |p| p.parse_expr())?;
+    }
+    Ok(Ok(Statement::Show(Show { what, like, filter })))
+}
+
+/// `SHOW COUNT(*) WARNINGS`
+fn count(p: &mut Parser) -> Result<Outcome> {
+    expect_word(p, "COUNT")?;
+    for token in [Token::LParen, Token::Mul, Token::RParen] {
+        p.expect_token(&token)?;
+    }
+    let what = if take_word(p, "ERRORS") {
+        ShowWhat::CountErrors
+    } else {
+        expect_word(p, "WARNINGS")?;
+        ShowWhat::CountWarnings
+    };
+    Ok(Ok(Statement::Show(Show { what, like: None, filter: None })))
+}
+
+fn show_create(p: &mut Parser) -> Result<Outcome> {
+    let what = if take_word(p, "TABLE") {
+        ShowWhat::CreateTable(table_name(p)?)
+    } else if take_word(p, "VIEW") {
+        ShowWhat::CreateView(table_name(p)?)
+    } else if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
+        take_words(p, &["IF", "NOT", "EXISTS"]);
+        ShowWhat::CreateDatabase(identifier(p)?.value)
+    } else {
+        return Ok(Err(errors::unsupported("SHOW CREATE of this kind of object")));
+    };
+    Ok(Ok(Statement::Show(Show { what, like: None, filter: None })))
+}

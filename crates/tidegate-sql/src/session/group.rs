@@ -1,0 +1,335 @@
+//! Commits that statements share.
+//!
+//! A commit costs several times what a short statement costs: pages are written to the log, and somebody has to wait for
+//! the disk. So single writing statements of one thread go into one transaction of SQLite's, a *group*. The first takes
+//! the write lock and opens the group; others join it; when the event loop has turned once, so that whatever was
+//! ready has run, the opener commits for all. Each is acknowledged when that commit is (as `durability` asks) on the disk.
+//! Until the commit nobody else sees what they have written.
+//!
+//! Invariants:
+//! 1. A group is in its pool exactly while it is open, and holds the write lock for exactly as long.
+//! 2. Its connection is away while a statement runs on it: nobody joins or commits then.
+//! 3. A statement that fails leaves nothing behind in the group (`Core::write_on`). If SQLite has undone the whole
+//!    transaction (a full disk), all statements of the group fail.
+//! 4. Somebody is about to commit an open group: its opener, or, once the group is due, the statement that runs.
+//! 5. When a group has settled its members are woken by one of them, the listener, which alone waits for the sync thread:
+//!    a wake-up from another thread is a system call.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, Waker},
+};
+
+use tidegate_rows::ServerError;
+
+use super::Env;
+use crate::{
+    catalog::TableState,
+    engine::{Durability, EngineInner, Schema},
+    errors,
+    store::{
+        conn::{Conn, to_server_error},
+        pool::Pool,
+        writer::WriteGuard,
+    },
+    task,
+};
+
+type Res<T> = Result<T, ServerError>;
+
+/// Statements that commit together.
+pub(crate) struct Group {
+    engine: Arc<EngineInner>,
+    pool: Rc<Pool>,
+    /// Away while a statement runs, and when the group is closed.
+    conn: RefCell<Option<Box<Conn>>>,
+    guard: RefCell<Option<WriteGuard>>,
+    state: RefCell<State>,
+    /// Tables changed so far; after the commit with their new versions.
+    touched: RefCell<Vec<(Arc<TableState>, u64)>>,
+    /// The opener wanted to commit while a statement ran.
+    due: Cell<bool>,
+    /// A member waits for the sync thread.
+    has_listener: Cell<bool>,
+    waiters: RefCell<Vec<Waker>>,
+}
+
+enum State {
+    Open,
+    /// Committed with this ticket of the sync thread.
+    Committed(u64),
+    /// Undone.
+    Failed(ServerError),
+}
+
+/// The right to run one statement in a group.
+pub(super) struct Turn {
+    group: Rc<Group>,
+    /// Taken when the turn ends.
+    conn: Option<Box<Conn>>,
+    opener: bool,
+}
+
+/// A statement that has run in a group and waits for its commit.
+pub(super) struct Member {
+    group: Rc<Group>,
+    /// This member has to commit.
+    opener: Cell<bool>,
+    /// This member waits for the sync thread.
+    listens: Cell<bool>,
+}
+
+impl Turn {
+    /// A turn in the group that is open on this thread, if no statement runs in it.
+    #[inline]
+    pub(super) fn join(pool: &Rc<Pool>) -> Option<Self> {
+        let group = pool.group()?;
+        let conn = group.conn.borrow_mut().take()?;
+        Some(Self { group, conn: Some(conn), opener: false })
+    }
+
+    /// Opens a group on `conn`.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) fn open(
+        engine: &Arc<EngineInner>,
+        pool: &Rc<Pool>,
+        guard: WriteGuard,
+        mut conn: Box<Conn>,
+    ) -> Res<Self> {
+        let begun = if pool.schema.sync.has_failed() {
+            Err(errors::read_only())
+        } else {
+            conn.check_foreign_keys(true).and_then(|()| conn.begin_immediate()).map_err(|error| to_server_error(&error))
+        };
+        if let Err(error) = begun {
+            pool.put(conn);
+            return Err(error);
+        }
+        let group = Rc::new(Group {
+            engine: Arc::clone(engine),
+            pool: Rc::clone(pool),
+            conn: RefCell::default(),
+            guard: RefCell::new(Some(guard)),
+            state: RefCell::new(State::Open),
+            touched: RefCell::default(),
+            due: Cell::new(false),
+            has_listener: Cell::new(false),
+            waiters: RefCell::default(),
+        });
+        pool.set_group(Some(Rc::clone(&group)));
+        Ok(Self { group, conn: Some(conn), opener: true })
+    }
+
+    /// Waits for a turn: in the open group, or in a new one once the write lock is free. Inside of a coroutine only.
+    ///
+    /// # Errors
+    /// 1205 if it takes too long, storage errors.
+    pub(super) fn wait(engine: &Arc<EngineInner>, pool: &Rc<Pool>, env: &Env) -> Res<Self> {
+        let mut lock = pin!(pool.schema.writer.acquire());
+        let turn = poll_fn(|cx| {
+            if let Some(turn) = Self::join(pool) {
+                return Poll::Ready(Ok(turn));
+            }
+            let Poll::Ready(guard) = lock.as_mut().poll(cx) else {
+                pool.wait_for_group(cx.waker());
+                return Poll::Pending;
+            };
+            let conn = pool.take().map_err(|error| to_server_error(&error));
+            Poll::Ready(conn.and_then(|conn| Self::open(engine, pool, guard, conn)))
+        });
+        match task::block_on(tokio::time::timeout(env.lock_wait.get(), turn)) {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_)) => Err(errors::lock_wait_timeout()),
+            Err(task::Cancelled) => Err(errors::interrupted()),
+        }
+    }
+
+    /// The connection to run the statement on.
+    ///
+    /// # Errors
+    /// None before the turn's end.
+    #[inline]
+    pub(super) fn conn(&mut self) -> Res<&mut Conn> {
+        self.conn.as_deref_mut().ok_or_else(|| errors::internal("a group without connection"))
+    }
+
+    /// Ends the turn without having run anything.
+    pub(super) fn give_up(self) {
+        self.failed(None);
+    }
+
+    /// The statement has run and changed these tables.
+    pub(super) fn succeeded(mut self, touched: &[Arc<TableState>]) -> Member {
+        let opener = self.opener;
+        let group = Rc::clone(&self.group);
+        {
+            let mut known = group.touched.borrow_mut();
+            for table in touched {
+                if !known.iter().any(|(known, _)| Arc::ptr_eq(known, table)) {
+                    known.push((Arc::clone(table), 0));
+                }
+            }
+        }
+        if let Some(conn) = self.conn.take() {
+            group.take_back(conn);
+        }
+        Member { group, opener: Cell::new(opener), listens: Cell::new(false) }
+    }
+
+    /// The statement has failed and left nothing behind.
+    pub(super) fn failed(mut self, error: Option<&ServerError>) {
+        let Some(conn) = self.conn.take() else { return };
+        if conn.is_autocommit() {
+            let error = error.cloned().unwrap_or_else(|| errors::internal("a group has lost its transaction"));
+            self.group.close(conn, State::Failed(error));
+        } else if self.opener {
+            // Nobody can have joined: the connection was away.
+            self.group.close(conn, State::Failed(errors::interrupted()));
+        } else {
+            self.group.take_back(conn);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Only a panic comes here with the connection: nobody knows what stands in the transaction.
+        if let Some(conn) = self.conn.take() {
+            self.group.close(conn, State::Failed(errors::internal("a statement of the same commit has failed")));
+        }
+    }
+}
+
+impl Group {
+    /// The connection comes back from a statement.
+    fn take_back(&self, conn: Box<Conn>) {
+        *self.conn.borrow_mut() = Some(conn);
+        if self.due.get() {
+            self.commit();
+        } else {
+            self.pool.wake_waiting();
+        }
+    }
+
+    /// Commits, or has the statement that runs do it.
+    fn commit(&self) {
+        if !matches!(*self.state.borrow(), State::Open) {
+            return;
+        }
+        let conn = self.conn.borrow_mut().take();
+        let Some(mut conn) = conn else {
+            self.due.set(true);
+            return;
+        };
+        if let Err(error) = conn.commit() {
+            let error = to_server_error(&error);
+            self.close(conn, State::Failed(error));
+            return;
+        }
+        for (table, version) in self.touched.borrow_mut().iter_mut() {
+            *version = table.version.fetch_add(1, Ordering::AcqRel) + 1;
+        }
+        let schema = &self.pool.schema;
+        let ticket = schema.sync.commit();
+        self.close(conn, State::Committed(ticket));
+        self.engine.background.watch_once(schema);
+        self.engine.background.request_sync(schema);
+    }
+
+    /// Gives connection and lock back. What is not committed is undone.
+    fn close(&self, conn: Box<Conn>, state: State) {
+        let failed = matches!(state, State::Failed(_));
+        *self.state.borrow_mut() = state;
+        self.pool.set_group(None);
+        self.pool.put(conn);
+        if failed {
+            for (table, _) in self.touched.borrow_mut().drain(..) {
+                // What the file says about AUTO_INCREMENT has been undone too.
+                table.stored_auto.store(0, Ordering::Release);
+            }
+        }
+        drop(self.guard.borrow_mut().take());
+        self.pool.wake_waiting();
+        if failed || self.engine.settings.durability() == Durability::Normal {
+            self.wake_all();
+        }
+    }
+
+    fn wake_all(&self) {
+        for waker in self.waiters.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Member {
+    /// Waits until the statement is committed and, as `durability` asks, on the disk.
+    ///
+    /// # Errors
+    /// The commit's; 1030 if the disk refuses. Nothing is committed then, except after a failed sync.
+    pub(super) async fn settle(&self) -> Res<()> {
+        if self.opener.get() {
+            task::next_turn().await;
+            self.opener.set(false);
+            self.group.commit();
+        }
+        poll_fn(|cx| self.poll_settled(cx)).await
+    }
+
+    fn poll_settled(&self, cx: &mut Context<'_>) -> Poll<Res<()>> {
+        let group = &self.group;
+        let ticket = match &*group.state.borrow() {
+            State::Failed(error) => return Poll::Ready(Err(error.clone())),
+            State::Committed(_) if group.engine.settings.durability() == Durability::Normal => {
+                return Poll::Ready(Ok(()));
+            }
+            State::Committed(ticket) => *ticket,
+            State::Open => {
+                group.waiters.borrow_mut().push(cx.waker().clone());
+                return Poll::Pending;
+            }
+        };
+        let listens = self.listens.get() || !group.has_listener.get();
+        let Poll::Ready(durable) = group.pool.schema.sync.poll(ticket, listens.then_some(cx)) else {
+            if listens {
+                group.has_listener.set(true);
+                self.listens.set(true);
+            } else {
+                group.waiters.borrow_mut().push(cx.waker().clone());
+            }
+            return Poll::Pending;
+        };
+        self.listens.set(false);
+        group.wake_all();
+        Poll::Ready(if durable { Ok(()) } else { Err(errors::storage("the commit could not be made durable")) })
+    }
+
+    /// The schema that the group has written to.
+    pub(super) fn schema(&self) -> &Arc<Schema> {
+        &self.group.pool.schema
+    }
+
+    /// The tables that the group's commit has changed, with their versions since.
+    pub(super) fn versions(&self) -> Vec<(Arc<TableState>, u64)> {
+        self.group.touched.borrow().clone()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if self.opener.get() {
+            self.group.commit();
+        }
+        if self.listens.get() {
+            // Another one listens from now on.
+            self.group.has_listener.set(false);
+            self.group.wake_all();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! LOCK TABLES: a session keeps the write locks of schemas until UNLOCK TABLES.
+//!
+//! There is one writer in a schema, so that locking a table for writing is being that writer: other sessions wait as they wait
+//! for a transaction. Locking it for reading is the same, but the session itself may not write it either. Unlike MySQL's the locks
+//! of two readers exclude each other, and others go on reading what was committed. The statements of the session commit as
+//! they would without, and use the lock that the session has ([`WriteGuard::lent`]).
+
+use std::sync::Arc;
+
+use super::{Core, Env, Res, acquire};
+use crate::{catalog::Table, engine::Schema, errors, exec::PlanKind, parse::TableName, store::writer::WriteGuard};
+
+/// What LOCK TABLES has locked.
+pub(super) struct LockedTables {
+    schemas: Vec<(Arc<Schema>, WriteGuard)>,
+    /// Schema, table, whether it may be written; empty when everything is locked for reading.
+    tables: Vec<(u64, String, bool)>,
+}
+
+impl Env {
+    /// Gives back what LOCK TABLES has locked.
+    pub(super) fn release_tables(&self) {
+        self.tables.borrow_mut().take();
+    }
+
+    /// Whether LOCK TABLES has locked something.
+    #[inline]
+    pub(super) fn has_tables(&self) -> bool {
+        self.tables.borrow().is_some()
+    }
+
+    /// The write lock of a schema, if LOCK TABLES has it.
+    pub(super) fn lend(&self, schema: &Arc<Schema>) -> Option<WriteGuard> {
+        let tables = self.tables.borrow();
+        let held = tables.as_ref()?.schemas.iter().any(|(held, _)| Arc::ptr_eq(held, schema));
+        held.then(|| WriteGuard::lent(&schema.writer))
+    }
+
+    /// Whether LOCK TABLES lets the session write what a plan writes.
+    ///
+    /// # Errors
+    /// 1099 for a table that is locked for reading, 1100 for one that is not locked.
+    #[cold]
+    fn check_tables(&self, plan: &PlanKind) -> Res<()> {
+        let tables = self.tables.borrow();
+        let Some(locked) = tables.as_ref() else { return Ok(()) };
+        let check = |schema: &Schema, table: &Table| {
+            let name = crate::ddl::temporary::shown(&table.name);
+            if crate::ddl::temporary::is_hidden(&table.name) {
+                return Ok(());
+            }
+            match locked.tables.iter().find(|(id, known, _)| *id == schema.id && known == name) {
+                Some((.., true)) => Ok(()),
+                Some(_) => Err(errors::table_locked_for_read(name)),
+                None if locked.tables.is_empty() => Err(errors::table_locked_for_read(name)),
+                None => Err(errors::table_not_locked(name)),
+            }
+        };
+        match plan {
+            PlanKind::Select(_) => Ok(()),
+            PlanKind::Insert(insert) => check(&insert.schema, &insert.table),
+            PlanKind::Update(update) => {
+                update.targets.iter().try_for_each(|target| check(&target.schema, &target.table))
+            }
+            PlanKind::Delete(delete) => delete.targets.iter().try_for_each(|(schema, table, _)| check(schema, table)),
+        }
+    }
+
+    /// As [`check_tables`](Self::check_tables), for every statement.
+    #[inline]
+    pub(super) fn may_write(&self, plan: &PlanKind) -> Res<()> {
+        if self.has_tables() { self.check_tables(plan) } else { Ok(()) }
+    }
+}
+
+impl Core {
+    /// LOCK TABLES.
+    ///
+    /// # Errors
+    /// 1146, 1205.
+    pub(super) fn lock_tables(&mut self, tables: &[(TableName, bool)]) -> Res<()> {
+        self.commit_open()?;
+        self.env.release_tables();
+        let mut wanted: Vec<(Arc<Schema>, String, bool)> = Vec::new();
+        for (name, write) in tables {
+            let schema = match &name.schema {
+                Some(schema) if crate::engine::is_virtual(schema) => continue,
+                Some(schema) => self.engine.schema(schema)?,
+                None => self.schema.clone().ok_or_else(errors::no_database)?,
+            };
+            if schema.catalog()?.table(&self.actual(name).name).is_none() {
+                return Err(errors::no_such_table(&schema.name, &name.name));
+            }
+            match wanted.iter_mut().find(|(known, table, _)| Arc::ptr_eq(known, &schema) && *table == name.name) {
+                Some(known) => known.2 |= *write,
+                None => wanted.push((schema, name.name.clone(), *write)),
+            }
+        }
+        let mut schemas: Vec<Arc<Schema>> = wanted.iter().map(|(schema, ..)| Arc::clone(schema)).collect();
+        let tables = wanted.into_iter().map(|(schema, table, write)| (schema.id, table, write)).collect();
+        schemas.sort_by_key(|schema| schema.id);
+        schemas.dedup_by_key(|schema| schema.id);
+        self.lock_schemas(schemas, tables)
+    }
+
+    /// FLUSH TABLES WITH READ LOCK: nobody writes anywhere.
+    ///
+    /// # Errors
+    /// As [`lock_tables`](Self::lock_tables).
+    pub(super) fn lock_all(&mut self) -> Res<()> {
+        self.commit_open()?;
+        self.env.release_tables();
+        let mut schemas = self.engine.all_schemas();
+        schemas.sort_by_key(|schema| schema.id);
+        self.lock_schemas(schemas, Vec::new())
+    }
+
+    /// Takes the locks in the order of the schemas' numbers, which keeps two sessions from waiting for each other.
+    fn lock_schemas(&mut self, schemas: Vec<Arc<Schema>>, tables: Vec<(u64, String, bool)>) -> Res<()> {
+        let mut locked = LockedTables { schemas: Vec::new(), tables };
+        for schema in schemas {
+            let guard = acquire(&schema, &self.env)?;
+            locked.schemas.push((schema, guard));
+        }
+        *self.env.tables.borrow_mut() = Some(locked);
+        Ok(())
+    }
+
+    /// UNLOCK TABLES; what LOCK TABLES has locked is free, and an open transaction of such a session committed.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub(super) fn unlock_tables(&mut self) -> Res<()> {
+        if self.env.has_tables() {
+            self.commit_open()?;
+            self.env.release_tables();
+        }
+        Ok(())
+    }
+}

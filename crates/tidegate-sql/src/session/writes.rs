@@ -1,0 +1,347 @@
+//! Statements that write, and queries inside of transactions.
+
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
+
+use tidegate_rows::{QueryError, Sink, Summary};
+
+use super::{
+    Core, Res, changes,
+    group::{Member, Turn},
+    run_select,
+    transaction::Transaction,
+};
+use crate::{
+    cache::{Context, Entry},
+    catalog::{Table, TableState},
+    engine::Schema,
+    errors,
+    exec::{
+        Plan, PlanKind,
+        bind::Constants,
+        write::{Writer, Written},
+    },
+    lexer::Normalised,
+    store::{
+        conn::{Conn, Stmt, to_server_error},
+        pool::Pool,
+    },
+    task,
+    translate::dml::InsertPlan,
+};
+
+/// What a statement of a transaction has given.
+pub(super) enum Done {
+    Rows((u64, u64)),
+    Written(Written),
+}
+
+impl Core {
+    /// Whether a statement may share its commit with others.
+    #[inline]
+    pub(super) fn may_join(&self, entry: &Entry) -> bool {
+        let plan = &entry.plan;
+        entry.brief
+            && !matches!(plan.kind, PlanKind::Select(_))
+            && plan.attached.is_empty()
+            && plan.home.is_some()
+            && self.transaction.is_none()
+            && self.env.autocommit.get()
+            && self.env.foreign_keys.get()
+            && !self.env.has_tables()
+    }
+
+    /// Runs the statement in the group that is open on this thread; `None` if that group does not know it.
+    #[inline]
+    pub(super) fn cached_in_group(
+        &mut self,
+        pool: &Rc<Pool>,
+        scan: &Normalised,
+        context: &Context,
+        constants: Constants<'_>,
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Option<Result<(), QueryError>> {
+        let mut turn = Turn::join(pool)?;
+        let conn = turn.conn().ok()?;
+        if let Some(entry) = conn.cache.take(scan, constants.sql, context, constants.params) {
+            let here = entry.plan.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, &pool.schema));
+            if here && self.may_join(&entry) {
+                return Some(self.run_in_group(turn, entry, scan.hash, constants, more, true, sink));
+            }
+            conn.cache.put(scan.hash, entry);
+        }
+        turn.give_up();
+        None
+    }
+
+    /// Runs a statement in a group and leaves the wait for its commit to [`finish_joined`](Self::finish_joined), unless
+    /// the text goes on behind it.
+    pub(super) fn run_in_group(
+        &mut self,
+        mut turn: Turn,
+        mut entry: Entry,
+        hash: u64,
+        constants: Constants<'_>,
+        more: bool,
+        cacheable: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let plan = Rc::clone(&entry.plan);
+        let memory_max = self.engine.settings.statement_memory_max();
+        let before = task::suspensions();
+        let result = match &plan.home {
+            Some(home) if plan.is_current() => {
+                let savepoint = !writes_once(&plan);
+                let stmts = &mut entry.stmts;
+                turn.conn().and_then(|conn| write_on(conn, &plan, home, stmts, constants, memory_max, savepoint))
+            }
+            // Somebody has changed the definition while this statement waited for the lock.
+            _ => Err(errors::definition_changed()),
+        };
+        entry.brief = task::suspensions() == before;
+        if cacheable {
+            turn.conn()?.cache.put(hash, entry);
+        } else {
+            drop(entry);
+        }
+        let written = match result {
+            Ok(written) => written,
+            Err(error) => {
+                turn.failed(Some(&error));
+                return Err(error.into());
+            }
+        };
+        let member = turn.succeeded(&written.touched);
+        if !more {
+            self.joined = Some((member, written));
+            return Ok(());
+        }
+        match task::block_on_to_end(member.settle()) {
+            Ok(settled) => settled?,
+            Err(task::Cancelled) => return Err(errors::interrupted().into()),
+        }
+        self.note_joined(&member, &written);
+        self.finish_write(written, more, sink);
+        Ok(())
+    }
+
+    /// Waits for the commit of the group that the last statement has joined.
+    pub(super) async fn finish_joined(&mut self, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let Some((member, written)) = self.joined.take() else { return Ok(()) };
+        if let Err(error) = member.settle().await {
+            self.env.note_error(&error);
+            return Err(error.into());
+        }
+        self.note_joined(&member, &written);
+        self.finish_write(written, false, sink);
+        Ok(())
+    }
+
+    /// Notes what the statement has changed, for those who asked to be told.
+    fn note_joined(&mut self, member: &Member, written: &Written) {
+        if self.watched.is_some() {
+            let mine = |table: &Arc<TableState>| written.touched.iter().any(|touched| Arc::ptr_eq(touched, table));
+            let versions = member.versions().into_iter().filter(|(table, _)| mine(table));
+            self.list_changes(member.schema(), versions);
+        }
+    }
+
+    /// Runs a statement in the open transaction, or alone in one of its own.
+    pub(super) fn in_transaction(
+        &mut self,
+        mut entry: Entry,
+        scan: &Normalised,
+        constants: Constants<'_>,
+        more: bool,
+        cacheable: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let plan = Rc::clone(&entry.plan);
+        let home = plan.home.clone().or_else(|| self.schema.clone()).ok_or_else(errors::no_database)?;
+        let alone = self.transaction.is_none();
+        if alone && self.may_join(&entry) {
+            let pool = Pool::of(&home);
+            let mut turn = Turn::wait(&self.engine, &pool, &self.env)?;
+            // The entry's own statements belong to another connection.
+            let known = turn.conn()?.cache.take(scan, constants.sql, &self.context(), constants.params);
+            let entry = known.unwrap_or_else(|| entry.twin());
+            return self.run_in_group(turn, entry, scan.hash, constants, more, cacheable, sink);
+        }
+        let mut transaction = self.transaction.take().unwrap_or_else(|| Transaction::new(false));
+        let result = self.step_of(&mut transaction, &plan, &home, &mut entry, constants, sink);
+        if let Some(conn) = transaction.conn_mut()
+            && cacheable
+            && plan.attached.is_empty()
+        {
+            conn.cache.put(scan.hash, entry);
+        } else {
+            drop(entry);
+        }
+        let written = match result {
+            Ok(written) => written,
+            Err(error) => {
+                let fatal = matches!(&error, QueryError::Server(error) if matches!(error.code, 1213 | 1021 | 1030))
+                    || transaction.reader().is_some_and(|reader| reader.has_ended());
+                if alone || fatal || !matches!(error, QueryError::Server(_)) {
+                    transaction.rollback();
+                } else {
+                    self.transaction = Some(transaction);
+                }
+                return Err(error);
+            }
+        };
+        if alone {
+            self.commit(transaction)?;
+        } else {
+            self.transaction = Some(transaction);
+        }
+        match written {
+            Done::Rows(rows) => self.finish_select(&plan, rows, more, sink),
+            Done::Written(written) => self.finish_write(written, more, sink),
+        }
+        Ok(())
+    }
+
+    fn step_of(
+        &mut self,
+        transaction: &mut Transaction,
+        plan: &Plan,
+        home: &Arc<Schema>,
+        entry: &mut Entry,
+        constants: Constants<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Done, QueryError> {
+        transaction.open(home)?;
+        if let Some(conn) = transaction.conn_mut() {
+            self.attach(conn, plan)?;
+        }
+        let memory_max = self.engine.settings.statement_memory_max();
+        if let PlanKind::Select(select) = &plan.kind {
+            if select.for_update {
+                transaction.write(&self.env)?;
+            } else {
+                transaction.read(&self.env)?;
+            }
+            self.note_reads(plan, !transaction.is_explicit());
+            let reader = transaction.reader().cloned();
+            let conn = transaction.conn()?;
+            let stmts = &mut entry.stmts;
+            let rows = task::while_reading(home, reader.as_ref(), || run_select(conn, stmts, select, constants, sink))?;
+            return Ok(Done::Rows(rows));
+        }
+        self.env.may_write(&plan.kind)?;
+        transaction.write(&self.env)?;
+        if !plan.is_current() {
+            // Somebody has changed the definition while this statement waited for the lock.
+            return Err(errors::definition_changed().into());
+        }
+        let savepoint = transaction.is_explicit();
+        let conn = transaction.conn()?;
+        let before = task::suspensions();
+        let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint);
+        entry.brief = task::suspensions() == before;
+        let written = written?;
+        transaction.touch(&written.touched);
+        Ok(Done::Written(written))
+    }
+
+    fn finish_write(&mut self, written: Written, more: bool, sink: &mut dyn Sink) {
+        if let Some(id) = written.last_insert_id {
+            self.env.last_insert_id.set(id);
+        }
+        self.env.row_count.set(written.affected as i64);
+        self.last_query = None;
+        sink.end_result(&Summary {
+            affected_rows: written.affected,
+            insert_id: written.insert_id,
+            warnings: self.env.warning_count(),
+            status: self.status(),
+            info: written.info.into_bytes().into(),
+            more_results: more,
+        });
+    }
+}
+
+/// Runs a writing statement on a connection whose transaction is open. It is undone alone if it fails; without a savepoint
+/// it must be one that [writes once](writes_once), or have the transaction for itself.
+fn write_on(
+    conn: &mut Conn,
+    plan: &Plan,
+    home: &Arc<Schema>,
+    stmts: &mut Vec<Stmt>,
+    constants: Constants<'_>,
+    memory_max: usize,
+    savepoint: bool,
+) -> Res<Written> {
+    if savepoint {
+        conn.begin_statement().map_err(|error| to_server_error(&error))?;
+    }
+    let mut writer = Writer { conn, constants, env: constants.env, memory_max, stmts };
+    let result = match &plan.kind {
+        PlanKind::Insert(insert) => writer.insert(insert),
+        PlanKind::Update(update) => writer.update(update),
+        PlanKind::Delete(delete) => writer.delete(delete),
+        PlanKind::Select(_) => Err(errors::internal("a query among writes")),
+    };
+    if savepoint {
+        let ended = conn.end_statement(result.is_ok());
+        if result.is_err() {
+            if ended.is_err() {
+                // Half a statement must not be committed.
+                conn.rollback();
+            }
+            for table in tables_of(plan) {
+                // What the file says about AUTO_INCREMENT has been undone too.
+                table.state.stored_auto.store(0, Ordering::Release);
+            }
+        } else {
+            ended.map_err(|error| to_server_error(&error))?;
+        }
+    }
+    let mut written = result?;
+    if written.cascades || (written.affected > 0 && !matches!(plan.kind, PlanKind::Insert(_))) {
+        let reached = changes::reached_by_cascades(home, &written.touched)?;
+        written.touched.extend(reached);
+    }
+    Ok(written)
+}
+
+/// The tables that a plan writes to.
+fn tables_of(plan: &Plan) -> Vec<&Arc<Table>> {
+    match &plan.kind {
+        PlanKind::Insert(insert) => vec![&insert.table],
+        PlanKind::Update(update) => update.targets.iter().map(|target| &target.table).collect(),
+        PlanKind::Delete(delete) => delete.targets.iter().map(|(_, table, _)| table).collect(),
+        PlanKind::Select(_) => Vec::new(),
+    }
+}
+
+/// Whether a plan changes the file by one statement of SQLite's, which SQLite undoes alone when it fails.
+fn writes_once(plan: &Plan) -> bool {
+    match &plan.kind {
+        PlanKind::Insert(InsertPlan { rows, query, replace, on_duplicate, .. }) => {
+            rows.len() == 1 && query.is_none() && !replace && on_duplicate.is_none()
+        }
+        _ => false,
+    }
+}
+
+/// Rows of VALUES that a statement may have to be called brief before it has run.
+const BRIEF_ROWS_MAX: usize = 64;
+
+impl Plan {
+    /// Whether a statement is short by its very form.
+    pub(crate) fn is_brief(&self) -> bool {
+        match &self.kind {
+            PlanKind::Insert(insert) => {
+                insert.query.is_none()
+                    && insert.rows.len() <= BRIEF_ROWS_MAX
+                    && insert.rows.iter().all(|row| row.feed.is_none())
+            }
+            _ => false,
+        }
+    }
+}

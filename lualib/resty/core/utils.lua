@@ -1,0 +1,21 @@
+-- resty.core.utils: a helper that libraries borrow from lua-resty-core.
+
+local byte, gsub = string.byte, string.gsub
+
+local _M = { version = "0.1.30" }
+
+-- str_replace_char(text, find, replace): another character in the place of each `find`. With more than one character the
+-- text stays as it is.
+function _M.str_replace_char(text, find, replace)
+    if #find ~= 1 or #replace ~= 1 then
+        return text
+    end
+    if byte(find) == 37 then
+        find = "%%"
+    else
+        find = gsub(find, "%p", "%%%0")
+    end
+    return (gsub(text, find, (gsub(replace, "%%", "%%%%"))))
+end
+
+return _M

@@ -1,0 +1,261 @@
+Connections on which nothing happens for more than a second are parked: a small entry is left of them. Nobody is to notice.
+
+=== TEST 1: the next request, after a while
+--- config
+location / { return 200 "$connection_requests $remote_addr $server_addr:$server_port\n"; }
+--- requests
+GET /
+~~~ same connection, 1300ms
+GET /
+~~~ same connection, 1300ms
+GET /
+--- more_headers
+Connection: keep-alive
+--- response_body
+1 127.0.0.1 127.0.0.1:$TEST_PORT
+~~~
+2 127.0.0.1 127.0.0.1:$TEST_PORT
+~~~
+3 127.0.0.1 127.0.0.1:$TEST_PORT
+
+=== TEST 2: the connection keeps its number and its age
+--- config
+keepalive_time 2s;
+location / { access_log logs/conn.log conn; return 200 "x\n"; }
+--- http_config
+log_format conn "$connection $connection_requests";
+--- requests
+GET /
+~~~ same connection, 1300ms
+GET /
+~~~ same connection, 1300ms
+GET /
+--- more_headers
+Connection: keep-alive
+--- response_headers
+Connection: keep-alive
+~~~
+Connection: keep-alive
+~~~
+Connection: close
+--- output_file_like
+>>> logs/conn.log
+^(1|2|3) 1\n(1|2|3) 2\n(1|2|3) 3\n$
+
+=== TEST 3: keepalive_timeout
+--- config
+keepalive_timeout 1600ms;
+location / { return 200 "x\n"; }
+--- raw_request
+GET / HTTP/1.1\r\nHost: a\r\n\r\n
+--- timeout: 4s
+--- response_body
+x
+--- connection: closed
+
+=== TEST 4: a client that goes
+--- config
+location / { return 200 "x\n"; }
+--- raw_request
+GET / HTTP/1.1\r\nHost: a\r\n\r\n
+~~~ 1300ms
+--- shutdown
+--- response_body
+x
+--- connection: closed
+--- error_log_like
+client 127.0.0.1 closed keepalive connection
+
+=== TEST 5: a head in pieces
+--- config
+location / { return 200 "$arg_a $http_x $connection_requests\n"; }
+--- raw_request
+G
+~~~ 1300ms
+ET /?a=1
+~~~ 50ms
+2 HTT
+~~~ 50ms
+P/1.1\r\nHos
+~~~ 1300ms
+t: a\r\nX: y\r
+~~~ 1300ms
+\n\r
+~~~ 1300ms
+\nGET /?a=3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
+--- raw_response_like
+^HTTP/1.1 200 OK.*
+12 y 1
+HTTP/1.1 200 OK.*
+3  2
+$
+
+=== TEST 6: the time of a head runs from its first byte
+--- config
+client_header_timeout 2s;
+location / { return 200 "x\n"; }
+access_log logs/access.log times;
+--- http_config
+log_format times "$status $request_time";
+--- raw_request
+GET / HT
+~~~ 1300ms
+TP/1.1
+~~~ 300ms
+\r\nHost: a\r
+--- timeout: 3s
+--- raw_response:
+--- connection: closed
+--- output_file_like
+>>> logs/access.log
+^408 (2\.|1\.9)\d+\n$
+--- error_log
+client timed out (110: Connection timed out) while reading client request headers
+
+=== TEST 7: a client that connects and says nothing
+--- config
+client_header_timeout 1600ms;
+location / { return 200 "x\n"; }
+--- raw_request
+~~~ 10ms
+--- timeout: 4s
+--- raw_response:
+--- connection: closed
+--- error_log
+client timed out (110: Connection timed out) while waiting for request
+
+=== TEST 8: a client that goes in the middle of a head
+--- config
+location / { return 200 "x\n"; }
+--- raw_request
+GET / HTTP/1.1\r\nHo
+~~~ 1300ms
+s
+--- shutdown
+--- raw_response:
+--- connection: closed
+
+=== TEST 9: a bad line in a later piece
+--- config
+location / { return 200 "x\n"; }
+--- raw_request
+GET / HTTP/1.1\r\nHo
+~~~ 1300ms
+st a\r\n
+--- error_code: 400
+--- connection: closed
+
+=== TEST 10: stub_status counts them
+--- http_config
+upstream self { server 127.0.0.1:$TEST_PORT; keepalive 1; }
+--- config
+location /self {
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_pass http://self/;
+}
+location /status { stub_status; }
+location / { return 200 "x\n"; }
+--- requests
+GET /self
+~~~ new connection, 1300ms
+GET /status
+--- response_body_like
+^x\n$
+~~~
+^Active connections: 2 \nserver accepts handled requests\n 3 3 3 \nReading: 0 Writing: 1 Waiting: 1 \n$
+
+=== TEST 11: a reload closes them, and the old workers end
+--- config
+location / { return 200 "old\n"; }
+--- later_config
+location / { return 200 "new\n"; }
+--- requests
+GET /
+~~~ new connection, 1300ms, reload, eventually
+GET /
+--- more_headers
+Connection: keep-alive
+--- response_body
+old
+~~~
+new
+--- error_log
+gracefully shutting down
+--- tidegate_only: nginx without a master process does not reload
+
+=== TEST 12: they make room for new ones
+--- conf_file
+events { worker_connections 4; }
+pid logs/nginx.pid; daemon off; master_process off; error_log logs/error.log info;
+http {
+    access_log off;
+    server {
+        listen 127.0.0.1:$TEST_PORT;
+        location / { return 200 "x\n"; }
+    }
+}
+--- requests
+GET /
+~~~ new connection
+GET /
+~~~ new connection, 1300ms
+GET /
+~~~ new connection
+GET /
+~~~ new connection
+GET /
+~~~ new connection
+GET /
+--- more_headers
+Connection: keep-alive
+--- response_body
+x
+--- no_error_log
+[alert]
+
+=== TEST 13: who the client is stays what its balancer said
+--- conf_file
+events { worker_connections 64; }
+pid logs/nginx.pid; daemon off; master_process off; error_log logs/error.log info;
+http {
+    access_log off;
+    server {
+        listen 127.0.0.1:$TEST_PORT proxy_protocol;
+        location / { return 200 "$proxy_protocol_addr $connection_requests\n"; }
+    }
+}
+--- raw_request
+PROXY TCP4 192.0.2.7 192.0.2.8 4711 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n
+~~~ 1300ms
+GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
+--- raw_response_like
+^HTTP/1.1 200 OK.*
+192.0.2.7 1
+HTTP/1.1 200 OK.*
+192.0.2.7 2
+$
+
+=== TEST 14: a unix domain socket
+--- http_config
+server {
+    listen unix:$TEST_DIR/socket;
+    location / { return 200 "$remote_addr $connection_requests\n"; }
+}
+upstream back { server unix:$TEST_DIR/socket; keepalive 1; }
+--- config
+location / {
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_pass http://back;
+}
+--- requests
+GET /
+~~~ same connection, 1300ms
+GET /
+--- more_headers
+Connection: keep-alive
+--- response_body
+unix: 1
+~~~
+unix: 2
