@@ -37,16 +37,22 @@ const fn need(group: Group, what: &'static str, packages: &'static [&'static str
 
 const MODULES: &str = "/usr/lib/nginx/modules";
 
-/// Database packages are the `-core` ones where they exist: these bring programs, but start nothing at boot.
+/// Where Debian has a `-core` package of a database, that one brings the program: it starts nothing at boot.
 const NEEDS: &[Need] = &[
     need(Group::Tests, "cc", &["gcc"]),
     need(Group::Tests, "make", &["make"]),
     need(Group::Tests, "mariadbd", &["mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server"]),
     need(Group::Tests, "mariadb-install-db", &["mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server"]),
     need(Group::Tests, "mariadb", &["mariadb-client-core", "mariadb-client-core-10.6", "mariadb-client"]),
+    need(Group::Tests, "mysqldump", &["mariadb-client", "mariadb-client-10.6"]),
+    // No `-core` package has the plugin of the login method `client_ed25519`.
+    need(Group::Tests, "/usr/lib/mysql/plugin/auth_ed25519.so", &["mariadb-server", "mariadb-server-10.6"]),
     need(Group::Tests, "memcached", &["memcached"]),
     need(Group::Tests, "redis-server", &["redis-server"]),
     need(Group::Tests, "ip", &["iproute2"]),
+    need(Group::Tests, "/usr/share/lua/5.1/cjson/util.lua", &["lua-cjson"]),
+    need(Group::Tests, "/usr/share/lua/5.1/re.lua", &["lua-lpeg"]),
+    need(Group::Tests, "/usr/share/lua/5.1/socket.lua", &["lua-socket"]),
     need(Group::Bench, "nginx", &["nginx"]),
     need(Group::Bench, "wrk", &["wrk"]),
     need(Group::Bench, "taskset", &["util-linux"]),
