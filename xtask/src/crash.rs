@@ -1,7 +1,8 @@
-//! `cargo xtask crash`: the embedded engine killed in the middle of its work, and without a disk to write to.
+//! `cargo xtask crash`: the embedded engine killed in the middle of its work, its machine without power, its disk broken
+//! or full.
 //!
-//! These are tests of `tidegate-sql` (`tests/crash.rs`, `tests/wal.rs`, `tests/full_disk.rs`) that run in CI too, with a few
-//! rounds; here the process is killed many times. The full disk is a small tmpfs in a mount namespace of its own.
+//! These are tests of `tidegate-sql` (`tests/crash.rs`, `src/store/disk/tests.rs`, `tests/wal.rs`, `tests/full_disk.rs`) that
+//! run in CI too, with a few rounds; here there are many. The full disk is a small tmpfs in a mount namespace of its own.
 
 use crate::{paths, terminal};
 use clap::Args;
@@ -11,7 +12,7 @@ use std::process::Command;
 /// What is chosen on the command line.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How often the process is killed
+    /// How often the process is killed, the power cut, a write or sync refused
     #[arg(long, default_value_t = 200)]
     rounds: u32,
     /// Tests the release build
@@ -27,17 +28,19 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     terminal::heading(&format!("kill -9, {} times", options.rounds));
     let rounds = options.rounds.to_string();
     let variable = ("TIDEGATE_CRASH_ROUNDS", rounds.as_str());
-    let survived = test(options, "crash", variable)?;
+    let survived = test(options, &["--test", "crash"], variable)?;
     println!("{}", if survived { "no acknowledged commit was lost" } else { "see above" });
+    terminal::heading(&format!("power cuts and a disk that refuses, {} times each", options.rounds));
+    let survived = test(options, &["--lib", "store::disk"], variable)? && survived;
     terminal::heading("the write-ahead log beside readers");
-    let survived = test(options, "wal", variable)? && survived;
+    let survived = test(options, &["--test", "wal"], variable)? && survived;
     terminal::heading("a full disk");
-    Ok(test(options, "full_disk", variable)? && survived)
+    Ok(test(options, &["--test", "full_disk"], variable)? && survived)
 }
 
-fn test(options: &Options, file: &str, variable: (&str, &str)) -> Result<bool, String> {
+fn test(options: &Options, tests: &[&str], variable: (&str, &str)) -> Result<bool, String> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--package", "tidegate-sql", "--test", file]);
+    command.args(["test", "--package", "tidegate-sql"]).args(tests);
     if options.release {
         command.arg("--release");
     }

@@ -4,6 +4,8 @@ use tidegate_rows::ServerError;
 
 /// Number of [`interrupted`].
 pub(crate) const INTERRUPTED: u16 = 1317;
+/// Somebody changed the tables of a statement before it could begin.
+pub(crate) const DEFINITION_CHANGED: u16 = 1412;
 
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident($($arg:ident),*) = $code:literal $state:literal $text:literal;)*) => {

@@ -64,6 +64,9 @@ pub(crate) struct Core {
     joined: Option<(group::Member, Written)>,
 }
 
+/// How often a statement is planned whose tables others change while it waits to write.
+const ATTEMPTS_MAX: usize = 10;
+
 thread_local! {
     static SCRATCH: RefCell<Normalised> = RefCell::default();
 }
@@ -219,6 +222,30 @@ impl Core {
         }
         let constants =
             Constants { sql: text.sql, literals: &scan.literals, params: text.params, env: &Rc::clone(&self.env) };
+        let mut attempts = 1;
+        loop {
+            match self.attempt(text, from, scan, constants, more, sink) {
+                Err(QueryError::Server(error))
+                    if error.code == errors::DEFINITION_CHANGED && attempts < ATTEMPTS_MAX =>
+                {
+                    attempts += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Runs a statement by the definitions of this moment. Error 1412 if they change while it waits for the write lock:
+    /// then it has done nothing.
+    fn attempt(
+        &mut self,
+        text: Text<'_>,
+        from: usize,
+        scan: &Normalised,
+        constants: Constants<'_>,
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
         if let Some(done) = self.cached(scan, constants, more, sink) {
             return done;
         }

@@ -222,6 +222,9 @@ impl Core {
         if let PlanKind::Select(select) = &plan.kind {
             if select.for_update {
                 transaction.write(&self.env)?;
+                if !plan.is_current() {
+                    return Err(errors::definition_changed().into());
+                }
             } else {
                 transaction.read(&self.env)?;
             }

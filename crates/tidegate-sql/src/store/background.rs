@@ -24,7 +24,11 @@ use std::{
 
 use libsqlite3_sys as ffi;
 
-use super::{conn::Conn, vfs};
+use super::{
+    conn::Conn,
+    disk::{self, Change},
+    vfs,
+};
 use crate::engine::{Schema, Settings};
 
 /// How often the WAL moves into the database file.
@@ -196,18 +200,20 @@ impl Log {
         let mut wal = path.as_os_str().to_owned();
         wal.push("-wal");
         let file = File::options().read(true).write(true).open(PathBuf::from(wal))?;
+        let database = CString::new(path.as_os_str().as_bytes())?;
         if let Some(directory) = path.parent() {
-            File::open(directory)?.sync_all()?;
+            let sync = || File::open(directory)?.sync_all();
+            disk::carry_out(disk::File::Directory(&database), Change::Sync, sync)?;
         }
-        Ok(Self { file, database: CString::new(path.as_os_str().as_bytes())? })
+        Ok(Self { file, database })
     }
 
     /// Has everything written to the disk, and room made for what comes.
     fn sync(&self) -> io::Result<()> {
         if let Some(room) = vfs::room(&self.database) {
-            room.keep(&self.file);
+            room.keep(&self.file, &self.database);
         }
-        fdatasync(&self.file)
+        disk::carry_out(disk::File::Log(&self.database), Change::Sync, || fdatasync(&self.file))
     }
 }
 

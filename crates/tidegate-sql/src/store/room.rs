@@ -9,6 +9,7 @@
 //! 2. SQLite's writes go beyond `allocated` only with the lock held, and raise it.
 
 use std::{
+    ffi::CStr,
     fs::File,
     io,
     os::unix::fs::FileExt,
@@ -17,6 +18,8 @@ use std::{
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
 };
+
+use super::disk::{self, Change};
 
 /// Room for a log that has just begun.
 const ROOM_MIN: i64 = 64 << 10;
@@ -60,7 +63,7 @@ impl Room {
     }
 
     /// Writes zeros ahead when little room is left; they are on the disk with the next `fdatasync`.
-    pub(crate) fn keep(&self, log: &File) {
+    pub(crate) fn keep(&self, log: &File, database: &CStr) {
         let end = self.end.load(Ordering::Acquire);
         let room = end.clamp(ROOM_MIN, ROOM_MAX);
         if self.allocated.load(Ordering::Acquire) - end >= room / 2 || self.full.load(Ordering::Relaxed) {
@@ -68,24 +71,26 @@ impl Room {
         }
         let _extending = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
         let from = self.allocated.load(Ordering::Acquire);
-        match extend(log, from, from.max(end) + room) {
+        match extend(log, database, from, from.max(end) + room) {
             Ok(to) => self.allocated.store(to, Ordering::Release),
             Err(_) => {
                 // The last bytes of a disk are not for zeros.
-                let _ = log.set_len(from.unsigned_abs());
+                let change = Change::Truncate { size: from.unsigned_abs() };
+                let _ = disk::carry_out(disk::File::Log(database), change, || log.set_len(from.unsigned_abs()));
                 self.full.store(true, Ordering::Relaxed);
             }
         }
     }
 }
 
-fn extend(log: &File, from: i64, to: i64) -> io::Result<i64> {
+fn extend(log: &File, database: &CStr, from: i64, to: i64) -> io::Result<i64> {
     static ZEROS: [u8; BLOCK] = [0; BLOCK];
     let mut at = from.unsigned_abs();
     let to = to.unsigned_abs();
     while at < to {
         let block = &ZEROS[..usize::try_from(to - at).unwrap_or(BLOCK).min(BLOCK)];
-        log.write_all_at(block, at)?;
+        let change = Change::Write { offset: at, bytes: block };
+        disk::carry_out(disk::File::Log(database), change, || log.write_all_at(block, at))?;
         at += block.len() as u64;
     }
     Ok(at.cast_signed())
@@ -106,7 +111,7 @@ mod tests {
             let (room, file, stop) = (&room, &file, &done);
             let keeper = scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    room.keep(file);
+                    room.keep(file, c"none");
                 }
             });
             for number in 0..2000u64 {
@@ -118,7 +123,7 @@ mod tests {
             done.store(true, Ordering::Relaxed);
             keeper.join().unwrap();
         });
-        room.keep(&file);
+        room.keep(&file, c"none");
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(bytes[..at as usize].iter().all(|byte| *byte != 0));

@@ -24,7 +24,10 @@ use std::{
 
 use libsqlite3_sys as ffi;
 
-use super::room::Room;
+use super::{
+    disk::{self, Change},
+    room::Room,
+};
 
 /// Name to open databases with.
 pub(crate) const NAME: &CStr = c"tidegate";
@@ -39,6 +42,8 @@ type Region = Box<[u64; REGION_BYTES / 8]>;
 
 /// What all connections to one database file share.
 struct Node {
+    /// Its path.
+    database: CString,
     slots: [AtomicU32; LOCK_SLOTS],
     regions: Mutex<Vec<Region>>,
     size: AtomicI64,
@@ -94,6 +99,7 @@ fn node(path: &CStr) -> Arc<Node> {
     }
     nodes.retain(|_, node| node.strong_count() > 0);
     let node = Arc::new(Node {
+        database: path.to_owned(),
         slots: std::array::from_fn(|_| AtomicU32::new(0)),
         regions: Mutex::default(),
         size: AtomicI64::new(-1),
@@ -143,6 +149,7 @@ static WAL_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 1,
     xWrite: Some(wal_write),
     xTruncate: Some(wal_truncate),
+    xSync: Some(wal_sync),
     xFileSize: Some(wal_size),
     xShmMap: None,
     xShmLock: None,
@@ -235,14 +242,27 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, buf: *mut c_void, amount
     forward!(file, xRead, buf, amount, offset)
 }
 
+/// A write of SQLite's.
+///
+/// # Safety
+/// `buf` holds `amount` bytes.
+unsafe fn write_of<'a>(buf: *const c_void, amount: c_int, offset: i64) -> Change<'a> {
+    // SAFETY: by the contract.
+    let bytes = unsafe { std::slice::from_raw_parts(buf.cast(), amount.unsigned_abs() as usize) };
+    Change::Write { offset: offset.unsigned_abs(), bytes }
+}
+
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
-    // SAFETY: an open file has its node (invariant 1).
-    let node = unsafe { &*(*file.cast::<File>()).node };
+    // SAFETY: an open file has its node (invariant 1); SQLite passes as many bytes as it says.
+    let (node, change) = unsafe { (&*(*file.cast::<File>()).node, write_of(buf, amount, offset)) };
+    let write = || {
+        disk::carry_out(disk::File::Database(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
+    };
     if node.size.load(Ordering::Acquire) < 0 {
         let _measuring = node.measuring.lock().unwrap_or_else(PoisonError::into_inner);
-        return forward!(file, xWrite, buf, amount, offset);
+        return write();
     }
-    let code = forward!(file, xWrite, buf, amount, offset);
+    let code = write();
     if code == ffi::SQLITE_OK {
         // Writers of the database file exclude each other (SQLite's checkpoint lock), so no truncation comes between.
         node.size.fetch_max(offset + i64::from(amount), Ordering::AcqRel);
@@ -256,13 +276,16 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
     // SAFETY: as in `write`.
     let node = unsafe { &*(*file.cast::<File>()).node };
     let _measuring = node.measuring.lock().unwrap_or_else(PoisonError::into_inner);
-    let code = forward!(file, xTruncate, size);
+    let change = Change::Truncate { size: size.unsigned_abs() };
+    let code = disk::carry_out(disk::File::Database(&node.database), change, || forward!(file, xTruncate, size));
     node.size.store(-1, Ordering::Release);
     code
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
-    forward!(file, xSync, flags)
+    // SAFETY: as in `write`.
+    let node = unsafe { &*(*file.cast::<File>()).node };
+    disk::carry_out(disk::File::Database(&node.database), Change::Sync, || forward!(file, xSync, flags))
 }
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> c_int {
@@ -283,12 +306,23 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> 
 
 unsafe extern "C" fn wal_write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
     // SAFETY: as in `write`.
-    let node = unsafe { &*(*file.cast::<File>()).node };
-    node.room.write(offset + i64::from(amount), || forward!(file, xWrite, buf, amount, offset))
+    let (node, change) = unsafe { (&*(*file.cast::<File>()).node, write_of(buf, amount, offset)) };
+    node.room.write(offset + i64::from(amount), || {
+        disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
+    })
 }
 
 unsafe extern "C" fn wal_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
-    forward!(file, xTruncate, size)
+    // SAFETY: as in `write`.
+    let node = unsafe { &*(*file.cast::<File>()).node };
+    let change = Change::Truncate { size: size.unsigned_abs() };
+    disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xTruncate, size))
+}
+
+unsafe extern "C" fn wal_sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    // SAFETY: as in `write`.
+    let node = unsafe { &*(*file.cast::<File>()).node };
+    disk::carry_out(disk::File::Log(&node.database), Change::Sync, || forward!(file, xSync, flags))
 }
 
 unsafe extern "C" fn wal_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> c_int {

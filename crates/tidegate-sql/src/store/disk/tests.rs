@@ -1,0 +1,584 @@
+//! The machine loses its power, and the disk refuses: no acknowledged commit is lost.
+//!
+//! [`Journal`] notes every change of the files and every acknowledgement. A power cut is played by choosing a moment of
+//! it and making the files as a disk may have them then: what was written before a sync that had ended is there; of what
+//! was written since, any part may be, down to single sectors, in any order. The name of a new file is there
+//! for certain once its directory was synced.
+//!
+//! `TIDEGATE_CRASH_ROUNDS` sets how many moments are chosen, and how many changes are refused.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+    },
+    thread::ThreadId,
+    time::Duration,
+};
+
+use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tokio::task::LocalSet;
+
+use super::{
+    Change, File,
+    watch::{Watcher, Watching},
+};
+use crate::{Engine, EngineOptions, Session};
+
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;
+/// The log starts over at a sixteenth of this.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+
+/// Keeps numbers.
+#[derive(Default)]
+struct Numbers(Vec<i64>);
+
+impl Sink for Numbers {
+    fn columns(&mut self, _: &[Column]) {}
+    fn begin_row(&mut self) {}
+    fn value(&mut self, _: usize, value: Value<'_>) {
+        if let Value::Int(value) = value {
+            self.0.push(value);
+        }
+    }
+    fn end_row(&mut self) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+async fn try_run(session: &mut Session, sql: &str) -> Result<Vec<i64>, u16> {
+    let mut numbers = Numbers::default();
+    match session.execute(Statement { sql: sql.as_bytes(), params: &[] }, &mut numbers).await {
+        Ok(()) => Ok(numbers.0),
+        Err(QueryError::Server(error)) => Err(error.code),
+        Err(error) => panic!("{sql}: {error}"),
+    }
+}
+
+async fn run(session: &mut Session, sql: &str) -> Vec<i64> {
+    try_run(session, sql).await.unwrap_or_else(|code| panic!("{sql}: error {code}"))
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("tidegate-sql-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn open(path: &Path) -> Engine {
+    let mut options = EngineOptions::new(path);
+    options.log_bytes_max = LOG_BYTES_MAX;
+    Engine::open(options).unwrap()
+}
+
+fn rounds(otherwise: usize) -> usize {
+    std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % sides
+    }
+}
+
+/// A file, or the directory as the empty name.
+type Name = Vec<u8>;
+
+fn name_of(file: File<'_>) -> Name {
+    let path =
+        |path: &std::ffi::CStr| Path::new(OsStr::from_bytes(path.to_bytes())).file_name().unwrap().as_bytes().to_vec();
+    match file {
+        File::Database(database) => path(database),
+        File::Log(database) => [&path(database)[..], b"-wal"].concat(),
+        File::Directory(_) => Name::new(),
+    }
+}
+
+/// What a session has been told, or is about to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Said {
+    Inserted(i64),
+    Changed(i64),
+    Paired(i64),
+    Created(i64),
+    Altered(i64),
+    WillDrop(i64),
+    Dropped(i64),
+}
+
+enum Event {
+    Write {
+        file: Name,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    Truncate {
+        file: Name,
+        size: usize,
+    },
+    Sync {
+        file: Name,
+    },
+    /// A sync has ended well that began with this event.
+    Synced {
+        begun: usize,
+    },
+    Said(Said),
+}
+
+/// Everything that happened, in order. A change is noted when it was made, a sync also when it begins.
+#[derive(Default)]
+struct Journal {
+    events: Mutex<Vec<Event>>,
+    syncs: Mutex<HashMap<ThreadId, usize>>,
+    restarts: AtomicUsize,
+}
+
+impl Journal {
+    fn note(&self, event: Event) -> usize {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.push(event);
+        events.len() - 1
+    }
+
+    fn say(&self, said: Said) {
+        self.note(Event::Said(said));
+    }
+}
+
+impl Watcher for Journal {
+    fn before(&self, file: File<'_>, change: Change<'_>) -> bool {
+        if change == Change::Sync {
+            let begun = self.note(Event::Sync { file: name_of(file) });
+            self.syncs.lock().unwrap().insert(std::thread::current().id(), begun);
+        }
+        true
+    }
+
+    fn after(&self, file: File<'_>, change: Change<'_>, good: bool) {
+        assert!(good, "the disk of this machine fails");
+        match change {
+            Change::Write { offset, bytes } => {
+                if offset == 0 && matches!(file, File::Log(_)) {
+                    self.restarts.fetch_add(1, Ordering::Relaxed);
+                }
+                let offset = usize::try_from(offset).unwrap();
+                self.note(Event::Write { file: name_of(file), offset, bytes: bytes.to_vec() });
+            }
+            Change::Truncate { size } => {
+                self.note(Event::Truncate { file: name_of(file), size: usize::try_from(size).unwrap() });
+            }
+            Change::Sync => {
+                let begun = self.syncs.lock().unwrap()[&std::thread::current().id()];
+                self.note(Event::Synced { begun });
+            }
+        }
+    }
+}
+
+/// A file as the disk may have it.
+#[derive(Default)]
+struct Image {
+    bytes: Vec<u8>,
+}
+
+impl Image {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[offset..end].copy_from_slice(bytes);
+    }
+
+    /// Writes some of the sectors that a write touches.
+    fn write_some(&mut self, offset: usize, bytes: &[u8], dice: &mut Dice) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let len = (SECTOR - (offset + at) % SECTOR).min(bytes.len() - at);
+            if dice.roll(2) == 0 {
+                self.write(offset + at, &bytes[at..at + len]);
+            }
+            at += len;
+        }
+    }
+}
+
+/// Makes the files in `directory` as a power cut behind `events` may leave them.
+fn cut(events: &[Event], directory: &Path, dice: &mut Dice) {
+    // Where the last sync of a file that has ended began: all before is on the disk.
+    let mut safe: BTreeMap<&[u8], usize> = BTreeMap::new();
+    for event in events {
+        if let Event::Synced { begun } = event
+            && let Event::Sync { file } = &events[*begun]
+        {
+            let place = safe.entry(file).or_default();
+            *place = (*place).max(*begun);
+        }
+    }
+    let names_safe = safe.get(&b""[..]).copied().unwrap_or(0);
+    // Of what is not safe: nothing, all, some writes, or some sectors.
+    let mut files: BTreeMap<&[u8], (Image, usize, usize)> = BTreeMap::new();
+    for (number, event) in events.iter().enumerate() {
+        let (Event::Write { file, .. } | Event::Truncate { file, .. }) = event else { continue };
+        let (image, _, mood) = files.entry(file).or_insert_with(|| (Image::default(), number, dice.roll(4)));
+        let is_safe = safe.get(&file[..]).is_some_and(|safe| number < *safe);
+        match event {
+            _ if !is_safe && (*mood == 0 || *mood == 2 && dice.roll(2) == 0) => {}
+            Event::Write { offset, bytes, .. } if !is_safe && *mood == 3 => image.write_some(*offset, bytes, dice),
+            Event::Write { offset, bytes, .. } => image.write(*offset, bytes),
+            Event::Truncate { size, .. } => image.bytes.resize(*size, 0),
+            _ => {}
+        }
+    }
+    for (name, (image, made, _)) in files {
+        if made < names_safe || dice.roll(2) == 0 {
+            std::fs::write(directory.join(OsStr::from_bytes(name)), image.bytes).unwrap();
+        }
+    }
+}
+
+/// What was said before a moment, sorted by kind.
+fn said(events: &[Event]) -> BTreeSet<Said> {
+    events.iter().filter_map(|event| if let Event::Said(said) = event { Some(*said) } else { None }).collect()
+}
+
+/// Everything that was acknowledged is there, and all is in order.
+async fn check(path: &Path, said: &BTreeSet<Said>) {
+    let engine = open(path);
+    let Ok(mut session) = engine.session("test") else {
+        return assert!(said.is_empty(), "the schema is gone");
+    };
+    engine.check("test").await.unwrap_or_else(|error| panic!("{error}"));
+    let mut set = async |sql: &str| try_run(&mut session, sql).await.unwrap_or_default().into_iter().collect();
+    let rows: BTreeSet<i64> = set("SELECT n FROM t").await;
+    let changed: BTreeSet<i64> = set("SELECT n FROM t WHERE filler = 'changed'").await;
+    let left: BTreeSet<i64> = set("SELECT n FROM a").await;
+    let right: BTreeSet<i64> = set("SELECT n FROM b").await;
+    assert_eq!(left, right, "half a transaction");
+    for said in said {
+        match *said {
+            Said::Inserted(n) => assert!(rows.contains(&n), "{said:?}"),
+            Said::Changed(n) => assert!(changed.contains(&n), "{said:?}"),
+            Said::Paired(n) => assert!(left.contains(&n), "{said:?}"),
+            _ => {}
+        }
+    }
+    for statement in said {
+        let (n, columns) = match *statement {
+            Said::Created(n) => (n, "n"),
+            Said::Altered(n) => (n, "n, m"),
+            Said::Dropped(n) => {
+                assert_eq!(try_run(&mut session, &format!("SELECT n FROM d{n}")).await, Err(1146), "{statement:?}");
+                continue;
+            }
+            _ => continue,
+        };
+        if !said.contains(&Said::WillDrop(n)) {
+            run(&mut session, &format!("SELECT {columns} FROM d{n}")).await;
+        }
+    }
+    if !said.is_empty() {
+        run(&mut session, "INSERT INTO t VALUES (-1, 'and on it goes')").await;
+    }
+}
+
+/// Writes rows one by one, and changes some of them.
+async fn write_rows(mut session: Session, journal: &Journal, next: &AtomicI64, done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        let n = next.fetch_add(1, Ordering::Relaxed);
+        run(&mut session, &format!("INSERT INTO t VALUES ({n}, '{}')", "x".repeat((n * 37 % 1500) as usize))).await;
+        journal.say(Said::Inserted(n));
+        if n % 5 == 0 {
+            run(&mut session, &format!("UPDATE t SET filler = 'changed' WHERE n = {n}")).await;
+            journal.say(Said::Changed(n));
+        }
+    }
+}
+
+/// Writes to two tables in one transaction.
+async fn write_pairs(mut session: Session, journal: &Journal, next: &AtomicI64, done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        let n = next.fetch_add(1, Ordering::Relaxed);
+        run(&mut session, &format!("BEGIN; INSERT INTO a VALUES ({n}); INSERT INTO b VALUES ({n}); COMMIT")).await;
+        journal.say(Said::Paired(n));
+    }
+}
+
+/// Makes, changes and drops tables.
+async fn define(mut session: Session, journal: &Journal, done: &AtomicBool) {
+    for n in 0.. {
+        if done.load(Ordering::Relaxed) {
+            return;
+        }
+        run(&mut session, &format!("CREATE TABLE d{n} (n INT PRIMARY KEY, s VARCHAR(100))")).await;
+        journal.say(Said::Created(n));
+        run(&mut session, &format!("INSERT INTO d{n} VALUES (1, 'a'), (2, 'b'), (3, 'c')")).await;
+        run(&mut session, &format!("ALTER TABLE d{n} ADD COLUMN m INT DEFAULT 7, ADD INDEX (s)")).await;
+        journal.say(Said::Altered(n));
+        if n >= 2 {
+            journal.say(Said::WillDrop(n - 2));
+            run(&mut session, &format!("DROP TABLE d{}", n - 2)).await;
+            journal.say(Said::Dropped(n - 2));
+        }
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+}
+
+/// Works until the log has started over a few times.
+async fn work(engine: &Engine, journal: &Arc<Journal>) {
+    let mut session = engine.session("").unwrap();
+    let setup = "CREATE DATABASE test; USE test; CREATE TABLE t (n BIGINT PRIMARY KEY, filler VARCHAR(2000)); \
+        CREATE TABLE a (n BIGINT PRIMARY KEY); CREATE TABLE b (n BIGINT PRIMARY KEY)";
+    run(&mut session, setup).await;
+    let (done, next) = (Rc::new(AtomicBool::new(false)), Rc::new(AtomicI64::new(0)));
+    let local = LocalSet::new();
+    let mut working = Vec::new();
+    for number in 0..6 {
+        let session = engine.session("test").unwrap();
+        let (journal, done, next) = (Arc::clone(journal), Rc::clone(&done), Rc::clone(&next));
+        working.push(local.spawn_local(async move {
+            match number {
+                0 => define(session, &journal, &done).await,
+                1 => write_pairs(session, &journal, &next, &done).await,
+                _ => write_rows(session, &journal, &next, &done).await,
+            }
+        }));
+    }
+    let journal = Arc::clone(journal);
+    local.spawn_local(async move {
+        // The first time it begins.
+        while journal.restarts.load(Ordering::Relaxed) < 5 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    local.await;
+    for worker in working {
+        worker.await.unwrap();
+    }
+}
+
+#[test]
+fn a_power_cut_loses_no_acknowledged_commit() {
+    let path = directory("power");
+    let journal = Arc::new(Journal::default());
+    {
+        let _watching = Watching::new(&path, Arc::clone(&journal) as Arc<dyn Watcher>);
+        let engine = open(&path);
+        runtime().block_on(work(&engine, &journal));
+    }
+    let events = std::mem::take(&mut *journal.events.lock().unwrap());
+    let image = directory("power-image");
+    let rounds = rounds(40);
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    for round in 0..rounds {
+        let moment = dice.roll(events.len());
+        let before = &events[..moment];
+        let state = dice.0;
+        let _ = std::fs::remove_dir_all(&image);
+        std::fs::create_dir_all(&image).unwrap();
+        cut(before, &image, &mut dice);
+        let outcome = std::panic::catch_unwind(|| runtime().block_on(check(&image, &said(before))));
+        assert!(
+            outcome.is_ok(),
+            "round {round}, event {moment} of {}, dice {state:#x}: see {}",
+            events.len(),
+            image.display()
+        );
+    }
+    println!(
+        "{} changes and acknowledgements; {rounds} power cuts, {} acknowledgements",
+        events.len(),
+        said(&events).len()
+    );
+    let _ = std::fs::remove_dir_all(&path);
+    let _ = std::fs::remove_dir_all(&image);
+}
+
+/// Refuses one change, or all from one on, until it is healed.
+struct Refusing {
+    /// Changes so far.
+    changes: AtomicUsize,
+    first: usize,
+    last: AtomicUsize,
+    refused: Mutex<Vec<String>>,
+}
+
+impl Refusing {
+    fn new(first: usize, last: usize) -> Arc<Self> {
+        Arc::new(Self { changes: AtomicUsize::new(0), first, last: AtomicUsize::new(last), refused: Mutex::default() })
+    }
+
+    /// From now on every change is made.
+    fn heal(&self) {
+        self.last.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Watcher for Refusing {
+    fn before(&self, file: File<'_>, change: Change<'_>) -> bool {
+        let number = self.changes.fetch_add(1, Ordering::Relaxed);
+        let refuses = number >= self.first && number < self.last.load(Ordering::Relaxed);
+        if refuses {
+            let what = match change {
+                Change::Write { offset, bytes } => format!("write of {} bytes at {offset}", bytes.len()),
+                Change::Truncate { size } => format!("truncation to {size}"),
+                Change::Sync => "sync".into(),
+            };
+            self.refused.lock().unwrap().push(format!("{what} of {:?}", OsStr::from_bytes(&name_of(file))));
+        }
+        !refuses
+    }
+
+    fn after(&self, _: File<'_>, _: Change<'_>, _: bool) {}
+}
+
+/// What became of the statements of a workload.
+#[derive(Default)]
+struct Fates {
+    acknowledged: BTreeSet<i64>,
+    refused: BTreeSet<i64>,
+    codes: BTreeSet<u16>,
+}
+
+impl Fates {
+    fn note(&mut self, n: i64, error: Option<u16>) {
+        match error {
+            None => self.acknowledged.insert(n),
+            Some(code) => {
+                self.codes.insert(code);
+                self.refused.insert(n)
+            }
+        };
+    }
+}
+
+/// Four sessions write a few rows each; one of them two by two in transactions.
+async fn write_few(engine: &Engine, first: i64, fates: &Rc<std::cell::RefCell<Fates>>) {
+    let local = LocalSet::new();
+    let mut writing = Vec::new();
+    for writer in 0..4 {
+        let mut session = engine.session("test").unwrap();
+        let fates = Rc::clone(fates);
+        writing.push(local.spawn_local(async move {
+            for number in 0..6 {
+                let n = first + number * 4 + writer;
+                let insert = format!("INSERT INTO t VALUES ({n}, '{}')", "x".repeat(1000));
+                let sql =
+                    if writer == 0 { format!("BEGIN; INSERT INTO a VALUES ({n}); {insert}; COMMIT") } else { insert };
+                let outcome = try_run(&mut session, &sql).await;
+                if outcome.is_err() {
+                    let _ = try_run(&mut session, "ROLLBACK").await;
+                }
+                fates.borrow_mut().note(n, outcome.err());
+            }
+        }));
+    }
+    local.await;
+    for writer in writing {
+        writer.await.unwrap();
+    }
+}
+
+const SETUP: &str = "CREATE DATABASE IF NOT EXISTS test; USE test; \
+    CREATE TABLE IF NOT EXISTS t (n BIGINT PRIMARY KEY, filler VARCHAR(2000)); \
+    CREATE TABLE IF NOT EXISTS a (n BIGINT PRIMARY KEY)";
+
+/// The code of a write to a schema whose last sync has failed.
+const READ_ONLY: u16 = 1290;
+
+/// Works on a disk that refuses, looks at what is there, and opens it again. Answers the changes that were asked for.
+async fn work_on_a_broken_disk(path: &Path, disk: &Arc<Refusing>) -> usize {
+    let mut engine = open(path);
+    let mut session = engine.session("").unwrap();
+    if try_run(&mut session, SETUP).await.is_err() {
+        disk.heal();
+        if try_run(&mut session, SETUP).await == Err(READ_ONLY) {
+            drop(session);
+            drop(engine);
+            engine = open(path);
+            session = engine.session("").unwrap();
+            run(&mut session, SETUP).await;
+        }
+    }
+    let fates = Rc::<std::cell::RefCell<Fates>>::default();
+    write_few(&engine, 0, &fates).await;
+    // The log moves into the file meanwhile.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    write_few(&engine, 1000, &fates).await;
+    let changes = disk.changes.load(Ordering::Relaxed);
+    disk.heal();
+    let goes_on = try_run(&mut session, "INSERT INTO t VALUES (-1, 'after')").await;
+    assert!(matches!(goes_on, Ok(_) | Err(READ_ONLY)), "{goes_on:?}");
+    let fates = fates.take();
+    assert!(fates.codes.iter().all(|code| matches!(*code, 1021 | 1030 | READ_ONLY)), "errors {:?}", fates.codes);
+    let rows: BTreeSet<i64> = run(&mut session, "SELECT n FROM t WHERE n >= 0").await.into_iter().collect();
+    assert!(rows.is_superset(&fates.acknowledged), "lost {:?}", fates.acknowledged.difference(&rows));
+    if goes_on.is_ok() {
+        assert!(rows.is_disjoint(&fates.refused), "not undone: {:?}", rows.intersection(&fates.refused));
+    }
+    drop(session);
+    drop(engine);
+    let engine = open(path);
+    engine.check("test").await.unwrap_or_else(|error| panic!("{error}"));
+    let mut session = engine.session("test").unwrap();
+    let rows: BTreeSet<i64> = run(&mut session, "SELECT n FROM t WHERE n >= 0").await.into_iter().collect();
+    assert!(rows.is_superset(&fates.acknowledged), "lost {:?}", fates.acknowledged.difference(&rows));
+    let pairs = run(
+        &mut session,
+        "SELECT COUNT(*) FROM t LEFT JOIN a USING (n) WHERE t.n >= 0 AND t.n % 4 = 0 AND a.n IS NULL",
+    );
+    assert_eq!(pairs.await, [0], "half a transaction");
+    run(&mut session, "INSERT INTO t VALUES (-2, 'after that')").await;
+    changes
+}
+
+#[test]
+fn a_disk_that_refuses_loses_no_acknowledged_commit() {
+    let path = directory("refusing");
+    let try_with = |first: usize, last: usize| {
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        let disk = Refusing::new(first, last);
+        let _watching = Watching::new(&path, Arc::clone(&disk) as Arc<dyn Watcher>);
+        let outcome = std::panic::catch_unwind(|| runtime().block_on(work_on_a_broken_disk(&path, &disk)));
+        let refused = disk.refused.lock().unwrap().clone();
+        (outcome.unwrap_or_else(|_| panic!("refused from {first} to {last}: {refused:?}")), refused)
+    };
+    let (changes, _) = try_with(usize::MAX, 0);
+    let rounds = rounds(16);
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    for round in 0..rounds {
+        let first = round * changes / rounds;
+        // Once, or from then on.
+        let last = if round % 2 == 0 { first + 1 } else { usize::MAX };
+        for what in try_with(first, last).1 {
+            let kind = what.split(' ').next().unwrap().to_owned() + what.rsplit(' ').next().unwrap();
+            *kinds.entry(kind).or_default() += 1;
+        }
+    }
+    println!("about {changes} changes; refused: {kinds:?}");
+    let _ = std::fs::remove_dir_all(&path);
+}
