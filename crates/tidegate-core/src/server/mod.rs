@@ -229,9 +229,9 @@ impl Server {
         if self.ending {
             return Ok(());
         }
-        for generation in self.generations.iter_mut().filter(|generation| generation.state == State::Starting) {
-            generation.stop();
-        }
+        // Some of its workers may have accepted connections while the others still start.
+        let starting = self.generations.iter_mut().filter(|generation| generation.state == State::Starting);
+        starting.for_each(Generation::quit);
         let number = self.number_next;
         self.number_next += 1;
         let count = workers.count.max(1);
@@ -262,8 +262,7 @@ impl Server {
         self.ending = true;
         for generation in &mut self.generations {
             match generation.state {
-                State::Starting => generation.stop(),
-                State::Serving => generation.quit(),
+                State::Starting | State::Serving => generation.quit(),
                 State::Quitting | State::Stopping => {}
             }
         }
@@ -337,7 +336,7 @@ impl Server {
                 match (generation.state, ended) {
                     (State::Starting, ended) => {
                         outcomes.push(Outcome::StartFailed(ended.reason(id)));
-                        generation.stop();
+                        generation.quit();
                     }
                     (State::Serving, ended) => {
                         // A worker may end by itself when a script says so (`ngx.process.signal_graceful_exit`).

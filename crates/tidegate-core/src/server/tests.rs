@@ -92,6 +92,33 @@ fn a_generation_that_fails_leaves_the_old_one_serving() {
 }
 
 #[test]
+fn workers_of_a_generation_that_is_overtaken_finish_their_requests() {
+    let (overtaken, new): (Arc<Mutex<Vec<Control>>>, _) = (Arc::default(), Arc::default());
+    let mut server = Server::new().expect("a server");
+    let seen = Arc::clone(&overtaken);
+    let slow_second = move |mut start: WorkerStart| -> WorkerFuture {
+        let seen = Arc::clone(&seen);
+        Box::pin(async move {
+            if start.id == 0 {
+                start.ready.report();
+            }
+            seen.lock().expect("free").push(start.control.recv().await.expect("told before the end"));
+            Ok(())
+        })
+    };
+    server.start(workers(2, slow_second), Sockets::default()).expect("started");
+    server.start(workers(1, obedient(&new)), Sockets::default()).expect("started");
+    assert_eq!(next(&mut server), [Outcome::Serving]);
+    while server.generations.len() > 1 {
+        server.turn();
+        std::thread::yield_now();
+    }
+    assert_eq!(*overtaken.lock().expect("free"), [Control::Quit; 2]);
+    server.stop();
+    assert_eq!(next(&mut server), [Outcome::Finished]);
+}
+
+#[test]
 fn a_first_generation_that_fails_is_the_end() {
     let mut server = Server::new().expect("a server");
     let failing = workers(1, |_| Box::pin(async { Err("no".to_owned()) }));
