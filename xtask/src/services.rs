@@ -183,7 +183,10 @@ fn last_words(dir: &Path) -> String {
     let text = std::fs::read(dir.join("output.log")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(15)..].join("\n")
+    // The reason may stand far above general advice.
+    let (before, last) = lines.split_at(lines.len().saturating_sub(15));
+    let reasons = before.iter().filter(|line| line.contains("ERROR") || line.contains("rror:"));
+    reasons.chain(last).copied().collect::<Vec<_>>().join("\n")
 }
 
 /// A program of that name.
