@@ -99,6 +99,13 @@ impl Channel {
         self.heard = !self.input.is_empty();
     }
 
+    /// Notes that the answer of a shared connection's next statement comes now, which has waited since `begin`.
+    pub(crate) fn begin_shared(&mut self, begin: Instant, timeouts: Timeouts) {
+        self.timeouts = timeouts;
+        self.begin_statement();
+        self.answer_due = timeouts.send_query.and_then(|timeout| begin.checked_add(timeout));
+    }
+
     /// Adds a command to what will be sent. Returns the sequence number that its answer will begin with.
     pub(crate) fn put_command(&mut self, parts: &[&[u8]]) -> u8 {
         let mut sequence = 0;

@@ -22,7 +22,8 @@ use crate::{
     session,
     statements::{COM_STMT_CLOSE, COM_STMT_PREPARE, StatementCache, put_execute},
 };
-use results::{ColumnCache, Nowhere};
+use results::ColumnCache;
+pub(crate) use results::Nowhere;
 
 const COM_QUIT: u8 = 0x01;
 const COM_INIT_DB: u8 = 0x02;

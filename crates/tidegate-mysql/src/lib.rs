@@ -43,5 +43,7 @@ pub use conn::{Conn, Progress};
 pub use histogram::Histogram;
 pub use login::NO_TLS;
 pub use options::{Address, ConnectOptions, Timeouts, TlsMode};
-pub use pool::{Event, Overflow, Pool, PoolMode, PoolOptions, PoolStats, PooledConn, Resolved, Resolver};
+pub use pool::{
+    Event, Overflow, Pace, Pool, PoolMode, PoolOptions, PoolStats, PooledConn, Resolved, Resolver, Sharing,
+};
 pub use tls::{TlsClient, TlsOptions, TlsVerify};

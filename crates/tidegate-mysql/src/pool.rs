@@ -15,8 +15,10 @@
 
 mod cancel;
 mod connect;
+mod drain;
 mod lane;
 mod options;
+mod pace;
 mod shelf;
 
 use std::{
@@ -43,7 +45,9 @@ use crate::{
 };
 
 use cancel::Cancellations;
+pub use lane::Sharing;
 pub use options::{Overflow, PoolMode, PoolOptions, Resolved, Resolver};
+pub use pace::Pace;
 use shelf::{Core, Grant, Permit, Pooled, Shelf, Waiter, WorkerShelves};
 
 /// What a pool has done and what it holds, at one moment.
@@ -385,6 +389,9 @@ impl Pool {
         {
             shelf.counters.expired.fetch_add(1, Relaxed);
             return Err(pooled.permit);
+        }
+        if !is_at_home {
+            pooled.patience.reset();
         }
         pooled.home = shelf.number;
         pooled.conn.set_timeouts(timeouts);

@@ -43,6 +43,12 @@ const PERSONAL: &[&[u8]] = &[
     b"uuid_v7",
 ];
 
+/// Words that begin statements which give rows of tables, and which an application runs often.
+const SELECTS: &[&[u8]] = &[b"select", b"with", b"values", b"table"];
+
+/// What makes a statement wait on purpose, or leaves something for the next one on its connection.
+const LINGERS: &[&[u8]] = &[b"sleep", b"sql_calc_found_rows"];
+
 /// What may stand before a parenthesis without being a function that somebody wrote, in the order of the alphabet.
 #[rustfmt::skip]
 const BUILT_IN: &[&str] = &[
@@ -74,38 +80,57 @@ const BUILT_IN: &[&str] = &[
     "xor", "year", "yearweek",
 ];
 
+/// What a statement that changes nothing may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// What it answers is the same for all that ask at one moment, so that one answer serves them all.
+    pub may_be_shared: bool,
+    /// It is a plain query that leaves nothing behind and asks for nothing of its connection, so that nobody can tell on which
+    /// one it ran, or behind what.
+    pub may_travel: bool,
+}
+
 /// Whether running `sql` changes nothing, so that running it once more does no harm.
 pub fn only_reads(sql: &[u8]) -> bool {
-    judge(sql, |_| true)
+    reading(sql).is_some()
 }
 
-/// Whether `sql` only reads, and what it answers is the same for all that ask at one moment, so that one answer serves
-/// them all.
+/// Whether `sql` only reads, and what it answers is the same for all that ask at one moment.
 pub fn may_be_shared(sql: &[u8]) -> bool {
-    judge(sql, |function| !PERSONAL.iter().any(|personal| function.eq_ignore_ascii_case(personal)))
+    reading(sql).is_some_and(|reading| reading.may_be_shared)
 }
 
-fn judge(sql: &[u8], accepts: impl Fn(&[u8]) -> bool) -> bool {
+/// Judges a statement; none if it may change something.
+pub fn reading(sql: &[u8]) -> Option<Reading> {
     if session::leaves_traces(sql) {
-        return false;
+        return None;
     }
     let mut words = Words { rest: sql };
-    let Some(first) = words.find(|item| matches!(item, Item::Word(_))) else { return false };
-    if !matches!(first, Item::Word(word) if is_in(word, READS)) {
-        return false;
-    }
+    let first = match words.find(|item| matches!(item, Item::Word(_)))? {
+        Item::Word(word) if is_in(word, READS) => word,
+        _ => return None,
+    };
+    let (mut is_personal, mut lingers) = (false, false);
     let mut last = Item::Other;
     for item in words {
         match (item, last) {
-            (Item::Word(word), _) if is_in(word, WRITES) => return false,
-            (Item::Parenthesis, Item::Word(name)) if !is_built_in(name) || !accepts(name) => return false,
+            (Item::Word(word), _) if is_in(word, WRITES) || is_sequence(word) => return None,
+            (Item::Word(word), _) => lingers |= is_in(word, LINGERS),
+            (Item::Parenthesis, Item::Word(name)) if !is_built_in(name) => return None,
+            (Item::Parenthesis, Item::Word(name)) => is_personal |= is_in(name, PERSONAL),
             // A function whose name is quoted, or follows that of its schema.
-            (Item::Parenthesis, Item::Quoted) => return false,
+            (Item::Parenthesis, Item::Quoted) => return None,
             _ => {}
         }
         last = item;
     }
-    true
+    Some(Reading { may_be_shared: !is_personal, may_travel: !is_personal && !lingers && is_in(first, SELECTS) })
+}
+
+/// Whether the word advances a sequence, as MariaDB's Oracle mode writes it: `numbers.nextval`.
+fn is_sequence(word: &[u8]) -> bool {
+    let name = memchr::memrchr(b'.', word).map(|dot| &word[dot + 1..]);
+    name.is_some_and(|name| name.eq_ignore_ascii_case(b"nextval"))
 }
 
 fn is_in(word: &[u8], list: &[&[u8]]) -> bool {
@@ -174,6 +199,57 @@ mod tests {
     }
 
     #[track_caller]
+    fn check_travels(sql: &str, expected: bool) {
+        assert_eq!(reading(sql.as_bytes()).is_some_and(|reading| reading.may_travel), expected, "{sql}");
+    }
+
+    #[test]
+    fn statements_that_may_run_on_any_connection() {
+        for travels in [
+            "select * from cats where name = 'sleep(1)' and age in (1, 2) limit 1",
+            "SELECT count(*) FROM `cats`;",
+            "(select 1) union (select 2)",
+            "with a as (select 1) select * from a",
+            "select database(), user(), now()",
+        ] {
+            check_travels(travels, true);
+        }
+        for stays in [
+            "select sleep(0)",
+            "select SLEEP (1)",
+            "select sql_calc_found_rows * from cats",
+            "select found_rows()",
+            "select row_count()",
+            "select connection_id()",
+            "select last_insert_id()",
+            "select benchmark(9, 9)",
+            "select get_lock('a', 1)",
+            "select release_lock('a')",
+            "select is_free_lock('a')",
+            "select @a",
+            "select @@last_insert_id",
+            "select 1 into @a",
+            "select 1 into outfile '/tmp/a'",
+            "select * from cats for update",
+            "select * from cats for share",
+            "select * from cats lock in share mode",
+            "select 1 procedure analyse()",
+            "select 1; select 2",
+            "select master_pos_wait('a', 1)",
+            "select wait_for_executed_gtid_set('a')",
+            "select my_function()",
+            "show warnings",
+            "show tables",
+            "explain select 1",
+            "call p()",
+            "handler cats open",
+            "update cats set age = 1",
+        ] {
+            check_travels(stays, false);
+        }
+    }
+
+    #[track_caller]
     fn check(sql: &str, reads: bool, shared: bool) {
         assert_eq!((only_reads(sql.as_bytes()), may_be_shared(sql.as_bytes())), (reads, shared), "{sql}");
     }
@@ -198,6 +274,7 @@ mod tests {
             "select 1 into outfile '/tmp/x'",
             "select nextval(s)",
             "select next value for s",
+            "select s.nextval from dual",
             "select my_function(1)",
             "select test.my_function(1)",
             "select `my_function`(1)",

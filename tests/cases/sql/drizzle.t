@@ -755,3 +755,85 @@ GET /columns
 ^\[\{"n":1\}\]$
 --- error_log
 drizzle: waiting for rows timed out
+
+
+=== TEST 36: what nobody has called quick shares no connection before it has proved it
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=2 overflow=reject;
+}
+--- config
+location /auto { drizzle_query "select $arg_n as n"; drizzle_pass db; rds_json on; }
+location /sleep { drizzle_pipeline auto; drizzle_query "select sleep(0.05) as n"; drizzle_pass db; rds_json on; }
+location /off { drizzle_pipeline off; drizzle_query "select $arg_n as n"; drizzle_pass db; rds_json on; }
+location /main {
+    content_by_lua_block {
+        local function ask(path)
+            local all = {}
+            for i = 1, 5 do
+                all[i] = { path .. "?n=" .. i }
+            end
+            local statuses = {}
+            for i, result in ipairs { ngx.location.capture_multi(all) } do
+                statuses[i] = result.status
+            end
+            ngx.say(path, " ", table.concat(statuses, " "), " ", require("resty.mysql").drizzle_stats().db.shared)
+        end
+        ask("/off")
+        ask("/auto")
+        ask("/sleep")
+    }
+}
+--- request
+GET /main
+--- response_body
+/off 200 200 503 503 503 0
+/auto 200 200 503 503 503 0
+/sleep 200 200 503 503 503 0
+--- error_log
+drizzle: no free connection in pool "db"
+
+
+=== TEST 37: many small reads with and without sharing
+--- services: mariadb
+--- tidegate_only
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=4 overflow=wait;
+}
+--- config
+location /cat { drizzle_query "select '$arg_n' as n"; drizzle_pass db; rds_json on; }
+location /many {
+    content_by_lua_block {
+        local right = 0
+        for round = 1, 100 do
+            local all = {}
+            for i = 1, 20 do
+                all[i] = { "/cat?n=" .. round .. "." .. i }
+            end
+            for i, result in ipairs { ngx.location.capture_multi(all) } do
+                right = right + (result.body == '[{"n":"' .. round .. "." .. i .. '"}]' and 1 or 0)
+            end
+        end
+        local stats = require("resty.mysql").drizzle_stats().db
+        ngx.say(right, " ", stats.open <= 4, " ", stats.idle == stats.open, " ", stats.statements >= 2000)
+    }
+}
+--- request
+GET /many
+--- timeout: 30s
+--- response_body
+2000 true true true
+
+
+=== TEST 38: drizzle_pipeline takes a number and two words
+--- tidegate_only
+--- config
+location /cat { drizzle_pipeline some; }
+--- must_die
+--- error_log
+invalid parameter "some"

@@ -5,7 +5,7 @@ use std::{io, sync::Arc, time::Duration};
 use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, ast, values};
 use tidegate_core::{clock, conf::Config, resolver};
-use tidegate_mysql::{Overflow, Pool, PoolMode, PoolOptions, Resolved, Resolver, Timeouts};
+use tidegate_mysql::{Overflow, Pool, PoolMode, PoolOptions, Resolved, Resolver, Sharing, Timeouts};
 use tidegate_rows::{Execute, QueryError, Sink, Stage, Statement};
 
 use super::{
@@ -89,12 +89,36 @@ impl Keepalive {
     }
 }
 
+/// `drizzle_pipeline`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pipeline {
+    /// As many statements on a connection as have proved quick enough.
+    Auto,
+    /// At most so many.
+    Depth(usize),
+}
+
+impl Pipeline {
+    pub(super) fn parse(directive: &ast::Directive) -> Result<Self, Diagnostic> {
+        let arg = &directive.args[0];
+        match arg.value.as_slice() {
+            b"auto" => Ok(Pipeline::Auto),
+            b"off" => Ok(Pipeline::Depth(1)),
+            number => {
+                let depth = number.to_str().ok().and_then(|number| number.parse().ok());
+                let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, ["auto", "off"]);
+                depth.map(Pipeline::Depth).ok_or_else(invalid)
+            }
+        }
+    }
+}
+
 /// A statement, and how it may run.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
     pub(super) statement: Statement<'a>,
-    /// How many statements may share a connection with it.
-    pub(super) depth: usize,
+    /// How many statements may share a connection with it, if it may share one at all.
+    pub(super) sharing: Option<Sharing<'a>>,
 }
 
 /// What happens while a statement is on its way.
@@ -161,10 +185,16 @@ impl Backend {
     ) -> Result<(), QueryError> {
         let statement = run.statement;
         match self {
-            Backend::Mysql(pool) if run.depth > 1 && statement.params.is_empty() => {
-                pool.run_together(statement.sql, run.depth, timeouts(conf), sink, |event| notice(event.into())).await
+            Backend::Mysql(pool) => {
+                let notice = |event: tidegate_mysql::Event<'_>| notice(event.into());
+                match run.sharing {
+                    // What is prepared belongs to its connection.
+                    Some(sharing) if statement.params.is_empty() => {
+                        pool.run_together(statement.sql, sharing, timeouts(conf), sink, notice).await
+                    }
+                    _ => pool.run(statement, timeouts(conf), sink, notice).await,
+                }
             }
-            Backend::Mysql(pool) => pool.run(statement, timeouts(conf), sink, |event| notice(event.into())).await,
             Backend::Embedded { schema } => {
                 let engine = database::engine(config).map_err(|error| QueryError::Connect {
                     peer: "the embedded engine".to_owned(),

@@ -66,7 +66,9 @@ pub struct Conf {
     /// `drizzle_coalesce`
     pub drizzle_coalesce: Option<bool>,
     /// `drizzle_pipeline`
-    pub drizzle_pipeline: Option<u64>,
+    pub drizzle_pipeline: Option<backend::Pipeline>,
+    /// How quick the statements of this level are: what `drizzle_pipeline auto` goes by.
+    pace: tidegate_mysql::Pace,
     /// `drizzle_status`: how much of it.
     drizzle_status: Option<status::Detail>,
     /// `drizzle_server`s of an `upstream`.
@@ -128,10 +130,14 @@ pub static MODULE: Module<Conf> = Module {
             .within(PLACES)
             .default("off")
             .doc("Answers requests for the same rows at the same time from one statement."),
-        Directive::number("drizzle_pipeline", |c: &mut Conf| &mut c.drizzle_pipeline)
-            .within(PLACES)
-            .default("1")
-            .doc("How many statements that only read may be under way on one connection."),
+        Directive::custom("drizzle_pipeline", 1, 1, |conf: &mut Conf, directive, _| {
+            conf.drizzle_pipeline = Some(backend::Pipeline::parse(directive)?);
+            Ok(())
+        })
+        .within(PLACES)
+        .default("auto")
+        .syntax("auto | off | number")
+        .doc("How many statements that only read may be under way on one connection; \"auto\": those that have proved quick."),
         Directive::size("drizzle_buffer_size", |c: &mut Conf| &mut c.drizzle_buffer_size)
             .within(PLACES)
             .doc("Accepted: buffers grow with the result."),

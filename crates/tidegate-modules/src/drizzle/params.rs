@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_core::request::Request;
+use tidegate_mysql::Sharing;
 use tidegate_rows::{Param, Statement};
 
 use super::{
     Conf,
-    backend::Run,
+    backend::{Pipeline, Run},
     param_of,
     query::{Query, Traits},
 };
@@ -48,13 +49,15 @@ impl Statements {
 
 impl Statements {
     /// The statement, and what the location says about it.
-    pub(super) fn run(&self, conf: &Conf) -> Run<'_> {
-        let depth = match conf.drizzle_pipeline {
+    pub(super) fn run<'a>(&'a self, conf: &'a Conf) -> Run<'a> {
+        let is_one_pool = conf.drizzle_pass.as_ref().is_some_and(|pass| pass.as_literal().is_some());
+        let sharing = match conf.drizzle_pipeline.unwrap_or(Pipeline::Auto) {
+            Pipeline::Auto if self.traits.may_travel && is_one_pool => Some(Sharing::Auto(&conf.pace)),
             // Whoever writes wants to know whether it was done.
-            Some(depth) if self.traits.only_reads => usize::try_from(depth).unwrap_or(usize::MAX),
-            _ => 1,
+            Pipeline::Depth(depth) if depth > 1 && self.traits.only_reads => Some(Sharing::Depth(depth)),
+            Pipeline::Auto | Pipeline::Depth(_) => None,
         };
-        Run { statement: Statement { sql: &self.sql, params: &self.params }, depth }
+        Run { statement: Statement { sql: &self.sql, params: &self.params }, sharing }
     }
 }
 

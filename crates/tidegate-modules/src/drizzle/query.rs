@@ -10,7 +10,7 @@ use tidegate_core::{
     template::Template,
 };
 use tidegate_http::Method;
-use tidegate_mysql::read_only;
+use tidegate_mysql::read_only::{self, Reading};
 
 /// The statements of a level: one for all methods, and those for some.
 #[derive(Debug, Default)]
@@ -34,6 +34,8 @@ pub(super) struct Traits {
     pub(super) only_reads: bool,
     /// One answer serves all that ask at one moment.
     pub(super) may_be_shared: bool,
+    /// It may run on a connection behind others.
+    pub(super) may_travel: bool,
     /// It may have several results.
     pub(super) has_several_results: bool,
     /// How many of its bytes are sent: what follows a last semicolon would be an empty statement with a result of its own.
@@ -103,17 +105,21 @@ impl Query {
 
 impl Traits {
     fn of(sql: &[u8]) -> Self {
-        if read_only::only_reads(sql) {
-            let may_be_shared = read_only::may_be_shared(sql);
-            return Traits { only_reads: true, may_be_shared, has_several_results: false, len: sql.len() };
+        if let Some(reading) = read_only::reading(sql) {
+            return Traits::of_reading(Some(reading), false, sql.len());
         }
-        let len = len_of_one(sql);
-        let only_reads = len.is_some_and(|len| read_only::only_reads(&sql[..len]));
+        let one = len_of_one(sql);
+        let reading = one.and_then(|len| read_only::reading(&sql[..len]));
+        Traits::of_reading(reading, one.is_none() || is_call(sql), one.unwrap_or(sql.len()))
+    }
+
+    fn of_reading(reading: Option<Reading>, has_several_results: bool, len: usize) -> Self {
         Traits {
-            only_reads,
-            may_be_shared: only_reads && len.is_some_and(|len| read_only::may_be_shared(&sql[..len])),
-            has_several_results: len.is_none() || is_call(sql),
-            len: len.unwrap_or(sql.len()),
+            only_reads: reading.is_some(),
+            may_be_shared: reading.is_some_and(|reading| reading.may_be_shared),
+            may_travel: reading.is_some_and(|reading| reading.may_travel),
+            has_several_results,
+            len,
         }
     }
 }

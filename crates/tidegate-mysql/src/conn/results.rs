@@ -226,7 +226,7 @@ impl ColumnCache {
 }
 
 /// Takes results that nobody wants.
-pub(super) struct Nowhere;
+pub(crate) struct Nowhere;
 
 impl Sink for Nowhere {
     fn columns(&mut self, _columns: &[Column]) {}

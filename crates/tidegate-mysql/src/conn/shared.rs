@@ -28,28 +28,19 @@ impl Conn {
         put_packet(outbox, &mut 0, &[&[COM_QUERY], sql]);
     }
 
-    /// The answer of the next statement comes now.
-    pub(crate) fn begin_shared(&mut self, timeouts: Timeouts, deadline: Option<(Instant, Stage)>) {
+    /// The answer of the next statement comes now. Its first word is waited for since `begin`.
+    pub(crate) fn begin_shared(&mut self, begin: Instant, timeouts: Timeouts, deadline: Option<(Instant, Stage)>) {
         self.state = State::MoreResults;
         self.protocol = Protocol::Text;
         (self.sent, self.unfinished) = (true, true);
         self.answer_sequence = 1;
         self.channel.input.sequence = 1;
-        self.channel.set_timeouts(timeouts);
-        self.channel.begin_statement();
+        self.channel.begin_shared(begin, timeouts);
         self.channel.deadline = deadline;
     }
 
     /// All statements were answered.
     pub(crate) fn unshare(&mut self) {
         self.channel.outbox = None;
-    }
-
-    /// Answers are still to come that nobody will read: the connection is at its end.
-    pub(crate) fn spoil(&mut self) {
-        if matches!(self.state, State::Idle | State::MoreResults) {
-            self.state = State::Broken;
-            self.unfinished = false;
-        }
     }
 }

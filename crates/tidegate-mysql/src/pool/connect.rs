@@ -18,6 +18,7 @@ use crate::{
     channel::after,
     conn::Conn,
     options::{Address, Timeouts},
+    timer::LazyTimer,
 };
 
 /// How long the system's answer is used if there is no [`Resolver`](super::Resolver).
@@ -49,7 +50,9 @@ impl Pool {
                     self.balancer().reached(server);
                     shelf.counters.connects.fetch_add(1, Relaxed);
                     let now = Instant::now();
-                    let pooled = Pooled { conn, permit, server, home: shelf.number, uses: 0, made: now, used: now };
+                    let patience = LazyTimer::default();
+                    let pooled =
+                        Pooled { conn, permit, server, home: shelf.number, uses: 0, made: now, used: now, patience };
                     return Ok(PooledConn {
                         pooled: Some(Box::new(pooled)),
                         pool: self.clone(),

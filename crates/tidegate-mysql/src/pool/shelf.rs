@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-use crate::{conn::Conn, histogram::Recorder};
+use crate::{conn::Conn, histogram::Recorder, timer::LazyTimer};
 
 /// What connections hold on to, idle ones too; so it must not hold any of them.
 pub(super) struct Core {
@@ -105,6 +105,8 @@ pub(super) struct Pooled {
     pub(super) uses: u64,
     pub(super) made: Instant,
     pub(super) used: Instant,
+    /// The timer of its lane.
+    pub(super) patience: LazyTimer,
 }
 
 /// Idle connections and statistics of a worker.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tidegate_mysql::{Event, Overflow, Pool, PoolOptions, ServerOptions, Timeouts};
+use tidegate_mysql::{Event, Overflow, Pace, Pool, PoolOptions, ServerOptions, Sharing, Timeouts};
 use tidegate_rows::QueryError;
 
 use crate::{
@@ -26,9 +26,44 @@ async fn run(pool: &Pool, depth: usize, sql: &str) -> Result<String, QueryError>
 }
 
 async fn run_within(pool: &Pool, depth: usize, sql: &str, timeouts: Timeouts) -> Result<String, QueryError> {
+    share(pool, Sharing::Depth(depth), sql, timeouts).await
+}
+
+async fn share(pool: &Pool, sharing: Sharing<'_>, sql: &str, timeouts: Timeouts) -> Result<String, QueryError> {
     let mut sink = csv();
-    pool.run_together(sql.as_bytes(), depth, timeouts, &mut sink, |_| {}).await?;
+    pool.run_together(sql.as_bytes(), sharing, timeouts, &mut sink, |_| {}).await?;
     Ok(String::from_utf8_lossy(&sink.out).into_owned())
+}
+
+/// Runs a statement that shares as long as it is quick.
+async fn auto(pool: &Pool, pace: &Pace, sql: &str) -> Result<String, QueryError> {
+    share(pool, Sharing::Auto(pace), sql, Timeouts::default()).await
+}
+
+/// Waits until no session runs a statement that contains the two halves of a word, which must not stand here as one.
+async fn until_ended(head: &str, tail: &str) {
+    let root = Pool::new(PoolOptions::new("root", vec![ServerOptions::new(shared().root())]));
+    let sql =
+        format!("select count(*) from information_schema.processlist where info like concat('%{head}', '{tail}%')");
+    for _ in 0..1000 {
+        if run(&root, 1, &sql).await.unwrap() == "0\n" {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{head}{tail} still runs");
+}
+
+/// Waits until all connections lie idle.
+async fn until_idle(pool: &Pool) {
+    for _ in 0..1000 {
+        let stats = pool.stats();
+        if stats.open == stats.idle {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{:?}", pool.stats());
 }
 
 type Running<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -89,7 +124,7 @@ async fn a_lost_lane_is_no_loss() {
             }
         };
         let sql = b"select sleep(0.2)";
-        pool.run_together(sql, 50, Timeouts::default(), &mut sink, notice).await.unwrap();
+        pool.run_together(sql, Sharing::Depth(50), Timeouts::default(), &mut sink, notice).await.unwrap();
         assert_eq!(sink.out, b"0\n");
     };
     let others = async |number: usize| {
@@ -107,7 +142,8 @@ async fn a_lost_lane_is_no_loss() {
     join(all).await;
     let stats = pool.stats();
     assert!(stats.retries >= 20, "{stats:?}");
-    assert!(stats.open <= 3 && stats.idle == stats.open, "{stats:?}");
+    assert!(stats.open <= 3, "{stats:?}");
+    until_idle(&pool).await;
 }
 
 /// A caller that is given up takes nobody with it, wherever it stands.
@@ -168,20 +204,22 @@ async fn a_slow_receiver_keeps_nobody() {
     let mut sink = Slow::new(csv().format);
     let slow = async {
         let sql = b"select seq from test.seq_1_to_200";
-        pool.run_together(sql, 10, Timeouts::default(), &mut sink, |_| {}).await.unwrap();
+        pool.run_together(sql, Sharing::Depth(10), Timeouts::default(), &mut sink, |_| {}).await.unwrap();
     };
     let other = async { assert_eq!(run(&pool, 10, "select 2").await.unwrap(), "2\n") };
     join(vec![Box::pin(slow), Box::pin(other)]).await;
     assert!(sink.inner.out.ends_with(b"\n200\n"));
-    let stats = pool.stats();
-    assert_eq!((stats.retries, stats.idle), (1, 1), "{stats:?}");
+    assert_eq!(pool.stats().retries, 1, "{:?}", pool.stats());
+    // What the other one had sent was answered as well: its connection is none the worse.
+    until_idle(&pool).await;
+    assert_eq!(pool.stats().open, 2);
     warm(&pool).await;
     // Nor does anybody join it later, whatever there is else.
     let pool = self::pool(1);
     warm(&pool).await;
     let mut sink = Slow::new(csv().format);
-    let mut slow =
-        pin!(pool.run_together(b"select seq from test.seq_1_to_200", 10, Timeouts::default(), &mut sink, |_| {}));
+    let sql = b"select seq from test.seq_1_to_200";
+    let mut slow = pin!(pool.run_together(sql, Sharing::Depth(10), Timeouts::default(), &mut sink, |_| {}));
     let mut cx = Context::from_waker(Waker::noop());
     for _ in 0..100 {
         assert!(slow.as_mut().poll(&mut cx).is_pending());
@@ -237,4 +275,142 @@ async fn sharing_starves_nobody() {
     let stats = pool.stats();
     assert_eq!((stats.open, stats.idle, stats.waiting, stats.retries), (1, 1, 0, 0), "{stats:?}");
     assert!(stats.shared > 0, "{stats:?}");
+}
+
+/// What nobody has called quick has to prove it.
+#[tokio::test]
+async fn statements_share_once_they_have_proved_quick() {
+    let pool = pool(2);
+    warm(&pool).await;
+    for (pace, shares) in [(Pace::default(), false), (Pace::proved(), true)] {
+        let before = pool.stats().shared;
+        let check = async |number: usize| match number {
+            3 => match auto(&pool, &pace, "select * from test.missing").await {
+                Err(QueryError::Server(error)) => assert_eq!(error.code, 1146),
+                other => panic!("{other:?}"),
+            },
+            _ => assert_eq!(auto(&pool, &pace, &format!("select {number}")).await.unwrap(), format!("{number}\n")),
+        };
+        join((0..20).map(|number| Box::pin(check(number)) as Running<'_>).collect()).await;
+        assert_eq!(pool.stats().shared > before, shares, "{:?}", pool.stats());
+        let stats = pool.stats();
+        assert!(stats.open <= 2 && stats.open == stats.idle && stats.retries == 0, "{stats:?}");
+    }
+    // Where no connection is kept, each statement has its own.
+    let server = ServerOptions::new(shared().user("native", "some_pass"));
+    let unkept = Pool::new(PoolOptions { idle_max: 0, ..PoolOptions::new("unkept", vec![server]) });
+    let pace = Pace::proved();
+    let check = async || assert_eq!(auto(&unkept, &pace, "select 1").await.unwrap(), "1\n");
+    join((0..9).map(|_| Box::pin(check()) as Running<'_>).collect()).await;
+    assert_eq!((unkept.stats().shared, unkept.stats().connects), (0, 9));
+}
+
+/// Nobody waits behind a statement that has turned slow, and its connection is none the worse afterwards.
+#[tokio::test]
+async fn nobody_waits_behind_a_slow_statement() {
+    let pool = pool(3);
+    warm(&pool).await;
+    let pace = Pace::proved();
+    let order = RefCell::new(Vec::new());
+    let slow = async {
+        assert_eq!(auto(&pool, &pace, "select sleep(1)").await.unwrap(), "0\n");
+        order.borrow_mut().push("slow");
+    };
+    let quick = async |number: usize| {
+        assert_eq!(auto(&pool, &pace, &format!("select {number}")).await.unwrap(), format!("{number}\n"));
+        order.borrow_mut().push("quick");
+    };
+    let mut all: Vec<Running<'_>> = vec![Box::pin(slow)];
+    all.extend((0..4).map(|number| Box::pin(quick(number)) as Running<'_>));
+    join(all).await;
+    assert_eq!(order.into_inner(), ["quick", "quick", "quick", "quick", "slow"]);
+    let stats = pool.stats();
+    assert!(stats.shared >= 4 && stats.retries >= 4, "{stats:?}");
+    until_idle(&pool).await;
+    assert_eq!(pool.stats().cancelled, 0);
+    warm(&pool).await;
+}
+
+/// A statement that is given up, or takes too long, is ended on the server; its neighbours get their answers.
+#[tokio::test]
+async fn a_statement_that_ends_early_takes_nobody_with_it() {
+    for (sharing, mark) in [(Sharing::Depth(10), "one"), (Sharing::Auto(&Pace::proved()), "two")] {
+        let pool = pool(3);
+        warm(&pool).await;
+        let limit = Timeouts { query: Some(Duration::from_millis(100)), ..Timeouts::default() };
+        let hasty = async {
+            let result = share(&pool, sharing, &format!("select sleep(60) as hasty_{mark}"), limit).await;
+            assert!(matches!(result, Err(QueryError::Timeout { .. })), "{result:?}");
+        };
+        let neighbour = async |number: usize| {
+            let sql = format!("select {number}");
+            assert_eq!(
+                share(&pool, sharing, &sql, Timeouts::default()).await.unwrap(),
+                format!("{number}\n"),
+                "{:?}",
+                pool.stats()
+            );
+        };
+        let mut all: Vec<Running<'_>> = vec![Box::pin(hasty)];
+        all.extend((0..4).map(|number| Box::pin(neighbour(number)) as Running<'_>));
+        join(all).await;
+        assert!(pool.stats().shared >= 4, "{:?}", pool.stats());
+        until_ended("hasty", &format!("_{mark}")).await;
+        // Given up by its caller.
+        let mut cx = Context::from_waker(Waker::noop());
+        let sql = format!("select sleep(60) as left_{mark}");
+        let mut leaver: Option<Pin<Box<dyn Future<Output = _>>>> =
+            Some(Box::pin(share(&pool, sharing, &sql, Timeouts::default())));
+        assert!(leaver.as_mut().unwrap().as_mut().poll(&mut cx).is_pending());
+        let mut all: Vec<Running<'_>> = (0..4).map(|number| Box::pin(neighbour(number)) as Running<'_>).collect();
+        all.retain_mut(|one| one.as_mut().poll(&mut cx).is_pending());
+        assert!(leaver.as_mut().unwrap().as_mut().poll(&mut cx).is_pending());
+        leaver = None;
+        join(all).await;
+        drop(leaver);
+        until_ended("left", &format!("_{mark}")).await;
+        until_idle(&pool).await;
+        assert_eq!(pool.stats().cancelled, 2);
+    }
+}
+
+/// A caller that leaves while it waits behind others costs them nothing: its answer is skipped.
+#[tokio::test]
+async fn answers_of_callers_that_left_are_skipped() {
+    for gone in [&[1][..], &[0], &[3, 4], &[2, 5], &[1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]] {
+        let pool = pool(1);
+        warm(&pool).await;
+        let pace = Pace::proved();
+        let mut cx = Context::from_waker(Waker::noop());
+        let check = async |number: usize| {
+            let sql = if number == 4 { "select * from test.missing".to_owned() } else { format!("select {number}") };
+            let result = auto(&pool, &pace, &sql).await;
+            assert!(number == 4 || result.unwrap() == format!("{number}\n"));
+        };
+        let mut all: Vec<Option<Running<'_>>> =
+            (0..6).map(|number| Some(Box::pin(check(number)) as Running<'_>)).collect();
+        for one in all.iter_mut().flatten() {
+            assert!(one.as_mut().poll(&mut cx).is_pending());
+        }
+        gone.iter().for_each(|index| all[*index] = None);
+        join(all.into_iter().flatten().collect()).await;
+        until_idle(&pool).await;
+        let stats = pool.stats();
+        assert_eq!((stats.retries, stats.connects, stats.cancelled, stats.shared), (0, 1, 0, 5), "{gone:?}: {stats:?}");
+        warm(&pool).await;
+    }
+}
+
+/// A pool that is full turns those away that cannot share, as ever.
+#[tokio::test]
+async fn a_full_pool_that_rejects() {
+    let server = ServerOptions::new(shared().user("native", "some_pass"));
+    let pool = Pool::new(PoolOptions { max: 1, overflow: Overflow::Reject, ..PoolOptions::new("full", vec![server]) });
+    warm(&pool).await;
+    let (held, pace) = (pool.get(Timeouts::default()).await.unwrap(), Pace::proved());
+    let result = auto(&pool, &pace, "select 1").await;
+    assert!(matches!(result, Err(QueryError::PoolBusy { .. })), "{result:?}");
+    drop(held);
+    assert_eq!(auto(&pool, &pace, "select 1").await.unwrap(), "1\n");
+    assert_eq!(pool.stats().rejected, 1);
 }
