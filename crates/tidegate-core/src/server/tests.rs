@@ -102,7 +102,8 @@ fn workers_of_a_generation_that_is_overtaken_finish_their_requests() {
             if start.id == 0 {
                 start.ready.report();
             }
-            seen.lock().expect("free").push(start.control.recv().await.expect("told before the end"));
+            let told = start.control.recv().await.expect("told before the end");
+            seen.lock().expect("free").push(told);
             Ok(())
         })
     };
