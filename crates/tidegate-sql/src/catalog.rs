@@ -202,6 +202,11 @@ impl Table {
 
     /// SQLite's text that creates the table.
     pub(crate) fn create_sql(&self) -> String {
+        self.create_sql_as(self.id)
+    }
+
+    /// The same under another number.
+    pub(crate) fn create_sql_as(&self, id: i64) -> String {
         let rowid = self.rowid_column();
         let mut items: Vec<String> = self
             .columns
@@ -216,7 +221,7 @@ impl Table {
             })
             .collect();
         items.extend(self.foreign_keys.iter().map(|key| self.foreign_key_sql(key)));
-        format!("CREATE TABLE t{} ({}) STRICT", self.id, items.join(", "))
+        format!("CREATE TABLE t{id} ({}) STRICT", items.join(", "))
     }
 
     fn foreign_key_sql(&self, key: &ForeignKey) -> String {

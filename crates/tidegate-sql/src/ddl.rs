@@ -2,6 +2,7 @@
 
 mod alter;
 mod define;
+mod keys;
 pub(crate) mod temporary;
 
 pub(crate) use define::parent_id;

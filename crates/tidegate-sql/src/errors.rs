@@ -144,6 +144,12 @@ errors! {
     unknown_multi_delete(name) = 1109 b"42S02" "Unknown table '{name}' in MULTI DELETE";
     /// UPDATE or INSERT reads the table that it changes.
     wrong_value_count(row) = 1136 b"21S01" "Column count doesn't match value count at row {row}";
+    /// DROP of an index that a foreign key cannot do without.
+    index_needed(name) = 1553 b"HY000" "Cannot drop index '{name}': needed in a foreign key constraint";
+    /// Another type for a column of a foreign key.
+    foreign_key_child_column(column, key) = 1832 b"HY000" "Cannot change column '{column}': used in a foreign key constraint '{key}'";
+    /// Another type for a column that a foreign key refers to.
+    foreign_key_parent_column(column, key, table) = 1833 b"HY000" "Cannot change column '{column}': used in a foreign key constraint '{key}' of table '{table}'";
     /// CALL: there are none.
     unknown_procedure(schema, name) = 1305 b"42000" "PROCEDURE {schema}.{name} does not exist";
     /// KILL of a session that is not there.

@@ -9,19 +9,18 @@ use std::sync::Arc;
 use super::{
     Res, change, check_name, collation_of,
     define::{
-        add_check, add_column, add_column_check, add_foreign_key, add_index, build, check_auto, column_key, column_of,
+        add_check, add_column, add_column_check, add_foreign_key, add_index, check_auto, column_key, column_of,
         default_of, session_of,
     },
-    internal, next_table_id, schema_of,
+    internal, keys, next_table_id, schema_of,
 };
 use crate::{
-    catalog::{self, Catalog, Column, Default, ForeignKey, Table, same_name},
+    catalog::{self, Catalog, Column, Default, Table, same_name},
     coerce::Target,
     engine::Schema,
     errors,
     exec::{
         bind::Constants,
-        conflict::key_text,
         rules::{RuleKind, check_cascades, rules_of},
     },
     parse::{AlterItem, KeyKind, TableName, alter::Place},
@@ -47,17 +46,19 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
             apply(core, conn, catalog, &schema, &mut new, item, sql)?;
         }
         check_auto(&new)?;
+        keys::check(catalog, &schema, &old, &new, core.env.foreign_keys.get())?;
         rules_of(&session_of(core, &schema), &new)?;
         check_cascades(&new)?;
         let copies = copies(&old, &new);
-        rebuild(core, conn, &schema, catalog, &old, &mut new)?;
+        rebuild(core, conn, &schema, &old, &mut new)?;
         let copied = if copies { count_rows(conn, &new)? } else { 0 };
         if core.env.foreign_keys.get() {
             for key in new.foreign_keys.iter().filter(|key| !old.foreign_keys.iter().any(|old| old.name == key.name)) {
-                check_children(conn, &schema, &new, key)?;
+                keys::check_children(conn, &schema, &new, key)?;
             }
         }
         catalog::store(conn, &new).map_err(internal)?;
+        keys::rename_parent(conn, catalog, &mut new)?;
         Ok(copied)
     })
 }
@@ -108,31 +109,7 @@ fn count_rows(conn: &Conn, table: &Table) -> Res<u64> {
     })
 }
 
-/// Checks the rows that exist against a new foreign key.
-///
-/// # Errors
-/// 1452 if one has no parent.
-fn check_children(conn: &Conn, schema: &Schema, table: &Table, key: &ForeignKey) -> Res<()> {
-    let physical = |name: &str| name.split('\u{0}').nth(1).unwrap_or(name).to_owned();
-    let set: Vec<String> = key.columns.iter().map(|id| format!("a.c{id} IS NOT NULL")).collect();
-    let same: Vec<String> =
-        key.columns.iter().zip(&key.references).map(|(id, name)| format!("b.{} = a.c{id}", physical(name))).collect();
-    // The table may refer to itself.
-    let parent = physical(&key.table);
-    let sql = format!(
-        "SELECT 1 FROM t{} AS a WHERE {} AND NOT EXISTS (SELECT 1 FROM {parent} AS b WHERE {}) LIMIT 1",
-        table.id,
-        set.join(" AND "),
-        same.join(" AND ")
-    );
-    let mut stmt = conn.prepare(&sql).map_err(internal)?;
-    if stmt.step().map_err(internal)? == Step::Row {
-        return Err(errors::child_row(key_text(&schema.name, table, key)));
-    }
-    Ok(())
-}
-
-fn copy(table: &Table) -> Table {
+pub(super) fn copy(table: &Table) -> Table {
     Table {
         id: table.id,
         name: table.name.clone(),
@@ -302,7 +279,8 @@ fn drop_column(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> R
     };
     let id = column.id;
     if table.foreign_keys.iter().any(|key| key.columns.contains(&id)) {
-        return Err(errors::cannot_drop("COLUMN", name));
+        let index = table.indexes.iter().find(|index| index.parts.iter().any(|part| part.column == id));
+        return Err(errors::index_needed(index.map_or(name, |index| &index.name)));
     }
     if table.columns.len() == 1 {
         return Err(errors::last_column());
@@ -343,7 +321,6 @@ fn rebuild(
     core: &Core,
     conn: &mut Conn,
     schema: &Arc<Schema>,
-    catalog: &Catalog,
     old: &Table,
     new: &mut Table,
 ) -> Res<u64> {
@@ -363,7 +340,7 @@ fn rebuild(
         || generated(new).len() > generated(old).len()
         || new.checks.iter().any(|check| !old.checks.contains(check));
     if ruled || converted || rowid(old) != rowid(new) || keys || !simple {
-        return copy_rows(core, conn, schema, catalog, old, new);
+        return copy_rows(core, conn, schema, old, new);
     }
     for index in &old.indexes {
         let same = new
@@ -447,29 +424,20 @@ fn copy_rows(
     core: &Core,
     conn: &mut Conn,
     schema: &Arc<Schema>,
-    catalog: &Catalog,
     old: &Table,
     new: &mut Table,
 ) -> Res<u64> {
-    let referred = catalog
-        .tables
-        .values()
-        .any(|table| table.foreign_keys.iter().any(|key| super::define::parent_id(key) == Some(old.id)));
-    if referred {
-        return Err(errors::unsupported("changing a table like this while foreign keys refer to it"));
-    }
-    new.id = next_table_id(conn)?;
-    for key in new.foreign_keys.iter_mut().filter(|key| super::define::parent_id(key) == Some(old.id)) {
-        key.table = format!("{}\u{0}t{}", new.name, new.id);
-    }
-    build(conn, new)?;
+    // The copy takes the old table's number in the end, so that foreign keys of others go on meaning it. They are not checked
+    // while definitions change (`change`), so nothing happens to their rows when the old table goes.
+    let copy_id = next_table_id(conn)?;
+    conn.execute(&new.create_sql_as(copy_id)).map_err(internal)?;
     let source: Vec<String> = old.columns.iter().map(|column| format!("c{}", column.id)).collect();
     let mut read =
         conn.prepare(&format!("SELECT {} FROM t{} ORDER BY rowid", source.join(", "), old.id)).map_err(internal)?;
     let columns: Vec<String> = new.columns.iter().map(|column| format!("c{}", column.id)).collect();
     let params: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
     let mut write = conn
-        .prepare(&format!("INSERT INTO t{} ({}) VALUES ({})", new.id, columns.join(", "), params.join(", ")))
+        .prepare(&format!("INSERT INTO t{copy_id} ({}) VALUES ({})", columns.join(", "), params.join(", ")))
         .map_err(internal)?;
     let strict = core.env.sql_mode.get() & (variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES) != 0;
     let rules = rules_of(&session_of(core, schema), new)?;
@@ -522,20 +490,21 @@ fn copy_rows(
             write.bind(index + 1, value.as_cell()).map_err(internal)?;
         }
         if let Err(error) = write.run() {
-            if error.is_unique() {
-                let key = new
-                    .indexes
-                    .iter()
-                    .find(|index| index.kind != KeyKind::Plain)
-                    .map_or("PRIMARY", |index| &index.name);
-                return Err(errors::duplicate_entry("", key));
-            }
-            return Err(internal(error));
+            // Other unique indexes come when all rows are there: this is the row id.
+            let id = match new.rowid_column().map(|position| &row[position]) {
+                Some(Datum::Int(id)) => id.to_string(),
+                _ => String::new(),
+            };
+            return Err(if error.is_unique() { errors::duplicate_entry(id, "PRIMARY") } else { internal(error) });
         }
     }
     drop((read, write, rules));
-    conn.execute(&format!("DROP TABLE t{}", old.id)).map_err(internal)?;
-    catalog::remove(conn, old.id).map_err(internal)?;
+    conn.execute(&format!("DROP TABLE t{0}; ALTER TABLE t{copy_id} RENAME TO t{0}", old.id)).map_err(internal)?;
+    for index in &new.indexes {
+        if let Some(sql) = new.create_index_sql(index) {
+            create_index(conn, new, index, &sql)?;
+        }
+    }
     if next_auto > 0 {
         new.state.next_auto.store(next_auto as u64 + 1, std::sync::atomic::Ordering::Release);
     }
@@ -585,6 +554,7 @@ pub(super) fn rename(core: &mut Core, from: &TableName, to: &TableName) -> Res<(
         }
         let mut renamed = copy(table);
         renamed.name.clone_from(&to.name);
-        catalog::store(conn, &renamed).map_err(internal)
+        catalog::store(conn, &renamed).map_err(internal)?;
+        keys::rename_parent(conn, catalog, &mut renamed)
     })
 }

@@ -87,11 +87,14 @@ static UDFS: &[Udf] = &[
     // `tg_weights(text, collation)`: what a text compares by, as bytes.
     Udf::new("tg_weights", 2, |args, out| {
         let mut text = args.bytes(0);
-        while let Some(rest) = text.strip_suffix(b" ") {
+        let collation = Collation(args.int(1) as u16);
+        while collation.pads()
+            && let Some(rest) = text.strip_suffix(b" ")
+        {
             text = rest;
         }
         let mut key = Vec::with_capacity(text.len() * 4);
-        Collation(args.int(1) as u16).order().write_weights(text, &mut key);
+        collation.order().write_weights(text, &mut key);
         out.cell(crate::store::conn::Cell::Blob(&key));
         Ok(())
     }),

@@ -482,7 +482,7 @@ fn locate(args: &Args<'_>, out: &mut Out) -> Done {
         out.int(found.map_or(0, |at| (start + at) as i64 + 1));
         return Ok(());
     }
-    // As many bytes as the needle has must have the same weights.
+    // As many bytes as the needle has must have the same weights; in MySQL's `0900` what is left must begin with them.
     let order = collation.order();
     let weights = |text: &[u8]| {
         let mut out = Vec::new();
@@ -492,6 +492,16 @@ fn locate(args: &Args<'_>, out: &mut Out) -> Done {
     let wanted = weights(needle);
     let (mut rest, mut place) = (text, 1);
     let found = loop {
+        if collation.finds_by_weights() {
+            if place >= from && collation.begins_with(rest, &wanted) {
+                break place;
+            }
+            if next_char(&mut rest).is_none() {
+                break 0;
+            }
+            place += 1;
+            continue;
+        }
         let Some(window) = rest.get(..needle.len()) else { break 0 };
         let whole = rest.get(needle.len()).is_none_or(|byte| byte & 0xc0 != 0x80);
         if place >= from && whole && (window == needle || weights(window) == wanted) {

@@ -107,7 +107,9 @@ pub(crate) fn create_table(table: &Table) -> String {
             if index.comment.is_empty() { String::new() } else { format!(" COMMENT {}", string(&index.comment)) };
         items.push(format!("  {head} ({}){comment}", parts.join(",")));
     }
-    for key in &table.foreign_keys {
+    let mut foreign_keys: Vec<_> = table.foreign_keys.iter().collect();
+    foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
+    for key in foreign_keys {
         let columns: Vec<String> =
             key.columns.iter().filter_map(|id| table.position(*id)).map(|at| quote(&table.columns[at].name)).collect();
         let references: Vec<String> =

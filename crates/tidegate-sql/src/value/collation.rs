@@ -14,28 +14,45 @@ use crate::store::conn::SqliteError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Collation(pub(crate) u16);
 
-/// A collation's entry: number, name, character set, bytes of its longest character.
+/// A collation's entry: number, name, character set, bytes of its longest character, order.
 struct Entry {
     id: u16,
     name: &'static str,
     charset: &'static str,
     char_bytes_max: u32,
     default: bool,
+    rule: Rule,
+}
+
+/// The orders that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Bytes,
+    CodePoint,
+    /// Trailing spaces count.
+    CodePointNoPad,
+    General,
+    Unicode400,
+    Unicode520,
+    /// Trailing spaces count.
+    Unicode900,
 }
 
 #[rustfmt::skip]
 static COLLATIONS: &[Entry] = &[
-    Entry { id: 45, name: "utf8mb4_general_ci", charset: "utf8mb4", char_bytes_max: 4, default: true },
-    Entry { id: 46, name: "utf8mb4_bin", charset: "utf8mb4", char_bytes_max: 4, default: false },
-    Entry { id: 224, name: "utf8mb4_unicode_ci", charset: "utf8mb4", char_bytes_max: 4, default: false },
-    Entry { id: 246, name: "utf8mb4_unicode_520_ci", charset: "utf8mb4", char_bytes_max: 4, default: false },
-    Entry { id: 33, name: "utf8mb3_general_ci", charset: "utf8mb3", char_bytes_max: 3, default: true },
-    Entry { id: 83, name: "utf8mb3_bin", charset: "utf8mb3", char_bytes_max: 3, default: false },
-    Entry { id: 192, name: "utf8mb3_unicode_ci", charset: "utf8mb3", char_bytes_max: 3, default: false },
-    Entry { id: 214, name: "utf8mb3_unicode_520_ci", charset: "utf8mb3", char_bytes_max: 3, default: false },
-    Entry { id: 11, name: "ascii_general_ci", charset: "ascii", char_bytes_max: 1, default: true },
-    Entry { id: 65, name: "ascii_bin", charset: "ascii", char_bytes_max: 1, default: false },
-    Entry { id: 63, name: "binary", charset: "binary", char_bytes_max: 1, default: true },
+    Entry { id: 45, name: "utf8mb4_general_ci", charset: "utf8mb4", char_bytes_max: 4, default: true, rule: Rule::General },
+    Entry { id: 46, name: "utf8mb4_bin", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::CodePoint },
+    Entry { id: 224, name: "utf8mb4_unicode_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Unicode400 },
+    Entry { id: 246, name: "utf8mb4_unicode_520_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Unicode520 },
+    Entry { id: 255, name: "utf8mb4_0900_ai_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Unicode900 },
+    Entry { id: 309, name: "utf8mb4_0900_bin", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::CodePointNoPad },
+    Entry { id: 33, name: "utf8mb3_general_ci", charset: "utf8mb3", char_bytes_max: 3, default: true, rule: Rule::General },
+    Entry { id: 83, name: "utf8mb3_bin", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::CodePoint },
+    Entry { id: 192, name: "utf8mb3_unicode_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Unicode400 },
+    Entry { id: 214, name: "utf8mb3_unicode_520_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Unicode520 },
+    Entry { id: 11, name: "ascii_general_ci", charset: "ascii", char_bytes_max: 1, default: true, rule: Rule::General },
+    Entry { id: 65, name: "ascii_bin", charset: "ascii", char_bytes_max: 1, default: false, rule: Rule::CodePoint },
+    Entry { id: 63, name: "binary", charset: "binary", char_bytes_max: 1, default: true, rule: Rule::Bytes },
 ];
 
 impl Collation {
@@ -109,7 +126,12 @@ impl Collation {
 
     /// Whether characters compare by code point.
     pub(crate) fn is_binary_order(self) -> bool {
-        matches!(self.0, 46 | 83 | 65 | 63)
+        matches!(self.entry().rule, Rule::Bytes | Rule::CodePoint | Rule::CodePointNoPad)
+    }
+
+    /// Whether trailing spaces count for nothing.
+    pub(crate) fn pads(self) -> bool {
+        !matches!(self.entry().rule, Rule::Bytes | Rule::CodePointNoPad | Rule::Unicode900)
     }
 
     /// The `_bin` collation of the same character set.
@@ -124,22 +146,26 @@ impl Collation {
 
     /// By what characters compare.
     pub(crate) fn order(self) -> Order {
-        match self.0 {
-            63 => Order::Bytes,
-            46 | 83 | 65 => Order::CodePoint,
-            224 | 192 => Order::Unicode(uca::v400()),
-            246 | 214 => Order::Unicode(uca::v520()),
-            _ => Order::General,
+        match self.entry().rule {
+            Rule::Bytes => Order::Bytes,
+            Rule::CodePoint | Rule::CodePointNoPad => Order::CodePoint,
+            Rule::Unicode400 => Order::Unicode(uca::v400()),
+            Rule::Unicode520 => Order::Unicode(uca::v520()),
+            Rule::Unicode900 => Order::Unicode(uca::v900()),
+            Rule::General => Order::General,
         }
     }
 
     /// The name to write behind COLLATE in SQLite's text.
     pub(crate) fn sqlite_name(self) -> &'static str {
-        match self.0 {
-            46 | 83 | 65 | 63 => "mbin",
-            224 | 192 => "muca400",
-            246 | 214 => "muca520",
-            _ => "mci",
+        match self.entry().rule {
+            Rule::Bytes | Rule::CodePoint => "mbin",
+            // SQLite's own order of bytes: that of UTF-8 is the order of the characters.
+            Rule::CodePointNoPad => "BINARY",
+            Rule::Unicode400 => "muca400",
+            Rule::Unicode520 => "muca520",
+            Rule::Unicode900 => "muca900",
+            Rule::General => "mci",
         }
     }
 
@@ -163,10 +189,30 @@ impl Collation {
         }
     }
 
-    /// Compares two texts; trailing spaces do not count.
+    /// Whether a search in a text looks at weights, whatever the number of bytes.
+    pub(crate) fn finds_by_weights(self) -> bool {
+        self.entry().rule == Rule::Unicode900
+    }
+
+    /// Whether a text begins with these weights.
+    pub(crate) fn begins_with(self, text: &[u8], weights: &[u8]) -> bool {
+        let mut found = Vec::new();
+        let mut rest = text;
+        while found.len() < weights.len() {
+            let before = rest;
+            if next_char(&mut rest).is_none() {
+                break;
+            }
+            self.order().write_weights(&before[..before.len() - rest.len()], &mut found);
+        }
+        found.starts_with(weights)
+    }
+
+    /// Compares two texts.
     pub(crate) fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         match self.order() {
             Order::Bytes => a.cmp(b),
+            Order::CodePoint if !self.pads() => a.cmp(b),
             Order::CodePoint => compare_bin(a, b),
             Order::General => compare_general_ci(a, b),
             Order::Unicode(table) => table.compare(a, b),
@@ -308,8 +354,13 @@ pub(crate) fn register(db: *mut ffi::sqlite3) -> Result<(), SqliteError> {
         std::ffi::c_int,
         *const c_void,
     ) -> std::ffi::c_int;
-    let all: [(&str, Compare); 4] =
-        [("mci", general_ci), ("mbin", bin), ("muca400", unicode_400), ("muca520", unicode_520)];
+    let all: [(&str, Compare); 5] = [
+        ("mci", general_ci),
+        ("mbin", bin),
+        ("muca400", unicode_400),
+        ("muca520", unicode_520),
+        ("muca900", unicode_900),
+    ];
     for (name, compare) in all {
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: the handle is open, the name is copied, the function takes no state.
@@ -360,6 +411,7 @@ macro_rules! collation_function {
 collation_function!(general_ci, compare_general_ci);
 collation_function!(unicode_400, |a, b| uca::v400().compare(a, b));
 collation_function!(unicode_520, |a, b| uca::v520().compare(a, b));
+collation_function!(unicode_900, |a, b| uca::v900().compare(a, b));
 collation_function!(bin, compare_bin);
 
 #[cfg(test)]

@@ -18,9 +18,10 @@ pub(crate) struct Statement {
     pub(crate) silent: bool,
 }
 
-/// All files, by name.
+/// All files of the corpus, or of the directory that `TIDEGATE_DIFF_DIR` names, by name.
 pub(crate) fn files() -> Vec<File> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/corpus");
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/corpus");
+    let dir = std::env::var_os("TIDEGATE_DIFF_DIR").map_or_else(own, Into::into);
     let mut paths: Vec<_> = std::fs::read_dir(dir)
         .expect("the corpus")
         .map(|entry| entry.expect("a file").path())
