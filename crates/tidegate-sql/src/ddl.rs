@@ -69,6 +69,10 @@ pub(crate) fn run(
         },
         Statement::CreateTable(create) => return define::create_table(core, *create, text.sql, more, sink),
         Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
+        Statement::DropProgram { kind, name, if_exists } => {
+            drop_program(core, kind, &name, if_exists)?;
+            0
+        }
         Statement::DropView { views, if_exists } => drop_tables(core, &views, if_exists, true)?,
         Statement::Truncate(name) => truncate(core, &core.actual(&name))?,
         Statement::AlterTable { table, items } => {
@@ -245,17 +249,29 @@ fn drop_some_tables(core: &mut Core, names: Vec<TableName>, if_exists: bool, tem
     if missing.is_empty() { Ok(0) } else { Err(errors::unknown_table_to_drop(missing.join(","))) }
 }
 
+/// DROP FUNCTION, PROCEDURE, TRIGGER, EVENT: there are none.
+fn drop_program(core: &Core, kind: &str, name: &TableName, if_exists: bool) -> Res<()> {
+    let schema = schema_of(core, name)?;
+    let error = match (kind, if_exists) {
+        ("TRIGGER", _) => errors::unknown_trigger(),
+        ("EVENT", false) => errors::unknown_event(&name.name),
+        ("EVENT", true) => errors::unknown_program("Event", &name.name),
+        _ => errors::unknown_program(kind, format!("{}.{}", schema.name, name.name)),
+    };
+    if !if_exists {
+        return Err(error);
+    }
+    core.env.note(error);
+    Ok(())
+}
+
 fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: bool) -> Res<u64> {
     let mut missing = Vec::new();
     for name in names {
         let schema = match schema_of(core, name) {
             Ok(schema) => schema,
             Err(error) if if_exists && error.code == 1049 => {
-                core.env.note(errors::unknown_table_to_drop(format!(
-                    "{}.{}",
-                    name.schema.as_deref().unwrap_or(""),
-                    name.name
-                )));
+                missing.push(format!("{}.{}", name.schema.as_deref().unwrap_or(""), name.name));
                 continue;
             }
             Err(error) => return Err(error),
@@ -266,11 +282,18 @@ fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: boo
             Some(table) if table.is_view() == views => drop_table(core, &schema, &table)?,
             Some(table) if !views && table.is_view() && !if_exists => return Err(errors::is_a_view(shown)),
             _ if views && !if_exists => return Err(errors::unknown_view(shown)),
-            _ if if_exists => core.env.note(errors::unknown_table_to_drop(shown)),
             _ => missing.push(shown),
         }
     }
-    if missing.is_empty() { Ok(0) } else { Err(errors::unknown_table_to_drop(missing.join(","))) }
+    if missing.is_empty() {
+        return Ok(0);
+    }
+    let error = errors::unknown_table_to_drop(missing.join(","));
+    if !if_exists {
+        return Err(error);
+    }
+    core.env.note(error);
+    Ok(0)
 }
 
 fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<()> {

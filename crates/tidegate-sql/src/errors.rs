@@ -95,7 +95,7 @@ errors! {
     /// A unique index has the value already.
     duplicate_entry(entry, key) = 1062 b"23000" "Duplicate entry '{entry}' for key '{key}'";
     /// Not MySQL's grammar.
-    syntax(near) = 1064 b"42000" "You have an error in your SQL syntax; check the manual that corresponds to your MariaDB server version for the right syntax to use near '{near}' at line 1";
+    syntax_in_line(near, line) = 1064 b"42000" "You have an error in your SQL syntax; check the manual that corresponds to your MariaDB server version for the right syntax to use near '{near}' at line {line}";
     /// Nothing to run.
     empty_query() = 1065 b"42000" "Query was empty";
     /// Two tables of one alias.
@@ -152,6 +152,14 @@ errors! {
     foreign_key_parent_column(column, key, table) = 1833 b"HY000" "Cannot change column '{column}': used in a foreign key constraint '{key}' of table '{table}'";
     /// CALL: there are none.
     unknown_procedure(schema, name) = 1305 b"42000" "PROCEDURE {schema}.{name} does not exist";
+    /// DROP FUNCTION or PROCEDURE: there are none.
+    unknown_program(kind, name) = 1305 b"42000" "{kind} {name} does not exist";
+    /// DROP TRIGGER: there are none.
+    unknown_trigger() = 1360 b"HY000" "Trigger does not exist";
+    /// DROP EVENT: there are none.
+    unknown_event(name) = 1539 b"HY000" "Unknown event '{name}'";
+    /// SHOW GRANTS of somebody else: there are no accounts.
+    no_such_grant(user, host) = 1141 b"42000" "There is no such grant defined for user '{user}' on host '{host}'";
     /// KILL of a session that is not there.
     unknown_thread(id) = 1094 b"HY000" "Unknown thread id: {id}";
     /// A write to a table that the session has locked for reading.
@@ -160,6 +168,10 @@ errors! {
     table_not_locked(name) = 1100 b"HY000" "Table '{name}' was not locked with LOCK TABLES";
     /// A named lock without a name.
     wrong_lock_name(name) = 3057 b"42000" "Incorrect user-level lock name '{name}'";
+    /// ONLY_FULL_GROUP_BY: a column that has many values in a group.
+    not_in_group_by(column) = 1055 b"42000" "'{column}' isn't in GROUP BY";
+    /// The same where all rows are one group.
+    mixed_group_columns() = 1140 b"42000" "Mixing of GROUP columns (MIN(),MAX(),COUNT(),...) with no GROUP columns is illegal if there is no GROUP BY clause";
     /// GROUP BY of an aggregate.
     cannot_group_on(name) = 1056 b"42000" "Can't group on '{name}'";
     /// An aggregate where none can stand.
@@ -283,6 +295,12 @@ impl From<ServerError> for Warning {
 
 /// A character set that nobody has, or that this engine does not.
 #[cold]
+/// Not MySQL's grammar, in a statement of one line.
+pub(crate) fn syntax(near: impl std::fmt::Display) -> ServerError {
+    syntax_in_line(near, 1)
+}
+
+/// A character set that this engine does not have.
 pub(crate) fn unknown_charset(name: &str) -> ServerError {
     if crate::value::collation::Collation::is_known_elsewhere(name) {
         return unsupported(format!("the character set {name}"));

@@ -118,6 +118,12 @@ pub(crate) enum Statement {
     UnlockTables,
     /// CALL: there are no procedures.
     Call(TableName),
+    /// DROP of a function, procedure, trigger or event: there are none.
+    DropProgram {
+        kind: &'static str,
+        name: TableName,
+        if_exists: bool,
+    },
     Kill(u64),
     /// SIGNAL: an error of the user's own.
     Signal {
@@ -382,8 +388,9 @@ fn is_operator(token: &TokenWithSpan) -> bool {
 
 /// The syntax error at a byte of the text.
 pub(crate) fn near(sql: &[u8], at: usize) -> ServerError {
-    let rest = &sql[at.min(sql.len())..];
-    errors::syntax(String::from_utf8_lossy(&rest[..rest.len().min(80)]))
+    let (before, rest) = sql.split_at(at.min(sql.len()));
+    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    errors::syntax_in_line(String::from_utf8_lossy(&rest[..rest.len().min(80)]), line)
 }
 
 type Outcome = std::result::Result<Statement, ServerError>;

@@ -36,6 +36,8 @@ pub(crate) const NO_ZERO_DATE: u64 = 1 << 24;
 pub(crate) const ERROR_FOR_DIVISION_BY_ZERO: u64 = 1 << 26;
 /// 0 is a value for AUTO_INCREMENT columns.
 pub(crate) const NO_AUTO_VALUE_ON_ZERO: u64 = 1 << 19;
+/// A select list names what its groups determine only.
+pub(crate) const ONLY_FULL_GROUP_BY: u64 = 1 << 5;
 /// `\` is a character like others.
 pub(crate) const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 
@@ -43,7 +45,7 @@ pub(crate) const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 #[rustfmt::skip]
 static MODES: &[(&str, u64)] = &[
     ("REAL_AS_FLOAT", REAL_AS_FLOAT), ("PIPES_AS_CONCAT", PIPES_AS_CONCAT), ("ANSI_QUOTES", ANSI_QUOTES), ("IGNORE_SPACE", 1 << 3),
-    ("ONLY_FULL_GROUP_BY", 1 << 5), ("NO_UNSIGNED_SUBTRACTION", 1 << 6), ("NO_DIR_IN_CREATE", 1 << 7),
+    ("ONLY_FULL_GROUP_BY", ONLY_FULL_GROUP_BY), ("NO_UNSIGNED_SUBTRACTION", 1 << 6), ("NO_DIR_IN_CREATE", 1 << 7),
     ("ANSI", ANSI),
     ("NO_AUTO_VALUE_ON_ZERO", NO_AUTO_VALUE_ON_ZERO), ("NO_BACKSLASH_ESCAPES", NO_BACKSLASH_ESCAPES),
     ("STRICT_TRANS_TABLES", STRICT_TRANS_TABLES), ("STRICT_ALL_TABLES", STRICT_ALL_TABLES),
@@ -58,7 +60,6 @@ static REFUSED_MODES: &[&str] = &[
     "PAD_CHAR_TO_FULL_LENGTH",
     "ALLOW_INVALID_DATES",
     "NO_UNSIGNED_SUBTRACTION",
-    "ONLY_FULL_GROUP_BY",
     "ORACLE",
     "MSSQL",
     "POSTGRESQL",
@@ -127,7 +128,7 @@ static SYSTEM: &[(&str, &str, Use)] = &[
     ("max_connections", "100000", Use::Free), ("max_statement_time", "0.000000", Use::Effective), ("net_buffer_length", "16384", Use::Free),
     ("net_read_timeout", "30", Use::Free), ("net_write_timeout", "60", Use::Free), ("optimizer_switch", "", Use::Free), ("performance_schema", "0", Use::Fixed),
     ("port", "0", Use::Fixed), ("protocol_version", "10", Use::Fixed), ("query_cache_size", "0", Use::Free), ("query_cache_type", "OFF", Use::Free), ("read_only", "0", Use::Fixed),
-    ("socket", "", Use::Fixed), ("sql_auto_is_null", "0", Use::Fixed), ("sql_big_selects", "1", Use::Free), ("sql_log_bin", "1", Use::Free), ("sql_mode", "", Use::Effective),
+    ("socket", "", Use::Fixed), ("sql_auto_is_null", "0", Use::Fixed), ("sql_big_selects", "1", Use::Free), ("gtid_purged", "", Use::Free), ("sql_log_bin", "1", Use::Free), ("sql_mode", "", Use::Effective),
     ("sql_notes", "1", Use::Free), ("sql_quote_show_create", "1", Use::Free), ("sql_safe_updates", "0", Use::Fixed), ("sql_select_limit", "18446744073709551615", Use::Fixed), ("sql_warnings", "0", Use::Free),
     ("storage_engine", "InnoDB", Use::Free), ("system_time_zone", "SYSTEM", Use::Fixed), ("time_zone", "SYSTEM", Use::Effective), ("timestamp", "0", Use::Effective),
     ("transaction_isolation", "REPEATABLE-READ", Use::Effective), ("transaction_read_only", "0", Use::Fixed), ("tx_isolation", "REPEATABLE-READ", Use::Effective),

@@ -188,7 +188,9 @@ fn apply(
             Ok(())
         }
         AlterItem::AddIndex(index) => add_index(table, index),
-        AlterItem::AddForeignKey(key) => add_foreign_key(conn, catalog, table, key, core.env.foreign_keys.get()),
+        AlterItem::AddForeignKey(key) => {
+            add_foreign_key(conn, catalog, schema, table, key, core.env.foreign_keys.get())
+        }
         AlterItem::AddCheck(check) => add_check(table, check, sql),
         AlterItem::DropIndex { name, if_exists } => {
             match table.indexes.iter().position(|index| same_name(&index.name, name)) {
@@ -317,13 +319,7 @@ fn same_storage(old: &Column, new: &Column) -> bool {
 }
 
 /// Makes SQLite's table fit the new definition; answers the rows copied.
-fn rebuild(
-    core: &Core,
-    conn: &mut Conn,
-    schema: &Arc<Schema>,
-    old: &Table,
-    new: &mut Table,
-) -> Res<u64> {
+fn rebuild(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, new: &mut Table) -> Res<u64> {
     let kept = |column: &Column| old.columns.iter().find(|known| known.id == column.id);
     let converted = new.columns.iter().any(|column| kept(column).is_some_and(|known| !same_storage(known, column)));
     let rowid = |table: &Table| table.rowid_column().map(|position| table.columns[position].id);
@@ -420,13 +416,7 @@ fn sqlite_literal(value: &Datum) -> String {
 }
 
 /// Copies all rows into a table of the new definition, which takes the old one's name.
-fn copy_rows(
-    core: &Core,
-    conn: &mut Conn,
-    schema: &Arc<Schema>,
-    old: &Table,
-    new: &mut Table,
-) -> Res<u64> {
+fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, new: &mut Table) -> Res<u64> {
     // The copy takes the old table's number in the end, so that foreign keys of others go on meaning it. They are not checked
     // while definitions change (`change`), so nothing happens to their rows when the old table goes.
     let copy_id = next_table_id(conn)?;

@@ -241,7 +241,7 @@ fn define(
         add_index(&mut table, index)?;
     }
     for key in &create.foreign_keys {
-        add_foreign_key(conn, catalog, &mut table, key, core.env.foreign_keys.get())?;
+        add_foreign_key(conn, catalog, schema, &mut table, key, core.env.foreign_keys.get())?;
     }
     check_auto(&table)?;
     if let Some(next) = create.options.auto_increment {
@@ -506,6 +506,7 @@ pub(crate) fn parent_id(key: &ForeignKey) -> Option<i64> {
 pub(super) fn add_foreign_key(
     conn: &Conn,
     catalog: &Catalog,
+    schema: &Schema,
     table: &mut Table,
     spec: &ForeignKeySpec,
     checks: bool,
@@ -517,7 +518,7 @@ pub(super) fn add_foreign_key(
     if spec.table.schema.is_some() {
         return Err(errors::unsupported("foreign keys to another schema"));
     }
-    let (parent_name, references) = resolve_parent(conn, catalog, table, spec, &columns, checks)?;
+    let (parent_name, references) = resolve_parent(conn, catalog, schema, table, spec, &columns, checks)?;
     let covered = table.indexes.iter().any(|index| {
         index.parts.len() >= columns.len()
             && index.parts.iter().zip(&columns).all(|(part, column)| part.column == *column)
@@ -627,12 +628,13 @@ pub(super) fn add_column_check(table: &mut Table, spec: &ColumnSpec, id: u32, sq
 fn resolve_parent(
     conn: &Conn,
     catalog: &Catalog,
+    schema: &Schema,
     table: &Table,
     spec: &ForeignKeySpec,
     columns: &[u32],
     checks: bool,
 ) -> Res<(String, Vec<String>)> {
-    let bad = || errors::bad_foreign_key(format!("`{}`", table.name));
+    let bad = || errors::bad_foreign_key(format!("`{}`.`{}`", schema.name, table.name));
     let parent: &Table = if spec.table.name == table.name {
         table
     } else {

@@ -42,7 +42,11 @@ pub(super) fn check(catalog: &Catalog, schema: &Schema, old: &Table, new: &Table
         }
         let columns = referred(key);
         if let Some(column) = columns.iter().find_map(|id| changed(*id)) {
-            return Err(errors::foreign_key_parent_column(column, &key.name, format!("{}.{}", schema.name, child.name)));
+            return Err(errors::foreign_key_parent_column(
+                column,
+                &key.name,
+                format!("{}.{}", schema.name, child.name),
+            ));
         }
         let unique = |table: &Table| {
             let serves = |index: &&catalog::Index| {
@@ -99,7 +103,8 @@ pub(super) fn rename_parent(conn: &Conn, catalog: &Catalog, parent: &mut Table) 
         }
         any
     };
-    let others: Vec<Table> = catalog.tables.values().filter(|table| table.id != id).map(|table| alter::copy(table)).collect();
+    let others: Vec<Table> =
+        catalog.tables.values().filter(|table| table.id != id).map(|table| alter::copy(table)).collect();
     for mut table in others {
         if follow(&mut table) {
             catalog::store(conn, &table).map_err(internal)?;
@@ -134,4 +139,3 @@ pub(super) fn check_children(conn: &Conn, schema: &Schema, table: &Table, key: &
     }
     Ok(())
 }
-

@@ -333,17 +333,20 @@ pub(super) fn translate(
             if over.is_some() {
                 return Err(errors::unsupported(format!("{name} as a window function")));
             }
-            if name == "GROUP_CONCAT" {
-                group_concat(t, list, distinct, scope)?
-            } else {
-                json_arrayagg(t, list, distinct, scope)?
-            }
+            t.inside_aggregate(|t| match name {
+                "GROUP_CONCAT" => group_concat(t, list, distinct, scope),
+                _ => json_arrayagg(t, list, distinct, scope),
+            })?
         }
         (_, true) => {
             if !list.clauses.is_empty() {
                 return Err(errors::syntax(name));
             }
-            aggregate(t, name, list, distinct, scope)?
+            match over {
+                None => t.inside_aggregate(|t| aggregate(t, name, list, distinct, false, scope))?,
+                // The arguments of a window function are the group's: aggregates too.
+                Some(_) => aggregate(t, name, list, distinct, true, scope)?,
+            }
         }
         _ => window(t, name, function, scope)?,
     };
@@ -352,7 +355,7 @@ pub(super) fn translate(
             return Err(errors::unsupported("DISTINCT in a window function"));
         }
         let sql = t.text(&ex);
-        ex = Ex { aggregate: false, ..Ex { code: crate::translate::Code::Sql(format!("{sql}{over}")), ..ex } };
+        ex.code = crate::translate::Code::Sql(format!("{sql}{over}"));
     } else {
         ex.aggregate = true;
     }
@@ -368,6 +371,7 @@ fn aggregate(
     name: &str,
     list: &FunctionArgumentList,
     distinct: bool,
+    window: bool,
     scope: &Scope<'_>,
 ) -> Res<Ex> {
     let count_type = SqlType { length: 21, ..SqlType::bigint() };
@@ -376,7 +380,7 @@ fn aggregate(
     }
     let args = FunctionArguments::List(list.clone());
     let args = arguments(&args)?.iter().map(|arg| t.expr(arg, scope)).collect::<Res<Vec<_>>>()?;
-    if args.iter().any(|arg| arg.aggregate) {
+    if !window && args.iter().any(|arg| arg.aggregate) {
         return Err(errors::invalid_group_use());
     }
     if name == "COUNT" && distinct && args.len() > 1 {
@@ -389,7 +393,7 @@ fn aggregate(
     }
     let [arg] = args.as_slice() else { return Err(errors::syntax(name)) };
     let each = if distinct { "DISTINCT " } else { "" };
-    Ok(match name {
+    let found = match name {
         "COUNT" => {
             let sql = t.collated(arg);
             Ex::sql(format!("count({each}{sql})"), count_type).with_nullable(false)
@@ -448,7 +452,8 @@ fn aggregate(
             let sql = t.convert(arg, Rep::Real);
             Ex::sql(format!("{function}({each}{sql})"), SqlType { decimals, ..SqlType::new(Base::Double) })
         }
-    })
+    };
+    Ok(Ex { aggregate: arg.aggregate, ..found })
 }
 
 /// Whether values add up as decimals.

@@ -491,6 +491,10 @@ pub(super) fn drop(p: &mut Parser) -> Result<Outcome> {
     if take_word(p, "PREPARE") {
         return Ok(Ok(Statement::Deallocate(identifier(p)?.value)));
     }
+    if let Some(kind) = ["FUNCTION", "PROCEDURE", "TRIGGER", "EVENT"].into_iter().find(|kind| take_word(p, kind)) {
+        let if_exists = if_exists(p);
+        return Ok(Ok(Statement::DropProgram { kind, name: table_name(p)?, if_exists }));
+    }
     let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
     Ok(Err(errors::unsupported(format!("DROP {}", word.value.to_ascii_uppercase()))))
 }

@@ -2,7 +2,10 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{Outcome, Pattern, Result, Show, ShowWhat, Statement, TableName, comma_separated, span_of, table_name};
+use super::{
+    Outcome, Pattern, Result, Show, ShowWhat, Statement, TableName, comma_separated, span_of, table_name,
+    word_or_string,
+};
 use crate::{
     dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
     errors,
@@ -57,7 +60,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     } else if take_word(p, "PROCESSLIST") {
         ShowWhat::ProcessList
     } else if take_word(p, "GRANTS") {
-        ShowWhat::Grants
+        return grants(p);
     } else if take_word(p, "PRIVILEGES") {
         ShowWhat::Privileges
     } else if take_word(p, "PLUGINS") {
@@ -112,6 +115,25 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         comma_separated(p, |p| p.parse_expr())?;
     }
     Ok(Ok(Statement::Show(Show { what, like, filter })))
+}
+
+/// `SHOW GRANTS`, of nobody else than the session's user.
+fn grants(p: &mut Parser) -> Result<Outcome> {
+    if take_word(p, "FOR") && !take_word(p, "CURRENT_USER") {
+        let user = word_or_string(p)?;
+        let host = match &p.peek_token_ref().token {
+            Token::DollarQuotedString(variable) => Some(variable.value.trim_matches(['@', '\'', '`', '"']).to_owned()),
+            _ => None,
+        };
+        if host.is_some() {
+            p.advance_token();
+        }
+        return Ok(Err(errors::no_such_grant(user, host.as_deref().unwrap_or("%"))));
+    }
+    if p.consume_token(&Token::LParen) {
+        p.expect_token(&Token::RParen)?;
+    }
+    Ok(Ok(Statement::Show(Show { what: ShowWhat::Grants, like: None, filter: None })))
 }
 
 /// `SHOW COUNT(*) WARNINGS`

@@ -275,6 +275,10 @@ impl Env {
 
     /// Adds a note.
     pub(crate) fn note(&self, error: ServerError) {
+        let off = |value: &String| value == "0" || value.eq_ignore_ascii_case("off");
+        if self.system.borrow().get("sql_notes").is_some_and(off) {
+            return;
+        }
         self.push(Warning { level: "Note", ..error.into() });
     }
 

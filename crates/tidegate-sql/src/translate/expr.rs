@@ -91,6 +91,12 @@ impl Translator<'_> {
                 let alias = scope.names.iter().find(|(name, _)| crate::catalog::same_name(name, parts[0]));
                 alias.map(|(_, ex)| ex.clone()).ok_or(error)
             }
+            Ok(ex) => {
+                if self.wants_full_groups() {
+                    self.note_bare(&ex);
+                }
+                Ok(ex)
+            }
             result => result,
         }
     }

@@ -11,6 +11,7 @@ pub(crate) mod compare;
 pub(crate) mod dml;
 pub(crate) mod expr;
 mod from;
+mod full_group;
 mod rollup;
 pub(crate) mod scope;
 pub(crate) mod select;
@@ -154,6 +155,10 @@ pub(crate) struct Translator<'a> {
     pub(crate) late: bool,
     /// Conversions warn also where the statement is strict: in conditions that read no row.
     pub(crate) lenient: bool,
+    /// Columns outside of aggregates, while ONLY_FULL_GROUP_BY asks for them.
+    bare: Vec<full_group::Bare>,
+    /// Aggregates whose arguments are being translated.
+    aggregating: usize,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -188,6 +193,8 @@ impl<'a> Translator<'a> {
             ctes: Vec::new(),
             late: false,
             lenient: false,
+            bare: Vec::new(),
+            aggregating: 0,
             aliases: 0,
             views: 0,
             depth: 0,
@@ -212,6 +219,14 @@ impl<'a> Translator<'a> {
                 && three[1].token == Token::LParen
                 && three[2].token != Token::RParen
         })
+    }
+
+    /// Translates the arguments of an aggregate.
+    pub(crate) fn inside_aggregate<T>(&mut self, inside: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
+        self.aggregating += 1;
+        let result = inside(self);
+        self.aggregating -= 1;
+        result
     }
 
     /// A fresh name for SQLite.
@@ -446,6 +461,8 @@ impl<'a> Translator<'a> {
             ctes: Vec::new(),
             late: self.late,
             lenient: self.lenient,
+            bare: Vec::new(),
+            aggregating: 0,
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,

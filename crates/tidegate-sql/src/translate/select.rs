@@ -12,6 +12,7 @@ use super::{
     compare::Ground,
     expr::unnest,
     from::source_columns,
+    full_group::Bare,
     scope::{Cte, Scope, Source},
 };
 use crate::{
@@ -391,11 +392,20 @@ impl Translator<'_> {
             tail.push_str(&format!(" WHERE {sql}"));
         }
         scope.clause = "field list";
-        let items = self.projection(select, &scope)?;
+        let (items, bare) = self.projection(select, &scope)?;
         scope.names = items.iter().map(|item| (item.name.clone(), item.ex.clone())).collect();
-        let (group, grouped) = self.group_by(&select.group_by, &scope, &items)?;
-        tail.push_str(&group);
+        let groups = self.group_by(&select.group_by, &scope, &items)?;
+        let grouped = !groups.is_empty();
         let aggregate = items.iter().any(|item| item.ex.aggregate);
+        if self.wants_full_groups() && (grouped || aggregate) {
+            let texts: Vec<String> = groups.iter().map(|ex| self.text(ex)).collect();
+            let texts: Vec<String> = texts.iter().map(|text| self.with_literals(text)).collect();
+            self.check_full_groups(select, &scope, &items, &texts, &bare)?;
+        }
+        if grouped {
+            let texts: Vec<String> = groups.iter().map(|ex| self.collated(ex)).collect();
+            tail.push_str(&format!(" GROUP BY {}", texts.join(", ")));
+        }
         if let Some(having) = &select.having {
             tail.push_str(&self.having(having, &mut scope, grouped || aggregate, select.selection.is_some())?);
         }
@@ -497,7 +507,7 @@ impl Translator<'_> {
         Ok(if filtered { format!(" AND {sql}") } else { format!(" WHERE {sql}") })
     }
 
-    fn group_by(&mut self, group: &GroupByExpr, scope: &Scope<'_>, items: &[RelColumn]) -> Res<(String, bool)> {
+    fn group_by(&mut self, group: &GroupByExpr, scope: &Scope<'_>, items: &[RelColumn]) -> Res<Vec<Ex>> {
         let GroupByExpr::Expressions(terms, modifiers) = group else { return Err(errors::unsupported("GROUP BY ALL")) };
         if modifiers.iter().any(|modifier| matches!(modifier, GroupByWithModifier::Rollup)) {
             return Err(errors::unsupported("WITH ROLLUP"));
@@ -505,12 +515,9 @@ impl Translator<'_> {
         if !modifiers.is_empty() {
             return Err(errors::unsupported("this modifier of GROUP BY"));
         }
-        if terms.is_empty() {
-            return Ok((String::new(), false));
-        }
         let mut scope = scope.clone();
         scope.clause = "group statement";
-        let mut texts = Vec::new();
+        let mut groups = Vec::new();
         for term in terms {
             let ex = match self.position(term, items.len())? {
                 Some(position) if items[position].ex.aggregate => {
@@ -522,9 +529,9 @@ impl Translator<'_> {
             if ex.aggregate {
                 return Err(errors::invalid_group_use());
             }
-            texts.push(self.collated(&ex));
+            groups.push(ex);
         }
-        Ok((format!(" GROUP BY {}", texts.join(", ")), true))
+        Ok(groups)
     }
 
     /// The text of ORDER BY.
@@ -558,10 +565,13 @@ impl Translator<'_> {
         Ok(if terms.is_empty() { String::new() } else { format!(" ORDER BY {}", terms.join(", ")) })
     }
 
-    fn projection(&mut self, select: &Select, scope: &Scope<'_>) -> Res<Vec<RelColumn>> {
+    /// The select list, and the columns that each item names outside of aggregates if ONLY_FULL_GROUP_BY asks for them.
+    fn projection(&mut self, select: &Select, scope: &Scope<'_>) -> Res<(Vec<RelColumn>, Vec<Vec<Bare>>)> {
         let texts = self.item_texts(select);
-        let mut items = Vec::new();
+        let (mut items, mut bare) = (Vec::new(), Vec::new());
+        let aggregating = std::mem::take(&mut self.aggregating);
         for (index, item) in select.projection.iter().enumerate() {
+            let (first, noted) = (items.len(), self.bare.len());
             match item {
                 SelectItem::UnnamedExpr(expr) => {
                     let ex = self.expr(expr, scope)?;
@@ -589,8 +599,19 @@ impl Translator<'_> {
                 }
                 _ => return Err(errors::unsupported(item)),
             }
+            if self.wants_full_groups() {
+                let star = !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+                for item in &items[first..] {
+                    let from = if star { self.bare.len() } else { noted };
+                    if star {
+                        self.note_bare(&item.ex);
+                    }
+                    bare.push(self.bare[from..].to_vec());
+                }
+            }
         }
-        Ok(items)
+        self.aggregating = aggregating;
+        Ok((items, bare))
     }
 
     /// The name of a column without alias: the column's, or the expression as it was written.

@@ -122,11 +122,7 @@ impl Table {
             (Version::V900, 0x4e00..=0x9fd5 | 0xfa0e..=0xfa29) => 0xfb40,
             (
                 Version::V900,
-                0x3400..=0x4db5
-                | 0x2_0000..=0x2_a6d6
-                | 0x2_a700..=0x2_b734
-                | 0x2_b740..=0x2_b81d
-                | 0x2_b820..=0x2_cea1,
+                0x3400..=0x4db5 | 0x2_0000..=0x2_a6d6 | 0x2_a700..=0x2_b734 | 0x2_b740..=0x2_b81d | 0x2_b820..=0x2_cea1,
             ) => 0xfb80,
             (Version::V400 | Version::V520, 0x4e00..=0x9fa5) => 0xfb40,
             (Version::V400 | Version::V520, 0x3400..=0x4db5) => 0xfb80,
@@ -138,7 +134,7 @@ impl Table {
     /// The weights of a syllable's letters: a leading consonant, a vowel and perhaps a trailing consonant (Unicode, section 3.12).
     fn syllable<'t>(&self, index: u32, room: &'t mut [u16; 3]) -> &'t [u16] {
         let letters = [0x1100 + index / 588, 0x1161 + index % 588 / 28, 0x11a7 + index % 28];
-        let count = if index % 28 == 0 { 2 } else { 3 };
+        let count = if index.is_multiple_of(28) { 2 } else { 3 };
         for (weight, letter) in room.iter_mut().zip(&letters[..count]) {
             *weight = self.words[self.pages[(letter >> 8) as usize] + (letter & 0xff) as usize];
         }

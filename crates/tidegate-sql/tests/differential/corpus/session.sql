@@ -212,3 +212,29 @@ select id, name from dumped order by id;
 show create table dumped;
 delete from zlater where id = 5;
 select id, p from dumped order by id;
+
+-- Programs: there are none, and dumps drop them.
+
+drop function if exists no_such;
+show warnings;
+drop procedure if exists no_such;
+show warnings;
+drop trigger if exists no_such;
+show warnings;
+drop event if exists no_such;
+show warnings;
+/*!50003 drop procedure if exists `no_such` */;
+drop function no_such;
+drop procedure no_such;
+drop trigger no_such;
+drop event no_such;
+drop table if exists no_such1, no_such2;
+show warnings;
+set sql_notes = 0;
+drop table if exists no_such1;
+show warnings;
+set sql_notes = 1;
+show grants for no_such_user@x;
+select 1
+  from t
+ where where id = 1;

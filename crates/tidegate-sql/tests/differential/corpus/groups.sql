@@ -1,0 +1,60 @@
+-- ONLY_FULL_GROUP_BY. What depends on the group's columns only is taken here as in MySQL; accepted.txt has what MariaDB says to that.
+
+create table team (id int primary key, name varchar(20) not null, city varchar(20), unique key (name));
+create table member (id int primary key, team_id int, name varchar(20), score int, joined datetime);
+insert into team values (1, 'red', 'Rome'), (2, 'blue', 'Bonn'), (3, 'grey', null);
+insert into member values (1, 1, 'a', 5, '2024-01-02 10:00:00'), (2, 1, 'b', 7, '2024-01-03 10:00:00'), (3, 2, 'a', 1, '2024-02-02 10:00:00'), (4, 2, 'c', null, null);
+set sql_mode = concat(@@sql_mode, ',ONLY_FULL_GROUP_BY');
+select @@sql_mode;
+select team_id, count(*) from member group by team_id order by team_id;
+select team_id, name, count(*) from member group by team_id order by team_id;
+select team_id, name, count(*) from member group by team_id, name order by team_id, name;
+select name, count(*) from member;
+select count(*), max(score) + 1 from member;
+select count(*), 5, now() > '2000-01-01' from member;
+select date_format(joined, '%Y-%m') as m, count(*) from member group by date_format(joined, '%Y-%m') order by 1;
+select date_format(joined, '%Y-%m') as m, count(*) from member group by date_format(joined, '%Y') order by 1;
+select date_format(joined, '%Y-%m') as m, count(*) from member group by m order by m;
+select year(joined), sum(score) from member group by 1 order by 1;
+select score + 1, count(*) from member group by score + 1 order by 1;
+select score + 2, count(*) from member group by score + 1 order by 1;
+select score + 2, count(*) from member group by score order by 1;
+select *, count(*) from member group by id order by id;
+select m.team_id, m.name from member m group by m.team_id;
+select distinct team_id, name from member order by 1, 2;
+select team_id, max(name) from member group by team_id having max(score) > 1 order by team_id;
+select t.id, t.name, count(m.id) from team t left join member m on m.team_id = t.id group by t.id order by t.id;
+select t.id, t.city, count(m.id) from team t left join member m on m.team_id = t.id group by t.name order by t.id;
+select m.id, t.name, count(*) from member m left join team t on t.id = m.team_id group by m.id order by m.id;
+select m.id, t.name, count(*) from member m, team t where t.id = m.team_id group by m.id order by m.id;
+select team_id, (select t.name from team t where t.id = member.team_id) as n, count(*) from member group by team_id order by team_id;
+select team_id, (select t.name from team t where t.id = member.id) as n, count(*) from member group by team_id order by team_id;
+select team_id, score, count(*) from member where score = 5 group by team_id;
+select id, (select max(score) from member m where m.team_id = team.id) from team order by id;
+select name, sum(count(*)) over (order by name) from member group by name order by name;
+select name, sum(score) over (order by name) from member group by name order by name;
+select ifnull(team_id, 0), count(*) from member group by team_id order by 1;
+select team_id + id, count(*) from member group by team_id;
+select @@sql_mode like '%FULL_GROUP%', count(*) from member;
+select team_id, count(*) from member group by team_id with rollup;
+create view tops as select team_id, max(score) as top from member group by team_id;
+select team_id, top from tops order by team_id;
+insert into member select max(id) + 1, team_id, max(name), 0, null from member group by team_id;
+insert into member select id, team_id, max(name), 0, null from member group by team_id;
+set sql_mode = default;
+select team_id, count(name) from member group by team_id order by team_id;
+drop view tops;
+drop table team, member;
+
+-- Windows over groups.
+
+create table sale (id int primary key, shop varchar(10), day date, amount decimal(8,2));
+insert into sale values (1, 'a', '2024-01-01', 10), (2, 'a', '2024-01-02', 20.5), (3, 'b', '2024-01-01', 7), (4, 'b', '2024-01-03', 1), (5, 'c', '2024-01-03', 20.5);
+select shop, sum(amount) as total, rank() over (order by sum(amount) desc) as place from sale group by shop order by place, shop;
+select shop, sum(sum(amount)) over () as everything, sum(amount) / sum(sum(amount)) over () as part from sale group by shop order by shop;
+select day, sum(amount), sum(sum(amount)) over (order by day) as running from sale group by day order by day;
+select shop, count(*), avg(count(*)) over (), max(max(amount)) over (partition by min(day)) from sale group by shop order by shop;
+select sum(count(*)) over () from sale;
+select shop, lag(sum(amount)) over (order by shop) as before_it, first_value(max(day)) over (order by shop) from sale group by shop order by shop;
+select shop, row_number() over (order by count(*) desc, shop) as n from sale group by shop having count(*) > 1 order by n;
+drop table sale;
