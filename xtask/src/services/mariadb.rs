@@ -18,7 +18,7 @@ pub(super) fn spawn(dir: &Path, port: u16, durable: bool, vars: &mut Vars) -> Re
     vars.set("TEST_MARIADB_SOCKET", socket(dir).display());
     vars.set("TEST_MARIADB_CA", fixture("mariadb-cert.pem").display());
     let mut server = command("mariadbd", dir)?;
-    server.args(arguments(dir, port, durable));
+    server.env("TMPDIR", dir).args(arguments(dir, port, durable));
     Process::spawn(&mut server)
 }
 
@@ -26,7 +26,7 @@ pub(super) fn spawn(dir: &Path, port: u16, durable: bool, vars: &mut Vars) -> Re
 pub(super) fn spawn_in_namespace(dir: &Path) -> Result<Process, String> {
     install(dir)?;
     let mut server = namespace::command(&program("mariadbd")?, dir)?;
-    server.args(arguments(dir, USUAL_PORT, false));
+    server.env("TMPDIR", dir).args(arguments(dir, USUAL_PORT, false));
     Process::spawn(&mut server)
 }
 
@@ -41,12 +41,10 @@ fn fixture(name: &str) -> PathBuf {
 
 fn install(dir: &Path) -> Result<(), String> {
     let mut install = command("mariadb-install-db", dir)?;
-    install.args([
-        "--no-defaults",
-        "--auth-root-authentication-method=normal",
-        "--skip-test-db",
-        "--skip-name-resolve",
-    ]);
+    // Two installations that share a directory for temporary tables get into each other's way.
+    install.env("TMPDIR", dir).args(["--no-defaults", "--auth-root-authentication-method=normal"]);
+    // A machine may have no name that can be looked up.
+    install.args(["--skip-test-db", "--skip-name-resolve", "--force"]);
     install.arg(format!("--datadir={}", dir.join("data").display()));
     if nix::unistd::geteuid().is_root() {
         install.arg("--user=root");

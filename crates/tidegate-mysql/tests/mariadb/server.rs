@@ -125,7 +125,7 @@ fn install(dir: &Path) {
         .env("TMPDIR", dir)
         .arg("--no-defaults")
         .arg(format!("--datadir={}", dir.join("data").display()))
-        .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"])
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--force"])
         .args(user_argument())
         .stdin(Stdio::null())
         .output();

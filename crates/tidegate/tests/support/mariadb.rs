@@ -19,7 +19,9 @@ impl Database {
         std::fs::create_dir_all(&dir).expect("a directory");
         let mut install = Command::new("mariadb-install-db");
         install.env("TMPDIR", &dir).args(["--no-defaults", "--auth-root-authentication-method=normal"]);
-        install.args(["--skip-test-db", "--skip-name-resolve"]).arg(format!("--datadir={}/data", dir.display()));
+        install
+            .args(["--skip-test-db", "--skip-name-resolve", "--force"])
+            .arg(format!("--datadir={}/data", dir.display()));
         install.args(as_root()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let status = install.status().expect("Debian's package mariadb-server is installed");
         assert!(status.success());
