@@ -108,6 +108,11 @@ pub fn update() {
     NOW_MS.set(since.as_secs().saturating_mul(1000) + u64::from(since.subsec_millis()));
 }
 
+/// Makes this thread's clock show `ms` milliseconds since 1970 until the next [`update`].
+pub fn hold(ms: u64) {
+    NOW_MS.set(ms);
+}
+
 /// Milliseconds since 1970, as of the last [`update`] on this thread.
 pub fn now_ms() -> u64 {
     match NOW_MS.get() {

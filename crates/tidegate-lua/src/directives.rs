@@ -11,6 +11,7 @@ use tidegate_core::module::{AnyModule, Context, Directive, Module};
 use tidegate_core::phase::{Phase as CorePhase, Program};
 
 use crate::code::Code;
+use crate::init_once::Answers;
 use crate::{balancer, phases, set_by_lua, settings, socket, worker};
 
 /// The modules of this crate, in the order in which their handlers and filters run.
@@ -34,8 +35,8 @@ pub struct Conf {
     rewrite_first: Option<bool>,
     access_first: Option<bool>,
     precontent_first: Option<bool>,
-    /// Whether the init code has run for this configuration; held while it does.
-    pub(crate) init_ran: Mutex<bool>,
+    /// What the first run of the init code heard, once it has run for this configuration; held while it does.
+    pub(crate) init_ran: Mutex<Option<Arc<Answers>>>,
 }
 
 impl Conf {
@@ -74,7 +75,7 @@ static DIRECTIVES: [[Directive<Conf>; 3]; 12] = [
         "init_by_lua",
         init,
         HTTP,
-        "Runs in each worker's virtual machine before it serves; an error prevents the start."
+        "Runs once, before the workers serve, and sets up every worker's virtual machine; an error prevents the start."
     ),
     by_lua!("init_worker_by_lua", init_worker, HTTP, "Runs as each worker starts; timers are the usual use."),
     by_lua!("exit_worker_by_lua", exit_worker, HTTP, "Runs as each worker ends."),

@@ -20,6 +20,7 @@
 //! | `mysql` | `resty.mysql` on the native client and the embedded engine |
 //! | `sql` | `tidegate.sql`: statements on the embedded engine |
 //! | `api` | the `ngx.*` families; how to add one stands there |
+//! | `init_once` | what makes `init_by_lua*` count once, although each worker runs it |
 //! | `bundle` | the Lua sources in the binary (`lualib/`) |
 
 // Only to be linked.
@@ -48,6 +49,7 @@ mod budget;
 mod bundle;
 mod bytecode;
 mod entries;
+mod init_once;
 mod memory;
 mod mysql;
 mod phases;

@@ -1,6 +1,6 @@
 //! A worker's virtual machine: made as the worker starts, ended with it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
@@ -11,10 +11,13 @@ use tidegate_core::request::Request;
 use tidegate_core::worker;
 
 use crate::api;
+use crate::api::init_once::{Mode, switch};
+use crate::api::worker::note_pid;
 use crate::code::Code;
 use crate::directives::{self, Conf};
 use crate::error::Failure;
 use crate::host::{Detached, Host, LogLevel};
+use crate::init_once;
 use crate::mysql;
 use crate::phase::Phase;
 use crate::request_context::LuaContext;
@@ -25,19 +28,12 @@ use crate::stack::Ref;
 use crate::vm::{Vm, VmUse};
 
 thread_local! {
-    /// The init code runs here as it has run in another worker before.
-    static REPLAYS_INIT: Cell<bool> = const { Cell::new(false) };
     static WORKER_VM: RefCell<Option<Rc<Vm>>> = const { RefCell::new(None) };
 }
 
 /// The worker's virtual machine; `None` outside of workers and where no Lua is configured.
 pub(crate) fn vm() -> Option<Rc<Vm>> {
     WORKER_VM.with_borrow(Clone::clone)
-}
-
-/// Whether the init code runs, as it has run in another worker before: then it is to leave no trace.
-pub(crate) fn replays_init() -> bool {
-    REPLAYS_INIT.get()
 }
 
 /// The virtual machine that serves a request: the worker's, or with `lua_code_cache off` one of its own.
@@ -67,26 +63,20 @@ pub(crate) fn vm_for(req: &Rc<Request>) -> Result<Rc<Vm>, Failure> {
 
 /// Makes the worker's virtual machine and runs `init_by_lua*` and `init_worker_by_lua*` in it.
 ///
-/// nginx runs `init_by_lua*` once, before it forks, and every worker inherits the result. Workers are threads here, each
-/// with a machine of its own, so that each runs it. The first to come does so for all: the runs of the others leave
-/// no trace in the error log and in shared dictionaries.
+/// The first worker to come runs `init_by_lua*` for all; the runs of the others repeat it (`init_once`).
 pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
     let worker = worker::current().ok_or("no worker on this thread")?;
     let settings = worker.config().http_conf(&settings::MODULE);
     if !settings.used {
         return Ok(());
     }
+    note_pid(&worker);
     log::capture::install(settings.lua_capture_error_log.unwrap_or(0));
     let vm = Vm::new(settings.vm_config(worker.config().prefix.clone()))
         .map_err(|failure| format!("cannot create a Lua virtual machine: {failure}"))?;
     WORKER_VM.set(Some(vm.clone()));
     if let Some(code) = &conf.init {
-        let mut ran = conf.init_ran.lock().unwrap_or_else(PoisonError::into_inner);
-        REPLAYS_INIT.set(*ran);
-        let result = run_init(&vm, code);
-        REPLAYS_INIT.set(false);
-        *ran = true;
-        result?;
+        init_once(&vm, conf, code)?;
     }
     if api::process::take_agent_wanted() && worker.id == 0 {
         worker::start_agent(&worker).map_err(|error| format!("cannot start the privileged agent: {error}"))?;
@@ -113,6 +103,32 @@ pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
         });
     }
     Ok(())
+}
+
+/// Runs `init_by_lua*` for the first time, or repeats what another worker has run.
+fn init_once(vm: &Rc<Vm>, conf: &Conf, code: &Code) -> Result<(), String> {
+    let mut ran = conf.init_ran.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mode, held) = match &*ran {
+        Some(answers) => {
+            init_once::repeat(answers.clone());
+            // Workers may repeat it at the same time.
+            drop(ran);
+            (Mode::Repeat, None)
+        }
+        None => {
+            init_once::begin();
+            (Mode::First, Some(&mut *ran))
+        }
+    };
+    let result = switch(vm.main(), mode)
+        .map_err(|failure| failure.to_string())
+        .and_then(|()| run_init(vm, code))
+        .and_then(|()| switch(vm.main(), Mode::Over).map_err(|failure| failure.to_string()));
+    let answers = init_once::end();
+    if let Some(held) = held {
+        *held = answers.map(Arc::new);
+    }
+    result
 }
 
 /// Runs `init_by_lua*`; an error keeps the server from starting.

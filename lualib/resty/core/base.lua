@@ -2,7 +2,17 @@
 
 local ffi = require "ffi"
 local new_tab, clear_tab = require "table.new", require "table.clear"
-local error = error
+local error, pcall, select = error, pcall, select
+
+-- Types that libraries declare their own functions with.
+for name, declaration in pairs {
+    ngx_str_t = "typedef struct { size_t len; const unsigned char *data; } ngx_str_t;",
+    ngx_http_request_t = "typedef struct ngx_http_request_s ngx_http_request_t;",
+} do
+    if not pcall(ffi.typeof, name) then
+        ffi.cdef(declaration)
+    end
+end
 
 local _M = {
     version = "0.1.30",
@@ -10,6 +20,10 @@ local _M = {
     FFI_NO_REQ_CTX = -100, FFI_BAD_CONTEXT = -101,
     new_tab = new_tab, clear_tab = clear_tab,
 }
+
+-- get_request(): a pointer that tells the running request, or timer, from others; nil in init_by_lua*. It points to nothing
+-- that could be read.
+_M.get_request = require("tidegate.ctx").owner
 
 local size, buffer = 4096, nil
 local size_pointer, message_pointer = ffi.new("size_t[1]"), ffi.new("char *[1]")

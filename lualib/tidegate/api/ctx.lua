@@ -4,7 +4,7 @@
 local _, native, base = ...
 
 local raise, fail = base.raise, base.fail
-local number, keep = native.number, native.keep
+local number, keep, owner = native.number, native.keep, native.owner
 local type = type
 local registry = debug.getregistry()
 
@@ -31,6 +31,13 @@ base.modules["tidegate.ctx"] = function()
     return {
         has = function()
             return number() > 0
+        end,
+        -- A pointer that tells requests (and timers) apart; nil where there is none.
+        owner = function()
+            local pointer = owner()
+            if pointer ~= nil then
+                return pointer
+            end
         end,
     }
 end

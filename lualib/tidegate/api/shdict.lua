@@ -348,6 +348,7 @@ function methods.free_space(dict)
 end
 
 methods.__index = methods
+base.dictionary_methods = methods
 
 ngx.shared = {}
 for name, pointer in pairs(base.shared_dicts) do

@@ -152,3 +152,40 @@ end
 
 -- os.getenv(name): with the `env` directives of the configuration that this worker runs under.
 os.getenv = native.getenv
+
+-- ffi.cdef(text, ...): nginx brings OpenSSL into its process, and libraries call it through ffi.C without loading it. Who
+-- declares functions of OpenSSL gets the system's, if it is installed.
+local ffi = base.ffi
+local cdef = ffi.cdef
+local find, ipairs, pcall = string.find, ipairs, pcall
+local openssl
+
+local prefixes = { "EVP_", "HMAC", "RSA_", "BIO_", "ERR_", "X509", "SSL_", "RAND_", "CRYPTO_", "OPENSSL_", "AES_", "SHA", "MD5" }
+
+local function names_openssl(text)
+    for _, prefix in ipairs(prefixes) do
+        if find(text, prefix, 1, true) then
+            return true
+        end
+    end
+end
+
+local function load_openssl()
+    openssl = {}
+    for _, version in ipairs { ".so.3", ".so.1.1", ".so" } do
+        local ok, crypto = pcall(ffi.load, "libcrypto" .. version, true)
+        if ok then
+            local _, ssl = pcall(ffi.load, "libssl" .. version, true)
+            -- They stay as long as the machine.
+            openssl = { crypto, ssl }
+            return
+        end
+    end
+end
+
+function ffi.cdef(text, ...)
+    if not openssl and type(text) == "string" and names_openssl(text) then
+        load_openssl()
+    end
+    return cdef(text, ...)
+end

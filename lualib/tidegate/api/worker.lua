@@ -2,6 +2,9 @@
 
 local ngx, native, base = ...
 
+local phase = base.phase
+local INIT, INIT_WORKER = 0x1000000, 0x100
+
 -- The version of lua-nginx-module whose API is followed; libraries compare it.
 local NGX_LUA_VERSION = 10030
 
@@ -13,13 +16,13 @@ ngx.worker = {
     count = native.count,
     exiting = native.exiting,
     pid = native.pid,
-    -- All workers are threads of one process.
+    -- pids(): the numbers of all workers. Not in init_by_lua* and init_worker_by_lua*, when some may not run yet.
     pids = function()
-        local pids, pid = {}, native.pid()
-        for i = 1, native.count() do
-            pids[i] = pid
+        local now = phase()
+        if now == INIT or now == INIT_WORKER then
+            return nil, "API disabled in the current context"
         end
-        return pids
+        return native.pids()
     end,
 }
 

@@ -136,3 +136,53 @@ got 1
 got 2
 got 3
 count 0
+
+=== TEST 6: symbols that libraries take from nginx's process
+--- config
+location = /t {
+    content_by_lua_block {
+        local ffi = require "ffi"
+        ffi.cdef [[
+            unsigned char *ngx_hex_dump(unsigned char *dst, const unsigned char *src, size_t len);
+            intptr_t ngx_hextoi(unsigned char *line, size_t n);
+            typedef struct evp_md_st EVP_MD;
+            const EVP_MD *EVP_get_digestbyname(const char *name);
+        ]]
+        local hex = ffi.new("unsigned char[8]")
+        ngx.say(ffi.C.ngx_hex_dump(hex, "\0\127az", 4) - hex, " ", ffi.string(hex, 8))
+        ngx.say(tonumber(ffi.C.ngx_hextoi(hex, 4)), " ", tonumber(ffi.C.ngx_hextoi(ffi.cast("unsigned char *", "x"), 1)))
+        ngx.say(ffi.C.EVP_get_digestbyname("SHA256") ~= nil, " ", ffi.C.EVP_get_digestbyname("SHA257") ~= nil)
+    }
+}
+--- request
+GET /t
+--- response_body
+8 007f617a
+127 -1
+true false
+
+=== TEST 7: whose request it is, for libraries that ask resty.core.base
+--- http_config
+init_by_lua_block {
+    get_request = require("resty.core.base").get_request
+    in_init = get_request()
+}
+--- config
+location = /t {
+    content_by_lua_block {
+        local base = require "resty.core.base"
+        local ffi = require "ffi"
+        ngx.say(in_init, " ", get_request() ~= nil, " ", get_request() == base.get_request())
+        ngx.say(ffi.sizeof("ngx_str_t"), " ", tostring(ffi.typeof("ngx_http_request_t *")))
+        local other
+        ngx.timer.at(0, function() other = get_request() end)
+        ngx.sleep(0.01)
+        ngx.say(other ~= nil, " ", other ~= get_request())
+    }
+}
+--- request
+GET /t
+--- response_body
+nil true true
+16 ctype<struct ngx_http_request_s *>
+true true

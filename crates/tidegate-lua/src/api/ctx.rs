@@ -3,10 +3,11 @@
 //! The table stands in the registry; the request keeps its number, so that reading `ngx.ctx` in a trace is one call and
 //! one index.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
 use super::{Family, ffi_error, ffi_functions};
+use crate::host::Host;
 use crate::phase::Phase;
 use crate::request_context::LuaContext;
 use crate::scheduler::with_run;
@@ -18,6 +19,7 @@ pub(crate) static FAMILY: Family = Family {
     ffi: ffi_functions! {
         number as "number": "int (*)(void)",
         keep as "keep": "int (*)(int)",
+        owner as "owner": "void *(*)(void)",
     },
     functions: &[],
 };
@@ -30,6 +32,16 @@ extern "C" fn number() -> c_int {
         None => run.script_table().number(),
     })
     .unwrap_or_else(|| ffi_error(b"no request found"))
+}
+
+/// An address that tells apart on whose behalf scripts run: the request's or the timer's. Null where there is neither.
+extern "C" fn owner() -> *const c_void {
+    with_run(|run| match run.host() {
+        Host::Request(req) => Rc::as_ptr(req).cast(),
+        Host::Other(_) if matches!(run.phase(), Phase::Init | Phase::WorkerThread) => std::ptr::null(),
+        Host::Other(other) => Rc::as_ptr(other).cast(),
+    })
+    .unwrap_or(std::ptr::null())
 }
 
 /// Keeps a table that the Lua half stored in the registry under `number`.

@@ -11,9 +11,9 @@ use super::Family;
 use crate::error::{CResult, LuaError};
 use crate::function::{c_bytes, function};
 use crate::host::LogLevel;
+use crate::init_once;
 use crate::scheduler::with_run;
 use crate::stack::{Lua, Type};
-use crate::worker::replays_init;
 
 pub(crate) static FAMILY: Family =
     Family { name: "log", cdef: "", ffi: &[], functions: &[("log", function(log)), ("print", function(print))] };
@@ -37,7 +37,7 @@ fn print(lua: Lua) -> CResult {
 
 fn write(lua: Lua, level: LogLevel) -> CResult {
     // The host outlives the call: its run is on the stack.
-    let host = with_run(|run| run.host().clone()).filter(|host| host.logs(level) && !replays_init());
+    let host = with_run(|run| run.host().clone()).filter(|host| host.logs(level) && !init_once::repeats());
     let Some(host) = host else { return Ok(0) };
     // Metamethods run here, and may raise: before there is anything to lose.
     let count = lua.top();

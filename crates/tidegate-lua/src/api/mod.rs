@@ -58,6 +58,7 @@ pub(crate) mod coroutine;
 mod ctx;
 mod digest;
 mod errlog;
+pub(crate) mod init_once;
 mod log;
 mod mysql;
 mod ndk;
@@ -81,7 +82,7 @@ mod time;
 mod timer;
 mod uri;
 mod var;
-mod worker;
+pub(crate) mod worker;
 mod worker_thread;
 
 /// All families, in the order in which their Lua halves run.
@@ -125,6 +126,7 @@ static FAMILIES: &[&Family] = &[
     &process::FAMILY,
     &pipe::FAMILY,
     &sql::FAMILY,
+    &init_once::FAMILY,
 ];
 
 /// A family of API functions.

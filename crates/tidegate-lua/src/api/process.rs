@@ -34,7 +34,7 @@ pub(crate) fn take_agent_wanted() -> bool {
 }
 
 /// Whether a supervisor runs beside the server.
-fn is_supervised() -> bool {
+pub(crate) fn is_supervised() -> bool {
     worker::current().is_some_and(|worker| worker.config().main().master_process != Some(false))
 }
 
@@ -51,11 +51,18 @@ fn role(lua: Lua) -> CResult {
     Ok(2)
 }
 
+/// Number of the supervisor, or of this process where there is none.
+pub(crate) fn supervisor_pid() -> u32 {
+    if !is_supervised() {
+        return std::process::id();
+    }
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getppid() }.unsigned_abs()
+}
+
 /// `master_pid()`: number of the supervisor, or of this process where there is none.
 fn master_pid(lua: Lua) -> CResult {
-    // SAFETY: takes nothing and cannot fail.
-    let parent = unsafe { libc::getppid() };
-    lua.push_integer(if is_supervised() { parent.into() } else { std::process::id().into() });
+    lua.push_integer(supervisor_pid().into());
     Ok(1)
 }
 

@@ -8,7 +8,6 @@ use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::shdict::{End, Found, Refusal, Scalar, Store, Zone};
 use crate::stack::{Lua, Type};
-use crate::worker::replays_init;
 
 pub(crate) static FAMILY: Family = Family {
     name: "shdict",
@@ -146,9 +145,6 @@ unsafe extern "C" fn store(
 ) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine and strings.
     let (zone, key, text) = unsafe { (zone(dict), bytes_of(key, key_len), bytes_of(text, text_len)) };
-    if replays_init() {
-        return 0;
-    }
     let store = match how & 3 {
         0 => Store::Set,
         1 => Store::Add,
@@ -161,9 +157,7 @@ unsafe extern "C" fn store(
 unsafe extern "C" fn delete(dict: *const c_void, key: *const u8, key_len: usize) {
     // SAFETY: the Lua half passes a zone of its machine and a string.
     let (zone, key) = unsafe { (zone(dict), bytes_of(key, key_len)) };
-    if !replays_init() {
-        zone.delete(key);
-    }
+    zone.delete(key);
 }
 
 unsafe extern "C" fn incr(
@@ -178,16 +172,6 @@ unsafe extern "C" fn incr(
 ) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine, a string and a number of its own.
     let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
-    if replays_init() {
-        let mut now = None;
-        zone.get(key, false, |found| {
-            if let Found::Scalar { value: Scalar::Number(number), .. } = found {
-                now = Some(number);
-            }
-        });
-        *out = now.unwrap_or(init + by);
-        return 0;
-    }
     let changed = zone.incr(key, by, (has_init != 0).then_some((init, init_ttl_ms)));
     if let Ok(number) = changed.result {
         *out = number;
@@ -212,10 +196,6 @@ unsafe extern "C" fn push(
 ) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine, strings and a number of its own.
     let (zone, key, text, out) = unsafe { (zone(dict), bytes_of(key, key_len), bytes_of(text, text_len), &mut *out) };
-    if replays_init() {
-        *out = zone.list_len(key).result.map_or(0.0, |len| len as f64);
-        return 0;
-    }
     let result = zone.push(key, end(left), scalar(kind, text, number));
     if let Ok(len) = result {
         *out = len as f64;
@@ -233,9 +213,6 @@ unsafe extern "C" fn pop(
     // SAFETY: the Lua half passes a zone of its machine, a string and a struct of its own.
     let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
     out.kind = 0;
-    if replays_init() {
-        return 0;
-    }
     status(&zone.pop(key, end(left), |value| out.put(value)), false)
 }
 
@@ -259,26 +236,17 @@ unsafe extern "C" fn ttl(dict: *const c_void, key: *const u8, key_len: usize) ->
 unsafe extern "C" fn expire(dict: *const c_void, key: *const u8, key_len: usize, ttl_ms: f64) -> c_int {
     // SAFETY: the Lua half passes a zone of its machine and a string.
     let (zone, key) = unsafe { (zone(dict), bytes_of(key, key_len)) };
-    if replays_init() {
-        return c_int::from(zone.ttl_ms(key).is_some());
-    }
     c_int::from(zone.expire(key, ttl_ms))
 }
 
 unsafe extern "C" fn flush_all(dict: *const c_void) {
     // SAFETY: the Lua half passes a zone of its machine.
-    let zone = unsafe { zone(dict) };
-    if !replays_init() {
-        zone.flush_all();
-    }
+    unsafe { zone(dict) }.flush_all();
 }
 
 unsafe extern "C" fn flush_expired(dict: *const c_void, max: f64) -> f64 {
     // SAFETY: the Lua half passes a zone of its machine.
     let zone = unsafe { zone(dict) };
-    if replays_init() {
-        return 0.0;
-    }
     // The cast saturates.
     zone.flush_expired(max as usize) as f64
 }

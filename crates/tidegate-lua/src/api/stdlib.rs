@@ -1,4 +1,5 @@
-//! Functions of Lua's own library: `table.sort` in a form that LuaJIT compiles, `os.exit` that loses no line of the log.
+//! Functions of Lua's own library: `table.sort` in a form that LuaJIT compiles, `os.exit` that loses no line of the log,
+//! `ffi.cdef` that finds OpenSSL.
 
 use bstr::ByteSlice;
 use mlua_sys::lua_CFunction;

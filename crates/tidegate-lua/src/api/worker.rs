@@ -1,11 +1,17 @@
 //! `ngx.worker.*` and `ngx.config.*`: what the process is and how it was started.
 
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+
 use tidegate_core::special_response::configure_arguments;
-use tidegate_core::worker::current;
+use tidegate_core::worker::{Worker, current};
 
 use super::Family;
+use super::process::{is_supervised, supervisor_pid};
 use crate::error::CResult;
 use crate::function::function;
+use crate::phase::Phase;
+use crate::scheduler::with_run;
 use crate::stack::Lua;
 
 pub(crate) static FAMILY: Family = Family {
@@ -17,14 +23,49 @@ pub(crate) static FAMILY: Family = Family {
         ("count", function(count)),
         ("exiting", function(exiting)),
         ("pid", function(pid)),
+        ("pids", function(pids)),
         ("version", function(version)),
         ("configure", function(configure)),
     ],
 };
 
-/// `id()`: number of the worker from 0; nil outside of workers.
+/// Numbers of the workers' threads, by the workers' ids.
+static PIDS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// The number that a worker goes by: that of the process for the first, of the thread for the others.
+///
+/// Scripts take it for something that no two workers share: they seed random numbers with it, or name in it who sent a
+/// message. Linux counts threads and processes in one sequence, so that no process has the number either, and a
+/// signal that is sent to it reaches the server.
+fn own_pid(worker: &Worker) -> u32 {
+    if worker.id == 0 && !worker.is_agent() {
+        return std::process::id();
+    }
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
+
+/// Notes the number of a worker that starts, on its thread.
+pub(crate) fn note_pid(worker: &Rc<Worker>) {
+    if worker.is_agent() {
+        return;
+    }
+    let mut pids = PIDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if pids.len() <= worker.id {
+        pids.resize(worker.id + 1, 0);
+    }
+    pids[worker.id] = own_pid(worker);
+}
+
+/// Whether `init_by_lua*` runs, which is the supervisor's business where there is one.
+fn is_in_supervisor() -> bool {
+    is_supervised() && with_run(|run| run.phase()) == Some(Phase::Init)
+}
+
+/// `id()`: number of the worker from 0; nil outside of workers. In `init_by_lua*`, which serves all of them, 0.
 fn id(lua: Lua) -> CResult {
     match current() {
+        Some(_) if is_in_supervisor() => lua.push_integer(0),
         Some(worker) if !worker.is_agent() => lua.push_integer(worker.id as i64),
         _ => lua.push_nil(),
     }
@@ -49,9 +90,30 @@ fn exiting(lua: Lua) -> CResult {
     Ok(1)
 }
 
-/// `pid()`: number of the process, which all workers share.
+/// `pid()`: the worker's number, in `init_by_lua*` the supervisor's.
 fn pid(lua: Lua) -> CResult {
-    lua.push_integer(std::process::id().into());
+    let pid = match current() {
+        _ if is_in_supervisor() => supervisor_pid().into(),
+        Some(worker) => own_pid(&worker).into(),
+        None => std::process::id().into(),
+    };
+    lua.push_integer(pid);
+    Ok(1)
+}
+
+/// `pids()`: the numbers of all workers that have started.
+fn pids(lua: Lua) -> CResult {
+    let mut pids = PIDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    // After a reload there may be fewer workers than before.
+    let count = current().and_then(|worker| worker.config().main().worker_processes).unwrap_or(1);
+    if count > 0 {
+        pids.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    }
+    lua.push_table(0, 0);
+    for (number, pid) in (1..).zip(pids.into_iter().filter(|&pid| pid != 0)) {
+        lua.push_integer(pid.into());
+        lua.raw_set_index(-2, number);
+    }
     Ok(1)
 }
 
