@@ -1,6 +1,14 @@
 //! Asking name servers: a datagram each, again when none answers, over TCP when the answer is too long.
 
-use std::{cell::Cell, io, net::SocketAddr, time::Duration};
+use std::{
+    cell::Cell,
+    future::{Future, poll_fn},
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -25,7 +33,11 @@ thread_local! {
     static TURN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Asks the servers in turn until one answers or `deadline` has come.
+/// A question under way.
+type Question<'q> = Pin<Box<dyn Future<Output = io::Result<Reply>> + 'q>>;
+
+/// Asks the servers in turn until one answers or `deadline` has come. Those that are slow may still answer while the next
+/// is asked.
 pub(super) async fn ask(
     servers: &[SocketAddr],
     name: &str,
@@ -34,19 +46,15 @@ pub(super) async fn ask(
 ) -> Result<Reply, ResolveError> {
     let query = message::query(random_id(), name, kind).ok_or(ResolveError::NotFound)?;
     let first = TURN.replace(TURN.get().wrapping_add(1));
+    let mut asked: Vec<Question<'_>> = Vec::new();
     for attempt in 0.. {
         let server = servers[first.wrapping_add(attempt) % servers.len()];
+        asked.push(Box::pin(ask_server(server, &query)));
         let until = deadline.min(Instant::now() + RESEND);
-        let answer = match timeout_at(until, ask_by_datagram(server, &query)).await {
-            Ok(Ok(Reply::Truncated)) => timeout_at(deadline, ask_by_stream(server, &query)).await,
-            answer => answer,
-        };
-        match answer {
-            Ok(Ok(reply)) => return Ok(reply),
+        match timeout_at(until, first_answer(&mut asked)).await {
+            Ok(Some(reply)) => return Ok(reply),
             // Nobody there: the next one, but not in a busy loop.
-            Ok(Err(_)) => {
-                tokio::time::sleep(Duration::from_millis(if attempt < servers.len() { 0 } else { 200 })).await
-            }
+            Ok(None) => tokio::time::sleep(Duration::from_millis(if attempt < servers.len() { 0 } else { 200 })).await,
             Err(_) => {}
         }
         if Instant::now() >= deadline {
@@ -54,6 +62,30 @@ pub(super) async fn ask(
         }
     }
     Err(ResolveError::TimedOut)
+}
+
+/// The first answer to any of the questions; `None` when all have failed.
+async fn first_answer(asked: &mut Vec<Question<'_>>) -> Option<Reply> {
+    poll_fn(|cx| {
+        let mut answer = None;
+        asked.retain_mut(|question| match question.as_mut().poll(cx) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(reply)) => {
+                answer = Some(reply);
+                false
+            }
+            Poll::Ready(Err(_)) => false,
+        });
+        if answer.is_some() || asked.is_empty() { Poll::Ready(answer) } else { Poll::Pending }
+    })
+    .await
+}
+
+async fn ask_server(server: SocketAddr, query: &[u8]) -> io::Result<Reply> {
+    match ask_by_datagram(server, query).await? {
+        Reply::Truncated => ask_by_stream(server, query).await,
+        reply => Ok(reply),
+    }
 }
 
 /// Each query has a socket, and so a port, of its own: that is what makes answers hard to forge.

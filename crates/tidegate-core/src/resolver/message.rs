@@ -33,6 +33,8 @@ const JUMPS_MAX: usize = 64;
 pub(super) enum Reply {
     /// Addresses, none if the name has none of this kind, and for how many seconds they are good.
     Addresses(Vec<IpAddr>, u32),
+    /// Another name, whose addresses the answer does not have, and for how many seconds that is true.
+    Alias(String, u32),
     /// An error code.
     Error(u8),
     /// The answer is too long for a datagram.
@@ -108,7 +110,24 @@ pub(super) fn reply(query: &[u8], message: &[u8]) -> Option<Reply> {
         // The highest bit is no part of the number (RFC 2181, section 8).
         ttl_s = ttl_s.min(if ttl >> 31 == 0 { ttl } else { 0 });
     }
+    if addresses.is_empty() && ttl_s != u32::MAX {
+        return Some(Reply::Alias(text_of(&owner), ttl_s));
+    }
     Some(Reply::Addresses(addresses, if ttl_s == u32::MAX { 0 } else { ttl_s }))
+}
+
+/// A name as people write it. What is no text is replaced, and then found nowhere.
+fn text_of(mut name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    while let Some((&length, rest)) = name.split_first() {
+        let (label, rest) = rest.split_at(usize::from(length).min(rest.len()));
+        if !text.is_empty() {
+            text.push('.');
+        }
+        text.push_str(&String::from_utf8_lossy(label).to_ascii_lowercase());
+        name = rest;
+    }
+    text
 }
 
 fn address(data: &[u8]) -> Option<IpAddr> {
@@ -205,6 +224,9 @@ mod tests {
         let of_other: &[u8] = &[1, b'y', 0, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 2];
         let message = answer(&question, OK, &[cname, of_other, of_alias]);
         check(&question, &message, Some(Reply::Addresses(vec![address], 9)));
+        check(&question, &answer(&question, OK, &[cname]), Some(Reply::Alias("z".to_owned(), 9)));
+        let long: &[u8] = &[0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 9, 0, 4, 1, b'Q', 0xc0, 12];
+        check(&question, &answer(&question, OK, &[long, of_other]), Some(Reply::Alias("q.a.bc".to_owned(), 9)));
     }
 
     #[test]

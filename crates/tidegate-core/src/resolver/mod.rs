@@ -12,6 +12,7 @@ mod client;
 mod message;
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     collections::HashMap,
     net::{IpAddr, SocketAddr},
@@ -179,6 +180,11 @@ const SYSTEM_VALID_MS: u64 = 5_000;
 /// Names that a worker remembers; the cache is emptied when there are more.
 const CACHE_NAMES_MAX: usize = 4096;
 
+/// How many names may lead from one to the next until there are addresses.
+///
+/// Source: nginx, `NGX_RESOLVER_MAX_RECURSION`.
+const ALIASES_MAX: u32 = 50;
+
 /// Longest time to look up a name, unless `resolver_timeout` says otherwise.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
@@ -274,11 +280,37 @@ async fn look_up(resolver: Option<&Resolver>, name: &str, timeout: Duration) -> 
 impl Resolver {
     async fn ask(&self, name: &str, timeout: Duration) -> Result<(Vec<IpAddr>, u64), ResolveError> {
         let deadline = Instant::now() + timeout;
+        let mut name = Cow::Borrowed(name);
+        let mut least_ttl_s = u32::MAX;
+        for _ in 0..ALIASES_MAX {
+            let (addresses, alias, ttl_s) = self.ask_once(&name, deadline).await?;
+            least_ttl_s = least_ttl_s.min(ttl_s);
+            match alias {
+                Some(alias) if addresses.is_empty() => name = Cow::Owned(alias),
+                _ => {
+                    let valid_ms = match self.valid {
+                        Some(valid) => u64::try_from(valid.as_millis()).unwrap_or(u64::MAX),
+                        None => u64::from(least_ttl_s) * 1000,
+                    };
+                    return Ok((addresses, valid_ms));
+                }
+            }
+        }
+        Err(ResolveError::NotFound)
+    }
+
+    /// Asks for both kinds of addresses: they, or the name that has them, and for how many seconds that is good.
+    async fn ask_once(
+        &self,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<(Vec<IpAddr>, Option<String>, u32), ResolveError> {
         let ask = |wanted: bool, kind| async move {
             if wanted { Some(client::ask(&self.servers, name, kind, deadline).await) } else { None }
         };
         let (v4, v6) = tokio::join!(ask(self.ipv4, Kind::A), ask(self.ipv6, Kind::Aaaa));
-        let (mut addresses, mut ttl_s, mut failure) = (Vec::new(), u32::MAX, ResolveError::NotFound);
+        let (mut addresses, mut alias, mut ttl_s) = (Vec::new(), None, u32::MAX);
+        let mut failure = ResolveError::NotFound;
         for answer in [v4, v6].into_iter().flatten() {
             match answer {
                 Ok(Reply::Addresses(found, ttl)) if !found.is_empty() => {
@@ -286,19 +318,16 @@ impl Resolver {
                     ttl_s = ttl_s.min(ttl);
                 }
                 Ok(Reply::Addresses(..)) => {}
+                Ok(Reply::Alias(found, ttl)) => {
+                    alias = Some(found);
+                    ttl_s = ttl_s.min(ttl);
+                }
                 Ok(Reply::Error(code)) => failure = ResolveError::of_code(code),
                 Ok(Reply::Truncated) => failure = ResolveError::Format,
                 Err(error) => failure = error,
             }
         }
-        if addresses.is_empty() {
-            return Err(failure);
-        }
-        let valid_ms = match self.valid {
-            Some(valid) => u64::try_from(valid.as_millis()).unwrap_or(u64::MAX),
-            None => u64::from(ttl_s) * 1000,
-        };
-        Ok((addresses, valid_ms))
+        if addresses.is_empty() && alias.is_none() { Err(failure) } else { Ok((addresses, alias, ttl_s)) }
     }
 }
 

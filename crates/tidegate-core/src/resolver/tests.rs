@@ -9,7 +9,7 @@ use tokio::{
 use super::*;
 
 /// Runs a name server that knows `1.example` to `9.example` and returns what `use_it` makes of it and how often it was
-/// asked. It says nothing at all about `silent.example`.
+/// asked. It says nothing at all about `silent.example`; `a.example` is another name of `1.example`, and `o.example` one of itself.
 fn with_server<T>(use_it: impl AsyncFnOnce(Conf) -> T, valid: Option<Duration>) -> (T, usize) {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async move {
@@ -25,6 +25,12 @@ fn with_server<T>(use_it: impl AsyncFnOnce(Conf) -> T, valid: Option<Duration>) 
                 let is_a = answer[len - 3] == 1;
                 match &buf[13..14] {
                     b"s" => continue,
+                    letter @ (b"a" | b"o") if buf[12] == 1 => {
+                        answer[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1]);
+                        answer.extend_from_slice(&[0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 4]);
+                        let target = if letter == b"a" { b'1' } else { b'o' };
+                        answer.extend_from_slice(&[1, target, 0xc0, 14]);
+                    }
                     digit @ [b'1'..=b'9'] if buf[12] == 1 => {
                         answer[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, u8::from(is_a)]);
                         if is_a {
@@ -81,6 +87,22 @@ fn answers_are_kept_and_shared() {
     );
     // Two names, each asked for both kinds of addresses.
     assert_eq!(asked, 4);
+}
+
+#[test]
+fn aliases_are_followed() {
+    let ((), asked) = with_server(
+        async |conf: Conf| {
+            assert_eq!(resolve(&conf, "a.example").await, address(1));
+            assert_eq!(resolve(&conf, "a.example").await, address(1));
+        },
+        None,
+    );
+    assert_eq!(asked, 4);
+    with_server(
+        async |conf: Conf| assert_eq!(resolve(&conf, "o.example").await, Err(ResolveError::NotFound)),
+        None,
+    );
 }
 
 #[test]
