@@ -56,12 +56,13 @@ pub(crate) fn daemonize() -> io::Result<Daemonized> {
     }
 }
 
-/// Points the standard error to the main error log, so that nothing that a library prints is lost.
+/// Points the standard error to the main error log, so that nothing that a library prints is lost; unless some `error_log` of
+/// the configuration, whose it may be, is the standard error itself.
 pub(crate) fn stderr_follows_error_log() {
-    let main = tidegate_core::log::main();
-    if main.targets().iter().any(|(_, file)| file.is_stderr()) {
+    if tidegate_core::log::is_stderr_used() {
         return;
     }
+    let main = tidegate_core::log::main();
     if let Some(fd) = main.file().and_then(|file| file.fd())
         && let Err(error) = nix::unistd::dup2_stderr(fd.as_fd())
     {

@@ -28,7 +28,7 @@ pub use error::{ErrorLog, Line, SysError, any_debug, echo_to_stderr, main, note,
 pub use file::{BadDestination, Destination, LogFile, OpenError};
 pub use level::Level;
 pub use path::OpenLogFileCache;
-pub use registry::{open_files, open_registered, provide, reopen, reopen_with, withdraw_provided};
+pub use registry::{is_stderr_used, open_files, open_registered, provide, reopen, reopen_with, withdraw_provided};
 pub use syslog::SyslogTarget;
 pub use writer::{flush, start_writer};
 

@@ -44,6 +44,11 @@ fn live() -> Vec<Arc<LogFile>> {
     registry().files.iter().filter_map(Weak::upgrade).collect()
 }
 
+/// Whether some log goes to the standard error.
+pub fn is_stderr_used() -> bool {
+    live().iter().any(|file| file.is_stderr())
+}
+
 /// Opens every registered file that is not open: the last step of reading a configuration.
 ///
 /// # Errors

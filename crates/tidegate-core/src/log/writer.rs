@@ -4,7 +4,8 @@
 //! writer, and only to swap the vectors for empty ones, so a worker practically never waits. Considered and left: one
 //! shared queue (workers wait for each other), a lock-free ring (unsafe code for the same cost).
 //!
-//! The states of the writer: *awake*, it will look at the lanes within [`PAUSE`]; *parked*, somebody must wake it.
+//! The states of the writer: *awake*, it will look at the lanes within [`PAUSE`]; *parked*, somebody must wake it. A line
+//! now and then is written at once: after writing, the writer parks right away as long as it has [`Turns`] left.
 //!
 //! - W1: the writer declares itself parked before it looks at the lanes for the last time. A worker looks at that
 //!   declaration after it has put its line. The lane's mutex orders the two, so one of them sees the other.
@@ -28,6 +29,12 @@ use crate::clock;
 /// How long the writer rests after writing before it looks again: bounds both the delay of a line and the wake-ups
 /// that busy workers pay for.
 pub(super) const PAUSE: Duration = Duration::from_millis(2);
+
+/// Turns without a [`PAUSE`] behind them that a quiet writer has; whoever makes a few requests finds their lines.
+const QUICK_TURNS_MAX: u32 = 64;
+
+/// Time in which a turn comes back: busy workers pay for this few wake-ups and no more.
+const QUICK_TURN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Bytes waiting on one lane, at most. A disk that stands still for longer than this lasts loses lines, not memory.
 const LANE_BYTES_MAX: usize = 4 << 20;
@@ -130,12 +137,32 @@ pub fn start_writer() -> io::Result<()> {
     }
 }
 
+/// How many more times the writer may park right after writing.
+struct Turns {
+    left: u32,
+    counted: Instant,
+}
+
+impl Turns {
+    fn take(&mut self) -> bool {
+        let back = self.counted.elapsed().as_nanos() / QUICK_TURN_INTERVAL.as_nanos();
+        if back > 0 {
+            let back = u32::try_from(back).unwrap_or(u32::MAX);
+            (self.left, self.counted) = (self.left.saturating_add(back).min(QUICK_TURNS_MAX), Instant::now());
+        }
+        let is_left = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_left
+    }
+}
+
 fn run() {
     let _ = THREAD.set(std::thread::current());
+    let mut turns = Turns { left: QUICK_TURNS_MAX, counted: Instant::now() };
     loop {
         clock::update();
         let (wrote, _) = drain(&mut lock(&DRAIN), Force::No);
-        if wrote {
+        if wrote && !turns.take() {
             std::thread::park_timeout(PAUSE);
             continue;
         }
@@ -319,7 +346,9 @@ fn drain_lane(state: &mut Drain, lane: &Lane) -> bool {
         match &record.target {
             Target::File(file) => {
                 if let Err(error) = file.write_now(record.level, bytes) {
-                    report_failure(&mut state.failure_last, format_args!("write() to \"{file}\""), &error);
+                    // A syslog server that is away is nothing that this machine does wrong.
+                    let level = if file.is_datagrams() { Level::Error } else { Level::Alert };
+                    report_failure(&mut state.failure_last, level, format_args!("write() to \"{file}\""), &error);
                 }
             }
             Target::Path { files, path_size } => {
@@ -339,17 +368,18 @@ fn drain_lane(state: &mut Drain, lane: &Lane) -> bool {
 
 fn write_buffer(state: &mut Drain, buffer: &BufferLane) {
     if let Err(error) = buffer.write(&state.scratch) {
-        report_failure(&mut state.failure_last, format_args!("write() to \"{}\"", buffer.file()), &error);
+        let what = format_args!("write() to \"{}\"", buffer.file());
+        report_failure(&mut state.failure_last, Level::Alert, what, &error);
     }
     state.scratch.clear();
 }
 
 #[cold]
-fn report_failure(last: &mut Option<Instant>, what: std::fmt::Arguments<'_>, error: &io::Error) {
+fn report_failure(last: &mut Option<Instant>, level: Level, what: std::fmt::Arguments<'_>, error: &io::Error) {
     let now = Instant::now();
     if last.is_none_or(|last| now.duration_since(last) >= FAILURE_INTERVAL) {
         *last = Some(now);
-        note(Level::Alert, format_args!("{what} failed {}", SysError(error)));
+        note(level, format_args!("{what} failed {}", SysError(error)));
     }
 }
 
