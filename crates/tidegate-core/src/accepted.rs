@@ -11,7 +11,8 @@ use crate::{
 /// What the directives say, which nobody asks.
 #[derive(Debug, Default)]
 pub(crate) struct Conf {
-    connection_pool_size: Option<usize>,
+    /// Also the least that `large_client_header_buffers` may be.
+    pub(crate) connection_pool_size: Option<usize>,
     msie_padding: Option<bool>,
     msie_refresh: Option<bool>,
     request_pool_size: Option<usize>,
@@ -39,7 +40,7 @@ pub(crate) static MODULE: Module<Conf> = Module {
         Directive::size("connection_pool_size", |c: &mut Conf| &mut c.connection_pool_size)
             .within(MAIN_SERVER)
             .default("512")
-            .doc("Accepted, nothing to tune: there are no memory pools."),
+            .doc("Accepted: there are no memory pools. It bounds large_client_header_buffers from below."),
         Directive::flag("msie_padding", |c: &mut Conf| &mut c.msie_padding)
             .default("on")
             .doc("Accepted, nothing to tune: error pages are not padded for browsers of that age."),

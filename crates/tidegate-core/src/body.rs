@@ -27,6 +27,9 @@ use crate::{
 /// Most that one read of a body takes.
 const READ_BYTES_MAX: usize = 64 << 10;
 
+/// What a client that expects it is told before it sends its body.
+const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 /// How the end of a body is known.
 #[derive(Debug, Default)]
 enum Framing {
@@ -254,6 +257,7 @@ impl Request {
         }
         if self.body.is_consumed() {
             self.body.loaded.set(true);
+            self.queue_continue();
             return Ready::Now(Ok(()));
         }
         if let Err(error) = self.check_announced_length() {
@@ -279,6 +283,32 @@ impl Request {
             }
             result
         })
+    }
+
+    /// Loads a body that has come as a whole already, as far as one more look at the connection tells. A handler that
+    /// passes bodies on as they come can then treat it as any other that was read before.
+    ///
+    /// Source: nginx, the end of `ngx_http_read_client_request_body`.
+    pub fn load_body_at_hand(self: &Rc<Self>) {
+        let room = self.http_conf().client_body_memory_bytes();
+        let is_here = |input: &[u8]| match &*self.body.framing.borrow() {
+            Framing::None => false,
+            Framing::Length(left) => *left <= input.len() as u64 && *left <= room as u64,
+            Framing::Chunked(decoder) => {
+                let mut content = Vec::new();
+                let decoded = decode_chunks(&mut decoder.clone(), input, &mut content);
+                content.len() <= room && decoded.is_ok_and(|(_, complete)| complete)
+            }
+        };
+        let expects = self.head.borrow().expect_continue;
+        if self.is_subrequest() || self.body.is_loaded() || self.body.is_consumed() || expects {
+            return;
+        }
+        self.make_read_room();
+        self.conn.read_more_now();
+        if is_here(&self.conn.input.borrow()) && self.take_buffered_body().is_ok() {
+            self.body.loaded.set(true);
+        }
     }
 
     /// Answers 413 for a length that is too large before a byte of it is read.
@@ -348,6 +378,15 @@ impl Request {
         }
     }
 
+    /// Tells a client that sends no body, and waits for permission to send none, to go on: with the response.
+    fn queue_continue(&self) {
+        let mut head = self.head.borrow_mut();
+        if head.expect_continue && !self.header_sent() {
+            head.expect_continue = false;
+            self.conn.output.borrow_mut().buf.extend_from_slice(GO_ON);
+        }
+    }
+
     /// Tells a client that waits for it to go on.
     async fn send_continue(&self) -> Result<(), BodyError> {
         let expects = self.head.borrow().expect_continue;
@@ -355,7 +394,7 @@ impl Request {
             return Ok(());
         }
         self.head.borrow_mut().expect_continue = false;
-        self.conn.output.borrow_mut().buf.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        self.conn.output.borrow_mut().buf.extend_from_slice(GO_ON);
         self.conn.flush(self.http_conf().send_timeout_ms()).await.map_err(|_| BodyError::Gone)
     }
 
@@ -505,7 +544,6 @@ impl Request {
             return true;
         }
         self.head.borrow_mut().expect_continue = false;
-        const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
         self.conn.unsent_bytes() == 0 && self.conn.stream.try_write(GO_ON).is_ok_and(|written| written == GO_ON.len())
     }
 

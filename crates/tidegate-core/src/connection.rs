@@ -503,6 +503,11 @@ impl Connection {
         }
     }
 
+    /// Reads what has come already, if anything has.
+    pub(crate) fn read_more_now(&self) {
+        let _ = self.poll_read_more(&mut Context::from_waker(std::task::Waker::noop()));
+    }
+
     /// Moves bytes that were read and not used yet to the end of `out`: for those who take the connection over.
     pub fn take_input(&self, out: &mut Vec<u8>) {
         out.append(&mut self.input.borrow_mut());

@@ -6,9 +6,13 @@ use std::{sync::Arc, time::Duration};
 
 use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
-use tidegate_http::{HeadLimits, HeadOptions};
+use tidegate_http::{
+    HeadLimits, HeadOptions,
+    escape::{Escape, escape_uri},
+};
 
 use crate::{
+    accepted,
     conf::{
         Build,
         build::{ListenDraft, ListenFlags},
@@ -154,7 +158,7 @@ impl Conf {
 
 const MAIN_SERVER: Context = Context::HTTP.or(Context::SERVER);
 
-/// Smallest of `large_client_header_buffers`: what `connection_pool_size` is in nginx.
+/// Smallest of `large_client_header_buffers`: what `connection_pool_size` is unless it is set.
 const LARGE_BUFFER_BYTES_MIN: u64 = 512;
 
 /// The core's module for requests.
@@ -167,7 +171,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Configuration for requests whose path matches."),
         Directive::custom("listen", 1, u16::MAX, listen)
             .within(Context::SERVER)
-            .syntax("address[:port] | port | unix:path [default_server] [options]")
+            .syntax("address[:port[-port]] | port[-port] | unix:path [default_server] [options]")
             .default("*:80")
             .doc("Address that the server accepts connections on."),
         Directive::custom("server_name", 1, u16::MAX, server_name)
@@ -241,7 +245,7 @@ pub static MODULE: Module<Conf> = Module {
         })
         .within(Context::LOCATION)
         .doc("The location serves internal requests only; others get 404."),
-        Directive::custom("large_client_header_buffers", 2, 2, |conf: &mut Conf, directive, _| {
+        Directive::custom("large_client_header_buffers", 2, 2, |conf: &mut Conf, directive, build| {
             let number = |index: usize, parse: fn(&bstr::BStr) -> Result<u64, values::ValueError>| {
                 let arg: &ast::Arg = &directive.args[index];
                 parse(arg.value.as_bstr()).map_err(|error| error.diagnostic(&directive.name.value, arg))
@@ -250,7 +254,7 @@ pub static MODULE: Module<Conf> = Module {
             if count == 0 {
                 return Err(bad_value(directive));
             }
-            if size < LARGE_BUFFER_BYTES_MIN {
+            if size < large_buffer_bytes_min(build) {
                 let message = "the \"large_client_header_buffers\" size must be equal to or greater than \
                                \"connection_pool_size\"";
                 return Err(emerg(&directive.args[1], message.to_owned()));
@@ -326,6 +330,14 @@ pub static MODULE: Module<Conf> = Module {
 
 fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
     Diagnostic::new(Severity::Emerg, arg.span, message)
+}
+
+/// Smallest of `large_client_header_buffers`: the `connection_pool_size` that was read before it.
+fn large_buffer_bytes_min(build: &mut Build<'_>) -> u64 {
+    let levels = [Some(build.level()), build.http_level()];
+    let mut sizes =
+        levels.into_iter().flatten().map(|level| build.conf_mut(&accepted::MODULE, level).connection_pool_size);
+    sizes.find_map(|size| size).map_or(LARGE_BUFFER_BYTES_MIN, |size| size as u64)
 }
 
 fn server(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
@@ -627,7 +639,8 @@ impl Request {
 
     fn add_slash(&self) {
         let uri = self.uri.borrow();
-        let mut location = uri.path.clone();
+        let mut location = Vec::with_capacity(uri.path.len() + 1);
+        escape_uri(&uri.path, Escape::Uri, &mut location);
         location.push(b'/');
         if !uri.args.is_empty() {
             location.push(b'?');

@@ -4,6 +4,8 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
+    num::NonZero,
+    ops::RangeInclusive,
     path::PathBuf,
 };
 
@@ -37,12 +39,11 @@ pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
         }
         return Ok(vec![ListenAddr::Unix(PathBuf::from(path))]);
     }
-    let port_of = |text: &str| match text.parse::<u16>() {
-        Ok(port) if port > 0 => Ok(port),
-        _ => Err(emerg(arg, format!("invalid port in \"{}\" of the \"listen\" directive", arg.value))),
+    let ports_of = |text: &str| {
+        ports(text).map_err(|error| emerg(arg, format!("{error} in \"{}\" of the \"listen\" directive", arg.value)))
     };
-    if text.bytes().all(|b| b.is_ascii_digit()) {
-        return Ok(vec![tcp(Ipv4Addr::UNSPECIFIED.into(), port_of(text)?)]);
+    if text.starts_with(|first: char| first.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        return Ok(tcp(Ipv4Addr::UNSPECIFIED.into(), ports_of(text)?));
     }
     if let Some(rest) = text.strip_prefix('[') {
         let Some((host, port)) = rest.split_once(']') else {
@@ -51,29 +52,38 @@ pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
         let host: Ipv6Addr = host
             .parse()
             .map_err(|_| emerg(arg, format!("invalid IPv6 address in \"{text}\" of the \"listen\" directive")))?;
-        let port = port.strip_prefix(':').map_or(Ok(PORT_DEFAULT), port_of)?;
-        return Ok(vec![tcp(host.into(), port)]);
+        let ports = port.strip_prefix(':').map_or(Ok(PORT_DEFAULT..=PORT_DEFAULT), ports_of)?;
+        return Ok(tcp(host.into(), ports));
     }
-    let (host, port) = match text.split_once(':') {
-        Some((host, port)) => (host, port_of(port)?),
-        None => (text, PORT_DEFAULT),
+    let (host, ports) = match text.split_once(':') {
+        Some((host, ports)) => (host, ports_of(ports)?),
+        None => (text, PORT_DEFAULT..=PORT_DEFAULT),
     };
     if host == "*" {
-        return Ok(vec![tcp(Ipv4Addr::UNSPECIFIED.into(), port)]);
+        return Ok(tcp(Ipv4Addr::UNSPECIFIED.into(), ports));
     }
     // Only while the configuration loads; workers never look a name up this way.
-    match (host, port).to_socket_addrs() {
+    match (host, *ports.start()).to_socket_addrs() {
         Ok(found) => {
-            let mut addresses: Vec<_> = found.map(ListenAddr::Tcp).collect();
-            addresses.dedup();
-            Ok(addresses)
+            let mut hosts: Vec<_> = found.map(|address| address.ip()).collect();
+            hosts.dedup();
+            Ok(hosts.into_iter().flat_map(|host| tcp(host, ports.clone())).collect())
         }
         Err(_) => Err(emerg(arg, format!("host not found in \"{text}\" of the \"listen\" directive"))),
     }
 }
 
-fn tcp(host: IpAddr, port: u16) -> ListenAddr {
-    ListenAddr::Tcp(SocketAddr::new(host, port))
+/// A port, or the first and the last of a range of them.
+fn ports(text: &str) -> Result<RangeInclusive<u16>, &'static str> {
+    let port = |text: &str| text.parse::<NonZero<u16>>().map(NonZero::get).map_err(|_| "invalid port");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let ports = port(first)?..=port(last)?;
+    if ports.is_empty() { Err("invalid port range") } else { Ok(ports) }
+}
+
+/// An address for each of the ports.
+fn tcp(host: IpAddr, ports: RangeInclusive<u16>) -> Vec<ListenAddr> {
+    ports.map(|port| ListenAddr::Tcp(SocketAddr::new(host, port))).collect()
 }
 
 /// Applies one of the other arguments.
@@ -184,6 +194,11 @@ mod tests {
         check("[::]:80", "[::]:80");
         check("[::1]", "[::1]:80");
         check("unix:/tmp/x", "unix:/tmp/x");
+        check("81-83", "0.0.0.0:81 0.0.0.0:82 0.0.0.0:83");
+        check("[::1]:81-82", "[::1]:81 [::1]:82");
+        check("127.0.0.1:81-81", "127.0.0.1:81");
+        check("83-81", "invalid port range in \"83-81\" of the \"listen\" directive");
+        check("81-", "invalid port in \"81-\" of the \"listen\" directive");
         check("70000", "invalid port in \"70000\" of the \"listen\" directive");
         check("127.0.0.1:x", "invalid port in \"127.0.0.1:x\" of the \"listen\" directive");
         check("[::1", "invalid host in \"[::1\" of the \"listen\" directive");

@@ -354,6 +354,12 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
                 let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
                 request.head.get_mut().keep_bad_line(&conn.input.borrow());
                 let _ = begin(&mut req);
+                let mut uri = req.uri.borrow_mut();
+                if uri.path.is_empty() {
+                    // Of a target that makes no sense nothing is known but its text.
+                    uri.args.clear();
+                }
+                drop(uri);
                 return Head::Bad(req, bad);
             }
         }

@@ -476,7 +476,11 @@ impl RequestHead {
         self.version = self.line.version;
         if !self.line.shape.plain {
             let target = self.line.target.of(buf);
-            uri::normalise(target, options.merge_slashes, &mut self.path).map_err(|_| BadRequest::InvalidRequest)?;
+            if uri::normalise(target, options.merge_slashes, &mut self.path).is_err() {
+                // A target that makes no sense has no path.
+                self.path.clear();
+                return Err(BadRequest::InvalidRequest);
+            }
             self.quoted = memchr::memchr(b'%', uri::split_args(target).0).is_some();
         }
         if let Some(authority) = self.line.authority {

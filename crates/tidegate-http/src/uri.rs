@@ -3,7 +3,9 @@
 //! A target without `%`, `//`, `/.` and `#` is its own normal form, and the request-line parser finds that out while it
 //! looks for the target's end; only others are copied.
 
-use crate::escape::hex_digit;
+use std::borrow::Cow;
+
+use crate::escape::{Unescape, hex_digit, unescape_uri};
 
 /// A target with a broken escape, an escaped NUL, or more `..` than segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -207,6 +209,23 @@ pub fn extension(path: &[u8]) -> &[u8] {
         }
     }
     &[]
+}
+
+/// Splits a URI that a program made for this server, and that may not lead out of the tree of locations: its path, decoded,
+/// and its arguments. `None` for an empty path, a NUL, or a segment `..`, escaped or not. Nothing else is normalised.
+///
+/// Source: nginx, `ngx_http_parse_unsafe_uri`.
+pub fn parse_unsafe_uri(uri: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
+    let (escaped, args) = split_args(uri);
+    let path = if memchr::memchr(b'%', escaped).is_none() {
+        Cow::Borrowed(escaped)
+    } else {
+        let mut path = Vec::with_capacity(escaped.len());
+        unescape_uri(escaped, Unescape::All, &mut path);
+        Cow::Owned(path)
+    };
+    let is_unsafe = path.is_empty() || path.contains(&0) || path.split(|&byte| byte == b'/').any(|part| part == b"..");
+    (!is_unsafe).then_some((path, args))
 }
 
 /// Splits a URI at its first `?`.

@@ -14,12 +14,11 @@ mod user_file;
 use std::{
     num::NonZero,
     os::unix::ffi::OsStrExt,
-    path::Path,
     rc::Rc,
     sync::{Arc, OnceLock},
 };
 
-use bstr::{BStr, ByteSlice};
+use bstr::{BStr, BString};
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
@@ -40,6 +39,8 @@ use self::user_file::{Check, UserFile};
 pub struct Conf {
     auth_basic: Option<Template>,
     auth_basic_user_file: Option<Template>,
+    /// Where a relative path begins.
+    conf_dir: Option<BString>,
 }
 
 const CONTEXTS: Context = Context::ALL.or(Context::LIMIT_EXCEPT);
@@ -58,7 +59,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("File with a name:hash on each line."),
     ],
     inherit: |child, parent, _| {
-        inherit!(child, parent; auth_basic, auth_basic_user_file);
+        inherit!(child, parent; auth_basic, auth_basic_user_file, conf_dir);
     },
     install: |conf, program| {
         let off = conf.auth_basic.as_ref().is_none_or(|realm| realm.as_literal() == Some(b"off"));
@@ -73,13 +74,10 @@ pub static MODULE: Module<Conf> = Module {
 
 fn auth_basic_user_file(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let arg = &directive.args[0];
-    let mut path = arg.value.clone();
-    // Relative to the configuration file, unless a variable says where it begins.
-    if !path.starts_with(b"/") && !path.starts_with(b"$") {
-        let full = build.conf_dir.join(Path::new(std::ffi::OsStr::from_bytes(&path)));
-        path = full.as_os_str().as_bytes().into();
+    let template = build.template(arg)?;
+    if conf.conf_dir.is_none() {
+        conf.conf_dir = Some(build.conf_dir.as_os_str().as_bytes().into());
     }
-    let template = build.template_at(path.as_bstr(), arg.span)?;
     match conf.auth_basic_user_file.replace(template) {
         None => Ok(()),
         Some(_) => Err(Diagnostic::duplicate(directive.name(), directive.name.span)),
@@ -100,7 +98,12 @@ impl Conf {
             req.log(Level::Info, format_args!("no user/password was provided for basic authentication"));
             return Ready::Now(refuse(req, &realm));
         };
-        let path = path.eval(req);
+        let mut path = path.eval(req);
+        if !path.starts_with(b"/")
+            && let Some(conf_dir) = &self.conf_dir
+        {
+            path = [conf_dir, &b"/"[..], &path].concat();
+        }
         if let Some(file) = user_file::fresh(&path)
             && let Some(check) = file.check_fast(&user, &password)
         {

@@ -208,10 +208,12 @@ impl Name {
 
 fn filter_header(req: &Rc<Request>, conf: &Conf, types: &MimeTypes) -> Ready<Result<(), Closed>> {
     if let Some(converter) = decide(req, conf, types) {
+        let changes_length = converter.map.second.eq_ignore_ascii_case(b"utf-8");
         *req.context::<Conversion>().0.borrow_mut() = Some(converter);
         let mut response = req.response.borrow_mut();
         response.filter_need_in_memory = true;
-        if !req.is_subrequest() {
+        // Byte for byte: length and parts stay what they are.
+        if changes_length && !req.is_subrequest() {
             response.body_is_changed();
         }
     }

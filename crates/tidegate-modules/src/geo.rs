@@ -4,7 +4,7 @@
 
 mod table;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
@@ -32,6 +32,11 @@ pub static MODULE: Module<Conf> = Module {
         .doc("Defines a variable whose value depends on the client's address, or another.")],
     ..Module::named("geo")
 };
+
+/// What is looked up for clients without an address, as those of a Unix socket, and for text that is none.
+///
+/// Source: nginx, `INADDR_NONE`.
+const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
 /// Values by address.
 #[derive(Debug)]
@@ -114,14 +119,15 @@ impl Geo {
     }
 
     fn find(&self, req: &Request) -> &[u8] {
-        let found = self.address_of(req).and_then(|address| match &self.table {
+        let address = self.address_of(req).unwrap_or(NO_ADDRESS);
+        let found = match &self.table {
             Table::Networks(networks) => networks.find(address),
             Table::Ranges(ranges) => ranges.find(address),
-        });
+        };
         found.map_or(&self.default, |value| value)
     }
 
-    /// The address to look up; without one the default applies.
+    /// The address to look up.
     fn address_of(&self, req: &Request) -> Option<IpAddr> {
         let address = match &self.address {
             Some(template) => template.eval(req).to_str().ok()?.parse().ok()?,

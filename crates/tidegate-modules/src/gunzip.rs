@@ -5,7 +5,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use bytes::Bytes;
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{Decompress, DecompressError, FlushDecompress, Status};
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
@@ -58,9 +58,42 @@ fn gunzip_buffers(conf: &mut Conf, directive: &ast::Directive, build: &mut Build
     gzip::check_buffers(directive, build)
 }
 
-/// The unpacker of a response; nothing once the stream has ended.
+/// The unpacker of a response.
 #[derive(Default)]
-struct Decoder(RefCell<Option<Decompress>>);
+struct Decoder(RefCell<Option<Member>>);
+
+/// A body is one member of a gzip file, or several in a row.
+struct Member {
+    decompress: Decompress,
+    /// What follows is another member, if anything.
+    ended: bool,
+}
+
+/// First byte of a member.
+const GZIP_MAGIC: u8 = 0x1f;
+
+impl Member {
+    fn new() -> Self {
+        Member { decompress: Decompress::new_gzip(15), ended: false }
+    }
+
+    /// Unpacks `input` into `out`.
+    fn unpack(&mut self, mut input: &[u8], out: &mut Chunk) -> Result<(), DecompressError> {
+        while let Some(&first) = input.first() {
+            if self.ended {
+                if first != GZIP_MAGIC {
+                    // Padding, which is not content.
+                    return Ok(());
+                }
+                *self = Member::new();
+            }
+            let used;
+            (used, self.ended) = unpack(&mut self.decompress, input, out)?;
+            input = &input[used..];
+        }
+        Ok(())
+    }
+}
 
 fn filter_header(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
     let mut response = req.response.borrow_mut();
@@ -72,7 +105,7 @@ fn filter_header(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
     if gzip::accepts_gzip(req, &response) {
         return Ready::Now(Ok(()));
     }
-    *req.context::<Decoder>().0.borrow_mut() = Some(Decompress::new_gzip(15));
+    *req.context::<Decoder>().0.borrow_mut() = Some(Member::new());
     response.filter_need_in_memory = true;
     response.fields.remove(Known::ContentEncoding);
     response.body_is_changed();
@@ -87,41 +120,36 @@ fn filter_body(req: &Rc<Request>, mut chunk: Chunk) -> Ready<Result<Chunk, Close
     }
     let mut decoder = decoder.0.borrow_mut();
     for buf in &chunk.bufs {
-        let (Buf::Bytes(bytes), Some(decompress)) = (buf, &mut *decoder) else { continue };
-        match unpack(decompress, bytes, &mut plain) {
-            Ok(false) => {}
-            // What follows the end of the stream is not content.
-            Ok(true) => *decoder = None,
-            Err(()) => {
-                req.log(Level::Error, format_args!("inflate() failed: the response is not valid gzip"));
-                return Ready::Now(Err(Closed));
-            }
+        let (Buf::Bytes(bytes), Some(member)) = (buf, &mut *decoder) else { continue };
+        if member.unpack(bytes, &mut plain).is_err() {
+            req.log(Level::Error, format_args!("inflate() failed: the response is not valid gzip"));
+            return Ready::Now(Err(Closed));
         }
     }
-    if chunk.last && decoder.is_some() {
+    if chunk.last && decoder.as_ref().is_some_and(|member| !member.ended) {
         req.log(Level::Error, format_args!("inflate() returned -5 on response end"));
     }
     Ready::Now(Ok(plain))
 }
 
-/// Unpacks `input`; answers whether the stream has ended.
-fn unpack(decompress: &mut Decompress, mut input: &[u8], out: &mut Chunk) -> Result<bool, ()> {
+/// Unpacks `input`; answers how much of it was used, and whether the member has ended.
+fn unpack(decompress: &mut Decompress, input: &[u8], out: &mut Chunk) -> Result<(usize, bool), DecompressError> {
+    let start = decompress.total_in();
     loop {
         let mut buf = Vec::with_capacity(OUTPUT_BYTES);
-        let before = decompress.total_in();
-        let status = decompress.decompress_vec(input, &mut buf, FlushDecompress::None).map_err(|_| ())?;
-        let used = (decompress.total_in() - before) as usize;
-        input = &input[used..];
+        let used_before = (decompress.total_in() - start) as usize;
+        let status = decompress.decompress_vec(&input[used_before..], &mut buf, FlushDecompress::None)?;
+        let used = (decompress.total_in() - start) as usize;
         let is_full = buf.len() == buf.capacity();
-        let is_stuck = used == 0 && buf.is_empty();
+        let is_stuck = used == used_before && buf.is_empty();
         if !buf.is_empty() {
             out.bufs.push(Buf::Bytes(Bytes::from(buf)));
         }
         if status == Status::StreamEnd {
-            return Ok(true);
+            return Ok((used, true));
         }
-        if (input.is_empty() && !is_full) || is_stuck {
-            return Ok(false);
+        if (used == input.len() && !is_full) || is_stuck {
+            return Ok((input.len(), false));
         }
     }
 }

@@ -40,17 +40,16 @@ impl MimeTypes {
         MimeTypes { all: false, types: types.iter().map(|&kind| kind.into()).collect() }
     }
 
-    /// Whether a response has one of the types.
+    /// Whether a response has one of the types; `*` is also for one without a type.
     pub(crate) fn contains(&self, response: &Response) -> bool {
-        if response.content_type.is_empty() {
-            return false;
+        if self.all || response.content_type.is_empty() {
+            return self.all;
         }
         let kind = response.content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii_end();
-        self.all
-            || if kind.iter().any(u8::is_ascii_uppercase) {
-                self.types.contains(kind.to_ascii_lowercase().as_bstr())
-            } else {
-                self.types.contains(kind.as_bstr())
-            }
+        if kind.iter().any(u8::is_ascii_uppercase) {
+            self.types.contains(kind.to_ascii_lowercase().as_bstr())
+        } else {
+            self.types.contains(kind.as_bstr())
+        }
     }
 }

@@ -84,12 +84,9 @@ impl Conf {
 
     fn send(&self, req: &Rc<Request>) {
         for uri in self.mirror.iter().flatten() {
-            let (path, args) = match memchr::memchr(b'?', uri) {
-                Some(at) => (&uri[..at], &uri[at + 1..]),
-                None => (&uri[..], &b""[..]),
-            };
+            let args = req.uri.borrow().args.clone();
             let options = Options { method: Some(req.method.get()), discard: true, ..Options::default() };
-            let sub = match Subrequest::new(req, path, args, options) {
+            let sub = match Subrequest::new(req, uri, &args, options) {
                 Ok(sub) => sub,
                 Err(error) => {
                     req.log(Level::Error, format_args!("{error} \"{uri}\""));

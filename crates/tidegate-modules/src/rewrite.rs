@@ -157,7 +157,10 @@ fn run(conf: &Arc<Conf>, req: &Rc<Request>, mut at: usize) -> Outcome {
             }
             Op::Return(answer) => return answer.run(req),
             Op::Break => {
-                req.flags().uri_changed.set(false);
+                // As `rewrite … break`: the location stays, and its own path no longer begins the request's.
+                if req.flags().uri_changed.replace(false) {
+                    req.flags().alias_blocked.set(true);
+                }
                 return Ready::Now(Step::Declined);
             }
             Op::Call(call) => match call(req) {

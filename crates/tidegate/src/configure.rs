@@ -24,7 +24,7 @@ const WITH: [(&str, &str); 14] = [
 ];
 
 /// nginx's standard modules with a directive that each would bring.
-const WITHOUT: [(&str, &str); 9] = [
+const WITHOUT: [(&str, &str); 11] = [
     ("--without-http_fastcgi_module", "fastcgi_pass"),
     ("--without-http_uwsgi_module", "uwsgi_pass"),
     ("--without-http_scgi_module", "scgi_pass"),
@@ -34,6 +34,8 @@ const WITHOUT: [(&str, &str); 9] = [
     ("--without-http_userid_module", "userid"),
     ("--without-http_mirror_module", "mirror"),
     ("--without-http_browser_module", "modern_browser"),
+    ("--without-http_ssi_module", "ssi"),
+    ("--without-http-cache", "proxy_cache"),
 ];
 
 /// The whole text.

@@ -267,3 +267,19 @@ Authorization: Basic YTpi
 >>> logs/t.log
 ^200 0\.[01]\d\d
 403 0\.[01]\d\d$
+
+=== TEST 12: the file's name is a variable, and relative
+--- config
+location / { auth_basic closed; auth_basic_user_file $arg_f; }
+--- user_files
+>>> ../conf/users/htpasswd
+a:{PLAIN}b
+>>> index.html
+hello
+--- requests
+GET /?f=users/htpasswd
+~~~
+GET /?f=none
+--- more_headers
+Authorization: Basic YTpi
+--- error_code: 200 403

@@ -275,3 +275,51 @@ GET /b
 Content-Type: text/plain; charset=utf-8
 ~~~
 Content-Type: text/plain; charset=koi8-r
+
+=== TEST 19: a table from byte to byte leaves length and ranges as they are
+--- http_config
+charset_map one two { 61 62; }
+--- config
+location / { charset two; source_charset one; default_type text/plain; }
+--- user_files
+>>> a.txt chomp
+aaa-aaa
+--- requests
+GET /a.txt
+~~~
+GET /a.txt
+--- more_headers
+~~~
+Range: bytes=2-4
+--- error_code: 200 206
+--- response_headers
+Content-Length: 7
+~~~
+Content-Range: bytes 2-4/7
+--- response_body chomp
+bbb-bbb
+~~~
+b-b
+
+=== TEST 20: a star in the list of types is for responses without any, too
+--- config
+location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; sub_filter a b; sub_filter_types *; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nxay
+--- request
+GET /
+--- response_headers
+!Content-Type
+--- response_body chomp
+xby
+
+=== TEST 21: gunzip: a body of several members
+--- config
+location / { gunzip on; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 53\r\n\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x4b\xcb\x2c\x2a\x2e\xe1\x02\x00\x2a\xb3\x4a\xc7\x06\x00\x00\x00\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x2b\x4e\x4d\xce\xcf\x4b\xe1\x02\x00\x7e\xc0\x0f\x06\x07\x00\x00\x00
+--- request
+GET /
+--- response_body
+first
+second

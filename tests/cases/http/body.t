@@ -186,3 +186,12 @@ POST /in HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\n0
 56789
 --- response_body
 0123456789
+
+=== TEST 17: 100 Continue for a client that asks for it and sends no body
+--- config
+location / { proxy_pass http://127.0.0.1:$TEST_PORT/up; }
+location /up { return 200 "x"; }
+--- raw_request
+GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n
+--- raw_response_like
+^HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK

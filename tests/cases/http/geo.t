@@ -163,3 +163,25 @@ split_clients "$arg_k" $part { 0% a; }
 --- must_die
 --- error_log
 invalid percent value "0%"
+
+=== TEST 14: text that is no address is the last one of all
+--- http_config
+geo $arg_a $net { default d; 255.255.255.255 none; 10.0.0.0/8 ten; }
+--- config
+location / { return 200 "$net\n"; }
+--- requests
+GET /?a=10.0.0.1
+~~~
+GET /?a=cat
+~~~
+GET /
+~~~
+GET /?a=::2
+--- response_body
+ten
+~~~
+none
+~~~
+none
+~~~
+d

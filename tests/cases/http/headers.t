@@ -271,3 +271,13 @@ more_set_headers -a "WWW-Authenticate: x";
 --- must_die
 --- error_log
 can not append builtin headers
+
+=== TEST 23: expires modified: the time that an upstream names
+--- config
+location / { expires modified +1h; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nLast-Modified: Mon, 28 Sep 1970 06:00:00 GMT\r\nContent-Length: 0\r\n\r\n
+--- request
+GET /
+--- response_headers
+Expires: Mon, 28 Sep 1970 07:00:00 GMT

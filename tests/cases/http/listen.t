@@ -79,3 +79,18 @@ GET / HTTP/1.1\r\nHost: a\r\n\r\n
 --- raw_response:
 --- error_log
 broken header: "GET / HTTP/1.1
+
+=== TEST 10: a range of ports
+--- http_config
+server { listen 127.0.0.1:$TEST_PORT-$TEST_PORT; return 200 "$server_port\n"; }
+--- request
+GET /
+--- response_body
+$TEST_PORT
+
+=== TEST 11: a range that ends before it begins
+--- http_config
+server { listen 127.0.0.1:8010-8000; }
+--- must_die
+--- error_log
+invalid port range in "127.0.0.1:8010-8000" of the "listen" directive

@@ -243,3 +243,12 @@ GET /out
 --- error_code: 404 200
 --- response_body_like
 Not Found|inside
+
+=== TEST 20: a slash that is added to an escaped path
+--- config
+location "/a b/" { proxy_pass http://127.0.0.1:$TEST_PORT_2; }
+--- request
+GET /a%20b?c=%20d
+--- error_code: 301
+--- response_headers
+Location: http://localhost:$TEST_PORT/a%20b/?c=%20d

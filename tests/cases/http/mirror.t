@@ -70,3 +70,19 @@ mirror off;
 --- must_die
 --- error_log
 "mirror" directive is duplicate
+
+=== TEST 5: copies have the arguments of the request
+--- http_config
+log_format m "$uri?$args";
+--- config
+location / { mirror /copy; return 404; try_files /page.html =404; }
+location /page { mirror /copy; }
+location /copy { internal; log_subrequest on; access_log logs/mirror.log m; return 204; }
+--- user_files
+>>> page.html
+page
+--- request
+GET /page.html?a=1&b=2
+--- output_file
+>>> logs/mirror.log
+/copy?a=1&b=2

@@ -407,3 +407,12 @@ location / { return 200 "ok\n"; }
 %{\r\n x 1000}GET / HTTP/1.1\r\nHost: a\r\n\r\n%{\n x 300}GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
 --- raw_response_like
 ^HTTP/1.1 200 OK\r\n.*\r\n\r\nok\nHTTP/1.1 200 OK\r\n.*\r\n\r\nok\n$
+
+=== TEST 36: connection_pool_size is the least of large_client_header_buffers
+--- http_config
+server { listen 127.0.0.1:$TEST_PORT; connection_pool_size 128; client_header_buffer_size 128; large_client_header_buffers 2 256; return 204; }
+--- requests
+GET /
+~~~
+GET /%{a x 300}
+--- error_code: 204 414

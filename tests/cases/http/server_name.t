@@ -150,3 +150,26 @@ server { listen 127.0.0.1:$TEST_PORT default_server; }
 --- must_die
 --- error_log
 a duplicate default server for 127.0.0.1:$TEST_PORT
+
+=== TEST 11: $server_name: in lower case, and without the dot of a wildcard
+--- http_config
+server { listen 127.0.0.1:$TEST_PORT; server_name .Dot.Example; return 200 "$server_name\n"; }
+server { listen 127.0.0.1:$TEST_PORT; server_name ~^R\d; return 200 "$server_name\n"; }
+--- requests
+GET /
+~~~
+GET /
+~~~
+GET /
+--- more_headers
+Host: dot.example
+~~~
+Host: www.dot.example
+~~~
+Host: r1
+--- response_body
+dot.example
+~~~
+dot.example
+~~~
+~^R\d

@@ -191,3 +191,24 @@ error_log memory:lots debug;
 --- must_die
 --- error_log
 invalid buffer size "lots"
+
+=== TEST 17: a target that makes no sense has no path
+--- http_config
+log_format p "[$uri] $status";
+--- config
+access_log logs/p.log p;
+--- raw_request
+GET /../x?a HTTP/1.0\r\n\r\n
+--- error_code: 400
+--- output_file
+>>> logs/p.log
+[] 400
+
+=== TEST 18: error_log stderr in a location leaves the standard error where it is
+--- config
+location / { error_log stderr; deny all; }
+--- request
+GET /
+--- error_code: 403
+--- no_error_log
+forbidden by rule

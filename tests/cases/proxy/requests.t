@@ -141,3 +141,21 @@ server { listen 127.0.0.1:$TEST_PORT_2; return 200 "$remote_addr\n"; }
 GET /
 --- response_body
 127.0.0.2
+
+=== TEST 13: proxy_request_buffering off: a body that has come with the head is there as if it had been read
+--- config
+location / { proxy_request_buffering off; proxy_pass http://127.0.0.1:$TEST_PORT/up; add_header X-Body $request_body; }
+location /up { return 200; }
+--- raw_request
+POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello
+--- response_headers
+X-Body: hello
+
+=== TEST 14: proxy_request_buffering off: chunks that have all come
+--- config
+location / { proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://127.0.0.1:$TEST_PORT/up; add_header X-Body $request_body; }
+location /up { return 200; }
+--- raw_request
+POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n
+--- response_headers
+X-Body: hello

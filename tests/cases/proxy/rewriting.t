@@ -172,3 +172,51 @@ GET /
 --- output_file_like
 >>> logs/up.log
 ^1\|b\|me\|3\|86\|\d\d$
+
+=== TEST 12: cookies: a dot in front of a replacement does not count, nor does the case of a pattern
+--- config
+location / {
+    proxy_cookie_domain up.example .down.example;
+    proxy_cookie_domain ~^(\w+)\.corp$ $1.example;
+    proxy_cookie_flags ~^SESS secure;
+    proxy_pass http://127.0.0.1:$TEST_PORT_4;
+}
+--- tcp_reply
+HTTP/1.1 200 OK\r\nSet-Cookie: a=1; Domain=up.example\r\nSet-Cookie: sess1=2; Domain=Shop.CORP\r\nContent-Length: 0\r\n\r\n
+--- request
+GET /
+--- response_headers
+Set-Cookie: a=1; Domain=down.example, sess1=2; Domain=Shop.example; Secure
+
+=== TEST 13: $upstream_cookie_: spaces around the name do not count, tabs do
+--- config
+location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; add_header X-Got "$upstream_cookie_a|$upstream_cookie_b"; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nSet-Cookie: a\t=\t1\r\nSet-Cookie: b = 2 ;x\r\nContent-Length: 0\r\n\r\n
+--- request
+GET /
+--- response_headers
+X-Got: |2 
+
+=== TEST 14: X-Accel-Redirect: dots on the way are refused even where they stay below the root
+--- config
+location /x { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+location / { return 200 "$uri\n"; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nX-Accel-Redirect: /a/.%2E/b\r\nContent-Length: 0\r\n\r\n
+--- request
+GET /x
+--- error_code: 404
+--- error_log_like
+unsafe URI "/a/.[^/]*./b" was detected
+
+=== TEST 15: X-Accel-Redirect: nothing else is normalised
+--- config
+location /x { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+location / { return 200 "$uri $args\n"; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nX-Accel-Redirect: /a//./b%20c?d=%20\r\nContent-Length: 0\r\n\r\n
+--- request
+GET /x
+--- response_body
+/a//./b c d=%20

@@ -353,3 +353,13 @@ location ~ ^/(a)(b)?(c) { return 200 "[$1][$2][$3][$4]\n"; }
 GET /ac
 --- response_body
 [a][][c][]
+
+=== TEST 27: break as a directive of its own: the path goes to the proxy as it was rewritten
+--- config
+location /in { rewrite ^ /changed; break; proxy_pass http://127.0.0.1:$TEST_PORT/up; }
+location /up { return 200 "up $uri\n"; }
+location /changed { return 200 "changed $uri\n"; }
+--- request
+GET /in/x
+--- response_body
+changed /changed

@@ -272,3 +272,22 @@ Accept-Encoding: gzip
 .
 ~~~
 ^(large){20000}\n$
+
+=== TEST 19: disable_symlinks: a link is no file for "if", and a file no directory
+--- config
+location / { disable_symlinks on; if (-f $request_filename) { return 204; } }
+location ~ ^(.*/)as-directory$ { disable_symlinks if_not_owner; alias $TEST_DIR/html$1; }
+--- user_files
+>>> a.txt
+x
+>>> l.txt link=a.txt
+--- requests
+GET /a.txt
+~~~
+GET /l.txt
+~~~
+GET /l.txt/as-directory
+--- error_code: 204 403 404
+--- error_log
+[crit]
+html/l.txt" failed (40: Too many levels of symbolic links)

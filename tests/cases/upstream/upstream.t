@@ -367,3 +367,23 @@ upstream ONE { server 127.0.0.1:$TEST_PORT; }
 --- must_die
 --- error_log
 duplicate upstream "ONE"
+
+=== TEST 27: hash consistent without a key: in turn
+--- http_config
+upstream u { hash $arg_k consistent; server 127.0.0.1:$TEST_PORT_2; server 127.0.0.1:$TEST_PORT_3; }
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "two\n"; }
+server { listen 127.0.0.1:$TEST_PORT_3; return 200 "three\n"; }
+--- config
+location / { proxy_pass http://u; }
+--- requests
+GET /?k=
+~~~
+GET /?k=
+~~~
+GET /
+--- response_body
+two
+~~~
+three
+~~~
+two

@@ -375,7 +375,7 @@ impl<'a> Build<'a> {
                 .filter(|location| location.is_named())
                 .map(|location| (location.text.clone(), location.level))
                 .collect();
-            let name = self.server_names[index].first().map(|(name, _)| name.clone()).unwrap_or_default();
+            let name = self.server_names[index].first().map(|(name, _)| shown_name(name)).unwrap_or_default();
             servers.push(Server { level, name, named });
         }
         servers
@@ -526,4 +526,13 @@ fn inherit_levels(registry: &'static Registry, drafts: Vec<DraftLevel>, diagnost
         });
     }
     levels
+}
+
+/// `$server_name`: the first name, in lower case and without the dot that stands for a wildcard, or a pattern as it is.
+fn shown_name(name: &BString) -> BString {
+    match &***name {
+        [b'~', ..] => name.clone(),
+        [b'.', rest @ ..] => rest.to_ascii_lowercase().into(),
+        name => name.to_ascii_lowercase().into(),
+    }
 }

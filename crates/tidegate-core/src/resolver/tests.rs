@@ -99,10 +99,7 @@ fn aliases_are_followed() {
         None,
     );
     assert_eq!(asked, 4);
-    with_server(
-        async |conf: Conf| assert_eq!(resolve(&conf, "o.example").await, Err(ResolveError::NotFound)),
-        None,
-    );
+    with_server(async |conf: Conf| assert_eq!(resolve(&conf, "o.example").await, Err(ResolveError::NotFound)), None);
 }
 
 #[test]

@@ -38,11 +38,13 @@ pub(super) fn open(path: &[u8], trusted_len: usize, policy: u32) -> Result<OpenF
         (len, _) => (&path[..len], &path[len..]),
     };
     let mut dir = open_at(None, start, libc::O_PATH | libc::O_DIRECTORY)?;
+    // What has a slash behind it is a directory, the last part too.
+    let last_flags = if rest.ends_with(b"/") { libc::O_DIRECTORY } else { 0 };
     let mut parts = rest.split(|&b| b == b'/').filter(|part| !part.is_empty()).peekable();
     while let Some(part) = parts.next() {
         let flags = match parts.peek() {
             Some(_) => libc::O_PATH | libc::O_DIRECTORY,
-            None => libc::O_RDONLY | libc::O_NONBLOCK,
+            None => libc::O_RDONLY | libc::O_NONBLOCK | last_flags,
         };
         dir = if policy == SYMLINKS_OF_OWNER {
             let opened = open_at(Some(&dir), part, flags)?;

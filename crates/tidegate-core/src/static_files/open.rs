@@ -311,6 +311,11 @@ fn open_cached(path: &CStr, flags: i32) -> Option<io::Result<File>> {
 }
 
 impl Request {
+    /// Whether `disable_symlinks` applies, so that only [`open_file`](Self::open_file) knows what may be seen.
+    pub fn checks_symlinks(&self) -> bool {
+        !matches!(self.files_conf().disable_symlinks, None | Some(SYMLINKS_ALLOWED))
+    }
+
     /// Opens a file, or finds it in the worker's cache. It may wait for the disk: handlers use [`look_up`](Self::look_up).
     ///
     /// # Errors

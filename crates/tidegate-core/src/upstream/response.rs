@@ -2,7 +2,7 @@
 //!
 //! Source: nginx, `ngx_http_upstream_process_headers`.
 
-use tidegate_http::{Fields, Known, Method, ResponseHead, uri::parse_uri};
+use tidegate_http::{Fields, Known, Method, ResponseHead, uri::parse_unsafe_uri};
 
 use super::{
     exchange::{Exchange, Protocol},
@@ -72,16 +72,14 @@ impl<P: Protocol> Exchange<'_, P> {
                 Step::Status(500)
             };
         }
-        let mut scratch = Vec::new();
-        // What stands below the root could be asked for by nobody else.
-        let Ok(uri) = parse_uri(target, true, &mut scratch) else {
+        let Some((path, args)) = parse_unsafe_uri(target) else {
             req.log(Level::Error, format_args!("unsafe URI \"{}\" was detected", bstr::BStr::new(target)));
             return Step::Status(404);
         };
         if req.method.get() != Method::Head {
             req.method.set(Method::Get);
         }
-        req.redirect_internally(uri.path, Some(uri.args));
+        req.redirect_internally(&path, Some(args));
         Step::Redirected
     }
 

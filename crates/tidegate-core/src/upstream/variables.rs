@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use tidegate_http::Known;
+use tidegate_http::cookie::set_cookie;
 
 use super::record::{Asked, Record, Try};
 use crate::{request::Request, variable::VariableDef};
@@ -115,17 +115,12 @@ fn append_all<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> 
 }
 
 fn cookie(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
-    let find = |record: &Record| {
-        for line in record.head.fields.iter_known(Known::SetCookie) {
-            let pair = &line[..memchr::memchr(b';', line).unwrap_or(line.len())];
-            if let Some(at) = memchr::memchr(b'=', pair)
-                && pair[..at].trim_ascii().eq_ignore_ascii_case(name)
-            {
-                out.extend_from_slice(pair[at + 1..].trim_ascii());
-                return true;
-            }
+    let find = |record: &Record| match set_cookie(&record.head.fields, name) {
+        Some(value) => {
+            out.extend_from_slice(value);
+            true
         }
-        false
+        None => false,
     };
     req.upstream_record(find).unwrap_or(false)
 }

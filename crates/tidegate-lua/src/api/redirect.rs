@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tidegate_core::request::Request;
 use tidegate_http::Known;
-use tidegate_http::escape::{Unescape, unescape_uri};
+use tidegate_http::uri::parse_unsafe_uri;
 
 use super::req::{escape_unsafe, unsafe_byte};
 use super::{Family, request};
@@ -66,28 +66,12 @@ fn exec(lua: Lua) -> CResult {
 
 /// Splits a URI that a script made: its path, decoded, and its arguments. `None` for one that leaves the tree of
 /// locations; the log says so.
-///
-/// Source: nginx, `ngx_http_parse_unsafe_uri`.
 pub(super) fn split_uri<'u>(req: &Request, uri: &'u [u8]) -> Option<(Cow<'u, [u8]>, &'u [u8])> {
-    let end = memchr::memchr(b'?', uri).unwrap_or(uri.len());
-    let args = uri.get(end + 1..).unwrap_or_default();
-    let escaped = &uri[..end];
-    let path = if memchr::memchr(b'%', escaped).is_none() {
-        Cow::Borrowed(escaped)
-    } else {
-        let mut path = Vec::with_capacity(end);
-        unescape_uri(escaped, Unescape::All, &mut path);
-        Cow::Owned(path)
-    };
-    if is_safe_path(&path) {
-        return Some((path, args));
+    let split = parse_unsafe_uri(uri);
+    if split.is_none() {
+        req.log(LogLevel::Error, format_args!("unsafe URI \"{}\" was detected", bstr::BStr::new(uri)));
     }
-    req.log(LogLevel::Error, format_args!("unsafe URI \"{}\" was detected", bstr::BStr::new(uri)));
-    None
-}
-
-fn is_safe_path(path: &[u8]) -> bool {
-    !path.is_empty() && !path.contains(&0) && !path.split(|&byte| byte == b'/').any(|segment| segment == b"..")
+    split
 }
 
 const STATUSES: [i64; 5] = [301, 302, 303, 307, 308];

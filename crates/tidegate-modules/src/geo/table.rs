@@ -110,8 +110,11 @@ impl Ranges {
     }
 
     pub(super) fn find(&self, address: IpAddr) -> Option<&BString> {
-        let IpAddr::V4(address) = address.to_canonical() else { return None };
-        let address = address.to_bits();
+        // Ranges are those of IPv4; any other address is the last of them, as in nginx.
+        let address = match address.to_canonical() {
+            IpAddr::V4(address) => address.to_bits(),
+            IpAddr::V6(_) => u32::MAX,
+        };
         let range = self.0.get(self.0.partition_point(|range| range.end < address))?;
         (range.start <= address).then_some(&range.value)
     }

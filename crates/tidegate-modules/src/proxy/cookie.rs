@@ -64,12 +64,27 @@ pub(super) fn parse(
     match &*directive.args {
         [word] if word.value == "off" => list.clear(),
         [pattern, replacement] => {
-            let pattern = Pattern::parse(pattern, build)?;
-            list.push(Rule { pattern, replacement: build.template(replacement)? });
+            list.push(Rule { pattern: Pattern::parse(pattern, build)?, replacement: build.template(replacement)? });
         }
         [word, ..] => return Err(Diagnostic::invalid_parameter(&word.value, word.span, ["off"])),
         [] => {}
     }
+    Ok(())
+}
+
+/// Reads a `proxy_cookie_domain`: letters' case does not matter, nor does a dot in front of a domain.
+pub(super) fn parse_domain(
+    rules: &mut Option<Rules>,
+    directive: &ast::Directive,
+    build: &mut Build<'_>,
+) -> Result<(), Diagnostic> {
+    let [pattern, replacement] = &*directive.args else { return parse(rules, directive, build) };
+    let mut replacement = replacement.clone();
+    if replacement.value.starts_with(b".") {
+        replacement.value.remove(0);
+    }
+    let rule = Rule { pattern: Pattern::parse_caseless(pattern, build)?, replacement: build.template(&replacement)? };
+    Arc::make_mut(rules.get_or_insert_default()).push(rule);
     Ok(())
 }
 
@@ -88,7 +103,7 @@ pub(super) fn parse_flags(
         list.clear();
         return Ok(());
     }
-    let cookie = Pattern::parse(cookie, build)?;
+    let cookie = Pattern::parse_caseless(cookie, build)?;
     let mut flags = Vec::new();
     for word in words {
         let template = build.template(word)?;

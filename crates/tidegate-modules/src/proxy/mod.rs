@@ -101,7 +101,9 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("default | off | redirect replacement")
             .default("default")
             .doc("Rewrites Location and Refresh of responses."),
-        Directive::custom("proxy_cookie_domain", 1, 2, |c: &mut Conf, d, b| cookie::parse(&mut c.cookie_domain, d, b))
+        Directive::custom("proxy_cookie_domain", 1, 2, |c: &mut Conf, d, b| {
+            cookie::parse_domain(&mut c.cookie_domain, d, b)
+        })
             .syntax("off | domain replacement")
             .default("off")
             .doc("Rewrites the domains of cookies."),
@@ -233,12 +235,15 @@ fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
 
 impl Location {
     /// Whether the body goes to the server as it comes from the client.
-    fn streams_body(&self, req: &Request) -> bool {
+    fn streams_body(&self, req: &Rc<Request>) -> bool {
         !self.settings.request_buffering
             && self.settings.pass_request_body
             && self.conf.set_body.is_none()
-            && !req.body.is_consumed()
             && (self.is_http_11 || !req.head.borrow().chunked)
+            && {
+                req.load_body_at_hand();
+                !req.body.is_consumed()
+            }
     }
 }
 

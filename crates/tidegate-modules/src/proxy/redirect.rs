@@ -46,11 +46,24 @@ pub(super) type Redirects = Arc<Vec<Redirect>>;
 impl Pattern {
     /// Reads a pattern: `~` and `~*` begin a regular expression.
     pub(super) fn parse(arg: &ast::Arg, build: &mut Build<'_>) -> Result<Self, Diagnostic> {
-        let Some(pattern) = arg.value.strip_prefix(b"~") else { return Ok(Pattern::Text(build.template(arg)?)) };
-        let (pattern, options) = match pattern.strip_prefix(b"*") {
-            Some(pattern) => (pattern, RegexOptions::CASELESS),
-            None => (pattern, RegexOptions::NONE),
-        };
+        match arg.value.strip_prefix(b"~") {
+            None => Ok(Pattern::Text(build.template(arg)?)),
+            Some(pattern) => match pattern.strip_prefix(b"*") {
+                Some(pattern) => Self::regex(arg, pattern, RegexOptions::CASELESS, build),
+                None => Self::regex(arg, pattern, RegexOptions::NONE, build),
+            },
+        }
+    }
+
+    /// The same where letters' case never matters: `~` begins a regular expression.
+    pub(super) fn parse_caseless(arg: &ast::Arg, build: &mut Build<'_>) -> Result<Self, Diagnostic> {
+        match arg.value.strip_prefix(b"~") {
+            None => Ok(Pattern::Text(build.template(arg)?)),
+            Some(pattern) => Self::regex(arg, pattern, RegexOptions::CASELESS, build),
+        }
+    }
+
+    fn regex(arg: &ast::Arg, pattern: &[u8], options: RegexOptions, build: &mut Build<'_>) -> Result<Self, Diagnostic> {
         let regex = Regex::new(pattern, options)
             .map_err(|error| Diagnostic::new(Severity::Emerg, arg.span, error.to_string()))?;
         build.define_captures(&regex, arg.span)?;

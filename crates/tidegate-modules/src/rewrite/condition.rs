@@ -18,6 +18,7 @@ use tidegate_core::{
     phase::Step,
     regex::{Regex, RegexOptions},
     request::Request,
+    static_files::open::Want,
     template::Template,
     variable::VariableId,
 };
@@ -162,6 +163,14 @@ const OWNER_EXECUTES: u32 = 0o100;
 impl FileTest {
     /// One look at the file system, as nginx takes it: what is in its caches costs no wait.
     fn holds(self, req: &Request, path: &[u8]) -> bool {
+        if req.checks_symlinks()
+            && let Err(failure) = req.open_file(path, Want::Info)
+        {
+            if !failure.is_not_found() {
+                failure.log_at(req, path, Level::Crit);
+            }
+            return false;
+        }
         let found = match std::fs::metadata(Path::new(OsStr::from_bytes(path))) {
             Ok(found) => found,
             Err(error) => {

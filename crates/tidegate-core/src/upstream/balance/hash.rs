@@ -109,7 +109,7 @@ pub(super) fn choose_consistent(
     position: &mut Position,
     now_s: u64,
 ) -> Option<usize> {
-    if ring.points.is_empty() || tier.peers.len() < 2 {
+    if ring.points.is_empty() || tier.peers.len() < 2 || position.key.is_empty() {
         return None;
     }
     let mut states = tier.lock();
