@@ -151,6 +151,8 @@ enum Line {
     Slow,
     /// The line breaks in the midst of the rows.
     Cut,
+    /// From the midst of the rows on, everything that the database says on that connection is lost.
+    Stalled,
     /// The answer announces the largest frame there is, and nothing follows.
     Oversized,
     /// Something else comes in the place of an answer.
@@ -196,6 +198,7 @@ fn pass(client: TcpStream, database: u16, line: &Mutex<Line>) -> std::io::Result
     });
     let (mut from_server, mut to_client) = (server, client);
     let mut buffer = vec![0; 1 << 16];
+    let mut is_stalled = false;
     loop {
         let count = std::io::Read::read(&mut from_server, &mut buffer)?;
         if count == 0 {
@@ -207,6 +210,11 @@ fn pass(client: TcpStream, database: u16, line: &Mutex<Line>) -> std::io::Result
             Line::Cut => {
                 to_client.write_all(&buffer[..count.min(3001)])?;
                 return to_client.shutdown(std::net::Shutdown::Both);
+            }
+            Line::Stalled => {
+                let passed = if is_stalled { 0 } else { count.min(3001) };
+                is_stalled |= passed < count;
+                to_client.write_all(&buffer[..passed])?;
             }
             Line::Oversized => to_client.write_all(b"\xff\xff\xff\x01")?,
             Line::Garbage => to_client.write_all(&[0x07; 999])?,
@@ -238,6 +246,7 @@ fn a_line_that_mutilates_what_it_carries() {
         (Line::Mute, &[504][..]),
         (Line::Slow, &[504]),
         (Line::Cut, &[502]),
+        (Line::Stalled, &[504]),
         (Line::Oversized, &[]),
         (Line::Garbage, &[502]),
     ] {
@@ -264,8 +273,11 @@ fn a_line_that_mutilates_what_it_carries() {
                     (Line::Slow, _) if is_warm => assert_eq!(status, 200, "{what}"),
                     // Small answers come in one piece, before the line breaks.
                     (Line::Cut, "/one" | "/together" | "/write") => assert!(matches!(status, 200 | 502), "{what}"),
+                    (Line::Stalled, "/one" | "/together" | "/write") => assert_eq!(status, 200, "{what}"),
                     // The head may have gone out with the first rows: then the end is missing.
-                    (Line::Cut, _) if status == 200 => assert!(!body.ends_with("\r\n0\r\n\r\n"), "{what}"),
+                    (Line::Cut | Line::Stalled, _) if status == 200 => {
+                        assert!(!body.ends_with("\r\n0\r\n\r\n"), "{what}")
+                    }
                     // In a login, which comes first where no connection is left, the announcement has the wrong number, too.
                     (Line::Oversized, _) => assert!(matches!(status, 502 | 504), "{what}"),
                     _ => assert!(expected.contains(&status), "{what}"),
@@ -287,5 +299,47 @@ fn a_line_that_mutilates_what_it_carries() {
         assert!(log.contains(words), "no \"{words}\" in the log:\n{log}");
     }
     assert!(!log.contains("[alert]") && !log.contains("panic"), "{log}");
+    site.quit();
+}
+
+/// Clients that read nothing hold what connections there are: others are told so in time, and `send_timeout` ends it, in the database too.
+#[test]
+fn clients_that_do_not_read_their_rows() {
+    let database = Database::new();
+    let mut site = Site::new("", "");
+    site.write_conf(&format!(
+        "worker_processes 1;\nerror_log logs/error.log notice;\npid logs/nginx.pid;\nevents {{ }}\nhttp {{\n\
+         send_timeout 2s; rds_csv on;\n\
+         upstream db {{ drizzle_server 127.0.0.1:{0} user=root; drizzle_keepalive max=2 overflow=wait wait=300ms; }}\n\
+         upstream aside {{ drizzle_server 127.0.0.1:{0} user=root; }}\n\
+         server {{ listen 127.0.0.1:{1};\n\
+         location = /one {{ drizzle_query 'select 1 as n'; drizzle_pass db; }}\n\
+         location = /rows {{ drizzle_query \"select seq, repeat('x', 1000) from mysql.seq_1_to_100000000\"; drizzle_pass db; }}\n\
+         location = /running {{ drizzle_query \"select count(*) as n from information_schema.processlist where info like 'select seq, rep%'\"; drizzle_pass aside; }}\n\
+         location = /status {{ drizzle_status full; }}\n}} }}\n",
+        database.port, site.port
+    ));
+    site.start();
+    eventually("the database serves", || (ask(&site, "/one").0 == 200).then_some(()));
+    for _ in 0..2 {
+        let idlers: Vec<TcpStream> = (0..2)
+            .map(|_| {
+                let mut stream = support::connect(site.port).expect("the server accepts");
+                write!(stream, "GET /rows HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+                std::io::Read::read_exact(&mut stream, &mut [0; 12]).expect("the head");
+                stream
+            })
+            .collect();
+        // Both connections are theirs.
+        assert_eq!(ask(&site, "/one").0, 503);
+        assert_eq!(ask(&site, "/running").1.lines().nth(1), Some("2"));
+        eventually("the idlers are sent away", || (ask(&site, "/one").0 == 200).then_some(()));
+        eventually("their statements end", || (ask(&site, "/running").1.lines().nth(1) == Some("0")).then_some(()));
+        drop(idlers);
+    }
+    eventually("no connection is lost", || {
+        let (open, idle) = (count(&site, "active connections"), count(&site, "idle connections"));
+        (open == idle && open <= 2).then_some(())
+    });
     site.quit();
 }

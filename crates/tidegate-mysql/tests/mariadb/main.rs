@@ -5,5 +5,6 @@ mod login;
 mod outage;
 mod pool;
 mod queries;
+mod refusals;
 mod server;
 mod sinks;

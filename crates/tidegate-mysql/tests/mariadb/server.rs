@@ -25,6 +25,7 @@ pub(crate) struct Server {
     dir: PathBuf,
     pub(crate) port: u16,
     pub(crate) authorities: Vec<u8>,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     _watcher: Child,
 }
 
@@ -46,9 +47,10 @@ impl Server {
         let dir = std::env::temp_dir().join(format!("tidegate-mysql-{}-{port}", std::process::id()));
         fs::create_dir_all(&dir).expect("a directory");
         install(&dir);
-        let authorities = write_certificates(&dir);
+        let (authorities, issuer) = write_authority(&dir);
+        write_certificate(&dir, &issuer, Validity::Now);
         drop(listener);
-        let mut server = Self { _watcher: run(&dir, port), dir, port, authorities };
+        let mut server = Self { _watcher: run(&dir, port), dir, port, authorities, issuer };
         server.wait();
         server
     }
@@ -87,6 +89,11 @@ impl Server {
         }
         let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
         panic!("mariadbd did not start within {START_TIMEOUT:?}:\n{log}");
+    }
+
+    /// Gives the server another certificate, which it takes with `flush ssl`.
+    pub(crate) fn certify(&self, validity: Validity) {
+        write_certificate(&self.dir, &self.issuer, validity);
     }
 
     /// Options of the administrator over the unix socket.
@@ -165,18 +172,33 @@ fn run(dir: &Path, port: u16) -> Child {
     watcher
 }
 
-/// Writes a certificate for `localhost` and returns the authority that signed it.
-fn write_certificates(dir: &Path) -> Vec<u8> {
-    let authority_key = rcgen::KeyPair::generate().expect("a key");
+/// When a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Validity {
+    Now,
+    /// It was, once.
+    Over,
+}
+
+/// Writes and returns the certificate of an authority, and what signs others.
+fn write_authority(dir: &Path) -> (Vec<u8>, rcgen::Issuer<'static, rcgen::KeyPair>) {
+    let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let authority = params.self_signed(&authority_key).expect("a certificate");
-    let issuer = rcgen::Issuer::new(params, authority_key);
-    let key = rcgen::KeyPair::generate().expect("a key");
-    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
-    let certificate = params.signed_by(&key, &issuer).expect("a certificate");
+    let authority = params.self_signed(&key).expect("a certificate");
     fs::write(dir.join("ca.pem"), authority.pem()).expect("a file");
+    (authority.pem().into_bytes(), rcgen::Issuer::new(params, key))
+}
+
+/// Writes a certificate for `localhost`.
+fn write_certificate(dir: &Path, issuer: &rcgen::Issuer<'_, rcgen::KeyPair>, validity: Validity) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
+    if validity == Validity::Over {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    }
+    let certificate = params.signed_by(&key, issuer).expect("a certificate");
     fs::write(dir.join("cert.pem"), certificate.pem()).expect("a file");
     fs::write(dir.join("key.pem"), key.serialize_pem()).expect("a file");
-    authority.pem().into_bytes()
 }
