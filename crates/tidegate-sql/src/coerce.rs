@@ -12,6 +12,7 @@ use crate::{
     value::{
         Base, Datum, Rep, Val,
         decimal::{Decimal, PRECISION_MAX, pow10},
+        latin1,
         number::{parse_decimal, parse_f64},
         temporal::{self, Datetime, TIME_MAX},
         types::NOT_FIXED,
@@ -385,12 +386,15 @@ impl Target<'_> {
     fn text(&self, value: Val<'_>) -> Res<Datum> {
         let ty = &self.column.ty;
         let value = self.short_number(value);
+        let value = match value {
+            Val::Blob(bytes) if ty.collation.is_latin1() => Val::Text(latin1::decode(&bytes).into_bytes().into()),
+            value => value,
+        };
         let bytes = self.to_bytes(value);
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
             Err(error) => {
-                let bad = &bytes[error.valid_up_to()..];
-                let shown: String = bad.iter().take(6).map(|byte| format!("\\x{byte:02X}")).collect();
+                let shown = printable(&bytes[error.valid_up_to()..]);
                 self.complain(errors::wrong_value_for_type(
                     "string",
                     shown,
@@ -403,12 +407,14 @@ impl Target<'_> {
             }
         };
         let bytes_max = ty.collation.char_bytes_max() as usize;
-        let too_long = |c: char| c.len_utf8() > bytes_max;
+        let too_long = |c: char| match ty.collation.is_latin1() {
+            true => latin1::byte_of(u32::from(c)).is_none(),
+            false => c.len_utf8() > bytes_max,
+        };
         // UTF-8 has no character of more than four bytes, and long texts come often.
         let found = if bytes_max < 4 { text.char_indices().find(|(_, c)| too_long(*c)) } else { None };
-        if let Some((at, c)) = found {
-            let shown: String =
-                text.as_bytes()[at..].iter().take(c.len_utf8()).map(|byte| format!("\\x{byte:02X}")).collect();
+        if let Some((at, _)) = found {
+            let shown = printable(&text.as_bytes()[at..]);
             self.complain(errors::wrong_value_for_type(
                 "string",
                 shown,
@@ -560,4 +566,14 @@ impl Target<'_> {
             Rep::Text | Rep::Null => Datum::Text(Box::default()),
         }
     }
+}
+/// The first bytes of a text that does not fit, as errors show them.
+fn printable(bytes: &[u8]) -> String {
+    const SHOWN: usize = 6;
+    let one = |byte: &u8| match byte {
+        b' '..=b'~' => char::from(*byte).to_string(),
+        _ => format!("\\x{byte:02X}"),
+    };
+    let more = if bytes.len() > SHOWN { "..." } else { "" };
+    bytes.iter().take(SHOWN).map(one).collect::<String>() + more
 }

@@ -349,6 +349,9 @@ fn set_effective(core: &mut Core, name: &str, value: &UserValue) -> Res<()> {
                 return Ok(());
             }
             let collation = Collation::of_charset(&given).ok_or_else(|| errors::unknown_charset(&given))?;
+            if collation.is_latin1() {
+                return Err(errors::unsupported(format!("the character set {given} for connections")));
+            }
             if name == "character_set_connection" {
                 core.env.collation.set(collation);
             }
@@ -356,7 +359,11 @@ fn set_effective(core: &mut Core, name: &str, value: &UserValue) -> Res<()> {
             core.env.system.borrow_mut().insert(name, collation.charset().to_owned());
         }
         "collation_connection" => {
-            core.env.collation.set(Collation::by_name(&given).ok_or_else(|| errors::unknown_collation(&given))?);
+            let collation = Collation::by_name(&given).ok_or_else(|| errors::unknown_collation(&given))?;
+            if collation.is_latin1() {
+                return Err(errors::unsupported(format!("the collation {given} for connections")));
+            }
+            core.env.collation.set(collation);
         }
         "innodb_lock_wait_timeout" => {
             core.env.lock_wait.set(Duration::from_secs(given.parse::<u64>().map_err(|_| wrong())?.clamp(0, 1 << 30)));

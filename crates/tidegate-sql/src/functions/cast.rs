@@ -5,8 +5,9 @@ use sqlparser::ast::Expr;
 use super::{Family, string_value};
 use crate::{
     errors,
+    store::conn::Cell,
     translate::{Code, Coercibility, Ex, Res, Translator, scope::Scope},
-    value::{Base, Rep, SqlType, collation::Collation, decimal},
+    value::{Base, Rep, SqlType, collation::Collation, decimal, latin1},
 };
 
 use super::abi::Udf;
@@ -53,6 +54,43 @@ static UDFS: &[Udf] = &[
         Ok(())
     }),
     // What a character set does not have becomes a question mark.
+    // `tg_latin1(text)`: its bytes in latin1.
+    Udf::new("tg_latin1", 1, |args, out| {
+        out.cell(Cell::Blob(&latin1::encode(args.bytes(0))));
+        Ok(())
+    }),
+    // `tg_from_latin1(bytes)`: the text that they are in latin1.
+    Udf::new("tg_from_latin1", 1, |args, out| {
+        out.text(latin1::decode(args.bytes(0)));
+        Ok(())
+    }),
+    // `tg_to_latin1(text)`: with `?` for what latin1 lacks.
+    Udf::new("tg_to_latin1", 1, |args, out| {
+        out.text(latin1::decode(&latin1::encode(args.bytes(0))));
+        Ok(())
+    }),
+    // `tg_meets_latin1(text, collation, its collation, operation)`: the text, an error for characters that latin1 lacks.
+    Udf::new("tg_meets_latin1", 4, |args, out| {
+        let mut rest = args.bytes(0);
+        while let Some(c) = crate::value::collation::next_char(&mut rest) {
+            if latin1::byte_of(c).is_none() {
+                let name = |index: usize| Collation(args.int(index) as u16).name();
+                let (ours, theirs) = (format!("{},IMPLICIT", name(1)), format!("{},COERCIBLE", name(2)));
+                let operation = String::from_utf8_lossy(args.bytes(3)).into_owned();
+                return Err(crate::errors::collation_mix(ours, theirs, operation));
+            }
+        }
+        out.cell(args.cell(0));
+        Ok(())
+    }),
+    Udf::new("tg_latin1_upper", 1, |args, out| {
+        out.text(latin1_case(args.bytes(0), char::to_uppercase));
+        Ok(())
+    }),
+    Udf::new("tg_latin1_lower", 1, |args, out| {
+        out.text(latin1_case(args.bytes(0), char::to_lowercase));
+        Ok(())
+    }),
     Udf::new("tg_to_ascii", 1, |args, out| {
         let text = String::from_utf8_lossy(args.bytes(0));
         out.text(text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect::<String>());
@@ -98,8 +136,10 @@ pub(super) fn special(t: &mut Translator<'_>, name: &str, args: &[&Expr], scope:
         "using" => {
             let charset = string_value(rest[0]);
             let collation = Collation::of_charset(&charset).ok_or_else(|| errors::unknown_charset(&charset))?;
-            let rep = if collation == Collation::BINARY { Rep::Blob } else { Rep::Text };
-            let mut sql = t.convert(&ex, rep);
+            let mut sql = match collation {
+                Collation::BINARY => t.convert(&ex, Rep::Blob),
+                _ => t.as_text_in(&ex, collation),
+            };
             if collation.charset() == "ascii" {
                 sql = format!("tg_to_ascii({sql})");
             }
@@ -209,6 +249,16 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
     })
 }
 
+/// The case of ISO 8859-1: letters whose other case stands elsewhere stay.
+fn latin1_case<I: Iterator<Item = char>>(text: &[u8], map: fn(char) -> I) -> String {
+    let one = |c: char| {
+        let mut mapped = map(c);
+        let only = mapped.next().filter(|to| mapped.next().is_none() && *to <= '\u{ff}' && c <= '\u{ff}');
+        only.unwrap_or(c)
+    };
+    String::from_utf8_lossy(text).chars().map(one).collect()
+}
+
 /// The type of a cast to a whole number: short texts and numbers give short ones.
 fn whole_type(ex: &Ex, unsigned: bool) -> SqlType {
     let length = match ex.ty.rep() {
@@ -242,7 +292,7 @@ fn whole(t: &mut Translator<'_>, ex: &Ex, to: Rep) -> String {
 }
 
 fn limited(t: &mut Translator<'_>, ex: &Ex, rep: Rep, length: Option<u32>, collation: Collation) -> Ex {
-    let sql = t.convert(ex, rep);
+    let sql = if rep == Rep::Text { t.as_text_in(ex, collation) } else { t.convert(ex, rep) };
     let shown = match ex.ty.rep() {
         Rep::Text | Rep::Blob => ex.ty.length,
         Rep::Datetime | Rep::Timestamp | Rep::Time => 26,

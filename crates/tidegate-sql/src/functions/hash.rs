@@ -19,10 +19,10 @@ fn hex(bytes: impl AsRef<[u8]>) -> String {
 
 #[rustfmt::skip]
 static FUNCTIONS: &[Function] = &[
-    udf("MD5", "f_md5", 1, 1, &[Want::Text], |_| SqlType::varchar(32, Collation::DEFAULT), |args, out| { out.text(hex(Md5::digest(args.bytes(0)))); Ok(()) }),
-    udf("SHA1", "f_sha1", 1, 1, &[Want::Text], |_| SqlType::varchar(40, Collation::DEFAULT), |args, out| { out.text(hex(Sha1::digest(args.bytes(0)))); Ok(()) }),
-    udf("SHA", "f_sha", 1, 1, &[Want::Text], |_| SqlType::varchar(40, Collation::DEFAULT), |args, out| { out.text(hex(Sha1::digest(args.bytes(0)))); Ok(()) }),
-    udf("SHA2", "f_sha2", 2, 2, &[Want::Text, Want::Int], |_| SqlType::varchar(128, Collation::DEFAULT), |args, out| {
+    udf("MD5", "f_md5", 1, 1, &[Want::Bytes], |_| SqlType::varchar(32, Collation::DEFAULT), |args, out| { out.text(hex(Md5::digest(args.bytes(0)))); Ok(()) }),
+    udf("SHA1", "f_sha1", 1, 1, &[Want::Bytes], |_| SqlType::varchar(40, Collation::DEFAULT), |args, out| { out.text(hex(Sha1::digest(args.bytes(0)))); Ok(()) }),
+    udf("SHA", "f_sha", 1, 1, &[Want::Bytes], |_| SqlType::varchar(40, Collation::DEFAULT), |args, out| { out.text(hex(Sha1::digest(args.bytes(0)))); Ok(()) }),
+    udf("SHA2", "f_sha2", 2, 2, &[Want::Bytes, Want::Int], |_| SqlType::varchar(128, Collation::DEFAULT), |args, out| {
         let bytes = args.bytes(0);
         match args.int(1) {
             224 => out.text(hex(Sha224::digest(bytes))),
@@ -33,7 +33,7 @@ static FUNCTIONS: &[Function] = &[
         }
         Ok(())
     }),
-    udf("TO_BASE64", "f_to_base64", 1, 1, &[Want::Text], |args| SqlType::string(super::text_length(&args[0]).saturating_mul(6), crate::value::collation::Collation::DEFAULT), |args, out| {
+    udf("TO_BASE64", "f_to_base64", 1, 1, &[Want::Bytes], |args| SqlType::string(super::text_length(&args[0]).saturating_mul(6), crate::value::collation::Collation::DEFAULT), |args, out| {
         let text = STANDARD.encode(args.bytes(0));
         let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap_or_default()).collect();
         out.text(lines.join("\n"));

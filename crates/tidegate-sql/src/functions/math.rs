@@ -135,7 +135,7 @@ static FUNCTIONS: &[Function] = &[
     udf("ATAN", "f_atan", 1, 2, &[Want::Real], double, |args, out| { out.real(if args.len() == 2 { args.real(0).atan2(args.real(1)) } else { args.real(0).atan() }); Ok(()) }),
     udf("ATAN2", "f_atan2", 1, 2, &[Want::Real], double, |args, out| { out.real(if args.len() == 2 { args.real(0).atan2(args.real(1)) } else { args.real(0).atan() }); Ok(()) }),
     udf("PI", "f_pi", 0, 0, &[], |_| SqlType { decimals: 6, length: 8, ..SqlType::new(Base::Double) }, |_, out| { out.real(std::f64::consts::PI); Ok(()) }),
-    udf("CRC32", "f_crc32", 1, 1, &[Want::Text], |_| SqlType { unsigned: true, length: 10, ..SqlType::new(Base::Int) }, |args, out| { out.int(i64::from(crc32(args.bytes(0)))); Ok(()) }),
+    udf("CRC32", "f_crc32", 1, 1, &[Want::Bytes], |_| SqlType { unsigned: true, length: 10, ..SqlType::new(Base::Int) }, |args, out| { out.int(i64::from(crc32(args.bytes(0)))); Ok(()) }),
     udf("BIT_COUNT", "f_bit_count", 1, 1, &[Want::Uint], super::int, |args, out| { out.int(i64::from(args.uint(0).count_ones())); Ok(()) }),
     rewrite("RAND", 0, 1, |t, args| {
         let Some(seed) = args.first() else {

@@ -40,6 +40,8 @@ pub(crate) use operators::cast_val;
 pub(crate) enum Want {
     /// Characters, or bytes of a binary string.
     Text,
+    /// The bytes of a text in its character set, which are what is stored for those that are parts of UTF-8.
+    Bytes,
     /// A whole number.
     Int,
     Uint,
@@ -215,6 +217,7 @@ pub(crate) fn call(translator: &mut Translator<'_>, name: &str, args: &[Ex]) -> 
         Kind::Udf { wants, ty, udf } => {
             let mut ty = ty(args);
             let mut coercibility = Coercibility::Number;
+            let (mut binary, mut latin1) = (false, None);
             if ty.base.is_character() || ty.base.is_binary() {
                 coercibility = Coercibility::Literal;
                 let mut strings = args.iter().enumerate().filter(|(index, arg)| {
@@ -228,15 +231,32 @@ pub(crate) fn call(translator: &mut Translator<'_>, name: &str, args: &[Ex]) -> 
                         met.coercibility = coercibility;
                     }
                     coercibility = met.coercibility;
+                    binary = met.ty.collation == Collation::BINARY;
+                    latin1 = Some(met.ty.collation).filter(|collation| collation.is_latin1());
                     if ty.collation == Collation::DEFAULT {
                         ty = with_collation(ty, met.ty.collation);
                     }
                 }
             }
-            let texts: Vec<String> =
-                args.iter().enumerate().map(|(index, arg)| translator.wanted(arg, want(wants, index))).collect();
+            let texts: Vec<String> = args
+                .iter()
+                .enumerate()
+                .map(|(index, arg)| match want(wants, index) {
+                    // Where one operand is a binary string all of them are.
+                    Want::Text if binary => translator.wanted(arg, Want::Bytes),
+                    Want::Text if latin1.is_some() => {
+                        translator.meeting(arg, latin1.unwrap_or(Collation::DEFAULT), &name.to_ascii_lowercase())
+                    }
+                    want => translator.wanted(arg, want),
+                })
+                .collect();
             let nullable = !udf.strict || args.iter().any(|arg| arg.nullable);
-            let ex = Ex::sql(format!("{}({})", udf.name, texts.join(", ")), ty);
+            let function = match udf.name {
+                "f_upper" | "f_ucase" if ty.collation.is_latin1() => "tg_latin1_upper",
+                "f_lower" | "f_lcase" if ty.collation.is_latin1() => "tg_latin1_lower",
+                name => name,
+            };
+            let ex = Ex::sql(format!("{function}({})", texts.join(", ")), ty);
             Ex { coercibility, nullable, ..ex }
         }
     };
@@ -269,6 +289,8 @@ impl Translator<'_> {
             Want::Any => self.text(ex),
             Want::Text if ex.ty.rep() == Rep::Blob => self.text(ex),
             Want::Text => self.convert(ex, Rep::Text),
+            Want::Bytes if ex.ty.collation.is_latin1() => self.convert(ex, Rep::Blob),
+            Want::Bytes => self.wanted(ex, Want::Text),
             Want::Int => self.convert(ex, Rep::Int),
             Want::Uint => self.convert(ex, Rep::Uint),
             Want::Real => self.convert(ex, Rep::Real),
@@ -361,8 +383,13 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
             let ex = translator.expr(operand, scope)?;
             let name = string_value(charset);
             let collation = Collation::of_charset(&name).ok_or_else(|| errors::unknown_charset(&name))?;
-            let rep = if collation == Collation::BINARY { Rep::Blob } else { Rep::Text };
-            let sql = translator.convert(&ex, rep);
+            let sql = if collation == Collation::BINARY {
+                translator.convert(&ex, Rep::Blob)
+            } else if collation.is_latin1() {
+                format!("tg_from_latin1({})", translator.convert(&ex, Rep::Blob))
+            } else {
+                translator.convert(&ex, Rep::Text)
+            };
             let ty = SqlType::varchar(ex.ty.length, collation);
             Ok(Ex { coercibility: Coercibility::Literal, code: Code::Sql(sql), ty, origin: None, ..ex })
         }

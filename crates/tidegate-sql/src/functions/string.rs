@@ -103,9 +103,9 @@ static FUNCTIONS: &[Function] = &[
         let parts: Vec<&[u8]> = (1..args.len()).filter(|index| !args.is_null(*index)).map(|index| args.bytes(index)).collect();
         bounded(args, out, parts.join(args.bytes(0)))
     }),
-    udf("LENGTH", "f_length", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
-    udf("OCTET_LENGTH", "f_octet_length", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
-    udf("BIT_LENGTH", "f_bit_length", 1, 1, &[Want::Text], bigint, |args, out| { out.int(args.bytes(0).len() as i64 * 8); Ok(()) }),
+    udf("LENGTH", "f_length", 1, 1, &[Want::Bytes], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
+    udf("OCTET_LENGTH", "f_octet_length", 1, 1, &[Want::Bytes], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
+    udf("BIT_LENGTH", "f_bit_length", 1, 1, &[Want::Bytes], bigint, |args, out| { out.int(args.bytes(0).len() as i64 * 8); Ok(()) }),
     udf("CHAR_LENGTH", "f_char_length", 1, 1, &[Want::Text], int, |args, out| { out.int(count(args) as i64); Ok(()) }),
     udf("CHARACTER_LENGTH", "f_character_length", 1, 1, &[Want::Text], int, |args, out| { out.int(count(args) as i64); Ok(()) }),
     udf("UPPER", "f_upper", 1, 1, &[Want::Text], like_first, |args, out| change_case(args, out, true)),
@@ -154,8 +154,8 @@ static FUNCTIONS: &[Function] = &[
     udf("LPAD", "f_lpad", 2, 3, &[Want::Text, Want::Int, Want::Text], |args| times(args, 1), |args, out| pad(args, out, true)),
     udf("RPAD", "f_rpad", 2, 3, &[Want::Text, Want::Int, Want::Text], |args| times(args, 1), |args, out| pad(args, out, false)),
     udf("INSERT", "f_insert", 4, 4, &[Want::Text, Want::Int, Want::Int, Want::Text], |args| SqlType::string(super::text_length(&args[0]).saturating_add(super::text_length(&args[3])), Collation::DEFAULT), insert),
-    udf("ASCII", "f_ascii", 1, 1, &[Want::Text], int, |args, out| { out.int(args.bytes(0).first().map_or(0, |byte| i64::from(*byte))); Ok(()) }),
-    udf("ORD", "f_ord", 1, 1, &[Want::Text], int, |args, out| {
+    udf("ASCII", "f_ascii", 1, 1, &[Want::Bytes], int, |args, out| { out.int(args.bytes(0).first().map_or(0, |byte| i64::from(*byte))); Ok(()) }),
+    udf("ORD", "f_ord", 1, 1, &[Want::Bytes], int, |args, out| {
         let mut rest = args.bytes(0);
         let before = rest;
         next_char(&mut rest);
@@ -190,12 +190,13 @@ static FUNCTIONS: &[Function] = &[
     }),
     rewrite("FIND_IN_SET", 2, 2, |t, args| {
         let (collation, _) = meet(&args[0], &args[1], "find_in_set")?;
-        let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
+        let (a, b) =
+            (t.operand_in(&args[0], collation, "find_in_set"), t.operand_in(&args[1], collation, "find_in_set"));
         Ok(Ex::sql(format!("tg_set_place({a}, {b}, {})", collation.0), int(&[])))
     }),
     rewrite("STRCMP", 2, 2, |t, args| {
         let (collation, _) = meet(&args[0], &args[1], "strcmp")?;
-        let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
+        let (a, b) = (t.operand_in(&args[0], collation, "strcmp"), t.operand_in(&args[1], collation, "strcmp"));
         Ok(Ex::sql(format!("tg_strcmp({a}, {b}, {})", collation.0), int(&[])))
     }),
     udf_lenient("QUOTE", "f_quote", 1, 1, &[Want::Text], |args| SqlType::varchar(args[0].ty.length.saturating_mul(2).saturating_add(2), Collation::DEFAULT), |args, out| {
@@ -458,13 +459,18 @@ fn hex(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     }
     let bytes = super::text_length(&args[0]).saturating_mul(args[0].ty.collation.char_bytes_max());
     let ty = if args[0].ty.base.is_blob() { SqlType::string(bytes.saturating_mul(2), Collation::DEFAULT) } else { ty };
-    let sql = t.wanted(&args[0], Want::Text);
+    let sql = t.wanted(&args[0], Want::Bytes);
     Ok(Ex::sql(format!("f_hex_text({sql})"), ty))
 }
 
 fn locating(t: &mut Translator<'_>, needle: &Ex, text: &Ex, from: Option<&Ex>) -> Res<Ex> {
     let (collation, _) = meet(needle, text, "locate")?;
-    let (a, b) = (t.wanted(needle, Want::Text), t.wanted(text, Want::Text));
+    let mut operand = |ex: &Ex| match collation == Collation::BINARY && ex.ty.collation.is_latin1() {
+        true => t.convert(ex, Rep::Blob),
+        false if collation.is_latin1() => t.meeting(ex, collation, "locate"),
+        false => t.wanted(ex, Want::Text),
+    };
+    let (a, b) = (operand(needle), operand(text));
     let from = from.map_or("1".to_owned(), |from| t.convert(from, Rep::Int));
     Ok(Ex::sql(format!("tg_locate({a}, {b}, {from}, {})", collation.0), int(&[])))
 }

@@ -341,7 +341,7 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column) -> 
     let string = ty.base.is_character() || ty.base.is_binary();
     let chars = match ty.base {
         Base::Char | Base::Varchar | Base::Binary | Base::Varbinary => i64::from(ty.length),
-        Base::Enum | Base::Set => i64::from(ty.describe(b"", false).length / ty.collation.char_bytes_max()),
+        Base::Enum | Base::Set => i64::from(ty.describe(b"", false).length / ty.collation.sent().char_bytes_max()),
         _ => i64::from(ty.length),
     };
     let octets = if ty.base.is_blob() { chars } else { chars * i64::from(ty.collation.char_bytes_max()) };
@@ -560,6 +560,7 @@ fn character_sets(_: &Translator<'_>) -> Res<Rows> {
             let description = match collation.charset() {
                 "binary" => "Binary pseudo charset",
                 "ascii" => "US ASCII",
+                "latin1" => "cp1252 West European",
                 _ => "UTF-8 Unicode",
             };
             vec![

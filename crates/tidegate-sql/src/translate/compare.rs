@@ -140,7 +140,7 @@ impl Translator<'_> {
                 format!("(CASE WHEN {text} IS NOT NULL THEN ifnull({sql}, 0) END)")
             }
             Ground::As(rep) => self.convert(ex, *rep),
-            Ground::Text(_) => self.convert(ex, Rep::Text),
+            Ground::Text(collation) => self.meeting(ex, *collation, "="),
         }
     }
 
@@ -355,7 +355,7 @@ impl Translator<'_> {
                 escape
             }
         };
-        let (x, y) = (self.convert(&text, Rep::Text), self.convert(&pattern, Rep::Text));
+        let (x, y) = (self.operand_in(&text, collation, "like"), self.operand_in(&pattern, collation, "like"));
         let not = if negated { "NOT " } else { "" };
         let sql = format!("({not}tg_like({x}, {y}, {}, {}))", super::quote(&escape), collation.0);
         let aggregate = text.aggregate || pattern.aggregate;

@@ -558,6 +558,9 @@ impl Translator<'_> {
 
     /// An expression's text as a value of another type.
     pub(crate) fn as_type(&mut self, ex: &Ex, ty: &SqlType) -> String {
+        if ty.rep() == Rep::Text {
+            return self.meeting(ex, ty.collation, "case");
+        }
         let sql = self.convert(ex, ty.rep());
         if ty.rep() == Rep::Dec && (ex.ty.rep() == Rep::Text || sql.contains("tg_dec_div(")) {
             return format!("tg_dec_round({sql}, {})", ty.decimals);

@@ -346,6 +346,7 @@ impl<'a> Translator<'a> {
             (Uint | Set | Enum, Int | Uint) if from != Uint || to == Uint => sql,
             (Int | Enum, Real) => format!("CAST({sql} AS REAL)"),
             (Int, Text) if !ex.ty.zerofill => format!("CAST({sql} AS TEXT)"),
+            (Text, Blob) if ex.ty.collation.is_latin1() => format!("tg_latin1({sql})"),
             (Text, Blob) => format!("CAST({sql} AS BLOB)"),
             (Blob, Text) => format!("CAST({sql} AS TEXT)"),
             (Uint, Text | Blob) if ex.ty.base == Base::Bit => {
@@ -364,7 +365,7 @@ impl<'a> Translator<'a> {
             }
             (Enum | Set, Blob) => {
                 let text = self.convert(ex, Text);
-                format!("CAST({text} AS BLOB)")
+                if ex.ty.collation.is_latin1() { format!("tg_latin1({text})") } else { format!("CAST({text} AS BLOB)") }
             }
             _ => {
                 let code = conversion_code(from, to);
@@ -380,6 +381,36 @@ impl<'a> Translator<'a> {
                 format!("{name}({sql}, {code}, {}, {base}, {width})", ex.ty.decimals)
             }
         }
+    }
+
+    /// The expression as a text of a character set: of bytes those characters that they are there.
+    pub(crate) fn as_text_in(&mut self, ex: &Ex, collation: Collation) -> String {
+        match (ex.ty.rep(), collation.is_latin1()) {
+            (Rep::Blob, true) => format!("tg_from_latin1({})", self.text(ex)),
+            (_, true) if !ex.ty.collation.is_latin1() => format!("tg_to_latin1({})", self.convert(ex, Rep::Text)),
+            _ => self.convert(ex, Rep::Text),
+        }
+    }
+
+    /// The expression as a text that meets others in a collation of latin1: characters that latin1 lacks are an error then.
+    pub(crate) fn meeting(&mut self, ex: &Ex, collation: Collation, operation: &str) -> String {
+        if collation.is_latin1() && ex.ty.rep() == Rep::Blob {
+            return self.as_text_in(ex, collation);
+        }
+        let sql = self.convert(ex, Rep::Text);
+        let wider = matches!(ex.ty.rep(), Rep::Text) && ex.ty.collation.char_bytes_max() > 1;
+        if !collation.is_latin1() || !wider {
+            return sql;
+        }
+        format!("tg_meets_latin1({sql}, {}, {}, {})", collation.0, ex.ty.collation.0, quote(operation))
+    }
+
+    /// The expression for a function that works on texts, or on bytes if that is where its operands meet.
+    pub(crate) fn operand_in(&mut self, ex: &Ex, collation: Collation, operation: &str) -> String {
+        if collation == Collation::BINARY && ex.ty.collation.is_latin1() {
+            return self.convert(ex, Rep::Blob);
+        }
+        self.meeting(ex, collation, operation)
     }
 
     /// As [`convert`](Self::convert); a constant is converted when it is bound, where the worst is a warning.

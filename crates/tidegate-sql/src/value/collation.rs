@@ -5,6 +5,7 @@ use std::{cmp::Ordering, ffi::CString, os::raw::c_void, slice};
 use libsqlite3_sys as ffi;
 
 use super::{
+    latin1,
     uca::{self, Table},
     weights::WEIGHTS,
 };
@@ -25,7 +26,7 @@ struct Entry {
 }
 
 /// The orders that there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     Bytes,
     CodePoint,
@@ -36,6 +37,7 @@ enum Rule {
     Unicode520,
     /// Trailing spaces count.
     Unicode900,
+    Latin1(&'static latin1::Weights),
 }
 
 #[rustfmt::skip]
@@ -52,6 +54,11 @@ static COLLATIONS: &[Entry] = &[
     Entry { id: 214, name: "utf8mb3_unicode_520_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Unicode520 },
     Entry { id: 11, name: "ascii_general_ci", charset: "ascii", char_bytes_max: 1, default: true, rule: Rule::General },
     Entry { id: 65, name: "ascii_bin", charset: "ascii", char_bytes_max: 1, default: false, rule: Rule::CodePoint },
+    Entry { id: 8, name: "latin1_swedish_ci", charset: "latin1", char_bytes_max: 1, default: true, rule: Rule::Latin1(&latin1::SWEDISH) },
+    Entry { id: 47, name: "latin1_bin", charset: "latin1", char_bytes_max: 1, default: false, rule: Rule::Latin1(&latin1::BIN) },
+    Entry { id: 48, name: "latin1_general_ci", charset: "latin1", char_bytes_max: 1, default: false, rule: Rule::Latin1(&latin1::GENERAL_CI) },
+    Entry { id: 49, name: "latin1_general_cs", charset: "latin1", char_bytes_max: 1, default: false, rule: Rule::Latin1(&latin1::GENERAL_CS) },
+    Entry { id: 5, name: "latin1_german1_ci", charset: "latin1", char_bytes_max: 1, default: false, rule: Rule::Latin1(&latin1::GERMAN1) },
     Entry { id: 63, name: "binary", charset: "binary", char_bytes_max: 1, default: true, rule: Rule::Bytes },
 ];
 
@@ -126,7 +133,7 @@ impl Collation {
 
     /// Whether characters compare by code point.
     pub(crate) fn is_binary_order(self) -> bool {
-        matches!(self.entry().rule, Rule::Bytes | Rule::CodePoint | Rule::CodePointNoPad)
+        self.0 == LATIN1_BIN || matches!(self.entry().rule, Rule::Bytes | Rule::CodePoint | Rule::CodePointNoPad)
     }
 
     /// Whether trailing spaces count for nothing.
@@ -140,6 +147,7 @@ impl Collation {
             "utf8mb3" => Self(83),
             "ascii" => Self(65),
             "binary" => Self::BINARY,
+            "latin1" => Self(LATIN1_BIN),
             _ => Self::UTF8MB4_BIN,
         }
     }
@@ -153,6 +161,7 @@ impl Collation {
             Rule::Unicode520 => Order::Unicode(uca::v520()),
             Rule::Unicode900 => Order::Unicode(uca::v900()),
             Rule::General => Order::General,
+            Rule::Latin1(weights) => Order::Latin1(weights),
         }
     }
 
@@ -166,6 +175,7 @@ impl Collation {
             Rule::Unicode520 => "muca520",
             Rule::Unicode900 => "muca900",
             Rule::General => "mci",
+            Rule::Latin1(_) => self.name(),
         }
     }
 
@@ -182,6 +192,7 @@ impl Collation {
         while let Some(c) = next_char(&mut text) {
             match order {
                 Order::General if self.charset() == "ascii" => out.push(weight(c) as u8),
+                Order::Latin1(weights) => out.push(latin1_weight(weights, c) as u8),
                 Order::General => out.extend_from_slice(&(weight(c) as u16).to_be_bytes()),
                 _ if self.char_bytes_max() == 3 => out.extend_from_slice(&(c as u16).to_be_bytes()),
                 _ => out.extend_from_slice(&c.to_be_bytes()[1..]),
@@ -191,7 +202,7 @@ impl Collation {
 
     /// Whether a search in a text looks at weights, whatever the number of bytes.
     pub(crate) fn finds_by_weights(self) -> bool {
-        self.entry().rule == Rule::Unicode900
+        matches!(self.entry().rule, Rule::Unicode900 | Rule::Latin1(_))
     }
 
     /// Whether a text begins with these weights.
@@ -216,9 +227,23 @@ impl Collation {
             Order::CodePoint => compare_bin(a, b),
             Order::General => compare_general_ci(a, b),
             Order::Unicode(table) => table.compare(a, b),
+            Order::Latin1(weights) => compare_latin1(weights, a, b),
         }
     }
+
+    /// Whether texts of this character set have other bytes than those that are stored.
+    pub(crate) fn is_latin1(self) -> bool {
+        matches!(self.entry().rule, Rule::Latin1(_))
+    }
+
+    /// The collation that clients are told: those of texts get UTF-8, whatever the column's character set is.
+    pub(crate) fn sent(self) -> Self {
+        if self.is_latin1() { Self::DEFAULT } else { self }
+    }
 }
+
+/// The number of `latin1_bin`.
+const LATIN1_BIN: u16 = 47;
 
 /// What decides about two characters.
 #[derive(Clone, Copy)]
@@ -229,6 +254,8 @@ pub(crate) enum Order {
     General,
     /// Any number of weights for each.
     Unicode(&'static Table),
+    /// One weight for each byte of latin1.
+    Latin1(&'static latin1::Weights),
 }
 
 impl Order {
@@ -239,6 +266,7 @@ impl Order {
                 Order::Bytes | Order::CodePoint => false,
                 Order::General => weight(a) == weight(b),
                 Order::Unicode(table) => table.same(a, b),
+                Order::Latin1(weights) => latin1_weight(weights, a) == latin1_weight(weights, b),
             }
     }
 
@@ -247,9 +275,13 @@ impl Order {
         match self {
             Order::Bytes => out.extend_from_slice(text),
             Order::Unicode(table) => table.write_weights(text, out),
-            Order::CodePoint | Order::General => {
+            Order::CodePoint | Order::General | Order::Latin1(_) => {
                 while let Some(c) = next_char(&mut text) {
-                    let c = if matches!(self, Order::General) { weight(c) } else { c };
+                    let c = match self {
+                        Order::General => weight(c),
+                        Order::Latin1(weights) => latin1_weight(weights, c),
+                        _ => c,
+                    };
                     out.extend_from_slice(&c.to_be_bytes());
                 }
             }
@@ -268,6 +300,26 @@ pub(crate) fn weight(c: u32) -> u32 {
     match WEIGHTS.binary_search_by_key(&(c as u16), |(code, _)| *code) {
         Ok(index) => u32::from(WEIGHTS[index].1),
         Err(_) => c,
+    }
+}
+
+/// The weight of a character in a collation of latin1; those that it lacks come behind all others.
+fn latin1_weight(weights: &latin1::Weights, c: u32) -> u32 {
+    latin1::byte_of(c).map_or(c + 0x100, |byte| u32::from(weights[usize::from(byte)]))
+}
+
+fn compare_latin1(weights: &latin1::Weights, mut a: &[u8], mut b: &[u8]) -> Ordering {
+    let space = latin1_weight(weights, u32::from(b' '));
+    loop {
+        let (x, y) = (next_char(&mut a), next_char(&mut b));
+        if x.is_none() && y.is_none() {
+            return Ordering::Equal;
+        }
+        let of = |c: Option<u32>| c.map_or(space, |c| latin1_weight(weights, c));
+        let order = of(x).cmp(&of(y));
+        if order.is_ne() {
+            return order;
+        }
     }
 }
 
@@ -354,12 +406,17 @@ pub(crate) fn register(db: *mut ffi::sqlite3) -> Result<(), SqliteError> {
         std::ffi::c_int,
         *const c_void,
     ) -> std::ffi::c_int;
-    let all: [(&str, Compare); 5] = [
+    let all: [(&str, Compare); 10] = [
         ("mci", general_ci),
         ("mbin", bin),
         ("muca400", unicode_400),
         ("muca520", unicode_520),
         ("muca900", unicode_900),
+        ("latin1_swedish_ci", latin1_swedish_ci),
+        ("latin1_bin", latin1_bin),
+        ("latin1_general_ci", latin1_general_ci),
+        ("latin1_general_cs", latin1_general_cs),
+        ("latin1_german1_ci", latin1_german1_ci),
     ];
     for (name, compare) in all {
         let name = CString::new(name).unwrap_or_default();
@@ -413,6 +470,11 @@ collation_function!(unicode_400, |a, b| uca::v400().compare(a, b));
 collation_function!(unicode_520, |a, b| uca::v520().compare(a, b));
 collation_function!(unicode_900, |a, b| uca::v900().compare(a, b));
 collation_function!(bin, compare_bin);
+collation_function!(latin1_swedish_ci, |a, b| compare_latin1(&latin1::SWEDISH, a, b));
+collation_function!(latin1_bin, |a, b| compare_latin1(&latin1::BIN, a, b));
+collation_function!(latin1_general_ci, |a, b| compare_latin1(&latin1::GENERAL_CI, a, b));
+collation_function!(latin1_general_cs, |a, b| compare_latin1(&latin1::GENERAL_CS, a, b));
+collation_function!(latin1_german1_ci, |a, b| compare_latin1(&latin1::GERMAN1, a, b));
 
 #[cfg(test)]
 mod tests {
@@ -439,6 +501,27 @@ mod tests {
         check("", "  ", Equal, Equal);
         check("😀", "🎉", Equal, Greater);
         check("ab", "a b", Greater, Greater);
+    }
+
+    /// What MariaDB answers.
+    #[test]
+    fn orders_of_latin1() {
+        let collation = |name| Collation::by_name(name).expect("a collation");
+        for (name, a, b, expected) in [
+            ("latin1_swedish_ci", "é", "E", Ordering::Equal),
+            ("latin1_swedish_ci", "ü", "y", Ordering::Equal),
+            ("latin1_swedish_ci", "ä", "z", Ordering::Greater),
+            ("latin1_swedish_ci", "€", "z", Ordering::Greater),
+            ("latin1_swedish_ci", "a ", "a", Ordering::Equal),
+            ("latin1_general_ci", "é", "E", Ordering::Greater),
+            ("latin1_general_ci", "É", "é", Ordering::Equal),
+            ("latin1_general_cs", "É", "é", Ordering::Less),
+            ("latin1_german1_ci", "ä", "A", Ordering::Equal),
+            ("latin1_bin", "€", "é", Ordering::Less),
+            ("latin1_bin", "a", "A", Ordering::Greater),
+        ] {
+            assert_eq!(collation(name).compare(a.as_bytes(), b.as_bytes()), expected, "{a} {b} {name}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 pub(crate) mod collation;
 pub(crate) mod decimal;
 pub(crate) mod json;
+pub(crate) mod latin1;
 pub(crate) mod number;
 pub(crate) mod temporal;
 pub(crate) mod types;

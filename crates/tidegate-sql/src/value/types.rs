@@ -292,7 +292,7 @@ impl SqlType {
         let mut column = Column::expression(name, kind);
         column.flags = ColumnFlags(flags);
         column.decimals = self.decimals;
-        column.collation = self.collation.0;
+        column.collation = self.collation.sent().0;
         column.length = self.display_length();
         column
     }
@@ -332,7 +332,7 @@ impl SqlType {
             }
             Base::Datetime | Base::Timestamp => 19 + fraction,
             Base::Time => 10 + fraction,
-            Base::Char | Base::Varchar => self.length.saturating_mul(self.collation.char_bytes_max()),
+            Base::Char | Base::Varchar => self.length.saturating_mul(self.collation.sent().char_bytes_max()),
             Base::Enum | Base::Set => {
                 let lengths =
                     self.members.iter().flat_map(|members| members.iter()).map(|member| member.chars().count());
@@ -342,7 +342,7 @@ impl SqlType {
                     let count = self.members.as_ref().map_or(0, |members| members.len());
                     lengths.sum::<usize>() + count.saturating_sub(1)
                 };
-                (chars as u32).saturating_mul(self.collation.char_bytes_max())
+                (chars as u32).saturating_mul(self.collation.sent().char_bytes_max())
             }
             _ => self.length,
         }
