@@ -1,8 +1,11 @@
 //! Running plans: bind, step, hand rows to the sink; and the writing statements, row by row.
 
+mod auto;
 pub(crate) mod bind;
 pub(crate) mod conflict;
+mod insert;
 pub(crate) mod rules;
+mod update;
 pub(crate) mod write;
 
 use std::{future::poll_fn, sync::Arc};

@@ -10,7 +10,7 @@ use tidegate_rows::{QueryError, Sink, Summary};
 use super::{
     Core, Res, changes,
     group::{Member, Turn},
-    run_select,
+    select::run_select,
     transaction::Transaction,
 };
 use crate::{

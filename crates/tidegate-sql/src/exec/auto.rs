@@ -1,0 +1,88 @@
+//! AUTO_INCREMENT: which value comes next, and what the file says about it.
+
+use std::sync::atomic::Ordering;
+
+use super::write::{Res, Writer, Written, internal};
+use crate::{
+    catalog::Table,
+    errors,
+    store::conn::Cell,
+    value::{Datum, uint_of},
+    variables,
+};
+
+impl Writer<'_> {
+    /// The AUTO_INCREMENT column, if the row leaves its value open with NULL or 0.
+    pub(super) fn wants_auto(&self, table: &Table, row: &[Datum]) -> Option<usize> {
+        let column = table.auto_column()?;
+        let zero = row[column] == Datum::Int(0) && self.env.sql_mode.get() & variables::NO_AUTO_VALUE_ON_ZERO == 0;
+        (row[column].is_null() || zero).then_some(column)
+    }
+
+    /// Fills in an AUTO_INCREMENT column that got NULL or 0; answers the value.
+    pub(super) fn auto_increment(&mut self, table: &Table, row: &mut [Datum]) -> Res<Option<u64>> {
+        let Some(column) = self.wants_auto(table, row) else { return Ok(None) };
+        let next = self.next_auto(table, column)?;
+        let (_, most) = table.columns[column].ty.int_range();
+        let most = if table.rowid_column() == Some(column) { most.min(i64::MAX as u64) } else { most };
+        if next > most || next == u64::MAX {
+            return Err(errors::auto_increment_exhausted());
+        }
+        table.state.next_auto.store(next + 1, Ordering::Release);
+        row[column] = Datum::from_u64(next);
+        Ok(Some(next))
+    }
+
+    pub(super) fn next_auto(&mut self, table: &Table, column: usize) -> Res<u64> {
+        let known = table.state.next_auto.load(Ordering::Acquire);
+        if known != 0 {
+            return Ok(known);
+        }
+        let sql = format!("SELECT max(c{}) FROM t{}", table.columns[column].id, table.id);
+        let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
+        stmt.step().map_err(internal)?;
+        let most = match stmt.cell(0) {
+            Cell::Int(value) if value < 0 => 0,
+            cell => uint_of(cell),
+        };
+        let next = most.saturating_add(1).max(table.state.stored_auto.load(Ordering::Acquire)).max(1);
+        table.state.next_auto.store(next, Ordering::Release);
+        Ok(next)
+    }
+
+    pub(super) fn note_auto(&mut self, table: &Table, row: &[Datum], generated: Option<u64>, written: &mut Written) {
+        let Some(column) = table.auto_column() else { return };
+        match generated {
+            Some(value) => {
+                written.last_insert_id.get_or_insert(value);
+                written.insert_id = written.last_insert_id.unwrap_or(value);
+            }
+            None => {
+                let explicit = uint_of(row[column].as_cell());
+                let negative = matches!(row[column], Datum::Int(value) if value < 0);
+                if written.last_insert_id.is_none() && !negative {
+                    written.insert_id = explicit;
+                }
+                let known = table.state.next_auto.load(Ordering::Acquire);
+                if !negative && known != 0 && explicit >= known {
+                    table.state.next_auto.store(explicit.saturating_add(1), Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// Remembers the next AUTO_INCREMENT value in the file before rows go, so that none is given twice.
+    pub(super) fn keep_auto(&mut self, table: &Table) -> Res<()> {
+        let Some(column) = table.auto_column() else { return Ok(()) };
+        let next = self.next_auto(table, column)?;
+        if next == table.state.stored_auto.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut stmt = self.conn.prepare("UPDATE tg_table SET next_auto = ?1 WHERE id = ?2").map_err(internal)?;
+        stmt.bind(1, Datum::from_u64(next).as_cell()).map_err(internal)?;
+        stmt.bind(2, Cell::Int(table.id)).map_err(internal)?;
+        stmt.run().map_err(internal)?;
+        table.state.stored_auto.store(next, Ordering::Release);
+        Ok(())
+    }
+}

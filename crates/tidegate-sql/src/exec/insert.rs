@@ -1,0 +1,276 @@
+//! INSERT and REPLACE, row by row.
+
+use std::sync::Arc;
+
+use super::{
+    conflict::{entry, is_foreign_key},
+    rules::{Rule, RuleKind},
+    write::{Res, Writer, Written, internal, named},
+};
+use crate::{
+    catalog::{Default, Table},
+    engine::Schema,
+    errors,
+    store::conn::Stmt,
+    translate::dml::{Cellish, InsertPlan, InsertRow},
+    value::{Datum, Val},
+};
+
+pub(super) struct InsertRun {
+    pub(super) stmt: Stmt,
+    pub(super) written: Written,
+    pub(super) rows: usize,
+    pub(super) duplicates: usize,
+    /// A generated AUTO_INCREMENT value that a duplicate row did not use.
+    pub(super) spare: Option<u64>,
+    pub(super) single: bool,
+}
+
+impl Writer<'_> {
+    /// Carries out INSERT or REPLACE.
+    ///
+    /// # Errors
+    /// MySQL's.
+    pub(crate) fn insert(&mut self, plan: &InsertPlan) -> Res<Written> {
+        let table = &plan.table;
+        let mut run = InsertRun {
+            stmt: self.main(|| insert_sql(table))?,
+            written: Written { touched: vec![Arc::clone(&table.state)], ..Written::default() },
+            rows: 0,
+            duplicates: 0,
+            spare: None,
+            single: plan.query.is_none() && plan.rows.len() == 1,
+        };
+        self.env.ignoring.set(plan.ignore);
+        self.env.set_abort_on_warning(self.strict() && !plan.ignore);
+        let result = self.insert_rows(plan, &mut run);
+        self.env.set_abort_on_warning(false);
+        self.env.ignoring.set(false);
+        run.stmt.reset();
+        run.stmt.clear_bindings();
+        if let Err(error) = result {
+            self.stmts.push(run.stmt);
+            return Err(error);
+        }
+        let InsertRun { stmt, mut written, rows, duplicates, single, .. } = run;
+        self.stmts.push(stmt);
+        if !single {
+            written.info = format!("Records: {rows}  Duplicates: {duplicates}  Warnings: {}", self.env.warning_count());
+        }
+        Ok(written)
+    }
+
+    pub(super) fn insert_rows(&mut self, plan: &InsertPlan, run: &mut InsertRun) -> Res<()> {
+        if let Some(feed) = &plan.query {
+            let rows = self.collect(feed)?;
+            for (number, row) in rows.iter().enumerate() {
+                let (values, pending) = self.row_of(plan, number + 1, false, |index| {
+                    Ok(Some(Val::of(row[index].as_cell(), feed.outs[index].rep))
+                        .map(|value| named(value, &feed.outs[index])))
+                })?;
+                self.insert_one(plan, run, values, &pending)?;
+            }
+            return Ok(());
+        }
+        for (number, row) in plan.rows.iter().enumerate() {
+            let row = self.values_row(plan, row, number + 1, run.single);
+            let Some((values, pending)) = self.or_skip(row, plan.ignore && !run.single)? else {
+                run.rows += 1;
+                continue;
+            };
+            self.insert_one(plan, run, values, &pending)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn values_row(
+        &mut self,
+        plan: &InsertPlan,
+        row: &InsertRow,
+        number: usize,
+        single: bool,
+    ) -> Res<(Vec<Datum>, Vec<usize>)> {
+        let evaluated = row.feed.as_ref().map(|feed| self.collect(feed)).transpose()?;
+        let outs = row.feed.as_ref().map_or(&[][..], |feed| &feed.outs);
+        let constants = self.constants;
+        self.row_of(plan, number, single, |index| {
+            Ok(match row.values.get(index) {
+                None | Some(Cellish::Default) => None,
+                Some(Cellish::Const(source)) => Some(constants.value(source)?),
+                Some(Cellish::Column(column)) => evaluated
+                    .as_ref()
+                    .map(|rows| named(Val::of(rows.cells[*column].as_cell(), outs[*column].rep), &outs[*column])),
+            })
+        })
+    }
+
+    /// With IGNORE a row that a CHECK refuses, that of JSON included, is left out: unless it is the only one of VALUES.
+    pub(super) fn or_skip<T>(&self, row: Res<T>, ignore: bool) -> Res<Option<T>> {
+        match row {
+            Err(error) if ignore && error.code == 4025 => {
+                self.env.warn(error);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// All columns of a new row: given values coerced, the others by default; and those whose default is an expression.
+    pub(super) fn row_of<'v>(
+        &self,
+        plan: &InsertPlan,
+        number: usize,
+        single: bool,
+        mut value: impl FnMut(usize) -> Res<Option<Val<'v>>>,
+    ) -> Res<(Vec<Datum>, Vec<usize>)> {
+        let table = &plan.table;
+        let mut row: Vec<Option<Datum>> = vec![None; table.columns.len()];
+        for (index, &column) in plan.columns.iter().enumerate() {
+            if let Some(value) = value(index)? {
+                if table.columns[column].generated.is_some() {
+                    self.generated_value(table, column, plan.ignore)?;
+                    continue;
+                }
+                let target = self.target(&plan.schema, table, column, number, plan.ignore);
+                row[column] = Some(self.store(&target, value, single)?);
+            }
+        }
+        let mut pending = Vec::new();
+        let row = row
+            .into_iter()
+            .enumerate()
+            .map(|(column, value)| match value {
+                Some(value) => Ok(value),
+                None => {
+                    if matches!(table.columns[column].default, Default::Expression(_)) {
+                        pending.push(column);
+                    }
+                    self.default(&self.target(&plan.schema, table, column, number, plan.ignore))
+                }
+            })
+            .collect::<Res<Vec<_>>>()?;
+        Ok((row, pending))
+    }
+
+    /// A value for a generated column: refused, or ignored with a warning.
+    pub(super) fn generated_value(&self, table: &Table, column: usize, ignore: bool) -> Res<()> {
+        let error = errors::generated_value(&table.columns[column].name, &table.name);
+        if self.strict() && !ignore {
+            return Err(error);
+        }
+        self.env.warn(error);
+        Ok(())
+    }
+
+    /// Evaluates the expressions of a row: 4025 if it may not be written. Defaults count for the columns in `pending`.
+    pub(super) fn apply_rules(
+        &mut self,
+        rules: &[Rule],
+        schema: &Schema,
+        table: &Table,
+        row: &mut [Datum],
+        pending: &[usize],
+        number: usize,
+        ignore: bool,
+    ) -> Res<()> {
+        let constants = self.constants;
+        for rule in rules {
+            if matches!(&rule.kind, RuleKind::Default(column) if !pending.contains(column)) {
+                continue;
+            }
+            let mut stmt = self.prepared(&rule.sql)?;
+            let result = match &rule.kind {
+                RuleKind::Check(name) => rule.passes(&mut stmt, &constants, row).and_then(|passes| {
+                    if passes { Ok(None) } else { Err(errors::check_failed(name, &schema.name, &table.name)) }
+                }),
+                RuleKind::Default(column) | RuleKind::Generated(column) => {
+                    let target = self.target(schema, table, *column, number, ignore);
+                    rule.stored(&mut stmt, &constants, row, &target).map(|value| Some((*column, value)))
+                }
+            };
+            self.keep(stmt);
+            match result {
+                Ok(Some((column, value))) => row[column] = value,
+                Ok(None) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn insert_one(
+        &mut self,
+        plan: &InsertPlan,
+        run: &mut InsertRun,
+        mut row: Vec<Datum>,
+        pending: &[usize],
+    ) -> Res<()> {
+        run.rows += 1;
+        let table = &plan.table;
+        let generated = match (run.spare, self.wants_auto(table, &row)) {
+            (Some(spare), Some(column)) => {
+                run.spare = None;
+                row[column] = Datum::from_u64(spare);
+                Some(spare)
+            }
+            _ => self.auto_increment(table, &mut row)?,
+        };
+        if !plan.rules.is_empty() {
+            let passed = self.apply_rules(&plan.rules, &plan.schema, table, &mut row, pending, run.rows, plan.ignore);
+            if self.or_skip(passed, plan.ignore && !run.single)?.is_none() {
+                return Ok(());
+            }
+        }
+        loop {
+            for (index, value) in row.iter().enumerate() {
+                run.stmt.bind(index + 1, value.as_cell()).map_err(internal)?;
+            }
+            let result = run.stmt.step();
+            run.stmt.reset();
+            let error = match result {
+                Ok(_) => {
+                    run.written.affected += 1;
+                    self.note_auto(table, &row, generated, &mut run.written);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if !error.is_unique() {
+                let refused = self.child_error(&error, &plan.schema, table, &row);
+                if plan.ignore && is_foreign_key(&error) {
+                    self.env.warn(refused);
+                    return Ok(());
+                }
+                return Err(refused);
+            }
+            let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
+            if plan.replace {
+                self.delete_row(&plan.schema, table, rowid)?;
+                run.written.cascades = true;
+                run.written.affected += 1;
+                run.duplicates += 1;
+                continue;
+            }
+            if let Some(upsert) = &plan.on_duplicate {
+                run.duplicates += 1;
+                run.spare = run.spare.or(generated);
+                run.written.cascades = true;
+                return self.update_duplicate(plan, upsert, rowid, &row, run);
+            }
+            let error = errors::duplicate_entry(entry(table, index, &row), &index.name);
+            if plan.ignore {
+                run.spare = run.spare.or(generated);
+                run.duplicates += 1;
+                self.env.warn(error);
+                return Ok(());
+            }
+            return Err(error);
+        }
+    }
+}
+
+fn insert_sql(table: &Table) -> String {
+    let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
+    let params: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
+    format!("INSERT INTO t{} ({}) VALUES ({})", table.id, columns.join(", "), params.join(", "))
+}

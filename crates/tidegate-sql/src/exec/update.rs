@@ -1,0 +1,287 @@
+//! UPDATE, ON DUPLICATE KEY UPDATE and DELETE, row by row.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    Out,
+    conflict::is_foreign_key,
+    insert::InsertRun,
+    rules::Rule,
+    write::{Res, Rows, Writer, Written, internal, named},
+};
+use crate::{
+    catalog::Table,
+    coerce::Target,
+    engine::Schema,
+    errors,
+    store::conn::{Cell, Step},
+    translate::dml::{Cellish, DeletePlan, InsertPlan, UpdatePlan, UpdateTarget, Upsert},
+    value::{Datum, Val, uint_of},
+};
+
+impl Writer<'_> {
+    pub(super) fn update_duplicate(
+        &mut self,
+        plan: &InsertPlan,
+        upsert: &Upsert,
+        rowid: i64,
+        row: &[Datum],
+        run: &mut InsertRun,
+    ) -> Res<()> {
+        let table = &plan.table;
+        let mut stmt = self.conn.prepare(&upsert.feed.sql).map_err(internal)?;
+        self.constants.bind(&mut stmt, &upsert.feed.binds)?;
+        let base = upsert.feed.binds.len();
+        let count = stmt.parameter_count();
+        for (index, value) in row.iter().enumerate() {
+            if base + index < count {
+                stmt.bind(base + index + 1, value.as_cell()).map_err(internal)?;
+            }
+        }
+        stmt.bind(base + row.len() + 1, Cell::Int(rowid)).map_err(internal)?;
+        if stmt.step().map_err(internal)? != Step::Row {
+            return Err(errors::internal("the duplicate row has gone"));
+        }
+        let cells: Vec<Datum> = (0..stmt.column_count()).map(|index| stmt.cell(index).to_owned()).collect();
+        drop(stmt);
+        let mut changes = Vec::new();
+        for (&column, value) in upsert.columns.iter().zip(&upsert.values) {
+            let target = self.target(&plan.schema, table, column, run.rows, plan.ignore);
+            let new = self.new_value(&target, value, &cells, &upsert.feed.outs)?;
+            changes.push((column, new));
+        }
+        if let Some(auto) = table.auto_column() {
+            run.written.insert_id = uint_of(cells[auto].as_cell());
+        }
+        debug_assert_eq!(upsert.old, table.columns.len());
+        let old = |column: usize| &cells[column];
+        if self.write_changes(table, rowid, changes, old, &plan.schema, plan.ignore, &plan.rules)? {
+            run.written.affected += 2;
+        } else if self.env.found_rows_flag.get() {
+            run.written.affected += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn new_value(&self, target: &Target<'_>, value: &Cellish, cells: &[Datum], outs: &[Out]) -> Res<Datum> {
+        match value {
+            Cellish::Default => self.default(target),
+            Cellish::Const(source) => self.store(target, self.constants.value(source)?, false),
+            Cellish::Column(index) => {
+                let value = named(Val::of(cells[*index].as_cell(), outs[*index].rep), &outs[*index]);
+                self.store(target, value, false)
+            }
+        }
+    }
+
+    /// Writes changed columns of one row; answers whether any value is a new one.
+    pub(super) fn write_changes<'d>(
+        &mut self,
+        table: &Table,
+        rowid: i64,
+        mut changes: Vec<(usize, Datum)>,
+        old: impl Fn(usize) -> &'d Datum,
+        schema: &Schema,
+        ignore: bool,
+        rules: &[Rule],
+    ) -> Res<bool> {
+        if changes.iter().all(|(column, new)| new == old(*column)) {
+            return Ok(false);
+        }
+        for (index, column) in table.columns.iter().enumerate() {
+            if column.on_update && !changes.iter().any(|(changed, _)| *changed == index) {
+                changes.push((index, self.now(column)));
+            }
+        }
+        if !rules.is_empty() {
+            let mut row = self.whole_row(table, rowid)?;
+            for (column, value) in &changes {
+                row[*column] = value.clone();
+            }
+            let before = row.clone();
+            let passed = self.apply_rules(rules, schema, table, &mut row, &[], 1, ignore);
+            if self.or_skip(passed, ignore)?.is_none() {
+                return Ok(false);
+            }
+            let generated = row.into_iter().enumerate().filter(|(column, value)| *value != before[*column]);
+            changes.extend(generated);
+        }
+        let assignments: Vec<String> = changes
+            .iter()
+            .enumerate()
+            .map(|(number, (column, _))| format!("c{} = ?{}", table.columns[*column].id, number + 1))
+            .collect();
+        let sql = format!("UPDATE t{} SET {} WHERE rowid = ?{}", table.id, assignments.join(", "), changes.len() + 1);
+        let mut stmt = self.prepared(&sql)?;
+        for (number, (_, value)) in changes.iter().enumerate() {
+            stmt.bind(number + 1, value.as_cell()).map_err(internal)?;
+        }
+        stmt.bind(changes.len() + 1, Cell::Int(rowid)).map_err(internal)?;
+        let result = stmt.run();
+        self.keep(stmt);
+        let Err(error) = result else { return Ok(true) };
+        let error = if error.is_unique() {
+            self.update_conflict(table, rowid, &changes)?
+        } else {
+            let child = table
+                .foreign_keys
+                .iter()
+                .any(|key| changes.iter().any(|(column, _)| key.columns.contains(&table.columns[*column].id)));
+            if child {
+                let mut row = self.whole_row(table, rowid)?;
+                for (column, value) in &changes {
+                    row[*column] = value.clone();
+                }
+                self.child_error(&error, schema, table, &row)
+            } else {
+                self.parent_error(&error, schema, table)
+            }
+        };
+        if ignore && matches!(error.code, 1062 | 1451 | 1452) {
+            self.env.warn(error);
+            return Ok(false);
+        }
+        Err(error)
+    }
+
+    /// A row as it stands.
+    pub(super) fn whole_row(&mut self, table: &Table, rowid: i64) -> Res<Vec<Datum>> {
+        let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
+        let mut stmt = self.prepared(&format!("SELECT {} FROM t{} WHERE rowid = ?1", columns.join(", "), table.id))?;
+        stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+        stmt.step().map_err(internal)?;
+        let row = (0..table.columns.len()).map(|index| stmt.cell(index).to_owned()).collect();
+        self.keep(stmt);
+        Ok(row)
+    }
+
+    /// Carries out UPDATE.
+    ///
+    /// # Errors
+    /// MySQL's.
+    pub(crate) fn update(&mut self, plan: &UpdatePlan) -> Res<Written> {
+        self.env.set_abort_on_warning(self.strict() && !plan.ignore);
+        let result = self.update_rows(plan);
+        self.env.set_abort_on_warning(false);
+        result
+    }
+
+    pub(super) fn update_rows(&mut self, plan: &UpdatePlan) -> Res<Written> {
+        let rows = self.collect(&plan.feed)?;
+        let mut written = Written::default();
+        let (mut matched, mut changed) = (0, 0);
+        self.env.ignoring.set(plan.ignore);
+        let result = plan
+            .targets
+            .iter()
+            .try_for_each(|target| self.update_target(plan, target, &rows, &mut matched, &mut changed));
+        self.env.ignoring.set(false);
+        result?;
+        written.touched = plan.targets.iter().map(|target| Arc::clone(&target.table.state)).collect();
+        if changed == 0 {
+            written.touched.clear();
+        }
+        written.affected = if self.env.found_rows_flag.get() { matched } else { changed };
+        written.info = format!("Rows matched: {matched}  Changed: {changed}  Warnings: {}", self.env.warning_count());
+        Ok(written)
+    }
+
+    pub(super) fn update_target(
+        &mut self,
+        plan: &UpdatePlan,
+        target: &UpdateTarget,
+        rows: &Rows,
+        matched: &mut u64,
+        changed: &mut u64,
+    ) -> Res<()> {
+        let mut seen = HashSet::new();
+        for cells in rows.iter() {
+            let Datum::Int(rowid) = cells[target.rowid] else { continue };
+            if !seen.insert(rowid) {
+                continue;
+            }
+            *matched += 1;
+            let number = *matched as usize;
+            let mut changes = Vec::with_capacity(target.assignments.len());
+            for (column, _, value) in &target.assignments {
+                if target.table.columns[*column].generated.is_some() {
+                    if !matches!(value, Cellish::Default) {
+                        self.generated_value(&target.table, *column, plan.ignore)?;
+                    }
+                    continue;
+                }
+                let place = self.target(&target.schema, &target.table, *column, number, plan.ignore);
+                let new = self.new_value(&place, value, cells, &plan.feed.outs);
+                match self.or_skip(new, plan.ignore)? {
+                    Some(new) => changes.push((*column, new)),
+                    None => {
+                        changes.clear();
+                        break;
+                    }
+                }
+            }
+            let old = |column: usize| {
+                let place = target.assignments.iter().find(|(known, ..)| *known == column);
+                place.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
+            };
+            if self.write_changes(&target.table, rowid, changes, old, &target.schema, plan.ignore, &target.rules)? {
+                *changed += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out DELETE.
+    ///
+    /// # Errors
+    /// MySQL's.
+    pub(crate) fn delete(&mut self, plan: &DeletePlan) -> Res<Written> {
+        let mut written = Written::default();
+        for (_, table, _) in &plan.targets {
+            self.keep_auto(table)?;
+            written.touched.push(Arc::clone(&table.state));
+        }
+        if plan.direct {
+            let mut stmt = self.prepared(&plan.feed.sql)?;
+            let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|()| {
+                stmt.run().map_err(|error| {
+                    let (schema, table, _) = &plan.targets[0];
+                    self.parent_error(&error, schema, table)
+                })
+            });
+            stmt.reset();
+            self.keep(stmt);
+            result?;
+            written.affected = self.conn.changes();
+            return Ok(written);
+        }
+        let rows = self.collect(&plan.feed)?;
+        for (schema, table, column) in &plan.targets {
+            let mut stmt =
+                self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
+            let mut seen = HashSet::new();
+            for cells in rows.iter() {
+                let Datum::Int(rowid) = cells[*column] else { continue };
+                if !seen.insert(rowid) {
+                    continue;
+                }
+                stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+                match stmt.run() {
+                    Ok(()) => written.affected += self.conn.changes().min(1),
+                    Err(error) if plan.ignore && is_foreign_key(&error) => {
+                        self.env.warn(self.parent_error(&error, schema, table));
+                    }
+                    Err(error) => return Err(self.parent_error(&error, schema, table)),
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    pub(super) fn delete_row(&mut self, schema: &Schema, table: &Table, rowid: i64) -> Res<()> {
+        self.keep_auto(table)?;
+        let mut stmt = self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
+        stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+        stmt.run().map_err(|error| self.parent_error(&error, schema, table))
+    }
+}

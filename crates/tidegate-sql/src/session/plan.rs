@@ -1,0 +1,155 @@
+//! From a statement's tree to its plan.
+
+use std::{rc::Rc, sync::Arc};
+
+use tidegate_rows::{QueryError, Statement as Text};
+
+use super::{Core, Res};
+use crate::{
+    engine::Schema,
+    errors,
+    exec::{Out, Plan, PlanKind, SelectPlan, bind::Constants, kind_of},
+    lexer::{self, Literals, Normalised},
+    parse::{self, Statement},
+    store::{
+        conn::{Cell, Step, to_server_error},
+        pool::Pool,
+    },
+    translate::{self, ParamKind, Translator, select::Wanted},
+    variables,
+};
+
+/// What `SELECT SLEEP(n)` becomes.
+pub(super) const NAP_SQL: &str = "SELECT f_sleep(?1) AS r0";
+
+impl Core {
+    /// Translates a statement: the plan, the literals that shaped it, whether it can serve again.
+    pub(super) fn translate(
+        &mut self,
+        statement: &Statement,
+        constants: Constants<'_>,
+        kinds: &[ParamKind],
+        tokens: &[sqlparser::tokenizer::TokenWithSpan],
+    ) -> Res<(Plan, std::collections::BTreeSet<usize>, bool)> {
+        let session = translate::Session { engine: &self.engine, schema: self.schema.as_ref(), env: &self.env };
+        // Versions are read before the catalogue is: a change in between makes the plan stale, never wrong.
+        let versions = self.engine.versions();
+        let mut translator = Translator::new(session, constants.sql, constants.literals, kinds, tokens);
+        translator.late = !matches!(statement, Statement::Query(_));
+        let kind = match statement {
+            Statement::Query(query) => {
+                let rel = translator.query(query, None, Wanted::Any)?;
+                let columns = rel.columns.iter().map(describe).collect();
+                let outs = rel.columns.iter().map(|column| Out::of(&column.ex.ty)).collect();
+                let found_rows_sql = rel.calc_found_rows.then(|| without_limit(&rel.sql)).flatten();
+                if rel.calc_found_rows && found_rows_sql.is_none() && rel.sql.contains(" LIMIT ") {
+                    return Err(errors::unsupported("SQL_CALC_FOUND_ROWS in this form"));
+                }
+                PlanKind::Select(SelectPlan {
+                    nap: translator.home.is_none() && rel.sql == NAP_SQL,
+                    sql: rel.sql,
+                    columns,
+                    outs,
+                    binds: std::mem::take(&mut translator.binds).into(),
+                    for_update: rel.for_update,
+                    found_rows_sql,
+                })
+            }
+            Statement::Insert(insert) => PlanKind::Insert(translator.insert(insert)?),
+            Statement::Update(update) => PlanKind::Update(translator.update(update)?),
+            Statement::Delete(delete) => PlanKind::Delete(translator.delete(delete)?),
+            _ => return Err(errors::internal("this statement has no plan")),
+        };
+        let version_of =
+            |schema: &Arc<Schema>| versions.iter().find(|(id, _)| *id == schema.id).map_or(0, |(_, version)| *version);
+        let plan = Plan {
+            kind,
+            home_version: translator.home.as_ref().map_or(0, version_of),
+            home: translator.home,
+            attached: translator.attached.iter().map(|schema| (Arc::clone(schema), version_of(schema))).collect(),
+            read_names: translator.read_names,
+            named_to: translator.named_to,
+        };
+        Ok((plan, translator.fixed, translator.cacheable))
+    }
+
+    /// The lines of SQLite's plan for the statement in a part of the text.
+    pub(crate) fn explain(&mut self, text: Text<'_>, from: usize, to: usize) -> Result<Vec<String>, QueryError> {
+        let part = &text.sql[from..to];
+        let mut scan = Normalised::default();
+        lexer::normalise(part, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(part, error.at))?;
+        let concat = self.env.sql_mode.get() & variables::PIPES_AS_CONCAT != 0;
+        let (statement, tokens) = parse::parse(part, 0, self.env.lex_mode(), concat, Literals::Inline)?;
+        let constants = Constants { sql: part, literals: &[], params: text.params, env: &Rc::clone(&self.env) };
+        let kinds: Vec<ParamKind> = text.params.iter().map(kind_of).collect();
+        let (plan, ..) = self.translate(&statement, constants, &kinds, &tokens)?;
+        let sql = match &plan.kind {
+            PlanKind::Select(select) => &select.sql,
+            PlanKind::Update(update) => &update.feed.sql,
+            PlanKind::Delete(delete) => &delete.feed.sql,
+            PlanKind::Insert(_) => return Ok(vec!["INSERT".into()]),
+        };
+        let Some(home) = plan.home.as_ref().or(self.schema.as_ref()) else { return Ok(vec!["No tables used".into()]) };
+        let pool = Pool::of(home);
+        let mut conn = pool.take().map_err(|error| to_server_error(&error))?;
+        self.attach(&mut conn, &plan)?;
+        let mut lines = Vec::new();
+        let mut stmt = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).map_err(|error| to_server_error(&error))?;
+        while stmt.step().map_err(|error| to_server_error(&error))? == Step::Row {
+            if let Cell::Text(line) = stmt.cell(3) {
+                lines.push(String::from_utf8_lossy(line).into_owned());
+            }
+        }
+        drop(stmt);
+        pool.put(conn);
+        Ok(lines)
+    }
+
+    /// PREPARE reports what is wrong at once.
+    pub(super) fn check_prepared(&mut self, sql: &[u8]) -> Res<()> {
+        let concat = self.env.sql_mode.get() & variables::PIPES_AS_CONCAT != 0;
+        let (statement, tokens) = parse::parse(sql, 0, self.env.lex_mode(), concat, Literals::Inline)?;
+        if !matches!(
+            statement,
+            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+        ) {
+            return Ok(());
+        }
+        let mut scan = Normalised::default();
+        lexer::normalise(sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(sql, error.at))?;
+        let kinds = vec![ParamKind::Null; scan.params];
+        let env = Rc::clone(&self.env);
+        let constants = Constants { sql, literals: &[], params: &[], env: &env };
+        match self.translate(&statement, constants, &kinds, &tokens) {
+            // What depends on the parameters is told when they are there.
+            Err(error) if matches!(error.code, 1146 | 1054 | 1049 | 1046) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether the schemas still look as they did when the plan was made.
+    pub(super) fn is_current(&self) -> bool {
+        self.home.as_ref().is_none_or(|home| home.version() == self.home_version && !home.is_closed())
+            && self.attached.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
+    }
+}
+
+/// A query without the LIMIT at its end.
+fn without_limit(sql: &str) -> Option<String> {
+    let at = sql.rfind(" LIMIT ")?;
+    (!sql[at..].contains(" FROM ")).then(|| sql[..at].to_owned())
+}
+
+fn describe(column: &translate::select::RelColumn) -> tidegate_rows::Column {
+    let mut described = column.ex.ty.describe(column.name.as_bytes(), !column.ex.nullable);
+    if let Some(origin) = &column.ex.origin {
+        described.schema = origin.schema.as_bytes().into();
+        described.table = origin.alias.as_bytes().into();
+        described.org_table = origin.table.as_bytes().into();
+        described.org_name = origin.column.as_bytes().into();
+        described.flags.0 |= origin.flags;
+    }
+    described
+}

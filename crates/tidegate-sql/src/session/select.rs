@@ -1,0 +1,165 @@
+//! Queries outside of transactions, and `SELECT SLEEP(n)`, which needs no connection.
+
+use std::rc::Rc;
+
+use tidegate_rows::{QueryError, Sink, Summary};
+
+use super::Core;
+use crate::{
+    cache::Entry,
+    errors,
+    exec::{Plan, PlanKind, SelectPlan, bind::Constants, pump},
+    functions,
+    store::{
+        conn::{Cell, Conn, SqliteError, Stmt, to_server_error},
+        pool::Pool,
+    },
+    task,
+};
+
+impl Core {
+    /// Runs a query outside of transactions on a connection of its own.
+    pub(super) fn select_on(
+        &mut self,
+        mut conn: Box<Conn>,
+        pool: &Rc<Pool>,
+        mut entry: Entry,
+        hash: u64,
+        constants: Constants<'_>,
+        more: bool,
+        cacheable: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let plan = Rc::clone(&entry.plan);
+        let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
+        self.note_reads(&plan, true);
+        let result = self.attach(&mut conn, &plan).map_err(QueryError::from).and_then(|()| {
+            task::while_reading(&pool.schema, None, || run_select(&mut conn, &mut entry.stmts, select, constants, sink))
+        });
+        if cacheable && plan.attached.is_empty() {
+            conn.cache.put(hash, entry);
+        } else {
+            drop(entry);
+        }
+        pool.put(conn);
+        self.finish_select(&plan, result?, more, sink);
+        Ok(())
+    }
+
+    /// Runs `SELECT SLEEP(n)`. As the last statement it leaves its coroutine first, whose stack others can use meanwhile.
+    pub(super) fn nap(
+        &mut self,
+        plan: &Rc<Plan>,
+        constants: Constants<'_>,
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
+        let bind = select.binds.first().ok_or_else(|| errors::internal("a sleep without a time"))?;
+        let seconds = constants.real(bind)?;
+        if more {
+            functions::info::sleep(seconds)?;
+            return task::block_on_to_end(self.wake(plan, more, sink))
+                .unwrap_or_else(|task::Cancelled| Err(errors::interrupted().into()));
+        }
+        self.napping = Some((Rc::clone(plan), functions::info::sleep_time(seconds)?));
+        Ok(())
+    }
+
+    /// The sleep that [`nap`](Self::nap) has left over.
+    pub(super) async fn finish_nap(&mut self, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let Some((plan, time)) = self.napping.take() else { return Ok(()) };
+        match self.env.statement_time.get() {
+            Some(limit) if limit < time => {
+                tokio::time::sleep(limit).await;
+                let error = errors::statement_timeout();
+                self.env.note_error(&error);
+                Err(error.into())
+            }
+            _ => {
+                tokio::time::sleep(time).await;
+                self.wake(&plan, false, sink).await
+            }
+        }
+    }
+
+    /// The result of a sleep.
+    pub(super) async fn wake(&mut self, plan: &Rc<Plan>, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
+        sink.columns(&select.columns);
+        sink.begin_row();
+        sink.value(0, tidegate_rows::Value::Int(0));
+        if sink.end_row() == tidegate_rows::Flow::Full {
+            std::future::poll_fn(|cx| sink.poll_ready(cx)).await?;
+        }
+        self.finish_select(plan, (1, 1), more, sink);
+        Ok(())
+    }
+
+    pub(super) fn finish_select(&mut self, plan: &Rc<Plan>, rows: (u64, u64), more: bool, sink: &mut dyn Sink) {
+        self.env.found_rows.set(rows.1 as i64);
+        self.env.row_count.set(-1);
+        if self.last_query.as_ref().is_none_or(|last| !Rc::ptr_eq(last, plan)) {
+            self.last_query = Some(Rc::clone(plan));
+        }
+        sink.end_result(&Summary {
+            status: self.status(),
+            warnings: self.env.warning_count(),
+            more_results: more,
+            ..Summary::default()
+        });
+    }
+
+    /// A query without tables and without a current schema: any connection does.
+    pub(super) fn select_without_schema(
+        &mut self,
+        mut entry: Entry,
+        constants: Constants<'_>,
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let plan = Rc::clone(&entry.plan);
+        let PlanKind::Select(select) = &plan.kind else { return Err(errors::no_database().into()) };
+        let mut conn = Conn::open(std::path::Path::new(":memory:")).map_err(|error| to_server_error(&error))?;
+        let rows = run_select(&mut conn, &mut entry.stmts, select, constants, sink);
+        drop(entry);
+        self.finish_select(&plan, rows?, more, sink);
+        Ok(())
+    }
+}
+
+/// Runs a query: rows sent, and rows there would have been without LIMIT.
+pub(super) fn run_select(
+    conn: &mut Conn,
+    stmts: &mut Vec<Stmt>,
+    select: &SelectPlan,
+    constants: Constants<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(u64, u64), QueryError> {
+    let internal = |error: SqliteError| to_server_error(&error);
+    if stmts.is_empty() {
+        stmts.push(conn.prepare(&select.sql).map_err(internal)?);
+    }
+    let stmt = &mut stmts[0];
+    let bound = constants.bind(stmt, &select.binds);
+    let result = match bound {
+        Ok(()) => pump(stmt, &select.columns, &select.outs, sink),
+        Err(error) => Err(error.into()),
+    };
+    stmt.reset();
+    if !select.binds.is_empty() {
+        stmt.clear_bindings();
+    }
+    let rows = result?;
+    let Some(sql) = &select.found_rows_sql else { return Ok((rows, rows)) };
+    let mut count = conn.prepare(&format!("SELECT count(*) FROM ({sql})")).map_err(internal)?;
+    let used = count.parameter_count();
+    constants.bind(&mut count, &select.binds[..used.min(select.binds.len())])?;
+    count.step().map_err(internal)?;
+    let all = match count.cell(0) {
+        Cell::Int(all) => all as u64,
+        _ => rows,
+    };
+    count.clear_bindings();
+    Ok((rows, all))
+}

@@ -1,0 +1,239 @@
+//! Statements that have no plan: transactions, settings, prepared statements, definitions.
+
+use tidegate_rows::{Param, QueryError, Sink, Statement as Text, Summary};
+
+use super::{Core, Res, transaction::Transaction};
+use crate::{
+    ddl,
+    engine::is_virtual,
+    errors,
+    lexer::{self, Normalised},
+    parse::{self, Statement},
+    show,
+    store::pool::Pool,
+    variables,
+};
+
+impl Core {
+    /// Runs a statement that has no plan.
+    pub(super) fn other(
+        &mut self,
+        statement: Statement,
+        text: Text<'_>,
+        from: usize,
+        to: usize,
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        match statement {
+            Statement::Nothing => {}
+            Statement::Use(name) => self.use_schema(&name)?,
+            Statement::Set(items) => variables::set(self, &items, text.sql)?,
+            Statement::LockTables(tables) => self.lock_tables(&tables)?,
+            Statement::LockAll => self.lock_all()?,
+            Statement::UnlockTables => self.unlock_tables()?,
+            Statement::Deallocate(name) => {
+                self.prepared.remove(&name.to_lowercase()).ok_or_else(|| errors::unknown_prepared(&name))?;
+            }
+            Statement::Do => {
+                let expressions = String::from_utf8_lossy(&text.sql[after_word(text.sql, from)..to]);
+                self.run_own(&format!("SELECT {}", expressions.trim_end_matches(';')), more, &mut Discard)?;
+            }
+            Statement::Begin { .. }
+            | Statement::Commit { .. }
+            | Statement::Rollback { .. }
+            | Statement::Savepoint(_)
+            | Statement::RollbackTo(_)
+            | Statement::Release(_) => self.control_transaction(statement)?,
+            // Those below answer in ways of their own.
+            Statement::SelectInto { cut, variables } => {
+                let sql = [&text.sql[from..cut.0], b" ", &text.sql[cut.1..to]].concat();
+                let sql = String::from_utf8_lossy(&sql).into_owned();
+                let found = variables::select_into(self, sql.trim_end_matches(';'), &variables)?;
+                self.ok(found, more, sink);
+                return Ok(());
+            }
+            Statement::Prepare { name, source } => {
+                let sql = variables::prepare_source(self, &source)?;
+                self.check_prepared(&sql)?;
+                self.prepared.insert(name.to_lowercase(), sql);
+                self.ok_with(0, "Statement prepared", more, sink);
+                return Ok(());
+            }
+            Statement::Execute { name, variables } => return self.execute_prepared(&name, &variables, more, sink),
+            Statement::Show(request) => return show::show(self, &request, text.sql, more, sink),
+            Statement::Explain { from } => return show::explain(self, text, from, to, more, sink),
+            Statement::Admin { verb, tables } => return show::admin(self, verb, &tables, more, sink),
+            Statement::Call(name) => {
+                let schema = name.schema.clone().or_else(|| self.schema.as_ref().map(|schema| schema.name.clone()));
+                let schema = schema.ok_or_else(errors::no_database)?;
+                return Err(errors::unknown_procedure(schema, name.name).into());
+            }
+            Statement::Kill(id) if id < self.engine.connections() => return Err(errors::unsupported("KILL").into()),
+            Statement::Kill(id) => return Err(errors::unknown_thread(id).into()),
+            Statement::Signal { state, number, message } => {
+                return Err(errors::signalled(&state, number, message).into());
+            }
+            definition => return self.define(definition, text, more, sink),
+        }
+        self.ok(0, more, sink);
+        Ok(())
+    }
+
+    /// BEGIN, COMMIT, ROLLBACK and savepoints.
+    fn control_transaction(&mut self, statement: Statement) -> Res<()> {
+        match statement {
+            Statement::Begin { read_only, snapshot } => {
+                self.commit_open()?;
+                self.env.release_tables();
+                let mut transaction = Transaction::new(true);
+                transaction.read_only = read_only;
+                if snapshot && let Some(schema) = self.schema.clone() {
+                    transaction.open(&schema)?;
+                    transaction.read(&self.env)?;
+                }
+                self.transaction = Some(transaction);
+            }
+            Statement::Commit { chain } => {
+                self.commit_open()?;
+                self.transaction = chain.then(|| Transaction::new(true));
+            }
+            Statement::Rollback { chain } => {
+                if let Some(mut transaction) = self.transaction.take() {
+                    transaction.rollback();
+                }
+                self.transaction = chain.then(|| Transaction::new(true));
+            }
+            Statement::Savepoint(name) => {
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.savepoint(&name)?;
+                }
+            }
+            Statement::RollbackTo(name) => {
+                let transaction = self.transaction.as_mut().ok_or_else(|| errors::unknown_savepoint(&name))?;
+                transaction.rollback_to(&name)?;
+            }
+            Statement::Release(name) => {
+                let transaction = self.transaction.as_mut().ok_or_else(|| errors::unknown_savepoint(&name))?;
+                transaction.release(&name)?;
+            }
+            _ => return Err(errors::internal("not a statement of transactions")),
+        }
+        Ok(())
+    }
+
+    /// EXECUTE.
+    fn execute_prepared(
+        &mut self,
+        name: &str,
+        variables: &[String],
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let sql = self.prepared.get(&name.to_lowercase()).cloned().ok_or_else(|| errors::unknown_prepared(name))?;
+        let params: Vec<Param> = variables.iter().map(|name| self.env.user_variable(name).to_param()).collect();
+        let mut scan = Normalised::default();
+        lexer::normalise(&sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(&sql, error.at))?;
+        self.one(Text { sql: &sql, params: &params }, 0, &scan, more, sink)
+    }
+
+    /// Statements that define tables, views, schemas.
+    fn define(
+        &mut self,
+        definition: Statement,
+        text: Text<'_>,
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let temporary = match &definition {
+            Statement::CreateTable(create) => create.temporary,
+            Statement::DropTable { temporary, .. } => *temporary,
+            _ => false,
+        };
+        if temporary && self.transaction.is_some() {
+            return Err(errors::unsupported("temporary tables made or dropped inside of a transaction").into());
+        }
+        self.commit_open()?;
+        let alters =
+            matches!(&definition, Statement::AlterTable { items, .. } if items.iter().any(parse::AlterItem::is_change));
+        match ddl::run(self, definition, text, more, sink)? {
+            Some(affected) if alters => {
+                let warnings = self.env.warning_count();
+                let info = format!("Records: {affected}  Duplicates: 0  Warnings: {warnings}");
+                self.ok_with(affected, &info, more, sink);
+            }
+            Some(affected) => self.ok(affected, more, sink),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Makes a schema the current one.
+    pub(crate) fn use_schema(&mut self, name: &str) -> Res<()> {
+        if is_virtual(name) {
+            self.env.set_virtual_schema(Some(name));
+            self.schema = None;
+            self.pool = None;
+            return Ok(());
+        }
+        let schema = self.engine.schema(name)?;
+        self.env.set_virtual_schema(None);
+        self.pool = Some(Pool::of(&schema));
+        self.schema = Some(schema);
+        Ok(())
+    }
+
+    /// Has no current schema any more.
+    pub(crate) fn leave_schema(&mut self) {
+        self.schema = None;
+        self.pool = None;
+    }
+
+    /// An OK without rows.
+    pub(crate) fn ok(&mut self, affected: u64, more: bool, sink: &mut dyn Sink) {
+        self.ok_with(affected, "", more, sink);
+    }
+
+    /// An OK that says more.
+    pub(super) fn ok_with(&mut self, affected: u64, info: &str, more: bool, sink: &mut dyn Sink) {
+        self.env.row_count.set(affected as i64);
+        sink.end_result(&Summary {
+            affected_rows: affected,
+            warnings: self.env.warning_count(),
+            status: self.status(),
+            info: info.as_bytes().into(),
+            more_results: more,
+            ..Summary::default()
+        });
+    }
+
+    /// Runs a statement that this engine itself has written, with the session's rights and variables.
+    pub(crate) fn run_own(&mut self, sql: &str, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let mut scan = Normalised::default();
+        let own = Text { sql: sql.as_bytes(), params: &[] };
+        lexer::normalise(own.sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(own.sql, error.at))?;
+        self.one(own, 0, &scan, more, sink)
+    }
+}
+
+/// A sink that wants nothing.
+pub(crate) struct Discard;
+
+impl Sink for Discard {
+    fn columns(&mut self, _: &[tidegate_rows::Column]) {}
+    fn begin_row(&mut self) {}
+    fn value(&mut self, _: usize, _: tidegate_rows::Value<'_>) {}
+    fn end_row(&mut self) -> tidegate_rows::Flow {
+        tidegate_rows::Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), tidegate_rows::SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+/// Where the text behind the first word begins.
+fn after_word(sql: &[u8], from: usize) -> usize {
+    let start = from + sql[from..].iter().take_while(|byte| !byte.is_ascii_alphabetic()).count();
+    start + sql[start..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count()
+}
