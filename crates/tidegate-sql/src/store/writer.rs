@@ -18,6 +18,8 @@ struct State {
     held: bool,
     next_ticket: u64,
     queue: VecDeque<Waiter>,
+    /// The holder could give the lock back, and does when somebody wants it.
+    holder: Option<Waker>,
 }
 
 struct Waiter {
@@ -52,6 +54,14 @@ impl WriteLock {
         Some(WriteGuard { lock: Arc::clone(self), lent: false })
     }
 
+    /// Whether somebody waits for the lock. If nobody does, `holder` is woken by the first who comes.
+    pub(crate) fn is_wanted(&self, holder: &Waker) -> bool {
+        let mut state = self.lock();
+        let is_wanted = !state.queue.is_empty();
+        state.holder = (!is_wanted).then(|| holder.clone());
+        is_wanted
+    }
+
     /// Waits for the lock. Dropping the future leaves the queue.
     pub(crate) async fn acquire(self: &Arc<Self>) -> WriteGuard {
         if let Some(guard) = self.try_acquire() {
@@ -62,6 +72,9 @@ impl WriteLock {
             let ticket = state.next_ticket;
             state.next_ticket += 1;
             state.queue.push_back(Waiter { ticket, granted: false, waker: None });
+            if let Some(holder) = state.holder.take() {
+                holder.wake();
+            }
             ticket
         };
         let place = Place { lock: self, ticket };
@@ -116,6 +129,7 @@ impl State {
     /// Gives the free lock to the first in the queue.
     fn hand_over(&mut self) {
         self.held = false;
+        self.holder = None;
         if let Some(waiter) = self.queue.iter_mut().find(|waiter| !waiter.granted) {
             waiter.granted = true;
             self.held = true;

@@ -1,0 +1,188 @@
+//! Groups beside a disk that takes its time: a sync ends when the test says so.
+
+use std::{
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
+
+use tidegate_rows::{Execute, Statement, json::Json, json::JsonOptions, sink::Collect};
+use tokio::task::{JoinHandle, LocalSet};
+
+use crate::{
+    Engine, EngineOptions, Session,
+    store::disk::{
+        Change, File,
+        watch::{Watcher, Watching},
+    },
+};
+
+/// Holds up the syncs of logs.
+#[derive(Default)]
+struct SlowDisk {
+    is_held: Mutex<bool>,
+    released: Condvar,
+}
+
+impl SlowDisk {
+    fn hold(&self) {
+        *self.is_held.lock().unwrap() = true;
+    }
+
+    fn release(&self) {
+        *self.is_held.lock().unwrap() = false;
+        self.released.notify_all();
+    }
+}
+
+impl Watcher for SlowDisk {
+    fn before(&self, file: File<'_>, change: Change<'_>) -> bool {
+        // The thread for checkpoints is none that a test may stop: it would hold the lock of writers meanwhile.
+        if matches!(file, File::Log(_)) && change == Change::Sync && std::thread::current().name() == Some("sql-sync") {
+            let held = self.is_held.lock().unwrap();
+            drop(self.released.wait_while(held, |held| *held).unwrap());
+        }
+        true
+    }
+
+    fn after(&self, _: File<'_>, _: Change<'_>, _: bool) {}
+}
+
+struct Fixture {
+    disk: Arc<SlowDisk>,
+    engine: Option<Engine>,
+    path: PathBuf,
+    _watching: Watching,
+}
+
+impl Fixture {
+    async fn new(name: &str) -> Rc<Self> {
+        let path = std::env::temp_dir().join(format!("tidegate-sql-slow-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        let disk = Arc::<SlowDisk>::default();
+        let watching = Watching::new(&path, Arc::clone(&disk) as Arc<dyn Watcher>);
+        let engine = Engine::open(EngineOptions::new(&path)).unwrap();
+        run(&mut engine.session("").unwrap(), "CREATE DATABASE test; CREATE TABLE test.t (n INT PRIMARY KEY)").await;
+        Rc::new(Self { disk, engine: Some(engine), path, _watching: watching })
+    }
+
+    fn session(&self) -> Session {
+        self.engine.as_ref().unwrap().session("test").unwrap()
+    }
+
+    fn commits(&self) -> u64 {
+        self.engine.as_ref().unwrap().table_version("test", "t").unwrap()
+    }
+
+    /// Begins a statement in a session of its own.
+    fn begin(&self, sql: String) -> JoinHandle<()> {
+        let mut session = self.session();
+        tokio::task::spawn_local(async move { run(&mut session, &sql).await })
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.disk.release();
+        self.engine = None;
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+async fn run(session: &mut Session, sql: &str) {
+    let json = JsonOptions::default();
+    let mut sink = Collect { format: Json::batch(&json), out: Vec::new() };
+    let statement = Statement { sql: sql.as_bytes(), params: &[] };
+    session.execute(statement, &mut sink).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+/// Lets the event loop turn until nothing more happens without the disk.
+async fn turn() {
+    for _ in 0..20 {
+        crate::task::next_turn().await;
+    }
+}
+
+#[tokio::test]
+async fn statements_gather_while_the_disk_works() {
+    let fixture = Fixture::new("gather").await;
+    LocalSet::new()
+        .run_until(async {
+            let before = fixture.commits();
+            fixture.disk.hold();
+            let first = fixture.begin("INSERT INTO t VALUES (0)".into());
+            turn().await;
+            assert_eq!(fixture.commits(), before + 1, "the disk was free for the first");
+            let mut later = Vec::new();
+            for n in 1..=30 {
+                later.push(fixture.begin(format!("INSERT INTO t VALUES ({n})")));
+                turn().await;
+            }
+            assert_eq!(fixture.commits(), before + 1);
+            assert!(!first.is_finished());
+            fixture.disk.release();
+            first.await.unwrap();
+            for statement in later {
+                statement.await.unwrap();
+            }
+            assert_eq!(fixture.commits(), before + 2, "the others share a commit");
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_group_that_gathers_makes_way_for_others() {
+    let fixture = Fixture::new("way").await;
+    LocalSet::new()
+        .run_until(async {
+            let before = fixture.commits();
+            fixture.disk.hold();
+            let first = fixture.begin("INSERT INTO t VALUES (0)".into());
+            turn().await;
+            let gathered = fixture.begin("INSERT INTO t VALUES (1)".into());
+            turn().await;
+            assert_eq!(fixture.commits(), before + 1);
+            // A transaction wants the lock: it need not wait for the disk.
+            let mut transaction = fixture.session();
+            let writes = run(&mut transaction, "BEGIN; INSERT INTO t VALUES (2)");
+            tokio::time::timeout(Duration::from_secs(20), writes).await.expect("the lock is given back");
+            assert_eq!(fixture.commits(), before + 2);
+            assert!(!first.is_finished() && !gathered.is_finished());
+            // The checkpoint thread and other threads come in the same way.
+            run(&mut transaction, "ROLLBACK").await;
+            fixture.disk.release();
+            first.await.unwrap();
+            gathered.await.unwrap();
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn whoever_has_opened_a_group_that_gathers_may_go() {
+    let fixture = Fixture::new("go").await;
+    LocalSet::new()
+        .run_until(async {
+            let before = fixture.commits();
+            fixture.disk.hold();
+            let first = fixture.begin("INSERT INTO t VALUES (0)".into());
+            turn().await;
+            let opener = fixture.begin("INSERT INTO t VALUES (1)".into());
+            let member = fixture.begin("INSERT INTO t VALUES (2)".into());
+            turn().await;
+            opener.abort();
+            turn().await;
+            assert_eq!(fixture.commits(), before + 2);
+            // Nobody of the first group is left to tell the next one.
+            let next = fixture.begin("INSERT INTO t VALUES (3)".into());
+            turn().await;
+            first.abort();
+            member.abort();
+            turn().await;
+            fixture.disk.release();
+            next.await.unwrap();
+            assert_eq!(fixture.commits(), before + 3);
+        })
+        .await;
+}
