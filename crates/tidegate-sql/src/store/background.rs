@@ -27,7 +27,7 @@ use libsqlite3_sys as ffi;
 use super::{
     conn::Conn,
     disk::{self, Change},
-    vfs,
+    pace, vfs,
 };
 use crate::engine::{Schema, Settings};
 
@@ -233,6 +233,8 @@ fn fdatasync(file: &File) -> io::Result<()> {
 struct Watched {
     schema: Arc<Schema>,
     conn: Box<Conn>,
+    /// The database, for [`pace`]; open for as long as `conn` is.
+    file: Option<File>,
     commits: u64,
     /// Writers are not paused again before this.
     no_pause_until: Option<Instant>,
@@ -244,7 +246,8 @@ fn checkpoint_loop(requests: &Receiver<Arc<Schema>>, settings: &Settings) {
         match requests.recv_timeout(CHECKPOINT_INTERVAL) {
             Ok(schema) => {
                 if let Ok(conn) = Conn::open(&schema.path) {
-                    watched.push(Watched { schema, conn, commits: 0, no_pause_until: None });
+                    let file = File::open(&schema.path).ok();
+                    watched.push(Watched { schema, conn, file, commits: 0, no_pause_until: None });
                 }
                 continue;
             }
@@ -267,7 +270,10 @@ impl Watched {
         if commits == self.commits {
             return;
         }
-        let Some((pages, moved)) = self.run(ffi::SQLITE_CHECKPOINT_PASSIVE) else { return };
+        let file = self.file.take();
+        let done = pace::gently(&Arc::clone(&self.schema), file.as_ref(), || self.run(ffi::SQLITE_CHECKPOINT_PASSIVE));
+        self.file = file;
+        let Some((pages, moved)) = done else { return };
         let bytes = u64::try_from(pages).unwrap_or(0) * FRAME_BYTES;
         let start_over = settings.log_bytes_max() / START_OVER_PART;
         if bytes > start_over {

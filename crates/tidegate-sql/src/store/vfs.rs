@@ -26,6 +26,7 @@ use libsqlite3_sys as ffi;
 
 use super::{
     disk::{self, Change},
+    pace,
     room::Room,
 };
 
@@ -266,6 +267,7 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amo
     if code == ffi::SQLITE_OK {
         // Writers of the database file exclude each other (SQLite's checkpoint lock), so no truncation comes between.
         node.size.fetch_max(offset + i64::from(amount), Ordering::AcqRel);
+        pace::wrote(offset.unsigned_abs()..offset.unsigned_abs() + u64::from(amount.unsigned_abs()));
     } else {
         node.size.store(-1, Ordering::Release);
     }
