@@ -54,11 +54,12 @@ impl Host {
     /// Writes to the error log with this host's tail.
     pub fn log(&self, level: LogLevel, message: &[u8]) {
         match self {
-            Self::Request(req) if is_balancing(req) => {
-                let message = [message, b" while connecting to upstream"].concat();
-                error_log::write_bytes_for_request(req, level, &message);
-            }
-            Self::Request(req) => error_log::write_bytes_for_request(req, level, message),
+            Self::Request(req) => match action(req) {
+                Some(action) => {
+                    error_log::write_bytes_for_request(req, level, &[message, action.as_bytes()].concat());
+                }
+                None => error_log::write_bytes_for_request(req, level, message),
+            },
             Self::Other(other) => other.log(level, message),
         }
     }
@@ -90,9 +91,13 @@ impl Host {
     }
 }
 
-/// Whether `balancer_by_lua*` runs for the request: its lines say so.
-fn is_balancing(req: &Request) -> bool {
-    req.find_context::<LuaContext>().is_some_and(|context| context.attempt.borrow().is_some())
+/// What nginx does for the request meanwhile, in the phases in which lines say so.
+fn action(req: &Request) -> Option<&'static str> {
+    let context = req.find_context::<LuaContext>()?;
+    if context.attempt.borrow().is_some() {
+        return Some(" while connecting to upstream");
+    }
+    context.logs_request.get().then_some(" while logging request")
 }
 
 /// The address that the client's connection was accepted on, as the configuration has it.

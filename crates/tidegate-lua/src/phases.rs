@@ -423,11 +423,15 @@ fn filtered(
 /// Installs `log_by_lua*`.
 pub(crate) fn install_log(code: &Arc<Code>, program: &mut Program) {
     let code = code.clone();
-    program.on(CorePhase::Log, move |req| match begin(req, &code, Phase::Log) {
-        Ok(Started::Waiting(waiting)) => Ready::later(async move {
-            waiting.await;
-            Step::Declined
-        }),
-        Ok(Started::Done(_)) | Err(_) => Ready::Now(Step::Declined),
+    program.on(CorePhase::Log, move |req| {
+        let context: Rc<LuaContext> = req.context();
+        context.logs_request.set(true);
+        match begin(req, &code, Phase::Log) {
+            Ok(Started::Waiting(waiting)) => Ready::later(async move {
+                waiting.await;
+                Step::Declined
+            }),
+            Ok(Started::Done(_)) | Err(_) => Ready::Now(Step::Declined),
+        }
     });
 }

@@ -37,6 +37,8 @@ pub(crate) struct LuaContext {
     pub(crate) held_output: RefCell<Option<Vec<u8>>>,
     /// The body that `ngx.req.init_body` began, until `ngx.req.finish_body`, and how much of it stays in memory.
     pub(crate) new_body: RefCell<Option<(Vec<u8>, usize)>>,
+    /// `log_by_lua*` has begun: lines of the error log say so.
+    pub(crate) logs_request: Cell<bool>,
     /// While `balancer_by_lua*` runs: what it decides about.
     pub(crate) attempt: RefCell<Option<Attempt>>,
 }

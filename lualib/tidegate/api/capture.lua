@@ -102,10 +102,10 @@ function ngx.location.capture_multi(...)
     for i = 1, count do
         local query = list[i]
         if type(query) ~= "table" then
-            return fail("the query argument " .. i .. " is not a table, but a " .. type(query))
+            return fail("the query argument " .. i - 1 .. " is not a table, but a " .. type(query))
         end
         if #query ~= 1 and #query ~= 2 then
-            return fail("query argument " .. i .. " expecting one or two arguments")
+            return fail("query argument " .. i - 1 .. " expecting one or two arguments")
         end
         local options = query[2]
         if options ~= nil and type(options) ~= "table" then

@@ -3,7 +3,7 @@
 local ngx, native, base = ...
 
 local ffi, fail, str = base.ffi, base.fail, base.str
-local type, tostring, error, setmetatable = type, tostring, error, setmetatable
+local type, tostring, error, setmetatable, select = type, tostring, error, setmetatable, select
 local ffi_string = ffi.string
 
 local digest = ffi.new("uint8_t[64]")
@@ -43,9 +43,24 @@ function ngx.sha1_bin(text)
     return ffi_string(digest, 20)
 end
 
+-- Argument `number` as a string, as C functions take it.
+local function checked(number, value, name)
+    local kind = type(value)
+    if kind == "string" then
+        return value
+    elseif kind == "number" then
+        return tostring(value)
+    end
+    return fail("bad argument #" .. number .. " to '" .. name .. "' (string expected, got " .. kind .. ")")
+end
+
 -- hmac_sha1(key, text): 20 bytes.
-function ngx.hmac_sha1(key, text)
-    key, text = text_of(key), text_of(text)
+function ngx.hmac_sha1(...)
+    if select("#", ...) ~= 2 then
+        return fail("expecting 2 arguments, but got " .. select("#", ...))
+    end
+    local key, text = ...
+    key, text = checked(1, key, "hmac_sha1"), checked(2, text, "hmac_sha1")
     native.hmac_sha1(key, #key, text, #text, digest)
     return ffi_string(digest, 20)
 end
@@ -94,8 +109,11 @@ function ngx.decode_base64mime(text)
 end
 
 -- quote_sql_str(text): in single quotes, by MySQL's rules.
-function ngx.quote_sql_str(text)
-    text = text_of(text)
+function ngx.quote_sql_str(...)
+    if select("#", ...) ~= 1 then
+        return fail("expecting one argument")
+    end
+    local text = checked(1, (...), "quote_sql_str")
     native.quote_sql(text, #text, str)
     return result()
 end

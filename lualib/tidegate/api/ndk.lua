@@ -3,6 +3,7 @@
 local _, native, base = ...
 
 local knows, compute, fail = native.knows, native.compute, base.fail
+local type, tostring = type, tostring
 
 local set_var = setmetatable({}, {
     __index = function(self, directive)
@@ -11,6 +12,9 @@ local set_var = setmetatable({}, {
                 .. '" not found or does not use ndk_set_var_value')
         end
         local function set(value)
+            if value ~= nil and type(value) ~= "string" then
+                value = tostring(value)
+            end
             local computed = compute(directive, value)
             if not computed then
                 return fail("calling directive " .. directive .. " failed with code -1")

@@ -87,11 +87,19 @@ local function new_pattern(pattern, options)
     return compiled
 end
 
+-- lua-resty-core's words for what is no string: it takes the length first.
+local function no_string(name, value)
+    return fail("attempt to get length of local '" .. name .. "' (a " .. type(value) .. " value)")
+end
+
 local function get_pattern(pattern, options)
     options = options or ""
-    local parsed = option_cache[options] or parse_options(tostring(options))
+    if type(options) ~= "string" then
+        return no_string("opts", options)
+    end
+    local parsed = option_cache[options] or parse_options(options)
     if type(pattern) ~= "string" then
-        pattern = tostring(pattern)
+        return no_string("regex", pattern)
     end
     local compiled = parsed.cache[pattern]
     if compiled then
@@ -232,8 +240,10 @@ end
 
 local template_cache, templates = {}, 0
 
+local raw_log = base.native.errlog.raw_log
+
 local function template_error(text)
-    ngx.log(ngx.ERR, text)
+    raw_log(ngx.ERR, text)
     return nil, "failed to compile the replacement template"
 end
 

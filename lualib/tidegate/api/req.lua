@@ -61,7 +61,10 @@ function req.get_headers(max, raw)
     if not raw then
         setmetatable(fields, fields_meta)
     end
-    return fields, truncated
+    if truncated then
+        return fields, truncated
+    end
+    return fields
 end
 
 local function set(name, value, replace)

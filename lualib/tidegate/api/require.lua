@@ -27,7 +27,7 @@ local function wait_for(name)
     end
     local module = loaded[name]
     if module == loading then
-        error("loop or previous error loading module '" .. name .. "'", 3)
+        error("loop or previous error loading module '" .. name .. "'", 0)
     end
     return module
 end

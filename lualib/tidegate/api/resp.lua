@@ -124,5 +124,8 @@ function ngx.resp.get_headers(max, raw)
     if not raw then
         setmetatable(fields, base.fields_meta)
     end
-    return fields, truncated
+    if truncated then
+        return fields, truncated
+    end
+    return fields
 end

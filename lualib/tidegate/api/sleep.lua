@@ -8,12 +8,14 @@ local sleep = native.sleep
 
 -- ngx.sleep(seconds): suspends the light thread, with a precision of a millisecond; 0 lets the others run.
 function ngx.sleep(...)
+    if select("#", ...) ~= 1 then
+        return fail("attempt to pass " .. select("#", ...) .. " arguments, but accepted 1")
+    end
     local seconds = ...
     if type(seconds) ~= "number" then
         local number = type(seconds) == "string" and tonumber(seconds)
         if not number then
-            local got = select("#", ...) == 0 and "no value" or type(seconds)
-            return fail("bad argument #1 to 'sleep' (number expected, got " .. got .. ")")
+            return fail("bad argument #1 to 'sleep' (number expected, got " .. type(seconds) .. ")")
         end
         seconds = number
     end

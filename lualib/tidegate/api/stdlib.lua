@@ -178,6 +178,17 @@ local function load_openssl()
             local _, ssl = pcall(ffi.load, "libssl" .. version, true)
             -- They stay as long as the machine.
             openssl = { crypto, ssl }
+            -- In nginx the library has been used by then: what it does by default stays when a script asks for more,
+            -- the algorithms of another provider say.
+            pcall(function()
+                cdef [[
+                    int tg_openssl_init(uint64_t, const void *) __asm__("OPENSSL_init_crypto");
+                    void *tg_openssl_fetch(void *, const char *, const char *) __asm__("EVP_MD_fetch");
+                    void tg_openssl_free(void *) __asm__("EVP_MD_free");
+                ]]
+                ffi.C.tg_openssl_init(0x40, nil) -- OPENSSL_INIT_LOAD_CONFIG
+                ffi.C.tg_openssl_free(ffi.C.tg_openssl_fetch(nil, "SHA2-256", nil))
+            end)
             return
         end
     end

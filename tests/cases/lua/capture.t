@@ -142,7 +142,7 @@ Bad http request method
 Bad http request body
 Bad ctx option value type number, expected a Lua table
 at least one subrequest should be specified
-the query argument 1 is not a table, but a string
+the query argument 0 is not a table, but a string
 
 === TEST 8: a script that fails, and one that calls itself for ever
 --- config

@@ -78,9 +78,9 @@ true falsebad argument #1 to 'nkeys' \(table expected, got number\)
 location / {
     content_by_lua_block {
         local exdata = require "thread.exdata"
-        ngx.say(exdata())
+        ngx.say(type(exdata()))
         exdata("mine")
-        ngx.say(exdata(), " ", coroutine.wrap(function() return tostring(exdata()) end)())
+        ngx.say(exdata(), " ", coroutine.wrap(function() return type(exdata()) end)())
         require("thread.exdata2")(2)
         ngx.say(exdata(), " ", require("thread.exdata2")())
     }
@@ -88,8 +88,8 @@ location / {
 --- request
 GET /
 --- response_body
-nil
-mine nil
+cdata
+mine cdata
 mine 2
 
 === TEST 6: ngx.resp

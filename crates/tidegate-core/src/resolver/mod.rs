@@ -15,7 +15,9 @@ use std::{
     borrow::Cow,
     cell::RefCell,
     collections::HashMap,
+    ffi::OsStr,
     net::{IpAddr, SocketAddr},
+    os::unix::ffi::OsStrExt,
     rc::Rc,
     sync::{
         Arc,
@@ -65,8 +67,8 @@ pub static MODULE: Module<Conf> = Module {
     directives: &[
         Directive::custom("resolver", 1, u16::MAX, resolver)
             .within(PLACES)
-            .syntax("address ... [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]")
-            .doc("Name servers; without this directive the system's resolver is asked."),
+            .syntax("address ... [local=on|off|path] [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]")
+            .doc("Name servers; without this directive the system's resolver is asked. `local` takes those of a `resolv.conf`."),
         Directive::time("resolver_timeout", |c: &mut Conf| &mut c.resolver_timeout)
             .within(PLACES)
             .default("30s")
@@ -102,6 +104,16 @@ fn resolver(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> R
             resolver.ipv4 = values::flag(flag.as_bstr()).map_err(|_| invalid())?;
         } else if let Some(flag) = text.strip_prefix(b"ipv6=") {
             resolver.ipv6 = values::flag(flag.as_bstr()).map_err(|_| invalid())?;
+        } else if let Some(local) = text.strip_prefix(b"local=") {
+            let path: &[u8] = match local {
+                b"on" => b"/etc/resolv.conf",
+                b"off" => continue,
+                path => path,
+            };
+            let text = std::fs::read(OsStr::from_bytes(path)).map_err(|error| {
+                Diagnostic::new(Severity::Emerg, arg.span, format!("\"{}\" cannot be read: {error}", path.as_bstr()))
+            })?;
+            resolver.servers.extend(system_servers(&text));
         } else if !text.starts_with(b"status_zone=") {
             let emerg = |message: String| Diagnostic::new(Severity::Emerg, arg.span, message);
             let url = Url::parse(text.as_bstr(), false)
@@ -126,6 +138,20 @@ fn resolver(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> R
     }
     conf.resolver = Some(Arc::new(resolver));
     Ok(())
+}
+
+/// The name servers that a `resolv.conf` names.
+///
+/// Source: resolv.conf(5); `local=` is an addition of OpenResty's.
+fn system_servers(text: &[u8]) -> impl Iterator<Item = SocketAddr> {
+    text.lines().filter_map(|line| {
+        let mut words = line.fields_with(|c| c.is_ascii_whitespace());
+        if words.next() != Some(b"nameserver") {
+            return None;
+        }
+        let address: IpAddr = words.next()?.to_str().ok()?.parse().ok()?;
+        Some(SocketAddr::new(address, DNS_PORT))
+    })
 }
 
 /// Why a name has no addresses. The text is what nginx puts into `could not be resolved (…)`.

@@ -132,3 +132,15 @@ fn the_system_knows_localhost() {
     let found = LocalSet::new().block_on(&runtime, async { resolve(&Conf::default(), "localhost").await });
     assert!(found.is_ok_and(|found| found.iter().all(IpAddr::is_loopback)));
 }
+
+#[test]
+fn name_servers_of_the_system() {
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        let found: Vec<String> = system_servers(text.as_bytes()).map(|server| server.to_string()).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+    check("", &[]);
+    check("# comment\nsearch example.com\nnameserver 10.0.0.1\n\tnameserver  ::1 \n", &["10.0.0.1:53", "[::1]:53"]);
+    check("nameserver\nnameserver nonsense\nnameservers 10.0.0.1\nnameserver 10.0.0.2 # x", &["10.0.0.2:53"]);
+}

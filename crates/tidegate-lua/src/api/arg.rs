@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text};
-use crate::phase::Phase;
+use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_lua_error, ffi_request, give_text};
+use crate::phase::{Phase, Phases};
 use crate::request_context::LuaContext;
 
 pub(crate) static FAMILY: Family = Family {
@@ -62,6 +62,9 @@ fn disabled() -> c_int {
     ffi_error(b"API disabled in the current context")
 }
 
+/// Where `ngx.arg` may be assigned.
+const WRITABLE: Phases = Phases::of(&[Phase::BodyFilter]);
+
 /// `ngx.arg[1] = text` in a body filter.
 ///
 /// # Safety
@@ -70,8 +73,8 @@ unsafe extern "C" fn set_data(data: *const u8, len: usize) -> c_int {
     // SAFETY: the caller's promise.
     let data = unsafe { bytes_of(data, len) };
     ffi_request(|run, req| {
-        if run.phase() != Phase::BodyFilter {
-            return disabled();
+        if let Err(error) = WRITABLE.check(run.phase()) {
+            return ffi_lua_error(&error);
         }
         let context: Rc<LuaContext> = req.context();
         let mut filtered = context.filtered.borrow_mut();
@@ -85,8 +88,8 @@ unsafe extern "C" fn set_data(data: *const u8, len: usize) -> c_int {
 /// `ngx.arg[2] = last` in a body filter.
 extern "C" fn set_last(last: c_int) -> c_int {
     ffi_request(|run, req| {
-        if run.phase() != Phase::BodyFilter {
-            return disabled();
+        if let Err(error) = WRITABLE.check(run.phase()) {
+            return ffi_lua_error(&error);
         }
         let context: Rc<LuaContext> = req.context();
         let mut filtered = context.filtered.borrow_mut();

@@ -183,16 +183,20 @@ fn decode(lua: Lua) -> CResult {
     decode::run(lua, *config(lua))
 }
 
-/// `nil, message` in the place of an error.
+/// `nil, message` in the place of an error. lua-cjson calls itself through `pcall`, so that its function has no name.
 fn caught(lua: Lua, outcome: CResult) -> CResult {
-    match outcome {
-        Err(LuaError::Message(message)) => {
-            lua.push_nil();
-            lua.push_bytes(message.as_bytes());
-            Ok(2)
+    let message = match outcome {
+        Err(LuaError::Message(message)) => message,
+        Err(LuaError::Argument { argument, reason }) => format!("bad argument #{argument} to '?' ({reason})").into(),
+        Err(LuaError::ArgumentType { argument, expected }) => {
+            let got = lua.type_name(argument);
+            format!("bad argument #{argument} to '?' ({expected} expected, got {got})").into()
         }
-        other => other,
-    }
+        other => return other,
+    };
+    lua.push_nil();
+    lua.push_bytes(message.as_bytes());
+    Ok(2)
 }
 
 fn encode_safe(lua: Lua) -> CResult {

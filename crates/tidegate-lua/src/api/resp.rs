@@ -13,7 +13,7 @@ use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_
 use crate::error::CResult;
 use crate::function::function;
 use crate::host::LogLevel;
-use crate::phase::Phases;
+use crate::phase::{Phase, Phases};
 use crate::request_context::LuaContext;
 use crate::settings;
 use crate::stack::Lua;
@@ -245,8 +245,9 @@ unsafe extern "C" fn set_reason(reason: *const u8, len: usize) -> c_int {
     })
 }
 
+/// In a header filter the head can still be changed.
 extern "C" fn headers_sent() -> c_int {
-    ffi_request(|_, req| c_int::from(req.header_sent()))
+    ffi_request(|run, req| c_int::from(req.header_sent() && run.phase() != Phase::HeaderFilter))
 }
 
 /// `headers(max?, raw?)`: a table of the response's fields; the Lua half gives it its metatable.

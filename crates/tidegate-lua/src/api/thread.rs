@@ -94,19 +94,19 @@ fn prepare(lua: Lua) -> Result<(Lua, Ref), LuaError> {
 
 /// `ngx.on_abort(function)`: 1, or nil and why not.
 fn on_abort(lua: Lua) -> CResult {
-    check_lua_function(lua, 1)?;
-    lua.set_top(1);
     let refuse = |reason: &[u8]| {
         lua.push_nil();
         lua.push_bytes(reason);
         Ok(2)
     };
     with_run(|run| {
-        ABORTABLE.check(run.phase())?;
         let req = run.any_request()?;
         if req.module_conf(&settings::MODULE).lua_check_client_abort != Some(true) {
             return refuse(b"lua_check_client_abort is off");
         }
+        ABORTABLE.check(run.phase())?;
+        check_lua_function(lua, 1)?;
+        lua.set_top(1);
         let (thread, anchor) = prepare(lua)?;
         if !run.set_on_abort(thread, anchor, lua) {
             lua.unref(anchor);

@@ -250,13 +250,8 @@ pub(super) fn new(lua: Lua) -> CResult {
 
 /// A time-out in milliseconds; `None` for the directive's.
 fn timeout(lua: Lua, index: i32) -> Result<Option<Duration>, LuaError> {
-    if lua.is_none_or_nil(index) {
-        return Ok(None);
-    }
-    let ms = lua
-        .to_number(index)
-        .ok_or_else(|| LuaError::argument(index, format!("number expected, got {}", lua.type_name(index))))?;
-    match ms as i64 {
+    // As in OpenResty, what is no number stands for the directive's time.
+    match lua.to_number(index).unwrap_or(0.0) as i64 {
         0 => Ok(None),
         ms @ 1..=0x7fff_ffff => Ok(Some(Duration::from_millis(ms.unsigned_abs()))),
         _ => Err(LuaError::new("bad timeout value")),

@@ -177,7 +177,7 @@ pub(super) fn set_timeout(lua: Lua) -> CResult {
         return Err(LuaError::from(format!("{text} {}", lua.top())));
     }
     let (udp, _) = call(lua)?;
-    let ms = lua.check_integer(2)?;
+    let ms = lua.to_number(2).unwrap_or(0.0) as i64;
     udp.timeout.set(u64::try_from(ms).ok().filter(|&ms| ms > 0).map(Duration::from_millis));
     Ok(0)
 }
