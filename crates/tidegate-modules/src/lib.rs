@@ -46,6 +46,7 @@ pub mod realip;
 pub mod referer;
 pub mod rewrite;
 mod row_format;
+pub mod secure_link;
 pub mod set_misc;
 pub mod split_clients;
 pub mod r#static;
@@ -53,6 +54,7 @@ pub mod stub_status;
 pub mod sub_filter;
 pub mod try_files;
 pub mod upstream;
+pub mod userid;
 mod zone;
 
 use tidegate_core::module::AnyModule;
@@ -88,6 +90,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &auth_request::MODULE,
     &mirror::MODULE,
     &referer::MODULE,
+    &secure_link::MODULE,
     &stub_status::MODULE,
     &upstream::MODULE,
     &proxy::MODULE,
@@ -104,7 +107,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
 /// body, from its text to its encoding; last what depends on the final length.
 ///
 /// ```text
-/// not_modified → Lua, headers_more → echo → headers → gunzip → sub_filter → addition → charset → gzip → range → client
+/// not_modified → Lua, headers_more → echo → headers → userid → gunzip → sub_filter → addition → charset → gzip → range → client
 /// ```
 ///
 /// The parts that a range asks for are cut out before any body filter (the core's `byte_ranges`).
@@ -113,6 +116,7 @@ pub static FILTERS: &[&dyn AnyModule] = &[
     &echo::MODULE,
     &headers_more::MODULE,
     &headers::MODULE,
+    &userid::MODULE,
     &gunzip::MODULE,
     &sub_filter::MODULE,
     &addition::MODULE,

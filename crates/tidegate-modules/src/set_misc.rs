@@ -18,6 +18,7 @@ mod time;
 use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use bstr::{BStr, BString, ByteSlice};
+pub(crate) use codec::{decode_base64url, encode_hex};
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use sha1::{Digest, Sha1};

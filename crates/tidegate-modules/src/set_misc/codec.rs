@@ -57,7 +57,7 @@ fn hex_digit(byte: u8) -> Option<u8> {
 }
 
 /// Two digits for every byte.
-pub(super) fn encode_hex(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn encode_hex(bytes: &[u8]) -> Vec<u8> {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     bytes.iter().flat_map(|&byte| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]).collect()
 }
@@ -84,7 +84,7 @@ pub(super) fn encode_base64url(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Bytes from base64 for URIs; nothing if it is not that.
-pub(super) fn decode_base64url(text: &[u8]) -> Vec<u8> {
+pub(crate) fn decode_base64url(text: &[u8]) -> Vec<u8> {
     let standard = |&byte: &u8| match byte {
         b'-' => Some(b'+'),
         b'_' => Some(b'/'),
