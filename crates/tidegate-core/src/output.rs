@@ -5,7 +5,7 @@ use std::{fs::File, rc::Rc, sync::Arc};
 use bstr::BString;
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tidegate_http::{Fields, Known};
+use tidegate_http::{Fields, Known, date::parse_http_date};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::{
@@ -156,6 +156,10 @@ pub struct Response {
     pub header_only: bool,
     /// The body goes out in chunks (RFC 9112, section 7.1).
     pub chunked: bool,
+    /// An upstream's response is passed on as if from it, but has no `Server`: neither gets the client one.
+    pub omit_server: bool,
+    /// The same of `Date`.
+    pub omit_date: bool,
     /// `Location` stays as it is, even where `absolute_redirect` would add the host.
     pub keep_location: bool,
     /// Another server has tested the request's conditions (`If-Modified-Since` and the like).
@@ -175,6 +179,11 @@ pub struct Response {
 }
 
 impl Response {
+    /// When the content changed, by our own word or an upstream's; in seconds since 1970.
+    pub fn modified(&self) -> Option<i64> {
+        self.last_modified.or_else(|| self.fields.get(Known::LastModified).and_then(parse_http_date))
+    }
+
     /// Makes it one that nobody has said anything about; memory stays. Field by field, for it happens with each request.
     pub(crate) fn reset(&mut self) {
         let Response {
@@ -193,6 +202,8 @@ impl Response {
             progress,
             header_only,
             chunked,
+            omit_server,
+            omit_date,
             keep_location,
             conditions_are_tested,
             vary_accept_encoding,
@@ -215,6 +226,8 @@ impl Response {
             single_range,
             header_only,
             chunked,
+            omit_server,
+            omit_date,
             keep_location,
             conditions_are_tested,
             vary_accept_encoding,

@@ -246,8 +246,8 @@ impl Request {
         let mut parts = ResponseParts::new(response.status, &response.fields);
         parts.reason = (!response.status_line.is_empty()).then_some(response.status_line.as_slice());
         let own_server = response.fields.contains(Known::Server);
-        parts.server = (!own_server).then(|| server_token(conf.server_tokens));
-        parts.date = (!response.fields.contains(Known::Date)).then(|| &*date);
+        parts.server = (!own_server && !response.omit_server).then(|| server_token(conf.server_tokens));
+        parts.date = (!response.fields.contains(Known::Date) && !response.omit_date).then(|| &*date);
         parts.content_type = (!response.content_type.is_empty()).then_some(&response.content_type);
         parts.charset = (!response.charset.is_empty()).then_some(&response.charset);
         parts.content_length = response.content_length.filter(|_| response.status != 204 && !upgrade);

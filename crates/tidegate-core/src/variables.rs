@@ -284,6 +284,7 @@ fn sent_http(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
             response.last_modified.is_some_and(|seconds| put(out, &tidegate_http::date::http_date(seconds)))
         }
         b"transfer_encoding" if response.chunked => put(out, b"chunked"),
+        b"connection" if response.status == 101 => put(out, b"upgrade"),
         b"connection" => put(out, if req.flags().keep_alive.get() { b"keep-alive" } else { b"close" }),
         _ => join(response.fields.iter_underscored(name), b", ", out),
     }

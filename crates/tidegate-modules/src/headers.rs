@@ -231,7 +231,7 @@ fn set_expires(response: &mut Response, expires: Expires) {
             let time = next_time(now, second);
             (time, time - now)
         }
-        Expires::Modified(seconds) => match last_modified(response) {
+        Expires::Modified(seconds) => match response.modified() {
             Some(modified) => (modified + seconds, modified + seconds - now),
             None => (now + seconds, seconds),
         },
@@ -240,11 +240,6 @@ fn set_expires(response: &mut Response, expires: Expires) {
     let is_past = max_age < 0 || matches!(expires, Expires::Access(..0) | Expires::Modified(..0));
     let cache_control = if is_past { "no-cache".to_owned() } else { format!("max-age={max_age}") };
     set(response, &clock::http_date_of(time), cache_control.as_bytes());
-}
-
-/// When the content changed, by our own word or an upstream's.
-fn last_modified(response: &Response) -> Option<i64> {
-    response.last_modified.or_else(|| response.fields.get(Known::LastModified).and_then(parse_http_date))
 }
 
 fn set(response: &mut Response, expires: &[u8], cache_control: &[u8]) {

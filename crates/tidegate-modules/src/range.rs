@@ -56,7 +56,7 @@ fn filter(req: &Rc<Request>, conf: &Arc<Conf>) -> Ready<Result<(), Closed>> {
     }
     let wanted = head.fields.get(Known::Range).filter(|_| {
         let condition = head.fields.get(Known::IfRange);
-        condition.is_none_or(|value| if_range(value, response.fields.get(Known::ETag), response.last_modified))
+        condition.is_none_or(|value| if_range(value, response.fields.get(Known::ETag), response.modified()))
     });
     let max = match conf.max_ranges {
         _ if response.single_range => 1,

@@ -374,13 +374,12 @@ POST /stream
 3200000
 --- timeout: 20s
 
-=== TEST 30: proxy_store is refused
+=== TEST 30: proxy_store wants to know where
 --- config
-location / { proxy_store on; proxy_pass http://127.0.0.1:1; }
+location / { proxy_store ""; proxy_pass http://127.0.0.1:1; }
 --- must_die
 --- error_log
-"proxy_store" is not supported
---- tidegate_only: nginx has it
+empty path
 
 === TEST 31: a large body through small files
 --- config

@@ -220,3 +220,14 @@ HTTP/1.1 200 OK\r\nX-Accel-Redirect: /a//./b%20c?d=%20\r\nContent-Length: 0\r\n\
 GET /x
 --- response_body
 /a//./b c d=%20
+
+=== TEST 16: proxy_pass_header Server and Date: what the upstream lacks the client does not get either
+--- config
+location / { proxy_pass_header Server; proxy_pass_header Date; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx
+--- request
+GET /
+--- response_headers
+!Server
+!Date

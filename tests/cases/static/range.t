@@ -166,3 +166,19 @@ GET /
 --- more_headers
 Range: bytes=0-1
 --- error_code: 200
+
+=== TEST 10: If-Range with the time of a proxied response
+--- config
+location / { proxy_force_ranges on; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nLast-Modified: Mon, 28 Sep 1970 06:00:00 GMT\r\nContent-Length: 5\r\n\r\nhello
+~~~ connection
+HTTP/1.1 200 OK\r\nLast-Modified: Mon, 28 Sep 1970 06:00:01 GMT\r\nContent-Length: 5\r\n\r\nhello
+--- requests
+GET /
+~~~
+GET /
+--- more_headers
+Range: bytes=1-2
+If-Range: Mon, 28 Sep 1970 06:00:00 GMT
+--- error_code: 206 200

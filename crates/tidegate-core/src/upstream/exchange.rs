@@ -13,6 +13,7 @@ use super::{
     failure::Failure,
     record::{Asked, Try},
     socket::Watch,
+    store::Store,
 };
 use crate::{clock, log::Level, phase::Step, request::Request};
 
@@ -130,6 +131,8 @@ pub struct Exchange<'a, P> {
     pub(super) buffering: bool,
     /// Temporary files cannot be written.
     pub(super) disk_failed: bool,
+    /// The response is being stored.
+    pub(super) store: Option<Box<Store>>,
 }
 
 impl<'a, P: Protocol> Exchange<'a, P> {
@@ -154,6 +157,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             body,
             buffering: settings.buffering,
             disk_failed: false,
+            store: None,
         }
     }
 

@@ -33,6 +33,7 @@ pub mod record;
 mod response;
 pub mod settings;
 pub mod socket;
+pub mod store;
 mod tunnel;
 pub mod url;
 pub mod variables;

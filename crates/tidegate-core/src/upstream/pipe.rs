@@ -86,11 +86,15 @@ impl<P: Protocol> Exchange<'_, P> {
             return Step::Close;
         }
         let received = socket.received;
+        self.begin_store();
         let delivered = self.pipe(&mut socket).await;
         self.req.update_try(|last| last.bytes_received = socket.received);
         debug_assert!(socket.received >= received);
         match delivered {
             Ok(()) => {
+                if self.store.is_some() {
+                    Box::pin(self.finish_store()).await;
+                }
                 self.take_trailers();
                 self.keep(lease, socket);
                 Step::Ok
@@ -176,6 +180,9 @@ impl<P: Protocol> Exchange<'_, P> {
                 Ok(BodyPart::Data { start, end }) => {
                     socket.input.advance(start);
                     self.req.update_try(|last| last.response_length += (end - start) as u64);
+                    if self.store.is_some() {
+                        self.store_piece(&socket.input[..end - start]);
+                    }
                     self.forward(socket, end - start, temp).await?;
                 }
                 Ok(BodyPart::Partial) => {

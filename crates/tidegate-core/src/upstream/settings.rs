@@ -13,6 +13,7 @@ use super::{
     balance::Timeouts,
     failure::Failures,
     socket::Bind,
+    store::ACCESS_DEFAULT,
     url::{HostKind, Url},
 };
 use crate::{conf::Build, inherit, request::Request, template::Template};
@@ -46,8 +47,20 @@ pub struct UpstreamConf {
     pub send_lowat: Option<usize>,
     pub send_timeout: Option<Duration>,
     pub socket_keepalive: Option<bool>,
+    /// `None` inside for `off`.
+    pub store: Option<Option<StoreTo>>,
+    pub store_access: Option<u32>,
     pub temp_file_write_size: Option<usize>,
     pub temp_path: Option<BString>,
+}
+
+/// Where a response is stored (`proxy_store`).
+#[derive(Debug, Clone)]
+pub enum StoreTo {
+    /// As the file that the request's path means.
+    File,
+    /// Under this name.
+    Path(Template),
 }
 
 /// Fields of responses that have no effect (`proxy_ignore_headers`).
@@ -93,7 +106,7 @@ impl UpstreamConf {
             force_ranges, hide_headers, ignore_client_abort, ignore_headers, intercept_errors, max_temp_file_size,
             next_upstream, next_upstream_timeout, next_upstream_tries, pass_headers, pass_request_body,
             limit_rate, pass_request_headers, pass_trailers, read_timeout, request_buffering, send_lowat, send_timeout,
-            socket_keepalive, temp_file_write_size, temp_path);
+            socket_keepalive, store, store_access, temp_file_write_size, temp_path);
     }
 
     /// The settings of a location. `hidden` are the fields that the module hides by default.
@@ -127,6 +140,8 @@ impl UpstreamConf {
             force_ranges: self.force_ranges.unwrap_or(false),
             socket_keepalive: self.socket_keepalive.unwrap_or(false),
             limit_rate: self.limit_rate.clone(),
+            store: self.store.clone().flatten(),
+            store_access: self.store_access.unwrap_or(ACCESS_DEFAULT),
             bind: self.bind.clone().flatten(),
             hidden: HiddenFields::new(
                 hidden,
@@ -156,6 +171,10 @@ pub struct Settings {
     pub temp_path: BString,
     /// A client that leaves ends the exchange.
     pub watch_client: bool,
+    /// Complete responses become files.
+    pub store: Option<StoreTo>,
+    /// Rights of such files.
+    pub store_access: u32,
     /// Fields without effect.
     pub ignored: Ignored,
     /// Statuses from 300 on lead to error pages.

@@ -14,6 +14,7 @@ mod request;
 
 use std::{rc::Rc, sync::Arc};
 
+use bstr::ByteSlice;
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
@@ -22,7 +23,11 @@ use tidegate_core::{
     phase::{Outcome, Program, Ready},
     request::Request,
     template::Template,
-    upstream::{Exchange, Settings, UpstreamConf, settings::fill},
+    upstream::{
+        Exchange, Settings, UpstreamConf,
+        settings::{StoreTo, fill},
+        store::ACCESS_DEFAULT,
+    },
     upstream_directives,
     variable::VariableDef,
 };
@@ -115,16 +120,14 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("off | cookie flag ...")
             .default("off")
             .doc("Sets or takes away flags of cookies."),
-        Directive::custom("proxy_store", 1, 1, |_, d, _| match d.args[0].value == "off" {
-            true => Ok(()),
-            false => {
-                let text = "\"proxy_store\" is not supported: responses are not stored as files";
-                Err(Diagnostic::new(Severity::Emerg, d.name.span, text))
-            }
-        })
-        .syntax("off")
-        .default("off")
-        .doc("Responses are not stored as files; only \"off\" is accepted."),
+        Directive::custom("proxy_store", 1, 1, proxy_store)
+            .syntax("on | off | string")
+            .default("off")
+            .doc("Complete responses become files: the one that the request's path means, or one of this name."),
+        Directive::custom("proxy_store_access", 1, 3, proxy_store_access)
+            .syntax("users:permissions ...")
+            .default("user:rw")
+            .doc("Rights of stored files and the directories that are made for them."),
         Directive::number("proxy_headers_hash_max_size", |c: &mut Conf| &mut c.headers_hash_max_size)
             .default("512")
             .doc("Accepted: no such hash is built."),
@@ -171,6 +174,42 @@ fn proxy_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>
     conf.adds_slash = build.kind() == Context::LOCATION && build.name_of(build.level()).ends_with(b"/");
     let pass = pass::parse(&directive.args[0], build)?;
     fill(&mut conf.pass, pass, directive)
+}
+
+fn proxy_store(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    let store = match &**arg.value {
+        b"off" => None,
+        b"on" => Some(StoreTo::File),
+        b"" => {
+            return Err(Diagnostic::new(Severity::Emerg, arg.span, "empty path"));
+        }
+        _ => Some(StoreTo::Path(build.template(arg)?)),
+    };
+    fill(&mut conf.upstream.store, store, directive)
+}
+
+/// Source: nginx, `ngx_conf_set_access_slot`.
+fn proxy_store_access(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let (mut access, mut names_user) = (0, false);
+    for arg in &directive.args {
+        let invalid = || Diagnostic::new(Severity::Emerg, arg.span, format!("invalid value \"{}\"", arg.value));
+        let (who, rights) = arg.value.split_once_str(b":").ok_or_else(invalid)?;
+        let shift = match who {
+            b"user" => 6,
+            b"group" => 3,
+            b"all" => 0,
+            _ => return Err(invalid()),
+        };
+        names_user |= shift == 6;
+        access |= match rights {
+            b"rw" => 6,
+            b"r" => 4,
+            _ => return Err(invalid()),
+        } << shift;
+    }
+    let access = if names_user { access } else { access | ACCESS_DEFAULT };
+    fill(&mut conf.upstream.store_access, access, directive)
 }
 
 /// All that a location's requests need, made once.
