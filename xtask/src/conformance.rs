@@ -4,6 +4,7 @@
 //! repository (`--runner`), which takes `run --binary BIN --json FILE SUITE…`; here the binary gets the name that suites
 //! expect, and the results become `conformance/summary.md`. Logs of each file are in `DIR/work/logs`.
 
+mod nginx_tests;
 mod summary;
 
 use crate::paths::{self, Scratch};
@@ -18,8 +19,11 @@ use std::process::Command;
 /// What is chosen on the command line.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The directory whose src/ has the checkouts
+    /// The directory whose src/ has the checkouts; with --nginx-tests, the checkout of nginx-tests
     dir: PathBuf,
+    /// Runs nginx's own test suite instead: with the machine's nginx and with ours; suites are then names of its files
+    #[arg(long)]
+    nginx_tests: bool,
     /// Suites or files of suites, for instance lua-nginx-module/t/002-content.t; all of lua-nginx-module if none is named
     suites: Vec<String>,
     /// The runner's program
@@ -62,6 +66,9 @@ pub(crate) struct Options {
 /// # Errors
 /// When the runner, a checkout or the binary is missing.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    if options.nginx_tests {
+        return nginx_tests::run(options);
+    }
     if let Some(results) = &options.from {
         let baseline = runner(options).ok().and_then(|runner| baseline(options, &runner));
         report(options, results, baseline.as_deref(), true)?;

@@ -103,10 +103,12 @@ pub static MODULE: Module<Conf> = Module {
         VariableDef::new("uid_set", set, "Name and identifier of the cookie that the browser gets."),
         VariableDef::changeable(
             "uid_reset",
-            |req, _, out| req.find_context::<Reset>().is_some_and(|reset| {
-                out.extend_from_slice(&reset.0.borrow());
-                true
-            }),
+            |req, _, out| {
+                req.find_context::<Reset>().is_some_and(|reset| {
+                    out.extend_from_slice(&reset.0.borrow());
+                    true
+                })
+            },
             |req, _, value| *req.context::<Reset>().0.borrow_mut() = value.to_vec(),
             "Not empty and not \"0\": the browser gets a new identifier; \"log\" says so in the error log.",
         ),

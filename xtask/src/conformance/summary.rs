@@ -62,8 +62,12 @@ impl Causes {
 
     /// The first cause whose pattern matches `PATH TITLE: WHY`.
     fn of(&self, failure: &Failure) -> &str {
-        let text = format!("{} {}: {}", failure.path, failure.title, failure.why);
-        self.0.iter().find(|(pattern, _)| pattern.is_match(&text)).map_or("not looked into", |(_, cause)| cause)
+        self.of_text(&format!("{} {}: {}", failure.path, failure.title, failure.why))
+    }
+
+    /// The first cause whose pattern matches `text`.
+    pub(super) fn of_text(&self, text: &str) -> &str {
+        self.0.iter().find(|(pattern, _)| pattern.is_match(text)).map_or("not looked into", |(_, cause)| cause)
     }
 }
 

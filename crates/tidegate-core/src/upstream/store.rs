@@ -81,7 +81,8 @@ impl<P: Protocol> Exchange<'_, P> {
     pub(super) async fn finish_store(&mut self) {
         let (Some(store), Some(to)) = (self.store.take(), &self.settings.store) else { return };
         let Some(target) = target(self.req, to) else { return };
-        let modified = self.req.upstream_record(|record| record.head.fields.get(Known::LastModified).map(<[u8]>::to_vec));
+        let modified =
+            self.req.upstream_record(|record| record.head.fields.get(Known::LastModified).map(<[u8]>::to_vec));
         let modified = modified.flatten().and_then(|text| parse_http_date(&text));
         let modified = modified.and_then(|seconds| u64::try_from(seconds).ok());
         let access = self.settings.store_access;
