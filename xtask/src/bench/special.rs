@@ -4,10 +4,12 @@ use super::cpu;
 use super::definition::Bench;
 use super::load::{self, Load, Sample};
 use super::report::Row;
-use super::server::{Contestant, Running, Site};
+use super::server::{Contestant, LOAD_CORE, Running, Site};
 use crate::cases::Vars;
 use crate::process::Process;
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,28 +125,47 @@ pub(super) fn slow_clients(
     Ok(())
 }
 
+/// Parts of a second in which each slow client has its turn: they send evenly over time, as strangers to each other do.
+const SLICES: usize = 1000;
+
 /// Sends one byte a second on every connection until `done`, then the rest; counts the answers.
 fn send_slowly(clients: &mut [TcpStream], request: &[u8], done: &AtomicBool) -> usize {
-    let mut sent = 0;
-    while !done.load(Ordering::Relaxed) && sent + 1 < request.len() {
+    // Beside wrk, not in the server's way. Where a machine has no such core the figure is merely worse.
+    let _ = pin_to_load_core();
+    let slice = clients.len().div_ceil(SLICES).max(1);
+    let mut sent = vec![0; clients.len()];
+    'seconds: for byte in 0..request.len() - 1 {
         let started = Instant::now();
-        for client in clients.iter_mut() {
-            // A refused byte shows in the count of answers.
-            let _ = client.write_all(&request[sent..=sent]);
+        for (number, (clients, sent)) in clients.chunks_mut(slice).zip(sent.chunks_mut(slice)).enumerate() {
+            let due = Duration::from_secs(1) * number as u32 / SLICES as u32;
+            thread::sleep(due.saturating_sub(started.elapsed()));
+            if done.load(Ordering::Relaxed) {
+                break 'seconds;
+            }
+            for (client, sent) in clients.iter_mut().zip(sent) {
+                // A refused byte shows in the count of answers.
+                let _ = client.write_all(&request[byte..=byte]);
+                *sent = byte + 1;
+            }
         }
-        sent += 1;
-        while started.elapsed() < Duration::from_secs(1) && !done.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        thread::sleep(Duration::from_secs(1).saturating_sub(started.elapsed()));
     }
     let mut answered = 0;
     let mut buf = [0; 32];
-    for client in clients.iter_mut() {
+    for (client, sent) in clients.iter_mut().zip(sent) {
         let _ = client.set_read_timeout(Some(Duration::from_secs(10)));
         let is_answered = client.write_all(&request[sent..]).is_ok() && client.read(&mut buf).is_ok_and(|n| n > 0);
         answered += usize::from(is_answered && buf.starts_with(b"HTTP/1.1 200"));
     }
     answered
+}
+
+/// Keeps the calling thread on the core that the load comes from.
+fn pin_to_load_core() -> Result<(), String> {
+    let core = LOAD_CORE.parse().map_err(|error| format!("core {LOAD_CORE}: {error}"))?;
+    let mut cores = CpuSet::new();
+    cores.set(core).map_err(|error| error.to_string())?;
+    sched_setaffinity(Pid::from_raw(0), &cores).map_err(|error| error.to_string())
 }
 
 /// Time of `-t`, in milliseconds.
