@@ -169,7 +169,11 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
         return Next::Request;
     }
     req.forget_contexts();
-    *conn.spare.borrow_mut() = Some(req);
+    if pipelined {
+        *conn.spare.borrow_mut() = Some(req);
+    } else {
+        worker.keep_request(req);
+    }
     Next::Request
 }
 
@@ -218,9 +222,12 @@ async fn run(conn: &Rc<Connection>, req: &Rc<Request>, start: impl FnOnce(&Rc<Re
 async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>) {
     // Runs while `limit_rate` wants a pause.
     let mut pause: Option<Pin<Box<tokio::time::Sleep>>> = None;
+    let mut has_waited = false;
     poll_fn(|cx| {
-        // Time has passed while the request waited.
-        clock::update();
+        if std::mem::replace(&mut has_waited, true) {
+            // Time has passed.
+            clock::update();
+        }
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Ready(())) => return Poll::Ready(()),
             Ok(Poll::Pending) => {}

@@ -270,6 +270,17 @@ impl Worker {
         request.reset();
         req
     }
+    /// Takes back the request of a connection that goes on: the next request of any connection finds its memory in the
+    /// processor's cache.
+    pub(crate) fn keep_request(&self, mut req: Rc<Request>) {
+        if let Some(request) = Rc::get_mut(&mut req) {
+            request.conn = self.nobody.clone();
+            let mut requests = self.requests.borrow_mut();
+            if requests.len() < SPARES_MAX {
+                requests.push(req);
+            }
+        }
+    }
     /// The memory of a request that is over, if there is one.
     pub(crate) fn spare_request(&self) -> Option<Rc<Request>> {
         self.requests.borrow_mut().pop()
