@@ -1,9 +1,10 @@
 //! Sleeps of milliseconds, for thousands of sleepers: `ngx.sleep`.
 //!
-//! All sleepers of a worker share one timer of the kernel, set to the first of them. Nobody wakes early; where many
-//! sleep, those whose time is up within half a millisecond wake together. tokio's timers serve everything else; for
-//! short sleeps they cost more: each new first one interrupts the event loop's wait by a write, and what it waits for is
-//! rounded up twice, so that a millisecond takes two or three.
+//! All sleepers of a worker share one timer of the kernel, set to the first of them. Nobody wakes early. A crowd wakes
+//! together, with the last of those who are due within a millisecond: whoever was woken together tends to come back
+//! together, so that one wait of the event loop serves them all. tokio's timers serve everything else; for short sleeps
+//! they cost more: each new first one interrupts the event loop's wait by a write, and what it waits for is rounded up
+//! twice, so that a millisecond takes two or three.
 
 use std::{
     cell::{Cell, RefCell},
@@ -26,8 +27,13 @@ use crate::worker;
 /// What the kernel's timer is set to at most; sleepers may wait longer.
 const TIMER_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The least time between two wakes.
-const WAKE_INTERVAL: Duration = Duration::from_millis(1);
+/// So many sleepers are a crowd. Fewer wake one by one, on time.
+const CROWD: usize = 8;
+
+/// How much later than its time somebody in a crowd may wake.
+///
+/// Source: nginx, whose clock stands still for as long as an `epoll_wait` of a millisecond takes.
+const GATHERING_MAX: Duration = Duration::from_millis(1);
 
 /// The sleepers of a thread.
 struct Sleepers {
@@ -41,6 +47,10 @@ struct Sleepers {
     passed: Cell<Duration>,
     /// The time that the timer is set to.
     armed: Cell<Duration>,
+    /// From the first to the last of the crowd that was woken last: how long to wait for the next one. Zero after fewer.
+    spread: Cell<Duration>,
+    /// A crowd waits for its last.
+    gathered: Cell<bool>,
 }
 
 /// Time and number of arrival.
@@ -51,7 +61,7 @@ thread_local! {
     static SLEEPERS: RefCell<Weak<Sleepers>> = const { RefCell::new(Weak::new()) };
 }
 
-/// Sleeps for `ms` milliseconds, and up to [`WAKE_INTERVAL`] more. The sleep begins when the future is first polled.
+/// Sleeps for `ms` milliseconds, in a crowd for up to [`GATHERING_MAX`] more. The sleep begins when the future is first polled.
 pub async fn sleep(ms: u64) {
     match Sleepers::of_this_worker() {
         Some(sleepers) => Nap { key: (sleepers.due(ms), 0), sleepers: Rc::downgrade(&sleepers) }.await,
@@ -79,6 +89,8 @@ impl Sleepers {
             arrivals: Cell::new(0),
             passed: Cell::new(Duration::ZERO),
             armed: Cell::new(Duration::MAX),
+            spread: Cell::new(Duration::ZERO),
+            gathered: Cell::new(false),
         });
         SLEEPERS.set(Rc::downgrade(&sleepers));
         let owned = sleepers.clone();
@@ -98,34 +110,57 @@ impl Sleepers {
 
     fn wake_due(&self) {
         let now = self.epoch.elapsed();
-        self.passed.set(now);
         self.armed.set(Duration::MAX);
+        if let Some(last) = self.straggler(now) {
+            self.set_timer(last, now);
+            return;
+        }
+        self.passed.set(now);
+        let (mut count, mut first, mut last) = (0, now, now);
         // Nobody finds the map borrowed: a waker belongs to somebody else.
-        while let Some(waker) = self.take_due(now) {
+        while let Some((due, waker)) = self.take_due(now) {
+            (count, first, last) = (count + 1, first.min(due), due);
             waker.wake();
         }
+        self.spread.set(if count < CROWD { Duration::ZERO } else { (last - first).min(GATHERING_MAX) });
         let next = self.waiting.borrow().first_key_value().map(|(&(due, _), _)| due);
         if let Some(due) = next {
             self.arm(due);
         }
     }
 
-    fn take_due(&self, now: Duration) -> Option<Waker> {
+    /// When the last of a crowd is due whose first could wake now. A crowd waits once: those who come meanwhile do not make
+    /// it longer.
+    fn straggler(&self, now: Duration) -> Option<Duration> {
+        let waiting = self.waiting.borrow();
+        if self.gathered.take() || waiting.len() < CROWD {
+            return None;
+        }
+        let (&(first, _), _) = waiting.first_key_value()?;
+        let (&(last, _), _) = waiting.range(..=(first + GATHERING_MAX, u64::MAX)).next_back()?;
+        self.gathered.set(last > now);
+        (last > now).then_some(last)
+    }
+
+    fn take_due(&self, now: Duration) -> Option<(Duration, Waker)> {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
+        let due = first.key().0;
+        (due <= now).then(|| (due, first.remove()))
     }
 
     /// Sets the timer for somebody who is due at `due`, unless it comes before that anyway.
     fn arm(&self, due: Duration) {
-        let at = due.max(self.passed.get().saturating_add(WAKE_INTERVAL));
-        if at >= self.armed.get() {
-            return;
+        let at = due.saturating_add(self.spread.get());
+        if at < self.armed.get() {
+            self.set_timer(at, self.epoch.elapsed());
         }
+    }
+
+    fn set_timer(&self, at: Duration, now: Duration) {
         self.armed.set(at);
-        let left = at.saturating_sub(self.epoch.elapsed());
         // Zero would stop the timer.
-        set(&self.timer, left.clamp(Duration::from_nanos(1), TIMER_MAX));
+        set(&self.timer, at.saturating_sub(now).clamp(Duration::from_nanos(1), TIMER_MAX));
     }
 }
 
@@ -222,6 +257,30 @@ mod tests {
             }
             assert_eq!(*woken.borrow(), [1, 3, 2, 0]);
             assert!(sleepers.waiting.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_crowd_waits_for_its_last_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        runtime.expect("a runtime").block_on(async {
+            let us = Duration::from_micros;
+            let sleepers = Sleepers::begin().expect("a timer");
+            let add = |number: u64, due| sleepers.waiting.borrow_mut().insert((due, number), Waker::noop().clone());
+            for number in 1..CROWD as u64 {
+                add(number, us(1000 + number));
+            }
+            assert_eq!(sleepers.straggler(us(1001)), None, "no crowd");
+            add(8, us(1300));
+            assert_eq!(sleepers.straggler(us(1001)), Some(us(1300)));
+            add(9, us(1900));
+            assert_eq!(sleepers.straggler(us(1300)), None, "it waited");
+            assert_eq!(sleepers.straggler(us(1301)), Some(us(1900)));
+            add(10, us(2002));
+            sleepers.gathered.set(false);
+            assert_eq!(sleepers.straggler(us(1301)), Some(us(1900)), "too late for the first");
+            sleepers.gathered.set(false);
+            assert_eq!(sleepers.straggler(us(3000)), None, "all are due");
         });
     }
 
