@@ -200,6 +200,9 @@ impl Pool {
                 return Ok(Some(lane.join(sql, gap)));
             }
         }
+        if terms.pace.is_some_and(|pace| !pace.opens()) {
+            return Ok(None);
+        }
         let lane = Rc::new(Lane::new(core.id, terms.pace.is_some()));
         if lane.is_auto {
             // A connection that has to be made or waited for takes longer than a statement that others may wait for.
@@ -396,6 +399,9 @@ impl Ticket {
             },
         };
         let Some(conn) = turn else { return Ride::Lost };
+        if let (true, Some(pace)) = (self.is_first, pace) {
+            pace.note_company(self.lane.len() > 1);
+        }
         let mut front = Front { lane: &self.lane, conn: Some(conn) };
         let conn = front.conn.as_mut().expect("just put there");
         let position = if self.is_first { Position::First } else { Position::Behind };

@@ -12,6 +12,9 @@
 //!   ([`SLOW_MAX`]) wait for somebody else's slow statement, so fewer share the more of them there are. This one starts at its
 //!   limit, so that a statement proves itself alone some hundred times before it shares.
 //!
+//! Whoever opens a lane waits a moment for company, which costs about as much as a tenth of a small statement. Where nobody came
+//! for a while, only one in [`OPENS_EVERY`] does.
+//!
 //! Who is behind a statement that is [`overdue`](Pace::overdue) does not wait for it: see `lane.rs`.
 //!
 //! Workers share these figures without a lock. An update that another overwrites is no harm.
@@ -44,6 +47,11 @@ const OVERDUE_MIN: u64 = 10_000_000;
 const OVERDUE_TIMES: u64 = 8;
 const OVERDUE_MAX: u64 = 50_000_000;
 
+/// After so many lanes without company, statements stay alone ...
+const LONELY_MAX: u64 = 16;
+/// ... but for one in so many.
+const OPENS_EVERY: u64 = 8;
+
 /// Where a statement ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
@@ -61,11 +69,15 @@ pub struct Pace {
     mean: AtomicU64,
     gap: AtomicU64,
     slow: AtomicU64,
+    /// Lanes without company since the last with it.
+    lonely: AtomicU64,
+    /// Statements that could have opened a lane since then.
+    openers: AtomicU64,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { mean: AtomicU64::new(0), gap: AtomicU64::new(GAP_START), slow: AtomicU64::new(SLOW_MAX) }
+        Self::of(0, GAP_START, SLOW_MAX)
     }
 }
 
@@ -88,8 +100,12 @@ impl Allowance {
 impl Pace {
     /// That of a statement of which it is known beforehand that it is quick.
     pub fn proved() -> Self {
-        let quick = 100_000;
-        Self { mean: AtomicU64::new(quick), gap: AtomicU64::new(quick), slow: AtomicU64::new(0) }
+        Self::of(100_000, 100_000, 0)
+    }
+
+    fn of(mean: u64, gap: u64, slow: u64) -> Self {
+        let [mean, gap, slow, lonely, openers] = [mean, gap, slow, 0, 0].map(AtomicU64::new);
+        Self { mean, gap, slow, lonely, openers }
     }
 
     /// Whether the statement may share a connection now, while so many connections are in use.
@@ -98,6 +114,22 @@ impl Pace {
         let depth = DEPTH_MAX.min(SLOW_MAX / self.slow.load(Relaxed).max(1));
         let is_quick = mean <= MEAN_MAX.max(MEAN_PER_CONNECTION.saturating_mul(in_use as u64)) && gap <= WAIT_MAX;
         (is_quick && depth > 1).then_some(Allowance { depth: depth as usize, gap })
+    }
+
+    /// Whether the statement, which found nobody to join, opens a lane for others.
+    pub(super) fn opens(&self) -> bool {
+        if self.lonely.load(Relaxed) < LONELY_MAX {
+            return true;
+        }
+        let openers = self.openers.load(Relaxed);
+        self.openers.store(openers.wrapping_add(1), Relaxed);
+        openers % OPENS_EVERY == 0
+    }
+
+    /// Notes whether somebody joined a lane before its first statement was sent.
+    pub(super) fn note_company(&self, came: bool) {
+        let lonely = if came { 0 } else { self.lonely.load(Relaxed).saturating_add(1) };
+        self.lonely.store(lonely, Relaxed);
     }
 
     /// When nobody waits behind it any more.
@@ -229,6 +261,19 @@ mod tests {
         let allowance = pace.allowance(1).unwrap();
         assert!(allowance.gap < 45_000, "{allowance:?}");
         assert!(allowance.bears(15 * allowance.gap) && !allowance.bears(WAIT_MAX + 1));
+    }
+
+    #[test]
+    fn few_lanes_open_where_nobody_comes() {
+        let pace = Pace::proved();
+        let opened = |pace: &Pace| {
+            let open = |_: &i32| pace.opens().then(|| pace.note_company(false)).is_some();
+            (0..100).filter(open).count()
+        };
+        assert_eq!(opened(&pace), 16 + 11);
+        assert_eq!(opened(&pace), 12);
+        pace.note_company(true);
+        assert_eq!(opened(&pace), 16 + 11);
     }
 
     #[test]

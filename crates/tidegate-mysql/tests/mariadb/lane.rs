@@ -305,6 +305,23 @@ async fn statements_share_once_they_have_proved_quick() {
     assert_eq!((unkept.stats().shared, unkept.stats().connects), (0, 9));
 }
 
+/// A crowd finds together also where each came alone for a long time.
+#[tokio::test]
+async fn company_after_a_long_time_alone() {
+    let pool = pool(4);
+    warm(&pool).await;
+    let quiet = Pace::proved();
+    for number in 0..100 {
+        assert_eq!(auto(&pool, &quiet, &format!("select {number}")).await.unwrap(), format!("{number}\n"));
+    }
+    assert_eq!(pool.stats().shared, 0);
+    let check = async || assert_eq!(auto(&pool, &quiet, "select 7").await.unwrap(), "7\n");
+    for _ in 0..20 {
+        join((0..10).map(|_| Box::pin(check()) as Running<'_>).collect()).await;
+    }
+    assert!(pool.stats().shared > 0, "{:?}", pool.stats());
+}
+
 /// Nobody waits behind a statement that has turned slow, and its connection is none the worse afterwards.
 #[tokio::test]
 async fn nobody_waits_behind_a_slow_statement() {
