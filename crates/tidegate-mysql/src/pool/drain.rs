@@ -12,7 +12,7 @@ use super::PooledConn;
 use crate::{conn::Nowhere, options::Timeouts};
 
 /// How long all answers together may take.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl PooledConn {
     /// Reads so many answers that are still to come on a shared connection, then gives it back to its pool.

@@ -49,6 +49,9 @@ use crate::{
     timer::LazyTimer,
 };
 
+/// Errors of a server that did not expect what it got: ER_NET_PACKETS_OUT_OF_ORDER, ER_NET_READ_ERROR.
+const OUT_OF_ORDER: [u16; 2] = [1156, 1158];
+
 thread_local! {
     /// The lanes of this worker, of all pools.
     static LANES: RefCell<Vec<Rc<Lane>>> = const { RefCell::new(Vec::new()) };
@@ -362,6 +365,11 @@ impl Lane {
         conn.drain(answers);
     }
 
+    /// Whether it is later than `due`, with nothing heard.
+    fn is_silent(&self, due: Instant, cx: &mut Context<'_>) -> bool {
+        self.timer.borrow_mut().poll_deadline(due, cx).is_ready()
+    }
+
     /// Sees that nobody waits behind a front that is overdue.
     fn watch_front(&self, due: Instant, cx: &mut Context<'_>) {
         if self.broken.get() || self.len() < 2 {
@@ -406,21 +414,11 @@ impl Ticket {
         let conn = front.conn.as_mut().expect("just put there");
         let position = if self.is_first { Position::First } else { Position::Behind };
         let watch = pace.map(|pace| pace.watch(position));
-        let mut sink = Patient { sink, lane: &self.lane };
-        let result = {
-            let overdue = pace.map(|pace| Instant::now() + pace.overdue());
-            let skips = self.lane.skips.take();
-            let mut reading = pin!(read(conn, skips, (begin, timeouts), &mut sink, due, notice));
-            poll_fn(|cx| {
-                let poll = reading.as_mut().poll(cx);
-                if poll.is_pending() {
-                    self.lane.reader.replace(Some(cx.waker().clone()));
-                    overdue.into_iter().for_each(|overdue| self.lane.watch_front(overdue, cx));
-                }
-                poll
-            })
-            .await
-        };
+        let has_begun = Cell::new(false);
+        let mut sink = Patient { sink, lane: &self.lane, has_begun: &has_begun };
+        let skips = self.lane.skips.take();
+        let reading = read(conn, skips, (begin, timeouts), &mut sink, due, notice);
+        let result = self.attend(reading, &has_begun, timeouts, pace).await;
         drop::<Option<Watch<'_>>>(watch);
         self.lane.reader.take();
         let Some(result) = result else { return Ride::Lost };
@@ -434,8 +432,40 @@ impl Ticket {
             Err(QueryError::Lost { .. }) if is_unanswered => Ride::Lost,
             // Another connection does better.
             Err(QueryError::Server(error)) if error.code == CLOSED_BEFORE || is_node_out(&error) => Ride::Lost,
+            Err(QueryError::Server(error)) if pace.is_some() && OUT_OF_ORDER.contains(&error.code) => {
+                pace.into_iter().for_each(Pace::distrust);
+                Ride::Lost
+            }
             result => Ride::Done(result),
         }
+    }
+
+    /// Reads at the front, and has an eye on the time meanwhile.
+    async fn attend<R>(
+        &self,
+        reading: impl Future<Output = Option<R>>,
+        has_begun: &Cell<bool>,
+        timeouts: Timeouts,
+        pace: Option<&Pace>,
+    ) -> Option<R> {
+        let begin = Instant::now();
+        let overdue = pace.map(|pace| begin + pace.overdue());
+        let limit = timeouts.send_query.into_iter().chain(timeouts.query).min();
+        let silent = (pace.is_some() && !self.is_first).then(|| begin + Pace::silence(limit));
+        let mut reading = pin!(reading);
+        poll_fn(|cx| {
+            if let Poll::Ready(result) = reading.as_mut().poll(cx) {
+                return Poll::Ready(result);
+            }
+            self.lane.reader.replace(Some(cx.waker().clone()));
+            overdue.into_iter().for_each(|overdue| self.lane.watch_front(overdue, cx));
+            if silent.is_some_and(|silent| !has_begun.get() && self.lane.is_silent(silent, cx)) {
+                pace.into_iter().for_each(Pace::distrust);
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Waits until this one is at the front, and takes the connection; none if the lane breaks up before.
@@ -524,10 +554,12 @@ impl Drop for Front<'_> {
 struct Patient<'a, S> {
     sink: &'a mut S,
     lane: &'a Lane,
+    has_begun: &'a Cell<bool>,
 }
 
 impl<S: Sink> Sink for Patient<'_, S> {
     fn columns(&mut self, columns: &[Column]) {
+        self.has_begun.set(true);
         self.sink.columns(columns);
     }
     fn begin_row(&mut self) {

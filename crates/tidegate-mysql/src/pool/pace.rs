@@ -15,6 +15,9 @@
 //! Whoever opens a lane waits a moment for company, which costs about as much as a tenth of a small statement. Where nobody came
 //! for a while, only one in [`OPENS_EVERY`] does.
 //!
+//! Some proxies lose what comes before they asked for it. A statement behind others that hears nothing for [`SILENCE`] runs again
+//! elsewhere, and from then on the statement stays alone for a long time ([`Pace::distrust`]).
+//!
 //! Who is behind a statement that is [`overdue`](Pace::overdue) does not wait for it: see `lane.rs`.
 //!
 //! Workers share these figures without a lock. An update that another overwrites is no harm.
@@ -52,6 +55,11 @@ const LONELY_MAX: u64 = 16;
 /// ... but for one in so many.
 const OPENS_EVERY: u64 = 8;
 
+/// How long a statement behind others waits for the first word of its answer once it is its turn.
+const SILENCE: Duration = Duration::from_millis(500);
+/// How many times a statement runs alone after such a silence; twice as often after the next one, up to a million times.
+const BARRED: u64 = 2048;
+
 /// Where a statement ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
@@ -73,6 +81,9 @@ pub struct Pace {
     lonely: AtomicU64,
     /// Statements that could have opened a lane since then.
     openers: AtomicU64,
+    /// How many times more it runs alone, whatever else is known.
+    barred: AtomicU64,
+    strikes: AtomicU64,
 }
 
 impl Default for Pace {
@@ -104,8 +115,9 @@ impl Pace {
     }
 
     fn of(mean: u64, gap: u64, slow: u64) -> Self {
-        let [mean, gap, slow, lonely, openers] = [mean, gap, slow, 0, 0].map(AtomicU64::new);
-        Self { mean, gap, slow, lonely, openers }
+        let [mean, gap, slow] = [mean, gap, slow].map(AtomicU64::new);
+        let [lonely, openers, barred, strikes] = [0; 4].map(AtomicU64::new);
+        Self { mean, gap, slow, lonely, openers, barred, strikes }
     }
 
     /// Whether the statement may share a connection now, while so many connections are in use.
@@ -113,7 +125,8 @@ impl Pace {
         let (mean, gap) = (self.mean.load(Relaxed), self.gap.load(Relaxed));
         let depth = DEPTH_MAX.min(SLOW_MAX / self.slow.load(Relaxed).max(1));
         let is_quick = mean <= MEAN_MAX.max(MEAN_PER_CONNECTION.saturating_mul(in_use as u64)) && gap <= WAIT_MAX;
-        (is_quick && depth > 1).then_some(Allowance { depth: depth as usize, gap })
+        let is_trusted = self.barred.load(Relaxed) == 0;
+        (is_quick && depth > 1 && is_trusted).then_some(Allowance { depth: depth as usize, gap })
     }
 
     /// Whether the statement, which found nobody to join, opens a lane for others.
@@ -123,13 +136,25 @@ impl Pace {
         }
         let openers = self.openers.load(Relaxed);
         self.openers.store(openers.wrapping_add(1), Relaxed);
-        openers % OPENS_EVERY == 0
+        openers.is_multiple_of(OPENS_EVERY)
     }
 
     /// Notes whether somebody joined a lane before its first statement was sent.
     pub(super) fn note_company(&self, came: bool) {
         let lonely = if came { 0 } else { self.lonely.load(Relaxed).saturating_add(1) };
         self.lonely.store(lonely, Relaxed);
+    }
+
+    /// Notes that the server did not answer what came in advance.
+    pub(super) fn distrust(&self) {
+        let strikes = self.strikes.load(Relaxed);
+        self.strikes.store((strikes + 1).min(9), Relaxed);
+        self.barred.store(BARRED << strikes, Relaxed);
+    }
+
+    /// How long a statement behind others waits for an answer once it is its turn, if it may take this long at all.
+    pub(super) fn silence(limit: Option<Duration>) -> Duration {
+        limit.map_or(SILENCE, |limit| SILENCE.min(limit / 2))
     }
 
     /// When nobody waits behind it any more.
@@ -146,6 +171,9 @@ impl Pace {
             Position::Alone | Position::First if self.mean.load(Relaxed) == 0 => self.mean.store(nanos, Relaxed),
             Position::Alone | Position::First => approach(&self.mean, nanos, 64),
             Position::Behind => approach(&self.gap, nanos.min(GAP_MAX), 32),
+        }
+        if position == Position::Alone && self.barred.load(Relaxed) > 0 {
+            self.barred.store(self.barred.load(Relaxed).saturating_sub(1), Relaxed);
         }
         if position == Position::Alone && self.gap.load(Relaxed) > GAP_START {
             // What was too long once is tried again some day.
@@ -261,6 +289,20 @@ mod tests {
         let allowance = pace.allowance(1).unwrap();
         assert!(allowance.gap < 45_000, "{allowance:?}");
         assert!(allowance.bears(15 * allowance.gap) && !allowance.bears(WAIT_MAX + 1));
+    }
+
+    #[test]
+    fn servers_that_lose_statements_are_distrusted() {
+        let pace = Pace::proved();
+        for times in [2048, 4096, 8192] {
+            pace.distrust();
+            (1..times).for_each(|_| pace.note(QUICK, Position::Alone));
+            check(&pace, None);
+            pace.note(QUICK, Position::Alone);
+            check(&pace, Some(16));
+        }
+        assert_eq!(Pace::silence(None), Duration::from_millis(500));
+        assert_eq!(Pace::silence(Some(Duration::from_millis(100))), Duration::from_millis(50));
     }
 
     #[test]
