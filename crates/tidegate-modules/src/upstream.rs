@@ -51,6 +51,8 @@ pub struct Conf {
     pub balancer_keepalive: Option<usize>,
     /// The group of this block.
     group: GroupSlot,
+    /// At the `http` level: the groups of all `upstream` blocks.
+    pub named: Vec<Arc<Group>>,
     /// At the `http` level: what modules asked for.
     required: Vec<Required>,
     /// At the `http` level: groups whose servers' names are looked up again and again.
@@ -302,12 +304,14 @@ pub fn find<'r>(req: &'r Request, name: &BStr) -> Option<&'r Arc<Group>> {
 }
 
 fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let blocks: Vec<(BString, LevelId)> =
+    let mut blocks: Vec<(BString, LevelId)> =
         build.upstreams.values().map(|level| (build.name_of(*level).to_owned(), *level)).collect();
+    blocks.sort_by_key(|(_, level)| level.0);
     for (name, level) in blocks {
         let conf = build.conf_mut(&MODULE, level);
         let group = Arc::new(conf.make_group(name));
         let _ = conf.group.set(group.clone());
+        http.named.push(group.clone());
         let servers = std::mem::take(&mut conf.servers);
         if servers.iter().any(|draft| draft.resolve.is_some()) {
             http.resolving.push(Resolving { group, servers, level });

@@ -59,7 +59,7 @@ impl Server {
             peer.max_fails = self.max_fails;
             peer.fail_timeout_s = self.fail_timeout.as_secs();
             peer.max_conns = self.max_conns;
-            peer.down = self.down;
+            peer.set_down(self.down);
             Arc::new(peer)
         })
     }
@@ -138,6 +138,23 @@ pub(super) struct Tier {
     state: Mutex<Box<[PeerState]>>,
 }
 
+/// A peer and how it stands.
+#[derive(Debug, Clone)]
+pub struct PeerReport {
+    /// The peer.
+    pub peer: Arc<Peer>,
+    /// What it has saved up for the next choice.
+    pub current_weight: i64,
+    /// Its weight, lowered after failures.
+    pub effective_weight: i64,
+    /// Failures that count.
+    pub fails: u32,
+    /// When it failed last, in seconds since 1970; 0 for never.
+    pub accessed_s: u64,
+    /// When it was tried last, or failed last, in seconds since 1970; 0 for never.
+    pub checked_s: u64,
+}
+
 /// What changes about a peer of a tier.
 ///
 /// Source: nginx, `ngx_http_upstream_rr_peer_t`.
@@ -184,7 +201,7 @@ impl Tier {
         }
     }
     fn tries(&self) -> u32 {
-        u32::try_from(self.peers.iter().filter(|peer| !peer.down).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.peers.iter().filter(|peer| !peer.is_down()).count()).unwrap_or(u32::MAX)
     }
 }
 
@@ -252,6 +269,22 @@ impl Group {
             Some(peers) => peers.clone(),
             None => self.peers.read().unwrap_or_else(PoisonError::into_inner).clone(),
         }
+    }
+
+    /// What is known about the peers of one rank, in order.
+    pub fn report(&self, backup: bool) -> Vec<PeerReport> {
+        let peers = self.peers();
+        let tier = peers.tier(backup);
+        let states = tier.lock();
+        let report = |(peer, state): (&Arc<Peer>, &PeerState)| PeerReport {
+            peer: peer.clone(),
+            current_weight: state.current_weight,
+            effective_weight: state.effective_weight,
+            fails: state.fails,
+            accessed_s: state.accessed_s,
+            checked_s: state.checked_s,
+        };
+        tier.peers.iter().zip(states.iter()).map(report).collect()
     }
 
     /// The addresses of all peers, in order, backups last.

@@ -1,6 +1,6 @@
 //! One address that requests can be sent to, with what is known about its health.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bstr::BString;
 
@@ -23,8 +23,8 @@ pub struct Peer {
     pub fail_timeout_s: u64,
     /// Most requests at a time; 0 for any number.
     pub max_conns: u32,
-    /// Never chosen.
-    pub down: bool,
+    /// Never chosen, for the time being.
+    down: AtomicBool,
     /// Requests under way, where somebody wants to know.
     conns: AtomicU32,
 }
@@ -40,7 +40,7 @@ impl Peer {
             max_fails: 1,
             fail_timeout_s: 10,
             max_conns: 0,
-            down: false,
+            down: AtomicBool::new(false),
             conns: AtomicU32::new(0),
         }
     }
@@ -48,6 +48,14 @@ impl Peer {
     /// Requests under way. Counted only in groups that need it.
     pub fn conns(&self) -> u32 {
         self.conns.load(Ordering::Relaxed)
+    }
+    /// Whether it is never chosen: the configuration says so, or somebody who has looked after it.
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+    /// Takes it out of the group, or back in; for all workers.
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
     }
     pub(super) fn begin(&self) {
         self.conns.fetch_add(1, Ordering::Relaxed);

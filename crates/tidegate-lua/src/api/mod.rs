@@ -80,6 +80,7 @@ mod stdlib;
 mod thread;
 mod time;
 mod timer;
+mod upstream;
 mod uri;
 mod var;
 pub(crate) mod worker;
@@ -126,6 +127,7 @@ static FAMILIES: &[&Family] = &[
     &process::FAMILY,
     &pipe::FAMILY,
     &sql::FAMILY,
+    &upstream::FAMILY,
     &init_once::FAMILY,
 ];
 

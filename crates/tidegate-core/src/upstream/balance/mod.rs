@@ -263,7 +263,7 @@ impl Selection {
     fn next_of_group(&mut self) -> Option<Lease> {
         if self.peers.single {
             let peer = &self.peers.primary.peers[0];
-            if peer.down || peer.is_full() {
+            if peer.is_down() || peer.is_full() {
                 return None;
             }
             let counted = self.peers.counts;
@@ -355,7 +355,7 @@ pub(super) fn is_usable(peer: &Peer, state: &PeerState, now_s: u64) -> bool {
     let failed = peer.max_fails > 0
         && state.fails >= peer.max_fails
         && now_s.saturating_sub(state.checked_s) <= peer.fail_timeout_s;
-    !peer.down && !failed && !peer.is_full()
+    !peer.is_down() && !failed && !peer.is_full()
 }
 
 /// Takes note that a peer is being tried.
