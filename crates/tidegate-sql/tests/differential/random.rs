@@ -68,6 +68,7 @@ pub(crate) fn schema(random: &mut Random) -> Vec<String> {
     let mut all = Vec::new();
     for (number, table) in TABLES.iter().enumerate() {
         let columns = columns(number);
+        all.push(format!("DROP TABLE IF EXISTS {table}"));
         let mut create = format!("CREATE TABLE {table} (id INT PRIMARY KEY AUTO_INCREMENT");
         for (index, (_, definition)) in columns.iter().enumerate() {
             let null = if index % 3 == 2 { " NOT NULL" } else { "" };
@@ -210,6 +211,11 @@ fn expression(random: &mut Random, scope: &Scope, depth: usize) -> String {
         44 => format!("-{a}"),
         _ => format!("({a} & {b})"),
     }
+}
+
+/// Whether a statement changes tables.
+pub(crate) fn writes(statement: &str) -> bool {
+    ["INSERT", "UPDATE", "DELETE", "REPLACE"].iter().any(|verb| statement.starts_with(verb))
 }
 
 /// One statement.

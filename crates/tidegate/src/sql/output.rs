@@ -27,7 +27,7 @@ pub(super) enum Format {
 
 /// Rows that decide how wide the columns of a table are; later ones may stand out.
 const MEASURED_ROWS: usize = 1000;
-/// A value is cut in a table beyond this width.
+/// No column of a table is made wider than this; longer values stand out.
 const WIDTH_MAX: usize = 200;
 
 /// Writes results.
@@ -174,10 +174,10 @@ impl<'a, W: Write> Output<'a, W> {
 
     fn print_pending(&mut self) -> io::Result<()> {
         let names: Vec<String> = self.columns.iter().map(shown_name).collect();
-        self.widths = names.iter().map(|name| width(name)).collect();
+        self.widths = names.iter().map(|name| widest(name)).collect();
         for row in &self.pending {
             for (known, value) in self.widths.iter_mut().zip(row) {
-                *known = (*known).max(value.split('\n').map(width).max().unwrap_or(0)).min(WIDTH_MAX);
+                *known = (*known).max(widest(value)).min(WIDTH_MAX);
             }
         }
         self.rule()?;
@@ -194,14 +194,21 @@ impl<'a, W: Write> Output<'a, W> {
         self.line(row, true)
     }
 
+    /// A row: as many lines as its longest value has.
     fn line(&mut self, values: &[String], align: bool) -> io::Result<()> {
-        for ((value, column), wanted) in values.iter().zip(&self.columns).zip(&self.widths) {
-            let fill = " ".repeat(wanted.saturating_sub(width(value)));
-            let right = align && column.kind.is_number();
-            let (before, after) = if right { (fill.as_str(), "") } else { ("", fill.as_str()) };
-            write!(self.out, "| {before}{value}{after} ")?;
+        let mut lines: Vec<_> = values.iter().map(|value| value.split('\n')).collect();
+        let count = values.iter().map(|value| value.split('\n').count()).max().unwrap_or(1);
+        for _ in 0..count {
+            for ((value, column), wanted) in lines.iter_mut().zip(&self.columns).zip(&self.widths) {
+                let value = value.next().unwrap_or_default();
+                let fill = " ".repeat(wanted.saturating_sub(width(value)));
+                let right = align && column.kind.is_number();
+                let (before, after) = if right { (fill.as_str(), "") } else { ("", fill.as_str()) };
+                write!(self.out, "| {before}{value}{after} ")?;
+            }
+            writeln!(self.out, "|")?;
         }
-        writeln!(self.out, "|")
+        Ok(())
     }
 
     fn rule(&mut self) -> io::Result<()> {
@@ -216,8 +223,22 @@ fn width(text: &str) -> usize {
     text.width()
 }
 
+/// The width of a text's widest line.
+fn widest(text: &str) -> usize {
+    text.split('\n').map(width).max().unwrap_or(0)
+}
+
 fn shown_name(column: &Column) -> String {
-    String::from_utf8_lossy(&column.name).into_owned()
+    printable(&String::from_utf8_lossy(&column.name))
+}
+
+/// A text without characters that could do anything to a terminal; a tab is a few spaces.
+fn printable(text: &str) -> String {
+    if !text.contains(|c: char| c.is_control() && c != '\n') {
+        return text.to_owned();
+    }
+    let text = text.replace('\t', "    ");
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
 
 /// A value for people: raw bytes that are no text as hexadecimal.
@@ -228,10 +249,7 @@ fn shown(column: &Column, value: Value<'_>) -> String {
             Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
             _ => hex(bytes),
         },
-        // A control character could do anything to a terminal.
-        value => {
-            text(value).chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
-        }
+        value => printable(&text(value)),
     }
 }
 
@@ -258,4 +276,46 @@ fn escaped(bytes: &[u8]) -> String {
 /// A duration as people read it behind a result.
 pub(super) fn seconds(time: Duration) -> String {
     format!("{:.3} sec", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_rows::ColumnType;
+
+    #[track_caller]
+    fn check(rows: &[[Value<'_>; 2]], expected: &str) {
+        let columns = [Column::expression(*b"id", ColumnType::Long), Column::expression(*b"text", ColumnType::VarString)];
+        let mut out = Vec::new();
+        let mut output = Output::new(&mut out, Format::Table);
+        output.write(Event::Columns(&columns)).unwrap();
+        for row in rows {
+            output.write(Event::Row(&columns, row)).unwrap();
+        }
+        output.write(Event::End(&Summary::default())).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn tables() {
+        check(
+            &[[Value::Int(1), Value::Bytes("日本".as_bytes())], [Value::Int(20), Value::Bytes(b"one\nthree\t!")]],
+            "\
++----+------------+
+| id | text       |
++----+------------+
+|  1 | 日本       |
+| 20 | one        |
+|    | three    ! |
++----+------------+
+",
+        );
+        check(&[[Value::Null, Value::Bytes(b"\x1b[2J")]], "\
++------+------+
+| id   | text |
++------+------+
+| NULL | \u{fffd}[2J |
++------+------+
+");
+    }
 }

@@ -12,11 +12,12 @@ use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use unicode_width::UnicodeWidthStr;
 
-use super::client::Client;
+use super::client::{Client, Event};
 use super::output::{Format, Output, seconds};
 use super::split::{End, Splitter, Statement};
-use super::{Failure, backup, interrupt};
+use super::{Failure, backup, batch, interrupt};
 
 /// Statements that the history keeps.
 const HISTORY: usize = 2000;
@@ -25,11 +26,16 @@ const HISTORY_FILE: &str = ".tidegate_sql_history";
 
 const HELP: &str = "\
 Statements end with ; or, for a line per value, with \\G. Several may stand on a line.
-  use SCHEMA;   make a schema the current one
-  help          this
-  quit          leave (also exit, \\q, Ctrl-D)
+  use SCHEMA;        make a schema the current one
+  source FILE        run the statements of a file (also \\.)
+  pager [PROGRAM]    results go through a program, for instance less -S; without a name they do no longer (also \\P, \\n)
+  help               this (also \\?)
+  quit               leave (also exit, \\q, Ctrl-D)
 Tab completes words, tables and columns; Ctrl-R searches the history;
 Ctrl-C drops what was typed, or ends the statement that runs.";
+
+/// Warnings of a statement that are shown unasked.
+const WARNINGS_SHOWN: u16 = 5;
 
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
@@ -67,32 +73,37 @@ pub(super) fn run(client: &mut Client, format: Format) -> Result<bool, Failure> 
     interrupt::install().map_err(|error| Failure::Other(format!("sigaction: {error}")))?;
     let mut splitter = Splitter::default();
     let mut typed = String::new();
+    let mut pager = None;
     editor.set_helper(Some(Names::of(client)));
     loop {
         let prompt = prompt(client, splitter.is_inside());
         match editor.readline(&prompt) {
             Ok(line) => {
                 if !splitter.is_inside() {
-                    match line.trim().trim_end_matches(';').to_ascii_lowercase().as_str() {
-                        "quit" | "exit" | "\\q" => break,
-                        "help" | "?" | "\\h" => {
-                            println!("{HELP}");
+                    match command(&line) {
+                        Some(Command::Quit) => break,
+                        Some(command) => {
+                            let _ = editor.add_history_entry(line.trim());
+                            obey(client, command, format, &mut pager)?;
                             continue;
                         }
-                        _ => typed.clear(),
+                        None => typed.clear(),
                     }
                 }
                 typed.push_str(&line);
                 typed.push('\n');
                 splitter.add(format!("{line}\n").as_bytes());
-                let mut ran = false;
+                let (mut ran, mut renamed) = (false, false);
                 while let Some(statement) = splitter.next() {
                     ran = true;
-                    execute(client, &statement, format)?;
+                    renamed |= changes_names(&statement.sql);
+                    execute(client, &statement, format, pager.as_deref())?;
                 }
                 if ran {
                     let _ = editor.add_history_entry(typed.trim_end());
                     save(&mut editor, history.as_ref());
+                }
+                if renamed {
                     editor.set_helper(Some(Names::of(client)));
                 }
             }
@@ -115,29 +126,141 @@ fn prompt(client: &Client, inside: bool) -> String {
     if inside { format!("{:>1$}", "-> ", prompt.chars().count()) } else { prompt }
 }
 
+/// What the shell itself does.
+#[derive(Debug, PartialEq, Eq)]
+enum Command<'a> {
+    Quit,
+    Help,
+    Source(&'a str),
+    /// Without a program results are printed again.
+    Pager(&'a str),
+    Unknown(&'a str),
+}
+
+/// The command that a line is; `None` for the beginning of a statement.
+fn command(line: &str) -> Option<Command<'_>> {
+    let line = line.trim().trim_end_matches(';').trim_end();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    Some(match (word.to_ascii_lowercase().as_str(), rest) {
+        ("quit" | "exit", "") => Command::Quit,
+        ("help" | "?", "") => Command::Help,
+        ("source", file) if !file.is_empty() => Command::Source(file),
+        ("pager", program) => Command::Pager(program),
+        ("nopager", "") => Command::Pager(""),
+        _ => match word {
+            "\\q" => Command::Quit,
+            "\\h" | "\\?" => Command::Help,
+            "\\." if !rest.is_empty() => Command::Source(rest),
+            "\\P" => Command::Pager(rest),
+            "\\n" => Command::Pager(""),
+            _ if word.starts_with('\\') => Command::Unknown(word),
+            _ => return None,
+        },
+    })
+}
+
+fn obey(client: &mut Client, command: Command<'_>, format: Format, pager: &mut Option<String>) -> Result<(), Failure> {
+    match command {
+        Command::Quit => {}
+        Command::Help => println!("{HELP}"),
+        Command::Pager("") => *pager = None,
+        Command::Pager(program) => *pager = Some(program.to_owned()),
+        Command::Unknown(word) => println!("There is no command {word}; type help for help.\n"),
+        Command::Source(file) => match std::fs::File::open(file) {
+            Err(error) => println!("{file}: {error}\n"),
+            Ok(text) => match batch::run(client, &mut io::BufReader::new(text), format, false) {
+                Err(Failure::Other(reason)) => println!("{reason}\n"),
+                other => return other.map(drop),
+            },
+        },
+    }
+    Ok(())
+}
+
+/// Whether a statement may bring names to complete, or take some away.
+fn changes_names(sql: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(&sql[..sql.len().min(64)]).to_ascii_uppercase();
+    let word = text.split(|c: char| !c.is_ascii_alphabetic()).find(|word| !word.is_empty());
+    matches!(word, Some("USE" | "CREATE" | "DROP" | "ALTER" | "RENAME"))
+}
+
 /// Runs a statement and prints its results with the time that they took.
-fn execute(client: &mut Client, statement: &Statement, format: Format) -> Result<(), Failure> {
+fn execute(client: &mut Client, statement: &Statement, format: Format, pager: Option<&str>) -> Result<(), Failure> {
     let format = if statement.end == End::Vertical { Format::Vertical } else { format };
     let begun = Instant::now();
-    let mut stdout = io::stdout().lock();
     let mut lines = Vec::new();
-    let ran = {
-        let mut output = Output::new(&mut stdout, format);
+    let mut warnings = 0;
+    let mut print = |mut out: &mut dyn Write| {
+        let mut output = Output::new(&mut out, format);
         client.run(&statement.sql, |event| {
+            if let Event::End(summary) = &event {
+                warnings = summary.warnings;
+            }
             if let Some(line) = output.write(event)? {
                 lines.push(line);
             }
             Ok(())
         })
     };
+    let ran = match pager {
+        None => print(&mut io::stdout().lock()),
+        Some(program) => paged(program, print),
+    };
     let time = seconds(begun.elapsed());
     for line in lines {
-        writeln!(stdout, "{line} ({time})\n")?;
+        println!("{line} ({time})");
     }
     match ran {
-        Err(failure @ Failure::Statement(_)) => Ok(writeln!(stdout, "{failure}\n")?),
+        Err(Failure::Statement(error)) => {
+            let mark = mark(&String::from_utf8_lossy(&statement.sql), &error.message);
+            println!("{}{}\n", Failure::Statement(error), mark.map_or(String::new(), |mark| format!("\n{mark}")));
+            Ok(())
+        }
+        Ok(()) => {
+            if (1..=WARNINGS_SHOWN).contains(&warnings) {
+                for row in client.rows("SHOW WARNINGS").unwrap_or_default() {
+                    println!("{}", row.join(" "));
+                }
+            }
+            println!();
+            Ok(())
+        }
         other => other,
     }
+}
+
+/// Runs `print` into a program that shows what it gets.
+fn paged(program: &str, print: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    use std::process::{Command, Stdio};
+    let mut child = match Command::new("sh").args(["-c", program]).stdin(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(error) => return Err(Failure::Other(format!("sh: {error}"))),
+    };
+    let mut input = io::BufWriter::new(child.stdin.take().expect("a pipe was asked for"));
+    let ran = print(&mut input);
+    // Who leaves the pager early has seen enough.
+    let _ = input.flush();
+    drop(input);
+    let _ = child.wait();
+    match ran {
+        Err(Failure::Other(reason)) if reason.contains("Broken pipe") => Ok(()),
+        other => other,
+    }
+}
+
+/// The line of a statement in which a syntax error is, with a mark below its place.
+fn mark(sql: &str, message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("right syntax to use near '")?;
+    let (near, line) = rest.rsplit_once("' at line ")?;
+    let number: usize = line.parse().ok()?;
+    let start = sql.split_inclusive('\n').take(number - 1).map(str::len).sum::<usize>();
+    let sql = sql.trim_end();
+    let at = if near.is_empty() { sql.len() } else { start + sql.get(start..)?.find(near)? };
+    let from = sql[..at].rfind('\n').map_or(0, |end| end + 1);
+    let to = sql[at..].find('\n').map_or(sql.len(), |end| at + end);
+    let before = sql[from..at].replace('\t', " ");
+    Some(format!("  {before}{}\n  {}^", sql[at..to].replace('\t', " "), " ".repeat(before.width())))
 }
 
 fn history_file() -> Option<PathBuf> {
@@ -218,3 +341,39 @@ impl Highlighter for Names {
 
 impl Validator for Names {}
 impl Helper for Names {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: Option<Command<'_>>) {
+        assert_eq!(command(line), expected, "{line}");
+    }
+
+    #[test]
+    fn commands() {
+        check("select 1;", None);
+        check("exit;", Some(Command::Quit));
+        check(" \\q ", Some(Command::Quit));
+        check("help contents", None);
+        check("\\? ", Some(Command::Help));
+        check("source a b.sql", Some(Command::Source("a b.sql")));
+        check("\\. x.sql;", Some(Command::Source("x.sql")));
+        check("pager less -S", Some(Command::Pager("less -S")));
+        check("\\P", Some(Command::Pager("")));
+        check("\\d cats", Some(Command::Unknown("\\d")));
+        check("", None);
+    }
+
+    #[test]
+    fn a_mark_stands_below_the_error() {
+        let message = |near: &str, line: usize| format!("… the right syntax to use near '{near}' at line {line}");
+        let shown = |sql: &str, near: &str, line| mark(sql, &message(near, line)).unwrap_or_default();
+        assert_eq!(shown("select 1 frm x y", "x y", 1), "  select 1 frm x y\n               ^");
+        assert_eq!(shown("select '日'\n  frum x", "x", 2), "    frum x\n         ^");
+        assert_eq!(shown("select 1 +\n", "", 1), "  select 1 +\n            ^");
+        assert_eq!(shown("select '日本' x y", "y", 1), "  select '日本' x y\n                  ^");
+        assert_eq!(shown("select 1", "elsewhere", 1), "");
+    }
+}
