@@ -577,6 +577,13 @@ fn aggregate_order(t: &mut Translator<'_>, terms: &[sqlparser::ast::OrderByExpr]
 fn window(t: &mut Translator<'_>, name: &str, function: &sqlparser::ast::Function, scope: &Scope<'_>) -> Res<Ex> {
     let args = t.arguments(&function.args, scope)?;
     let lower = name.to_ascii_lowercase();
+    // Of a column the type is the column's, of an expression the widest of its kind.
+    let widest = |ex: &Ex| match ex.ty.base {
+        base if base.is_integer() && base != Base::Year && !ex.ty.is_bool() && ex.origin.is_none() => {
+            SqlType { base: Base::Big, ..ex.ty.clone() }
+        }
+        _ => ex.ty.clone(),
+    };
     Ok(match (name, args.as_slice()) {
         ("ROW_NUMBER" | "RANK" | "DENSE_RANK", []) => {
             Ex::sql(format!("{lower}()"), SqlType { length: 21, ..SqlType::bigint() }).with_nullable(false)
@@ -589,16 +596,16 @@ fn window(t: &mut Translator<'_>, name: &str, function: &sqlparser::ast::Functio
             Ex::sql(format!("ntile({sql})"), SqlType::bigint())
         }
         ("FIRST_VALUE" | "LAST_VALUE", [value]) => {
-            Ex { origin: None, ..Ex::sql(format!("{lower}({})", t.text(value)), value.ty.clone()) }
+            Ex { origin: None, ..Ex::sql(format!("{lower}({})", t.text(value)), widest(value)) }
         }
         ("NTH_VALUE", [value, number]) => {
             let (value_sql, number) = (t.text(value), t.convert(number, Rep::Int));
-            Ex::sql(format!("nth_value({value_sql}, {number})"), value.ty.clone())
+            Ex::sql(format!("nth_value({value_sql}, {number})"), widest(value))
         }
-        ("LAG" | "LEAD", [value]) => Ex::sql(format!("{lower}({})", t.text(value)), value.ty.clone()),
+        ("LAG" | "LEAD", [value]) => Ex::sql(format!("{lower}({})", t.text(value)), widest(value)),
         ("LAG" | "LEAD", [value, offset]) => {
             let (value_sql, offset) = (t.text(value), t.convert(offset, Rep::Int));
-            Ex::sql(format!("{lower}({value_sql}, {offset})"), value.ty.clone())
+            Ex::sql(format!("{lower}({value_sql}, {offset})"), widest(value))
         }
         ("LAG" | "LEAD", [value, offset, default]) => {
             let common = t.common_type(&[value.clone(), default.clone()], name)?;

@@ -251,6 +251,15 @@ pub(crate) fn call(translator: &mut Translator<'_>, name: &str, args: &[Ex]) -> 
                 })
                 .collect();
             let nullable = !udf.strict || args.iter().any(|arg| arg.nullable);
+            let counted = match udf.name {
+                "f_left" | "f_right" => args.get(1),
+                "f_substring" => args.get(2),
+                _ => None,
+            };
+            if let Some(most) = counted.and_then(|ex| translator.constant_int(ex)).filter(|_| ty.base.is_character()) {
+                let length = ty.length.min(u32::try_from(most.max(0)).unwrap_or(u32::MAX));
+                ty = SqlType { marks: ty.marks, ..SqlType::string(length, ty.collation) };
+            }
             let function = match udf.name {
                 "f_upper" | "f_ucase" if ty.collation.is_latin1() => "tg_latin1_upper",
                 "f_lower" | "f_lcase" if ty.collation.is_latin1() => "tg_latin1_lower",

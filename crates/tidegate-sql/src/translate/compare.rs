@@ -242,6 +242,18 @@ impl Translator<'_> {
         for item in &items {
             grounds.push(self.ground(&left, item)?);
         }
+        // All texts of the list are compared in one collation.
+        let texts: Vec<&Ex> =
+            grounds.iter().zip(&items).filter(|(ground, _)| matches!(ground, Ground::Text(_))).map(|(_, ex)| ex).collect();
+        let mut common = left.clone();
+        for text in &texts {
+            let (collation, coercibility) = meet(&common, text, "in")?;
+            common.ty.collation = collation;
+            common.coercibility = coercibility;
+        }
+        for ground in grounds.iter_mut().filter(|ground| matches!(ground, Ground::Text(_))) {
+            *ground = Ground::Text(common.ty.collation);
+        }
         let mut known: Vec<&Ground> =
             grounds.iter().zip(&items).filter(|(_, item)| item.ty.rep() != Rep::Null).map(|(g, _)| g).collect();
         known.dedup();
@@ -257,8 +269,11 @@ impl Translator<'_> {
             format!("({x}{collate} {not}IN ({}))", list.join(", "))
         } else {
             let mut parts = Vec::new();
-            for item in &items {
-                let ex = self.compare(&left, "=", item)?;
+            for (item, ground) in items.iter().zip(&grounds) {
+                let ex = match ground {
+                    Ground::Text(_) => self.compare_on(ground, &left, "=", item),
+                    _ => self.compare(&left, "=", item)?,
+                };
                 parts.push(self.text(&ex));
             }
             format!("({not}({}))", parts.join(" OR "))

@@ -5,7 +5,7 @@
 //! a seed. `TIDEGATE_DIFF=NAME` runs the files whose name contains NAME only, `TIDEGATE_DIFF_DIR` those of another directory; `TIDEGATE_DIFF_SEED` and `TIDEGATE_DIFF_COUNT` choose what
 //! the random part does; the report is written to `target/tmp/differential.txt`.
 //!
-//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`].
+//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`].
 
 mod accepted;
 mod corpus;
@@ -16,6 +16,7 @@ mod report;
 #[path = "../../../tidegate-mysql/tests/mariadb/server.rs"]
 mod server;
 mod sinks;
+mod typed;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -126,8 +127,10 @@ fn random_statements_give_the_same_results() {
             report.add("random", &statement, ours, theirs);
         }
         for _ in 0..count {
-            let statement = random::statement(&mut random);
+            let statement =
+                if random.chance(60) { typed::statement(&mut random) } else { random::statement(&mut random) };
             let (ours, theirs) = pair.run(&statement).await;
+            let (ours, theirs) = (ours.with_plain_blobs(), theirs.with_plain_blobs());
             let apart = random::writes(&statement) && ours.difference(&theirs, false).is_some();
             report.add("random", &statement, ours, theirs);
             if apart {

@@ -10,24 +10,24 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
     }
 
-    fn chance(&mut self, percent: usize) -> bool {
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.below(all.len())]
     }
 }
 
 /// Columns of the random tables: what a value of it is like, its definition.
-const COLUMNS: &[(Kind, &str)] = &[
+pub(crate) const COLUMNS: &[(Kind, &str)] = &[
     (Kind::Int, "INT"),
     (Kind::Int, "BIGINT"),
     (Kind::Int, "TINYINT"),
@@ -48,7 +48,7 @@ const COLUMNS: &[(Kind, &str)] = &[
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Int,
     Uint,
     Dec,
@@ -61,7 +61,7 @@ enum Kind {
 }
 
 /// Tables of the random schema; each has a primary key `id` and the columns `c0`, `c1`, …
-const TABLES: [&str; 3] = ["t0", "t1", "t2"];
+pub(crate) const TABLES: [&str; 3] = ["t0", "t1", "t2"];
 
 /// The statements that make and fill the tables. Table n has the columns from n × 5 on, seven of them.
 pub(crate) fn schema(random: &mut Random) -> Vec<String> {
@@ -98,7 +98,7 @@ fn columns(table: usize) -> Vec<(Kind, &'static str)> {
 }
 
 /// A value that fits a column of the kind.
-fn value(random: &mut Random, kind: Kind) -> String {
+pub(crate) fn value(random: &mut Random, kind: Kind) -> String {
     match kind {
         Kind::Int => random.pick(&["0", "1", "-1", "2", "7", "42", "-100", "99", "127"]).to_owned(),
         Kind::Uint => random.pick(&["0", "1", "3", "10", "255", "4000000000"]).to_owned(),
