@@ -23,7 +23,7 @@ use crate::{
         bind::Constants,
         rules::{RuleKind, check_cascades, rules_of},
     },
-    parse::{AlterItem, KeyKind, TableName, alter::Place},
+    parse::{AlterItem, ColumnSpec, KeyKind, TableName, alter::Place, ddl::TableOptions},
     session::Core,
     store::conn::{Cell, Conn, Step},
     value::{Base, Datum, Rep, SqlType, Val},
@@ -135,6 +135,11 @@ fn place_of(table: &Table, place: &Place) -> Res<Option<usize>> {
     })
 }
 
+fn unknown(name: &str, table: &Table) -> tidegate_rows::ServerError {
+    errors::unknown_column(name, &table.name)
+}
+
+/// Puts one item of ALTER TABLE into the definition.
 fn apply(
     core: &Core,
     conn: &Conn,
@@ -144,7 +149,6 @@ fn apply(
     item: &AlterItem,
     sql: &[u8],
 ) -> Res<()> {
-    let unknown = |name: &str, table: &Table| errors::unknown_column(name, &table.name);
     match item {
         AlterItem::AddColumn { spec, place, if_not_exists } => {
             if *if_not_exists && table.column(&spec.name).is_some() {
@@ -156,31 +160,8 @@ fn apply(
             column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
         }
         AlterItem::DropColumn { name, if_exists } => drop_column(core, table, name, *if_exists),
-        AlterItem::ChangeColumn { old, spec, place } => {
-            let (position, column) = table.column(old).ok_or_else(|| unknown(old, table))?;
-            let id = column.id;
-            if !same_name(old, &spec.name) && table.column(&spec.name).is_some() {
-                return Err(errors::duplicate_column(&spec.name));
-            }
-            let mut changed = column_of(core, schema, table, spec, id, sql)?;
-            if table.primary().is_some_and(|index| index.parts.iter().any(|part| part.column == id)) {
-                changed.nullable = false;
-            }
-            table.columns.remove(position);
-            let at = place_of(table, place)?.unwrap_or(position);
-            table.columns.insert(at, changed);
-            add_column_check(table, spec, id, sql);
-            column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
-        }
-        AlterItem::RenameColumn { old, new } => {
-            check_name(new)?;
-            let (position, _) = table.column(old).ok_or_else(|| unknown(old, table))?;
-            if !same_name(old, new) && table.column(new).is_some() {
-                return Err(errors::duplicate_column(new));
-            }
-            table.columns[position].name.clone_from(new);
-            Ok(())
-        }
+        AlterItem::ChangeColumn { old, spec, place } => change_column(core, schema, table, (old, spec, place), sql),
+        AlterItem::RenameColumn { old, new } => rename_column(table, old, new),
         AlterItem::AlterDefault { column, default } => {
             let (position, found) = table.column(column).ok_or_else(|| unknown(column, table))?;
             let default = default_of(core, schema, table, found, default, sql)?;
@@ -192,31 +173,13 @@ fn apply(
             add_foreign_key(conn, catalog, schema, table, key, core.env.foreign_keys.get())
         }
         AlterItem::AddCheck(check) => add_check(table, check, sql),
-        AlterItem::DropIndex { name, if_exists } => {
-            match table.indexes.iter().position(|index| same_name(&index.name, name)) {
-                Some(at) => {
-                    table.indexes.remove(at);
-                }
-                None if *if_exists => core.env.note(errors::cannot_drop("INDEX", name)),
-                None => return Err(errors::cannot_drop("INDEX", name)),
-            }
-            Ok(())
-        }
+        AlterItem::DropIndex { name, if_exists } => drop_index(core, table, name, *if_exists),
         AlterItem::DropPrimary => {
             let at = table.indexes.iter().position(|index| index.kind == KeyKind::Primary);
             table.indexes.remove(at.ok_or_else(|| errors::cannot_drop("INDEX", "PRIMARY"))?);
             Ok(())
         }
-        AlterItem::DropForeignKey(name) => {
-            let check = table.checks.iter().position(|check| check.column.is_none() && same_name(&check.name, name));
-            if let Some(check) = check {
-                table.checks.remove(check);
-                return Ok(());
-            }
-            let at = table.foreign_keys.iter().position(|key| same_name(&key.name, name));
-            table.foreign_keys.remove(at.ok_or_else(|| errors::cannot_drop("FOREIGN KEY", name))?);
-            Ok(())
-        }
+        AlterItem::DropForeignKey(name) => drop_constraint(table, name),
         AlterItem::RenameIndex { old, new } => {
             if table.indexes.iter().any(|index| same_name(&index.name, new)) {
                 return Err(errors::duplicate_key_name(new));
@@ -226,49 +189,111 @@ fn apply(
             index.ok_or_else(|| errors::unknown_key(old, &table_name))?.name.clone_from(new);
             Ok(())
         }
-        AlterItem::RenameTable(name) => {
-            if name.schema.as_ref().is_some_and(|other| *other != schema.name) {
-                return Err(errors::unsupported("moving a table to another schema"));
-            }
-            check_name(&name.name)?;
-            if name.name != table.name && catalog.table(&name.name).is_some() {
-                return Err(errors::table_exists(&name.name));
-            }
-            table.name.clone_from(&name.name);
-            Ok(())
-        }
-        AlterItem::Options(options) => {
-            if options.charset.is_some() || options.collation.is_some() {
-                table.collation =
-                    collation_of(options.charset.as_deref(), options.collation.as_deref(), table.collation)?;
-            }
-            if let Some(comment) = &options.comment {
-                table.comment.clone_from(comment);
-            }
-            if let Some(engine) = &options.engine {
-                table.engine.clone_from(engine);
-            }
-            if let Some(next) = options.auto_increment {
-                use std::sync::atomic::Ordering::Release;
-                table.state.next_auto.store(0, Release);
-                table.state.stored_auto.store(next, Release);
-            }
-            Ok(())
-        }
-        AlterItem::Convert { charset, collation } => {
-            let collation = collation_of(Some(charset), collation.as_deref(), table.collation)?;
-            table.collation = collation;
-            for column in table
-                .columns
-                .iter_mut()
-                .filter(|column| column.ty.base.is_character() && column.ty.base != crate::value::Base::Json)
-            {
-                column.ty.collation = collation;
-            }
-            Ok(())
-        }
+        AlterItem::RenameTable(name) => rename_table(catalog, schema, table, name),
+        AlterItem::Options(options) => set_options(table, options),
+        AlterItem::Convert { charset, collation } => convert_texts(table, charset, collation.as_deref()),
         AlterItem::Nothing => Ok(()),
     }
+}
+
+fn change_column(
+    core: &Core,
+    schema: &Schema,
+    table: &mut Table,
+    (old, spec, place): (&str, &ColumnSpec, &Place),
+    sql: &[u8],
+) -> Res<()> {
+    let (position, column) = table.column(old).ok_or_else(|| unknown(old, table))?;
+    let id = column.id;
+    if !same_name(old, &spec.name) && table.column(&spec.name).is_some() {
+        return Err(errors::duplicate_column(&spec.name));
+    }
+    let mut changed = column_of(core, schema, table, spec, id, sql)?;
+    if table.primary().is_some_and(|index| index.parts.iter().any(|part| part.column == id)) {
+        changed.nullable = false;
+    }
+    table.columns.remove(position);
+    let at = place_of(table, place)?.unwrap_or(position);
+    table.columns.insert(at, changed);
+    add_column_check(table, spec, id, sql);
+    column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
+}
+
+fn rename_column(table: &mut Table, old: &str, new: &str) -> Res<()> {
+    check_name(new)?;
+    let (position, _) = table.column(old).ok_or_else(|| unknown(old, table))?;
+    if !same_name(old, new) && table.column(new).is_some() {
+        return Err(errors::duplicate_column(new));
+    }
+    new.clone_into(&mut table.columns[position].name);
+    Ok(())
+}
+
+fn drop_index(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> Res<()> {
+    match table.indexes.iter().position(|index| same_name(&index.name, name)) {
+        Some(at) => {
+            table.indexes.remove(at);
+        }
+        None if if_exists => core.env.note(errors::cannot_drop("INDEX", name)),
+        None => return Err(errors::cannot_drop("INDEX", name)),
+    }
+    Ok(())
+}
+
+/// Drops a foreign key or a check of the table.
+fn drop_constraint(table: &mut Table, name: &str) -> Res<()> {
+    let check = table.checks.iter().position(|check| check.column.is_none() && same_name(&check.name, name));
+    if let Some(check) = check {
+        table.checks.remove(check);
+        return Ok(());
+    }
+    let at = table.foreign_keys.iter().position(|key| same_name(&key.name, name));
+    table.foreign_keys.remove(at.ok_or_else(|| errors::cannot_drop("FOREIGN KEY", name))?);
+    Ok(())
+}
+
+fn rename_table(catalog: &Catalog, schema: &Schema, table: &mut Table, name: &TableName) -> Res<()> {
+    if name.schema.as_ref().is_some_and(|other| *other != schema.name) {
+        return Err(errors::unsupported("moving a table to another schema"));
+    }
+    check_name(&name.name)?;
+    if name.name != table.name && catalog.table(&name.name).is_some() {
+        return Err(errors::table_exists(&name.name));
+    }
+    table.name.clone_from(&name.name);
+    Ok(())
+}
+
+fn set_options(table: &mut Table, options: &TableOptions) -> Res<()> {
+    if options.charset.is_some() || options.collation.is_some() {
+        table.collation = collation_of(options.charset.as_deref(), options.collation.as_deref(), table.collation)?;
+    }
+    if let Some(comment) = &options.comment {
+        table.comment.clone_from(comment);
+    }
+    if let Some(engine) = &options.engine {
+        table.engine.clone_from(engine);
+    }
+    if let Some(next) = options.auto_increment {
+        use std::sync::atomic::Ordering::Release;
+        table.state.next_auto.store(0, Release);
+        table.state.stored_auto.store(next, Release);
+    }
+    Ok(())
+}
+
+/// CONVERT TO CHARACTER SET: of the table and all its texts.
+fn convert_texts(table: &mut Table, charset: &str, collation: Option<&str>) -> Res<()> {
+    let collation = collation_of(Some(charset), collation, table.collation)?;
+    table.collation = collation;
+    for column in table
+        .columns
+        .iter_mut()
+        .filter(|column| column.ty.base.is_character() && column.ty.base != crate::value::Base::Json)
+    {
+        column.ty.collation = collation;
+    }
+    Ok(())
 }
 
 fn drop_column(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> Res<()> {

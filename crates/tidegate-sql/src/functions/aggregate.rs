@@ -14,7 +14,7 @@ use super::{
 use crate::{
     errors,
     store::conn::Cell,
-    translate::{Ex, Res, Translator, expr::arguments, quote, scope::Scope, select::window_name, types::digits},
+    translate::{Ex, Res, Translator, expr::arguments, quote, scope::Scope, types::digits, windows::window_name},
     value::{
         Base, Datum, Rep, SqlType,
         collation::Collation,

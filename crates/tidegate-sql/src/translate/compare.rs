@@ -243,8 +243,12 @@ impl Translator<'_> {
             grounds.push(self.ground(&left, item)?);
         }
         // All texts of the list are compared in one collation.
-        let texts: Vec<&Ex> =
-            grounds.iter().zip(&items).filter(|(ground, _)| matches!(ground, Ground::Text(_))).map(|(_, ex)| ex).collect();
+        let texts: Vec<&Ex> = grounds
+            .iter()
+            .zip(&items)
+            .filter(|(ground, _)| matches!(ground, Ground::Text(_)))
+            .map(|(_, ex)| ex)
+            .collect();
         let mut common = left.clone();
         for text in &texts {
             let (collation, coercibility) = meet(&common, text, "in")?;

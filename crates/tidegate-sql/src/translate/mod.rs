@@ -12,10 +12,13 @@ pub(crate) mod dml;
 pub(crate) mod expr;
 mod from;
 mod full_group;
+mod names;
 mod rollup;
 pub(crate) mod scope;
 pub(crate) mod select;
 pub(crate) mod types;
+mod union;
+pub(crate) mod windows;
 
 use std::{collections::BTreeSet, sync::Arc};
 

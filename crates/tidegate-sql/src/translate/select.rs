@@ -1,11 +1,9 @@
-//! Queries: SELECT, UNION, WITH, joins, grouping, ordering.
+//! Queries: SELECT, WITH, grouping, ordering. Beside it stand `from`, `union`, `windows`, `names`, `full_group` and `rollup`.
 
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, GroupByWithModifier, LimitClause, LockType, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, UnaryOperator, Value,
-    WildcardAdditionalOptions,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value, WildcardAdditionalOptions,
 };
-use sqlparser::tokenizer::Token;
 
 use super::{
     Code, Ex, Res, Source as Constant, Translator,
@@ -13,11 +11,11 @@ use super::{
     expr::unnest,
     from::source_columns,
     full_group::Bare,
+    names::shown_name,
     scope::{Cte, Scope, Source},
 };
 use crate::{
     catalog::same_name,
-    dialect::is_word,
     errors,
     parse::to_table_name,
     value::{Rep, SqlType},
@@ -125,42 +123,7 @@ impl Translator<'_> {
         Ok(format!("WITH {recursive}{} ", texts.join(", ")))
     }
 
-    /// A recursive query: its first part gives the types. `None` if it does not refer to itself.
-    fn recursive(
-        &mut self,
-        name: &str,
-        sql: &str,
-        given: &[&str],
-        query: &Query,
-        outer: Option<&Scope<'_>>,
-    ) -> Res<Option<Rel>> {
-        let SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } = &*query.body else {
-            return Ok(None);
-        };
-        if query.with.is_some() || query.order_by.is_some() {
-            return Err(errors::unsupported("ORDER BY or WITH inside of a recursive query"));
-        }
-        let first = self.body(left, &[], None, outer)?;
-        let columns = source_columns(&first, given)?;
-        self.ctes.push(Cte { name: name.to_owned(), sql: sql.to_owned(), columns });
-        let second = self.body(right, &[], None, outer)?;
-        if first.columns.len() != second.columns.len() {
-            return Err(errors::union_columns());
-        }
-        for (index, column) in first.columns.iter().enumerate() {
-            if second.columns[index].ex.ty.rep() != column.ex.ty.rep() && second.columns[index].ex.ty.rep() != Rep::Null
-            {
-                return Err(errors::unsupported("a recursive query whose parts have different types; use CAST"));
-            }
-        }
-        let all = if *set_quantifier == SetQuantifier::All { "UNION ALL" } else { "UNION" };
-        let limit = query.limit_clause.as_ref().map(|limit| self.limit(limit)).transpose()?;
-        let limit = limit.map_or(String::new(), |limit| limit.0);
-        let sql = format!("{} {all} {}{limit}", first.sql, second.sql);
-        Ok(Some(Rel { sql, ..first }))
-    }
-
-    fn body(
+    pub(super) fn body(
         &mut self,
         body: &SetExpr,
         order: &[OrderByExpr],
@@ -206,76 +169,6 @@ impl Translator<'_> {
         }
     }
 
-    fn set_operation(
-        &mut self,
-        left: &SetExpr,
-        op: SetOperator,
-        quantifier: SetQuantifier,
-        right: &SetExpr,
-        outer: Option<&Scope<'_>>,
-    ) -> Res<Rel> {
-        let (a, b) = (self.body(left, &[], None, outer)?, self.body(right, &[], None, outer)?);
-        if a.columns.len() != b.columns.len() {
-            return Err(errors::union_columns());
-        }
-        let word = match (op, quantifier) {
-            (SetOperator::Union, SetQuantifier::All) => "UNION ALL",
-            (SetOperator::Union, SetQuantifier::None | SetQuantifier::Distinct) => "UNION",
-            (SetOperator::Intersect, SetQuantifier::None | SetQuantifier::Distinct) => "INTERSECT",
-            (SetOperator::Except, SetQuantifier::None | SetQuantifier::Distinct) => "EXCEPT",
-            _ => return Err(errors::unsupported(format!("{op} {quantifier}"))),
-        };
-        let mut columns = Vec::new();
-        for index in 0..a.columns.len() {
-            let mut common = self.common_type(&[a.columns[index].ex.clone(), b.columns[index].ex.clone()], "UNION")?;
-            common.origin = None;
-            common.nullable |= a.columns[index].ex.nullable || b.columns[index].ex.nullable;
-            columns.push(RelColumn { name: a.columns[index].name.clone(), ex: common });
-        }
-        let a = self.retyped(&a, &columns);
-        let b = self.retyped(&b, &columns);
-        let mut sql = format!("{a} {word} {b}");
-        if word == "UNION" {
-            // Of equal rows the first stays, and rows stay in the order in which they come.
-            let alias = self.alias("s");
-            let items: Vec<String> = columns
-                .iter()
-                .enumerate()
-                .map(|(index, column)| {
-                    let mut sql = format!("{alias}.r{index}");
-                    if column.ex.ty.rep() == Rep::Text {
-                        sql = format!("{sql} COLLATE {}", column.ex.ty.collation.sqlite_name());
-                    }
-                    format!("{sql} AS r{index}")
-                })
-                .collect();
-            sql = format!("SELECT DISTINCT {} FROM ({a} UNION ALL {b}) AS {alias}", items.join(", "));
-        }
-        Ok(Rel { sql, columns, single: false, for_update: false, calc_found_rows: false })
-    }
-
-    /// The query's text with its columns converted to other types; always a simple SELECT that can stand in a union.
-    pub(super) fn retyped(&mut self, rel: &Rel, columns: &[RelColumn]) -> String {
-        let alias = self.alias("s");
-        let items: Vec<String> = columns
-            .iter()
-            .enumerate()
-            .map(|(index, column)| {
-                let from = Ex { code: Code::Sql(format!("{alias}.r{index}")), ..rel.columns[index].ex.clone() };
-                let mut sql = self.as_type(&from, &column.ex.ty);
-                let quotient = matches!(&rel.columns[index].ex.code, Code::Sql(sql) if sql.contains("tg_dec_div("));
-                if quotient && column.ex.ty.rep() == Rep::Dec {
-                    sql = format!("tg_dec_round({sql}, {})", column.ex.ty.decimals);
-                }
-                if column.ex.ty.rep() == Rep::Text {
-                    sql = format!("{sql} COLLATE {}", column.ex.ty.collation.sqlite_name());
-                }
-                format!("{sql} AS r{index}")
-            })
-            .collect();
-        format!("SELECT {} FROM ({}) AS {alias}", items.join(", "), rel.sql)
-    }
-
     /// A query with one column converted to what it is compared on.
     pub(crate) fn convert_column(&mut self, rel: Rel, index: usize, ground: &Ground) -> Rel {
         let rep = match ground {
@@ -295,24 +188,6 @@ impl Translator<'_> {
             })
             .collect();
         Rel { sql: format!("SELECT {} FROM ({}) AS {alias}", items.join(", "), rel.sql), ..rel }
-    }
-
-    fn order_of_union(&mut self, order: &[OrderByExpr], columns: &[RelColumn]) -> Res<String> {
-        let mut terms = Vec::new();
-        for term in order {
-            let position = match unnest(&term.expr) {
-                Expr::Identifier(name) => columns.iter().position(|column| same_name(&column.name, &name.value)),
-                expr => self.position(expr, columns.len())?,
-            };
-            let Some(position) = position else {
-                if let Expr::Identifier(name) = unnest(&term.expr) {
-                    return Err(errors::unknown_column(&name.value, "order clause"));
-                }
-                return Err(errors::unsupported("expressions in the ORDER BY of a UNION"));
-            };
-            terms.push(format!("{}{}", position + 1, direction(term)?));
-        }
-        Ok(if terms.is_empty() { String::new() } else { format!(" ORDER BY {}", terms.join(", ")) })
     }
 
     /// The column that a literal number in ORDER BY or GROUP BY means.
@@ -340,7 +215,7 @@ impl Translator<'_> {
     }
 
     /// The text of LIMIT, and whether it lets one row through at most.
-    fn limit(&mut self, limit: &LimitClause) -> Res<(String, bool)> {
+    pub(super) fn limit(&mut self, limit: &LimitClause) -> Res<(String, bool)> {
         let (limit, offset) = match limit {
             LimitClause::LimitOffset { limit, offset, limit_by } if limit_by.is_empty() => {
                 (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
@@ -426,73 +301,6 @@ impl Translator<'_> {
         };
         let limit_one = !grouped && (aggregate || from.is_empty());
         Ok(Parts { head: format!("SELECT {distinct}"), items, tail, grouped, limit_one })
-    }
-
-    fn windows(&mut self, select: &Select, scope: &Scope<'_>) -> Res<String> {
-        let mut texts = Vec::new();
-        for window in &select.named_window {
-            let sqlparser::ast::NamedWindowExpr::WindowSpec(spec) = &window.1 else {
-                return Err(errors::unsupported("a window named after another"));
-            };
-            texts.push(format!("{} AS ({})", window_name(&window.0.value), self.window_spec(spec, scope)?));
-        }
-        Ok(if texts.is_empty() { String::new() } else { format!(" WINDOW {}", texts.join(", ")) })
-    }
-
-    /// The inside of OVER (…).
-    ///
-    /// # Errors
-    /// Those of its expressions.
-    pub(crate) fn window_spec(&mut self, spec: &sqlparser::ast::WindowSpec, scope: &Scope<'_>) -> Res<String> {
-        use sqlparser::ast::{WindowFrameBound as Bound, WindowFrameUnits as Units};
-        let mut text = spec.window_name.as_ref().map_or(String::new(), |name| format!("{} ", window_name(&name.value)));
-        if !spec.partition_by.is_empty() {
-            let mut terms = Vec::new();
-            for term in &spec.partition_by {
-                let ex = self.expr(term, scope)?;
-                terms.push(self.collated(&ex));
-            }
-            text.push_str(&format!("PARTITION BY {} ", terms.join(", ")));
-        }
-        if !spec.order_by.is_empty() {
-            let mut terms = Vec::new();
-            for term in &spec.order_by {
-                let ex = self.expr(&term.expr, scope)?;
-                terms.push(format!("{}{}", self.collated(&ex), direction(term)?));
-            }
-            text.push_str(&format!("ORDER BY {} ", terms.join(", ")));
-        }
-        if let Some(frame) = &spec.window_frame {
-            let units = match frame.units {
-                Units::Rows => "ROWS",
-                Units::Range => "RANGE",
-                Units::Groups => return Err(errors::unsupported("GROUPS frames")),
-            };
-            let mut bound = |bound: &Bound| -> Res<String> {
-                Ok(match bound {
-                    Bound::CurrentRow => "CURRENT ROW".into(),
-                    Bound::Preceding(None) => "UNBOUNDED PRECEDING".into(),
-                    Bound::Following(None) => "UNBOUNDED FOLLOWING".into(),
-                    Bound::Preceding(Some(count)) => format!("{} PRECEDING", self.distance(count)?),
-                    Bound::Following(Some(count)) => format!("{} FOLLOWING", self.distance(count)?),
-                })
-            };
-            let start = bound(&frame.start_bound)?;
-            match &frame.end_bound {
-                Some(end) => {
-                    let end = bound(end)?;
-                    text.push_str(&format!("{units} BETWEEN {start} AND {end}"));
-                }
-                None => text.push_str(&format!("{units} {start}")),
-            }
-        }
-        Ok(text)
-    }
-
-    /// A number of rows in a window's frame: a literal, which becomes part of the plan.
-    fn distance(&mut self, expr: &Expr) -> Res<i64> {
-        let ex = self.expr(expr, &Scope::default())?;
-        self.constant_int(&ex).ok_or_else(|| errors::unsupported("a frame of a window without a literal number"))
     }
 
     fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
@@ -613,166 +421,10 @@ impl Translator<'_> {
         self.aggregating = aggregating;
         Ok((items, bare))
     }
-
-    /// The name of a column without alias: the column's, or the expression as it was written.
-    fn item_name(&mut self, expr: &Expr, text: Option<&str>) -> String {
-        match expr {
-            // A sign that changes nothing does not stay, nor do parentheses around a literal behind it.
-            Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner }
-                if matches!(unnest(inner), Expr::Value(_))
-                    && !text.is_some_and(|text| {
-                        text.trim_start_matches(['+', '(', ' ']).to_ascii_lowercase().starts_with("x'")
-                    }) =>
-            {
-                let text = text.map(|text| text.trim_start_matches(['+', ' ']));
-                let text = match (&**inner, text) {
-                    (Expr::Nested(inside), Some(text)) if !matches!(**inside, Expr::Nested(_)) => {
-                        Some(text.trim_start_matches('(').trim_end_matches(')').trim())
-                    }
-                    (_, text) => text,
-                };
-                self.item_name(unnest(inner), text)
-            }
-            Expr::Function(function)
-                if function.name.to_string().trim_matches('`') == format!("{}introducer", crate::dialect::SPECIAL) =>
-            {
-                let text = text.unwrap_or_default();
-                let at = text.find(['\'', '"']).filter(|at| !text[..*at].ends_with(['x', 'X']));
-                let first = at.and_then(|at| first_string(&text[at..], self.session.env.lex_mode()));
-                first.unwrap_or_else(|| text.to_owned())
-            }
-            Expr::Identifier(name) => name.value.clone(),
-            Expr::CompoundIdentifier(parts) => parts.last().map_or(String::new(), |part| part.value.clone()),
-            Expr::Value(value) => {
-                if let Value::Placeholder(name) = &value.value
-                    && let Some(index) = name.strip_prefix(':').and_then(|index| index.parse::<usize>().ok())
-                    && matches!(self.literals.get(index).map(|l| l.kind), Some(crate::lexer::LiteralKind::Text { .. }))
-                {
-                    let ex = Ex { code: Code::Const(Constant::Literal(index)), ..Ex::null() };
-                    return self.constant_text(&ex).unwrap_or_default();
-                }
-                match &value.value {
-                    Value::SingleQuotedString(joined) => return joined.clone(),
-                    Value::Null => return "NULL".into(),
-                    Value::Boolean(flag) => return if *flag { "TRUE" } else { "FALSE" }.into(),
-                    _ => {}
-                }
-                text.map_or_else(|| expr.to_string(), str::to_owned)
-            }
-            _ => text.map_or_else(|| expr.to_string(), str::to_owned),
-        }
-    }
-
-    /// The text of each item of the select list as written, without its alias. Literals in it become part of the plan.
-    fn item_texts(&mut self, select: &Select) -> Vec<String> {
-        let start = select.select_token.0.span.start.column;
-        let Some(first) =
-            self.tokens.iter().position(|token| token.span.start.column == start && is_word(token, "SELECT"))
-        else {
-            return Vec::new();
-        };
-        const MODIFIERS: [&str; 10] = [
-            "DISTINCT",
-            "DISTINCTROW",
-            "ALL",
-            "HIGH_PRIORITY",
-            "STRAIGHT_JOIN",
-            "SQL_SMALL_RESULT",
-            "SQL_BIG_RESULT",
-            "SQL_BUFFER_RESULT",
-            "SQL_NO_CACHE",
-            "SQL_CALC_FOUND_ROWS",
-        ];
-        const ENDS: [&str; 14] = [
-            "FROM",
-            "WHERE",
-            "GROUP",
-            "HAVING",
-            "ORDER",
-            "LIMIT",
-            "UNION",
-            "INTO",
-            "FOR",
-            "LOCK",
-            "WINDOW",
-            "EXCEPT",
-            "INTERSECT",
-            "PROCEDURE",
-        ];
-        let mut index = first + 1;
-        while MODIFIERS.iter().any(|word| is_word(&self.tokens[index], word)) {
-            index += 1;
-        }
-        let (mut texts, mut depth, mut begin, mut last) = (Vec::new(), 0usize, index, index);
-        let sql = self.sql;
-        let text = |from: usize, to: usize, tokens: &[sqlparser::tokenizer::TokenWithSpan]| {
-            let range = tokens[from].span.start.column as usize..tokens[to].span.end.column as usize;
-            String::from_utf8_lossy(sql.get(range).unwrap_or_default()).into_owned()
-        };
-        loop {
-            let token = &self.tokens[index];
-            let ends = token.token == Token::EOF
-                || depth == 0 && (token.token == Token::RParen || ENDS.iter().any(|word| is_word(token, word)));
-            if ends || depth == 0 && token.token == Token::Comma {
-                texts.push(text(begin, last, self.tokens));
-                let unnamed = matches!(select.projection.get(texts.len() - 1), Some(SelectItem::UnnamedExpr(_)));
-                if unnamed {
-                    if last > begin || matches!(self.tokens[begin].token, Token::Placeholder(_)) {
-                        self.named_to = self.named_to.max(self.tokens[last].span.end.column as usize);
-                    }
-                    self.fix_literals(begin, last);
-                }
-                begin = index + 1;
-            }
-            if ends {
-                return texts;
-            }
-            match token.token {
-                Token::LParen => depth += 1,
-                Token::RParen => depth -= 1,
-                _ => {}
-            }
-            last = index;
-            index += 1;
-        }
-    }
-
-    fn fix_literals(&mut self, from: usize, to: usize) {
-        for token in &self.tokens[from..=to] {
-            if let Token::Placeholder(name) = &token.token
-                && let Some(index) = name.strip_prefix(':').and_then(|index| index.parse().ok())
-            {
-                self.fixed.insert(index);
-            }
-        }
-    }
-}
-
-/// The first of several strings that stand beside each other.
-fn first_string(text: &str, mode: crate::lexer::LexMode) -> Option<String> {
-    let tokens = crate::lexer::tokens(text.as_bytes(), 0, mode, crate::lexer::Literals::Inline).ok()?;
-    match &tokens.first()?.token {
-        Token::SingleQuotedString(first) => Some(first.clone()),
-        _ => None,
-    }
-}
-
-/// A column's name as clients see it: names are utf8mb3, and a NUL is written.
-fn shown_name(name: String) -> String {
-    if !name.chars().any(|c| c > '\u{ffff}' || c == '\0') {
-        return name;
-    }
-    name.chars().map(|c| if c > '\u{ffff}' { '?' } else { c }).collect::<String>().replace('\0', "\\x00")
-}
-
-/// SQLite's name of a named window.
-pub(crate) fn window_name(name: &str) -> String {
-    let plain: String = name.bytes().map(|byte| format!("{:02x}", byte.to_ascii_lowercase())).collect();
-    format!("w{plain}")
 }
 
 /// `ASC` or `DESC`.
-fn direction(term: &OrderByExpr) -> Res<&'static str> {
+pub(super) fn direction(term: &OrderByExpr) -> Res<&'static str> {
     if term.with_fill.is_some() || term.options.nulls_first.is_some() {
         return Err(errors::unsupported("NULLS FIRST or LAST"));
     }

@@ -60,9 +60,20 @@ fn number(random: &mut Random, scope: &Scope, depth: usize) -> String {
         10 => format!("GREATEST({leaf}, {})", number(random, scope, depth - 1)),
         11 => format!("LENGTH({})", text(random, scope, depth - 1)),
         12 => format!("DATEDIFF({}, {})", moment(random, scope, depth - 1), moment(random, scope, depth - 1)),
-        13 => format!("CASE WHEN {} THEN {leaf} ELSE {} END", truth(random, scope, depth - 1), number(random, scope, 0)),
-        14 => format!("EXTRACT({} FROM {})", random.pick(&["YEAR", "MONTH", "DAY", "YEAR_MONTH"]), moment(random, scope, depth - 1)),
-        _ => format!("TIMESTAMPDIFF({}, {}, {})", random.pick(&["DAY", "MONTH", "YEAR", "HOUR"]), moment(random, scope, 0), moment(random, scope, 0)),
+        13 => {
+            format!("CASE WHEN {} THEN {leaf} ELSE {} END", truth(random, scope, depth - 1), number(random, scope, 0))
+        }
+        14 => format!(
+            "EXTRACT({} FROM {})",
+            random.pick(&["YEAR", "MONTH", "DAY", "YEAR_MONTH"]),
+            moment(random, scope, depth - 1)
+        ),
+        _ => format!(
+            "TIMESTAMPDIFF({}, {}, {})",
+            random.pick(&["DAY", "MONTH", "YEAR", "HOUR"]),
+            moment(random, scope, 0),
+            moment(random, scope, 0)
+        ),
     }
 }
 
@@ -83,7 +94,11 @@ fn text(random: &mut Random, scope: &Scope, depth: usize) -> String {
         8 => format!("TRIM({})", text(random, scope, depth - 1)),
         9 => format!("IFNULL({leaf}, {})", text(random, scope, depth - 1)),
         10 => format!("IF({}, {leaf}, {})", truth(random, scope, depth - 1), text(random, scope, 0)),
-        11 => format!("DATE_FORMAT({}, '{}')", moment(random, scope, depth - 1), random.pick(&["%Y-%m", "%d.%m.%y", "%W %j", "%H:%i", "%X-%V"])),
+        11 => format!(
+            "DATE_FORMAT({}, '{}')",
+            moment(random, scope, depth - 1),
+            random.pick(&["%Y-%m", "%d.%m.%y", "%W %j", "%H:%i", "%X-%V"])
+        ),
         12 => format!("CAST({} AS CHAR)", number(random, scope, depth - 1)),
         13 => format!("HEX({})", text(random, scope, depth - 1)),
         14 => format!("CONCAT_WS('/', {leaf}, NULL, {})", text(random, scope, 0)),
@@ -98,7 +113,11 @@ fn moment(random: &mut Random, scope: &Scope, depth: usize) -> String {
     }
     let unit = random.pick(&["DAY", "MONTH", "YEAR", "WEEK", "QUARTER", "HOUR", "MINUTE", "SECOND"]);
     match random.below(8) {
-        0 | 1 => format!("DATE_ADD({}, INTERVAL {} {unit})", moment(random, scope, depth - 1), random.pick(&["1", "-3", "40"])),
+        0 | 1 => format!(
+            "DATE_ADD({}, INTERVAL {} {unit})",
+            moment(random, scope, depth - 1),
+            random.pick(&["1", "-3", "40"])
+        ),
         2 => format!("DATE_SUB({leaf}, INTERVAL {} {unit})", random.pick(&["2", "13"])),
         3 => format!("DATE({})", moment(random, scope, depth - 1)),
         4 => format!("LAST_DAY({})", moment(random, scope, depth - 1)),
@@ -119,8 +138,18 @@ fn truth(random: &mut Random, scope: &Scope, depth: usize) -> String {
         2 => format!("({} {op} {})", text(random, scope, depth), text(random, scope, 0)),
         3 => format!("({} {op} {})", moment(random, scope, depth), moment(random, scope, 0)),
         4 => format!("({} IS {}NULL)", text(random, scope, 0), random.pick(&["", "NOT "])),
-        5 => format!("({} BETWEEN {} AND {})", number(random, scope, 0), number(random, scope, 0), number(random, scope, 0)),
-        6 => format!("({} {}IN ('a', {}, 'ÉTÉ'))", text(random, scope, depth), random.pick(&["", "NOT "]), text(random, scope, 0)),
+        5 => format!(
+            "({} BETWEEN {} AND {})",
+            number(random, scope, 0),
+            number(random, scope, 0),
+            number(random, scope, 0)
+        ),
+        6 => format!(
+            "({} {}IN ('a', {}, 'ÉTÉ'))",
+            text(random, scope, depth),
+            random.pick(&["", "NOT "]),
+            text(random, scope, 0)
+        ),
         7 => format!("({} LIKE '{}')", text(random, scope, depth), random.pick(&["a%", "%e%", "_b%", "%É%", "12", ""])),
         _ => format!("({} > '2010-01-01')", moment(random, scope, depth)),
     }
@@ -150,7 +179,11 @@ pub(crate) fn statement(random: &mut Random) -> String {
 fn select(random: &mut Random) -> String {
     let scope = scope(random, 1);
     let (a, b, c) = (number(random, &scope, 3), text(random, &scope, 3), moment(random, &scope, 2));
-    format!("SELECT x0.id, {a} AS a, {b} AS b, {c} AS c FROM {} WHERE {} ORDER BY x0.id", scope.from(), truth(random, &scope, 2))
+    format!(
+        "SELECT x0.id, {a} AS a, {b} AS b, {c} AS c FROM {} WHERE {} ORDER BY x0.id",
+        scope.from(),
+        truth(random, &scope, 2)
+    )
 }
 
 fn grouped(random: &mut Random) -> String {
@@ -171,7 +204,8 @@ fn grouped(random: &mut Random) -> String {
 
 fn window(random: &mut Random) -> String {
     let scope = scope(random, 1);
-    let partition = if random.chance(60) { format!("PARTITION BY {} ", text(random, &scope, 1)) } else { String::new() };
+    let partition =
+        if random.chance(60) { format!("PARTITION BY {} ", text(random, &scope, 1)) } else { String::new() };
     let a = number(random, &scope, 1);
     let function = match random.below(9) {
         0 => "ROW_NUMBER()".to_owned(),
@@ -190,7 +224,10 @@ fn window(random: &mut Random) -> String {
     } else {
         ""
     };
-    format!("SELECT x0.id, {function} OVER ({partition}ORDER BY {order}x0.id{frame}) AS w FROM {} ORDER BY x0.id", scope.from())
+    format!(
+        "SELECT x0.id, {function} OVER ({partition}ORDER BY {order}x0.id{frame}) AS w FROM {} ORDER BY x0.id",
+        scope.from()
+    )
 }
 
 fn joined(random: &mut Random) -> String {
@@ -243,7 +280,8 @@ fn set_operation(random: &mut Random) -> String {
 }
 
 fn row(random: &mut Random, table: usize) -> String {
-    let values: Vec<String> = (0..7).map(|index| value(random, COLUMNS[(table * 5 + index) % COLUMNS.len()].0)).collect();
+    let values: Vec<String> =
+        (0..7).map(|index| value(random, COLUMNS[(table * 5 + index) % COLUMNS.len()].0)).collect();
     values.join(", ")
 }
 
@@ -252,7 +290,12 @@ fn upsert(random: &mut Random) -> String {
     let (id, values, column) = (random.below(20) + 1, row(random, table), random.below(7));
     match random.below(3) {
         0 => format!("REPLACE INTO {} VALUES ({id}, {values})", TABLES[table]),
-        1 => format!("INSERT IGNORE INTO {} VALUES ({id}, {values}), ({}, {})", TABLES[table], id + 1, row(random, table)),
+        1 => format!(
+            "INSERT IGNORE INTO {} VALUES ({id}, {values}), ({}, {})",
+            TABLES[table],
+            id + 1,
+            row(random, table)
+        ),
         _ => format!(
             "INSERT INTO {} VALUES ({id}, {values}) ON DUPLICATE KEY UPDATE c{column} = VALUES(c{column})",
             TABLES[table]
@@ -274,16 +317,30 @@ fn assignment(random: &mut Random, scope: &Scope) -> String {
 
 fn change(random: &mut Random) -> String {
     let scope = scope(random, 1);
-    format!("UPDATE {} SET {} WHERE {} AND x0.id > 0", scope.from(), assignment(random, &scope), truth(random, &scope, 1))
+    format!(
+        "UPDATE {} SET {} WHERE {} AND x0.id > 0",
+        scope.from(),
+        assignment(random, &scope),
+        truth(random, &scope, 1)
+    )
 }
 
 fn change_joined(random: &mut Random) -> String {
     let scope = scope(random, 2);
     if scope.tables[0] == scope.tables[1] || random.chance(30) {
-        return format!("DELETE x0 FROM {} WHERE x0.id = x1.id AND x0.id > 9 AND {}", scope.from(), truth(random, &scope, 1));
+        return format!(
+            "DELETE x0 FROM {} WHERE x0.id = x1.id AND x0.id > 9 AND {}",
+            scope.from(),
+            truth(random, &scope, 1)
+        );
     }
     let own = Scope { tables: scope.tables[..1].to_vec() };
-    format!("UPDATE {} SET {} WHERE x0.id = x1.id AND {}", scope.from(), assignment(random, &own), truth(random, &scope, 1))
+    format!(
+        "UPDATE {} SET {} WHERE x0.id = x1.id AND {}",
+        scope.from(),
+        assignment(random, &own),
+        truth(random, &scope, 1)
+    )
 }
 
 fn limited(random: &mut Random) -> String {

@@ -285,7 +285,8 @@ mod tests {
 
     #[track_caller]
     fn check(rows: &[[Value<'_>; 2]], expected: &str) {
-        let columns = [Column::expression(*b"id", ColumnType::Long), Column::expression(*b"text", ColumnType::VarString)];
+        let columns =
+            [Column::expression(*b"id", ColumnType::Long), Column::expression(*b"text", ColumnType::VarString)];
         let mut out = Vec::new();
         let mut output = Output::new(&mut out, Format::Table);
         output.write(Event::Columns(&columns)).unwrap();
@@ -310,12 +311,15 @@ mod tests {
 +----+------------+
 ",
         );
-        check(&[[Value::Null, Value::Bytes(b"\x1b[2J")]], "\
+        check(
+            &[[Value::Null, Value::Bytes(b"\x1b[2J")]],
+            "\
 +------+------+
 | id   | text |
 +------+------+
 | NULL | \u{fffd}[2J |
 +------+------+
-");
+",
+        );
     }
 }

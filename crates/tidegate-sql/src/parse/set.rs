@@ -1,0 +1,85 @@
+//! SET.
+
+use sqlparser::{parser::Parser, tokenizer::Token};
+
+use super::{Result, SetItem, SetValue, comma_separated, span_of, word_or_string};
+use crate::dialect::{identifier, take_word, take_words, unexpected};
+
+pub(super) fn set(p: &mut Parser) -> Result<Vec<SetItem>> {
+    if take_words(p, &["NAMES"]) {
+        let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
+        let collation = if take_word(p, "COLLATE") { Some(word_or_string(p)?) } else { None };
+        return Ok(vec![SetItem::Names { charset, collation }]);
+    }
+    if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
+        let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
+        return Ok(vec![SetItem::Names { charset, collation: None }]);
+    }
+    comma_separated(p, set_item)
+}
+
+fn set_item(p: &mut Parser) -> Result<SetItem> {
+    let mut global = false;
+    if let Token::DollarQuotedString(variable) = &p.peek_token_ref().token {
+        let name = variable.value.clone();
+        p.advance_token();
+        if !p.consume_token(&Token::Eq) && !p.consume_token(&Token::Assignment) {
+            return unexpected(p);
+        }
+        let Some(system) = name.strip_prefix("@@") else {
+            return Ok(SetItem::User { name: name[1..].to_owned(), value: span_of(p)? });
+        };
+        let lower = system.to_ascii_lowercase();
+        let (scope, bare) = lower.split_once('.').unwrap_or(("", &lower));
+        return Ok(SetItem::System { global: scope == "global", name: bare.to_owned(), value: set_value(p)? });
+    }
+    if take_word(p, "GLOBAL") || take_word(p, "PERSIST") {
+        global = true;
+    } else if !take_word(p, "SESSION") {
+        take_word(p, "LOCAL");
+    }
+    if take_word(p, "TRANSACTION") {
+        return isolation(p);
+    }
+    let name = identifier(p)?.value.to_ascii_lowercase();
+    if !p.consume_token(&Token::Eq) && !p.consume_token(&Token::Assignment) {
+        return unexpected(p);
+    }
+    Ok(SetItem::System { global, name, value: set_value(p)? })
+}
+
+/// The value of SET; bare words such as ON and names count as strings.
+fn set_value(p: &mut Parser) -> Result<Option<SetValue>> {
+    if take_word(p, "DEFAULT") {
+        return Ok(None);
+    }
+    let bare = match &p.peek_token_ref().token {
+        Token::Word(word) => {
+            let ends = matches!(p.peek_nth_token_ref(1).token, Token::EOF | Token::Comma);
+            let constant = ["NULL", "TRUE", "FALSE"].iter().any(|constant| word.value.eq_ignore_ascii_case(constant));
+            (ends && !constant).then(|| word.value.clone())
+        }
+        _ => None,
+    };
+    if let Some(word) = bare {
+        p.advance_token();
+        return Ok(Some(SetValue::Word(word)));
+    }
+    Ok(Some(SetValue::Expr(span_of(p)?)))
+}
+
+fn isolation(p: &mut Parser) -> Result<SetItem> {
+    let mut words = Vec::new();
+    while let Token::Word(word) = &p.peek_token_ref().token {
+        words.push(word.value.to_ascii_uppercase());
+        p.advance_token();
+    }
+    match words.join(" ").as_str() {
+        "ISOLATION LEVEL READ COMMITTED" => Ok(SetItem::Isolation("READ-COMMITTED".into())),
+        "ISOLATION LEVEL REPEATABLE READ" => Ok(SetItem::Isolation("REPEATABLE-READ".into())),
+        "ISOLATION LEVEL READ UNCOMMITTED" => Ok(SetItem::Isolation("READ-UNCOMMITTED".into())),
+        "ISOLATION LEVEL SERIALIZABLE" => Ok(SetItem::Isolation("SERIALIZABLE".into())),
+        "READ WRITE" => Ok(SetItem::Isolation(String::new())),
+        _ => unexpected(p),
+    }
+}

@@ -1,0 +1,72 @@
+//! Transactions and prepared statements.
+
+use sqlparser::{parser::Parser, tokenizer::Token};
+
+use super::{PrepareSource, Result, Statement, comma_separated};
+use crate::dialect::{expect_word, identifier, take_word, take_words, unexpected};
+
+pub(super) fn start_transaction(p: &mut Parser) -> Result<Statement> {
+    expect_word(p, "TRANSACTION")?;
+    let (mut read_only, mut snapshot) = (false, false);
+    loop {
+        if take_words(p, &["WITH", "CONSISTENT", "SNAPSHOT"]) {
+            snapshot = true;
+        } else if take_words(p, &["READ", "ONLY"]) {
+            read_only = true;
+        } else if !take_words(p, &["READ", "WRITE"]) {
+            break;
+        }
+        if !p.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(Statement::Begin { read_only, snapshot })
+}
+
+pub(super) fn chain(p: &mut Parser) -> Result<bool> {
+    take_word(p, "WORK");
+    if take_words(p, &["AND", "NO", "CHAIN"]) {
+        return Ok(false);
+    }
+    Ok(take_words(p, &["AND", "CHAIN"]))
+}
+
+pub(super) fn rollback(p: &mut Parser) -> Result<Statement> {
+    take_word(p, "WORK");
+    if take_word(p, "TO") {
+        take_word(p, "SAVEPOINT");
+        return Ok(Statement::RollbackTo(identifier(p)?.value));
+    }
+    Ok(Statement::Rollback { chain: chain(p)? })
+}
+
+fn user_variable(p: &mut Parser) -> Result<String> {
+    match &p.peek_token_ref().token {
+        Token::DollarQuotedString(variable) if !variable.value.starts_with("@@") => {
+            let name = variable.value[1..].to_owned();
+            p.advance_token();
+            Ok(name)
+        }
+        _ => unexpected(p),
+    }
+}
+
+pub(super) fn prepare(p: &mut Parser) -> Result<Statement> {
+    let name = identifier(p)?.value;
+    expect_word(p, "FROM")?;
+    let source = match &p.peek_token_ref().token {
+        Token::SingleQuotedString(text) => {
+            let text = text.clone();
+            p.advance_token();
+            PrepareSource::Text(text)
+        }
+        _ => PrepareSource::Variable(user_variable(p)?),
+    };
+    Ok(Statement::Prepare { name, source })
+}
+
+pub(super) fn execute(p: &mut Parser) -> Result<Statement> {
+    let name = identifier(p)?.value;
+    let variables = if take_word(p, "USING") { comma_separated(p, user_variable)? } else { Vec::new() };
+    Ok(Statement::Execute { name, variables })
+}

@@ -1,0 +1,245 @@
+//! The trees of statements: what the engine can do, and no more.
+
+use sqlparser::ast::{Assignment, Expr, OrderByExpr, Query, TableWithJoins};
+
+use super::{AlterItem, CreateTable};
+
+/// A name with an optional schema in front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableName {
+    pub(crate) schema: Option<String>,
+    pub(crate) name: String,
+}
+
+/// One statement.
+#[derive(Debug, Clone)]
+pub(crate) enum Statement {
+    Query(Box<Query>),
+    /// SELECT … INTO @a, @b: the query is the text without the part that `cut` names.
+    SelectInto {
+        cut: Span,
+        variables: Vec<String>,
+    },
+    Insert(Box<Insert>),
+    Update(Box<Update>),
+    Delete(Box<Delete>),
+    CreateDatabase {
+        name: String,
+        if_not_exists: bool,
+        collation: Option<String>,
+        charset: Option<String>,
+    },
+    DropDatabase {
+        name: String,
+        if_exists: bool,
+    },
+    CreateTable(Box<CreateTable>),
+    DropTable {
+        tables: Vec<TableName>,
+        if_exists: bool,
+        temporary: bool,
+    },
+    Truncate(TableName),
+    AlterTable {
+        table: TableName,
+        items: Vec<AlterItem>,
+    },
+    RenameTable(Vec<(TableName, TableName)>),
+    CreateView {
+        name: TableName,
+        columns: Vec<String>,
+        text: Span,
+        or_replace: bool,
+    },
+    DropView {
+        views: Vec<TableName>,
+        if_exists: bool,
+    },
+    Use(String),
+    Set(Vec<SetItem>),
+    Show(Show),
+    Begin {
+        read_only: bool,
+        snapshot: bool,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint(String),
+    RollbackTo(String),
+    Release(String),
+    Prepare {
+        name: String,
+        source: PrepareSource,
+    },
+    Execute {
+        name: String,
+        variables: Vec<String>,
+    },
+    Deallocate(String),
+    Explain {
+        from: usize,
+    },
+    Do,
+    /// Administration that this engine has no need of: answers OK or a status row for each table.
+    Admin {
+        verb: &'static str,
+        tables: Vec<TableName>,
+    },
+    /// LOCK TABLES: each with whether it will be written to.
+    LockTables(Vec<(TableName, bool)>),
+    /// FLUSH TABLES WITH READ LOCK.
+    LockAll,
+    UnlockTables,
+    /// CALL: there are no procedures.
+    Call(TableName),
+    /// DROP of a function, procedure, trigger or event: there are none.
+    DropProgram {
+        kind: &'static str,
+        name: TableName,
+        if_exists: bool,
+    },
+    Kill(u64),
+    /// SIGNAL: an error of the user's own.
+    Signal {
+        state: String,
+        number: Option<u16>,
+        message: Option<String>,
+    },
+    Nothing,
+}
+
+/// What PREPARE compiles.
+#[derive(Debug, Clone)]
+pub(crate) enum PrepareSource {
+    Text(String),
+    Variable(String),
+}
+
+/// INSERT and REPLACE.
+#[derive(Debug, Clone)]
+pub(crate) struct Insert {
+    pub(crate) replace: bool,
+    pub(crate) ignore: bool,
+    pub(crate) table: TableName,
+    pub(crate) columns: Option<Vec<String>>,
+    pub(crate) source: InsertSource,
+    pub(crate) row_alias: Option<String>,
+    pub(crate) on_duplicate: Vec<Assignment>,
+}
+
+/// Where the rows of an INSERT come from.
+#[derive(Debug, Clone)]
+pub(crate) enum InsertSource {
+    /// An empty row stands for all defaults.
+    Values(Vec<Vec<Expr>>),
+    Query(Box<Query>),
+}
+
+/// UPDATE.
+#[derive(Debug, Clone)]
+pub(crate) struct Update {
+    pub(crate) ignore: bool,
+    pub(crate) from: Vec<TableWithJoins>,
+    pub(crate) assignments: Vec<Assignment>,
+    pub(crate) selection: Option<Expr>,
+    pub(crate) order_by: Vec<OrderByExpr>,
+    pub(crate) limit: Option<Expr>,
+}
+
+/// DELETE.
+#[derive(Debug, Clone)]
+pub(crate) struct Delete {
+    pub(crate) ignore: bool,
+    /// Tables to delete from, by name or alias; empty for the single-table form.
+    pub(crate) targets: Vec<TableName>,
+    pub(crate) from: Vec<TableWithJoins>,
+    pub(crate) selection: Option<Expr>,
+    pub(crate) order_by: Vec<OrderByExpr>,
+    pub(crate) limit: Option<Expr>,
+}
+
+/// One assignment of SET.
+#[derive(Debug, Clone)]
+pub(crate) enum SetItem {
+    User {
+        name: String,
+        value: Span,
+    },
+    /// No value stands for DEFAULT.
+    System {
+        global: bool,
+        name: String,
+        value: Option<SetValue>,
+    },
+    Names {
+        charset: Option<String>,
+        collation: Option<String>,
+    },
+    Isolation(String),
+}
+
+/// Where an expression stands in the statement's text.
+pub(crate) type Span = (usize, usize);
+
+/// The value of a system variable as written.
+#[derive(Debug, Clone)]
+pub(crate) enum SetValue {
+    /// A bare word such as ON.
+    Word(String),
+    Expr(Span),
+}
+
+/// SHOW.
+#[derive(Debug, Clone)]
+pub(crate) struct Show {
+    pub(crate) what: ShowWhat,
+    pub(crate) like: Option<Pattern>,
+    pub(crate) filter: Option<Span>,
+}
+
+/// The pattern of LIKE: a string of the text, or a column's name.
+#[derive(Debug, Clone)]
+pub(crate) enum Pattern {
+    Text(Span),
+    Name(String),
+}
+
+/// What SHOW shows.
+#[derive(Debug, Clone)]
+pub(crate) enum ShowWhat {
+    Databases,
+    Tables {
+        schema: Option<String>,
+        full: bool,
+    },
+    TableStatus {
+        schema: Option<String>,
+    },
+    Columns {
+        table: TableName,
+        full: bool,
+    },
+    Index(TableName),
+    CreateTable(TableName),
+    CreateView(TableName),
+    CreateDatabase(String),
+    Variables,
+    Status,
+    Warnings,
+    Errors,
+    Engines,
+    Charset,
+    Collation,
+    ProcessList,
+    Grants,
+    Privileges,
+    Plugins,
+    /// Nothing of the kind exists: the names of the columns.
+    Empty(&'static [&'static str]),
+    CountWarnings,
+    CountErrors,
+}
