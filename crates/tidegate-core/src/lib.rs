@@ -15,7 +15,7 @@
 //! - [`connection`], `serve`, `parked`, [`keepalive`], [`stream`], [`client_socket`], [`worker`], [`server`]: sockets and threads
 //! - [`resolver`]: addresses of names
 //! - [`upstream`]: talking to other servers for a request
-//! - [`log`], [`error_log`], [`clock`], [`deadline`], [`sleep`], [`sockets`], [`files`]: what they stand on
+//! - [`log`], [`error_log`], [`clock`], [`deadline`], [`sleep`], [`sockets`], [`files`], [`memory`]: what they stand on
 
 mod accepted;
 pub mod body;
@@ -35,6 +35,7 @@ mod listen;
 pub mod location;
 pub mod log;
 pub mod main_conf;
+pub mod memory;
 pub mod module;
 pub mod output;
 mod parked;

@@ -90,6 +90,8 @@ pub struct Worker {
     looked_ms: Cell<u64>,
     /// The next look for time-outs comes later than [`DEADLINE_CHECK`] from now, or never.
     dozes: Cell<bool>,
+    /// There were many connections with tasks, and now there is none: memory may go back to the system.
+    rush_is_over: Cell<bool>,
     /// Connections that are open now.
     open: Cell<usize>,
     /// Those of them that were told to go, to make room.
@@ -189,6 +191,7 @@ impl Worker {
             parked: RefCell::new(parked::Table::new()?),
             looked_ms: Cell::new(0),
             dozes: Cell::new(true),
+            rush_is_over: Cell::new(false),
             open: Cell::new(0),
             surplus: Cell::new(0),
             drained_ms: Cell::new(0),
@@ -440,6 +443,9 @@ impl Worker {
         if has_waits {
             return Some(soon);
         }
+        if self.rush_is_over.take() {
+            crate::memory::collect();
+        }
         match self.parked.borrow().earliest_ms() {
             0 => None,
             earliest_ms => {
@@ -538,6 +544,7 @@ impl Drop for Task {
         if connections.is_empty() && connections.capacity() > CONNECTIONS_KEPT {
             // Nothing holds on to the memory of a rush.
             *connections = Slab::new();
+            worker.rush_is_over.set(true);
         }
         drop(connections);
         if self.surplus.get() {

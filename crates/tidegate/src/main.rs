@@ -40,7 +40,20 @@ use tidegate_core::log::{self, Level, note};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Makes the allocator give back to the system what this thread does not use.
+#[cfg(not(feature = "sanitizer"))]
+fn collect_memory() {
+    unsafe extern "C" {
+        /// mimalloc's, which its crate has behind a feature with much else.
+        fn mi_collect(force: bool);
+    }
+    // SAFETY: any thread may call it at any time.
+    unsafe { mi_collect(true) };
+}
+
 fn main() {
+    #[cfg(not(feature = "sanitizer"))]
+    tidegate_core::memory::set_collector(collect_memory);
     let mut arguments = std::env::args_os();
     let identity = Identity::of(&arguments.next().unwrap_or_default());
     let arguments: Vec<OsString> = arguments.collect();
