@@ -36,11 +36,15 @@ pub(crate) fn vm() -> Option<Rc<Vm>> {
     WORKER_VM.with_borrow(Clone::clone)
 }
 
-/// The virtual machine that serves a request: the worker's, or with `lua_code_cache off` one of its own.
+/// The virtual machine that serves a request: the worker's, or with `lua_code_cache off` one of its own, which serves its
+/// sub-requests as well.
 ///
 /// # Errors
 /// When there is none and it cannot be made.
 pub(crate) fn vm_for(req: &Rc<Request>) -> Result<Rc<Vm>, Failure> {
+    if let Some(vm) = req.parent.as_ref().and_then(own_vm) {
+        return Ok(vm);
+    }
     let conf = req.module_conf(&settings::MODULE);
     if conf.lua_code_cache != Some(false)
         && let Some(vm) = vm()
@@ -59,6 +63,16 @@ pub(crate) fn vm_for(req: &Rc<Request>) -> Result<Rc<Vm>, Failure> {
         let _ = run_init(&vm, code);
     }
     Ok(vm)
+}
+
+/// The machine that a request, or the one that it is a sub-request of, has for itself.
+fn own_vm(req: &Rc<Request>) -> Option<Rc<Vm>> {
+    if let Some(context) = req.find_context::<LuaContext>()
+        && let Some(own) = &*context.vm.borrow()
+    {
+        return Some(own.vm().clone());
+    }
+    own_vm(req.parent.as_ref()?)
 }
 
 /// Makes the worker's virtual machine and runs `init_by_lua*` and `init_worker_by_lua*` in it.
