@@ -21,7 +21,7 @@ use crate::{
         Bind, ParamKind,
         dml::{DeletePlan, InsertPlan, UpdatePlan},
     },
-    value::{Base, Rep, SqlType, Val, decimal::Decimal, uint_of},
+    value::{Base, Rep, SqlType, Val, decimal::Decimal, temporal::Datetime, uint_of},
 };
 
 /// A translated statement.
@@ -87,6 +87,9 @@ impl Out {
             (Cell::Int(value), Rep::Int) if !self.ty.zerofill => sink.value(index, Value::Int(value)),
             (Cell::Text(text), _) => sink.value(index, Value::Bytes(text)),
             (Cell::Blob(blob), Rep::Blob) => sink.value(index, Value::Bytes(blob)),
+            (Cell::Int(packed), Rep::Datetime) if self.ty.base == Base::Datetime && self.ty.decimals == 0 => {
+                sink.value(index, Value::Bytes(&datetime_text(Datetime::unpack(packed))));
+            }
             (cell, Rep::Uint) if !self.ty.zerofill && self.ty.base != Base::Bit => {
                 sink.value(index, Value::Uint(uint_of(cell)))
             }
@@ -146,6 +149,29 @@ impl Out {
     }
 }
 
+/// `YYYY-MM-DD hh:mm:ss`: the most frequent of the types whose text has to be made.
+#[inline]
+fn datetime_text(value: Datetime) -> [u8; 19] {
+    let mut text = *b"0000-00-00 00:00:00";
+    let two = |number: i64| {
+        let number = number.unsigned_abs() % 100;
+        [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]
+    };
+    let parts = [
+        (0, value.year / 100),
+        (2, value.year),
+        (5, value.month),
+        (8, value.day),
+        (11, value.hour),
+        (14, value.minute),
+        (17, value.second),
+    ];
+    for (at, number) in parts {
+        text[at..at + 2].copy_from_slice(&two(number));
+    }
+    text
+}
+
 /// The kind of a caller's parameter.
 pub(crate) fn kind_of(param: &Param) -> ParamKind {
     match param {
@@ -193,4 +219,25 @@ pub(crate) fn pump(stmt: &mut Stmt, columns: &[Column], outs: &[Out], sink: &mut
     }
     BUFFER.set(buf);
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datetime_has_the_text_that_all_others_have() {
+        for (year, month, day, hour, minute, second) in [
+            (0, 0, 0, 0, 0, 0),
+            (1, 2, 3, 4, 5, 6),
+            (1970, 1, 1, 0, 0, 0),
+            (2026, 11, 22, 14, 30, 59),
+            (9999, 12, 31, 23, 59, 59),
+        ] {
+            let value = Datetime { year, month, day, hour, minute, second, micros: 0 };
+            let mut text = Vec::new();
+            value.write(0, &mut text);
+            assert_eq!(datetime_text(Datetime::unpack(value.pack())), text.as_slice());
+        }
+    }
 }

@@ -165,6 +165,30 @@ fn a_full_disk() {
     });
 }
 
+#[test]
+fn a_disk_that_cannot_be_written() {
+    let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else {
+        return with_small_disk("a_disk_that_cannot_be_written");
+    };
+    runtime().block_on(async {
+        let directory = disk.join("data");
+        let engine = Engine::open(EngineOptions::new(&directory)).expect("a new directory");
+        prepare(&mut engine.session("").expect("a session")).await;
+        drop(engine);
+        let remount = |how: &str| {
+            let status = Command::new("mount").args(["-o", how]).arg(&disk).status().expect("mount");
+            assert!(status.success(), "{how}");
+        };
+        remount("remount,ro");
+        let refused = Engine::open(EngineOptions::new(&directory)).err().expect("nobody can lock it").to_string();
+        assert!(refused.contains("tidegate.lock") && refused.contains("Read-only"), "{refused}");
+        remount("remount,rw");
+        let engine = Engine::open(EngineOptions::new(&directory)).expect("it opens again");
+        let mut session = engine.session("test").expect("the schema is there");
+        assert_eq!(run(&mut session, "INSERT INTO t VALUES (1, '')").await, Ok(0));
+    });
+}
+
 /// Files of this process may not grow beyond `bytes`.
 fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };

@@ -17,20 +17,16 @@ pub fn append_escaped(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() > SHORT {
         return append_long_escaped(out, text);
     }
-    let (words, tail) = text.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        if special_bytes(u64::from_le_bytes(*word)) != 0 {
-            return append_long_escaped(out, &text[index * 8..]);
+    // Looked at in words, the last one overlapping with the one before, and copied at once.
+    let is_plain = match text.last_chunk::<8>() {
+        Some(last) => {
+            let (words, _) = text.as_chunks::<8>();
+            let special = words.iter().fold(0, |found, word| found | special_bytes(u64::from_le_bytes(*word)));
+            special | special_bytes(u64::from_le_bytes(*last)) == 0
         }
-        out.extend_from_slice(word);
-    }
-    for &byte in tail {
-        if byte < 0x20 || byte == b'"' || byte == b'\\' {
-            append_escape(out, byte);
-        } else {
-            out.push(byte);
-        }
-    }
+        None => !text.iter().any(|byte| *byte < 0x20 || *byte == b'"' || *byte == b'\\'),
+    };
+    if is_plain { out.extend_from_slice(text) } else { append_long_escaped(out, text) }
 }
 
 fn append_long_escaped(out: &mut Vec<u8>, mut text: &[u8]) {
