@@ -3,10 +3,13 @@
 //! An identifier has four words: the service (or the address that was connected to), the time, the process, and a number.
 //! A cookie is their bytes in base64; variables and logs show the words in hexadecimal digits, as the machine reads them.
 //!
+//! `$uid_reset` is a variable for configurations to define: not empty and not `0`, the browser gets a new identifier; `log`, the error log has a
+//! line about it.
+//!
 //! Source: nginx, `ngx_http_userid_filter_module`.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     net::IpAddr,
     rc::Rc,
     sync::{
@@ -101,17 +104,6 @@ pub static MODULE: Module<Conf> = Module {
     variables: &[
         VariableDef::new("uid_got", got, "Name and identifier of the cookie that the browser sent."),
         VariableDef::new("uid_set", set, "Name and identifier of the cookie that the browser gets."),
-        VariableDef::changeable(
-            "uid_reset",
-            |req, _, out| {
-                req.find_context::<Reset>().is_some_and(|reset| {
-                    out.extend_from_slice(&reset.0.borrow());
-                    true
-                })
-            },
-            |req, _, value| *req.context::<Reset>().0.borrow_mut() = value.to_vec(),
-            "Not empty and not \"0\": the browser gets a new identifier; \"log\" says so in the error log.",
-        ),
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; userid, userid_service, userid_name, userid_domain, userid_path, userid_expires,
@@ -136,7 +128,9 @@ fn userid(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
     let Some((_, level)) = WORDS.iter().find(|(word, _)| arg.value == *word) else {
         return Err(Diagnostic::unknown_value(&arg.value, arg.span, WORDS.map(|(word, _)| word)));
     };
-    conf.reset = Some(build.reference("uid_reset".into(), arg.span));
+    // A variable for `map` and `set`; without them it has no value.
+    let reset = build.variables.define_capture("uid_reset".into());
+    conf.reset = Some(reset.map_err(|error| emerg(arg, error.to_string()))?);
     fill(&mut conf.userid, *level, directive)
 }
 
@@ -183,10 +177,6 @@ fn mark(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Resul
     };
     fill(&mut conf.userid_mark, mark, directive)
 }
-
-/// `$uid_reset`, where `set` assigned it.
-#[derive(Default)]
-struct Reset(RefCell<Vec<u8>>);
 
 /// An identifier.
 type Uid = [u8; 16];

@@ -323,7 +323,7 @@ impl Supervisor<'_> {
     fn end(&mut self, tell: impl FnOnce(&Child) -> io::Result<()>) {
         self.respawn_at = None;
         // Files go now, like ports; nginx does the same. A binary that took over uses them.
-        if self.new_binary.is_none() {
+        if self.new_binary.is_none() && !upgrade::predecessor_lives() {
             for served in self.pending.iter().chain([&self.serving]) {
                 served.sockets.unlink_removed(&Sockets::default());
             }
@@ -431,7 +431,9 @@ impl Supervisor<'_> {
     fn finish(self) -> i32 {
         let Self { pid_file, starter, serving, exit, .. } = self;
         let code = exit.unwrap_or(0);
-        serving.sockets.unlink_removed(&Sockets::default());
+        if !upgrade::predecessor_lives() {
+            serving.sockets.unlink_removed(&Sockets::default());
+        }
         drop(serving);
         note(Level::Notice, format_args!("exit"));
         pid_file.remove();

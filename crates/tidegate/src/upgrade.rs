@@ -6,13 +6,17 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 use tidegate_core::sockets::Sockets;
 
 /// The variable that names inherited sockets.
 const VARIABLE: &str = "NGINX";
+
+/// The process that started this one with its sockets.
+static PREDECESSOR: OnceLock<Pid> = OnceLock::new();
 
 /// Starts the binary anew, on these sockets.
 pub(crate) fn start_new_binary(sockets: &Sockets) -> io::Result<Pid> {
@@ -44,5 +48,11 @@ pub(crate) fn take_variable() -> Option<String> {
     let variable = std::env::var(VARIABLE).ok()?;
     // SAFETY: no other thread runs, by the contract above.
     unsafe { std::env::remove_var(VARIABLE) };
+    let _ = PREDECESSOR.set(getppid());
     Some(variable)
+}
+
+/// Whether the process that started this one, to take its place, is still there: then what both use stays when this one ends.
+pub(crate) fn predecessor_lives() -> bool {
+    PREDECESSOR.get().is_some_and(|predecessor| *predecessor == getppid())
 }

@@ -249,6 +249,8 @@ fn a_new_binary_takes_over_the_sockets() {
 #[test]
 fn an_upgrade_may_be_taken_back() {
     let site = Site::new("", "");
+    let unix = site.dir.join("site.sock");
+    site.configure("", &format!("listen unix:{};", unix.display()));
     let old = site.start_daemon();
     kill(old, Signal::SIGUSR2).expect("delivered");
     let new = eventually("there is a new supervisor", || site.try_pid().filter(|pid| *pid != old));
@@ -256,7 +258,10 @@ fn an_upgrade_may_be_taken_back() {
     kill(new, Signal::SIGQUIT).expect("delivered");
     eventually("the old one has its pid file back", || site.try_pid().filter(|pid| *pid == old));
     site.get();
+    // The socket still is the old one's.
+    assert!(unix.exists());
     site.quit_daemon();
+    assert!(!unix.exists());
 }
 
 #[test]

@@ -53,11 +53,13 @@ Cookie: uid=fwAAAWd0oGoCAwMDAgMDAw==
 ^\[uid=0100007F.{24}\]\[\]$
 
 === TEST 4: a cookie without the mark is sent again, a reset one is not
+--- http_config
+map $uri $uid_reset { default ""; /reset log; }
 --- config
 userid on;
 userid_mark a;
 location / { return 200 "$uid_set\n"; }
-location /reset { set $uid_reset log; return 200; }
+location /reset { return 200; }
 --- requests
 GET /
 ~~~

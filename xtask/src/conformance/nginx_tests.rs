@@ -60,7 +60,12 @@ pub(super) fn run(options: &super::Options) -> Result<bool, String> {
     let found = run_all(&suite, &files, &ours, scratch.path(), options.jobs);
     let causes = paths::repository().join("conformance/nginx-causes.txt");
     let causes = Causes::read(&fs::read_to_string(&causes).map_err(|e| format!("{}: {e}", causes.display()))?)?;
-    let text = page(&expected, &found, &causes, &revision(&suite));
+    let text = page(
+        &expected,
+        &found,
+        &causes,
+        &said_by("git", &["-C", &suite.to_string_lossy(), "log", "-1", "--format=%h of %cs"]),
+    );
     if !options.suites.is_empty() {
         print!("{text}");
         return Ok(true);
@@ -165,8 +170,9 @@ fn read_tap(text: &str) -> Outcome {
     outcome
 }
 
-fn revision(suite: &Path) -> String {
-    let output = Command::new("git").arg("-C").arg(suite).args(["log", "-1", "--format=%h of %cs"]).output();
+/// What a program prints; nothing if there is no such program.
+fn said_by(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
     output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -202,8 +208,10 @@ fn page(
             failures.entry(causes.of_text(&text)).or_default().push(text);
         }
     }
-    let mut text =
-        format!("{HEAD}\nRevision {revision}: nginx passes {} assertions, we pass {} of them.\n", totals.0, totals.1);
+    let (of_nginx, ours, today) = (totals.0, totals.1, said_by("date", &["+%F"]));
+    let mut text = format!(
+        "{HEAD}\nRevision {revision}, run on {today}: nginx passes {of_nginx} assertions, we pass {ours} of them.\n"
+    );
     text.push_str("\n## What fails, by cause\n");
     let mut failures: Vec<_> = failures.into_iter().collect();
     failures.sort_by_key(|(_, list)| std::cmp::Reverse(list.len()));
