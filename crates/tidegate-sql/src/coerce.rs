@@ -66,6 +66,8 @@ impl Target<'_> {
         if self.strict {
             return Err(error);
         }
+        // What is cut for its length is told in other words than what is refused for it.
+        let error = if error.code == 1406 { errors::data_truncated(self.name(), self.row) } else { error };
         self.env.warn(error);
         Ok(())
     }

@@ -127,3 +127,18 @@ insert into auto2 (a) values (6);
 select max(b) from auto2;
 do 1, sleep(0);
 do nosuch();
+
+-- What is cut for its length.
+
+set sql_mode = 'STRICT_TRANS_TABLES';
+create table cut (a varchar(3), b varbinary(2), d char(2), e tinytext);
+insert ignore into cut values ('abcdef', 'abc', 'xyz', repeat('q', 300));
+show warnings;
+insert into cut (a) values ('abcdef');
+set sql_mode = '';
+insert into cut values ('abcdef', 'abc', 'xyz', repeat('q', 300));
+show warnings;
+update cut set a = 'toolong';
+show warnings;
+select * from cut;
+drop table cut;
