@@ -1,10 +1,10 @@
 //! Sleeps of milliseconds, for thousands of sleepers: `ngx.sleep`.
 //!
-//! All sleepers of a worker share one timer of the kernel, set to the first of them. Nobody wakes early. A crowd wakes
-//! together, with the last of those who are due within a millisecond: whoever was woken together tends to come back
-//! together, so that one wait of the event loop serves them all. tokio's timers serve everything else; for short sleeps
-//! they cost more: each new first one interrupts the event loop's wait by a write, and what it waits for is rounded up
-//! twice, so that a millisecond takes two or three.
+//! All sleepers of a worker share one timer of the kernel, set to the first of them. Nobody wakes early. A crowd whose
+//! members are due within a millisecond wakes together, with the last: whoever was woken together tends to come back
+//! together, so that one wait of the event loop serves them all. Where they are due all the time, some wake every
+//! millisecond. tokio's timers serve everything else; for short sleeps they cost more: each new first one interrupts the
+//! event loop's wait by a write, and what it waits for is rounded up twice, so that a millisecond takes two or three.
 
 use std::{
     cell::{Cell, RefCell},
@@ -47,7 +47,8 @@ struct Sleepers {
     passed: Cell<Duration>,
     /// The time that the timer is set to.
     armed: Cell<Duration>,
-    /// From the first to the last of the crowd that was woken last: how long to wait for the next one. Zero after fewer.
+    /// From the first to the last of the crowd that was woken last: how long to wait for the next one. Zero after fewer, or
+    /// where others were due soon after.
     spread: Cell<Duration>,
     /// A crowd waits for its last.
     gathered: Cell<bool>,
@@ -111,8 +112,8 @@ impl Sleepers {
     fn wake_due(&self) {
         let now = self.epoch.elapsed();
         self.armed.set(Duration::MAX);
-        if let Some(last) = self.straggler(now) {
-            self.set_timer(last, now);
+        if let Some(at) = self.better_time(now) {
+            self.set_timer(at, now);
             return;
         }
         self.passed.set(now);
@@ -122,24 +123,31 @@ impl Sleepers {
             (count, first, last) = (count + 1, first.min(due), due);
             waker.wake();
         }
-        self.spread.set(if count < CROWD { Duration::ZERO } else { (last - first).min(GATHERING_MAX) });
         let next = self.waiting.borrow().first_key_value().map(|(&(due, _), _)| due);
+        let is_all = count >= CROWD && next.is_none_or(|next| next > now + GATHERING_MAX);
+        self.spread.set(if is_all { (last - first).min(GATHERING_MAX) } else { Duration::ZERO });
         if let Some(due) = next {
             self.arm(due);
         }
     }
 
-    /// When the last of a crowd is due whose first could wake now. A crowd waits once: those who come meanwhile do not make
-    /// it longer.
-    fn straggler(&self, now: Duration) -> Option<Duration> {
+    /// When it is better to wake a crowd whose first could wake now.
+    fn better_time(&self, now: Duration) -> Option<Duration> {
         let waiting = self.waiting.borrow();
+        // A crowd waits for its last once: those who come meanwhile do not make it longer.
         if self.gathered.take() || waiting.len() < CROWD {
             return None;
         }
         let (&(first, _), _) = waiting.first_key_value()?;
-        let (&(last, _), _) = waiting.range(..=(first + GATHERING_MAX, u64::MAX)).next_back()?;
-        self.gathered.set(last > now);
-        (last > now).then_some(last)
+        let latest = first + GATHERING_MAX;
+        let (&(last, _), _) = waiting.range(..=(latest, u64::MAX)).next_back()?;
+        if waiting.range((latest, u64::MAX)..=(latest + GATHERING_MAX, u64::MAX)).next().is_none() {
+            self.gathered.set(last > now);
+            return (last > now).then_some(last);
+        }
+        // There is no last one.
+        let at = self.passed.get() + GATHERING_MAX;
+        (at > now).then_some(at)
     }
 
     fn take_due(&self, now: Duration) -> Option<(Duration, Waker)> {
@@ -270,17 +278,18 @@ mod tests {
             for number in 1..CROWD as u64 {
                 add(number, us(1000 + number));
             }
-            assert_eq!(sleepers.straggler(us(1001)), None, "no crowd");
+            assert_eq!(sleepers.better_time(us(1001)), None, "no crowd");
             add(8, us(1300));
-            assert_eq!(sleepers.straggler(us(1001)), Some(us(1300)));
+            assert_eq!(sleepers.better_time(us(1001)), Some(us(1300)));
             add(9, us(1900));
-            assert_eq!(sleepers.straggler(us(1300)), None, "it waited");
-            assert_eq!(sleepers.straggler(us(1301)), Some(us(1900)));
+            assert_eq!(sleepers.better_time(us(1300)), None, "it waited");
+            assert_eq!(sleepers.better_time(us(1301)), Some(us(1900)));
+            sleepers.gathered.set(false);
+            assert_eq!(sleepers.better_time(us(3000)), None, "all are due");
             add(10, us(2002));
-            sleepers.gathered.set(false);
-            assert_eq!(sleepers.straggler(us(1301)), Some(us(1900)), "too late for the first");
-            sleepers.gathered.set(false);
-            assert_eq!(sleepers.straggler(us(3000)), None, "all are due");
+            sleepers.passed.set(us(700));
+            assert_eq!(sleepers.better_time(us(1301)), Some(us(1700)), "no end: a millisecond after the last wake");
+            assert_eq!(sleepers.better_time(us(1700)), None, "that is over");
         });
     }
 
