@@ -146,6 +146,10 @@ location = /t {
         ngx.say(pcall(function() ngx.arg[1] = "x" end))
         ngx.say(pcall(function() return ngx.arg[1] end))
         ngx.say(ngx.on_abort())
+        ngx.timer.at(0, function()
+            ngx.log(ngx.WARN, tostring(select(2, pcall(ngx.on_abort, function() end))))
+        end)
+        ngx.sleep(0.01)
     }
 }
 --- request
@@ -155,6 +159,8 @@ GET /t
 false(?:\S+: )?API disabled in the current context
 nillua_check_client_abort is off
 $
+--- error_log
+API disabled in the context of ngx.timer
 
 === TEST 8: modules in a circle
 --- http_config

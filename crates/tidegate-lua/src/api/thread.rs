@@ -100,6 +100,9 @@ fn on_abort(lua: Lua) -> CResult {
         Ok(2)
     };
     with_run(|run| {
+        if run.request().is_none() {
+            ABORTABLE.check(run.phase())?;
+        }
         let req = run.any_request()?;
         if req.module_conf(&settings::MODULE).lua_check_client_abort != Some(true) {
             return refuse(b"lua_check_client_abort is off");
