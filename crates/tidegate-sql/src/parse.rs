@@ -271,10 +271,22 @@ pub(crate) fn comma_separated<T>(p: &mut Parser, mut item: impl FnMut(&mut Parse
 pub(crate) fn span_of(p: &mut Parser) -> Result<Span> {
     let from = p.peek_token_ref().span.start.column as usize;
     p.parse_expr()?;
+    Ok((from, end_of_last(p)))
+}
+
+/// Reads a query for its place in the text only.
+pub(crate) fn query_span(p: &mut Parser) -> Result<Span> {
+    let from = p.peek_token_ref().span.start.column as usize;
+    p.parse_query()?;
+    Ok((from, end_of_last(p)))
+}
+
+/// Where what was read last ends.
+fn end_of_last(p: &Parser) -> usize {
     let last = p.get_current_token();
-    // The end of the text may lie behind the `*/` of a `/*! … */`.
+    // The end of the text, which has no place: it may lie behind the `*/` of a `/*! … */`, and `TABLE t` reads it.
     let last = if last.token == Token::EOF { p.get_previous_token() } else { last };
-    Ok((from, last.span.end.column as usize))
+    last.span.end.column as usize
 }
 
 /// A bare word or a string.

@@ -6,7 +6,7 @@ use super::{
     Outcome, Result, Span, Statement, TableName,
     alter::AlterItem,
     column::{column, in_parentheses},
-    comma_separated, parenthesised, table_name, word_or_string,
+    comma_separated, parenthesised, query_span, table_name, word_or_string,
 };
 use crate::{
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
@@ -180,10 +180,7 @@ fn create_view(p: &mut Parser, or_replace: bool) -> Result<Statement> {
         Vec::new()
     };
     expect_word(p, "AS")?;
-    let from = p.peek_token_ref().span.start.column as usize;
-    p.parse_query()?;
-    let to = p.get_current_token().span.end.column as usize;
-    Ok(Statement::CreateView { name, columns, text: (from, to), or_replace })
+    Ok(Statement::CreateView { name, columns, text: query_span(p)?, or_replace })
 }
 
 fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Statement> {
@@ -297,9 +294,7 @@ fn create_table(p: &mut Parser, temporary: bool) -> Result<Outcome> {
     take_word(p, "REPLACE");
     take_word(p, "AS");
     if p.peek_token_ref().token != Token::EOF {
-        let from = p.peek_token_ref().span.start.column as usize;
-        p.parse_query()?;
-        table.query = Some((from, p.get_current_token().span.end.column as usize));
+        table.query = Some(query_span(p)?);
     }
     if !has_columns && table.query.is_none() {
         return unexpected(p);

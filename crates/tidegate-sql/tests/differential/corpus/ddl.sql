@@ -289,3 +289,8 @@ insert into auto_key values (18446744073709551614, 1);
 select * from auto_key order by id;
 insert into auto_key values (18446744073709551615, 1);
 insert into auto_key (v) values (2);
+
+-- TABLE is no query here.
+
+create table from_table table emp;
+create view from_table as table emp;
