@@ -103,9 +103,7 @@ fn a_database_that_dies_hangs_and_talks_nonsense() {
         drop(std::net::TcpStream::connect(("127.0.0.1", database.port)));
     });
     drop(impostor);
-    for words in ["protocol error from 127.0.0.1", "Connection refused", "timed out"] {
-        eventually(&format!("\"{words}\" is in the log"), || site.log().contains(words).then_some(()));
-    }
+    log_has(&site, &["protocol error from 127.0.0.1", "Connection refused", "timed out"]);
     let log = site.log();
     assert!(!log.contains("[alert]") && !log.contains("panic"), "{log}");
 
@@ -294,12 +292,17 @@ fn a_line_that_mutilates_what_it_carries() {
         let (open, idle) = (count(&site, "active connections"), count(&site, "idle connections"));
         (open == idle && open <= MAX && count(&site, "waiting requests") == 0).then_some(())
     });
-    for words in ["protocol error from 127.0.0.1", "timed out", "connection to 127.0.0.1"] {
-        eventually(&format!("\"{words}\" is in the log"), || site.log().contains(words).then_some(()));
-    }
+    log_has(&site, &["protocol error from 127.0.0.1", "timed out", "connection to 127.0.0.1"]);
     let log = site.log();
     assert!(!log.contains("[alert]") && !log.contains("panic"), "{log}");
     site.quit();
+}
+
+/// Waits until all of the words stand in the error log, which a thread of its own writes.
+fn log_has(site: &Site, words: &[&str]) {
+    for words in words {
+        eventually(&format!("\"{words}\" is in the log"), || site.log().contains(words).then_some(()));
+    }
 }
 
 /// Clients that read nothing hold what connections there are: others are told so in time, and `send_timeout` ends it, in the database too.
