@@ -110,7 +110,8 @@ async fn fill_together(engine: &Engine) -> i64 {
 /// Runs `name` again in a mount namespace of its own, where `disk` is a small one. Only root, or where everybody may
 /// have namespaces; otherwise the test says so and does nothing.
 fn with_small_disk(name: &str) {
-    let disk = std::env::temp_dir().join(format!("tidegate-sql-disk-{}", std::process::id()));
+    // A directory for each test: removing it unmounts, in every namespace, what is mounted there.
+    let disk = std::env::temp_dir().join(format!("tidegate-sql-disk-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&disk).expect("a directory");
     // SAFETY: the call takes nothing and cannot fail.
     let namespaces: &[&str] = if unsafe { libc::geteuid() } == 0 { &["-m"] } else { &["-r", "-m"] };
