@@ -326,11 +326,15 @@ impl Connection {
             if let Poll::Ready(result) = poll(cx) {
                 return Poll::Ready(result.map(Wait::Ready));
             }
-            if self.parking.get() || (self.closing.get() && self.idle.get()) {
+            if self.closing.get() && self.idle.get() {
                 return Poll::Ready(Ok(Wait::Closing));
             }
+            // A time limit as short as the wait for parking is over at the same look: it comes first.
             if self.expired.replace(false) {
                 return Poll::Ready(Ok(Wait::TimedOut));
+            }
+            if self.parking.get() {
+                return Poll::Ready(Ok(Wait::Closing));
             }
             if !armed {
                 armed = true;

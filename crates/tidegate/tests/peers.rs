@@ -131,6 +131,22 @@ fn clients_that_crawl() {
     site.quit();
 }
 
+/// A second is also when a connection without news gives up its task.
+#[test]
+fn time_limits_of_a_second() {
+    let mut site = Site::new("", "client_header_timeout 1s; keepalive_timeout 1s; location = / { return 200 ok; }");
+    site.start();
+    for sent in ["", "G", "GET / HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut client = connect(site.port).expect("the server accepts");
+        client.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
+        client.write_all(sent.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("it is closed");
+        assert_eq!(answer.ends_with("\r\n\r\nok"), sent.ends_with("\r\n\r\n"), "{sent:?}");
+    }
+    site.quit();
+}
+
 #[test]
 fn more_connections_than_descriptors() {
     let mut site = Site::new(
