@@ -201,6 +201,11 @@ function Endpoint.send_frame(self, fin, opcode, payload)
     return bytes, err
 end
 
+-- send_continue(data): the last piece of a message whose pieces before it went with send_frame.
+function Endpoint.send_continue(self, data)
+    return self:send_frame(true, 0, data)
+end
+
 function Endpoint.send_text(self, data)
     return self:send_frame(true, 1, data)
 end

@@ -116,10 +116,11 @@ function req.clear_header(...)
     return set(name, nil, true)
 end
 
--- For `ngx.req`, the module.
+-- For the modules `ngx.req` and `resty.core.request`.
 function base.add_request_header(name, value)
     return set(name, value, false)
 end
+base.set_request_header = set
 
 -- ngx.req.raw_header(no_request_line?): the head as it was sent.
 req.raw_header = native.raw_header

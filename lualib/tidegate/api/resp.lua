@@ -68,13 +68,24 @@ ngx.header = setmetatable({}, {
     end,
 })
 
--- For `ngx.resp` and `ngx.req`, the modules.
+-- For the modules `ngx.resp`, `ngx.req` and `resty.core.*`.
 package.preload["tidegate.fields"] = function()
     return {
         add_response_header = function(name, value)
             return write(name, value, 0)
         end,
+        set_response_header = function(name, value, no_override)
+            return write(name, value, no_override and 0 or 1)
+        end,
+        bypass_if_checks = function()
+            if native.bypass_conditions() < 0 then
+                return raise()
+            end
+        end,
         add_request_header = base.add_request_header,
+        set_request_header = base.set_request_header,
+        getters = base.getters,
+        setters = base.setters,
         set_status = function(status, reason)
             local number = tonumber(status)
             if not number then

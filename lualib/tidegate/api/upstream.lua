@@ -9,6 +9,8 @@ local _M = {
     _VERSION = "0.07",
     -- get_upstreams(): the names of all `upstream` blocks.
     get_upstreams = native.names,
+    -- current_upstream_name(): the group that the request is sent to, as `upstream` or the URL names it; nil when it goes nowhere.
+    current_upstream_name = native.current,
 }
 
 local function one(count)

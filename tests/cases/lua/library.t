@@ -186,3 +186,46 @@ GET /t
 nil true true
 16 ctype<struct ngx_http_request_s *>
 true true
+
+=== TEST 8: parts of resty.core about heads and computed keys
+--- config
+location / {
+    content_by_lua_block {
+        local set_request, response = require("resty.core.request").set_req_header, require "resty.core.response"
+        set_request("X-One", "1", false)
+        set_request("X-Two", "2", true)
+        ngx.say(table.concat(ngx.req.get_headers()["X-One"], ","), " ", ngx.req.get_headers()["X-Two"])
+    }
+    header_filter_by_lua_block {
+        local set = require("resty.core.response").set_resp_header
+        set(nil, "X-A", "1")
+        set(nil, "X-A", { "2", "3" }, true)
+        set(nil, "X-B", "1")
+        set(nil, "X-B", { "2" })
+    }
+}
+location = /keys {
+    content_by_lua_block {
+        local misc, value = require "resty.core.misc", 1
+        misc.register_ngx_magic_key_getter("tide", function() return value end)
+        misc.register_ngx_magic_key_setter("tide", function(new) value = new * 10 end)
+        ngx.tide = ngx.tide + 1
+        ngx.say(ngx.tide, " ", ngx.status)
+    }
+}
+--- requests
+GET /
+~~~
+GET /keys
+--- more_headers
+X-One: 0
+X-Two: 0
+--- response_headers
+X-A: 1, 2, 3
+X-B: 2
+~~~
+!X-A
+--- response_body
+0,1 2
+~~~
+20 0

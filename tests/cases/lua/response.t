@@ -216,3 +216,34 @@ GET /
 X-A: 1, 2, 3
 --- response_body
 1+2+3 1+2
+
+=== TEST 13: a script can leave the request's conditions alone
+--- tidegate_only: newer than Debian's module
+--- config
+location / {
+    access_by_lua_block {
+        if ngx.var.arg_bypass then
+            require("ngx.resp").bypass_if_checks()
+        end
+    }
+}
+--- user_files
+>>> a.txt mtime=1000000000
+text
+--- requests
+GET /a.txt
+~~~
+GET /a.txt?bypass=1
+~~~
+GET /a.txt
+~~~
+GET /a.txt?bypass=1
+--- more_headers
+If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT
+~~~
+If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT
+~~~
+If-Match: "no"
+~~~
+If-Match: "no"
+--- error_code: 304 200 412 200

@@ -86,3 +86,50 @@ aabb
 aaaa
 --- error_log
 no live upstreams while connecting to upstream
+
+=== TEST 3: the group that a request goes to
+--- tidegate_only: Debian has no lua-upstream-nginx-module
+--- http_config
+upstream group { server 127.0.0.1:$TEST_PORT_2; }
+upstream choose {
+    balancer_by_lua_block {
+        ngx.log(ngx.WARN, "balancer: ", require("ngx.upstream").current_upstream_name())
+        require("ngx.balancer").set_current_peer("127.0.0.1", $TEST_PORT_2)
+    }
+}
+server { listen 127.0.0.1:$TEST_PORT_2; return 200 "answer\n"; }
+--- config
+rewrite_by_lua_block {
+    ngx.log(ngx.WARN, "rewrite: ", tostring(require("ngx.upstream").current_upstream_name()))
+}
+header_filter_by_lua_block {
+    ngx.header["X-Upstream"] = tostring(require("ngx.upstream").current_upstream_name())
+}
+location = /group { proxy_pass http://group; }
+location = /url { proxy_pass http://127.0.0.1:$TEST_PORT_2; }
+location = /choose { proxy_pass http://choose; }
+location = /none { return 200 "none\n"; }
+location = /exec { content_by_lua_block { ngx.exec("/group") } }
+--- requests
+GET /group
+~~~
+GET /url
+~~~
+GET /choose
+~~~
+GET /none
+~~~
+GET /exec
+--- response_headers
+X-Upstream: group
+~~~
+X-Upstream: 127.0.0.1:$TEST_PORT_2
+~~~
+X-Upstream: choose
+~~~
+X-Upstream: nil
+~~~
+X-Upstream: group
+--- error_log
+rewrite: nil
+balancer: choose

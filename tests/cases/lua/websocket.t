@@ -18,7 +18,7 @@ location /t {
         assert(wb:send_ping("are you there?"))
         ngx.say(table.concat({ wb:recv_frame() }, " "))
         assert(wb:send_frame(false, 1, "one "))
-        assert(wb:send_frame(true, 0, "two"))
+        assert(wb:send_continue("two"))
         ngx.say(table.concat({ wb:recv_frame() }, " "))
         assert(wb:send_close(1001, "bye"))
         ngx.say(table.concat({ wb:recv_frame() }, " "))

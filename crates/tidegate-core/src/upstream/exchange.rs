@@ -166,6 +166,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         if let Err(step) = self.write_request() {
             return step;
         }
+        self.req.upstream_record_mut(|record| record.group = Some(self.selection.group().clone()));
         loop {
             if self.selection.has_balancer()
                 && let Err(step) = Box::pin(self.balance()).await

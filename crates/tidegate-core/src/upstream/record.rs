@@ -75,6 +75,8 @@ impl Try {
 pub struct Record {
     /// The tries, in order.
     pub tries: SmallVec<[Try; 1]>,
+    /// The group that the request goes to.
+    pub group: Option<Arc<Group>>,
     /// The head of the last answer.
     pub head: ResponseHead,
     /// The fields behind the body of the last answer.
@@ -112,6 +114,7 @@ impl Slot {
     pub fn clear(&mut self) {
         if let Some(mut record) = self.0.take() {
             record.tries.clear();
+            record.group = None;
             record.head.clear();
             record.trailers.clear();
             record.request.clear();

@@ -28,6 +28,7 @@ pub(crate) static FAMILY: Family = Family {
         set_status as "set_status": "int (*)(int)",
         set_reason as "set_reason": "int (*)(const char *, size_t)",
         headers_sent as "headers_sent": "int (*)(void)",
+        bypass_conditions as "bypass_conditions": "int (*)(void)",
     },
     functions: &[("values", function(values)), ("headers", function(headers))],
 };
@@ -241,6 +242,14 @@ unsafe extern "C" fn set_reason(reason: *const u8, len: usize) -> c_int {
         let mut response = req.response.borrow_mut();
         response.status_line.clear();
         response.status_line.extend(reason.iter().map(|&byte| if byte < b' ' { b' ' } else { byte }));
+        0
+    })
+}
+
+/// The request's conditions (`If-None-Match` and its kin) are left alone.
+extern "C" fn bypass_conditions() -> c_int {
+    ffi_request(|_, req| {
+        req.response.borrow_mut().conditions_are_tested = true;
         0
     })
 }

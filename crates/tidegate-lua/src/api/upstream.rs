@@ -9,16 +9,22 @@ use tidegate_core::upstream::group::PeerReport;
 use tidegate_core::worker;
 use tidegate_modules::upstream;
 
-use super::Family;
+use super::{Family, request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
+use crate::phase::Phases;
 use crate::stack::Lua;
 
 pub(crate) static FAMILY: Family = Family {
     name: "upstream",
     cdef: "",
     ffi: &[],
-    functions: &[("names", function(names)), ("peers", function(peers)), ("set_peer_down", function(set_peer_down))],
+    functions: &[
+        ("names", function(names)),
+        ("current", function(current)),
+        ("peers", function(peers)),
+        ("set_peer_down", function(set_peer_down)),
+    ],
 };
 
 fn groups() -> Vec<Arc<Group>> {
@@ -43,6 +49,16 @@ fn names(lua: Lua) -> CResult {
     for (number, group) in (1..).zip(groups()) {
         lua.push_bytes(&group.name);
         lua.raw_set_index(-2, number);
+    }
+    Ok(1)
+}
+
+/// `current()`: the name of the group that the request goes to, or nil.
+fn current(lua: Lua) -> CResult {
+    let req = request(Phases::EVERYWHERE)?;
+    match req.upstream_record(|record| record.group.clone()).flatten() {
+        Some(group) => lua.push_bytes(&group.name),
+        None => lua.push_nil(),
     }
     Ok(1)
 }
