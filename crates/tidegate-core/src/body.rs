@@ -76,6 +76,8 @@ pub struct RequestBody {
     /// What went to a file instead.
     pub file: RefCell<Option<BodyFile>>,
     received: Cell<u64>,
+    /// When reading what nobody wants of it is over, in milliseconds; 0 before that has begun.
+    lingering_until_ms: Cell<u64>,
 }
 
 /// Why a body cannot be read.
@@ -152,6 +154,7 @@ impl RequestBody {
             _ => Framing::None,
         };
         self.complete.set(matches!(self.framing.get_mut(), Framing::None));
+        self.lingering_until_ms.set(0);
     }
 
     /// Takes only the first `length` bytes for the body, where its length was announced and more is to come. Answers
@@ -305,7 +308,8 @@ impl Request {
             return;
         }
         self.make_read_room();
-        self.conn.read_more_now();
+        // An end or an error shows again when more is wanted.
+        let _ = self.conn.read_more_now();
         if is_here(&self.conn.input.borrow()) && self.take_buffered_body().is_ok() {
             self.body.loaded.set(true);
         }
@@ -561,18 +565,26 @@ impl Request {
             // The client was never told to go on; what it does now is its choice, so nothing can be told apart.
             return Err(BodyError::Gone);
         }
-        let conf = self.keepalive_conf();
-        let (timeout_ms, total_ms) = (conf.lingering_timeout_ms(), conf.lingering_time_ms());
-        let end_ms = clock::now_ms() + total_ms;
         let mut dropped = Vec::new();
         loop {
-            if clock::now_ms() >= end_ms {
-                return Err(BodyError::TimedOut);
-            }
+            let Some(pause_ms) = self.lingering_pause_ms() else { return Err(BodyError::TimedOut) };
             dropped.clear();
-            if self.read_body_piece(&mut dropped, timeout_ms).await? {
+            if self.read_body_piece(&mut dropped, pause_ms).await? {
                 return Ok(());
             }
         }
+    }
+
+    /// How long to wait for more of what nobody wants, the rest of a body or what follows the last response; `None` when
+    /// `lingering_time` is over, which begins with the first call.
+    ///
+    /// Source: nginx, `lingering_time`, `lingering_timeout`.
+    pub(crate) fn lingering_pause_ms(&self) -> Option<u64> {
+        let (conf, now_ms) = (self.keepalive_conf(), clock::now_ms());
+        if self.body.lingering_until_ms.get() == 0 {
+            self.body.lingering_until_ms.set(now_ms.saturating_add(conf.lingering_time_ms()));
+        }
+        let left_ms = self.body.lingering_until_ms.get().saturating_sub(now_ms);
+        (left_ms > 0).then(|| left_ms.min(conf.lingering_timeout_ms()))
     }
 }

@@ -507,9 +507,9 @@ impl Connection {
         }
     }
 
-    /// Reads what has come already, if anything has.
-    pub(crate) fn read_more_now(&self) {
-        let _ = self.poll_read_more(&mut Context::from_waker(std::task::Waker::noop()));
+    /// Reads what has come already, if anything has; as [`poll_read_more`](Self::poll_read_more), but nobody is woken.
+    pub(crate) fn read_more_now(&self) -> Poll<io::Result<usize>> {
+        self.poll_read_more(&mut Context::from_waker(std::task::Waker::noop()))
     }
 
     /// Moves bytes that were read and not used yet to the end of `out`: for those who take the connection over.

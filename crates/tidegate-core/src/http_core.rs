@@ -104,6 +104,11 @@ pub(crate) fn ms(time: Option<Duration>, default_ms: u64) -> u64 {
     time.map_or(default_ms, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// As [`ms`], for a wait that ends in any case: where 0 stands for one without limit, it is the shortest there is.
+pub(crate) fn limit_ms(time: Option<Duration>, default_ms: u64) -> u64 {
+    ms(time, default_ms).max(1)
+}
+
 #[allow(missing_docs, reason = "each method is its directive's value, or nginx's default")]
 impl Conf {
     pub fn client_body_buffer_bytes(&self) -> usize {
@@ -124,10 +129,10 @@ impl Conf {
         self.client_body_temp_path.as_deref().map_or(b"client_body_temp", |path| path)
     }
     pub fn client_body_timeout_ms(&self) -> u64 {
-        ms(self.client_body_timeout, 60_000)
+        limit_ms(self.client_body_timeout, 60_000)
     }
     pub fn client_header_timeout_ms(&self) -> u64 {
-        ms(self.client_header_timeout, 60_000)
+        limit_ms(self.client_header_timeout, 60_000)
     }
     pub fn client_max_body_bytes(&self) -> u64 {
         self.client_max_body_size.unwrap_or(1 << 20)
@@ -152,7 +157,7 @@ impl Conf {
         self.postpone_output.unwrap_or(1460)
     }
     pub fn send_timeout_ms(&self) -> u64 {
-        ms(self.send_timeout, 60_000)
+        limit_ms(self.send_timeout, 60_000)
     }
 }
 

@@ -13,7 +13,7 @@ use tidegate_http::{Known, Method, user_agent::Browser};
 use crate::{
     clock,
     conf::Build,
-    http_core::ms,
+    http_core::{limit_ms, ms},
     inherit,
     main_conf::duplicate,
     module::{Directive, Module},
@@ -96,7 +96,7 @@ impl Conf {
         ms(self.lingering_time, 30_000)
     }
     pub fn lingering_timeout_ms(&self) -> u64 {
-        ms(self.lingering_timeout, 5_000)
+        limit_ms(self.lingering_timeout, 5_000)
     }
     pub fn resets_timed_out(&self) -> bool {
         self.reset_timedout_connection == Some(true)

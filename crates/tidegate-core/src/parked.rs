@@ -153,6 +153,9 @@ impl Parked {
         let mut buffer = if self.input.is_empty() { take_buffer() } else { std::mem::take(&mut self.input) };
         let before = buffer.len();
         let read = receive(self.socket.as_fd(), &mut buffer);
+        if before == 0 && !buffer.is_empty() {
+            self.since_ms = clock::now_ms();
+        }
         let arrival = match read {
             Ok(0) | Err(_) if self.is_idle() && before == 0 => match read {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Arrival::Stay,
@@ -391,8 +394,10 @@ mod tests {
         let (mut client, mut parked) = pair(3, b"");
         assert!(matches!(parked.read(false), Arrival::Stay));
         client.write_all(b"G").expect("room");
+        let idle_since_ms = parked.since_ms;
         assert!(matches!(parked.read(false), Arrival::Resume));
         assert_eq!(parked.input, b"G");
+        assert!(parked.since_ms > idle_since_ms, "the request begins with its first byte");
     }
 
     #[test]

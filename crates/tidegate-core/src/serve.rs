@@ -211,15 +211,18 @@ async fn end(conn: &Rc<Connection>, req: &Rc<Request>) -> Next {
 
 /// Runs a request to its end; a panic inside ends the request, not the worker.
 async fn run(conn: &Rc<Connection>, req: &Rc<Request>, start: impl FnOnce(&Rc<Request>) -> Ready<()>) {
+    // The answers to requests that came with this one.
+    let owes = conn.unsent_bytes() > 0;
     match catch_unwind(AssertUnwindSafe(|| start(req))) {
         Ok(Ready::Now(())) => {}
-        Ok(Ready::Later(future)) => drive(conn, req, future).await,
+        Ok(Ready::Later(future)) => drive(conn, req, future, owes).await,
         Err(panic) => report_panic(req, &*panic),
     }
 }
 
-/// Polls a waiting request; meanwhile output that was flushed goes out.
-async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>) {
+/// Polls a waiting request; meanwhile output that was flushed goes out. `owes`: so do answers to earlier requests, which
+/// are not to wait with this one.
+async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>, mut owes: bool) {
     // Runs while `limit_rate` wants a pause.
     let mut pause: Option<Pin<Box<tokio::time::Sleep>>> = None;
     let mut has_waited = false;
@@ -237,6 +240,7 @@ async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture
             }
         }
         let mut output = conn.output.borrow_mut();
+        output.flush |= std::mem::take(&mut owes);
         while output.flush && !conn.is_broken() && output.poll_read(cx).is_ready() {
             if let Some(time) = conn.pause() {
                 let sleep = pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
@@ -377,8 +381,16 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
                 input.reserve(more);
             }
         }
+        // Whoever has sent a part of a request may wait for the answers to those before it.
+        if conn.unsent_bytes() > 0 {
+            let has_more = matches!(conn.read_more_now(), Poll::Ready(Ok(1..)));
+            if !has_more && conn.flush(core.send_timeout_ms()).await.is_err() {
+                return Head::End;
+            }
+            continue;
+        }
         let elapsed_ms = clock::now_ms().saturating_sub(started_ms);
-        let left_ms = header_timeout_ms.saturating_sub(elapsed_ms).max(u64::from(header_timeout_ms > 0));
+        let left_ms = header_timeout_ms.saturating_sub(elapsed_ms).max(1);
         let reading = worker.reading();
         conn.waiting_since_ms.set(clock::now_ms());
         let read = conn.read_more(left_ms).await;
@@ -473,16 +485,11 @@ fn begin(req: &mut Rc<Request>) -> Result<(), BadRequest> {
 ///
 /// Source: nginx, `lingering_close`.
 async fn linger(conn: &Rc<Connection>, req: &Rc<Request>) {
-    let conf = req.keepalive_conf();
-    let (total_ms, pause_ms) = (conf.lingering_time_ms(), conf.lingering_timeout_ms());
     conn.stream.shutdown_write();
-    let end_ms = clock::now_ms() + total_ms;
     let mut buf = vec![0u8; 4096];
     loop {
         clock::update();
-        if clock::now_ms() >= end_ms {
-            return;
-        }
+        let Some(pause_ms) = req.lingering_pause_ms() else { return };
         match conn.readable(pause_ms).await {
             Ok(Wait::Ready(())) => {}
             _ => return,

@@ -373,7 +373,7 @@ impl Conf {
                 connections: self.keepalive.unwrap_or(0),
                 requests: self.keepalive_requests.unwrap_or(defaults.requests),
                 time_ms: ms(self.keepalive_time, defaults.time_ms),
-                timeout_ms: ms(self.keepalive_timeout, defaults.timeout_ms),
+                timeout_ms: ms(self.keepalive_timeout, defaults.timeout_ms).max(1),
             },
             balancer: self.balancer.take(),
             balancer_keepalive: self.balancer_keepalive.unwrap_or(BALANCER_KEEPALIVE),

@@ -240,3 +240,84 @@ more
 --- response_body
 x
 --- connection: closed
+
+=== TEST 23: an answer does not wait for the rest of the next request
+--- config
+client_header_timeout 500ms;
+location / { return 200 "x\n"; }
+--- raw_request
+GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT
+--- raw_response_like
+^HTTP/1.1 200 OK.*\r\nx$
+--- connection: closed
+
+=== TEST 24: an answer does not wait because of a line end behind a body
+--- config
+client_header_timeout 500ms;
+location / { return 200 "x\n"; }
+--- raw_request
+POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\r\n
+--- raw_response_like
+^HTTP/1.1 200 OK.*\r\nx$
+--- connection: closed
+
+=== TEST 25: an answer does not wait for that of the next request
+--- config
+location = /fast { return 200 "fast"; }
+location = /slow {
+    content_by_lua_block {
+        local held = require "held"
+        assert(held:wait(5))
+        ngx.say("slow")
+    }
+}
+location = /t {
+    content_by_lua_block {
+        local held = require "held"
+        local sock = ngx.socket.tcp()
+        assert(sock:connect("127.0.0.1", $TEST_PORT))
+        local request = " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        assert(sock:send("GET /fast" .. request .. "GET /slow" .. request))
+        sock:settimeout(4000)
+        ngx.say(sock:receiveuntil("fast")() and "the first is here")
+        held:post()
+        ngx.say(sock:receiveuntil("slow")() and "the second, too")
+    }
+}
+--- http_config
+lua_package_path "$TEST_DIR/html/?.lua;;";
+--- user_files
+>>> held.lua
+return require("ngx.semaphore").new()
+--- request
+GET /t
+--- response_body
+the first is here
+the second, too
+
+=== TEST 26: proxy_read_timeout 0
+--- config
+location / { proxy_read_timeout 0; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+~~~ hold
+--- request
+GET /
+--- error_code: 504
+
+=== TEST 27: client_body_timeout 0
+--- config
+client_body_timeout 0;
+location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- raw_request
+POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab
+--- raw_response:
+--- connection: closed
+
+=== TEST 28: client_header_timeout 0
+--- config
+client_header_timeout 0;
+location / { return 200 "x\n"; }
+--- raw_request
+GET / HT
+--- raw_response:
+--- connection: closed

@@ -259,3 +259,23 @@ Connection: keep-alive
 unix: 1
 ~~~
 unix: 2
+
+=== TEST 15: a request begins with its first byte, however long its connection was idle
+--- config
+client_header_timeout 1s;
+location / { access_log logs/times.log times; return 200 "x\n"; }
+--- http_config
+log_format times "$status $request_time";
+--- raw_request
+GET / HTTP/1.1\r\nHost: a\r\n\r\n
+~~~ 1400ms
+GET / HTTP/1.1\r\nHost: a\r\n\r\n
+~~~ 1400ms
+GET / HTTP/1.1\r\nHo
+~~~ 200ms
+st: a\r\nConnection: close\r\n\r\n
+--- raw_response_like
+^HTTP/1.1 200 OK.*HTTP/1.1 200 OK.*HTTP/1.1 200 OK
+--- output_file_like
+>>> logs/times.log
+^200 0\.0\d\d\n200 0\.0\d\d\n200 0\.[123456]\d\d\n$

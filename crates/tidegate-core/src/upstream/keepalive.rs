@@ -45,7 +45,7 @@ pub(super) fn give(group: u32, address: &Address, key: &[u8], mut socket: Socket
         return;
     }
     socket.release_buffer();
-    let until_ms = if rules.timeout_ms == 0 { u64::MAX } else { now_ms.saturating_add(rules.timeout_ms) };
+    let until_ms = now_ms.saturating_add(rules.timeout_ms);
     IDLE.with_borrow_mut(|all| {
         let at = all.iter().position(|(number, _)| *number == group).unwrap_or_else(|| {
             all.push((group, Vec::new()));

@@ -16,7 +16,13 @@ use super::{
     store::ACCESS_DEFAULT,
     url::{HostKind, Url},
 };
-use crate::{conf::Build, inherit, request::Request, template::Template};
+use crate::{
+    conf::Build,
+    http_core::{limit_ms, ms},
+    inherit,
+    request::Request,
+    template::Template,
+};
 
 /// What the common directives say at one level.
 #[derive(Debug, Default)]
@@ -111,16 +117,13 @@ impl UpstreamConf {
 
     /// The settings of a location. `hidden` are the fields that the module hides by default.
     pub fn settings(&self, hidden: &[&str], temp_path: &'static str) -> Settings {
-        let ms = |time: Option<Duration>, default_ms| {
-            time.map_or(default_ms, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-        };
         let (buffer_count, buffer_bytes) = self.buffers.unwrap_or((8, PAGE_BYTES));
         let head_bytes = self.buffer_size.unwrap_or(PAGE_BYTES);
         Settings {
             timeouts: Timeouts {
-                connect_ms: ms(self.connect_timeout, 60_000),
-                send_ms: ms(self.send_timeout, 60_000),
-                read_ms: ms(self.read_timeout, 60_000),
+                connect_ms: limit_ms(self.connect_timeout, 60_000),
+                send_ms: limit_ms(self.send_timeout, 60_000),
+                read_ms: limit_ms(self.read_timeout, 60_000),
             },
             head_bytes_max: head_bytes,
             buffer_bytes: buffer_count.saturating_mul(buffer_bytes).saturating_add(head_bytes),

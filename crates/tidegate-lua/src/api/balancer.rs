@@ -94,7 +94,7 @@ fn enable_keepalive(lua: Lua) -> CResult {
             connections: attempt.keepalive_connections,
             requests: if requests == 0 { u64::MAX } else { requests },
             time_ms: u64::MAX,
-            timeout_ms,
+            timeout_ms: if timeout_ms == 0 { u64::MAX } else { timeout_ms },
         };
         if let Some(bind) = attempt.bind {
             attempt.keepalive_key.extend_from_slice(format!(" from {}:{}", bind.ip, bind.port).as_bytes());
