@@ -10,6 +10,8 @@ mod conformance;
 mod crash;
 mod install;
 mod paths;
+#[path = "../../tests/support/ports.rs"]
+mod ports;
 mod process;
 mod sections;
 mod services;

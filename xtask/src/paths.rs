@@ -1,6 +1,5 @@
-//! Where things are: the repository, the built server, scratch directories, free ports.
+//! Where things are: the repository, the built server, scratch directories.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, process};
@@ -56,26 +55,4 @@ impl Drop for Scratch {
             let _ = fs::remove_dir_all(&self.path);
         }
     }
-}
-
-/// First port handed out and how many follow: below Linux's ephemeral range (32768), so that no outgoing connection
-/// takes a port between the check and the server's bind.
-const PORTS: (u16, u16) = (20_000, 12_000);
-
-/// A TCP port that nothing listens on, not handed out twice in this run.
-///
-/// # Errors
-/// When the whole range is taken.
-pub(crate) fn free_port() -> Result<u16, String> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Runs that go at the same time start at different places.
-    let start = process::id().wrapping_mul(97);
-    for _ in 0..PORTS.1 {
-        let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % u32::from(PORTS.1);
-        let port = PORTS.0 + u16::try_from(step).expect("the remainder of a u16");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    Err("no free TCP port between 20000 and 32000".to_owned())
 }

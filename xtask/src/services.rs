@@ -6,6 +6,7 @@ mod namespace;
 
 use crate::cases::Vars;
 use crate::paths::{self, Scratch};
+use crate::ports::free_port;
 use crate::process::{POLL, Process};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -125,7 +126,7 @@ pub(crate) fn start(wanted: &[Service]) -> Result<Running, String> {
             continue;
         }
         let scratch = Scratch::new("service", false)?;
-        let port = if service == Service::MariaDb3306 { mariadb::USUAL_PORT } else { paths::free_port()? };
+        let port = if service == Service::MariaDb3306 { mariadb::USUAL_PORT } else { free_port() };
         let vars = &mut running.vars;
         let process = match service {
             Service::MariaDb => mariadb::spawn(scratch.path(), port, false, vars)?,

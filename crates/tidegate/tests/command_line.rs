@@ -5,7 +5,7 @@ mod support;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
-use support::{Site, binary};
+use support::{Site, binary, output};
 
 fn text(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -13,7 +13,7 @@ fn text(output: &Output) -> (i32, String, String) {
 }
 
 fn run(arguments: &[&str]) -> (i32, String, String) {
-    text(&binary().args(arguments).output().expect("the binary runs"))
+    text(&output(binary().args(arguments)))
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn called_nginx_it_is_nginx() {
     let site = Site::new("", "");
     let nginx = site.dir.join("nginx");
     symlink(env!("CARGO_BIN_EXE_tidegate"), &nginx).expect("linked");
-    let run = |arguments: &[&str]| text(&Command::new(&nginx).args(arguments).output().expect("the binary runs"));
+    let run = |arguments: &[&str]| text(&output(Command::new(&nginx).args(arguments)));
     assert_eq!(run(&["-v"]), (0, String::new(), "nginx version: nginx/1.27.1\n".to_owned()));
     assert_eq!(run(&["directives"]).2, "nginx: invalid option: \"directives\"\n");
     // Harnesses for nginx look for these.
@@ -151,6 +151,6 @@ fn a_directory_without_logs() {
     assert!(site.dir.join("logs/error.log").exists());
     // A prefix that is not there is a mistake.
     let missing = site.dir.join("missing");
-    let output = binary().arg("-p").arg(&missing).output().expect("the binary runs");
+    let output = output(binary().arg("-p").arg(&missing));
     assert!(!output.status.success() && !missing.exists());
 }

@@ -3,10 +3,9 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
-use support::{binary, eventually, free_port};
+use support::{binary, connect, eventually, free_port};
 
 /// The demo in a directory of its own; ends with the test.
 struct Demo {
@@ -27,13 +26,13 @@ impl Demo {
             .spawn()
             .expect("the binary starts");
         let demo = Demo { child, port, dir };
-        eventually("the demo listens", || TcpStream::connect(("127.0.0.1", port)).ok());
+        eventually("the demo listens", || connect(port).ok());
         demo
     }
 
     /// The whole answer to a GET.
     fn get(&self, path: &str) -> String {
-        let mut socket = TcpStream::connect(("127.0.0.1", self.port)).expect("the demo listens");
+        let mut socket = connect(self.port).expect("the demo listens");
         write!(socket, "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n").expect("sent");
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).expect("read");

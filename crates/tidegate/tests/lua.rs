@@ -5,7 +5,7 @@ mod support;
 use std::io::Write;
 use std::process::Stdio;
 
-use support::binary;
+use support::{binary, finish};
 
 /// Runs `tidegate lua` with `arguments` and `input`; compares status, standard output and a part of the standard error.
 #[track_caller]
@@ -20,7 +20,7 @@ fn check(arguments: &[&str], input: &str, expected: (i32, &str, &str)) {
         .expect("the binary starts");
     // A script that does not read has closed the pipe.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
-    let output = child.wait_with_output().expect("it ends");
+    let output = finish(child);
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let (status, text, error) = expected;
     assert_eq!((output.status.code(), &*stdout), (Some(status), text), "{arguments:?}: {stderr}");

@@ -6,11 +6,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{Site, connect, eventually, is_running, link};
+use support::{PATIENCE, Site, connect, eventually, is_running, link, wait_until_read};
 
 const ALONE: &str = "master_process off;";
 const SUPERVISED: &str = "master_process on;";
@@ -99,11 +98,9 @@ fn a_server_process_that_dies_comes_back() {
     for signal in [Signal::SIGKILL, Signal::SIGABRT] {
         let first = site.server_pid();
         kill(first, signal).expect("delivered");
-        let began = Instant::now();
         eventually("it is gone", || (!is_running(first)).then_some(()));
         // Connections wait in the queue of the socket, which the supervisor holds open.
         site.get();
-        assert!(began.elapsed() < Duration::from_secs(5));
         assert_ne!(site.server_pid(), first);
         assert_eq!(site.pid(), supervisor);
         site.wait_for_log(&format!(
@@ -157,7 +154,7 @@ fn a_graceful_end_waits_for_requests_only() {
         let mut slow = connect(site.port).expect("connected");
         slow.write_all(b"GET / HTTP/1.1\r\n").expect("sent");
         // The beginning of the request must have been read, or it would be refused as new.
-        std::thread::sleep(Duration::from_millis(100));
+        wait_until_read(&slow);
         site.signal(Signal::SIGQUIT);
         let mut rest = Vec::new();
         idle.read_to_end(&mut rest).expect("closed");
@@ -177,7 +174,7 @@ fn a_graceful_end_may_be_limited() {
     site.start();
     let mut slow = connect(site.port).expect("connected");
     slow.write_all(b"GET / HTTP/1.1\r\n").expect("sent");
-    std::thread::sleep(Duration::from_millis(100));
+    wait_until_read(&slow);
     site.quit();
 }
 
@@ -189,6 +186,7 @@ fn a_unix_socket_is_removed_at_the_end() {
         site.configure(main, &format!("listen unix:{};", path.display()));
         site.start();
         let mut stream = UnixStream::connect(&path).expect("listening");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");

@@ -36,9 +36,11 @@ fn a_database_that_dies_hangs_and_talks_nonsense() {
     let mut site = Site::new("", "");
     site.write_conf(&format!(
         "worker_processes 2;\nerror_log logs/error.log notice;\npid logs/nginx.pid;\nevents {{ }}\nhttp {{\n\
-         upstream db {{ drizzle_server 127.0.0.1:{} user=root; drizzle_keepalive max={MAX} overflow=wait wait=10s; }}\n\
+         upstream db {{ drizzle_server 127.0.0.1:{} user=root; drizzle_keepalive max={MAX} overflow=wait wait=30s; }}\n\
          server {{ listen 127.0.0.1:{};\n\
-         location = /one {{ drizzle_connect_timeout 1s; drizzle_query_timeout 1s; drizzle_query 'select sleep(0.005) as n'; drizzle_pass db; rds_json on; }}\n\
+         drizzle_query 'select sleep(0.005) as n';\n\
+         location = /one {{ drizzle_connect_timeout 30s; drizzle_query_timeout 30s; drizzle_pass db; rds_json on; }}\n\
+         location = /hasty {{ drizzle_connect_timeout 1s; drizzle_query_timeout 1s; drizzle_pass db; rds_json on; }}\n\
          location = /rows {{ drizzle_query 'select seq from mysql.seq_1_to_2000'; drizzle_pass db; rds_csv on; }}\n\
          location = /other {{ return 200 other; }}\n\
          location = /status {{ drizzle_status full; }}\n}} }}\n",
@@ -52,35 +54,27 @@ fn a_database_that_dies_hangs_and_talks_nonsense() {
     works("the database serves");
 
     // Killed and restarted under load.
-    let statuses = under_load(&site, || {
+    let statuses = under_load(&site, "/one", |statuses| {
         for _ in 0..2 {
-            std::thread::sleep(Duration::from_millis(500));
+            wait_for_status(statuses, 200);
             database.kill();
-            std::thread::sleep(Duration::from_millis(200));
+            wait_for_status(statuses, 502);
             database.start();
             eventually("the database is back", || (ask(&site, "/one").0 == 200).then_some(()));
         }
     });
-    assert!(statuses.contains(&200) && statuses.contains(&502), "{statuses:?}");
     assert!(statuses.iter().all(|status| matches!(status, 200 | 500 | 502)), "{statuses:?}");
     works("the database serves again");
 
     // Hanging: nothing is answered, but everybody gets a status in time, and nobody else notices.
-    let begin = Instant::now();
-    let statuses = under_load(&site, || {
+    let statuses = under_load(&site, "/hasty", |statuses| {
         database.signal(nix::sys::signal::Signal::SIGSTOP);
-        std::thread::sleep(Duration::from_millis(2500));
-        let asked = Instant::now();
+        wait_for_status(statuses, 504);
         assert_eq!(ask(&site, "/other"), (200, "other".to_owned()));
-        assert!(asked.elapsed() < Duration::from_millis(500));
         database.signal(nix::sys::signal::Signal::SIGCONT);
         eventually("the database goes on", || (ask(&site, "/one").0 == 200).then_some(()));
     });
-    assert!(
-        statuses.contains(&504) && statuses.iter().all(|status| matches!(status, 200 | 502 | 503 | 504)),
-        "{statuses:?}"
-    );
-    assert!(begin.elapsed() < Duration::from_secs(30));
+    assert!(statuses.iter().all(|status| matches!(status, 200 | 502 | 503 | 504)), "{statuses:?}");
     works("the database serves after it hung");
 
     // Something else listens in its place.
@@ -116,14 +110,21 @@ fn a_database_that_dies_hangs_and_talks_nonsense() {
     site.quit();
 }
 
-/// Lets clients ask without end while `disturb` runs; answers all statuses that they got.
-fn under_load(site: &Site, disturb: impl FnOnce()) -> Vec<u16> {
+/// Waits until clients have got this status, once more.
+fn wait_for_status(statuses: &Mutex<Vec<u16>>, wanted: u16) {
+    let statuses = || statuses.lock().expect("no panic while it is held");
+    statuses().retain(|status| *status != wanted);
+    eventually(&format!("a client gets status {wanted}"), || statuses().contains(&wanted).then_some(()));
+}
+
+/// Lets clients ask without end while `disturb` runs, which sees the statuses that they get; answers these.
+fn under_load(site: &Site, path: &str, disturb: impl FnOnce(&Mutex<Vec<u16>>)) -> Vec<u16> {
     let (done, statuses) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 * MAX {
             scope.spawn(|| {
                 while !done.load(Ordering::SeqCst) {
-                    let (status, body) = ask(site, "/one");
+                    let (status, body) = ask(site, path);
                     assert!(status != 200 || body == "[{\"n\":0}]", "{body}");
                     let mut statuses = statuses.lock().expect("no panic while it is held");
                     if !statuses.contains(&status) {
@@ -132,7 +133,7 @@ fn under_load(site: &Site, disturb: impl FnOnce()) -> Vec<u16> {
                 }
             });
         }
-        disturb();
+        disturb(&statuses);
         done.store(true, Ordering::SeqCst);
     });
     statuses.into_inner().expect("no panic while it was held")
@@ -185,8 +186,9 @@ impl Middleman {
 
 fn pass(client: TcpStream, database: u16, line: &Mutex<Line>) -> std::io::Result<()> {
     let read = |line: &Mutex<Line>| *line.lock().expect("no panic");
-    if read(line) == Line::Slow {
-        std::thread::sleep(Duration::from_millis(1500));
+    let begin = Instant::now();
+    while read(line) == Line::Slow && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
     }
     let server = TcpStream::connect(("127.0.0.1", database))?;
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
@@ -226,17 +228,26 @@ fn a_line_that_mutilates_what_it_carries() {
     let database = Database::new();
     let middleman = Middleman::new(database.port);
     let mut site = Site::new("", "");
+    // Whoever is to hear of a time-out has little patience, and all others have much.
+    let locations = |prefix: &str, limit: &str| {
+        format!(
+            "location {prefix}/ {{ drizzle_connect_timeout {limit}; drizzle_query_timeout {limit};\n\
+             location = {prefix}/one {{ drizzle_query 'select 1 as n'; drizzle_pass db; }}\n\
+             location = {prefix}/together {{ drizzle_pipeline 8; drizzle_query 'select 1 as n'; drizzle_pass db; }}\n\
+             location = {prefix}/write {{ drizzle_query 'do 1'; drizzle_pass db; }}\n\
+             location = {prefix}/rows {{ drizzle_query \"select seq, repeat('x', 100) from mysql.seq_1_to_2000\"; drizzle_pass db; }} }}\n"
+        )
+    };
     site.write_conf(&format!(
         "worker_processes 2;\nerror_log logs/error.log notice;\npid logs/nginx.pid;\nevents {{ }}\nhttp {{\n\
-         drizzle_connect_timeout 1s; drizzle_query_timeout 1s; rds_csv on;\n\
-         upstream db {{ drizzle_server 127.0.0.1:{} user=root; drizzle_keepalive max={MAX} overflow=wait wait=10s; }}\n\
-         server {{ listen 127.0.0.1:{};\n\
-         location = /one {{ drizzle_query 'select 1 as n'; drizzle_pass db; }}\n\
-         location = /together {{ drizzle_pipeline 8; drizzle_query 'select 1 as n'; drizzle_pass db; }}\n\
-         location = /write {{ drizzle_query 'do 1'; drizzle_pass db; }}\n\
-         location = /rows {{ drizzle_query \"select seq, repeat('x', 100) from mysql.seq_1_to_2000\"; drizzle_pass db; }}\n\
+         rds_csv on;\n\
+         upstream db {{ drizzle_server 127.0.0.1:{} user=root; drizzle_keepalive max={MAX} overflow=wait wait=30s; }}\n\
+         server {{ listen 127.0.0.1:{};\n{}{}\
          location = /status {{ drizzle_status full; }}\n}} }}\n",
-        middleman.port, site.port
+        middleman.port,
+        site.port,
+        locations("", "30s"),
+        locations("/hasty", "1s")
     ));
     site.start();
     let paths = ["/rows", "/together", "/one", "/write"];
@@ -262,10 +273,16 @@ fn a_line_that_mutilates_what_it_carries() {
             }
             middleman.set(line);
             for path in paths {
+                let is_silent = match line {
+                    Line::Mute | Line::Oversized => true,
+                    Line::Slow => !is_warm,
+                    Line::Stalled => path == "/rows",
+                    _ => false,
+                };
                 let begin = Instant::now();
-                let (status, body) = ask(&site, path);
+                let (status, body) = ask(&site, &format!("{}{path}", if is_silent { "/hasty" } else { "" }));
                 let what = format!("{line:?} {path}, warm {is_warm}: {status} {}", body.len());
-                assert!(begin.elapsed() < Duration::from_secs(5), "{what}");
+                assert!(begin.elapsed() < Duration::from_secs(25), "{what}");
                 match (line, path) {
                     // Only logins are slow.
                     (Line::Slow, _) if is_warm => assert_eq!(status, 200, "{what}"),
@@ -312,30 +329,34 @@ fn clients_that_do_not_read_their_rows() {
     let mut site = Site::new("", "");
     site.write_conf(&format!(
         "worker_processes 1;\nerror_log logs/error.log notice;\npid logs/nginx.pid;\nevents {{ }}\nhttp {{\n\
-         send_timeout 2s; rds_csv on;\n\
+         rds_csv on; drizzle_query \"select seq, repeat('x', 1000) from mysql.seq_1_to_100000000\";\n\
          upstream db {{ drizzle_server 127.0.0.1:{0} user=root; drizzle_keepalive max=2 overflow=wait wait=300ms; }}\n\
          upstream aside {{ drizzle_server 127.0.0.1:{0} user=root; }}\n\
          server {{ listen 127.0.0.1:{1};\n\
          location = /one {{ drizzle_query 'select 1 as n'; drizzle_pass db; }}\n\
-         location = /rows {{ drizzle_query \"select seq, repeat('x', 1000) from mysql.seq_1_to_100000000\"; drizzle_pass db; }}\n\
+         location = /rows {{ send_timeout 10m; drizzle_pass db; }}\n\
+         location = /hasty {{ send_timeout 1s; drizzle_pass db; }}\n\
          location = /running {{ drizzle_query \"select count(*) as n from information_schema.processlist where info like 'select seq, rep%'\"; drizzle_pass aside; }}\n\
          location = /status {{ drizzle_status full; }}\n}} }}\n",
         database.port, site.port
     ));
     site.start();
     eventually("the database serves", || (ask(&site, "/one").0 == 200).then_some(()));
-    for _ in 0..2 {
-        let idlers: Vec<TcpStream> = (0..2)
+    for path in ["/rows", "/hasty"] {
+        let mut idlers: Vec<TcpStream> = (0..2)
             .map(|_| {
                 let mut stream = support::connect(site.port).expect("the server accepts");
-                write!(stream, "GET /rows HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+                write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
                 std::io::Read::read_exact(&mut stream, &mut [0; 12]).expect("the head");
                 stream
             })
             .collect();
-        // Both connections are theirs.
-        assert_eq!(ask(&site, "/one").0, 503);
-        assert_eq!(ask(&site, "/running").1.lines().nth(1), Some("2"));
+        if path == "/rows" {
+            // Both connections are theirs, until they go by themselves.
+            assert_eq!(ask(&site, "/one").0, 503);
+            assert_eq!(ask(&site, "/running").1.lines().nth(1), Some("2"));
+            idlers.clear();
+        }
         eventually("the idlers are sent away", || (ask(&site, "/one").0 == 200).then_some(()));
         eventually("their statements end", || (ask(&site, "/running").1.lines().nth(1) == Some("0")).then_some(()));
         drop(idlers);

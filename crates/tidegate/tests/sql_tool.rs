@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
-use support::{binary, eventually, free_port};
+use support::{binary, eventually, finish, free_port, output};
 
 /// A directory of its own, removed at the end.
 struct Place(PathBuf);
@@ -25,8 +25,7 @@ impl Place {
 
     fn sql(&self, arguments: &[&str]) -> Output {
         let mut command = binary();
-        command.arg("sql").arg("--data").arg(self.data()).args(arguments).stdin(Stdio::null());
-        command.output().expect("the binary starts")
+        output(command.arg("sql").arg("--data").arg(self.data()).args(arguments))
     }
 
     /// What it prints; it must succeed.
@@ -147,7 +146,8 @@ fn a_running_server_does_the_work() {
     let place = Place::new("server");
     let port = free_port();
     let server = Server::start(&place, port);
-    eventually("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    // Connections are accepted before the database is open, and answered afterwards.
+    eventually("it answers", || support::get(port, "/").ok());
     place.prints(&["shop", "-e", "create table t (n int); insert into t values (1), (2)"], "");
     place.prints(&["shop", "-e", "select sum(n) as sum from t"], "sum\n3\n");
     // A large result does not fit into the socket: both ends wait for each other.
@@ -157,7 +157,7 @@ fn a_running_server_does_the_work() {
     import.arg("sql").arg("--data").arg(place.data()).args(["shop", "--import", "-"]);
     let mut import = import.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
     import.stdin.take().expect("piped").write_all(b"insert into t values (7);\n").expect("written");
-    assert!(import.wait().expect("it ends").success());
+    assert!(finish(import).status.success());
     place.prints(&["shop", "-e", "select sum(n) as sum from t"], "sum\n10\n");
     place.prints(&["shop", "--backup", place.0.join("copy.db").to_str().expect("text")], "");
     assert!(place.0.join("copy.db").exists());

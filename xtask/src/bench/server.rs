@@ -2,7 +2,8 @@
 
 use super::definition::Bench;
 use crate::cases::Vars;
-use crate::paths::{self, Scratch};
+use crate::paths::Scratch;
+use crate::ports::free_port;
 use crate::process::{POLL, Process};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -59,7 +60,7 @@ impl Site {
         backend: Option<u16>,
     ) -> Result<Site, String> {
         let scratch = Scratch::new("bench", false)?;
-        let port = paths::free_port()?;
+        let port = free_port();
         let mut vars = vars.clone();
         vars.set("TEST_PORT", port);
         vars.set("TEST_DIR", scratch.path().display());
@@ -83,7 +84,7 @@ impl Site {
     /// The same for the server behind a proxy.
     pub(super) fn create_backend(bench: &Bench) -> Result<Site, String> {
         let scratch = Scratch::new("bench", false)?;
-        let port = paths::free_port()?;
+        let port = free_port();
         let mut vars = Vars::default();
         vars.set("TEST_PORT", port);
         let site = Site { scratch, vars, port };

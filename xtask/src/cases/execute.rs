@@ -111,10 +111,10 @@ fn serve(case: &Case, settings: &Settings, mut site: Site) -> (Site, Vec<String>
             Ok(server) => break server,
             Err(problem) if problem.contains("Address already in use") && tries < START_TRIES => {
                 tries += 1;
-                let again = site.choose_ports().and_then(|()| {
-                    site.write_files(case, "user_files")?;
-                    site.write_config(case, &settings.kind, case.value("config"))
-                });
+                site.choose_ports();
+                let again = site
+                    .write_files(case, "user_files")
+                    .and_then(|()| site.write_config(case, &settings.kind, case.value("config")));
                 if let Err(mistake) = again {
                     return (site, vec![mistake]);
                 }

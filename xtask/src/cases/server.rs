@@ -3,7 +3,8 @@
 use super::case::Case;
 use super::files;
 use super::vars::Vars;
-use crate::paths::{self, Scratch};
+use crate::paths::Scratch;
+use crate::ports::free_port;
 use crate::process::{POLL, Process, patient};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -72,7 +73,7 @@ impl Site {
         let mut site = Site { scratch, vars: services.clone() };
         let dir = site.dir().display().to_string();
         site.vars.set("TEST_DIR", dir);
-        site.choose_ports()?;
+        site.choose_ports();
         for dir in ["conf", "logs", "html"] {
             fs::create_dir(site.dir().join(dir)).map_err(|e| format!("cannot create {dir}: {e}"))?;
         }
@@ -92,15 +93,11 @@ impl Site {
     }
 
     /// Chooses new free ports.
-    ///
-    /// # Errors
-    /// When there are none.
-    pub(crate) fn choose_ports(&mut self) -> Result<(), String> {
-        self.vars.set("TEST_PORT", paths::free_port()?);
+    pub(crate) fn choose_ports(&mut self) {
+        self.vars.set("TEST_PORT", free_port());
         for number in 2..=PORTS {
-            self.vars.set(&format!("TEST_PORT_{number}"), paths::free_port()?);
+            self.vars.set(&format!("TEST_PORT_{number}"), free_port());
         }
-        Ok(())
     }
 
     /// Writes `conf/nginx.conf` with `config` as the content of its server.

@@ -4,6 +4,8 @@
 #![allow(dead_code)]
 
 pub(crate) mod mariadb;
+#[path = "../../../../tests/support/ports.rs"]
+pub(crate) mod ports;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,19 +17,16 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+pub(crate) use ports::free_port;
+
 /// No step of any test takes longer, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory with a configuration, and the server that runs on it.
 pub(crate) struct Site {
     pub(crate) dir: PathBuf,
     pub(crate) port: u16,
     child: Option<Child>,
-}
-
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port()
 }
 
 pub(crate) fn binary() -> Command {
@@ -86,7 +85,7 @@ impl Site {
 
     /// Runs the binary with further arguments to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        self.command().args(arguments).output().expect("the binary runs")
+        output(self.command().args(arguments))
     }
 
     /// Starts in the foreground and waits until it serves.
@@ -116,7 +115,7 @@ impl Site {
 
     #[track_caller]
     pub(crate) fn wait_until_serving(&self) {
-        eventually("the server answers", || self.try_get(self.port).ok());
+        eventually("the server answers", || get(self.port, "/").ok());
     }
 
     /// The number in the pid file.
@@ -164,19 +163,10 @@ impl Site {
         TcpListener::bind(("127.0.0.1", self.port)).map(drop).expect("the port is free");
     }
 
-    /// One request on a connection of its own; the whole response.
-    pub(crate) fn try_get(&self, port: u16) -> std::io::Result<String> {
-        let mut stream = connect(port)?;
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response)?;
-        if response.starts_with("HTTP/1.1 ") { Ok(response) } else { Err(std::io::ErrorKind::InvalidData.into()) }
-    }
-
-    /// As [`Self::try_get`] on the site's port.
+    /// The answer to a request for `/`.
     #[track_caller]
     pub(crate) fn get(&self) -> String {
-        self.try_get(self.port).expect("an answer")
+        get(self.port, "/").expect("an answer")
     }
 
     pub(crate) fn log(&self) -> String {
@@ -216,7 +206,65 @@ impl Drop for Site {
 pub(crate) fn connect(port: u16) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
+}
+
+/// One request on a connection of its own; the whole response.
+pub(crate) fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut stream = connect(port)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    if response.starts_with("HTTP/1.1 ") { Ok(response) } else { Err(std::io::ErrorKind::InvalidData.into()) }
+}
+
+/// The next connection of a listener; fails after [`PATIENCE`] rather than hang.
+#[track_caller]
+pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("set");
+    let (stream, _) = eventually("somebody connects", || listener.accept().ok());
+    stream.set_nonblocking(false).expect("set");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("set");
+    stream
+}
+
+/// Waits until the server has accepted a connection of ours and has read all that was sent on it.
+#[track_caller]
+pub(crate) fn wait_until_read(stream: &TcpStream) {
+    let ours = stream.local_addr().expect("connected").port();
+    let theirs = stream.peer_addr().expect("connected").port();
+    eventually("the server has read it", || {
+        // From proc(5): local address, remote address, state, queues and, as the tenth word, the number of the socket,
+        // 0 until it was accepted.
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+        let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let row = rows.find(|row| {
+            let ends_with = |word: &str, port: u16| word.ends_with(&format!(":{port:04X}"));
+            row.len() > 9 && ends_with(row[1], theirs) && ends_with(row[2], ours)
+        })?;
+        (row[4].ends_with(":00000000") && row[9] != "0").then_some(())
+    });
+}
+
+/// Runs a program to its end and fails rather than hang.
+#[track_caller]
+pub(crate) fn output(command: &mut Command) -> Output {
+    finish(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts"))
+}
+
+/// Waits for the end of a program and fails rather than hang.
+#[track_caller]
+pub(crate) fn finish(child: Child) -> Output {
+    let pid = Pid::from_raw(child.id().try_into().expect("a process number"));
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(child.wait_with_output()));
+    if let Ok(output) = end.recv_timeout(PATIENCE) {
+        return output.expect("its output");
+    }
+    let _ = kill(pid, Signal::SIGKILL);
+    panic!("process {pid} does not end");
 }
 
 /// The processes whose parent this is.
