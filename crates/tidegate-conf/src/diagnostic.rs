@@ -267,6 +267,14 @@ impl Diagnostic {
         diagnostic
     }
 
+    /// nginx has a directive of this name, and it belongs to something that is not there.
+    #[must_use]
+    pub fn unsupported_directive(name: &(impl AsRef<[u8]> + ?Sized), span: Span, feature: &str) -> Diagnostic {
+        let mut diagnostic = Self::unknown_directive(name, span, []);
+        diagnostic.hint = Some(format!("{feature} is not supported yet"));
+        diagnostic
+    }
+
     /// The directive exists but not in this block; `allowed` are the blocks to name.
     #[must_use]
     pub fn wrong_context<'a>(

@@ -1,9 +1,12 @@
-//! Directives that tune what is not there: hash tables, memory pools, old browsers, TLS. They are checked and have no effect.
+//! Directives that tune what is not there: hash tables, memory pools, old browsers, TLS, caches. They are checked and have no effect.
 //!
 //! Each one's line in the reference says why. Directives of a module that has more to say stand in that module, even
 //! where one has no effect.
 
+use tidegate_conf::{Diagnostic, ast};
+
 use crate::{
+    conf::Build,
     inherit,
     module::{Context, Directive, Module},
 };
@@ -34,6 +37,22 @@ const fn tls(name: &'static str, min: u16, max: u16) -> Directive<Conf> {
         .doc("Accepted without effect: \"listen ... ssl\" is refused, there is no TLS for clients yet.")
 }
 
+/// Says what a cache would do, where there is none.
+const fn uncached(name: &'static str) -> Directive<Conf> {
+    Directive::custom(name, 1, u16::MAX, |_, _, _| Ok(()))
+        .syntax("string ...")
+        .doc("Accepted without effect: there are no caches, so every request goes to the upstream.")
+}
+
+/// `proxy_cache`: without caches, "off" is all that it can say.
+fn proxy_cache(_: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let zone = &directive.args[0];
+    match &**zone.value {
+        b"off" => Ok(()),
+        _ => Err(Diagnostic::unsupported_directive(&directive.name.value, directive.name.span, "caching")),
+    }
+}
+
 /// The module.
 pub(crate) static MODULE: Module<Conf> = Module {
     directives: &[
@@ -47,6 +66,12 @@ pub(crate) static MODULE: Module<Conf> = Module {
         Directive::flag("msie_refresh", |c: &mut Conf| &mut c.msie_refresh)
             .default("off")
             .doc("Accepted, nothing to tune: redirects are redirects for every browser."),
+        Directive::custom("proxy_cache", 1, 1, proxy_cache)
+            .syntax("off")
+            .default("off")
+            .doc("Accepted: there are no caches to switch on."),
+        uncached("proxy_cache_bypass"),
+        uncached("proxy_no_cache"),
         Directive::size("request_pool_size", |c: &mut Conf| &mut c.request_pool_size)
             .within(MAIN_SERVER)
             .default("4k")

@@ -50,7 +50,7 @@ fn the_first_endpoints() {
         let mut served = false;
         while let Some(line) = lines.next() {
             let command = line.strip_prefix("$ ").expect("a command");
-            if command.starts_with("cargo ") || command.contains("/tidegate ") {
+            if ["cargo ", "kill "].iter().any(|word| command.starts_with(word)) || command.contains("/tidegate ") {
                 continue;
             }
             let Some(target) = command.strip_prefix("curl 'http://localhost:8080").and_then(|t| t.strip_suffix('\''))

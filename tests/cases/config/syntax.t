@@ -252,3 +252,30 @@ unknown directive "prox_pass"
 did you mean "proxy_pass"?
 invalid value "maybe" in "autoindex" directive, it must be "on" or "off"
 ^^^^^
+
+=== TEST 32: a directive of something that is not there yet
+--- tidegate_only: nginx has it
+--- config
+location / {
+    fastcgi_pass unix:/run/php.sock;
+    proxy_cache zone;
+}
+--- must_die
+--- error_log
+unknown directive "fastcgi_pass"
+FastCGI is not supported yet
+unknown directive "proxy_cache"
+caching is not supported yet
+
+=== TEST 33: what says that nothing is to be cached
+--- config
+proxy_cache off;
+location / {
+    proxy_cache_bypass $http_upgrade;
+    proxy_no_cache $http_upgrade $cookie_session;
+    return 200 "x\n";
+}
+--- request
+GET /
+--- response_body
+x

@@ -30,6 +30,7 @@ fn vocabulary() {
             "a regular expression with braces must stand in quotes",
         ),
         (Diagnostic::unknown_directive("xyz", s, ["listen"]), r#"unknown directive "xyz""#, ""),
+        (Diagnostic::unsupported_directive("mp4", s, "MP4"), r#"unknown directive "mp4""#, "MP4 is not supported yet"),
         (
             Diagnostic::wrong_context("listen", s, ["server"]),
             r#""listen" directive is not allowed here"#,

@@ -289,8 +289,11 @@ impl<'a> Build<'a> {
     fn apply(&mut self, context: Context, directive: &ast::Directive) -> Result<(), Diagnostic> {
         let name = std::str::from_utf8(&directive.name.value).unwrap_or("");
         let Some(candidates) = self.by_name.get(name) else {
-            let known = self.by_name.keys().copied();
-            return Err(Diagnostic::unknown_directive(&directive.name.value, directive.name.span, known));
+            let (written, span) = (&directive.name.value, directive.name.span);
+            return Err(match super::absent::feature(name) {
+                Some(feature) => Diagnostic::unsupported_directive(written, span, feature),
+                None => Diagnostic::unknown_directive(written, span, self.by_name.keys().copied()),
+            });
         };
         let Some(&(slot, index, info)) = candidates.iter().find(|(_, _, info)| info.contexts.allows(context)) else {
             let allowed = candidates.iter().flat_map(|(_, _, info)| info.contexts.names());

@@ -3,6 +3,7 @@
 //! Loading goes through [`build::Build`]; what comes out is a [`Config`], which never changes and is shared by all
 //! workers. A reload makes a new one.
 
+mod absent;
 pub mod build;
 mod load;
 

@@ -1,0 +1,67 @@
+//! Parts of nginx that are not there: whoever brings a configuration along is told so, rather than offered a directive
+//! that only has a similar name.
+
+/// What a directive's name begins with, or is, and what it belongs to.
+const FEATURES: &[(&str, &str)] = &[
+    ("acme_", "ACME"),
+    ("brotli", "brotli"),
+    ("dav_", "WebDAV"),
+    ("fastcgi_", "FastCGI"),
+    ("flv", "streaming of FLV"),
+    ("geoip", "GeoIP"),
+    ("grpc_", "gRPC"),
+    ("hls", "streaming of MP4"),
+    ("http2", "HTTP/2"),
+    ("http3", "HTTP/3"),
+    ("image_filter", "transforming images"),
+    ("js_", "njs"),
+    ("mail", "proxying mail"),
+    ("memc_", "memcached"),
+    ("memcached_", "memcached"),
+    ("mp4", "streaming of MP4"),
+    ("perl", "Perl"),
+    ("proxy_cache", "caching"),
+    ("proxy_ssl_", "TLS to upstreams"),
+    ("quic_", "HTTP/3"),
+    ("redis2_", "Redis"),
+    ("scgi_", "SCGI"),
+    ("slice", "slicing"),
+    ("srcache_", "caching"),
+    ("ssi", "server side includes"),
+    ("ssl_", "TLS for clients"),
+    ("stream", "proxying TCP and UDP"),
+    ("uwsgi_", "uwsgi"),
+    ("xml_entities", "XSLT"),
+    ("xslt_", "XSLT"),
+];
+
+/// The part of nginx that the directive belongs to, if it is one that is not there.
+pub(super) fn feature(directive: &str) -> Option<&'static str> {
+    let of = |(start, feature): &(&str, &'static str)| {
+        let rest = directive.strip_prefix(start)?;
+        // "slice" and "ssi_types", but nothing that only begins with the same letters.
+        (start.ends_with('_') || rest.is_empty() || rest.starts_with('_')).then_some(*feature)
+    };
+    FEATURES.iter().find_map(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features() {
+        #[track_caller]
+        fn check(directive: &str, expected: Option<&str>) {
+            assert_eq!(feature(directive), expected, "{directive}");
+        }
+        check("fastcgi_pass", Some("FastCGI"));
+        check("ssl_certificate", Some("TLS for clients"));
+        check("proxy_cache_path", Some("caching"));
+        check("stream", Some("proxying TCP and UDP"));
+        check("ssi_types", Some("server side includes"));
+        check("streams", None);
+        check("sslcertificate", None);
+        check("listen", None);
+    }
+}
