@@ -8,7 +8,11 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
@@ -48,7 +52,7 @@ async fn run(session: &mut Session, sql: &str) -> Vec<i64> {
 
 fn open(path: &Path) -> Engine {
     // The killed process gives its lock back a moment after it is gone.
-    for _ in 0..200 {
+    for _ in 0..6000 {
         match Engine::open(EngineOptions::new(path)) {
             Ok(engine) => return engine,
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
@@ -112,13 +116,26 @@ fn no_acknowledged_commit_is_lost() {
             .spawn()
             .unwrap();
         let stdout = process.stdout.take().unwrap();
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&count);
         let reader = std::thread::spawn(move || {
             // The last line may be cut off in the middle of a number: it was not acknowledged to anybody.
             let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
-            lines.filter_map(|line| String::from_utf8(line).ok()?.parse::<i64>().ok()).collect::<Vec<_>>()
+            let numbers = lines.filter_map(|line| String::from_utf8(line).ok()?.parse::<i64>().ok());
+            numbers
+                .inspect(|_| {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                })
+                .collect::<Vec<_>>()
         });
         // Somewhere between the start of the process and some thousand commits.
-        std::thread::sleep(Duration::from_millis(150 + round * 37 % 400));
+        let begun = Instant::now();
+        let enough = if round % 8 == 7 { 0 } else { 2 + round * 637 % 3000 };
+        while count.load(Ordering::Relaxed) < enough {
+            assert!(begun.elapsed() < Duration::from_secs(60), "round {round}: {count:?} commits, not {enough}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(round * 37 % 150));
         process.kill().unwrap();
         process.wait().unwrap();
         let mut numbers = reader.join().unwrap();

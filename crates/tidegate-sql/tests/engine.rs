@@ -50,9 +50,7 @@ impl Fixture {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("tidegate-sql-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
-        let mut options = EngineOptions::new(&path);
-        options.lock_wait_timeout = Duration::from_millis(200);
-        Self { engine: Some(Engine::open(options).unwrap()), path }
+        Self { engine: Some(Engine::open(EngineOptions::new(&path)).unwrap()), path }
     }
 
     fn engine(&self) -> &Engine {
@@ -93,6 +91,13 @@ async fn code(session: &mut Session, sql: &str) -> u16 {
         Err(error) => panic!("{sql}: {error}"),
         Ok(_) => 0,
     }
+}
+
+/// Checks that a statement is kept out by a lock; without waiting for it.
+async fn check_locked_out(session: &mut Session, sql: &str) {
+    run(session, "SET innodb_lock_wait_timeout = 0").await;
+    assert_eq!(code(session, sql).await, 1205, "{sql}");
+    run(session, "SET innodb_lock_wait_timeout = 50").await;
 }
 
 #[tokio::test]
@@ -202,7 +207,7 @@ async fn one_writer_waits_for_the_other() {
     run(&mut a, "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 0)").await;
     run(&mut a, "BEGIN; UPDATE t SET n = 1").await;
     assert_eq!(one(&mut b, "SELECT n FROM t").await, "0", "readers see the last commit");
-    assert_eq!(code(&mut b, "UPDATE t SET n = 2").await, 1205);
+    check_locked_out(&mut b, "UPDATE t SET n = 2").await;
     let (waited, ()) = tokio::join!(run(&mut b, "UPDATE t SET n = n + 10"), async {
         run(&mut a, "COMMIT").await;
     });
@@ -239,15 +244,15 @@ async fn locked_tables_keep_other_writers_out() {
     run(&mut a, "LOCK TABLES t WRITE, u READ").await;
     run(&mut a, "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); ALTER TABLE t ADD x INT").await;
     assert_eq!(code(&mut a, "INSERT INTO u VALUES (1)").await, 1099);
-    assert_eq!(code(&mut b, "INSERT INTO t VALUES (3, 0)").await, 1205);
-    assert_eq!(code(&mut b, "LOCK TABLES u READ").await, 1205);
+    check_locked_out(&mut b, "INSERT INTO t VALUES (3, 0)").await;
+    check_locked_out(&mut b, "LOCK TABLES u READ").await;
     // Each statement has committed by itself.
     assert_eq!(one(&mut b, "SELECT COUNT(*) FROM t").await, "2");
     run(&mut a, "UNLOCK TABLES").await;
     run(&mut b, "INSERT INTO t VALUES (3, 0); LOCK TABLES t READ").await;
     assert_eq!(code(&mut b, "UPDATE t SET x = 1").await, 1099);
     assert_eq!(code(&mut b, "DELETE FROM u").await, 1100);
-    assert_eq!(code(&mut a, "DELETE FROM t").await, 1205);
+    check_locked_out(&mut a, "DELETE FROM t").await;
     // A transaction gives the locks back, as does the end of the session.
     run(&mut b, "BEGIN").await;
     run(&mut a, "DELETE FROM t WHERE i = 1; FLUSH TABLES WITH READ LOCK").await;
@@ -260,7 +265,7 @@ async fn locked_tables_keep_other_writers_out() {
     run(&mut b, "INSERT INTO t VALUES (8, 0)").await;
     let mut c = fixture.session().await;
     assert_eq!(one(&mut c, "SELECT COUNT(*) FROM t").await, "1");
-    assert_eq!(code(&mut c, "DELETE FROM t").await, 1205);
+    check_locked_out(&mut c, "DELETE FROM t").await;
     run(&mut b, "UNLOCK TABLES").await;
     run(&mut c, "DELETE FROM t WHERE i = 8").await;
 }
@@ -289,17 +294,17 @@ async fn sleep_suspends_the_statement_only() {
     for _ in 0..50 {
         sessions.push(fixture.session().await);
     }
-    let start = std::time::Instant::now();
-    let mut tasks = Vec::new();
-    let local = tokio::task::LocalSet::new();
-    for mut session in sessions {
-        tasks.push(local.spawn_local(async move { one(&mut session, "SELECT SLEEP(0.2)").await }));
+    let mut awake = sessions.pop().unwrap();
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut asleep: Vec<_> = sessions.iter_mut().map(|session| Box::pin(one(session, "SELECT SLEEP(600)"))).collect();
+    for sleeper in &mut asleep {
+        assert!(sleeper.as_mut().poll(&mut cx).is_pending());
     }
-    local.await;
-    for task in tasks {
-        assert_eq!(task.await.unwrap(), "0");
+    assert_eq!(one(&mut awake, "SELECT 1").await, "1");
+    assert_eq!(one(&mut awake, "SELECT SLEEP(0.01)").await, "0");
+    for sleeper in &mut asleep {
+        assert!(sleeper.as_mut().poll(&mut cx).is_pending());
     }
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -386,20 +391,23 @@ async fn statements_have_a_time_limit() {
     let mut options = EngineOptions::new(&fixture.path);
     options.statement_time_max = Some(Duration::from_millis(20));
     fixture.engine().configure(options).unwrap();
-    let mut session = fixture.session().await;
+    let mut session = fixture.engine().session("").unwrap();
     assert_eq!(code(&mut session, "SELECT SLEEP(10)").await, 1969);
     let long = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n";
     assert_eq!(code(&mut session, long).await, 1969);
-    assert_eq!(one(&mut session, "SELECT 1").await, "1");
     assert_eq!(code(&mut session, "SELECT SLEEP(10); SELECT 2").await, 1969);
+    assert_eq!(one(&mut session, "SELECT @@max_statement_time").await, "0.020000");
+    // What is in time does not hear of it.
+    run(&mut session, "SET max_statement_time = 600").await;
     assert_eq!(one(&mut session, "SELECT SLEEP(0.001) AS a; SELECT SLEEP(0) AS b").await, "0;0");
     assert_eq!(code(&mut session, "SELECT SLEEP(-1)").await, 1210);
     assert_eq!(code(&mut session, "SELECT SLEEP(NULL)").await, 1210);
-    run(&mut session, "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)").await;
+    run(&mut session, "CREATE DATABASE test; USE test; CREATE TABLE t (n INT); INSERT INTO t VALUES (1)").await;
+    run(&mut session, "BEGIN; INSERT INTO t VALUES (2); SET max_statement_time = 0.02").await;
     assert_eq!(code(&mut session, "SELECT SLEEP(10)").await, 1969);
+    run(&mut session, "SET max_statement_time = 0").await;
     assert_eq!(one(&mut session, "SELECT COUNT(*) FROM t").await, "2");
-    assert_eq!(one(&mut session, "SELECT @@max_statement_time").await, "0.020000");
-    assert_eq!(one(&mut session, "SET max_statement_time = 0; SELECT SLEEP(0.03)").await, "0");
+    assert_eq!(one(&mut session, "SELECT SLEEP(0.03)").await, "0");
 }
 
 #[tokio::test]

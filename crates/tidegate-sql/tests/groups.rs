@@ -45,7 +45,6 @@ impl Fixture {
         let path = std::env::temp_dir().join(format!("tidegate-sql-group-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let mut options = EngineOptions::new(&path);
-        options.lock_wait_timeout = Duration::from_millis(300);
         options.durability = durability;
         let engine = Engine::open(options).unwrap();
         let mut session = engine.session("").unwrap();
@@ -55,6 +54,13 @@ impl Fixture {
 
     fn session(&self) -> Session {
         self.engine.as_ref().unwrap().session("test").unwrap()
+    }
+
+    /// How long sessions wait from now on.
+    fn wait_for_locks(&self, limit: Duration) {
+        let mut options = EngineOptions::new(&self.path);
+        options.lock_wait_timeout = limit;
+        self.engine.as_ref().unwrap().configure(options).unwrap();
     }
 
     /// Commits that have changed a table.
@@ -218,11 +224,13 @@ async fn groups_and_transactions_wait_for_each_other() {
     let commits = fixture.commits("t") - before;
     assert!(commits <= 4, "{commits} commits for a transaction and 20 statements");
     // One that never ends is waited for as long as lock_wait_timeout says.
+    fixture.wait_for_locks(Duration::from_millis(300));
     run(&mut transaction, "BEGIN; INSERT INTO t VALUES (101)").await.unwrap();
     for result in together(&fixture, inserts(21)).await {
         assert_eq!(result.err(), Some(1205));
     }
     drop(transaction);
+    fixture.wait_for_locks(EngineOptions::new(&fixture.path).lock_wait_timeout);
     assert!(together(&fixture, inserts(21)).await.iter().all(Result::is_ok));
     assert_eq!(numbers(&fixture, "SELECT COUNT(*) FROM t").await, [41]);
 }

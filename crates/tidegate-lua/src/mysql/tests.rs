@@ -1,5 +1,6 @@
 //! Scripts against servers that break off, talk nonsense or say no.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use tidegate_mysql::handshake::{Greeting, capability};
@@ -8,6 +9,7 @@ use tidegate_mysql::text_results::TextResults;
 use tidegate_rows::{Column, ColumnType, Format, Summary, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use crate::phase::Phase;
 use crate::testing::{TestHost, launch, vm_with};
@@ -22,6 +24,12 @@ enum Step {
     Pause,
     /// Says nothing more, but stays until the client leaves.
     Hold,
+    /// Lets another conversation go on.
+    Tell(Rc<Notify>),
+    /// Waits until another conversation says so.
+    Await(Rc<Notify>),
+    /// Closes the connection and lets another conversation go on.
+    Close(Rc<Notify>),
 }
 
 async fn converse(mut stream: TcpStream, steps: Vec<Step>) {
@@ -34,6 +42,18 @@ async fn converse(mut stream: TcpStream, steps: Vec<Step>) {
             Step::Pause => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 true
+            }
+            Step::Tell(other) => {
+                other.notify_one();
+                true
+            }
+            Step::Await(other) => {
+                other.notified().await;
+                true
+            }
+            Step::Close(other) => {
+                drop(stream);
+                return other.notify_one();
             }
             Step::Hold => {
                 while stream.read(&mut heard).await.is_ok_and(|count| count > 0) {}
@@ -100,11 +120,11 @@ fn check(conversations: Vec<Vec<Step>>, code: &str, expected: &[&str]) {
         });
         let code = format!(
             "local db = require('resty.mysql'):new()
-            db:set_timeout(2000)
+            db:set_timeout(60000)
             local options = {{ host = '127.0.0.1', port = {port}, user = 'u' }}
             {code}"
         );
-        let ended = tokio::time::timeout(Duration::from_secs(10), launch(&vm, &host, Phase::Content, &code)).await;
+        let ended = tokio::time::timeout(Duration::from_secs(60), launch(&vm, &host, Phase::Content, &code)).await;
         assert!(ended.is_ok(), "the script hangs");
     });
     assert_eq!(host.out.take(), expected, "{:?}", host.log.take());
@@ -192,11 +212,18 @@ fn answers_that_break_off_or_are_garbage() {
 #[test]
 fn an_idle_connection_that_ends_is_not_handed_out() {
     let answers = || with(login(), [Step::Hear, Step::Say(rows(&[b"x"]))]);
+    let (leave, left) = (Rc::<Notify>::default(), Rc::<Notify>::default());
     check(
-        vec![with(answers(), (0..50).map(|_| Step::Pause)), with(answers(), [Step::Hold])],
+        vec![
+            with(answers(), [Step::Await(leave.clone()), Step::Close(left.clone())]),
+            with(with(vec![Step::Tell(leave), Step::Await(left)], login()), [Step::Hold]),
+            with(answers(), [Step::Hold]),
+        ],
         "assert(db:connect(options))
         out(db:query('select')[1].a, db:set_keepalive())
-        ngx.sleep(0.5)
+        -- Answered when the first connection has gone.
+        local other = require('resty.mysql'):new()
+        assert(other:connect({ host = options.host, port = options.port, user = 'u', pool = 'other' }))
         assert(db:connect(options))
         out(db:get_reused_times(), db:query('select')[1].a, db:set_keepalive())
         assert(db:connect(options))

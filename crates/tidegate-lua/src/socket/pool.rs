@@ -234,6 +234,13 @@ impl<C: Pooled> Pool<C> {
 
     /// Counts a connection that is open.
     pub(crate) fn enter(self: &Rc<Self>) -> Place<C> {
+        // An idle connection that was found closed a moment ago may have been the last, with which the pool left the list.
+        // Without the list (the thread ends) there is nothing to join.
+        let _ = C::pools().try_with(|pools| {
+            let mut pools = pools.by_key.try_borrow_mut().ok()?;
+            let is_listed = pools.contains_key(&self.key);
+            if is_listed { None } else { pools.insert(self.key.clone(), self.clone()) }
+        });
         self.open.set(self.open.get() + 1);
         self.count(|counts| counts.made += 1);
         Place(self.clone())
