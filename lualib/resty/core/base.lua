@@ -79,7 +79,7 @@ function _M.ref_in_table(list, value)
     return ref
 end
 
--- check_subsystem, allows_subsystem: http is the only one.
+-- allows_subsystem(...): http is the only one.
 local function among(...)
     for i = 1, select("#", ...) do
         if select(i, ...) == "http" then
@@ -87,12 +87,6 @@ local function among(...)
         end
     end
     return false
-end
-
-function _M.check_subsystem(...)
-    if not among(...) then
-        error("unsupported subsystem: http", 2)
-    end
 end
 
 function _M.allows_subsystem(...)

@@ -1,6 +1,6 @@
 -- resty.core.utils: a helper that libraries borrow from lua-resty-core.
 
-local byte, gsub = string.byte, string.gsub
+local replace_byte = require("tidegate.text").replace_byte
 
 local _M = { version = "0.1.30" }
 
@@ -10,12 +10,7 @@ function _M.str_replace_char(text, find, replace)
     if #find ~= 1 or #replace ~= 1 then
         return text
     end
-    if byte(find) == 37 then
-        find = "%%"
-    else
-        find = gsub(find, "%p", "%%%0")
-    end
-    return (gsub(text, find, (gsub(replace, "%%", "%%%%"))))
+    return replace_byte(text, find, replace)
 end
 
 return _M

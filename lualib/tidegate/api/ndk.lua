@@ -4,6 +4,7 @@ local _, native, base = ...
 
 local knows, compute, fail = native.knows, native.compute, base.fail
 local type, tostring = type, tostring
+local copy, str = base.ffi.string, base.str
 
 local set_var = setmetatable({}, {
     __index = function(self, directive)
@@ -12,14 +13,13 @@ local set_var = setmetatable({}, {
                 .. '" not found or does not use ndk_set_var_value')
         end
         local function set(value)
-            if value ~= nil and type(value) ~= "string" then
-                value = tostring(value)
+            if type(value) ~= "string" then
+                value = value == nil and "" or tostring(value)
             end
-            local computed = compute(directive, value)
-            if not computed then
+            if not compute(directive, #directive, value, #value, str) then
                 return fail("calling directive " .. directive .. " failed with code -1")
             end
-            return computed
+            return copy(str[0].data, str[0].len)
         end
         self[directive] = set
         return set

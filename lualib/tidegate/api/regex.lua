@@ -243,7 +243,7 @@ local template_cache, templates = {}, 0
 local raw_log = base.native.errlog.raw_log
 
 local function template_error(text)
-    raw_log(ngx.ERR, text)
+    raw_log(ngx.ERR, text, #text)
     return nil, "failed to compile the replacement template"
 end
 

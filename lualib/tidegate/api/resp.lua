@@ -4,11 +4,25 @@
 local ngx, native, base = ...
 
 local raise, fail = base.raise, base.fail
-local get, set, values, headers = native.get, native.set, native.values, native.headers
+local get, set, headers = native.get, native.set, native.headers
 local status, set_status, headers_sent = native.status, native.set_status, native.headers_sent
 local tonumber, tostring, type, setmetatable = tonumber, tostring, type, setmetatable
-local copy = base.ffi.string
+local copy, cast, lengths_type = base.ffi.string, base.ffi.cast, base.ffi.typeof("const uint32_t *")
+local new_tab = require "table.new"
 local str = base.str
+
+-- The values that `get` gave.
+local function several(count)
+    local list, data = new_tab(count, 0), str[0].data
+    local lengths = cast(lengths_type, data)
+    data = data + 4 * count
+    for i = 1, count do
+        local length = lengths[i - 1]
+        list[i] = copy(data, length)
+        data = data + length
+    end
+    return list
+end
 
 local function read(_, name)
     if type(name) ~= "string" then
@@ -19,8 +33,8 @@ local function read(_, name)
         return copy(str[0].data, str[0].len)
     elseif count == 0 then
         return nil
-    elseif count == 2 then
-        return values(name)
+    elseif count > 1 then
+        return several(count)
     end
     return raise()
 end

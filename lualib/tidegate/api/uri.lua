@@ -32,3 +32,15 @@ function ngx.unescape_uri(text)
     unescape(text, #text, str)
     return copy(str[0].data, str[0].len)
 end
+
+local replace, byte = native.replace, string.byte
+
+-- For the module resty.core.utils.
+package.preload["tidegate.text"] = function()
+    return {
+        replace_byte = function(text, old, new)
+            replace(text, #text, byte(old), byte(new), str)
+            return copy(str[0].data, str[0].len)
+        end,
+    }
+end

@@ -229,3 +229,40 @@ X-B: 2
 0,1 2
 ~~~
 20 0
+
+=== TEST 9: functions that loops call are compiled with them
+--- config
+location = /t {
+    content_by_lua_block {
+        ngx.header["X-Two"] = { "one", "two" }
+        local util, links = require "jit.util", {}
+        local function note(what, trace)
+            if what == "stop" then
+                links[util.traceinfo(trace).linktype] = true
+            end
+        end
+        for _, call in ipairs {
+            "ngx.worker.id()", "ngx.worker.count()", "ngx.worker.pid()", "ngx.worker.exiting()", "ngx.header['X-Two']",
+            "require('resty.core.utils').str_replace_char('a_b_c', '_', '-')",
+        } do
+            links = {}
+            local loop = assert(loadstring("local v for i = 1, 400 do v = " .. call .. " end return v"))
+            jit.attach(note, "trace")
+            local value = loop()
+            jit.attach(note)
+            if type(value) == "table" then
+                value = table.concat(value, "+")
+            end
+            ngx.say(call:match("[%w_]+[(%[]"), " ", type(value) == "number" or value, " ", links.stitch or links.loop and "loop")
+        end
+    }
+}
+--- request
+GET /t
+--- response_body
+id( true loop
+count( true loop
+pid( true loop
+exiting( false loop
+header[ one+two loop
+require( a-b-c loop

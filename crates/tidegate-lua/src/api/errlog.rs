@@ -1,10 +1,12 @@
 //! `ngx.errlog`: lines of the error log that were captured, and lines of one's own.
 
+use std::ffi::c_int;
+
 use tidegate_core::error_log;
 use tidegate_core::log::{self, capture};
 
-use super::Family;
-use crate::error::{CResult, LuaError};
+use super::{Family, bytes_of, ffi_functions};
+use crate::error::CResult;
 use crate::function::function;
 use crate::host::{Detached, LogLevel};
 use crate::scheduler::with_run;
@@ -13,12 +15,13 @@ use crate::stack::{Lua, Type};
 pub(crate) static FAMILY: Family = Family {
     name: "errlog",
     cdef: "",
-    ffi: &[],
+    ffi: ffi_functions! {
+        raw_log as "raw_log": "bool (*)(int, const char *, size_t)",
+    },
     functions: &[
         ("set_filter_level", function(set_filter_level)),
         ("get_logs", function(get_logs)),
         ("get_sys_filter_level", function(get_sys_filter_level)),
-        ("raw_log", function(raw_log)),
     ],
 };
 
@@ -90,17 +93,14 @@ fn get_sys_filter_level(lua: Lua) -> CResult {
     Ok(1)
 }
 
-/// `raw_log(level, message)`: a line without the place of the script.
-fn raw_log(lua: Lua) -> CResult {
-    if lua.type_of(1) != Type::Number {
-        return Err(LuaError::new("bad argument #1 to 'raw_log' (must be a number)"));
-    }
-    if lua.type_of(2) != Type::String {
-        return Err(LuaError::new("bad argument #2 to 'raw_log' (must be a string)"));
-    }
-    let Some(level) = level_of(lua.check_integer(1)?) else { return Err(LuaError::new("bad log level")) };
-    let message = lua.check_bytes(2)?;
+/// Writes a line without the place of the script; `false` for a level that is none.
+///
+/// # Safety
+/// `message` points to `len` bytes.
+unsafe extern "C" fn raw_log(level: c_int, message: *const u8, len: usize) -> bool {
+    let Some(level) = level_of(level.into()) else { return false };
     let host = with_run(|run| run.host().clone()).unwrap_or_else(|| Detached::host(""));
-    host.log(level, message);
-    Ok(0)
+    // SAFETY: the caller's promise.
+    host.log(level, unsafe { bytes_of(message, len) });
+    true
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use smallvec::SmallVec;
 use tidegate_core::output::Response;
 use tidegate_core::request::Request;
 use tidegate_http::Known;
@@ -30,7 +31,7 @@ pub(crate) static FAMILY: Family = Family {
         headers_sent as "headers_sent": "int (*)(void)",
         bypass_conditions as "bypass_conditions": "int (*)(void)",
     },
-    functions: &[("values", function(values)), ("headers", function(headers))],
+    functions: &[("headers", function(headers))],
 };
 
 /// `name` with `-` for `_`, unless `lua_transform_underscores_in_response_headers` is off.
@@ -57,7 +58,8 @@ fn write_content_type(response: &Response, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Gives the value of a field: 0 for none, 1 for one, 2 for several, which `values` gives.
+/// Gives the value of a field. Answers how many values there are; several stand one behind the other after their lengths,
+/// which are numbers of four bytes.
 ///
 /// # Safety
 /// `name` points to `len` bytes, `out` to a `tg_str`.
@@ -92,26 +94,16 @@ fn get_field(response: &Response, name: &[u8], out: &mut Vec<u8>) -> c_int {
     }
     let mut values = response.fields.values_of_name(name);
     let Some(first) = values.next() else { return 0 };
-    if values.next().is_some() {
-        return 2;
+    let Some(second) = values.next() else {
+        out.extend_from_slice(first);
+        return 1;
+    };
+    let all: SmallVec<[&[u8]; 8]> = [first, second].into_iter().chain(values).collect();
+    for value in &all {
+        out.extend_from_slice(&u32::try_from(value.len()).unwrap_or(0).to_ne_bytes());
     }
-    out.extend_from_slice(first);
-    1
-}
-
-/// `values(name)`: a list of the field's values.
-fn values(lua: Lua) -> CResult {
-    let name = lua.check_bytes(1)?.to_vec();
-    let req = request(Phases::EVERYWHERE)?;
-    let mut dashes = Vec::new();
-    let name = dashed(&req, &name, &mut dashes);
-    let list: Vec<Vec<u8>> = req.response.borrow().fields.values_of_name(name).map(<[u8]>::to_vec).collect();
-    lua.push_table(c_int::try_from(list.len()).unwrap_or(0), 0);
-    for (number, value) in (1..).zip(&list) {
-        lua.push_bytes(value);
-        lua.raw_set_index(-2, number);
-    }
-    Ok(1)
+    all.iter().for_each(|value| out.extend_from_slice(value));
+    c_int::try_from(all.len()).unwrap_or(0)
 }
 
 /// Sets a field of the response. A null `value` takes the field away; without `replace` it is added to others of its

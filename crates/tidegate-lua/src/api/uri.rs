@@ -12,6 +12,7 @@ pub(crate) static FAMILY: Family = Family {
     ffi: ffi_functions! {
         escape as "escape": "void (*)(const char *, size_t, int, tg_str *)",
         unescape as "unescape": "void (*)(const char *, size_t, tg_str *)",
+        replace as "replace": "void (*)(const char *, size_t, int, int, tg_str *)",
     },
     functions: &[],
 };
@@ -91,6 +92,20 @@ pub(crate) fn unescape_into(text: &[u8], out: &mut Vec<u8>) {
                 at += 1;
             }
         }
+    }
+}
+
+/// Puts the byte `new` in the place of each `old`.
+///
+/// # Safety
+/// `text` points to `len` bytes, `out` to a `tg_str`.
+unsafe extern "C" fn replace(text: *const u8, len: usize, old: c_int, new: c_int, out: *mut Text) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let text = bytes_of(text, len);
+        give_text(out, |out| {
+            out.extend(text.iter().map(|&byte| if c_int::from(byte) == old { new as u8 } else { byte }))
+        });
     }
 }
 

@@ -1,13 +1,14 @@
 //! `ngx.worker.*` and `ngx.config.*`: what the process is and how it was started.
 
+use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use tidegate_core::special_response::configure_arguments;
 use tidegate_core::worker::{Worker, current};
 
-use super::Family;
 use super::process::{is_supervised, supervisor_pid};
+use super::{Family, ffi_functions};
 use crate::error::CResult;
 use crate::function::function;
 use crate::phase::Phase;
@@ -17,16 +18,13 @@ use crate::stack::Lua;
 pub(crate) static FAMILY: Family = Family {
     name: "worker",
     cdef: "",
-    ffi: &[],
-    functions: &[
-        ("id", function(id)),
-        ("count", function(count)),
-        ("exiting", function(exiting)),
-        ("pid", function(pid)),
-        ("pids", function(pids)),
-        ("version", function(version)),
-        ("configure", function(configure)),
-    ],
+    ffi: ffi_functions! {
+        id as "id": "int (*)(void)",
+        count as "count": "int (*)(void)",
+        exiting as "exiting": "bool (*)(void)",
+        pid as "pid": "int (*)(void)",
+    },
+    functions: &[("pids", function(pids)), ("version", function(version)), ("configure", function(configure))],
 };
 
 /// Numbers of the workers' threads, by the workers' ids.
@@ -62,43 +60,39 @@ fn is_in_supervisor() -> bool {
     is_supervised() && with_run(|run| run.phase()) == Some(Phase::Init)
 }
 
-/// `id()`: number of the worker from 0; nil outside of workers. In `init_by_lua*`, which serves all of them, 0.
-fn id(lua: Lua) -> CResult {
+/// Number of the worker from 0; -1 outside of workers. In `init_by_lua*`, which serves all of them, 0.
+extern "C" fn id() -> c_int {
     match current() {
-        Some(_) if is_in_supervisor() => lua.push_integer(0),
-        Some(worker) if !worker.is_agent() => lua.push_integer(worker.id as i64),
-        _ => lua.push_nil(),
+        Some(_) if is_in_supervisor() => 0,
+        Some(worker) if !worker.is_agent() => c_int::try_from(worker.id).unwrap_or(c_int::MAX),
+        _ => -1,
     }
-    Ok(1)
 }
 
-/// `count()`: how many workers there are.
-fn count(lua: Lua) -> CResult {
+/// How many workers there are.
+extern "C" fn count() -> c_int {
     let configured = current().and_then(|worker| worker.config().main().worker_processes).unwrap_or(1);
     let count = match configured {
         // `auto`
-        0 => std::thread::available_parallelism().map_or(1, |count| count.get() as i64),
-        count => i64::try_from(count).unwrap_or(i64::MAX),
+        0 => std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+        count => count,
     };
-    lua.push_integer(count);
-    Ok(1)
+    c_int::try_from(count).unwrap_or(c_int::MAX)
 }
 
-/// `exiting()`: whether the worker accepts no more.
-fn exiting(lua: Lua) -> CResult {
-    lua.push_bool(current().is_some_and(|worker| worker.is_quitting()));
-    Ok(1)
+/// Whether the worker accepts no more.
+extern "C" fn exiting() -> bool {
+    current().is_some_and(|worker| worker.is_quitting())
 }
 
-/// `pid()`: the worker's number, in `init_by_lua*` the supervisor's.
-fn pid(lua: Lua) -> CResult {
+/// The worker's number, in `init_by_lua*` the supervisor's.
+extern "C" fn pid() -> c_int {
     let pid = match current() {
-        _ if is_in_supervisor() => supervisor_pid().into(),
-        Some(worker) => own_pid(&worker).into(),
-        None => std::process::id().into(),
+        _ if is_in_supervisor() => supervisor_pid(),
+        Some(worker) => own_pid(&worker),
+        None => std::process::id(),
     };
-    lua.push_integer(pid);
-    Ok(1)
+    c_int::try_from(pid).unwrap_or(c_int::MAX)
 }
 
 /// `pids()`: the numbers of all workers that have started.
