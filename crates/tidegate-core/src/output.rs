@@ -290,18 +290,60 @@ impl Request {
         self.output(Some(chunk))
     }
 
-    /// Sends bytes of the body; copies them only where no filter wants them.
+    /// Sends bytes of the body; makes a chunk of them only where somebody wants to see it.
     pub fn send_slice(self: &Rc<Self>, bytes: &[u8]) -> Ready<Result<(), Closed>> {
-        let copy = || Chunk::bytes(Bytes::copy_from_slice(bytes));
+        self.send_piece(bytes, None)
+    }
+
+    /// Sends bytes and a line end, as one piece of the body.
+    pub fn send_line(self: &Rc<Self>, bytes: &[u8]) -> Ready<Result<(), Closed>> {
+        self.send_piece(bytes, Some(b'\n'))
+    }
+
+    fn send_piece(self: &Rc<Self>, bytes: &[u8], end: Option<u8>) -> Ready<Result<(), Closed>> {
+        match self.pass_header_straight() {
+            Ok(()) => Ready::Now(self.write_slice_to_client(bytes, end)),
+            Err(passed) => {
+                let bytes: Bytes = bytes.iter().copied().chain(end).collect();
+                self.send_behind(passed, Chunk::bytes(bytes))
+            }
+        }
+    }
+
+    /// Ends the body; the head goes first.
+    pub fn send_end(self: &Rc<Self>) -> Ready<Result<(), Closed>> {
+        match self.pass_header_straight() {
+            Ok(()) => Ready::Now(self.check_passed(self.write_whole_to_client(b""))),
+            Err(passed) => self.send_behind(passed, Chunk::end()),
+        }
+    }
+
+    /// Sends the head, if it was not sent, for a body that nobody between a handler and the client wants to see. Otherwise it
+    /// answers what became of the head, or `None` where the body has to wait for its turn.
+    #[inline]
+    fn pass_header_straight(self: &Rc<Self>) -> Result<(), Option<Ready<Result<(), Closed>>>> {
         if self.response.borrow().turns.is_some() {
-            return self.output(Some(copy()));
+            return Err(None);
         }
         match self.pass_header() {
-            Ready::Now(Ok(())) if self.takes_slices() => Ready::Now(self.write_slice_to_client(bytes)),
-            Ready::Now(Ok(())) => self.end_pass(begin_body_filters(self, copy())),
-            Ready::Now(Err(closed)) => self.end_pass(Ready::Now(Err(closed))),
-            Ready::Later(head) => self.end_pass(self.pass_body_after(head, copy())),
+            Ready::Now(Ok(())) if self.takes_slices() => Ok(()),
+            passed => Err(Some(passed)),
         }
+    }
+
+    /// Sends a piece of the body after what [`pass_header_straight`](Self::pass_header_straight) answered.
+    fn send_behind(
+        self: &Rc<Self>,
+        passed: Option<Ready<Result<(), Closed>>>,
+        chunk: Chunk,
+    ) -> Ready<Result<(), Closed>> {
+        let passed = match passed {
+            None => return self.output(Some(chunk)),
+            Some(Ready::Now(Ok(()))) => begin_body_filters(self, chunk),
+            Some(Ready::Now(Err(closed))) => Ready::Now(Err(closed)),
+            Some(Ready::Later(head)) => self.pass_body_after(head, chunk),
+        };
+        self.end_pass(passed)
     }
 
     /// Sends the head, if it was not sent, and a chunk.
@@ -397,15 +439,22 @@ impl Request {
         })
     }
 
+    #[inline]
     fn pass_header(self: &Rc<Self>) -> Ready<Result<(), Closed>> {
+        let response = self.response.borrow();
+        if response.finalize != 0 {
+            return Ready::Now(Err(Closed));
+        }
+        if response.progress != Progress::Open {
+            return Ready::Now(Ok(()));
+        }
+        drop(response);
+        self.begin_header()
+    }
+
+    fn begin_header(self: &Rc<Self>) -> Ready<Result<(), Closed>> {
         {
             let mut response = self.response.borrow_mut();
-            if response.finalize != 0 {
-                return Ready::Now(Err(Closed));
-            }
-            if response.progress != Progress::Open {
-                return Ready::Now(Ok(()));
-            }
             response.progress = Progress::HeadSent;
             let err_status = self.flags().err_status.get();
             if err_status != 0 && err_status != response.status {
@@ -476,14 +525,12 @@ impl Request {
             response.status = status;
             response.content_length = Some(body.len() as u64);
         }
-        if body.len() > COPY_BYTES_MAX || self.response.borrow().turns.is_some() {
+        if body.len() > COPY_BYTES_MAX {
             return self.send(Chunk::bytes(body).and_last());
         }
-        match self.pass_header() {
-            Ready::Now(Ok(())) if self.takes_slices() => Ready::Now(self.write_whole_to_client(&body)),
-            Ready::Now(Ok(())) => self.end_pass(begin_body_filters(self, Chunk::bytes(body).and_last())),
-            Ready::Now(Err(closed)) => self.end_pass(Ready::Now(Err(closed))),
-            Ready::Later(head) => self.end_pass(self.pass_body_after(head, Chunk::bytes(body).and_last())),
+        match self.pass_header_straight() {
+            Ok(()) => Ready::Now(self.write_whole_to_client(&body)),
+            Err(passed) => self.send_behind(passed, Chunk::bytes(body).and_last()),
         }
     }
 }

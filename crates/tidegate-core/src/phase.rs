@@ -182,6 +182,11 @@ impl Program {
     fn handlers(&self, phase: Phase) -> &[Handler] {
         &self.phases[phase as usize]
     }
+    /// Whether nothing comes before the location's own content handler.
+    fn has_content_alone(&self) -> bool {
+        self.content.is_some()
+            && self.phases[Phase::Rewrite as usize..Phase::Content as usize].iter().all(Vec::is_empty)
+    }
 }
 
 /// Times that a request may start over before it is taken for a loop.
@@ -463,7 +468,13 @@ fn next_phase(req: &Rc<Request>, cursor: &mut Cursor) -> Option<Step> {
     *cursor = Cursor::at(next);
     match next {
         // The URI stands: choose the location. It may answer itself, e.g. with a redirect that adds a slash.
-        Phase::Rewrite => req.find_location().map(Step::Status),
+        Phase::Rewrite => {
+            let answer = req.find_location();
+            if answer.is_none() && req.level().program.has_content_alone() {
+                *cursor = Cursor::at(Phase::Content);
+            }
+            answer.map(Step::Status)
+        }
         // `rewrite … last` in a location: choose again.
         Phase::Preaccess if req.take_uri_changed() => {
             req.restart_at(Restart::FindLocation);

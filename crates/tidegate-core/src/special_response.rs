@@ -2,7 +2,7 @@
 //!
 //! Source: nginx, `ngx_http_special_response_handler`, `ngx_http_header_filter`.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, ops::Deref, rc::Rc};
 
 use bytes::Bytes;
 use tidegate_http::{
@@ -237,7 +237,6 @@ impl Request {
             self.limit_keep_alive();
         }
         let keep_alive = self.flags().keep_alive.get();
-        let date = clock::http_date();
         let response = &mut *response;
         let location = response.fields.get(Known::Location).filter(|_| is_made_absolute).map(<[u8]>::to_vec);
         if location.is_some() {
@@ -247,7 +246,7 @@ impl Request {
         parts.reason = (!response.status_line.is_empty()).then_some(response.status_line.as_slice());
         let own_server = response.fields.contains(Known::Server);
         parts.server = (!own_server && !response.omit_server).then(|| server_token(conf.server_tokens));
-        parts.date = (!response.fields.contains(Known::Date) && !response.omit_date).then(|| &*date);
+        let has_date = !response.fields.contains(Known::Date) && !response.omit_date;
         parts.content_type = (!response.content_type.is_empty()).then_some(&response.content_type);
         parts.charset = (!response.charset.is_empty()).then_some(&response.charset);
         parts.content_length = response.content_length.filter(|_| response.status != 204 && !upgrade);
@@ -266,7 +265,7 @@ impl Request {
             output.buf = crate::worker::take_buffer();
         }
         let before = output.len();
-        write_parts(&parts, clock::now_unix(), &mut output.buf);
+        write_parts(&parts, has_date.then_some(clock::http_date), clock::now_unix(), &mut output.buf);
         response.header_bytes = output.len() - before;
         if conf.postpone_output.is_some_and(|bytes| output.len() >= bytes as u64) {
             // Whoever sets the limit has a head as long as that leave by itself, as nginx does: the next write then finds
@@ -336,12 +335,18 @@ thread_local! {
     };
 }
 
-/// Writes a head, its beginning out of memory if it can.
-fn write_parts(parts: &ResponseParts<'_>, second: i64, out: &mut Vec<u8>) {
-    let (None, Some(server), Some(_), Some(content_type), None) =
-        (parts.reason, parts.server, parts.date, parts.content_type, parts.charset)
+/// Writes a head, its beginning out of memory if it can; `date` tells the date of `second` where there is to be one.
+fn write_parts<D: Deref<Target = [u8]>>(
+    parts: &ResponseParts<'_>,
+    date: Option<impl FnOnce() -> D>,
+    second: i64,
+    out: &mut Vec<u8>,
+) {
+    let (None, Some(server), Some(content_type), None, true) =
+        (parts.reason, parts.server, parts.content_type, parts.charset, date.is_some())
     else {
-        return parts.write(out);
+        let date = date.map(|date| date());
+        return ResponseParts { date: date.as_deref(), ..*parts }.write(out);
     };
     HEAD_START.with_borrow_mut(|start| {
         let is_same = start.status == parts.status
@@ -353,7 +358,8 @@ fn write_parts(parts: &ResponseParts<'_>, second: i64, out: &mut Vec<u8>) {
             server.clone_into(&mut start.server);
             content_type.clone_into(&mut start.content_type);
             start.text.clear();
-            parts.write_start(&mut start.text);
+            let date = date.map(|date| date());
+            ResponseParts { date: date.as_deref(), ..*parts }.write_start(&mut start.text);
         }
         out.extend_from_slice(&start.text);
     });
@@ -408,15 +414,14 @@ mod tests {
         for (status, content_type, second, date, charset) in cases {
             let parts = ResponseParts {
                 server: Some(b"tidegate"),
-                date: Some(date),
                 content_type: Some(content_type),
                 charset,
                 content_length: Some(2),
                 ..ResponseParts::new(status, &fields)
             };
             let (mut expected, mut written) = (Vec::new(), Vec::new());
-            parts.write(&mut expected);
-            write_parts(&parts, second, &mut written);
+            ResponseParts { date: Some(date), ..parts }.write(&mut expected);
+            write_parts(&parts, Some(|| date), second, &mut written);
             assert_eq!(written, expected);
         }
     }

@@ -253,6 +253,9 @@ fn within(bytes: &[u8], room: u64) -> &[u8] {
 fn chunk_size_line(size: u64, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut digits = [0u8; 16];
+    if size < 16 {
+        return out.extend_from_slice(&[DIGITS[size as usize], b'\r', b'\n']);
+    }
     let (mut rest, mut at) = (size, digits.len());
     loop {
         at -= 1;
@@ -267,28 +270,32 @@ fn chunk_size_line(size: u64, out: &mut Vec<u8>) {
 }
 
 impl Request {
-    /// Takes bytes of the body that need no filter.
-    pub(crate) fn write_slice_to_client(&self, bytes: &[u8]) -> Result<(), Closed> {
+    /// Takes bytes of the body that need no filter, and a byte that follows them.
+    pub(crate) fn write_slice_to_client(&self, bytes: &[u8], end: Option<u8>) -> Result<(), Closed> {
         let mut response = self.response.borrow_mut();
         if self.conn.is_broken() {
             return Err(Closed);
         }
-        if response.header_only || bytes.is_empty() {
+        let len = bytes.len() + usize::from(end.is_some());
+        if response.header_only || len == 0 {
             return Ok(());
         }
         let mut output = self.conn.output.borrow_mut();
-        let before = output.buf.len();
+        let buf = &mut output.buf;
+        let before = buf.len();
         if response.chunked {
-            chunk_size_line(bytes.len() as u64, &mut output.buf);
-            output.buf.extend_from_slice(bytes);
-            output.buf.extend_from_slice(b"\r\n");
-        } else {
-            output.buf.extend_from_slice(bytes);
+            chunk_size_line(len as u64, buf);
         }
-        response.body_bytes += (output.buf.len() - before) as u64;
+        buf.extend_from_slice(bytes);
+        buf.extend(end);
+        if response.chunked {
+            buf.extend_from_slice(b"\r\n");
+        }
+        response.body_bytes += (buf.len() - before) as u64;
+        let may_wait = output.len() < self.http_conf().postpone_output_bytes() as u64;
         drop(output);
         drop(response);
-        self.maybe_flush(false)
+        if may_wait { Ok(()) } else { self.maybe_flush(false) }
     }
 
     /// Takes the whole body of a response, few bytes that need no filter. They leave with the head.

@@ -3,9 +3,10 @@
 //! A variable is *native* (computed by a function each time: `$uri`), *computed* (by what a directive compiled: `map`),
 //! or *plain* (only ever assigned: `set`). Computed and plain ones have a slot in the request that holds their value.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{borrow::Cow, cell::RefCell, rc::Rc};
 
 use bstr::{BStr, BString, ByteSlice};
+use rustc_hash::FxHashMap;
 
 use crate::{log::Level, request::Request};
 
@@ -116,7 +117,8 @@ impl Variable {
 #[derive(Default)]
 pub struct Variables {
     list: Vec<Variable>,
-    by_name: HashMap<BString, VariableId>,
+    /// The names are the configuration's: nobody else chooses what is in here.
+    by_name: FxHashMap<BString, VariableId>,
     prefixes: Vec<&'static VariableDef>,
     slot_count: u32,
 }
@@ -186,8 +188,11 @@ impl Variables {
 
     /// The prefix variable that `name` would be, with the rest of the name.
     pub fn find_prefix<'n>(&self, name: &'n BStr) -> Option<(&'static VariableDef, &'n [u8])> {
+        let first = name.first()?.to_ascii_lowercase();
         let def = self.prefixes.iter().find(|def| {
-            name.len() >= def.name.len() && name[..def.name.len()].eq_ignore_ascii_case(def.name.as_bytes())
+            let prefix = def.name.as_bytes();
+            prefix.first() == Some(&first)
+                && name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
         })?;
         Some((def, &name[def.name.len()..]))
     }
@@ -293,6 +298,10 @@ impl Variables {
     }
 }
 
+fn in_lower_case(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.iter().any(u8::is_ascii_uppercase) { name.to_ascii_lowercase().into() } else { name.into() }
+}
+
 /// One value that a request holds.
 #[derive(Debug, Default, Clone)]
 enum Slot {
@@ -374,14 +383,10 @@ impl Request {
         self.variable(id, &mut out).then_some(out)
     }
 
-    /// Appends the value of the variable called `name`, looked up now; for Lua's `ngx.var`.
-    pub fn variable_named(&self, name: &BStr, out: &mut Vec<u8>) -> bool {
-        let variables = &self.conf().variables;
-        if let Some(id) = variables.find(name) {
-            return self.variable(id, out);
-        }
-        match variables.find_prefix(name) {
-            Some((def, rest)) => (def.get)(self, &rest.to_ascii_lowercase(), out),
+    /// Appends the value of the prefix variable called `name`, looked up now; for Lua's `ngx.var`.
+    pub fn variable_with_prefix(&self, name: &BStr, out: &mut Vec<u8>) -> bool {
+        match self.conf().variables.find_prefix(name) {
+            Some((def, rest)) => (def.get)(self, &in_lower_case(rest), out),
             None => false,
         }
     }
@@ -452,7 +457,7 @@ impl Request {
         }
         match conf.variables.find_prefix(name) {
             Some((VariableDef { set: Some(set), .. }, rest)) => {
-                set(self, &rest.to_ascii_lowercase(), value.unwrap_or_default());
+                set(self, &in_lower_case(rest), value.unwrap_or_default());
                 Ok(())
             }
             Some(_) => Err(VariableError::NotChangeable),

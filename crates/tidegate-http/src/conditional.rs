@@ -122,6 +122,13 @@ impl<'a> Conditions<'a> {
         }
     }
 
+    /// Whether there is one among them.
+    #[inline]
+    pub fn stand_in(fields: &crate::Fields) -> bool {
+        use crate::Known::{IfMatch, IfModifiedSince, IfNoneMatch, IfUnmodifiedSince};
+        [IfUnmodifiedSince, IfMatch, IfModifiedSince, IfNoneMatch].into_iter().any(|known| fields.contains(known))
+    }
+
     /// Tests the conditions in nginx's order. With both `If-Modified-Since` and `If-None-Match`, both must say that the
     /// content is unmodified.
     ///

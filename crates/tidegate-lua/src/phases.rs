@@ -239,22 +239,28 @@ fn end_response(req: &Rc<Request>, step: Step) -> Answer {
     if req.response.borrow().progress == Progress::Ended {
         return Ready::Now(step);
     }
-    let ended = match output::release_held(req) {
+    // What is held back is so only as long as the head is.
+    let ended = if req.header_sent() { req.send_end() } else { end_late_response(req) };
+    match ended {
+        Ready::Now(sent) => Ready::Now(after_sending(sent, step)),
+        Ready::Later(future) => Ready::later(async move { after_sending(future.await, step) }),
+    }
+}
+
+/// The end of a response of which nothing has been sent.
+fn end_late_response(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
+    match output::release_held(req) {
         Ready::Now(Ok(())) => {
             prepare_head(req);
-            req.send(Chunk::end())
+            req.send_end()
         }
         held => {
             let req = req.clone();
             held.then(move |sent| match sent {
-                Ok(()) => req.send(Chunk::end()),
+                Ok(()) => req.send_end(),
                 Err(Closed) => Ready::Now(Err(Closed)),
             })
         }
-    };
-    match ended {
-        Ready::Now(sent) => Ready::Now(after_sending(sent, step)),
-        Ready::Later(future) => Ready::later(async move { after_sending(future.await, step) }),
     }
 }
 

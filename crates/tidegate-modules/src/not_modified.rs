@@ -48,6 +48,9 @@ fn filter(req: &Rc<Request>, conf: &Arc<Conf>) -> Ready<Result<(), Closed>> {
     }
     let verdict = {
         let head = req.head.borrow();
+        if !Conditions::stand_in(&head.fields) {
+            return Ready::Now(Ok(()));
+        }
         let rule = match conf.if_modified_since {
             Some(0) => IfModifiedSince::Off,
             Some(2) => IfModifiedSince::Before,

@@ -4,13 +4,15 @@
 //! running processes; [`supervisor`], which keeps a server process alive; [`serve`], that process; [`channel`], what
 //! the two say to each other; [`engine`], the only place that knows the crates below; then the smaller parts:
 //! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`], [`lua`],
-//! [`exports`]; [`sql`], the sub-command.
+//! [`exports`], [`allocator`]; [`sql`], the sub-command.
 //!
 //! ```text
 //! tidegate -c x ──fork──► supervisor ──fork──► server process
 //!   waits for a word  ◄──── pipe ────┘  ◄─socket pair─┘   worker threads
 //! ```
 
+#[cfg(not(feature = "sanitizer"))]
+mod allocator;
 mod channel;
 mod cli;
 mod commands;
@@ -35,25 +37,13 @@ use std::ffi::OsString;
 use identity::Identity;
 use tidegate_core::log::{self, Level, note};
 
-/// Requests are made of many small blocks that live shortly: what this allocator is best at.
 #[cfg(not(feature = "sanitizer"))]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Makes the allocator give back to the system what this thread does not use.
-#[cfg(not(feature = "sanitizer"))]
-fn collect_memory() {
-    unsafe extern "C" {
-        /// mimalloc's, which its crate has behind a feature with much else.
-        fn mi_collect(force: bool);
-    }
-    // SAFETY: any thread may call it at any time.
-    unsafe { mi_collect(true) };
-}
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() {
     #[cfg(not(feature = "sanitizer"))]
-    tidegate_core::memory::set_collector(collect_memory);
+    tidegate_core::memory::set_collector(allocator::collect);
     let mut arguments = std::env::args_os();
     let identity = Identity::of(&arguments.next().unwrap_or_default());
     let arguments: Vec<OsString> = arguments.collect();

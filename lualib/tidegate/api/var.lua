@@ -4,7 +4,7 @@
 local ngx, native, base = ...
 
 local raise, fail = base.raise, base.fail
-local id_of, get, get_named, capture, set = native.id, native.get, native.get_named, native.capture, native.set
+local get, get_named, capture, set = native.get, native.get_named, native.capture, native.set
 local tostring, type = tostring, type
 local copy = base.ffi.string
 local str = base.str
@@ -16,18 +16,15 @@ local function read(_, name)
     local found
     if type(name) == "string" then
         local id = ids[name]
-        if not id then
-            id = id_of(name, #name)
-            if id >= 0 then
-                ids[name] = id
-            end
-        end
-        if id >= 0 then
+        if id then
             found = get(id, str)
-        elseif id == -2 then
-            found = get_named(name, #name, str)
         else
-            found = id
+            found = get_named(name, #name, str)
+            if found > 1 then
+                local answer = found % 2
+                ids[name] = (found - answer) / 2 - 1
+                found = answer
+            end
         end
     elseif type(name) == "number" then
         found = capture(name, str)

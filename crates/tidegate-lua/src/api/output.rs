@@ -74,17 +74,17 @@ unsafe extern "C" fn send(data: *const u8, len: usize, newline: c_int) -> c_int 
             return answer::SLOW;
         }
         match state(req) {
-            State::Open => {}
+            State::Open if req.header_sent() => {}
+            State::Open if is_held(req) => {
+                hold(req, bytes, newline != 0);
+                return answer::DONE;
+            }
+            State::Open => prepare_head(req),
             State::HeaderOnly => return answer::HEADER_ONLY,
             State::Ended if OpenSockets::of(run.host()).raw_acquired.get() => return answer::RAW,
             State::Ended => return answer::ENDED,
         }
-        if is_held(req) {
-            hold(req, bytes, newline != 0);
-            return answer::DONE;
-        }
-        prepare_head(req);
-        let sent = if newline == 0 { req.send_slice(bytes) } else { send_line(req, bytes) };
+        let sent = if newline == 0 { req.send_slice(bytes) } else { req.send_line(bytes) };
         match sent {
             Ready::Now(Ok(())) => answer::DONE,
             Ready::Now(Err(Closed)) => answer::CLOSED,
@@ -131,6 +131,7 @@ fn is_held(req: &Request) -> bool {
         && req.module_conf(&settings::MODULE).lua_http10_buffering != Some(false)
 }
 
+#[cold]
 fn hold(req: &Request, bytes: &[u8], newline: bool) {
     let context: Rc<LuaContext> = req.context();
     log_debug(|| "lua buffering output bufs for the HTTP 1.0 request".to_owned());
@@ -151,21 +152,6 @@ pub(crate) fn release_held(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
         req.response.borrow_mut().content_length = Some(held.len() as u64);
     }
     req.send(Chunk::bytes(held))
-}
-
-/// Sends a line in one piece, so that chunked framing goes around both.
-fn send_line(req: &Rc<Request>, bytes: &[u8]) -> Ready<Result<(), Closed>> {
-    /// Longer lines are put together on the heap.
-    const STACK_BYTES: usize = 256;
-    let mut line = [0; STACK_BYTES];
-    match line.get_mut(..=bytes.len()) {
-        Some(line) => {
-            line[..bytes.len()].copy_from_slice(bytes);
-            line[bytes.len()] = b'\n';
-            req.send_slice(line)
-        }
-        None => req.send_slice(&[bytes, b"\n"].concat()),
-    }
 }
 
 fn to_answer(sent: Result<(), Closed>) -> Answer {

@@ -11,7 +11,6 @@ pub(crate) static FAMILY: Family = Family {
     name: "var",
     cdef: "",
     ffi: ffi_functions! {
-        id as "id": "int (*)(const char *, size_t)",
         get as "get": "int (*)(int, tg_str *)",
         get_named as "get_named": "int (*)(const char *, size_t, tg_str *)",
         capture as "capture": "int (*)(int, tg_str *)",
@@ -20,23 +19,10 @@ pub(crate) static FAMILY: Family = Family {
     functions: &[],
 };
 
-/// The number of a variable, which stays the same as long as the virtual machine; -2 for names that have none.
-///
-/// # Safety
-/// `name` points to `len` bytes.
-unsafe extern "C" fn id(name: *const u8, len: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    let name = BStr::new(unsafe { bytes_of(name, len) });
-    ffi_request(|_, req| {
-        let id = req.conf().variables.find(name);
-        id.and_then(|id| c_int::try_from(id.0).ok()).unwrap_or(-2)
-    })
-}
-
 /// Gives the value of a variable: 1, or 0 if it has none.
 ///
 /// # Safety
-/// `out` points to a `tg_str`; `id` came from [`id`] in this virtual machine.
+/// `out` points to a `tg_str`; `id` came from [`get_named`] in this virtual machine.
 unsafe extern "C" fn get(id: c_int, out: *mut Text) -> c_int {
     let id = VariableId(id.unsigned_abs());
     ffi_request(|_, req| {
@@ -45,7 +31,8 @@ unsafe extern "C" fn get(id: c_int, out: *mut Text) -> c_int {
     })
 }
 
-/// As [`get`], by name: for `$arg_x` and its like.
+/// As [`get`], by name. Where the variable has a number, twice that number and 2 are added to the answer; it stays the same as
+/// long as the virtual machine. `$arg_x` and its like have none, unless the configuration names them.
 ///
 /// # Safety
 /// `name` points to `len` bytes, `out` to a `tg_str`.
@@ -54,7 +41,12 @@ unsafe extern "C" fn get_named(name: *const u8, len: usize, out: *mut Text) -> c
     let name = BStr::new(unsafe { bytes_of(name, len) });
     ffi_request(|_, req| {
         // SAFETY: the caller's promise.
-        unsafe { give_text(out, |text| c_int::from(req.variable_named(name, text))) }
+        unsafe {
+            give_text(out, |text| match req.conf().variables.find(name) {
+                Some(id) => c_int::from(req.variable(id, text)) + (c_int::try_from(id.0).unwrap_or(-1) + 1) * 2,
+                None => c_int::from(req.variable_with_prefix(name, text)),
+            })
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! One execution of one chunk and its light threads.
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::fmt;
@@ -114,17 +114,24 @@ pub struct Run {
     host: Host,
     phase: Cell<Phase>,
     entry: Rc<LightThread>,
+    current: Cell<*const LightThread>,
+    stop: Cell<Option<Stop>>,
+    keep_result: bool,
+    result: Cell<Option<Vec<u8>>>,
+    /// What most runs never need: they have one thread, which neither yields by itself nor fails.
+    rest: OnceCell<Box<Rest>>,
+}
+
+/// The part of a [`Run`] that is made when it is first needed.
+#[derive(Default)]
+struct Rest {
     users: RefCell<Vec<Rc<LightThread>>>,
     /// Threads to resume next, in order.
     posted: RefCell<VecDeque<Rc<LightThread>>>,
     /// Ended threads whose results a waiting parent has yet to take.
     lingering: RefCell<Vec<Rc<LightThread>>>,
-    current: Cell<*const LightThread>,
-    stop: Cell<Option<Stop>>,
     /// Where the next search for woken threads begins: none is favoured.
     poll_next: Cell<usize>,
-    keep_result: bool,
-    result: Cell<Option<Vec<u8>>>,
     failure: RefCell<Option<NotedFailure>>,
     /// `ngx.on_abort`: a thread that starts when the client goes away.
     on_abort: RefCell<Option<Rc<LightThread>>>,
@@ -200,16 +207,10 @@ impl Run {
             phase: Cell::new(phase),
             current: Cell::new(Rc::as_ptr(&entry)),
             entry,
-            users: RefCell::default(),
-            posted: RefCell::default(),
-            lingering: RefCell::default(),
             stop: Cell::new(None),
-            poll_next: Cell::new(0),
             keep_result,
             result: Cell::new(None),
-            failure: RefCell::default(),
-            on_abort: RefCell::default(),
-            script_table: ScriptTable::default(),
+            rest: OnceCell::new(),
         };
         // The commonest end of all comes first: one thread, no wait.
         let first = match run.step(&run.entry) {
@@ -218,11 +219,17 @@ impl Run {
         };
         match first {
             Some(outcome) => {
-                vm.keep_result(run.result.take());
+                if keep_result {
+                    vm.keep_result(run.result.take());
+                }
                 Started::Done(outcome)
             }
             None => Started::Waiting(Waiting { run: Box::new(run) }),
         }
+    }
+
+    fn rest(&self) -> &Rest {
+        self.rest.get_or_init(Box::default)
     }
 
     /// The virtual machine.
@@ -242,12 +249,12 @@ impl Run {
 
     /// `ngx.ctx` of a run without a request.
     pub(crate) fn script_table(&self) -> &ScriptTable {
-        &self.script_table
+        &self.rest().script_table
     }
 
     /// Whether its entry thread is all there is: nobody else could run while that waits.
     pub(crate) fn is_alone(&self) -> bool {
-        self.users.borrow().is_empty()
+        self.rest.get().is_none_or(|rest| rest.users.borrow().is_empty())
     }
 
     /// The phase.
@@ -339,7 +346,8 @@ impl Run {
 
     /// Whether `lua` is the coroutine of a light thread of this run that has not ended.
     pub(crate) fn is_alive(&self, lua: Lua) -> bool {
-        (self.entry.lua == lua && self.entry.alive.get()) || self.users.borrow().iter().any(|user| user.lua == lua)
+        (self.entry.lua == lua && self.entry.alive.get())
+            || self.rest().users.borrow().iter().any(|user| user.lua == lua)
     }
 
     /// Adds a light thread whose coroutine holds a function and `args` arguments, kept alive by `anchor`. It runs next;
@@ -347,9 +355,9 @@ impl Run {
     pub(crate) fn spawn(&self, lua: Lua, anchor: Ref, args: c_int, parent: Lua) {
         let thread = LightThread::new(lua, anchor);
         thread.begin(args, Some(parent));
-        self.users.borrow_mut().push(thread.clone());
+        self.rest().users.borrow_mut().push(thread.clone());
         let current = self.current_rc();
-        let mut posted = self.posted.borrow_mut();
+        let mut posted = self.rest().posted.borrow_mut();
         posted.push_front(thread);
         posted.extend(current);
     }
@@ -357,7 +365,7 @@ impl Run {
     /// Keeps a thread, whose coroutine holds a function, for the case that the client goes away. `false` if there is one
     /// already.
     pub(crate) fn set_on_abort(&self, lua: Lua, anchor: Ref, parent: Lua) -> bool {
-        let mut slot = self.on_abort.borrow_mut();
+        let mut slot = self.rest().on_abort.borrow_mut();
         if slot.is_some() {
             return false;
         }
@@ -369,9 +377,9 @@ impl Run {
 
     /// The client went away: starts the thread kept for that. `false` if there is none.
     fn client_aborted(&self) -> bool {
-        let Some(thread) = self.on_abort.take() else { return false };
-        self.users.borrow_mut().push(thread.clone());
-        self.posted.borrow_mut().push_back(thread);
+        let Some(thread) = self.rest().on_abort.take() else { return false };
+        self.rest().users.borrow_mut().push(thread.clone());
+        self.rest().posted.borrow_mut().push_back(thread);
         true
     }
 
@@ -380,7 +388,7 @@ impl Run {
         if ptr::eq(current, Rc::as_ptr(&self.entry)) {
             return Some(self.entry.clone());
         }
-        self.users.borrow().iter().find(|user| ptr::eq(current, Rc::as_ptr(user))).cloned()
+        self.rest().users.borrow().iter().find(|user| ptr::eq(current, Rc::as_ptr(user))).cloned()
     }
 
     /// Lets the running function wait for the first of `threads` to end.
@@ -395,10 +403,10 @@ impl Run {
 
     /// Ends the light thread of coroutine `lua` where it stands; `false` if it is none or ended before.
     pub(crate) fn kill(&self, lua: Lua) -> bool {
-        let at = self.users.borrow().iter().position(|user| user.lua == lua);
+        let at = self.rest().users.borrow().iter().position(|user| user.lua == lua);
         let Some(at) = at else { return false };
         let killed = self.remove_user(at);
-        self.posted.borrow_mut().retain(|thread| !Rc::ptr_eq(thread, &killed));
+        self.rest().posted.borrow_mut().retain(|thread| !Rc::ptr_eq(thread, &killed));
         killed.end();
         lua.reset();
         self.vm.main().unref(killed.anchor);
@@ -407,11 +415,11 @@ impl Run {
 
     fn remove_user(&self, at: usize) -> Rc<LightThread> {
         // Those behind move up: the search for woken threads must not skip one of them (the entry thread is number 0).
-        let next = self.poll_next.get();
+        let next = self.rest().poll_next.get();
         if at + 1 < next {
-            self.poll_next.set(next - 1);
+            self.rest().poll_next.set(next - 1);
         }
-        self.users.borrow_mut().remove(at)
+        self.rest().users.borrow_mut().remove(at)
     }
 
     /// Resumes `thread` once. Gives the run's outcome when that ended it.
@@ -426,7 +434,7 @@ impl Run {
                 thread.lua.set_top(0);
                 if !waits {
                     // The user's own coroutine.yield in a light thread: the others go first.
-                    self.posted.borrow_mut().push_back(thread.clone());
+                    self.rest().posted.borrow_mut().push_back(thread.clone());
                 }
                 None
             }
@@ -461,7 +469,7 @@ impl Run {
         } else {
             self.end_user_thread(thread, end.is_ok());
         }
-        let over = !self.entry.alive.get() && self.users.borrow().is_empty();
+        let over = !self.entry.alive.get() && self.is_alone();
         over.then(|| self.stop.take().map_or(Outcome::Done, Outcome::Stopped))
     }
 
@@ -487,7 +495,7 @@ impl Run {
             shelf.move_to(lua, 1);
         }
         thread.end();
-        let at = self.users.borrow().iter().position(|user| Rc::ptr_eq(user, thread));
+        let at = self.rest().users.borrow().iter().position(|user| Rc::ptr_eq(user, thread));
         if let Some(at) = at {
             self.remove_user(at);
         }
@@ -495,8 +503,8 @@ impl Run {
             Some(waiter) => {
                 waiter.wait.take();
                 waiter.answer.set(Some(Answer::Thread(lua)));
-                self.posted.borrow_mut().push_front(waiter);
-                self.lingering.borrow_mut().push(thread.clone());
+                self.rest().posted.borrow_mut().push_front(waiter);
+                self.rest().lingering.borrow_mut().push(thread.clone());
             }
             // From here on only the script's own reference keeps it: an ended thread that nobody can wait for is garbage.
             None => self.vm.main().unref(thread.anchor),
@@ -506,7 +514,7 @@ impl Run {
     /// Lets go of an ended thread whose results were taken.
     pub(crate) fn release(&self, lua: Lua) {
         let released = {
-            let mut lingering = self.lingering.borrow_mut();
+            let mut lingering = self.rest().lingering.borrow_mut();
             let at = lingering.iter().position(|thread| thread.lua == lua);
             at.map(|at| lingering.swap_remove(at))
         };
@@ -521,13 +529,13 @@ impl Run {
         if self.entry.alive.get() && waits(&self.entry) {
             return Some(self.entry.clone());
         }
-        self.users.borrow().iter().find(|user| waits(user)).cloned()
+        self.rest().users.borrow().iter().find(|user| waits(user)).cloned()
     }
 
     /// Remembers the stack of a coroutine whose error goes on to the coroutine that resumed it (`coroutine.wrap`).
     pub(crate) fn note_failure(&self, lua: Lua, message: &[u8]) {
         let levels = traceback::levels(lua);
-        let mut slot = self.failure.borrow_mut();
+        let mut slot = self.rest().failure.borrow_mut();
         match &mut *slot {
             Some(failure) if failure.message == message => failure.coroutines.push(levels),
             _ => *slot = Some(NotedFailure { message: message.to_vec(), coroutines: vec![levels] }),
@@ -544,7 +552,7 @@ impl Run {
                 (format!("{prefix}: ").into_bytes(), trace)
             }
             _ => {
-                let noted = self.failure.take().filter(|failure| failure.message == message);
+                let noted = self.rest().failure.take().filter(|failure| failure.message == message);
                 let below = noted.map_or_else(Vec::new, |failure| failure.coroutines);
                 let own = self.parents(thread).into_iter().map(traceback::levels);
                 let who = if is_entry { "entry" } else { "user" };
@@ -568,15 +576,19 @@ impl Run {
                 break;
             }
             chain.push(lua);
-            above = self.users.borrow().iter().find(|user| user.lua == lua).and_then(|user| user.parent.get());
+            above = self.rest().users.borrow().iter().find(|user| user.lua == lua).and_then(|user| user.parent.get());
         }
         chain
+    }
+
+    fn next_posted(&self) -> Option<Rc<LightThread>> {
+        self.rest.get()?.posted.borrow_mut().pop_front()
     }
 
     /// Resumes posted threads until none is left or the run ends.
     fn drive_posted(&self) -> Option<Outcome> {
         for _ in 0..RESUMES_PER_POLL {
-            let thread = self.posted.borrow_mut().pop_front()?;
+            let thread = self.next_posted()?;
             if let Some(outcome) = self.step(&thread) {
                 return Some(outcome);
             }
@@ -586,7 +598,7 @@ impl Run {
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Outcome> {
         for _ in 0..RESUMES_PER_POLL {
-            let next = self.posted.borrow_mut().pop_front();
+            let next = self.next_posted();
             let Some(thread) = next.or_else(|| self.poll_waiting(cx)) else { return Poll::Pending };
             if let Some(outcome) = self.step(&thread) {
                 return Poll::Ready(outcome);
@@ -598,22 +610,22 @@ impl Run {
 
     /// Polls what was woken until one thread has its answer.
     fn poll_waiting(&self, cx: &mut Context<'_>) -> Option<Rc<LightThread>> {
-        let count = self.users.borrow().len();
+        let count = self.rest.get().map_or(0, |rest| rest.users.borrow().len());
         if count == 0 {
             return self.entry.poll_alone(cx).then(|| self.entry.clone());
         }
-        let first = self.poll_next.get();
+        let first = self.rest().poll_next.get();
         for step in 0..=count {
             let index = (first + step) % (count + 1);
             let thread = match index.checked_sub(1) {
                 None => self.entry.clone(),
-                Some(user) => match self.users.borrow().get(user) {
+                Some(user) => match self.rest().users.borrow().get(user) {
                     Some(user) => user.clone(),
                     None => continue,
                 },
             };
             if thread.poll_woken(cx) {
-                self.poll_next.set(index + 1);
+                self.rest().poll_next.set(index + 1);
                 return Some(thread);
             }
         }
@@ -621,18 +633,30 @@ impl Run {
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
+impl Rest {
+    /// Ends the threads where they stand.
+    #[cold]
+    fn end(self: Box<Self>, vm: &Vm) {
         let kept = self.on_abort.take();
         for user in self.users.take().into_iter().chain(kept) {
             user.end();
             user.lua.reset();
-            self.vm.main().unref(user.anchor);
+            vm.main().unref(user.anchor);
         }
         for ended in self.lingering.take() {
-            self.vm.main().unref(ended.anchor);
+            vm.main().unref(ended.anchor);
         }
-        self.entry.end();
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some(rest) = self.rest.take() {
+            rest.end(&self.vm);
+        }
+        if self.entry.alive.get() {
+            self.entry.end();
+        }
         self.vm.give_thread(self.entry.clone());
     }
 }
