@@ -283,21 +283,25 @@ impl Connection {
     fn is_fresh(&self) -> bool {
         self.requests.get() == 0 && self.input.borrow().is_empty()
     }
-    /// Wakes the connection when its wait is over, or has become long enough to be [parked](crate::parked); called a few
-    /// times a second.
-    pub(crate) fn check_deadline(&self, now_ms: u64, park_after_ms: u64) {
-        let since_ms = self.waiting_since_ms.get();
-        if since_ms != 0 && now_ms.saturating_sub(since_ms) >= park_after_ms && !self.closing.get() {
-            self.waiting_since_ms.set(0);
-            self.parking.set(true);
-            self.wake();
-        }
+    /// Wakes the connection when its wait is over; called a few times a second.
+    pub(crate) fn check_deadline(&self, now_ms: u64) {
         let deadline_ms = self.deadline_ms.get();
         if deadline_ms != 0 && now_ms >= deadline_ms {
             self.deadline_ms.set(0);
             self.expired.set(true);
             self.wake();
         }
+    }
+    /// Whether nothing has come for so long that it may be [parked](crate::parked).
+    pub(crate) fn is_quiet(&self, now_ms: u64, park_after_ms: u64) -> bool {
+        let since_ms = self.waiting_since_ms.get();
+        since_ms != 0 && now_ms.saturating_sub(since_ms) >= park_after_ms && !self.closing.get() && !self.expired.get()
+    }
+    /// Ends the wait for a head, so that the connection is [parked](crate::parked).
+    pub(crate) fn begin_parking(&self) {
+        self.waiting_since_ms.set(0);
+        self.parking.set(true);
+        self.wake();
     }
     /// When the wait that was last under way is over, in milliseconds; 0 for never.
     pub(crate) fn deadline_ms(&self) -> u64 {

@@ -5,7 +5,7 @@
 //! one, and what is left is a [`Parked`] in a table. Bytes make it a connection again. So does its time limit, unless
 //! all that it would do is close. A connection that is busy never comes here and pays nothing.
 //!
-//! A client that sends its head byte by byte stays here: a byte that ends no line is only kept.
+//! A client that sends its head byte by byte stays here: a byte that ends no line, the first one too, is only kept.
 //!
 //! What is considered and measured stands in `docs/decisions/0005-parked-connections.md`.
 
@@ -21,6 +21,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     client_socket, clock,
+    conf::{Config, ServerId},
     connection::{BUSY_IDLE_MS_MAX, BUSY_WAIT_MS, FRESH_WAIT_MS_MAX, Peer},
     log::{self, Level},
     worker::{Worker, give_buffer, take_buffer},
@@ -66,6 +67,17 @@ struct Entry {
     parked: Box<Parked>,
 }
 
+impl Entry {
+    /// The first bytes of a head have come: from now on its time counts. Answers when that is over, in milliseconds.
+    fn begin_head(&mut self, config: &Config) -> u64 {
+        let server = config.listens.get(self.parked.listen as usize).map_or(ServerId(0), |listen| listen.default);
+        let level = config.servers[server.0 as usize].level;
+        let timeout_ms = config.levels[level.0 as usize].core.http.client_header_timeout_ms();
+        self.deadline_ms = self.parked.since_ms + timeout_ms;
+        self.deadline_ms
+    }
+}
+
 /// The parked connections of a worker.
 pub(crate) struct Table {
     entries: Slab<Entry>,
@@ -97,6 +109,11 @@ impl Table {
         place.insert(Entry { deadline_ms, parked: Box::new(parked) });
         self.note_deadline(deadline_ms);
         Ok(())
+    }
+    /// Takes a connection out if its time is over.
+    fn remove_expired(&mut self, key: usize, now_ms: u64) -> Option<Parked> {
+        let deadline_ms = self.entries.get(key)?.deadline_ms;
+        if deadline_ms != 0 && deadline_ms <= now_ms { self.remove(key) } else { None }
     }
     /// Takes a connection out; nobody watches its socket any more.
     fn remove(&mut self, key: usize) -> Option<Parked> {
@@ -150,7 +167,8 @@ enum Arrival {
 impl Parked {
     /// Reads what has come. `ended`: so has the end of it, or an error.
     fn read(&mut self, ended: bool) -> Arrival {
-        let mut buffer = if self.input.is_empty() { take_buffer() } else { std::mem::take(&mut self.input) };
+        let is_first = self.input.is_empty();
+        let mut buffer = if is_first { take_buffer() } else { std::mem::take(&mut self.input) };
         let before = buffer.len();
         let read = receive(self.socket.as_fd(), &mut buffer);
         if before == 0 && !buffer.is_empty() {
@@ -162,11 +180,13 @@ impl Parked {
                 _ => Arrival::Close,
             },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => Arrival::Stay,
-            Ok(1..) if before > 0 && !ended && is_inside_line(&buffer, before) => Arrival::Stay,
+            Ok(1..) if !ended && is_inside_line(&buffer, before) => Arrival::Stay,
             // Whatever it is, the connection can tell.
             _ => Arrival::Resume,
         };
-        if buffer.is_empty() {
+        if is_first && (buffer.is_empty() || matches!(arrival, Arrival::Stay)) {
+            // No more memory than the bytes need.
+            self.input = buffer.as_slice().into();
             give_buffer(buffer);
         } else {
             self.input = buffer;
@@ -207,8 +227,20 @@ impl Worker {
         let mut table = self.parked.borrow_mut();
         let Some(entry) = table.entries.get_mut(key) else { return };
         let was_reading = !entry.parked.input.is_empty();
-        let arrival = entry.parked.read(events & END as u32 != 0);
+        let mut arrival = entry.parked.read(events & END as u32 != 0);
+        let begins = !was_reading && !entry.parked.input.is_empty();
+        if begins && self.is_quitting() {
+            // How long a worker that quits waits for whom is the connection's business.
+            arrival = Arrival::Resume;
+        }
         if matches!(arrival, Arrival::Stay) {
+            if begins {
+                let deadline_ms = entry.begin_head(self.config());
+                table.note_deadline(deadline_ms);
+                drop(table);
+                self.count_parked(false, -1);
+                self.count_parked(true, 1);
+            }
             return;
         }
         let Some(parked) = table.remove(key) else { return };
@@ -223,27 +255,23 @@ impl Worker {
     /// Looks for those whose time is over.
     pub(crate) fn check_parked(self: &Rc<Self>, now_ms: u64) {
         let expired = self.parked.borrow_mut().expired(now_ms);
-        for key in expired {
-            match self.take_parked(key) {
-                Some(parked) if parked.is_idle() => self.forget_open(),
-                Some(parked) => self.resume(parked, true),
-                None => {}
+        self.in_turns(expired, move |worker, key| {
+            // Another connection may have the place by now.
+            let Some(parked) = worker.parked.borrow_mut().remove_expired(key, now_ms) else { return };
+            worker.count_parked(!parked.input.is_empty(), -1);
+            if parked.is_idle() {
+                worker.forget_open();
+            } else {
+                worker.resume(parked, true);
             }
-        }
-    }
-
-    /// Takes one out of the table.
-    fn take_parked(&self, key: usize) -> Option<Parked> {
-        let parked = self.parked.borrow_mut().remove(key)?;
-        self.count_parked(!parked.input.is_empty(), -1);
-        Some(parked)
+        });
     }
 
     /// Closes one without a word.
     pub(crate) fn drop_parked(&self, key: usize) {
-        if self.take_parked(key).is_some() {
-            self.forget_open();
-        }
+        let Some(parked) = self.parked.borrow_mut().remove(key) else { return };
+        self.count_parked(!parked.input.is_empty(), -1);
+        self.forget_open();
     }
 
     /// Closes all: the worker stops.
@@ -390,14 +418,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bytes_resume() {
+    fn the_first_line_resumes() {
         let (mut client, mut parked) = pair(3, b"");
         assert!(matches!(parked.read(false), Arrival::Stay));
         client.write_all(b"G").expect("room");
         let idle_since_ms = parked.since_ms;
-        assert!(matches!(parked.read(false), Arrival::Resume));
-        assert_eq!(parked.input, b"G");
+        assert!(matches!(parked.read(false), Arrival::Stay));
         assert!(parked.since_ms > idle_since_ms, "the request begins with its first byte");
+        assert_eq!((parked.input.as_slice(), parked.input.capacity()), (b"G".as_slice(), 1));
+        let (mut client, mut parked) = pair(3, b"");
+        client.write_all(b"GET / HTTP/1.1\r\n").expect("room");
+        assert!(matches!(parked.read(false), Arrival::Resume));
+        assert_eq!(parked.input, b"GET / HTTP/1.1\r\n");
     }
 
     #[test]

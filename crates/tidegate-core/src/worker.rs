@@ -55,6 +55,10 @@ const CONNECTIONS_KEPT: usize = 1024;
 /// How early.
 const PARK_EARLY_AFTER_MS: u64 = 20;
 
+/// Connections that are parked or closed at a time: answers wait meanwhile, and thousands come at once where thousands of
+/// clients have come at once.
+const TURN_MAX: usize = 16;
+
 /// How long accepting pauses when the process has no descriptors left.
 ///
 /// Source: nginx, `accept_mutex_delay`.
@@ -473,13 +477,40 @@ impl Worker {
     }
 
     /// Wakes connections whose time is over, and those that have waited long enough to be parked.
-    fn check_connections(&self, now_ms: u64) {
+    fn check_connections(self: &Rc<Self>, now_ms: u64) {
         self.looked_ms.set(now_ms);
         let connections = self.connections.borrow();
         let park_after_ms = if connections.len() > UNPARKED_MAX { PARK_EARLY_AFTER_MS } else { PARK_AFTER_MS };
-        for conn in connections.iter().filter_map(|(_, conn)| conn.upgrade()) {
-            conn.check_deadline(now_ms, park_after_ms);
+        let mut quiet = Vec::new();
+        for (key, conn) in connections.iter() {
+            let Some(conn) = conn.upgrade() else { continue };
+            conn.check_deadline(now_ms);
+            if conn.is_quiet(now_ms, park_after_ms) {
+                quiet.push(key);
+            }
         }
+        drop(connections);
+        self.in_turns(quiet, move |worker, key| {
+            let conn = worker.connections.borrow().get(key).and_then(Weak::upgrade);
+            // Another connection may have the place by now.
+            if let Some(conn) = conn.filter(|conn| conn.is_quiet(now_ms, park_after_ms)) {
+                conn.begin_parking();
+            }
+        });
+    }
+
+    /// Does `act` for each of `keys`, [`TURN_MAX`] at a time, with other work in between.
+    pub(crate) fn in_turns(self: &Rc<Self>, keys: Vec<usize>, act: impl Fn(&Rc<Self>, usize) + 'static) {
+        if keys.len() <= TURN_MAX {
+            return keys.into_iter().for_each(|key| act(self, key));
+        }
+        let worker = self.clone();
+        tokio::task::spawn_local(async move {
+            for keys in keys.chunks(TURN_MAX) {
+                keys.iter().for_each(|key| act(&worker, *key));
+                tokio::task::yield_now().await;
+            }
+        });
     }
 }
 

@@ -105,6 +105,11 @@ fn lower_quartile(samples: &mut [Sample]) -> Sample {
     sample
 }
 
+/// The round with the lowest p99: on a machine with other work a p99 is soon that of the scheduler.
+pub(super) fn lowest_p99(loads: Vec<Load>) -> Load {
+    loads.into_iter().min_by(|a, b| a.p99_us.total_cmp(&b.p99_us)).unwrap_or_default()
+}
+
 /// Runs wrk on the load's core.
 pub(super) fn run_wrk(bench: &Bench, site: &Site, time: Duration) -> Result<Load, String> {
     let mut command = Command::new("taskset");

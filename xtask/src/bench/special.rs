@@ -104,25 +104,42 @@ pub(super) fn slow_clients(
     for contestant in contestants {
         let site = Site::create(bench, vars, contestant, None)?;
         let _server = Running::start(&site, &contestant.binary)?;
-        let alone = load::run_wrk(&probe, &site, time)?;
-        let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", bench.url);
-        let mut clients = Vec::with_capacity(slow);
-        for _ in 0..slow {
-            clients.push(TcpStream::connect(("127.0.0.1", site.port)).map_err(|e| format!("slow client: {e}"))?);
+        load::run_wrk(&probe, &site, Duration::from_secs(1))?;
+        let (mut alone, mut crowded) = (Vec::new(), Vec::new());
+        for _ in 0..PAIRS {
+            alone.push(load::run_wrk(&probe, &site, time)?);
+            let (beside, answered) = beside_slow_clients(&probe, &site, slow, time)?;
+            if answered < slow {
+                return Err(format!("{}: only {answered} of {slow} slow clients were answered", contestant.name));
+            }
+            crowded.push(beside);
         }
-        let done = AtomicBool::new(false);
-        let (beside, answered) = thread::scope(|scope| {
-            let sender = scope.spawn(|| send_slowly(&mut clients, request.as_bytes(), &done));
-            let beside = load::run_wrk(&probe, &site, time);
-            done.store(true, Ordering::Relaxed);
-            (beside, sender.join().expect("the sender has no panic of its own"))
-        });
-        if answered < slow {
-            return Err(format!("{}: only {answered} of {slow} slow clients were answered", contestant.name));
-        }
-        row.add(contestant.name, figure(beside?.p99_us / alone.p99_us.max(1.0)));
+        let (alone, crowded) = (load::lowest_p99(alone), load::lowest_p99(crowded));
+        let ratio = crowded.p99_us / alone.p99_us.max(1.0);
+        row.add(contestant.name, Sample { us_per_request: ratio, user_us: 0.0, load: crowded });
     }
     Ok(())
+}
+
+/// How often the two are compared, each time with new slow clients.
+const PAIRS: usize = 3;
+
+/// What wrk finds while `slow` clients that have just connected send one byte a second; and how many of them are answered
+/// in the end.
+fn beside_slow_clients(probe: &Bench, site: &Site, slow: usize, time: Duration) -> Result<(Load, usize), String> {
+    let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", probe.url);
+    let mut clients = Vec::with_capacity(slow);
+    for _ in 0..slow {
+        clients.push(TcpStream::connect(("127.0.0.1", site.port)).map_err(|e| format!("slow client: {e}"))?);
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| send_slowly(&mut clients, request.as_bytes(), &done));
+        let beside = load::run_wrk(probe, site, time);
+        done.store(true, Ordering::Relaxed);
+        let answered = sender.join().expect("the sender has no panic of its own");
+        Ok((beside?, answered))
+    })
 }
 
 /// Parts of a second in which each slow client has its turn: they send evenly over time, as strangers to each other do.

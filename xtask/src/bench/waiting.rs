@@ -104,7 +104,7 @@ fn ask_all(clients: &mut [TcpStream], url: &str) -> Result<Vec<Duration>, String
     Ok(times)
 }
 
-/// How often the two are compared. The lowest p99 of each counts: on a machine with other work a p99 is soon that of the scheduler.
+/// How often the two are compared.
 const PAIRS: usize = 3;
 
 /// The p99 of `url` beside many requests that wait for the URL in `wrk`, relative to the same without them.
@@ -146,9 +146,7 @@ pub(super) fn beside(
                 beside
             })?);
         }
-        let lowest =
-            |loads: Vec<Load>| loads.into_iter().min_by(|a, b| a.p99_us.total_cmp(&b.p99_us)).unwrap_or_default();
-        let (alone, crowded) = (lowest(alone), lowest(crowded));
+        let (alone, crowded) = (load::lowest_p99(alone), load::lowest_p99(crowded));
         row.add(contestant.name, figure(crowded.p99_us / alone.p99_us.max(1.0), crowded));
     }
     Ok(())
