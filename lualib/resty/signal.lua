@@ -2,7 +2,7 @@
 
 local ffi = require "ffi"
 local C = ffi.C
-local type, tonumber, tostring, error = type, tonumber, tostring, error
+local type, tonumber, error = type, tonumber, error
 
 ffi.cdef [[
 int kill(int pid, int sig);
@@ -27,7 +27,7 @@ end
 function _M.kill(pid, signal)
     local number = type(signal) == "number" and signal or numbers[signal]
     if not number then
-        return nil, "unknown signal name: " .. tostring(signal)
+        return nil, "unknown signal name"
     end
     pid = tonumber(pid)
     if not pid then

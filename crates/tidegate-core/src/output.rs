@@ -586,13 +586,13 @@ fn run_body_filters(req: &Rc<Request>, from: usize, chunk: Chunk) -> Ready<Resul
     Ready::Now(encode_and_write(req, chunk))
 }
 
-/// The last stretch: what a sub-request says becomes part of the main request's body before that is encoded.
+/// The last stretch: what a sub-request says becomes part of the body around it before that is encoded.
 fn encode_and_write(req: &Rc<Request>, mut chunk: Chunk) -> Result<(), Closed> {
-    let (main, last) = match req.sink {
+    let (around, last) = match req.sink {
         Sink::Client if req.level().program.encoders.is_empty() => return req.write_chunk(chunk),
         Sink::Capture(_) | Sink::Nowhere => return req.write_chunk(chunk),
         Sink::Client => (req.clone(), chunk.last),
-        Sink::Parent => (req.main_rc(), std::mem::take(&mut chunk.last)),
+        Sink::Parent => (req.responder(), std::mem::take(&mut chunk.last)),
     };
     if matches!(req.sink, Sink::Parent) {
         let mut response = req.response.borrow_mut();
@@ -604,8 +604,10 @@ fn encode_and_write(req: &Rc<Request>, mut chunk: Chunk) -> Result<(), Closed> {
             response.progress = Progress::Ended;
         }
     }
-    for encoder in &main.level().program.encoders {
-        chunk = encoder(&main, chunk)?;
+    if matches!(around.sink, Sink::Client) {
+        for encoder in &around.level().program.encoders {
+            chunk = encoder(&around, chunk)?;
+        }
     }
-    main.write_chunk(chunk)
+    around.write_chunk(chunk)
 }

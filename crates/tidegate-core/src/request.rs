@@ -31,7 +31,7 @@ pub enum Sink {
     Client,
     /// Into memory: a sub-request whose parent wants the body.
     Capture(Rc<RefCell<Vec<u8>>>),
-    /// Into the response of the main request, in order.
+    /// Into the response of the request around it, in order.
     Parent,
     /// Nowhere: a sub-request of which only the head counts.
     Nowhere,
@@ -263,6 +263,15 @@ impl Request {
     pub fn main_rc(self: &Rc<Self>) -> Rc<Request> {
         let mut req = self;
         while let Some(parent) = &req.parent {
+            req = parent;
+        }
+        req.clone()
+    }
+    /// Whose response this request's becomes a part of: a main request, or the sub-request around it that is kept in memory or
+    /// thrown away.
+    pub(crate) fn responder(self: &Rc<Self>) -> Rc<Request> {
+        let mut req = self;
+        while let (Sink::Parent, Some(parent)) = (&req.sink, &req.parent) {
             req = parent;
         }
         req.clone()

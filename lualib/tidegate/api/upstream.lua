@@ -6,7 +6,6 @@ local fail = base.fail
 local select, ipairs = select, ipairs
 
 local _M = {
-    _VERSION = "0.07",
     -- get_upstreams(): the names of all `upstream` blocks.
     get_upstreams = native.names,
     -- current_upstream_name(): the group that the request is sent to, as `upstream` or the URL names it; nil when it goes nowhere.
@@ -19,16 +18,24 @@ local function one(count)
     end
 end
 
+-- Which `server` a peer belongs to is for `get_servers` alone.
+local function without_servers(peers, err)
+    for i = 1, peers and #peers or 0 do
+        peers[i].server = nil
+    end
+    return peers, err
+end
+
 -- get_primary_peers(upstream), get_backup_peers(upstream): a table for each address: id, name, weight, current_weight,
 -- effective_weight, conns, fails, max_fails, fail_timeout; accessed, checked and down where there is something to say.
 function _M.get_primary_peers(...)
     one(select("#", ...))
-    return native.peers((...), false)
+    return without_servers(native.peers((...), false))
 end
 
 function _M.get_backup_peers(...)
     one(select("#", ...))
-    return native.peers((...), true)
+    return without_servers(native.peers((...), true))
 end
 
 -- get_servers(upstream): a table for each `server` directive: name, addr (a list if the name has several), weight,
@@ -60,7 +67,8 @@ function _M.get_servers(...)
     return servers
 end
 
--- set_peer_down(upstream, is_backup, id, down): takes an address out of its group, or back in. True, or nil and a message.
+-- set_peer_down(upstream, is_backup, id, down): takes an address out of its group, or back in, its failures forgotten. True, or nil
+-- and a message.
 function _M.set_peer_down(...)
     if select("#", ...) ~= 4 then
         return fail("exactly 4 arguments expected")

@@ -216,3 +216,40 @@ location / { echo "status: [$echo_response_status]"; }
 GET /
 --- response_body
 status: []
+
+=== TEST 21: sub-requests have variables of their own
+--- config
+location /main { set $a 1; echo_location /sub; echo "main $a"; }
+location /async { set $a 1; echo_location_async /sub; echo "async $a"; }
+location /sub { echo "sub [$a]"; echo_location /deep; echo "sub [$a]"; }
+location /deep { set $a 2; echo "deep $a"; }
+--- requests
+GET /main
+~~~
+GET /async
+--- response_body
+sub []
+deep 2
+sub []
+main 1
+~~~
+sub []
+deep 2
+sub []
+async 1
+
+=== TEST 22: a sub-request within one that is kept in memory becomes a part of that
+--- config
+location /main { echo_location_async /one; echo_location_async /two; echo main; }
+location /one { echo one; echo_location /deep; echo "one again"; }
+location /two { echo_sleep 0.001; echo_location /deep; echo two; }
+location /deep { echo deep; }
+--- request
+GET /main
+--- response_body
+one
+deep
+one again
+deep
+two
+main

@@ -167,3 +167,28 @@ GET /
 ok
 --- error_log
 refused: API disabled in the context of exit_worker_by_lua*
+
+=== TEST 10: a captured response has those of its own sub-requests in it, in their place
+--- tidegate_only: nginx does not come to an end here
+--- config
+location /t {
+    content_by_lua_block {
+        local answer = ngx.location.capture("/sub")
+        ngx.say(answer.status, " ", answer.body, ".")
+    }
+}
+location /checked { auth_request /check; echo content; }
+location /check { echo check; echo_location /deep; }
+location /sub { echo sub; echo_location /deep; echo_sleep 0.001; echo_subrequest GET /deep; echo -n end; }
+location /deep { echo deep; }
+--- requests
+GET /t
+~~~
+GET /checked
+--- response_body
+200 sub
+deep
+deep
+end.
+~~~
+content

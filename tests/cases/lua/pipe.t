@@ -125,7 +125,7 @@ falsesignal15
 falseexit1
 nilNo such process
 true
-nilunknown signal name: FOO
+nilunknown signal name
 --- error_log
 lua pipe child execvp() failed while executing /no/such/program (2: No such file or directory)
 

@@ -133,3 +133,28 @@ X-Upstream: group
 --- error_log
 rewrite: nil
 balancer: choose
+
+=== TEST 4: a peer that is taken back in has no failures
+--- tidegate_only: Debian has no lua-upstream-nginx-module
+--- http_config
+upstream pair { server 127.0.0.1:$TEST_PORT_2 max_fails=3; server 127.0.0.1:$TEST_PORT_3 max_fails=3; }
+server { listen 127.0.0.1:$TEST_PORT_2; listen 127.0.0.1:$TEST_PORT_3; return 444; }
+--- config
+location /pair { proxy_pass http://pair; }
+location = /t {
+    content_by_lua_block {
+        local upstream = require "ngx.upstream"
+        for i = 1, 3 do
+            ngx.location.capture("/pair")
+        end
+        ngx.say(upstream.get_primary_peers("pair")[1].fails)
+        upstream.set_peer_down("pair", false, 0, false)
+        local peers = upstream.get_primary_peers("pair")
+        ngx.say(peers[1].fails, " ", peers[2].fails, " ", tostring(peers[1].server))
+    }
+}
+--- request
+GET /t
+--- response_body
+3
+0 3 nil

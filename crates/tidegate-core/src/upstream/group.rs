@@ -287,6 +287,19 @@ impl Group {
         tier.peers.iter().zip(states.iter()).map(report).collect()
     }
 
+    /// Takes the peer with this index out of its rank, or back in with its failures forgotten. `false` if there is none.
+    pub fn set_peer_down(&self, backup: bool, index: usize, down: bool) -> bool {
+        let peers = self.peers();
+        let tier = peers.tier(backup);
+        let mut states = tier.lock();
+        let (Some(peer), Some(state)) = (tier.peers.get(index), states.get_mut(index)) else { return false };
+        peer.set_down(down);
+        if !down {
+            state.fails = 0;
+        }
+        true
+    }
+
     /// The addresses of all peers, in order, backups last.
     pub fn addresses(&self) -> Vec<Address> {
         let peers = self.peers();

@@ -114,10 +114,8 @@ fn push_report(lua: Lua, id: i32, report: &PeerReport) {
 fn set_peer_down(lua: Lua) -> CResult {
     let Some(group) = group(lua)? else { return refuse(lua, b"upstream not found") };
     let id = usize::try_from(lua.check_integer(3)?).ok();
-    let reports = group.report(lua.to_bool(2));
-    match id.and_then(|id| reports.get(id)) {
-        Some(report) => report.peer.set_down(lua.to_bool(4)),
-        None => return refuse(lua, b"bad peer id"),
+    if !id.is_some_and(|id| group.set_peer_down(lua.to_bool(2), id, lua.to_bool(4))) {
+        return refuse(lua, b"bad peer id");
     }
     lua.push_bool(true);
     Ok(1)

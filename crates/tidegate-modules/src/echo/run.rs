@@ -250,7 +250,7 @@ impl Run {
             method: Some(method),
             body,
             fields: Some(fields),
-            variables: VariableSharing::Shared,
+            variables: VariableSharing::Fresh,
             capture,
             ..Options::default()
         };
