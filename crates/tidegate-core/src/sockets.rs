@@ -526,9 +526,11 @@ mod tests {
 
     #[test]
     fn reuseport_gives_each_worker_its_socket() {
-        let probe = open(&[tcp("127.0.0.1:0")], 1, &Sockets::default());
+        let mut any = tcp("127.0.0.1:0");
+        any.options.reuseport = true;
+        // It stays open: nobody else can take the port.
+        let probe = open(&[any], 1, &Sockets::default());
         let mut spec = bound(&probe).remove(0);
-        drop(probe);
         spec.options.reuseport = true;
         let two = open(std::slice::from_ref(&spec), 2, &Sockets::default());
         assert_eq!(two.fds().count(), 2);

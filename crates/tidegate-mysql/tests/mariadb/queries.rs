@@ -283,7 +283,7 @@ async fn waiting_on_after_a_time_out() {
     let mut conn = native().await;
     let hasty = Timeouts { send_query: Some(Duration::from_millis(50)), ..Timeouts::default() };
     conn.set_timeouts(hasty);
-    conn.send_query(b"select sleep(0.3), 'late'; select 2").await.unwrap();
+    conn.send_query(b"select sleep(2), 'late'; select 2").await.unwrap();
     let mut sink = csv();
     for _ in 0..2 {
         assert!(matches!(conn.read_result(&mut sink).await, Err(QueryError::Timeout { .. })));
@@ -313,7 +313,7 @@ async fn killed_connections_are_noticed() {
     let mut killer = native().await;
     assert!(victim.is_open());
     rows(&mut killer, &format!("kill {}", victim.thread_id())).await.unwrap();
-    for _ in 0..100 {
+    for _ in 0..6000 {
         if !victim.is_open() {
             break;
         }
@@ -321,9 +321,14 @@ async fn killed_connections_are_noticed() {
     }
     assert!(!victim.is_open());
     let mut victim = native().await;
-    let kill = format!("kill query {}", victim.thread_id());
-    let (result, killed) = tokio::join!(rows(&mut victim, "select sleep(5)"), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let id = victim.thread_id();
+    let kill = format!("kill query {id}");
+    let running =
+        format!("select count(*) from information_schema.processlist where id = {id} and info like 'select sleep%'");
+    let (result, killed) = tokio::join!(rows(&mut victim, "select sleep(600)"), async {
+        while rows(&mut killer, &running).await.unwrap() != "1\n" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         rows(&mut killer, &kill).await
     });
     killed.unwrap();

@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::Write,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, OnceLock},
@@ -13,12 +12,14 @@ use std::{
 
 use tidegate_mysql::{Address, Conn, ConnectOptions};
 
+#[path = "../../../../tests/support/ports.rs"]
+mod ports;
 #[path = "watcher.rs"]
 mod watcher;
 use watcher::until_abandoned;
 
 /// How long the server may take to start.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running server.
 pub(crate) struct Server {
@@ -42,14 +43,12 @@ pub(crate) fn shared() -> &'static Server {
 impl Server {
     /// Installs and starts a server in a directory of its own.
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
+        let port = ports::free_port();
         let dir = std::env::temp_dir().join(format!("tidegate-mysql-{}-{port}", std::process::id()));
         fs::create_dir_all(&dir).expect("a directory");
         install(&dir);
         let (authorities, issuer) = write_authority(&dir);
         write_certificate(&dir, &issuer, Validity::Now);
-        drop(listener);
         let mut server = Self { _watcher: run(&dir, port), dir, port, authorities, issuer };
         server.wait();
         server

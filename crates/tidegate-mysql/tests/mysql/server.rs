@@ -2,7 +2,6 @@
 
 use std::{
     env, fs,
-    net::TcpListener,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -13,6 +12,8 @@ use std::{
 
 use tidegate_mysql::{Address, Conn, ConnectOptions};
 
+#[path = "../../../../tests/support/ports.rs"]
+mod ports;
 #[path = "../mariadb/watcher.rs"]
 mod watcher;
 use watcher::until_abandoned;
@@ -49,8 +50,7 @@ fn program() -> Option<PathBuf> {
 
 impl Server {
     fn start(program: &Path) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
+        let port = ports::free_port();
         let dir = env::temp_dir().join(format!("tidegate-mysqld-{}-{port}", std::process::id()));
         fs::create_dir_all(&dir).expect("a directory");
         let output = Command::new(program)
@@ -61,7 +61,6 @@ impl Server {
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{} --initialize-insecure: {told}", program.display());
-        drop(listener);
         let watcher = until_abandoned(&dir, program)
             .args(arguments(&dir))
             .arg(format!("--socket={}", dir.join("socket").display()))
