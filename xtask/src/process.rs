@@ -117,6 +117,20 @@ pub(crate) fn working_in(dir: &Path) -> Vec<Pid> {
     found
 }
 
+/// Ends the processes whose parent this is.
+pub(crate) fn kill_children(parent: u32) {
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
+        // From proc(5): the name in parentheses, the state, the parent.
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let found = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        if found == Some(parent) {
+            // ESRCH: it has ended by itself.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
 fn die_with_parent() -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
 }
@@ -125,6 +139,18 @@ fn die_with_parent() -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::paths::Scratch;
+
+    #[test]
+    fn children_are_ended() {
+        let command = "sleep 60; echo next";
+        let mut shell =
+            Process::spawn(Command::new("sh").args(["-c", command]).stdout(std::process::Stdio::null())).unwrap();
+        while shell.exited().is_none() {
+            kill_children(shell.pid().as_raw().unsigned_abs());
+            thread::sleep(POLL);
+        }
+        assert!(shell.exited().unwrap().success());
+    }
 
     #[test]
     fn a_process_is_found_by_its_directory_and_ends_when_dropped() {

@@ -7,6 +7,12 @@ use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// No test says nothing for so long, on however busy a machine: it hangs, and the others with it.
+const TEST_SILENCE_MAX: Duration = Duration::from_secs(600);
 
 /// What is chosen on the command line.
 #[derive(Args)]
@@ -151,31 +157,52 @@ fn cargo(arguments: &[&str]) -> Result<bool, String> {
 /// Runs `cargo test`, shows its output and adds up its results.
 fn unit_tests(name: Option<&str>, counts: &mut Counts) -> Result<(), String> {
     terminal::heading("unit and integration tests");
-    let mut arguments = vec!["test", "--workspace", "--no-fail-fast", "--"];
-    arguments.extend(["--quiet"]);
-    arguments.extend(name);
-    let mut command = cargo_command(&arguments);
-    command.stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| format!("cannot run cargo: {e}"))?;
     let failed_before = counts.failed;
-    let output = child.stdout.take().expect("stdout is piped");
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        match test_result(&line) {
-            Some((passed, failed)) => {
-                counts.passed += passed;
-                counts.failed += failed;
-            }
-            None if is_noise(&line) => {}
-            None => println!("{line}"),
-        }
+    // Compiling takes as long as it takes.
+    let mut succeeded = cargo(&["test", "--workspace", "--no-run", "--quiet"])?;
+    let mut arguments = vec!["test", "--workspace", "--no-fail-fast", "--", "--quiet"];
+    arguments.extend(name);
+    if succeeded {
+        let mut command = cargo_command(&arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("cannot run cargo: {e}"))?;
+        let output = child.stdout.take().expect("stdout is piped");
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            lines.map_while(|line| sender.send(line).ok()).for_each(drop);
+        });
+        show_results(&lines, child.id(), counts);
+        succeeded = child.wait().map_err(|e| format!("cannot wait for cargo: {e}"))?.success();
     }
-    let status = child.wait().map_err(|e| format!("cannot wait for cargo: {e}"))?;
-    if !status.success() && counts.failed == failed_before {
+    if !succeeded && counts.failed == failed_before {
         // It did not compile, or a test binary crashed.
         counts.failed += 1;
         println!("{} cargo {}", terminal::red("FAILED"), arguments.join(" "));
     }
     Ok(())
+}
+
+/// Shows what tests say and adds up their results. Ends tests that hang; then the last line above names the test, as the
+/// harness does after a minute, and the others go on.
+fn show_results(lines: &mpsc::Receiver<String>, cargo: u32, counts: &mut Counts) {
+    loop {
+        match lines.recv_timeout(TEST_SILENCE_MAX) {
+            Ok(line) => match test_result(&line) {
+                Some((passed, failed)) => {
+                    counts.passed += passed;
+                    counts.failed += failed;
+                }
+                None if is_noise(&line) => {}
+                None => println!("{line}"),
+            },
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                println!("{} nothing has happened for {TEST_SILENCE_MAX:?}", terminal::red("FAILED"));
+                counts.failed += 1;
+                process::kill_children(cargo);
+            }
+        }
+    }
 }
 
 /// `test result: ok. 3 passed; 0 failed; …` as (3, 0).

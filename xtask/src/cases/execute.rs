@@ -21,9 +21,10 @@ const EVENTUALLY_PAUSE: Duration = Duration::from_millis(20);
 /// Starts with other ports after "Address already in use": somebody else took the port first.
 const START_TRIES: usize = 3;
 /// How long a process may be there after its parent has ended.
-const LEFTOVERS_PATIENCE: Duration = Duration::from_millis(300);
-/// How long a line may take to its log after the response.
-const LOGS_PATIENCE: Duration = Duration::from_millis(500);
+const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a line may take to its log after the response. Only a case that fails, or whose line comes with the end of the
+/// server, waits that long.
+const LOGS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What running a case needs besides the case.
 pub(crate) struct Settings {
