@@ -101,8 +101,9 @@ pub(super) fn offer(level: Level, line: &[u8]) {
 /// Puts a line, whatever the filter says.
 fn put(level: Level, line: &[u8]) {
     let entry = Entry { level, time_ms: clock::now_ms(), line: line.to_vec() };
-    RING.with_borrow_mut(|ring| {
-        if let Some(ring) = ring {
+    // What ends with its thread may have something to say when the ring has gone.
+    let _ = RING.try_with(|ring| {
+        if let Some(ring) = &mut *ring.borrow_mut() {
             ring.put(entry);
         }
     });
