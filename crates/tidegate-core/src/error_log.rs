@@ -28,8 +28,9 @@ fn with_log<T>(req: &Request, use_log: impl FnOnce(&ErrorLog) -> T) -> T {
 }
 
 /// Whether lines of this level are written for a request: nothing is worth formatting otherwise.
+#[inline]
 pub fn enabled(req: &Request, level: Level) -> bool {
-    with_log(req, |log| log.enabled(level))
+    (level != Level::Debug || crate::log::any_debug()) && with_log(req, |log| log.enabled(level))
 }
 
 /// The most talkative level that is written for a request; nothing when there is no target.

@@ -131,8 +131,16 @@ impl Request {
     }
 
     /// The response begins: finds out how fast it may be.
+    #[inline]
     pub(crate) fn begin_throttle(&self) {
         let conf = &self.level().core.limit_rate;
+        if self.limit_rate.get().is_some() || conf.limit_rate.is_some() {
+            self.throttle_as(conf);
+        }
+    }
+
+    #[inline(never)]
+    fn throttle_as(&self, conf: &Conf) {
         let rate = match (self.limit_rate.get(), &conf.limit_rate) {
             (Some(rate), _) => rate,
             (None, None) => return,

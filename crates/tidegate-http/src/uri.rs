@@ -201,14 +201,10 @@ fn decode_escape(bytes: &[u8]) -> Option<(u8, &[u8])> {
 ///
 /// A dot right behind the slash starts no extension. Source: nginx, `ngx_http_set_exten`.
 pub fn extension(path: &[u8]) -> &[u8] {
-    for i in (1..path.len()).rev() {
-        match path[i] {
-            b'/' => break,
-            b'.' if path[i - 1] != b'/' => return &path[i + 1..],
-            _ => {}
-        }
+    match path.iter().rposition(|&byte| byte == b'/' || byte == b'.') {
+        Some(at @ 1..) if path[at] == b'.' && path[at - 1] != b'/' => &path[at + 1..],
+        _ => &[],
     }
-    &[]
 }
 
 /// Splits a URI that a program made for this server, and that may not lead out of the tree of locations: its path, decoded,

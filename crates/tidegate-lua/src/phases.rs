@@ -81,6 +81,11 @@ fn run_with_body(req: &Rc<Request>, code: &Arc<Code>, phase: Phase, conclude: Co
     if req.module_conf(&settings::MODULE).lua_need_request_body != Some(true) {
         return run(req, code, phase, conclude);
     }
+    run_after_body(req, code, phase, conclude)
+}
+
+#[inline(never)]
+fn run_after_body(req: &Rc<Request>, code: &Arc<Code>, phase: Phase, conclude: Conclude) -> Answer {
     let (req, code) = (req.clone(), code.clone());
     req.read_body().then(move |read| match read {
         Ok(()) => run(&req, &code, phase, conclude),
@@ -88,21 +93,30 @@ fn run_with_body(req: &Rc<Request>, code: &Arc<Code>, phase: Phase, conclude: Co
     })
 }
 
-fn run(req: &Rc<Request>, code: &Arc<Code>, phase: Phase, conclude: Conclude) -> Answer {
+#[inline]
+fn run(req: &Rc<Request>, code: &Code, phase: Phase, conclude: Conclude) -> Answer {
     match begin(req, code, phase) {
         Err(status) => Ready::Now(Step::Status(status)),
         Ok(Started::Done(outcome)) => conclude(req, outcome),
-        Ok(Started::Waiting(waiting)) => {
-            let req = req.clone();
-            Ready::later(async move {
-                let outcome = match req.module_conf(&settings::MODULE).lua_check_client_abort {
-                    Some(true) => unless_client_goes(&req, waiting).await,
-                    _ => waiting.await,
-                };
-                conclude(&req, outcome).wait().await
-            })
-        }
+        Ok(Started::Waiting(waiting)) => wait_for(req, waiting, conclude),
     }
+}
+
+fn wait_for(req: &Rc<Request>, waiting: Waiting, conclude: Conclude) -> Answer {
+    let req = req.clone();
+    if req.module_conf(&settings::MODULE).lua_check_client_abort == Some(true) {
+        return Ready::later(async move {
+            let outcome = unless_client_goes(&req, waiting).await;
+            conclude(&req, outcome).wait().await
+        });
+    }
+    Ready::later(async move {
+        let outcome = waiting.await;
+        match conclude(&req, outcome) {
+            Ready::Now(step) => step,
+            Ready::Later(future) => future.await,
+        }
+    })
 }
 
 /// nginx's status for a client that closed its connection.
@@ -131,22 +145,25 @@ async fn unless_client_goes(req: &Rc<Request>, waiting: Waiting) -> Outcome {
 }
 
 /// Starts code for a request; an error is a status, its cause stands in the log.
+#[inline]
 pub(crate) fn begin(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<Started, u16> {
     let (vm, function) = prepare(req, code, phase)?;
     Ok(start(&vm, Host::Request(req.clone()), phase, function))
 }
 
 /// The virtual machine for a request and the function to run in it.
+#[inline]
 fn prepare(req: &Rc<Request>, code: &Code, phase: Phase) -> Result<(Rc<Vm>, Ref), u16> {
-    let fail = |message: &[u8], status| {
+    #[cold]
+    fn fail(req: &Rc<Request>, message: &[u8], status: u16) -> u16 {
         Host::Request(req.clone()).log(LogLevel::Error, message);
         status
-    };
+    }
     if log::any_debug() {
         tell(req, phase);
     }
-    let vm = worker::vm_for(req).map_err(|failure| fail(&failure.message, 500))?;
-    let function = code.load(&vm, Some(req)).map_err(|error| fail(&error.message, error.status))?;
+    let vm = worker::vm_for(req).map_err(|failure| fail(req, &failure.message, 500))?;
+    let function = code.load(&vm, Some(req)).map_err(|error| fail(req, &error.message, error.status))?;
     Ok((vm, function))
 }
 
@@ -243,7 +260,7 @@ fn end_response(req: &Rc<Request>, step: Step) -> Answer {
     let ended = if req.header_sent() { req.send_end() } else { end_late_response(req) };
     match ended {
         Ready::Now(sent) => Ready::Now(after_sending(sent, step)),
-        Ready::Later(future) => Ready::later(async move { after_sending(future.await, step) }),
+        ended => ended.map(move |sent| after_sending(sent, step)),
     }
 }
 

@@ -153,12 +153,18 @@ impl Vm {
     }
 
     /// A coroutine with an empty stack, from the cache if it has one.
+    #[inline]
     pub(crate) fn take_thread(&self) -> Result<Rc<LightThread>, LuaError> {
         self.relieve_memory();
         let cached = self.idle.borrow_mut().pop();
-        if let Some(thread) = cached {
-            return Ok(thread);
+        match cached {
+            Some(thread) => Ok(thread),
+            None => self.new_thread(),
         }
+    }
+
+    #[cold]
+    fn new_thread(&self) -> Result<Rc<LightThread>, LuaError> {
         let mut created = None;
         let made = self.main.protect(|lua| {
             let thread = lua.push_new_thread();

@@ -41,7 +41,19 @@ pub(crate) fn vm() -> Option<Rc<Vm>> {
 ///
 /// # Errors
 /// When there is none and it cannot be made.
+#[inline]
 pub(crate) fn vm_for(req: &Rc<Request>) -> Result<Rc<Vm>, Failure> {
+    if req.parent.is_none()
+        && req.module_conf(&settings::MODULE).lua_code_cache != Some(false)
+        && let Some(vm) = vm()
+    {
+        return Ok(vm);
+    }
+    uncommon_vm_for(req)
+}
+
+#[inline(never)]
+fn uncommon_vm_for(req: &Rc<Request>) -> Result<Rc<Vm>, Failure> {
     if let Some(vm) = req.parent.as_ref().and_then(own_vm) {
         return Ok(vm);
     }

@@ -42,8 +42,10 @@ pub fn leaves_traces(sql: &[u8]) -> bool {
     if !CLEAN.iter().any(|clean| word.eq_ignore_ascii_case(clean)) {
         return true;
     }
-    // A batch, a user variable, a comment that some server runs.
-    if memchr::memchr2(b';', b'@', sql).is_some() || memchr::memmem::find(sql, b"/*").is_some() {
+    // A batch, a user variable, a comment that some server runs. (To set up a search for two bytes takes longer than the search.)
+    if memchr::memchr2(b';', b'@', sql).is_some()
+        || memchr::memchr_iter(b'/', sql).any(|at| sql.get(at + 1) == Some(&b'*'))
+    {
         return true;
     }
     // get_lock(), is_used_lock(), release_all_locks(): the first holds its lock until the session ends.

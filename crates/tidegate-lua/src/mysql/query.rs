@@ -78,7 +78,8 @@ fn shape(lua: Lua, rows: c_int, compact: c_int, db: &Db) -> Shape {
 }
 
 pub(super) fn wait(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
-    with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found"))).map(|()| 0)
+    let future = Box::pin(future);
+    with_run(|run| run.wait_boxed(lua, future)).unwrap_or(Err(LuaError::new("no request found"))).map(|()| 0)
 }
 
 /// `send_query(handle, sql, compact?)`: the count of bytes sent.
@@ -181,7 +182,7 @@ async fn run(begun: Begun, command: Option<Command>, shape: Shape, busy: Busy) -
     let read = {
         let Backend::Server(conn) = &mut link.backend else { return Answer::NilError("closed".into()) };
         conn.set_timeouts(timeouts(limit));
-        building(tables.clone(), one_result(conn, command, &mut sink)).await
+        building(tables.clone(), Box::pin(one_result(conn, command, &mut sink))).await
     };
     drop(busy);
     let read = match read {

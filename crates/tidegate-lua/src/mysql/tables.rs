@@ -15,6 +15,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::ptr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -206,8 +207,7 @@ impl Tables {
 ///
 /// # Errors
 /// A want of memory; the statement was given up then.
-pub(super) async fn building<F: Future>(tables: Rc<Tables>, statement: F) -> Result<F::Output, Failure> {
-    let mut statement = Box::pin(statement);
+pub(super) async fn building<F: Future>(tables: Rc<Tables>, mut statement: Pin<Box<F>>) -> Result<F::Output, Failure> {
     poll_fn(move |cx| {
         let mut polled = Poll::Pending;
         let result = tables.within(|| {

@@ -161,6 +161,7 @@ pub fn with_run<R>(body: impl FnOnce(&Run) -> R) -> Option<R> {
 }
 
 /// Runs `chunk` (a function kept in the registry) for `host` until it ends or waits.
+#[inline]
 pub fn start(vm: &Rc<Vm>, host: Host, phase: Phase, chunk: Ref) -> Started {
     match start_with(vm, host, phase, false, |lua| {
         lua.push_ref(chunk);
@@ -178,6 +179,7 @@ pub fn start(vm: &Rc<Vm>, host: Host, phase: Phase, chunk: Ref) -> Started {
 ///
 /// # Errors
 /// When there is no memory for a coroutine.
+#[inline]
 pub fn start_with(
     vm: &Rc<Vm>,
     host: Host,
@@ -192,6 +194,7 @@ pub fn start_with(
 
 impl Run {
     /// Starts `entry`, on whose stack stand a function and `args` arguments.
+    #[inline]
     pub(crate) fn launch(
         vm: &Rc<Vm>,
         host: Host,
@@ -288,8 +291,16 @@ impl Run {
     /// In a phase where scripts do not wait, or when the code that runs cannot be suspended (inside a metamethod, an
     /// iterator or a callback of a C function).
     pub fn wait(&self, lua: Lua, future: impl Future<Output = Answer> + 'static) -> Result<(), LuaError> {
+        self.wait_boxed(lua, Box::pin(future))
+    }
+
+    /// As [`Run::wait`], for a future that is large: each function that it is handed through may copy it.
+    ///
+    /// # Errors
+    /// As [`Run::wait`].
+    pub fn wait_boxed(&self, lua: Lua, future: Pin<Box<dyn Future<Output = Answer>>>) -> Result<(), LuaError> {
         self.check_wait(lua)?;
-        self.current_thread().wait_for(Wait::Future(Box::pin(future)));
+        self.current_thread().wait_for(Wait::Future(future));
         Ok(())
     }
 
@@ -423,6 +434,7 @@ impl Run {
     }
 
     /// Resumes `thread` once. Gives the run's outcome when that ended it.
+    #[inline]
     fn step(&self, thread: &Rc<LightThread>) -> Option<Outcome> {
         let status = self.resume(thread);
         match status {
@@ -443,6 +455,7 @@ impl Run {
         }
     }
 
+    #[inline]
     fn resume(&self, thread: &Rc<LightThread>) -> c_int {
         self.current.set(Rc::as_ptr(thread));
         let outer = CURRENT.replace(self);
@@ -453,6 +466,7 @@ impl Run {
         status
     }
 
+    #[inline]
     fn end_thread(&self, thread: &Rc<LightThread>, end: Result<(), FailureKind>) -> Option<Outcome> {
         if let Err(kind) = end {
             self.log_failure(thread, kind);
@@ -474,6 +488,7 @@ impl Run {
     }
 
     /// Leaves `ok, results…` on the ended thread's stack and wakes a parent that waits for it.
+    #[inline(never)]
     fn end_user_thread(&self, thread: &Rc<LightThread>, ok: bool) {
         let lua = thread.lua;
         if ok {
@@ -650,6 +665,7 @@ impl Rest {
 }
 
 impl Drop for Run {
+    #[inline]
     fn drop(&mut self) {
         if let Some(rest) = self.rest.take() {
             rest.end(&self.vm);

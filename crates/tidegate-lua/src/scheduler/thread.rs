@@ -67,6 +67,7 @@ impl LightThread {
     }
 
     /// Forgets everything of the run that it served.
+    #[inline]
     pub(super) fn end(&self) {
         self.alive.set(false);
         self.parent.set(None);
