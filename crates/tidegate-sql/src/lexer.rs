@@ -4,10 +4,14 @@
 //! remembers where the literals are. Two statements with the same normalised text have the same tree up to their literals.
 //! [`tokens`] produces the parser's tokens from the same scan, so both agree on what a literal is.
 
+mod normalise;
+
 use sqlparser::{
     ast::DollarQuotedString,
     tokenizer::{Location, Span, Token, TokenWithSpan},
 };
+
+pub(crate) use normalise::{Normalised, normalise};
 
 /// Literals of one statement that can be parameters; beyond it statements are cached by their exact text.
 const LITERALS_MAX: usize = 4096;
@@ -41,21 +45,6 @@ pub(crate) struct Literal {
     pub(crate) kind: LiteralKind,
     pub(crate) start: u32,
     pub(crate) end: u32,
-}
-
-/// The result of a scan; kept and used again by each thread.
-#[derive(Debug, Default)]
-pub(crate) struct Normalised {
-    /// The text without literals.
-    pub(crate) text: Vec<u8>,
-    pub(crate) literals: Vec<Literal>,
-    /// Number of `?` outside of quotes.
-    pub(crate) params: usize,
-    pub(crate) hash: u64,
-    /// Where the statement begins.
-    pub(crate) start: usize,
-    /// Where the next statement begins, at or behind a `;`.
-    pub(crate) rest: usize,
 }
 
 /// Bits of sql_mode that the lexer obeys.
@@ -374,73 +363,6 @@ fn int_kind(digits: &[u8]) -> LiteralKind {
     }
 }
 
-impl LiteralKind {
-    fn key(self) -> [u8; 4] {
-        match self {
-            LiteralKind::Int => [1, b'i', 0, 0],
-            LiteralKind::Long => [1, b'l', 0, 0],
-            LiteralKind::Uint => [1, b'u', 0, 0],
-            LiteralKind::Decimal(precision, scale) => [3, b'n', precision, scale],
-            LiteralKind::Double => [1, b'd', 0, 0],
-            LiteralKind::Text { .. } => [1, b's', 0, 0],
-            LiteralKind::Hex => [1, b'x', 0, 0],
-            LiteralKind::HexNumber => [1, b'h', 0, 0],
-            LiteralKind::Bits => [1, b'b', 0, 0],
-        }
-    }
-}
-
-/// Scans the statement at `sql[from..]` into `out`, for the cache.
-///
-/// # Errors
-/// An unfinished quote or comment, or a byte that begins nothing.
-pub(crate) fn normalise(sql: &[u8], from: usize, mode: LexMode, out: &mut Normalised) -> Result<(), LexError> {
-    out.text.clear();
-    out.literals.clear();
-    out.params = 0;
-    out.start = from;
-    let mut scan = Scan { sql, pos: from, mode, in_hint: false };
-    let mut after_word = false;
-    loop {
-        let (piece, start, end) = scan.next()?;
-        match piece {
-            Piece::End | Piece::Semicolon => {
-                out.rest = scan.pos;
-                break;
-            }
-            Piece::Word | Piece::Variable => {
-                if after_word {
-                    out.text.push(b' ');
-                }
-                out.text.extend_from_slice(&sql[start..end]);
-            }
-            Piece::Name(quote) => {
-                out.text.push(quote);
-                out.text.extend_from_slice(&sql[start..end]);
-                out.text.push(quote);
-            }
-            Piece::Literal(kind) => {
-                let key = kind.key();
-                out.text.push(0);
-                out.text.extend_from_slice(&key[1..=usize::from(key[0])]);
-                out.literals.push(Literal { kind, start: start as u32, end: end as u32 });
-            }
-            Piece::Param => {
-                out.params += 1;
-                out.text.push(b'?');
-            }
-            Piece::Operator => {
-                // A space keeps `- -` apart from `--` and words apart from what follows.
-                out.text.push(b' ');
-                out.text.extend_from_slice(&sql[start..end]);
-            }
-        }
-        after_word = matches!(piece, Piece::Word | Piece::Variable);
-    }
-    out.hash = hash(&out.text);
-    Ok(())
-}
-
 /// Whether nothing but space, comments and `;` follows.
 pub(crate) fn is_blank(sql: &[u8], from: usize, mode: LexMode) -> bool {
     if from >= sql.len() {
@@ -454,21 +376,6 @@ pub(crate) fn is_blank(sql: &[u8], from: usize, mode: LexMode) -> bool {
             _ => return false,
         }
     }
-}
-
-/// A fast hash of the text; equality is checked afterwards.
-fn hash(text: &[u8]) -> u64 {
-    const K: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut state = text.len() as u64;
-    let mut chunks = text.chunks_exact(8);
-    for chunk in &mut chunks {
-        let word = u64::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]]);
-        state = (state.rotate_left(5) ^ word).wrapping_mul(K);
-    }
-    for byte in chunks.remainder() {
-        state = (state.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(K);
-    }
-    state ^ (state >> 32)
 }
 
 /// Whether the statement may keep its literals as placeholders: DDL and the like need them in place.
