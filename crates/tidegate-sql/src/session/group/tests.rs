@@ -10,6 +10,7 @@ use std::{
 use tidegate_rows::{Execute, Statement, json::Json, json::JsonOptions, sink::Collect};
 use tokio::task::{JoinHandle, LocalSet};
 
+use super::ENOUGH;
 use crate::{
     Engine, EngineOptions, Session,
     store::disk::{
@@ -116,7 +117,7 @@ async fn statements_gather_while_the_disk_works() {
             turn().await;
             assert_eq!(fixture.commits(), before + 1, "the disk was free for the first");
             let mut later = Vec::new();
-            for n in 1..=30 {
+            for n in 1..ENOUGH {
                 later.push(fixture.begin(format!("INSERT INTO t VALUES ({n})")));
                 turn().await;
             }
@@ -128,6 +129,59 @@ async fn statements_gather_while_the_disk_works() {
                 statement.await.unwrap();
             }
             assert_eq!(fixture.commits(), before + 2, "the others share a commit");
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_group_with_enough_statements_does_not_wait() {
+    let fixture = Fixture::new("enough").await;
+    LocalSet::new()
+        .run_until(async {
+            let before = fixture.commits();
+            fixture.disk.hold();
+            let mut statements = vec![fixture.begin("INSERT INTO t VALUES (0)".into())];
+            turn().await;
+            for n in 1..=ENOUGH {
+                statements.push(fixture.begin(format!("INSERT INTO t VALUES ({n})")));
+                turn().await;
+            }
+            assert_eq!(fixture.commits(), before + 2, "one by one");
+            // So many at once that they are there before whoever opens the group looks at the disk.
+            for n in 0..3 * ENOUGH {
+                statements.push(fixture.begin(format!("INSERT INTO t VALUES ({})", 100 + n)));
+            }
+            turn().await;
+            assert!(fixture.commits() > before + 2, "all at once");
+            assert!(statements.iter().all(|statement| !statement.is_finished()), "the disk has the last word");
+            fixture.disk.release();
+            for statement in statements {
+                statement.await.unwrap();
+            }
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn who_is_left_by_the_opener_is_answered() {
+    let fixture = Fixture::new("left").await;
+    LocalSet::new()
+        .run_until(async {
+            let before = fixture.commits();
+            fixture.disk.hold();
+            let first = fixture.begin("INSERT INTO t VALUES (0)".into());
+            turn().await;
+            let opener = fixture.begin("INSERT INTO t VALUES (1)".into());
+            let members = [2, 3, 4].map(|n| fixture.begin(format!("INSERT INTO t VALUES ({n})")));
+            turn().await;
+            opener.abort();
+            turn().await;
+            assert_eq!(fixture.commits(), before + 2);
+            fixture.disk.release();
+            first.await.unwrap();
+            for member in members {
+                tokio::time::timeout(Duration::from_secs(20), member).await.expect("an answer").unwrap();
+            }
         })
         .await;
 }
