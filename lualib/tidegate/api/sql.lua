@@ -43,6 +43,14 @@ local function failure(message, code, state)
     return nil, message
 end
 
+-- What a statement did, as a table: made here it costs a third of what it costs from outside.
+local function summary(affected_rows, insert_id, warnings, info, changed)
+    if not affected_rows then
+        return failure(insert_id, warnings, info)
+    end
+    return { affected_rows = affected_rows, insert_id = insert_id, warnings = warnings, info = info, changed = changed }
+end
+
 function Schema:query(statement, ...)
     return settle(query(place(self), false, statement, ...))
 end
@@ -53,7 +61,7 @@ function Schema:query_watched(statement, ...)
 end
 
 function Schema:exec(statement, ...)
-    return settle(exec(place(self), true, statement, ...))
+    return summary(settle(exec(place(self), true, statement, ...)))
 end
 
 local function start_rows(stream, ...)
@@ -108,7 +116,7 @@ function Transaction:query(statement, ...)
 end
 
 function Transaction:exec(statement, ...)
-    return note(self, settle(exec(self.link, false, statement, ...)))
+    return note(self, summary(settle(exec(self.link, false, statement, ...))))
 end
 
 function Transaction:rows(statement, ...)
@@ -116,7 +124,7 @@ function Transaction:rows(statement, ...)
 end
 
 local function run(self, statement)
-    return settle(exec(self.link, true, statement))
+    return summary(settle(exec(self.link, true, statement)))
 end
 
 -- What a function that failed has to answer: the statement's error again, or its own error goes on.

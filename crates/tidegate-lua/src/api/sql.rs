@@ -94,7 +94,7 @@ fn query(lua: Lua) -> CResult {
     settle(lua, Box::pin(run(job)), push)
 }
 
-/// `exec(place, watch, statement, …)`: a table of what the statement did, as `query` otherwise.
+/// `exec(place, watch, statement, …)`: what the statement did, value by value, as `query` otherwise.
 fn exec(lua: Lua) -> CResult {
     check_wait(lua)?;
     let job = job(lua)?;

@@ -174,48 +174,43 @@ impl Outcome {
         Ok(2)
     }
 
-    /// Pushes what a statement did: `affected_rows`, `insert_id`, `warnings`, `info`, and `changed` if the script
+    /// Pushes what a statement did: affected rows, insert id, warnings, info or nil, and what it changed if the script
     /// wanted to know.
     pub(crate) fn push_summary(&self, lua: Lua, watch: bool) -> CResult {
         lua.reserve(8)?;
         let summary = &self.gathered.summary;
-        lua.push_table(0, 5);
-        let table = lua.top();
-        for (name, value) in [
-            (&b"affected_rows"[..], summary.affected_rows),
-            (b"insert_id", summary.insert_id),
-            (b"warnings", u64::from(summary.warnings)),
-        ] {
-            lua.push_number(value as f64);
-            lua.raw_set_field(table, name);
-        }
-        if !summary.info.is_empty() {
+        lua.push_number(summary.affected_rows as f64);
+        lua.push_number(summary.insert_id as f64);
+        lua.push_number(f64::from(summary.warnings));
+        if summary.info.is_empty() {
+            lua.push_nil();
+        } else {
             lua.push_bytes(&summary.info);
-            lua.raw_set_field(table, b"info");
         }
-        if watch {
-            let tables = self.changes.iter().map(|change| (&change.schema, &change.table, Some(change.version)));
-            push_versions(lua, tables)?;
-            lua.raw_set_field(table, b"changed");
+        if !watch {
+            return Ok(4);
         }
-        Ok(1)
+        let tables = self.changes.iter().map(|change| (&change.schema, &change.table, Some(change.version)));
+        push_versions(lua, tables)?;
+        Ok(5)
     }
 }
 
 /// Pushes `{ ["schema.table"] = version }`; a table without a version is `false`.
 fn push_versions<'a>(
     lua: Lua,
-    tables: impl Iterator<Item = (&'a String, &'a String, Option<u64>)>,
+    tables: impl ExactSizeIterator<Item = (&'a String, &'a String, Option<u64>)>,
 ) -> Result<(), LuaError> {
     lua.reserve(4)?;
-    lua.push_table(0, 4);
+    lua.push_table(0, i32::try_from(tables.len()).unwrap_or(0));
     let list = lua.top();
     for (schema, table, version) in tables {
+        let name = [schema.as_bytes(), b".", table.as_bytes()].concat();
         match version {
             Some(version) => lua.push_number(version as f64),
             None => lua.push_bool(false),
         }
-        lua.raw_set_field(list, format!("{schema}.{table}").as_bytes());
+        lua.raw_set_field(list, &name);
     }
     Ok(())
 }
