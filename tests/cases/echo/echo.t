@@ -88,12 +88,12 @@ GET /x
 === TEST 9: echo_location_async runs side by side, in order
 --- config
 location / { echo_location_async /a; echo_location_async /b; echo "$echo_timer_elapsed"; }
-location /a { echo_sleep 0.1; echo a; }
+location /a { echo_sleep 1; echo a; }
 location /b { echo b; }
 --- request
 GET /
 --- response_body_like
-^a\nb\n0\.0\d\d$
+^a\nb\n0\.\d{3}$
 
 === TEST 10: echo_request_body, echo_read_request_body
 --- config
@@ -110,7 +110,7 @@ location / { echo a; echo_flush; echo_reset_timer; echo $echo_timer_elapsed; }
 --- request
 GET /
 --- response_body_like
-^a\n0\.0\d\d$
+^a\n\d\.\d{3}$
 --- response_headers
 Transfer-Encoding: chunked
 

@@ -101,7 +101,6 @@ Connection: close
 location / { return 200 "x\n"; }
 --- raw_request
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n
---- timeout: 1s
 --- response_body
 x
 

@@ -68,7 +68,10 @@ location = /t {
         ngx.say(sock:connect("127.0.0.1", $TEST_PORT), " ", sock:setkeepalive(1000, 5))
         local thread = ngx.thread.spawn(function() ngx.sleep(0.001) return "thread" end)
         ngx.timer.at(0, function() ngx.sleep(0.001) from_timer = "timer" end)
-        ngx.sleep(0.02)
+        for _ = 1, 2000 do
+            if from_timer then break end
+            ngx.sleep(0.005)
+        end
         ngx.say(select(2, ngx.thread.wait(thread)), " ", from_timer)
     }
 }

@@ -462,7 +462,7 @@ location / {
         local mysql = require "resty.mysql"
         local function try(options)
             local db = mysql:new()
-            db:set_timeout(100)
+            db:set_timeout(options.timeout or 20000)
             ngx.say(db:connect(options))
         end
         try { host = "127.0.0.1", port = $TEST_PORT_2 }
@@ -474,7 +474,7 @@ location / {
         try { host = "a b" }
         try { host = "127.0.0.1", port = 99999 }
         try { path = "$TEST_DIR/none.sock" }
-        try { host = "127.0.0.1", port = $TEST_MEMCACHED_PORT }
+        try { host = "127.0.0.1", port = $TEST_MEMCACHED_PORT, timeout = 100 }
         try { path = "$TEST_MARIADB_SOCKET", user = "monty", password = "some_pass" }
         ngx.say(mysql.connect({}, {}))
     }
@@ -554,13 +554,13 @@ nil (failed to receive packet header: (closed|connection reset by peer)|Connecti
 === TEST 14: packets around 16 MiB, and the limit
 --- services: mariadb
 --- tidegate_only
---- timeout: 30s
+--- timeout: 180s
 --- config
 location / {
     content_by_lua_block {
         local mysql = require "resty.mysql"
         local db = mysql:new()
-        db:set_timeout(20000)
+        db:set_timeout(150000)
         local options = { host = "127.0.0.1", port = $TEST_MARIADB_PORT, database = "test", user = "monty", password = "some_pass" }
         assert(db:connect(options))
         ngx.say(db:query("select repeat('x', 1048577) as v"))

@@ -747,7 +747,7 @@ location = /columns { drizzle_recv_cols_timeout 300ms; drizzle_recv_rows_timeout
 GET /rows
 ~~~
 GET /columns
---- timeout: 5s
+--- timeout: 15s
 --- error_code: 504 200
 --- response_body_like
 504 Gateway Time-out

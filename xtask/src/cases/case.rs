@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a case waits for a byte, unless it says `--- timeout`. Long enough for a loaded CI machine.
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(8);
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Every section that a case may have, in the order in which `docs/testing.md` explains them.
 const SECTIONS: &[&str] = &[

@@ -1,8 +1,11 @@
 //! The client's end of a connection: raw bytes out, responses in, with a deadline on everything.
 
 use super::response::{self, Parsed, Response};
+use crate::process::POLL;
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A connection to the server under test.
@@ -44,6 +47,20 @@ impl Client {
                 }
                 Err(_) => return,
             }
+        }
+    }
+
+    /// Waits until the server has read everything that was sent, or has closed the connection; gives up after a time, since
+    /// a server may mean to leave bytes where they are.
+    pub(crate) fn wait_until_read(&self, at_most: Duration) {
+        let port = |address: std::io::Result<SocketAddr>| address.map_or(0, |address| address.port());
+        let (ours, theirs) = (port(self.stream.local_addr()), port(self.stream.peer_addr()));
+        let deadline = Instant::now() + at_most;
+        // The case may run in a network of its own, and then only its thread does.
+        while Instant::now() < deadline
+            && fs::read_to_string("/proc/thread-self/net/tcp").is_ok_and(|table| is_unread(&table, theirs, ours))
+        {
+            thread::sleep(POLL);
         }
     }
 
@@ -142,6 +159,43 @@ impl Client {
     }
 }
 
+/// Whether a connection is open of which the local side has not been accepted or has bytes to read, in the kernel's table.
+/// From proc(5): local address, remote address, state (1 is open), queues and, as the tenth word, the number of the socket, 0
+/// until it was accepted.
+fn is_unread(table: &str, local_port: u16, remote_port: u16) -> bool {
+    let ends_with = |word: &str, port: u16| word.ends_with(&format!(":{port:04X}"));
+    table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|row| {
+        row.len() > 9
+            && ends_with(row[1], local_port)
+            && ends_with(row[2], remote_port)
+            && row[3] == "01"
+            && (row[9] == "0" || !row[4].ends_with(":00000000"))
+    })
+}
+
 fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn what_was_not_read_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut client = Client::connect(port, Duration::from_secs(60)).unwrap();
+        let ours = client.stream.local_addr().unwrap().port();
+        let is_unread = || is_unread(&fs::read_to_string("/proc/thread-self/net/tcp").unwrap(), port, ours);
+        assert!(is_unread());
+        let (mut server, _) = listener.accept().unwrap();
+        assert!(!is_unread());
+        client.send(b"x");
+        assert!(is_unread());
+        server.read_exact(&mut [0]).unwrap();
+        assert!(!is_unread());
+        client.wait_until_read(Duration::from_secs(60));
+    }
 }

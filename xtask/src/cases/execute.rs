@@ -22,6 +22,8 @@ const EVENTUALLY_PAUSE: Duration = Duration::from_millis(20);
 const START_TRIES: usize = 3;
 /// How long a process may be there after its parent has ended.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server that is busy may take to read what was sent before a pause; some never do.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a line may take to its log after the response. Only a case that fails, or whose line comes with the end of the
 /// server, waits that long.
 const LOGS_PATIENCE: Duration = Duration::from_secs(2);
@@ -216,6 +218,7 @@ impl Talk<'_> {
         for part in &step.parts {
             if !part.pause.is_zero() {
                 client.send(&std::mem::take(&mut unsent));
+                client.wait_until_read(patient(READ_PATIENCE));
                 thread::sleep(part.pause);
             }
             unsent.extend(part_bytes(self.case, &self.site.vars, &part.text)?);
