@@ -114,8 +114,7 @@ impl Out {
                 let bits = uint_of(cell);
                 let members = self.ty.members.as_deref().unwrap_or_default();
                 let mut first = true;
-                for (index, member) in members.iter().enumerate().filter(|(index, _)| bits >> (index % 64) & 1 == 1) {
-                    let _ = index;
+                for (_, member) in members.iter().enumerate().filter(|(index, _)| bits >> (index % 64) & 1 == 1) {
                     if !first {
                         buf.push(b',');
                     }

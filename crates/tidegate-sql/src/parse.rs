@@ -55,7 +55,7 @@ pub(crate) fn parse(
     }
     let dialect = MySql { pipes_as_concat };
     let mut parser = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());
-    match statement(&mut parser, sql) {
+    match statement(&mut parser) {
         Ok(Ok(statement)) => {
             let next = parser.peek_token_ref();
             if next.token == Token::EOF {
@@ -163,7 +163,7 @@ pub(crate) fn near(sql: &[u8], at: usize) -> ServerError {
 
 type Outcome = std::result::Result<Statement, ServerError>;
 
-fn statement(p: &mut Parser, sql: &[u8]) -> Result<Outcome> {
+fn statement(p: &mut Parser) -> Result<Outcome> {
     let Token::Word(word) = &p.peek_token_ref().token else {
         return match p.peek_token_ref().token {
             Token::LParen => Ok(Ok(Statement::Query(p.parse_query()?))),
@@ -222,7 +222,6 @@ fn statement(p: &mut Parser, sql: &[u8]) -> Result<Outcome> {
         }
         _ => {
             p.prev_token();
-            let _ = sql;
             return unexpected(p);
         }
     }))

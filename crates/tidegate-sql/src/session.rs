@@ -405,11 +405,10 @@ impl Core {
             }
             return self.select_on(conn, &pool, entry, scan.hash, constants, more, cacheable, sink);
         }
-        if let (Some(transaction), PlanKind::Select(select)) = (&self.transaction, &plan.kind)
+        if let (Some(transaction), PlanKind::Select(_)) = (&self.transaction, &plan.kind)
             && plan.home.is_none()
             && !transaction.has_schema()
         {
-            let _ = select;
             return self.select_without_schema(entry, constants, more, sink);
         }
         self.in_transaction(entry, scan, constants, more, cacheable, sink)

@@ -6,6 +6,7 @@
 use std::{
     ffi::OsString,
     fs, io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -22,30 +23,38 @@ const FILES: [(&str, &str); 4] = [
     ("html/index.html", include_str!("../../../examples/demo/html/index.html")),
 ];
 
+/// What stands before the port in the configuration.
+const LISTEN: &str = "listen 127.0.0.1:";
+
 /// What there is to try.
 const TRY: [&str; 8] =
     ["/", "/cities", "/cities.csv", "/search?q=ba", "/hello?name=you", "/report", "/transfer?amount=10", "/sleepers"];
 
 /// Writes the site and serves it in the foreground.
 pub(crate) fn run(arguments: &[OsString]) -> i32 {
-    let directory = match arguments {
-        [] => std::env::temp_dir().join("tidegate-demo"),
-        [directory] => PathBuf::from(directory),
+    let (directory, is_shared) = match arguments {
+        [] => (std::env::temp_dir().join("tidegate-demo"), true),
+        [directory] => (PathBuf::from(directory), false),
         _ => {
             eprintln!("tidegate: usage: tidegate demo [DIRECTORY]");
             return 1;
         }
     };
     let port = match std::env::var("TIDEGATE_DEMO_PORT").map(|port| port.parse()) {
-        Err(_) => PORT_DEFAULT,
-        Ok(Ok(port)) => port,
+        Err(_) => None,
+        Ok(Ok(port)) => Some(port),
         Ok(Err(_)) => {
             eprintln!("tidegate: TIDEGATE_DEMO_PORT is not a port");
             return 1;
         }
     };
-    let directory = match write_site(&directory, port).and_then(|()| directory.canonicalize()) {
-        Ok(directory) => directory,
+    if is_shared && let Err(problem) = claim(&directory) {
+        eprintln!("tidegate: {}: {problem}; \"tidegate demo DIRECTORY\" takes another one", directory.display());
+        return 1;
+    }
+    let written = write_site(&directory, port).and_then(|port| Ok((directory.canonicalize()?, port)));
+    let (directory, port) = match written {
+        Ok(written) => written,
         Err(error) => {
             eprintln!("tidegate: cannot write the demo to {}: {error}", directory.display());
             return 1;
@@ -70,15 +79,56 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
     crate::run(Identity::Tidegate, &arguments)
 }
 
-fn write_site(directory: &Path, port: u16) -> io::Result<()> {
+/// Makes the directory, where everybody may make one of this name: what somebody else has put there is not to be run.
+fn claim(directory: &Path) -> Result<(), String> {
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made.map_err(|error| error.to_string()),
+    }
+    let found = fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
+    let is_ours = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw();
+    if is_ours { Ok(()) } else { Err("belongs to somebody else".to_owned()) }
+}
+
+/// Writes what is not there yet; answers the port of the configuration, which is `port` if there is one.
+fn write_site(directory: &Path, port: Option<u16>) -> io::Result<u16> {
     for directory in [directory.join("logs"), directory.join("html")] {
         fs::create_dir_all(directory)?;
     }
     for (name, text) in FILES {
         let path = directory.join(name);
         if !path.exists() {
-            fs::write(path, text.replace("DEMO_PORT", &port.to_string()))?;
+            fs::write(path, text)?;
         }
     }
-    Ok(())
+    let path = directory.join("nginx.conf");
+    let text = fs::read_to_string(&path)?;
+    let parts = text.split_once(LISTEN).and_then(|(before, rest)| Some((before, rest.split_once(';')?)));
+    let Some((before, (written, after))) = parts else { return Ok(port.unwrap_or(PORT_DEFAULT)) };
+    let wanted = port.or(written.parse().ok()).unwrap_or(PORT_DEFAULT);
+    if written != wanted.to_string() {
+        fs::write(&path, format!("{before}{LISTEN}{wanted};{after}"))?;
+    }
+    Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_kept() {
+        let directory = std::env::temp_dir().join(format!("tidegate-demo-test-{}", std::process::id()));
+        assert_eq!(claim(&directory), Ok(()));
+        assert_eq!(write_site(&directory, None).expect("written"), PORT_DEFAULT);
+        assert_eq!(write_site(&directory, Some(4711)).expect("written"), 4711, "another port");
+        assert_eq!(write_site(&directory, None).expect("written"), 4711, "the port of the file");
+        let conf = fs::read_to_string(directory.join("nginx.conf")).expect("there");
+        assert!(conf.contains("listen 127.0.0.1:4711;"), "{conf}");
+        assert_eq!(claim(&directory), Ok(()), "it is still ours");
+        fs::remove_dir_all(&directory).expect("there");
+        std::os::unix::fs::symlink("/", &directory).expect("linked");
+        assert!(claim(&directory).is_err(), "a link");
+        fs::remove_file(&directory).expect("there");
+    }
 }

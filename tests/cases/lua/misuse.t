@@ -183,3 +183,33 @@ GET /t
 --- response_body_like
 ^false (?:/\S+: )?loop or previous error loading module 'first'
 $
+
+=== TEST 9: a digest that is no digest, and lengths that are none
+--- tidegate_only: lua-resty-string hands them to OpenSSL
+--- config
+location = /t {
+    content_by_lua_block {
+        local sha1 = require("resty.sha1"):new()
+        local function say(method, ...)
+            local ok, message = pcall(sha1[method], ...)
+            ngx.say(method, " ", ok, " ", (tostring(message):gsub("^.*: ", "")))
+        end
+        say("update", "text")
+        say("update", {}, "text")
+        say("final")
+        say("reset", io.stdout)
+        say("update", sha1, "text", -1)
+        say("update", sha1, "text", 5)
+        say("update", sha1, "text", 4)
+    }
+}
+--- request
+GET /t
+--- response_body
+update false call it as a method
+update false call it as a method
+final false call it as a method
+reset false call it as a method
+update false bad length
+update false bad length
+update true true

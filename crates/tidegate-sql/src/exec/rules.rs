@@ -104,10 +104,10 @@ pub(crate) fn check_cascades(table: &Table) -> Res<()> {
 }
 
 fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res<Rule> {
-    let (clause, allowed_to) = match &kind {
-        RuleKind::Default(to) => ("DEFAULT", *to),
-        RuleKind::Generated(to) => ("GENERATED ALWAYS AS", *to),
-        RuleKind::Check(_) => ("CHECK", table.columns.len()),
+    let clause = match &kind {
+        RuleKind::Default(_) => "DEFAULT",
+        RuleKind::Generated(_) => "GENERATED ALWAYS AS",
+        RuleKind::Check(_) => "CHECK",
     };
     let (expr, tokens) = parse_expression(text)?;
     let own = Session { engine: session.engine, schema: session.schema, env: session.env };
@@ -130,7 +130,6 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         RuleKind::Check(name) => name.clone(),
         RuleKind::Default(to) | RuleKind::Generated(to) => table.columns[*to].name.clone(),
     };
-    let _ = allowed_to;
     if ex.aggregate || !translator.cacheable || !translator.reads.is_empty() {
         return Err(errors::not_in_generated(text, clause, owner));
     }

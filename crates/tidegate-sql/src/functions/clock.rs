@@ -135,13 +135,11 @@ fn time(text: &[u8]) -> Option<i64> {
 fn timediff(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     let digits = args.iter().map(|arg| fraction(t, arg)).max().unwrap_or(0);
     let ty = SqlType::temporal(Base::Time, digits);
-    let moments = args.iter().all(|arg| matches!(arg.ty.rep(), Rep::Datetime | Rep::Timestamp));
     let times = args.iter().all(|arg| arg.ty.base == Base::Time);
     if times {
         let (a, b) = (t.text(&args[0]), t.text(&args[1]));
         return Ok(Ex::sql(format!("max(min({a} - {b}, {TIME_MAX}), -{TIME_MAX})"), ty));
     }
-    let _ = moments;
     let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
     Ok(Ex::sql(format!("tg_time_diff({a}, {b})"), ty))
 }

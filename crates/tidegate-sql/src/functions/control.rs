@@ -95,8 +95,7 @@ fn extreme(t: &mut Translator<'_>, args: &[Ex], op: &str) -> Res<Ex> {
     let mut sql = format!("CASE WHEN {} THEN NULL", nulls.join(" OR "));
     for (index, text) in texts.iter().enumerate().take(texts.len() - 1) {
         let mut beats = Vec::new();
-        for (other, ex) in typed.iter().enumerate().filter(|(other, _)| *other != index) {
-            let _ = other;
+        for (_, ex) in typed.iter().enumerate().filter(|(other, _)| *other != index) {
             let ex = t.compare(&typed[index], op, ex)?;
             beats.push(t.text(&ex));
         }

@@ -473,10 +473,9 @@ fn insert(parent: &mut Node, last: Last, value: Node) {
         (Json::Object(members), Last::Key(key)) => members.push((key, value)),
         (Json::Array(items), Last::Index(_, false)) => items.push(value),
         (Json::Array(items), Last::Index(_, true)) => items.insert(0, value),
-        (other, Last::Index(_, from_end)) => {
+        (other, Last::Index(..)) => {
             // What is no array becomes one.
             let old = Node::new(std::mem::replace(other, Json::Null));
-            let _ = from_end;
             *other = Json::Array(vec![old, value]);
         }
         _ => {}

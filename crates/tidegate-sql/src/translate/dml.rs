@@ -146,7 +146,7 @@ impl Translator<'_> {
             InsertSource::Values(rows) => {
                 let explicit = insert.columns.as_ref().is_some_and(|names| !names.is_empty());
                 for (number, row) in rows.iter().enumerate() {
-                    plan.rows.push(self.insert_row(&plan.columns, row, number + 1, explicit, &table)?);
+                    plan.rows.push(self.insert_row(&plan.columns, row, number + 1, explicit)?);
                 }
                 if rows.iter().all(Vec::is_empty) {
                     plan.columns.clear();
@@ -191,14 +191,7 @@ impl Translator<'_> {
         Ok(columns)
     }
 
-    fn insert_row(
-        &mut self,
-        columns: &[usize],
-        row: &[Expr],
-        number: usize,
-        explicit: bool,
-        table: &Table,
-    ) -> Res<InsertRow> {
+    fn insert_row(&mut self, columns: &[usize], row: &[Expr], number: usize, explicit: bool) -> Res<InsertRow> {
         if row.is_empty() && !explicit {
             return Ok(InsertRow { values: Vec::new(), feed: None });
         }
@@ -207,7 +200,6 @@ impl Translator<'_> {
         }
         let mut values = Vec::new();
         let (mut texts, mut outs) = (Vec::new(), Vec::new());
-        let _ = table;
         for expr in row {
             if is_default(expr) {
                 values.push(Cellish::Default);

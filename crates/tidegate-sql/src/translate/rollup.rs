@@ -39,7 +39,6 @@ impl Translator<'_> {
         // Which columns are NULL depends on the literals in them.
         self.cacheable = false;
         let keys = terms.iter().map(|term| self.key_of(term, select)).collect::<Res<Vec<_>>>()?;
-        let visible = select.projection.len();
         let mut levels = Vec::new();
         for kept in (0..=keys.len()).rev() {
             levels.push(level(self, select, &keys, kept)?);
@@ -50,9 +49,7 @@ impl Translator<'_> {
             rels.push(render(self, &parts, None));
         }
         let width = rels[0].columns.len();
-        let hidden = width - (width - keys.len() * 2);
-        let shown = width - hidden;
-        let _ = visible;
+        let shown = width - keys.len() * 2;
         let mut columns = Vec::new();
         for index in 0..width {
             let all: Vec<Ex> = rels.iter().map(|rel| rel.columns[index].ex.clone()).collect();

@@ -59,7 +59,6 @@ pub(super) struct Parts {
     head: String,
     items: Vec<RelColumn>,
     tail: String,
-    grouped: bool,
     limit_one: bool,
 }
 
@@ -145,7 +144,6 @@ impl Translator<'_> {
                     select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.sql_calc_found_rows);
                 rel.single = parts.limit_one || limit.is_some_and(|limit| limit.1);
                 rel.sql.push_str(limit_text);
-                let _ = parts.grouped;
                 Ok(rel)
             }
             SetExpr::Query(query) if order.is_empty() && limit.is_none() => self.query(query, outer, Wanted::Any),
@@ -300,7 +298,7 @@ impl Translator<'_> {
             Some(Distinct::On(_)) => return Err(errors::unsupported("DISTINCT ON")),
         };
         let limit_one = !grouped && (aggregate || from.is_empty());
-        Ok(Parts { head: format!("SELECT {distinct}"), items, tail, grouped, limit_one })
+        Ok(Parts { head: format!("SELECT {distinct}"), items, tail, limit_one })
     }
 
     fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
