@@ -17,7 +17,6 @@
 //! - [`upstream`]: talking to other servers for a request
 //! - [`log`], [`error_log`], [`clock`], [`deadline`], [`sleep`], [`sockets`], [`files`], [`memory`]: what they stand on
 
-mod accept;
 mod accepted;
 pub mod body;
 pub mod byte_ranges;

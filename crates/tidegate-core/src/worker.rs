@@ -3,7 +3,8 @@
 use std::{
     cell::{Cell, RefCell},
     io,
-    os::fd::OwnedFd,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
     rc::{Rc, Weak},
     sync::{
         Arc,
@@ -13,15 +14,16 @@ use std::{
 };
 
 use slab::Slab;
+use socket2::SockRef;
 use tidegate_http::RequestHead;
 use tokio::{
+    io::Interest,
     sync::{Notify, mpsc::UnboundedReceiver},
     time::Instant,
 };
 
 use crate::{
-    accept::{self, Rush},
-    client_socket::ClientSocket,
+    client_socket::{self, ClientSocket},
     clock,
     conf::Config,
     connection::{Connection, Peer},
@@ -31,6 +33,7 @@ use crate::{
     request::Request,
     serve::{self, serve},
     server::{Control, WorkerBody, WorkerStart},
+    sockets::Listener,
     stream::Stream,
 };
 
@@ -55,6 +58,14 @@ const PARK_EARLY_AFTER_MS: u64 = 20;
 /// Connections that are parked or closed at a time: answers wait meanwhile, and thousands come at once where thousands of
 /// clients have come at once.
 const TURN_MAX: usize = 16;
+
+/// How long accepting pauses when the process has no descriptors left.
+///
+/// Source: nginx, `accept_mutex_delay`.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Connections that are accepted at a time, before those that wait for an answer have their turn.
+const ACCEPTED_MAX: usize = 16;
 
 /// Idle connections that are closed at a time when a worker has as many as it may.
 ///
@@ -85,7 +96,6 @@ pub struct Worker {
     dozes: Cell<bool>,
     /// There were many connections with tasks, and now there is none: memory may go back to the system.
     rush_is_over: Cell<bool>,
-    rush: Rush,
     /// Connections that are open now.
     open: Cell<usize>,
     /// Those of them that were told to go, to make room.
@@ -186,7 +196,6 @@ impl Worker {
             looked_ms: Cell::new(0),
             dozes: Cell::new(true),
             rush_is_over: Cell::new(false),
-            rush: Rush::default(),
             open: Cell::new(0),
             surplus: Cell::new(0),
             drained_ms: Cell::new(0),
@@ -320,7 +329,7 @@ impl Worker {
         self.changed.notify_waiters();
     }
 
-    pub(crate) fn accept(self: &Rc<Self>, socket: OwnedFd, peer: Peer, listen: usize) {
+    fn accept(self: &Rc<Self>, socket: OwnedFd, peer: Peer, listen: usize) {
         clock::update();
         if self.open.get() - self.surplus.get() >= self.connections_max && !self.drain() {
             let count = self.connections_max;
@@ -345,11 +354,6 @@ impl Worker {
         self.start(Connection::new(stream, peer, listen, self.config.clone()));
     }
 
-    /// How the rush of new connections stands.
-    pub(crate) fn rush(&self) -> &Rush {
-        &self.rush
-    }
-
     /// Makes a parked connection a task again. `expired`: because its time is over.
     pub(crate) fn resume(self: &Rc<Self>, parked: parked::Parked, expired: bool) {
         match Connection::resume(parked, self.config.clone(), self, expired) {
@@ -367,9 +371,7 @@ impl Worker {
         let conn = Rc::new(conn);
         let key = self.connections.borrow_mut().insert(Rc::downgrade(&conn));
         let task = Task { worker: self.clone(), key, parked: Cell::new(false), surplus: Cell::new(false) };
-        self.rush.note_made();
         tokio::task::spawn_local(async move {
-            Rush::note_begun(&task.worker);
             let mut conn = conn;
             while serve(&conn, &task.worker).await == serve::End::Idle {
                 match task.park(conn) {
@@ -670,7 +672,7 @@ async fn run(start: WorkerStart, config: Arc<Config>) -> Result<(), String> {
         .into_iter()
         .filter_map(|listener| {
             let index = config.listens.iter().position(|listen| listen.spec.addr == listener.spec.addr)?;
-            Some(tokio::task::spawn_local(accept::accept_loop(worker.clone(), listener, index)))
+            Some(tokio::task::spawn_local(accept_loop(worker.clone(), listener, index)))
         })
         .collect();
     ready.report();
@@ -722,4 +724,56 @@ async fn wait_until(time: Option<Instant>) {
 /// Waits until the worker is told to stop at once.
 async fn stopped(control: &mut UnboundedReceiver<Control>) {
     while let Some(Control::Quit) = control.recv().await {}
+}
+
+async fn accept_loop(worker: Rc<Worker>, listener: Listener, index: usize) {
+    if let Err(error) = accept_all(&worker, &listener, index).await {
+        log::note(Level::Alert, format_args!("cannot accept on {}: {error}", listener.spec.addr));
+    }
+}
+
+async fn accept_all(worker: &Rc<Worker>, listener: &Listener, index: usize) -> io::Result<()> {
+    let shared_with = &worker.config.listens[index].shared_with;
+    let socket = client_socket::watch(listener.fd.try_clone()?, Interest::READABLE)?;
+    loop {
+        let mut ready = socket.readable().await?;
+        for _ in 0..ACCEPTED_MAX {
+            match client_socket::accept(socket.as_fd()) {
+                Ok((client, address)) => {
+                    let peer = address.as_socket().map_or(Peer::Unix, Peer::Inet);
+                    let index = reached(&client, shared_with).unwrap_or(index);
+                    worker.accept(client, peer, index);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready.clear_ready();
+                    break;
+                }
+                Err(error) => pause_after(error).await,
+            }
+        }
+        if ready.ready().is_readable() {
+            // There may be more.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The more exact address, among those that share a socket, that a client has connected to.
+fn reached(client: &OwnedFd, shared_with: &[(SocketAddr, usize)]) -> Option<usize> {
+    if shared_with.is_empty() {
+        return None;
+    }
+    let reached = SockRef::from(client).local_addr().ok()?.as_socket()?;
+    shared_with.iter().find(|(address, _)| *address == reached).map(|(_, index)| *index)
+}
+
+/// What fails on one connection leaves the others; what the process lacks comes back after a while.
+async fn pause_after(error: io::Error) {
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+            log::note(Level::Crit, format_args!("accept4() failed {}", log::SysError(&error)));
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        _ => log::note(Level::Info, format_args!("accept4() failed {}", log::SysError(&error))),
+    }
 }
