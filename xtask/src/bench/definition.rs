@@ -72,6 +72,7 @@ const SECTIONS: &[&str] = &[
     "nginx_modules",
     "backend",
     "user_files",
+    "listen",
     "url",
     "connections",
     "wrk",
