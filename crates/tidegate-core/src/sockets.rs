@@ -579,7 +579,8 @@ mod tests {
 
     #[test]
     fn options_reach_the_socket() {
-        let mut spec = tcp("[::1]:0");
+        let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
+        let mut spec = tcp(if has_ipv6 { "[::1]:0" } else { "127.0.0.1:0" });
         spec.options.so_keepalive =
             Some(KeepAlive::On { idle: Some(Duration::from_secs(60)), interval: None, count: None });
         spec.options.deferred = true;
@@ -588,9 +589,8 @@ mod tests {
         let sockets = open(&[spec], 1, &Sockets::default());
         let fd = sockets.fds().next().expect("one socket");
         let socket = SockRef::from(&fd);
-        assert!(
-            socket.keepalive().expect("read") && socket.only_v6().expect("read") && socket.is_listener().expect("read")
-        );
+        assert!(socket.keepalive().expect("read") && socket.is_listener().expect("read"));
+        assert!(!has_ipv6 || socket.only_v6().expect("read"));
         assert!(socket.recv_buffer_size().expect("read") >= 64 << 10);
         assert!(socket.nonblocking().expect("read"));
     }

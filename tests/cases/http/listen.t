@@ -21,6 +21,7 @@ GET /a
 unix: unix:$TEST_DIR/s.sock
 
 === TEST 3: IPv6
+--- needs: ipv6
 --- config
 listen [::1]:$TEST_PORT_2 ipv6only=on;
 location /a { proxy_pass http://[::1]:$TEST_PORT_2/b; }

@@ -74,7 +74,11 @@ impl Site {
         site.write(&format!(
             "{modules}{}{}",
             if contestant.name == "tidegate" { bench.value("tidegate_main_config") } else { "" },
-            template(contestant.name, &http, &format!("listen 127.0.0.1:$TEST_PORT {};\n{config}", bench.value("listen")))
+            template(
+                contestant.name,
+                &http,
+                &format!("listen 127.0.0.1:$TEST_PORT {};\n{config}", bench.value("listen"))
+            )
         ))?;
         let files = site.vars.expand(bench.value("user_files"))?;
         crate::cases::write_files(&site.dir().join("html"), &files)?;

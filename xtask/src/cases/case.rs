@@ -20,6 +20,7 @@ const SECTIONS: &[&str] = &[
     "conf_file",
     "user_files",
     "services",
+    "needs",
     "master",
     "log_level",
     "request",
@@ -92,6 +93,8 @@ pub(crate) struct Case {
     pub(crate) tidegate_only: Option<String>,
     /// Why the case does not run at all; counted and printed.
     pub(crate) skip: Option<String>,
+    /// Whether it uses IPv6's loopback address, which some machines lack.
+    pub(crate) needs_ipv6: bool,
     pub(crate) block: Block,
 }
 
@@ -191,6 +194,7 @@ fn parse_case(label: &str, block: Block) -> Result<Case, String> {
         master: block.value("master").is_some_and(|v| v == "on"),
         tidegate_only: block.value("tidegate_only").map(str::to_owned),
         skip: block.value("SKIP").map(str::to_owned),
+        needs_ipv6: parse_needs(&block)?,
         mode,
         block,
     };
@@ -209,6 +213,14 @@ fn parse_mode(block: &Block) -> Result<Mode, String> {
     let Some(args) = block.value("args") else { return Ok(Mode::Serve) };
     let args = args.split_whitespace().map(str::to_owned).collect();
     Ok(Mode::Command { args, code: code("exit_code", 0)? })
+}
+
+fn parse_needs(block: &Block) -> Result<bool, String> {
+    match block.value("needs").map(str::trim) {
+        None => Ok(false),
+        Some("ipv6") => Ok(true),
+        Some(other) => Err(format!("\"{other}\" in section \"needs\" is not known")),
+    }
 }
 
 fn parse_services(block: &Block) -> Result<Vec<Service>, String> {

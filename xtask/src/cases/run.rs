@@ -9,6 +9,7 @@ use crate::paths;
 use crate::services::{self, Service};
 use crate::terminal::{self, Progress};
 use std::fs;
+use std::net::TcpListener;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -121,6 +122,9 @@ fn judge(case: &Case, settings: &Settings, pending: &Pending) -> Verdict {
     }
     if let Some((_, reason)) = settings.absent.iter().find(|(service, _)| case.services.contains(service)) {
         return Verdict::Skipped(reason.clone());
+    }
+    if case.needs_ipv6 && TcpListener::bind("[::1]:0").is_err() {
+        return Verdict::Skipped("this machine has no IPv6".to_owned());
     }
     let problems = execute::run(case, settings);
     match (problems.is_empty(), pending.reason(&case.name)) {
