@@ -254,17 +254,24 @@ impl Worker {
 
     /// Looks for those whose time is over.
     pub(crate) fn check_parked(self: &Rc<Self>, now_ms: u64) {
+        if self.ending_parked.get() {
+            return;
+        }
         let expired = self.parked.borrow_mut().expired(now_ms);
-        self.in_turns(expired, move |worker, key| {
-            // Another connection may have the place by now.
-            let Some(parked) = worker.parked.borrow_mut().remove_expired(key, now_ms) else { return };
-            worker.count_parked(!parked.input.is_empty(), -1);
-            if parked.is_idle() {
-                worker.forget_open();
-            } else {
-                worker.resume(parked, true);
-            }
-        });
+        self.in_turns(
+            |worker| &worker.ending_parked,
+            expired,
+            move |worker, key| {
+                // Another connection may have the place by now.
+                let Some(parked) = worker.parked.borrow_mut().remove_expired(key, now_ms) else { return };
+                worker.count_parked(!parked.input.is_empty(), -1);
+                if parked.is_idle() {
+                    worker.forget_open();
+                } else {
+                    worker.resume(parked, true);
+                }
+            },
+        );
     }
 
     /// Closes one without a word.

@@ -92,6 +92,10 @@ pub struct Worker {
     pub(crate) parked: RefCell<parked::Table>,
     /// When it was last looked for some to park, in milliseconds.
     looked_ms: Cell<u64>,
+    /// Connections are being parked, a few at a time.
+    parking: Cell<bool>,
+    /// Parked connections whose time is over are being ended, a few at a time.
+    pub(crate) ending_parked: Cell<bool>,
     /// The next look for time-outs comes later than [`DEADLINE_CHECK`] from now, or never.
     dozes: Cell<bool>,
     /// There were many connections with tasks, and now there is none: memory may go back to the system.
@@ -194,6 +198,8 @@ impl Worker {
             connections: RefCell::default(),
             parked: RefCell::new(parked::Table::new()?),
             looked_ms: Cell::new(0),
+            parking: Cell::new(false),
+            ending_parked: Cell::new(false),
             dozes: Cell::new(true),
             rush_is_over: Cell::new(false),
             open: Cell::new(0),
@@ -485,29 +491,40 @@ impl Worker {
         for (key, conn) in connections.iter() {
             let Some(conn) = conn.upgrade() else { continue };
             conn.check_deadline(now_ms);
-            if conn.is_quiet(now_ms, park_after_ms) {
+            if !self.parking.get() && conn.is_quiet(now_ms, park_after_ms) {
                 quiet.push(key);
             }
         }
         drop(connections);
-        self.in_turns(quiet, move |worker, key| {
-            let conn = worker.connections.borrow().get(key).and_then(Weak::upgrade);
-            // Another connection may have the place by now.
-            if let Some(conn) = conn.filter(|conn| conn.is_quiet(now_ms, park_after_ms)) {
-                conn.begin_parking();
-            }
-        });
+        self.in_turns(
+            |worker| &worker.parking,
+            quiet,
+            move |worker, key| {
+                let conn = worker.connections.borrow().get(key).and_then(Weak::upgrade);
+                // Another connection may have the place by now.
+                if let Some(conn) = conn.filter(|conn| conn.is_quiet(now_ms, park_after_ms)) {
+                    conn.begin_parking();
+                }
+            },
+        );
     }
 
-    /// Does `act` for each of `keys`, [`TURN_MAX`] at a time, with other work in between.
-    pub(crate) fn in_turns(self: &Rc<Self>, keys: Vec<usize>, act: impl Fn(&Rc<Self>, usize) + 'static) {
+    /// Does `act` for each of `keys`, [`TURN_MAX`] at a time, with other work in between. Meanwhile `under_way` is set: who
+    /// looks for more waits, so that no two such rounds add up.
+    pub(crate) fn in_turns(
+        self: &Rc<Self>,
+        under_way: fn(&Self) -> &Cell<bool>,
+        keys: Vec<usize>,
+        act: impl Fn(&Rc<Self>, usize) + 'static,
+    ) {
         if keys.len() <= TURN_MAX {
             return keys.into_iter().for_each(|key| act(self, key));
         }
-        let worker = self.clone();
+        under_way(self).set(true);
+        let round = Round { worker: self.clone(), under_way };
         tokio::task::spawn_local(async move {
             for keys in keys.chunks(TURN_MAX) {
-                keys.iter().for_each(|key| act(&worker, *key));
+                keys.iter().for_each(|key| act(&round.worker, *key));
                 tokio::task::yield_now().await;
             }
         });
@@ -517,6 +534,18 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.publish_counters();
+    }
+}
+
+/// A round of [`Worker::in_turns`]: however it ends, another may begin.
+struct Round {
+    worker: Rc<Worker>,
+    under_way: fn(&Worker) -> &Cell<bool>,
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        (self.under_way)(&self.worker).set(false);
     }
 }
 
