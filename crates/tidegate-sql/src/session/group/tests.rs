@@ -82,6 +82,15 @@ impl Fixture {
         let mut session = self.session();
         tokio::task::spawn_local(async move { run(&mut session, &sql).await })
     }
+
+    /// Commits so far, and a statement whose commit waits for the disk, which is held from now on.
+    async fn begin_held(&self) -> (u64, JoinHandle<()>) {
+        let before = self.commits();
+        self.disk.hold();
+        let first = self.begin("INSERT INTO t VALUES (0)".into());
+        turn().await;
+        (before, first)
+    }
 }
 
 impl Drop for Fixture {
@@ -111,10 +120,7 @@ async fn statements_gather_while_the_disk_works() {
     let fixture = Fixture::new("gather").await;
     LocalSet::new()
         .run_until(async {
-            let before = fixture.commits();
-            fixture.disk.hold();
-            let first = fixture.begin("INSERT INTO t VALUES (0)".into());
-            turn().await;
+            let (before, first) = fixture.begin_held().await;
             assert_eq!(fixture.commits(), before + 1, "the disk was free for the first");
             let mut later = Vec::new();
             for n in 1..ENOUGH {
@@ -138,10 +144,8 @@ async fn a_group_with_enough_statements_does_not_wait() {
     let fixture = Fixture::new("enough").await;
     LocalSet::new()
         .run_until(async {
-            let before = fixture.commits();
-            fixture.disk.hold();
-            let mut statements = vec![fixture.begin("INSERT INTO t VALUES (0)".into())];
-            turn().await;
+            let (before, first) = fixture.begin_held().await;
+            let mut statements = vec![first];
             for n in 1..=ENOUGH {
                 statements.push(fixture.begin(format!("INSERT INTO t VALUES ({n})")));
                 turn().await;
@@ -167,10 +171,7 @@ async fn who_is_left_by_the_opener_is_answered() {
     let fixture = Fixture::new("left").await;
     LocalSet::new()
         .run_until(async {
-            let before = fixture.commits();
-            fixture.disk.hold();
-            let first = fixture.begin("INSERT INTO t VALUES (0)".into());
-            turn().await;
+            let (before, first) = fixture.begin_held().await;
             let opener = fixture.begin("INSERT INTO t VALUES (1)".into());
             let members = [2, 3, 4].map(|n| fixture.begin(format!("INSERT INTO t VALUES ({n})")));
             turn().await;
@@ -191,10 +192,7 @@ async fn a_group_that_gathers_makes_way_for_others() {
     let fixture = Fixture::new("way").await;
     LocalSet::new()
         .run_until(async {
-            let before = fixture.commits();
-            fixture.disk.hold();
-            let first = fixture.begin("INSERT INTO t VALUES (0)".into());
-            turn().await;
+            let (before, first) = fixture.begin_held().await;
             let gathered = fixture.begin("INSERT INTO t VALUES (1)".into());
             turn().await;
             assert_eq!(fixture.commits(), before + 1);
@@ -218,10 +216,7 @@ async fn whoever_has_opened_a_group_that_gathers_may_go() {
     let fixture = Fixture::new("go").await;
     LocalSet::new()
         .run_until(async {
-            let before = fixture.commits();
-            fixture.disk.hold();
-            let first = fixture.begin("INSERT INTO t VALUES (0)".into());
-            turn().await;
+            let (before, first) = fixture.begin_held().await;
             let opener = fixture.begin("INSERT INTO t VALUES (1)".into());
             let member = fixture.begin("INSERT INTO t VALUES (2)".into());
             turn().await;
