@@ -1,7 +1,7 @@
 /*
- * The entries of a table one by one, for those who read whole tables: without the stack, a function call for each part
- * of an entry, and the search for the key before that lua_next needs. The order is that of lua_next. The table must not
- * change between two calls.
+ * The entries of a table, several at a time, for those who read whole tables: without the stack, a function call for each
+ * part of an entry, and the search for the key before that lua_next needs. The order is that of lua_next. The table must
+ * not change meanwhile.
  */
 #define LUA_CORE
 
@@ -9,85 +9,95 @@
 #include "lj_state.h"
 #include "lj_tab.h"
 
-enum { ENTRY_END, ENTRY_STRING, ENTRY_NUMBER, ENTRY_OTHER };
+enum { PART_STRING, PART_NUMBER, PART_OTHER };
 
-/* As in crates/tidegate-lua/src/entries.rs. Strings are valid as long as the table holds them. */
-struct tidegate_entry {
-    int key_kind;
-    int value_kind;
-    const char *key;
-    size_t key_size;
-    const char *value;
-    size_t value_size;
-    double key_number;
-    double value_number;
+/* As in crates/tidegate-lua/src/entries.rs. Strings and slots are valid as long as the table holds them. */
+struct tidegate_part {
+    uint32_t kind;
+    uint32_t size;
+    union {
+        const char *bytes;
+        double number;
+        cTValue *slot;
+    } as;
 };
 
-static int
-kind_of(cTValue *value, const char **bytes, size_t *size, double *number)
+struct tidegate_entry {
+    struct tidegate_part key;
+    struct tidegate_part value;
+};
+
+static inline void
+put(struct tidegate_part *part, cTValue *value)
 {
     if (tvisstr(value)) {
-        *bytes = strVdata(value);
-        *size = strV(value)->len;
-        return ENTRY_STRING;
-    }
-    if (tvisint(value) || tvisnum(value)) {
-        *number = tvisint(value) ? (double)intV(value) : numV(value);
-        return ENTRY_NUMBER;
-    }
-    return ENTRY_OTHER;
-}
-
-/* A value that is neither a string nor a number is pushed: the caller reserved a slot. */
-static void
-give(lua_State *L, struct tidegate_entry *entry, cTValue *value)
-{
-    entry->value_kind = kind_of(value, &entry->value, &entry->value_size, &entry->value_number);
-    if (entry->value_kind == ENTRY_OTHER) {
-        copyTV(L, L->top, value);
-        incr_top(L);
+        part->kind = PART_STRING;
+        part->size = strV(value)->len;
+        part->as.bytes = strVdata(value);
+    } else if (tvisint(value) || tvisnum(value)) {
+        part->kind = PART_NUMBER;
+        part->as.number = tvisint(value) ? (double)intV(value) : numV(value);
+    } else {
+        part->kind = PART_OTHER;
+        part->as.slot = value;
     }
 }
 
 /*
- * Gives the entry at `*cursor` or behind of the table at stack index `index` (counted from 1), and moves the cursor past
- * it. Returns 0 at the end. Cursors begin at 0.
+ * Gives up to `max` entries of the table at stack index `index` (counted from 1), from `*cursor` on, and moves the cursor
+ * past them. Returns their count: less than `max` at the end. Cursors begin at 0.
  */
-int
-tidegate_lua_entry(lua_State *L, int index, uint32_t *cursor, struct tidegate_entry *entry)
+uint32_t
+tidegate_lua_entries(lua_State *L, int index, uint32_t *cursor, struct tidegate_entry *entries, uint32_t max)
 {
     GCtab *table = tabV(L->base + (index - 1));
-    uint32_t at = *cursor;
+    uint32_t at = *cursor, asize = table->asize, count = 0;
+    Node *node, *end;
 
-    for (; at < table->asize; at++) {
+    for (; at < asize && count < max; at++) {
         TValue *value = arrayslot(table, at);
         if (!tvisnil(value)) {
-            *cursor = at + 1;
-            entry->key_kind = ENTRY_NUMBER;
-            entry->key_number = (double)at;
-            give(L, entry, value);
-            return 1;
+            struct tidegate_entry *entry = &entries[count++];
+            entry->key.kind = PART_NUMBER;
+            entry->key.as.number = (double)at;
+            put(&entry->value, value);
         }
     }
-    for (at -= table->asize; at <= table->hmask; at++) {
-        Node *node = &noderef(table->node)[at];
-        if (!tvisnil(&node->val)) {
-            *cursor = table->asize + at + 1;
-            entry->key_kind = kind_of(&node->key, &entry->key, &entry->key_size, &entry->key_number);
-            give(L, entry, &node->val);
-            return 1;
+    if (count < max) {
+        node = noderef(table->node) + (at - asize);
+        end = noderef(table->node) + table->hmask + 1;
+        for (; node < end && count < max; node++) {
+            if (!tvisnil(&node->val)) {
+                struct tidegate_entry *entry = &entries[count++];
+                put(&entry->key, &node->key);
+                put(&entry->value, &node->val);
+            }
         }
+        at = asize + (uint32_t)(node - noderef(table->node));
     }
-    return 0;
+    *cursor = at;
+    return count;
 }
 
-/* Whether the first entry of the table at `index` has a string for its key. */
+/* Pushes a value that is neither a string nor a number: the caller reserved a slot. */
+void
+tidegate_lua_push_part(lua_State *L, cTValue *value)
+{
+    copyTV(L, L->top, value);
+    incr_top(L);
+}
+
+/*
+ * Whether the first entry of the table at `index` has a string for its key. `*meta` becomes the address of its metatable,
+ * or NULL.
+ */
 int
-tidegate_lua_is_keyed(lua_State *L, int index)
+tidegate_lua_is_keyed(lua_State *L, int index, const void **meta)
 {
     GCtab *table = tabV(L->base + (index - 1));
     uint32_t at;
 
+    *meta = tabref(table->metatable);
     for (at = 0; at < table->asize; at++) {
         if (!tvisnil(arrayslot(table, at))) {
             return 0;

@@ -4,11 +4,15 @@
  */
 #define LUA_CORE
 
+#include <stdio.h>
+
+#include "lauxlib.h"
 #include "lj_obj.h"
 #include "lj_gc.h"
 #include "lj_func.h"
 #include "lj_frame.h"
 #include "lj_state.h"
+#include "lj_vmevent.h"
 
 #if !LJ_GC64
 #error "Tidegate wants LuaJIT with 64-bit references (GC64)"
@@ -42,4 +46,48 @@ size_t
 tidegate_lua_allocated(lua_State *L)
 {
     return G(L)->gc.total;
+}
+
+static const char *
+message_of(lua_State *L)
+{
+    const char *message = lua_tostring(L, -1);
+
+    return message != NULL ? message : "?";
+}
+
+/* A finalizer failed: nobody else would hear of it. In the words of luaL_newstate. */
+static int
+finalizer_failed(lua_State *L)
+{
+    fprintf(stderr, "ERROR in finalizer: %s\n", message_of(L));
+    return 0;
+}
+
+/* An error outside of any protected call: the process ends. */
+static int
+panic(lua_State *L)
+{
+    fprintf(stderr, "PANIC: unprotected error in call to Lua API (%s)\n", message_of(L));
+    return 0;
+}
+
+/* luaL_newstate with an allocator: lua_newstate alone says nothing of what goes wrong. */
+lua_State *
+tidegate_lua_newstate(lua_Alloc allocate, void *data)
+{
+    lua_State *L = lua_newstate(allocate, data);
+
+    if (L == NULL) {
+        return NULL;
+    }
+    lua_atpanic(L, panic);
+#ifndef LUAJIT_DISABLE_VMEVENT
+    luaL_findtable(L, LUA_REGISTRYINDEX, LJ_VMEVENTS_REGKEY, LJ_VMEVENTS_HSIZE);
+    lua_pushcfunction(L, finalizer_failed);
+    lua_rawseti(L, -2, VMEVENT_HASH(LJ_VMEVENT_ERRFIN));
+    G(L)->vmevmask = VMEVENT_MASK(LJ_VMEVENT_ERRFIN);
+    lua_pop(L, 1);
+#endif
+    return L;
 }

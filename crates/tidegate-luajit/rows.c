@@ -36,17 +36,38 @@ tidegate_lua_row_slot(lua_State *L, int row, int key)
     return (char *)value - (char *)noderef(table->node);
 }
 
-/* Pushes a copy of the row at `row`; gives the address of its slots. May raise (memory). */
+/*
+ * Pushes a copy of the row at `row`, a table with a hash part alone; gives the address of its slots. May raise (memory).
+ * The keys are few and the values are about to be written, so that the slots are copied as a whole.
+ */
 char *
 tidegate_lua_row_copy(lua_State *L, int row)
 {
+    GCtab *from = tabV(value_at(L, row));
+    Node *source = noderef(from->node);
+    uint32_t i, hmask = from->hmask;
     GCtab *table;
+    Node *node;
+    ptrdiff_t distance;
 
     lj_gc_check(L);
-    table = lj_tab_dup(L, tabV(value_at(L, row)));
+    table = lj_tab_new(L, 0, 0);
     settabV(L, L->top, table);
     incr_top(L);
-    return (char *)noderef(table->node);
+    node = lj_mem_newvec(L, hmask + 1, Node);
+    memcpy(node, source, (hmask + 1) * sizeof(Node));
+    distance = (char *)node - (char *)source;
+    for (i = 0; i <= hmask; i++) {
+        Node *next = nextnode(&node[i]);
+        if (next != NULL) {
+            setmref(node[i].next, (char *)next + distance);
+        }
+    }
+    table->nomm = 0; /* A column may be called like a metamethod. */
+    setfreetop(table, node, (Node *)((char *)getfreetop(from, source) + distance));
+    setmref(table->node, node);
+    table->hmask = hmask;
+    return (char *)node;
 }
 
 /* May raise (memory). */
@@ -54,12 +75,6 @@ void
 tidegate_lua_slot_bytes(lua_State *L, char *slot, const char *bytes, size_t size)
 {
     setstrV(L, (TValue *)slot, lj_str_new(L, bytes, size));
-}
-
-void
-tidegate_lua_slot_number(char *slot, double number)
-{
-    setnumV((TValue *)slot, number);
 }
 
 /* Copies the value at `index`. */

@@ -1,8 +1,8 @@
-//! The entries of a table one by one (`entries.c` of `tidegate-luajit`): cheaper than `lua_next` by far.
+//! The entries of a table (`entries.c` of `tidegate-luajit`), read several at a time: cheaper than `lua_next` by far.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::slice;
+use std::{ptr, slice};
 
 use mlua_sys::lua_State;
 
@@ -10,23 +10,43 @@ use crate::stack::Lua;
 
 /// As in `entries.c`.
 #[repr(C)]
-struct RawEntry {
-    key_kind: c_int,
-    value_kind: c_int,
-    key: *const c_char,
-    key_size: usize,
-    value: *const c_char,
-    value_size: usize,
-    key_number: f64,
-    value_number: f64,
+#[derive(Clone, Copy)]
+struct RawPart {
+    kind: u32,
+    size: u32,
+    data: RawData,
 }
 
-const STRING: c_int = 1;
-const NUMBER: c_int = 2;
+/// As in `entries.c`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+union RawData {
+    bytes: *const u8,
+    number: f64,
+    slot: *const c_void,
+}
+
+/// As in `entries.c`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawEntry {
+    key: RawPart,
+    value: RawPart,
+}
+
+const STRING: u32 = 0;
+const NUMBER: u32 = 1;
 
 unsafe extern "C-unwind" {
-    fn tidegate_lua_entry(state: *mut lua_State, index: c_int, cursor: *mut u32, entry: *mut RawEntry) -> c_int;
-    fn tidegate_lua_is_keyed(state: *mut lua_State, index: c_int) -> c_int;
+    fn tidegate_lua_entries(
+        state: *mut lua_State,
+        index: c_int,
+        cursor: *mut u32,
+        entries: *mut RawEntry,
+        max: u32,
+    ) -> u32;
+    fn tidegate_lua_push_part(state: *mut lua_State, slot: *const c_void);
+    fn tidegate_lua_is_keyed(state: *mut lua_State, index: c_int, meta: *mut *const c_void) -> c_int;
 }
 
 /// A key or a value.
@@ -36,52 +56,88 @@ pub(crate) enum Part<'a> {
     String(&'a [u8]),
     /// A number.
     Number(f64),
-    /// Anything else. As a value it was pushed.
-    Other,
+    /// Anything else.
+    Other(Other),
 }
+
+/// A value that is neither a string nor a number, where its table has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Other(*const c_void);
+
+impl RawPart {
+    /// # Safety
+    /// `tidegate_lua_entries` wrote it, and the table lives on unchanged as long as the result is used.
+    #[inline]
+    unsafe fn part<'a>(&self) -> Part<'a> {
+        // SAFETY: what is read is what the kind says was written.
+        unsafe {
+            match self.kind {
+                STRING => Part::String(slice::from_raw_parts(self.data.bytes, self.size as usize)),
+                NUMBER => Part::Number(self.data.number),
+                _ => Part::Other(Other(self.data.slot)),
+            }
+        }
+    }
+}
+
+/// Entries that are read at a time: enough for most rows, and little on the stack of one that encodes nested tables.
+const BATCH: u32 = 8;
 
 /// Walks over a table.
 pub(crate) struct Entries {
     lua: Lua,
     index: c_int,
     cursor: u32,
+    at: u32,
+    count: u32,
+    batch: [MaybeUninit<RawEntry>; BATCH as usize],
 }
 
 impl Entries {
-    /// Over the table at `index` of the stack, counted from 1, which must not change meanwhile. The caller reserved a
-    /// slot for values that are pushed.
+    /// Over the table at `index` of the stack, counted from 1, which must not change meanwhile.
+    #[inline]
     pub(crate) fn of(lua: Lua, index: c_int) -> Self {
-        Self { lua, index, cursor: 0 }
+        let batch = [const { MaybeUninit::uninit() }; BATCH as usize];
+        Self { lua, index, cursor: 0, at: BATCH, count: BATCH, batch }
     }
 
     /// The next key and value, in the order of `lua_next`.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<(Part<'_>, Part<'_>)> {
-        let mut entry = MaybeUninit::<RawEntry>::uninit();
-        // SAFETY: a table stands at the index and a slot is free by the caller's bookkeeping. What is read of the entry
-        // is what its kinds say was written, and the table keeps its strings alive.
-        unsafe {
-            if tidegate_lua_entry(self.lua.raw(), self.index, &raw mut self.cursor, entry.as_mut_ptr()) == 0 {
+        if self.at == self.count {
+            if self.count < BATCH {
                 return None;
             }
-            let entry = entry.as_ptr();
-            let key = match (*entry).key_kind {
-                STRING => Part::String(slice::from_raw_parts((*entry).key.cast(), (*entry).key_size)),
-                NUMBER => Part::Number((*entry).key_number),
-                _ => Part::Other,
-            };
-            let value = match (*entry).value_kind {
-                STRING => Part::String(slice::from_raw_parts((*entry).value.cast(), (*entry).value_size)),
-                NUMBER => Part::Number((*entry).value_number),
-                _ => Part::Other,
-            };
-            Some((key, value))
+            let (batch, cursor) = (self.batch.as_mut_ptr().cast(), &raw mut self.cursor);
+            // SAFETY: a table stands at the index by the caller's bookkeeping; the batch has room for as many.
+            self.count = unsafe { tidegate_lua_entries(self.lua.raw(), self.index, cursor, batch, BATCH) };
+            self.at = 0;
+            if self.count == 0 {
+                return None;
+            }
         }
+        let entry = &self.batch[self.at as usize];
+        self.at += 1;
+        // SAFETY: the first `count` were written, and the table keeps its strings alive.
+        unsafe {
+            let entry = entry.assume_init_ref();
+            Some((entry.key.part(), entry.value.part()))
+        }
+    }
+
+    /// Pushes a value of the last entry that [`next`](Self::next) gave. The caller reserved a slot.
+    #[inline]
+    pub(crate) fn push(&self, other: Other) {
+        // SAFETY: the slot is one of the table's, which has not changed since.
+        unsafe { tidegate_lua_push_part(self.lua.raw(), other.0) }
     }
 }
 
-/// Whether the first entry of the table at `index` of the stack, counted from 1, has a string for its key.
-pub(crate) fn is_keyed(lua: Lua, index: c_int) -> bool {
+/// Whether the first entry of the table at `index` of the stack, counted from 1, has a string for its key; and the
+/// metatable's identity, or null.
+pub(crate) fn is_keyed(lua: Lua, index: c_int) -> (bool, *const c_void) {
+    let mut meta = ptr::null();
     // SAFETY: a table stands at the index by the caller's bookkeeping.
-    unsafe { tidegate_lua_is_keyed(lua.raw(), index) != 0 }
+    let keyed = unsafe { tidegate_lua_is_keyed(lua.raw(), index, &raw mut meta) } != 0;
+    (keyed, meta)
 }

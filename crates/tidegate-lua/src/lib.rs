@@ -43,6 +43,7 @@ pub mod stack;
 pub mod userdata;
 pub mod vm;
 
+mod allocator;
 mod api;
 mod balancer;
 mod budget;

@@ -1,6 +1,6 @@
 //! `lua_memory_limit`: a script that takes too much gets `not enough memory`, and the process lives on.
 //!
-//! The limit sits in front of LuaJIT's own allocator. LuaJIT collects garbage by pace, not by need, so that a heap may
+//! The limit sits in front of the allocator ([`crate::allocator`]). LuaJIT collects garbage by pace, not by need, so that a heap may
 //! reach twice its live size before a cycle ends; near the limit a full collection runs between two resumes.
 
 use std::cell::Cell;
@@ -45,7 +45,7 @@ impl MemoryLimit {
         memory
     }
 
-    /// Puts LuaJIT's own allocator back: the end of the state recognises it and frees everything at once.
+    /// Puts the allocator back, before the state ends.
     pub(crate) fn uninstall(&self, main: Lua) {
         // SAFETY: every block came from the inner allocator.
         unsafe { ffi::lua_setallocf(main.raw(), self.inner, self.inner_data) };
@@ -73,7 +73,7 @@ unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize,
         memory.refused.set(true);
         return ptr::null_mut();
     }
-    // SAFETY: forwards LuaJIT's own request to LuaJIT's own allocator.
+    // SAFETY: forwards LuaJIT's request to the allocator that the state was made with.
     let result = unsafe { (memory.inner)(memory.inner_data, block, old, new) };
     if new == 0 || !result.is_null() {
         memory.used.set(after);

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use mlua_sys as ffi;
 
+use crate::allocator;
 use crate::api;
 use crate::budget::{self, Watch};
 use crate::chunk::ChunkId;
@@ -82,7 +83,7 @@ pub struct Vm {
     /// Requests and timers that keep a machine of `lua_code_cache off` alive; 0 for one of a worker.
     users: Cell<u32>,
     budget: Option<Watch>,
-    /// Freed after the state: LuaJIT's allocations go through it.
+    /// Freed after the state: its allocations go through it.
     memory: Option<Box<MemoryLimit>>,
 }
 
@@ -95,8 +96,7 @@ impl Vm {
     /// # Errors
     /// When there is no memory, or bundled code fails (a bug).
     pub fn new(config: VmConfig) -> Result<Rc<Self>, Failure> {
-        // SAFETY: creates a state with LuaJIT's own allocator, or returns null.
-        let state = unsafe { ffi::luaL_newstate() };
+        let state = allocator::new_state();
         if state.is_null() {
             return Err(Failure {
                 message: b"no memory for a Lua virtual machine".to_vec(),

@@ -10,7 +10,6 @@ unsafe extern "C-unwind" {
     fn tidegate_lua_row_slot(state: *mut lua_State, row: c_int, key: c_int) -> isize;
     fn tidegate_lua_row_copy(state: *mut lua_State, row: c_int) -> *mut c_char;
     fn tidegate_lua_slot_bytes(state: *mut lua_State, slot: *mut c_char, bytes: *const c_char, size: usize);
-    fn tidegate_lua_slot_number(slot: *mut c_char, number: f64);
     fn tidegate_lua_slot_value(state: *mut lua_State, slot: *mut c_char, index: c_int);
     fn tidegate_lua_push_int64(state: *mut lua_State, bits: u64, is_unsigned: c_int);
     fn tidegate_lua_to_int64(state: *mut lua_State, index: c_int, bits: *mut u64) -> c_int;
@@ -44,6 +43,9 @@ pub(super) fn to_int64(lua: Lua, index: c_int) -> Option<Int64> {
     }
 }
 
+/// LuaJIT's not-a-number. Source: lj_obj.h, `setnanV`.
+const CANONICAL_NAN: f64 = f64::from_bits(0xfff8_0000_0000_0000);
+
 /// Where the columns' values stand in tables that are copies of one row.
 #[derive(Debug, Default)]
 pub(super) struct Slots(Vec<isize>);
@@ -75,6 +77,7 @@ impl Slots {
     }
 
     /// Writes bytes as column `column`'s value. *May raise* (memory).
+    #[inline]
     pub(super) fn set_bytes(&self, copy: Copy, column: usize, bytes: &[u8]) {
         // SAFETY: the offset is of a value in a table of this shape (`of`), whose slots nobody has moved since.
         unsafe {
@@ -84,9 +87,12 @@ impl Slots {
     }
 
     /// Writes a number as column `column`'s value.
+    #[inline]
     pub(super) fn set_number(&self, copy: Copy, column: usize, number: f64) {
-        // SAFETY: as for `set_bytes`.
-        unsafe { tidegate_lua_slot_number(copy.base.offset(self.0[column]), number) }
+        // LuaJIT has one not-a-number: the others' bits are values of other types.
+        let number = if number.is_nan() { CANONICAL_NAN } else { number };
+        // SAFETY: as for `set_bytes`. Slots are aligned to 8 bytes, and a number is its own 64 bits.
+        unsafe { copy.base.offset(self.0[column]).cast::<f64>().write(number) }
     }
 
     /// Writes the value at `index` of the stack (counted from 1) as column `column`'s value.

@@ -227,18 +227,22 @@ pub(super) async fn building<F: Future>(tables: Rc<Tables>, mut statement: Pin<B
 enum Kind {
     /// A Lua number.
     Number,
-    /// What [`BigInt`] says.
-    Big { unsigned: bool },
+    /// `int64_t` or `uint64_t` of LuaJIT's FFI.
+    Cdata { unsigned: bool },
     /// A string.
     Text,
 }
 
 impl Kind {
-    fn of(column: &Column) -> Self {
+    fn of(column: &Column, bigint: BigInt) -> Self {
         use ColumnType::*;
         match column.kind {
             Decimal | Tiny | Short | Long | Float | Double | Int24 | Year | NewDecimal => Self::Number,
-            LongLong => Self::Big { unsigned: column.flags.is_unsigned() },
+            LongLong => match bigint {
+                BigInt::String => Self::Text,
+                BigInt::Number => Self::Number,
+                BigInt::Cdata => Self::Cdata { unsigned: column.flags.is_unsigned() },
+            },
             _ => Self::Text,
         }
     }
@@ -285,6 +289,18 @@ impl TableSink {
     /// Whether a result had more columns than Lua's stack has room for, so that its rows are missing.
     pub(super) fn is_too_wide(&self) -> bool {
         self.too_wide
+    }
+
+    fn any_value(&mut self, index: usize, value: Value<'_>) {
+        let Some(kind) = self.kinds.get(index).copied().filter(|_| !self.too_wide) else { return };
+        let lua = self.tables.lua.get();
+        let mut text = std::mem::take(&mut self.text);
+        let value = cook(kind, value, &mut text);
+        match (&self.copy, &self.slots) {
+            (Some(copy), Some(slots)) => self.set_in_copy(lua, *copy, slots, index, value),
+            _ => self.set_field(lua, index, value),
+        }
+        self.text = text;
     }
 
     fn finish(&self, lua: Lua, more: bool) {
@@ -335,7 +351,7 @@ impl Sink for TableSink {
     fn columns(&mut self, columns: &[Column]) {
         let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
         self.kinds.clear();
-        self.kinds.extend(columns.iter().map(Kind::of));
+        self.kinds.extend(columns.iter().map(|column| Kind::of(column, self.shape.bigint)));
         self.row_count = 0;
         self.slots = None;
         lua.set_top(base);
@@ -375,15 +391,19 @@ impl Sink for TableSink {
 
     #[inline]
     fn value(&mut self, index: usize, value: Value<'_>) {
-        let Some(kind) = self.kinds.get(index).copied().filter(|_| !self.too_wide) else { return };
-        let lua = self.tables.lua.get();
-        let mut text = std::mem::take(&mut self.text);
-        let value = cook(kind, self.shape.bigint, value, &mut text);
-        match (&self.copy, &self.slots) {
-            (Some(copy), Some(slots)) => self.set_in_copy(lua, *copy, slots, index, value),
-            _ => self.set_field(lua, index, value),
+        // What nearly all values are: a text of the text protocol, or a number, in a row behind the first.
+        if let (Some(copy), Some(slots), Value::Bytes(bytes)) = (&self.copy, &self.slots, value) {
+            match self.kinds.get(index) {
+                Some(Kind::Text) => return slots.set_bytes(*copy, index, bytes),
+                Some(Kind::Number) => {
+                    if let Some(number) = whole_number(bytes) {
+                        return slots.set_number(*copy, index, number);
+                    }
+                }
+                _ => {}
+            }
         }
-        self.text = text;
+        self.any_value(index, value);
     }
 
     fn end_row(&mut self) -> Flow {
@@ -441,28 +461,19 @@ fn push_summary(lua: Lua, bigint: BigInt, summary: &Summary) {
 }
 
 /// What a value becomes. `text` is memory to write numbers into.
-#[inline]
-fn cook<'a>(kind: Kind, bigint: BigInt, value: Value<'a>, text: &'a mut Vec<u8>) -> Cooked<'a> {
+fn cook<'a>(kind: Kind, value: Value<'a>, text: &'a mut Vec<u8>) -> Cooked<'a> {
     match (value, kind) {
         (Value::Null, _) => Cooked::Null,
         (Value::Bytes(bytes), Kind::Text) => Cooked::Bytes(bytes),
         (Value::Bytes(bytes), Kind::Number) => parse_number(bytes),
-        (Value::Bytes(bytes), Kind::Big { unsigned }) => match bigint {
-            BigInt::String => Cooked::Bytes(bytes),
-            BigInt::Number => parse_number(bytes),
-            BigInt::Cdata => parse_int64(bytes, unsigned).map_or(Cooked::Bytes(bytes), Cooked::Int64),
-        },
-        (Value::Int(value), Kind::Big { unsigned: false }) if bigint == BigInt::Cdata => {
-            Cooked::Int64(Int64::Signed(value))
+        (Value::Bytes(bytes), Kind::Cdata { unsigned }) => {
+            parse_int64(bytes, unsigned).map_or(Cooked::Bytes(bytes), Cooked::Int64)
         }
-        (Value::Uint(value), Kind::Big { .. }) if bigint == BigInt::Cdata => Cooked::Int64(Int64::Unsigned(value)),
-        (Value::Int(value), Kind::Big { unsigned: true }) if bigint == BigInt::Cdata => {
-            Cooked::Int64(Int64::Unsigned(value.cast_unsigned()))
-        }
+        (Value::Int(value), Kind::Cdata { unsigned: false }) => Cooked::Int64(Int64::Signed(value)),
+        (Value::Int(value), Kind::Cdata { unsigned: true }) => Cooked::Int64(Int64::Unsigned(value.cast_unsigned())),
+        (Value::Uint(value), Kind::Cdata { .. }) => Cooked::Int64(Int64::Unsigned(value)),
         (Value::Int(value), Kind::Number) => Cooked::Number(value as f64),
         (Value::Uint(value), Kind::Number) => Cooked::Number(value as f64),
-        (Value::Int(value), Kind::Big { .. }) if bigint == BigInt::Number => Cooked::Number(value as f64),
-        (Value::Uint(value), Kind::Big { .. }) if bigint == BigInt::Number => Cooked::Number(value as f64),
         (Value::Int(value), _) => {
             text.clear();
             append_int(text, value);
@@ -481,6 +492,23 @@ fn cook<'a>(kind: Kind, bigint: BigInt, value: Value<'a>, text: &'a mut Vec<u8>)
         }
         (Value::Double(value), _) => Cooked::Number(value),
     }
+}
+
+/// A number of one to fifteen digits and nothing else.
+#[inline]
+fn whole_number(text: &[u8]) -> Option<f64> {
+    if text.is_empty() || text.len() > 15 {
+        return None;
+    }
+    let mut number = 0_i64;
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + i64::from(digit);
+    }
+    Some(number as f64)
 }
 
 /// A number as servers write them. The common ones, of up to 15 digits, need no general parser.
@@ -555,6 +583,16 @@ mod tests {
         check(".", None);
         check("1.2.3", None);
         check("abc", None);
+    }
+
+    #[test]
+    fn whole_numbers() {
+        assert_eq!(whole_number(b"0"), Some(0.0));
+        assert_eq!(whole_number(b"00790"), Some(790.0));
+        assert_eq!(whole_number(b"999999999999999"), Some(999_999_999_999_999.0));
+        for text in [&b""[..], b"-1", b"1.5", b"1e3", b" 1", b"9999999999999999"] {
+            assert_eq!(whole_number(text), None);
+        }
     }
 
     #[test]

@@ -38,6 +38,19 @@ static ESCAPES: [u8; 256] = {
     table
 };
 
+/// Bytes of an encoded key that is kept.
+const KEY_SIZE: usize = 32;
+
+/// A key of the object before, as it was written: rows have the same keys again and again.
+#[derive(Clone, Copy)]
+struct KnownKey {
+    /// The string's identity: equal strings are the same one, and the value being encoded holds it.
+    string: *const [u8],
+    /// `,"key":` and anything.
+    text: [u8; KEY_SIZE],
+    len: usize,
+}
+
 struct Encoder {
     lua: Lua,
     config: Config,
@@ -46,6 +59,9 @@ struct Encoder {
     empty_array_mt: *const c_void,
     /// Whether a table that begins as an array was an array to its end so far.
     arrays_are_plain: bool,
+    /// Keys of the last object by their position in it, once there are arrays of several values.
+    known_keys: Vec<KnownKey>,
+    repeats: bool,
 }
 
 /// Encodes argument 1.
@@ -53,7 +69,16 @@ pub(super) fn run(lua: Lua, config: Config) -> CResult {
     let mut out = BUFFER.take();
     out.clear();
     let (array_mt, empty_array_mt) = (shared_table(lua, &ARRAY_MT), shared_table(lua, &EMPTY_ARRAY_MT));
-    let mut encoder = Encoder { lua, config, out, array_mt, empty_array_mt, arrays_are_plain: true };
+    let mut encoder = Encoder {
+        lua,
+        config,
+        out,
+        array_mt,
+        empty_array_mt,
+        arrays_are_plain: true,
+        known_keys: Vec::new(),
+        repeats: false,
+    };
     let outcome = encoder.value(1);
     let mut out = encoder.out;
     if outcome.is_ok() {
@@ -97,13 +122,13 @@ impl Encoder {
         if depth > self.config.encode_max_depth.min(NESTING_MAX) || lua.reserve(4).is_err() {
             return Err(LuaError::from(format!("Cannot serialise, excessive depth ({depth})")));
         }
-        let meta = self.metatable();
+        let (keyed, meta) = is_keyed(lua, lua.top());
         if !meta.is_null() && meta == self.array_mt {
             // SAFETY: a table is on top.
             let len = unsafe { ffi::lua_objlen(lua.raw(), -1) };
             return self.array(len as c_int, depth);
         }
-        if is_keyed(lua, lua.top()) {
+        if keyed {
             return self.object(depth);
         }
         if self.arrays_are_plain && self.plain_array(depth)? {
@@ -123,47 +148,47 @@ impl Encoder {
     /// Appends the table on top in one pass if its keys come as 1, 2, 3 and so on. Otherwise nothing is appended, and no
     /// other table is tried: the work would double with each level of nesting.
     fn plain_array(&mut self, depth: i64) -> Result<bool, LuaError> {
-        let (lua, state) = (self.lua, self.lua.raw());
+        let lua = self.lua;
         let start = self.out.len();
         let mut expected = 0.0;
-        lua.push_nil();
-        // SAFETY: as in `array_len`: the table does not change meanwhile, nor does its key.
-        while unsafe { ffi::lua_next(state, -2) } != 0 {
+        let mut entries = Entries::of(lua, lua.top());
+        while let Some((key, value)) = entries.next() {
             expected += 1.0;
-            if lua.type_of(-2) != Type::Number || lua.to_number(-2) != Some(expected) {
-                lua.pop(2);
+            if !matches!(key, Part::Number(key) if key == expected) {
                 self.arrays_are_plain = expected == 1.0;
                 self.out.truncate(start);
                 return Ok(false);
             }
             let before = self.out.len();
-            self.out.push(if before == start { b'[' } else { b',' });
-            if !self.value(depth + 1)? {
-                self.out.truncate(before);
+            self.out.push(b',');
+            match value {
+                Part::String(bytes) => self.string(bytes),
+                Part::Number(number) => self.number(number)?,
+                Part::Other(other) => {
+                    entries.push(other);
+                    let written = self.value(depth + 1)?;
+                    lua.pop(1);
+                    if !written {
+                        self.out.truncate(before);
+                    }
+                }
             }
-            lua.pop(1);
+            self.repeats = true;
         }
         if expected == 0.0 {
             return Ok(false);
         }
-        if self.out.len() == start {
-            self.out.push(b'[');
-        }
-        self.out.push(b']');
+        self.close(start, b"[]");
         Ok(true)
     }
 
-    /// The metatable's identity, or null.
-    fn metatable(&self) -> *const c_void {
-        // SAFETY: a table is on top, and a slot was reserved.
-        unsafe {
-            if ffi::lua_getmetatable(self.lua.raw(), -1) == 0 {
-                return std::ptr::null();
-            }
-            let meta = ffi::lua_topointer(self.lua.raw(), -1);
-            self.lua.pop(1);
-            meta
+    /// Ends what began at `start`, each of whose parts has a comma in front.
+    fn close(&mut self, start: usize, brackets: &[u8; 2]) {
+        match self.out.get_mut(start) {
+            Some(comma) => *comma = brackets[0],
+            None => self.out.push(brackets[0]),
         }
+        self.out.push(brackets[1]);
     }
 
     /// The length of the table on top as an array; `None` when it is an object.
@@ -200,70 +225,119 @@ impl Encoder {
     }
 
     fn array(&mut self, len: c_int, depth: i64) -> Result<(), LuaError> {
-        self.out.push(b'[');
-        let mut first = true;
+        let start = self.out.len();
         for index in 1..=len {
             let before = self.out.len();
-            if !first {
-                self.out.push(b',');
-            }
+            self.out.push(b',');
             self.lua.raw_get_index(-1, index);
-            if self.value(depth + 1)? {
-                first = false;
-            } else {
+            if !self.value(depth + 1)? {
                 self.out.truncate(before);
             }
             self.lua.pop(1);
         }
-        self.out.push(b']');
+        self.close(start, b"[]");
         Ok(())
     }
 
     fn object(&mut self, depth: i64) -> Result<(), LuaError> {
         let lua = self.lua;
-        self.out.push(b'{');
+        let start = self.out.len();
         let mut entries = Entries::of(lua, lua.top());
-        let mut first = true;
+        let mut index = 0;
         while let Some((key, value)) = entries.next() {
             let before = self.out.len();
-            if !first {
-                self.out.push(b',');
-            }
             match key {
-                Part::String(bytes) => self.string(bytes),
+                Part::String(bytes) => self.key(index, bytes),
                 Part::Number(number) => {
-                    self.out.push(b'"');
+                    self.out.extend_from_slice(b",\"");
                     self.number(number)?;
-                    self.out.push(b'"');
+                    self.out.extend_from_slice(b"\":");
                 }
-                Part::Other => {
-                    // The complaint names the table.
-                    if matches!(value, Part::Other) {
-                        lua.pop(1);
-                    }
-                    return Err(unsupported(lua, "table key must be a number or string"));
-                }
+                Part::Other(_) => return Err(unsupported(lua, "table key must be a number or string")),
             }
-            self.out.push(b':');
+            index += 1;
             match value {
                 Part::String(bytes) => self.string(bytes),
                 Part::Number(number) => self.number(number)?,
-                Part::Other => {
+                Part::Other(other) => {
+                    entries.push(other);
                     let written = self.value(depth + 1)?;
                     lua.pop(1);
                     if !written {
                         self.out.truncate(before);
-                        continue;
                     }
                 }
             }
-            first = false;
         }
-        self.out.push(b'}');
+        self.close(start, b"{}");
         Ok(())
     }
 
+    /// Appends a comma, a key and a colon. `index` is the key's position in its table.
+    #[inline]
+    fn key(&mut self, index: usize, bytes: &[u8]) {
+        if let Some(known) = self.known_keys.get(index)
+            && std::ptr::eq(known.string, bytes)
+        {
+            let len = self.out.len() + known.len;
+            self.out.extend_from_slice(&known.text);
+            self.out.truncate(len);
+            return;
+        }
+        self.new_key(index, bytes);
+    }
+
+    fn new_key(&mut self, index: usize, bytes: &[u8]) {
+        let start = self.out.len();
+        self.out.push(b',');
+        self.string(bytes);
+        self.out.push(b':');
+        let text = &self.out[start..];
+        if !self.repeats || text.len() > KEY_SIZE || index > self.known_keys.len() {
+            return;
+        }
+        let mut known = KnownKey { string: bytes, text: [0; KEY_SIZE], len: text.len() };
+        known.text[..text.len()].copy_from_slice(text);
+        match self.known_keys.get_mut(index) {
+            Some(old) => *old = known,
+            None => self.known_keys.push(known),
+        }
+    }
+
+    #[inline]
     fn string(&mut self, bytes: &[u8]) {
+        if bytes.len() > 16 || !self.short_string(bytes) {
+            self.any_string(bytes);
+        }
+    }
+
+    /// Appends a string of up to 16 bytes if it needs no escape: its two ends, which may overlap.
+    #[inline]
+    fn short_string(&mut self, bytes: &[u8]) -> bool {
+        let len = self.out.len() + bytes.len() + 1;
+        let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
+            let word = short_word(bytes);
+            if needs_escape(word) != 0 {
+                return false;
+            }
+            self.out.push(b'"');
+            self.out.extend_from_slice(&word.to_le_bytes());
+            self.out.truncate(len);
+            self.out.push(b'"');
+            return true;
+        };
+        if (needs_escape(u64::from_le_bytes(*first)) | needs_escape(u64::from_le_bytes(*last))) != 0 {
+            return false;
+        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(first);
+        self.out.truncate(len - 8);
+        self.out.extend_from_slice(last);
+        self.out.push(b'"');
+        true
+    }
+
+    fn any_string(&mut self, bytes: &[u8]) {
         self.out.reserve(bytes.len() + 2);
         self.out.push(b'"');
         let mut rest = bytes;
@@ -318,21 +392,44 @@ impl Encoder {
     }
 }
 
-/// How many bytes at the front of `bytes` need no escape, whatever the settings.
+/// Which of eight bytes may need an escape: their high bits. Those behind the first one may be wrong.
 #[inline]
-fn plain_len(bytes: &[u8]) -> usize {
+fn needs_escape(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
-    // The high bit of each byte that is `wanted`; bytes behind the first one may be wrong.
-    let is = |word: u64, wanted: u8| {
+    let is = |wanted: u8| {
         let word = word ^ (ONES * u64::from(wanted));
         word.wrapping_sub(ONES) & !word
     };
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (control | is(b'"') | is(b'\\') | is(b'/') | is(0x7f)) & HIGHS
+}
+
+/// Up to seven bytes in their order, with `~` behind them.
+#[inline]
+fn short_word(bytes: &[u8]) -> u64 {
+    let len = bytes.len();
+    let fill = u64::from_le_bytes([b'~'; 8]) << (8 * len);
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return u64::from(first) | u64::from(last) << (8 * (len - 4)) | fill;
+    }
+    match bytes {
+        [] => fill,
+        // The middle is the first, the last or between them.
+        [first, ..] => {
+            let (middle, last) = (len / 2, len - 1);
+            u64::from(*first) | u64::from(bytes[middle]) << (8 * middle) | u64::from(bytes[last]) << (8 * last) | fill
+        }
+    }
+}
+
+/// How many bytes at the front of `bytes` need no escape, whatever the settings.
+#[inline]
+fn plain_len(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(chunk) = bytes[at..].first_chunk::<8>() {
-        let word = u64::from_le_bytes(*chunk);
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let found = (control | is(word, b'"') | is(word, b'\\') | is(word, b'/') | is(word, 0x7f)) & HIGHS;
+        let found = needs_escape(u64::from_le_bytes(*chunk));
         if found != 0 {
             return at + (found.trailing_zeros() / 8) as usize;
         }
@@ -357,6 +454,10 @@ mod tests {
                     text[at] = byte;
                     let expected = if ESCAPES[usize::from(byte)] == 0 { len } else { at };
                     assert_eq!(plain_len(&text), expected, "{byte} at {at} of {len}");
+                    if len < 8 {
+                        assert_eq!(needs_escape(short_word(&text)) == 0, expected == len, "{byte} at {at} of {len}");
+                        assert_eq!(short_word(&text).to_le_bytes()[..len], text);
+                    }
                 }
             }
         }
