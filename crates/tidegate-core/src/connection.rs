@@ -228,7 +228,7 @@ impl Connection {
     }
     /// The server for names that no other has.
     pub fn default_server(&self) -> ServerId {
-        self.config.listens.get(self.listen).map_or(ServerId(0), |listen| listen.default)
+        self.config.default_server(self.listen)
     }
     /// Whether nothing more can be written.
     pub fn is_broken(&self) -> bool {

@@ -21,7 +21,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
     client_socket, clock,
-    conf::{Config, ServerId},
+    conf::Config,
     connection::{BUSY_IDLE_MS_MAX, BUSY_WAIT_MS, FRESH_WAIT_MS_MAX, Peer},
     log::{self, Level},
     worker::{Worker, give_buffer, take_buffer},
@@ -70,10 +70,8 @@ struct Entry {
 impl Entry {
     /// The first bytes of a head have come: from now on its time counts. Answers when that is over, in milliseconds.
     fn begin_head(&mut self, config: &Config) -> u64 {
-        let server = config.listens.get(self.parked.listen as usize).map_or(ServerId(0), |listen| listen.default);
-        let level = config.servers[server.0 as usize].level;
-        let timeout_ms = config.levels[level.0 as usize].core.http.client_header_timeout_ms();
-        self.deadline_ms = self.parked.since_ms + timeout_ms;
+        let http = config.default_http(self.parked.listen as usize);
+        self.deadline_ms = self.parked.since_ms + http.client_header_timeout_ms();
         self.deadline_ms
     }
 }

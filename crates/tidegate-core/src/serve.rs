@@ -73,8 +73,7 @@ async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
     if !expected || conn.proxy_header.get().is_some() {
         return true;
     }
-    let server_level = conn.config().servers[conn.default_server().0 as usize].level;
-    let core = &conn.config().levels[server_level.0 as usize].core.http;
+    let core = conn.config().default_http(conn.listen);
     loop {
         if !matches!(conn.read_more(core.client_header_timeout_ms()).await, Ok(1..)) {
             return false;
@@ -306,8 +305,7 @@ fn send_timeout_ms(req: &Request) -> u64 {
 /// Reads the next head.
 async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     let first = conn.requests.get() == 0;
-    let server_level = conn.config().servers[conn.default_server().0 as usize].level;
-    let core = &conn.config().levels[server_level.0 as usize].core.http;
+    let core = conn.config().default_http(conn.listen);
     let limits = core.head_limits();
     let options = core.head_options();
     let header_timeout_ms = core.client_header_timeout_ms();

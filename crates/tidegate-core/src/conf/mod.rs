@@ -182,6 +182,15 @@ impl Config {
     pub fn listen_specs(&self) -> Vec<ListenSpec> {
         self.listens.iter().filter(|listen| !listen.is_shared).map(|listen| listen.spec.clone()).collect()
     }
+    /// The server of an address for names that no other has. `listen` is the position among [`listens`](Self::listens).
+    pub fn default_server(&self, listen: usize) -> ServerId {
+        self.listens.get(listen).map_or(ServerId(0), |listen| listen.default)
+    }
+    /// What applies to a connection of an address until a request has chosen its server.
+    pub(crate) fn default_http(&self, listen: usize) -> &crate::http_core::Conf {
+        let server = &self.servers[self.default_server(listen).0 as usize];
+        &self.levels[server.level.0 as usize].core.http
+    }
     /// The level of the `upstream` block of this name, in any case.
     pub fn find_upstream(&self, name: &[u8]) -> Option<LevelId> {
         if name.iter().any(u8::is_ascii_uppercase) {
