@@ -165,19 +165,17 @@ enum Arrival {
 impl Parked {
     /// Reads what has come. `ended`: so has the end of it, or an error.
     fn read(&mut self, ended: bool) -> Arrival {
-        let is_first = self.input.is_empty();
+        let before = self.input.len();
+        let (is_first, is_idle) = (before == 0, self.is_idle());
         let mut buffer = if is_first { take_buffer() } else { std::mem::take(&mut self.input) };
-        let before = buffer.len();
         let read = receive(self.socket.as_fd(), &mut buffer);
-        if before == 0 && !buffer.is_empty() {
+        if is_first && !buffer.is_empty() {
             self.since_ms = clock::now_ms();
         }
         let arrival = match read {
-            Ok(0) | Err(_) if self.is_idle() && before == 0 => match read {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Arrival::Stay,
-                _ => Arrival::Close,
-            },
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => Arrival::Stay,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && (is_idle || !ended) => Arrival::Stay,
+            // A client that has nothing under way is free to go.
+            Ok(0) | Err(_) if is_idle => Arrival::Close,
             Ok(1..) if !ended && is_inside_line(&buffer, before) => Arrival::Stay,
             // Whatever it is, the connection can tell.
             _ => Arrival::Resume,
@@ -231,23 +229,30 @@ impl Worker {
             // How long a worker that quits waits for whom is the connection's business.
             arrival = Arrival::Resume;
         }
+        if begins {
+            self.count_parked(false, -1);
+            self.count_parked(true, 1);
+        }
+        if begins && matches!(arrival, Arrival::Stay) {
+            let deadline_ms = entry.begin_head(self.config());
+            table.note_deadline(deadline_ms);
+        }
+        drop(table);
         if matches!(arrival, Arrival::Stay) {
-            if begins {
-                let deadline_ms = entry.begin_head(self.config());
-                table.note_deadline(deadline_ms);
-                drop(table);
-                self.count_parked(false, -1);
-                self.count_parked(true, 1);
-            }
             return;
         }
-        let Some(parked) = table.remove(key) else { return };
-        drop(table);
-        self.count_parked(was_reading, -1);
+        let Some(parked) = self.take_parked(|table| table.remove(key)) else { return };
         match arrival {
             Arrival::Close => self.close_parked(parked),
             _ => self.resume(parked, false),
         }
+    }
+
+    /// What `take` takes out of the table, no longer counted.
+    fn take_parked(&self, take: impl FnOnce(&mut Table) -> Option<Parked>) -> Option<Parked> {
+        let parked = take(&mut self.parked.borrow_mut())?;
+        self.count_parked(!parked.input.is_empty(), -1);
+        Some(parked)
     }
 
     /// Looks for those whose time is over.
@@ -261,8 +266,7 @@ impl Worker {
             expired,
             move |worker, key| {
                 // Another connection may have the place by now.
-                let Some(parked) = worker.parked.borrow_mut().remove_expired(key, now_ms) else { return };
-                worker.count_parked(!parked.input.is_empty(), -1);
+                let Some(parked) = worker.take_parked(|table| table.remove_expired(key, now_ms)) else { return };
                 if parked.is_idle() {
                     worker.forget_open();
                 } else {
@@ -274,9 +278,9 @@ impl Worker {
 
     /// Closes one without a word.
     pub(crate) fn drop_parked(&self, key: usize) {
-        let Some(parked) = self.parked.borrow_mut().remove(key) else { return };
-        self.count_parked(!parked.input.is_empty(), -1);
-        self.forget_open();
+        if self.take_parked(|table| table.remove(key)).is_some() {
+            self.forget_open();
+        }
     }
 
     /// Closes all: the worker stops.
