@@ -15,6 +15,7 @@ use tidegate_http::{BadRequest, Method, Parsed, RequestHead, parse_request, prox
 use crate::{
     clock,
     connection::{Connection, Wait},
+    http_core::Conf as HttpConf,
     log::{Level, SysError},
     output::Progress,
     phase::{self, LateLog, LocalFuture, Ready},
@@ -306,31 +307,10 @@ fn send_timeout_ms(req: &Request) -> u64 {
 async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     let first = conn.requests.get() == 0;
     let core = conn.config().default_http(conn.listen);
-    let limits = core.head_limits();
-    let options = core.head_options();
-    let header_timeout_ms = core.client_header_timeout_ms();
     let waits = conn.input.borrow().is_empty();
     let pipelined = !waits && !first && conn.head_since_ms.get() == 0;
-    if waits {
-        conn.waiting_since_ms.set(clock::now_ms());
-        conn.idle_since_ms.set(clock::now_ms());
-        conn.waits_for_head.set(true);
-        // Whoever has just connected is about to ask, and would take a closed connection for a failure.
-        conn.idle.set(!first || conn.surplus.get());
-        let timeout_ms = if first { header_timeout_ms } else { conn.idle_timeout_ms.get() };
-        let waiting = worker.waiting();
-        let read = conn.read_more(timeout_ms).await;
-        drop(waiting);
-        conn.idle.set(false);
-        conn.waiting_since_ms.set(0);
-        match read {
-            Ok(1..) => {}
-            Err(_) if conn.parking.take() => return Head::Idle,
-            end => {
-                note_end_of_wait(conn, first, &end);
-                return Head::End;
-            }
-        }
+    if waits && let Err(head) = begin_to_read(conn, worker, core, first).await {
+        return head;
     }
     // Without a wait too: the head may have come with the header of the PROXY protocol.
     conn.waits_for_head.set(false);
@@ -338,47 +318,12 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     if conn.head_since_ms.get() == 0 {
         conn.head_since_ms.set(clock::now_ms());
     }
-    let started_ms = conn.head_since_ms.get();
-    req.start_ms.set(started_ms);
+    req.start_ms.set(conn.head_since_ms.get());
     loop {
-        skip_blank_lines(&mut conn.input.borrow_mut());
-        let parsed = {
-            let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
-            let input = conn.input.borrow();
-            parse_request(&input, &limits, &options, request.head.get_mut())
+        req = match parse_head(conn, req, core, pipelined) {
+            Ok(head) => return head,
+            Err(req) => req,
         };
-        match parsed {
-            Ok(Parsed::Complete(consumed)) => {
-                conn.consume_input(consumed);
-                let begun = begin(&mut req);
-                req.flags().pipelined.set(pipelined);
-                note_ignored_lines(&req);
-                return match begun {
-                    Ok(()) => Head::Complete(req),
-                    Err(bad) => Head::Bad(req, bad),
-                };
-            }
-            Ok(Parsed::Partial) => {}
-            Err(bad) => {
-                let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
-                request.head.get_mut().keep_bad_line(&conn.input.borrow());
-                let _ = begin(&mut req);
-                let mut uri = req.uri.borrow_mut();
-                if uri.path.is_empty() {
-                    // Of a target that makes no sense nothing is known but its text.
-                    uri.args.clear();
-                }
-                drop(uri);
-                return Head::Bad(req, bad);
-            }
-        }
-        {
-            let mut input = conn.input.borrow_mut();
-            if input.len() == input.capacity() {
-                let more = limits.large_buffer_bytes.max(input.capacity());
-                input.reserve(more);
-            }
-        }
         // Whoever has sent a part of a request may wait for the answers to those before it.
         if conn.unsent_bytes() > 0 {
             let has_more = matches!(conn.read_more_now(), Poll::Ready(Ok(1..)));
@@ -387,29 +332,116 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
             }
             continue;
         }
-        let elapsed_ms = clock::now_ms().saturating_sub(started_ms);
-        let left_ms = header_timeout_ms.saturating_sub(elapsed_ms).max(1);
-        let reading = worker.reading();
-        conn.waiting_since_ms.set(clock::now_ms());
-        let read = conn.read_more(left_ms).await;
-        conn.waiting_since_ms.set(0);
-        drop(reading);
-        match read {
-            Ok(1..) => clock::update(),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                conn.requests.set(conn.requests.get() + 1);
-                return Head::TimedOut(Some(req));
-            }
-            Err(_) if conn.parking.take() => {
-                let request = Rc::get_mut(&mut req).expect("nobody else has the request yet");
-                // It will be parsed again, from its beginning.
-                request.head.get_mut().clear();
-                *conn.spare.borrow_mut() = Some(req);
-                return Head::Idle;
-            }
-            _ => return Head::End,
+        req = match read_rest(conn, worker, core, req).await {
+            Ok(req) => req,
+            Err(head) => return head,
+        };
+    }
+}
+
+/// Waits for the first bytes of a head; an error is what reading it comes to without them.
+async fn begin_to_read(conn: &Rc<Connection>, worker: &Worker, core: &HttpConf, first: bool) -> Result<(), Head> {
+    conn.waiting_since_ms.set(clock::now_ms());
+    conn.idle_since_ms.set(clock::now_ms());
+    conn.waits_for_head.set(true);
+    // Whoever has just connected is about to ask, and would take a closed connection for a failure.
+    conn.idle.set(!first || conn.surplus.get());
+    let timeout_ms = if first { core.client_header_timeout_ms() } else { conn.idle_timeout_ms.get() };
+    let waiting = worker.waiting();
+    let read = conn.read_more(timeout_ms).await;
+    drop(waiting);
+    conn.idle.set(false);
+    conn.waiting_since_ms.set(0);
+    match read {
+        Ok(1..) => Ok(()),
+        Err(_) if conn.parking.take() => Err(Head::Idle),
+        end => {
+            note_end_of_wait(conn, first, &end);
+            Err(Head::End)
         }
     }
+}
+
+/// Waits for more bytes of a head of which a part has come; an error is what reading it comes to without them.
+async fn read_rest(
+    conn: &Rc<Connection>,
+    worker: &Worker,
+    core: &HttpConf,
+    mut req: Rc<Request>,
+) -> Result<Rc<Request>, Head> {
+    let elapsed_ms = clock::now_ms().saturating_sub(req.start_ms.get());
+    let left_ms = core.client_header_timeout_ms().saturating_sub(elapsed_ms).max(1);
+    let reading = worker.reading();
+    conn.waiting_since_ms.set(clock::now_ms());
+    let read = conn.read_more(left_ms).await;
+    conn.waiting_since_ms.set(0);
+    drop(reading);
+    match read {
+        Ok(1..) => {
+            clock::update();
+            Ok(req)
+        }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            conn.requests.set(conn.requests.get() + 1);
+            Err(Head::TimedOut(Some(req)))
+        }
+        Err(_) if conn.parking.take() => {
+            // It will be parsed again, from its beginning.
+            unshared(&mut req).head.get_mut().clear();
+            *conn.spare.borrow_mut() = Some(req);
+            Err(Head::Idle)
+        }
+        _ => Err(Head::End),
+    }
+}
+
+/// Makes a request of the head that has been read; gives `req` back, and makes room for more, where that is only a part.
+fn parse_head(
+    conn: &Connection,
+    mut req: Rc<Request>,
+    core: &HttpConf,
+    pipelined: bool,
+) -> Result<Head, Rc<Request>> {
+    let limits = core.head_limits();
+    skip_blank_lines(&mut conn.input.borrow_mut());
+    let head = unshared(&mut req).head.get_mut();
+    let parsed = parse_request(&conn.input.borrow(), &limits, &core.head_options(), head);
+    match parsed {
+        Ok(Parsed::Complete(consumed)) => {
+            conn.consume_input(consumed);
+            let begun = begin(&mut req);
+            req.flags().pipelined.set(pipelined);
+            note_ignored_lines(&req);
+            Ok(match begun {
+                Ok(()) => Head::Complete(req),
+                Err(bad) => Head::Bad(req, bad),
+            })
+        }
+        Ok(Parsed::Partial) => {
+            let mut input = conn.input.borrow_mut();
+            if input.len() == input.capacity() {
+                let more = limits.large_buffer_bytes.max(input.capacity());
+                input.reserve(more);
+            }
+            Err(req)
+        }
+        Err(bad) => {
+            head.keep_bad_line(&conn.input.borrow());
+            let _ = begin(&mut req);
+            let mut uri = req.uri.borrow_mut();
+            if uri.path.is_empty() {
+                // Of a target that makes no sense nothing is known but its text.
+                uri.args.clear();
+            }
+            drop(uri);
+            Ok(Head::Bad(req, bad))
+        }
+    }
+}
+
+/// A request that nobody else has yet.
+fn unshared(req: &mut Rc<Request>) -> &mut Request {
+    Rc::get_mut(req).expect("nobody else has the request yet")
 }
 
 /// Drops empty lines ahead of a request, however many: they take no room, and time is limited.
@@ -454,7 +486,7 @@ fn note_end_of_wait(conn: &Connection, first: bool, end: &io::Result<usize>) {
 
 /// Makes a request of the head that was read into it: server, URI, body framing.
 fn begin(req: &mut Rc<Request>) -> Result<(), BadRequest> {
-    let request = Rc::get_mut(req).expect("nobody else has the request yet");
+    let request = unshared(req);
     let conn = &request.conn;
     conn.requests.set(conn.requests.get() + 1);
     conn.head_since_ms.set(0);
