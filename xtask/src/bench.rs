@@ -10,6 +10,7 @@ mod cpu;
 mod database;
 mod definition;
 mod load;
+mod priority;
 mod report;
 mod scripts;
 mod server;
@@ -139,7 +140,7 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
             load::compare(bench, &vars, contestants, options.rounds, time, &counted, &mut row)?;
         }
         Kind::IdleMemory => special::idle_memory(bench, &vars, contestants, &mut row)?,
-        Kind::SlowClients => special::slow_clients(bench, &vars, contestants, time, &mut row)?,
+        Kind::SlowClients => special::slow_clients(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::ConfigTest => special::config_test(bench, &vars, contestants, options.rounds, &mut row)?,
         Kind::Start => special::start(bench, &vars, contestants, options.rounds, &mut row)?,
         Kind::Waiting => waiting::latency(bench, &vars, contestants, &mut row)?,

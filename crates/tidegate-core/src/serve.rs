@@ -396,12 +396,7 @@ async fn read_rest(
 }
 
 /// Makes a request of the head that has been read; gives `req` back, and makes room for more, where that is only a part.
-fn parse_head(
-    conn: &Connection,
-    mut req: Rc<Request>,
-    core: &HttpConf,
-    pipelined: bool,
-) -> Result<Head, Rc<Request>> {
+fn parse_head(conn: &Connection, mut req: Rc<Request>, core: &HttpConf, pipelined: bool) -> Result<Head, Rc<Request>> {
     let limits = core.head_limits();
     skip_blank_lines(&mut conn.input.borrow_mut());
     let head = unshared(&mut req).head.get_mut();
