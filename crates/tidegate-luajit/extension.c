@@ -12,6 +12,7 @@
 #include "lj_func.h"
 #include "lj_frame.h"
 #include "lj_state.h"
+#include "lj_tab.h"
 #include "lj_vmevent.h"
 
 #if !LJ_GC64
@@ -90,4 +91,28 @@ tidegate_lua_newstate(lua_Alloc allocate, void *data)
     lua_pop(L, 1);
 #endif
     return L;
+}
+
+/*
+ * The block of the userdata at `index` (no pseudo-index) if it has `size` bytes and its metatable has the number `tag` at
+ * index 1; otherwise NULL.
+ */
+void *
+tidegate_lua_userdata(lua_State *L, int index, double tag, size_t size)
+{
+    cTValue *value = index > 0 ? L->base + (index - 1) : L->top + index;
+    cTValue *found;
+    GCudata *block;
+    GCtab *meta;
+
+    if (value >= L->top || !tvisudata(value)) {
+        return NULL;
+    }
+    block = udataV(value);
+    meta = tabref(block->metatable);
+    if (meta == NULL || block->len != size) {
+        return NULL;
+    }
+    found = lj_tab_getint(meta, 1);
+    return found != NULL && tvisnum(found) && numV(found) == tag ? uddata(block) : NULL;
 }

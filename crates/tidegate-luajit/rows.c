@@ -54,6 +54,9 @@ tidegate_lua_row_copy(lua_State *L, int row)
     table = lj_tab_new(L, 0, 0);
     settabV(L, L->top, table);
     incr_top(L);
+    if (hmask == 0) {
+        return (char *)noderef(table->node);
+    }
     node = lj_mem_newvec(L, hmask + 1, Node);
     memcpy(node, source, (hmask + 1) * sizeof(Node));
     distance = (char *)node - (char *)source;

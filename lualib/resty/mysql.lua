@@ -44,8 +44,7 @@ function _M.set_timeout(self, ms)
     return set_timeout(handle, ms)
 end
 
--- The name of the pool where none is given. Sessions that differ in what was negotiated do not share one.
-local function pool_name(opts)
+local function make_pool_name(opts)
     local user, database = opts.user or "", opts.database or ""
     local name
     if opts.embedded then
@@ -64,14 +63,35 @@ local function pool_name(opts)
     return name
 end
 
+local last_user, last_database, last_host, last_port, last_name
+
+-- The name of the pool where none is given. Sessions that differ in what was negotiated do not share one. That of a
+-- server alone is kept until another is asked for: most scripts have one.
+local function pool_name(opts)
+    local user, database, host, port = opts.user, opts.database, opts.host, opts.port
+    if not host or opts.embedded or opts.charset or opts.ssl or opts.ssl_verify then
+        return make_pool_name(opts)
+    end
+    if host ~= last_host or port ~= last_port or database ~= last_database or user ~= last_user then
+        last_name = make_pool_name(opts)
+        last_user, last_database, last_host, last_port = user, database, host, port
+    end
+    return last_name
+end
+
 -- connect(options): 1, or nil, message, code, sqlstate.
 function _M.connect(self, opts)
     local handle = self[1]
     if not handle then
         return nil, "not initialized"
     end
-    self.compact = opts.compact_arrays
-    self.rest = nil
+    -- An assignment of nil would make a place for the key.
+    if self.compact ~= opts.compact_arrays then
+        self.compact = opts.compact_arrays
+    end
+    if self.rest then
+        self.rest = nil
+    end
     local charset = opts.charset
     if charset and not charsets[charset] then
         return nil, "charset '" .. charset .. "' is not supported"

@@ -1,11 +1,16 @@
 //! Rust values as Lua userdata, dropped when Lua collects them.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 use std::mem;
 use std::ptr;
 
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
+
+unsafe extern "C-unwind" {
+    /// See `tidegate-luajit/extension.c`.
+    fn tidegate_lua_userdata(state: *mut lua_State, index: c_int, tag: f64, size: usize) -> *mut c_void;
+}
 
 use crate::error::LuaError;
 use crate::stack::Lua;
@@ -16,6 +21,17 @@ pub trait Userdata: 'static {
     const NAME: &'static CStr;
     /// The name in error messages.
     const TYPE_NAME: &'static str;
+}
+
+/// What tells a type's metatable, at its index 1: a number made of the type's name.
+const fn tag<T: Userdata>() -> f64 {
+    // FNV-1a, as many bits as a number holds.
+    let (name, mut hash, mut at) = (T::NAME.to_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
+    while at < name.len() {
+        hash = (hash ^ name[at] as u64).wrapping_mul(0x100_0000_01b3);
+        at += 1;
+    }
+    (hash >> 12) as f64
 }
 
 /// Pushes `value` as a userdata with the metatable of its type. *May raise* (memory).
@@ -38,6 +54,8 @@ pub fn push_metatable<T: Userdata>(lua: Lua) {
     if unsafe { ffi::luaL_newmetatable_(lua.raw(), T::NAME.as_ptr()) } != 0 {
         lua.push_function(collect::<T>);
         lua.raw_set_field(-2, b"__gc");
+        lua.push_number(const { tag::<T>() });
+        lua.raw_set_index(-2, 1);
     }
 }
 
@@ -49,28 +67,12 @@ pub fn check_userdata<T: Userdata>(lua: &Lua, n: c_int) -> Result<&T, LuaError> 
     to_userdata(lua, n).ok_or(LuaError::ArgumentType { argument: n, expected: T::TYPE_NAME })
 }
 
-/// The value at `index` as a `T`, if it is one.
+/// The value at `index` as a `T`, if it is one. No pseudo-index will do.
 pub fn to_userdata<T: Userdata>(lua: &Lua, index: c_int) -> Option<&T> {
-    if lua.type_of(index) != crate::stack::Type::Userdata {
-        return None;
-    }
-    let state = lua.raw();
-    // SAFETY: index holds a full userdata; looking at a metatable in the registry allocates nothing: the key string
-    // exists once the type's metatable does, and else is small.
-    unsafe {
-        if ffi::lua_getmetatable(state, index) == 0 {
-            return None;
-        }
-        ffi::lua_getfield_(state, ffi::LUA_REGISTRYINDEX, T::NAME.as_ptr());
-        let same = ffi::lua_rawequal(state, -1, -2) != 0;
-        lua.pop(2);
-        if !same {
-            return None;
-        }
-        // The metatable is ours, hence the block holds a `T` (scripts cannot set metatables of userdata; with the debug
-        // library they could, and with it they can crash LuaJIT in simpler ways).
-        lua.to_userdata(index).cast::<T>().as_ref()
-    }
+    // SAFETY: looks at a value and its metatable, and raises nothing. A metatable with our tag is ours, hence the block
+    // holds a `T` (scripts cannot set metatables of userdata; with the debug library they could, and with it they can
+    // crash LuaJIT in simpler ways).
+    unsafe { tidegate_lua_userdata(lua.raw(), index, const { tag::<T>() }, size_of::<T>()).cast::<T>().as_ref() }
 }
 
 unsafe extern "C-unwind" fn collect<T: Userdata>(state: *mut lua_State) -> c_int {

@@ -18,6 +18,7 @@ use crate::chunk::ChunkId;
 use crate::error::{Failure, FailureKind, LuaError};
 use crate::host::{Detached, LogLevel};
 use crate::memory::MemoryLimit;
+use crate::mysql::Shapes;
 use crate::scheduler::LightThread;
 use crate::shdict::Zone;
 use crate::stack::{Lua, Ref};
@@ -79,6 +80,8 @@ pub struct Vm {
     /// Compiled files by path.
     pub(crate) files: RefCell<HashMap<Vec<u8>, Ref>>,
     pub(crate) timers: Timers,
+    /// What rows of `resty.mysql` look like.
+    pub(crate) row_shapes: Shapes,
     result: Cell<Option<Vec<u8>>>,
     /// Requests and timers that keep a machine of `lua_code_cache off` alive; 0 for one of a worker.
     users: Cell<u32>,
@@ -111,6 +114,7 @@ impl Vm {
             budget: config.cpu_budget.map(Watch::new),
             memory: config.memory_limit.map(|limit| MemoryLimit::install(main, limit)),
             timers: Timers::new(config.max_pending_timers, config.max_running_timers),
+            row_shapes: Shapes::default(),
             config,
             idle: RefCell::default(),
             chunks: RefCell::default(),

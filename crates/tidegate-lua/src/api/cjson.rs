@@ -47,6 +47,9 @@ struct Config {
     decode_max_depth: i64,
     decode_invalid_numbers: bool,
     decode_array_with_array_mt: bool,
+    /// The identities of two metatables, which the registry keeps as long as the machine lives.
+    array_mt: *const c_void,
+    empty_array_mt: *const c_void,
 }
 
 impl Default for Config {
@@ -65,6 +68,8 @@ impl Default for Config {
             decode_max_depth: 1000,
             decode_invalid_numbers: true,
             decode_array_with_array_mt: false,
+            array_mt: ptr::null(),
+            empty_array_mt: ptr::null(),
         }
     }
 }
@@ -123,7 +128,10 @@ fn push_module(lua: Lua, name: &[u8], own: &[Method]) {
     let block = unsafe { ffi::lua_newuserdata(lua.raw(), size_of::<Config>()) }.cast::<Config>();
     const { assert!(align_of::<Config>() <= 8) };
     // SAFETY: the block was just made.
-    unsafe { block.write(Config::default()) };
+    unsafe {
+        let (array_mt, empty_array_mt) = (shared_table(lua, &ARRAY_MT), shared_table(lua, &EMPTY_ARRAY_MT));
+        block.write(Config { array_mt, empty_array_mt, ..Config::default() });
+    }
     let block = lua.top();
     lua.push_table(0, 24);
     for (name, method) in METHODS.iter().chain(own) {
@@ -159,9 +167,9 @@ fn push_shared_table(lua: Lua, key: &'static u8) {
     lua.raw_set(ffi::LUA_REGISTRYINDEX);
 }
 
-/// The identity of the metatable kept under `key`.
+/// The identity of the metatable kept under `key`. *May raise* (memory).
 fn shared_table(lua: Lua, key: &'static u8) -> *const c_void {
-    super::push_registry(lua, pointer(key));
+    push_shared_table(lua, key);
     // SAFETY: the value is on top.
     let table = unsafe { ffi::lua_topointer(lua.raw(), -1) };
     lua.pop(1);

@@ -53,13 +53,9 @@ pub(super) fn connect(lua: Lua) -> CResult {
     }
     db.close_now();
     let key = lua.check_bytes(2)?;
-    let settings = Settings::of(&host);
     let backlog = count(lua, 5, 0)?;
-    let size = count(lua, 4, 1)?.or(backlog.map(|_| settings.pool_size));
-    let tuning = Tuning {
-        limit: db.limit(settings.read_timeout),
-        packet_bytes_max: count(lua, 6, 1)?.unwrap_or(PACKET_BYTES_MAX),
-    };
+    let size = count(lua, 4, 1)?.or(backlog.map(|_| Settings::of(&host).pool_size));
+    let tuning = Tuning { limit: db.limit(&host), packet_bytes_max: count(lua, 6, 1)?.unwrap_or(PACKET_BYTES_MAX) };
     db.bigint.set(match lua.to_bytes(7) {
         None | Some(b"string") => BigInt::String,
         Some(b"cdata") => BigInt::Cdata,

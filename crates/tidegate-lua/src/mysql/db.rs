@@ -146,9 +146,9 @@ impl Db {
         }
     }
 
-    /// The time that each wait may take.
-    pub(super) fn limit(&self, default: Duration) -> Duration {
-        self.timeout.get().unwrap_or(default)
+    /// The time that each wait may take, for a script of `host`.
+    pub(super) fn limit(&self, host: &Host) -> Duration {
+        self.timeout.get().unwrap_or_else(|| Settings::of(host).read_timeout)
     }
 }
 
@@ -245,15 +245,14 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
         let state = db.state.get().as_str();
         return push_nil_error(lua, &format!("cannot be reused in the current connection state: {state}"));
     }
-    let settings = Settings::of(&host);
     let timeout = if lua.is_none_or_nil(2) {
-        settings.keepalive_timeout
+        Settings::of(&host).keepalive_timeout
     } else {
         Duration::from_millis(u64::try_from(lua.check_integer(2)?).unwrap_or(0))
     };
     let size = if lua.is_none_or_nil(3) { None } else { Some(lua.check_integer(3)?) };
     let size = match size.map(usize::try_from) {
-        None => settings.pool_size,
+        None => Settings::of(&host).pool_size,
         Some(Ok(size)) if size > 0 => size,
         Some(_) => return Err(LuaError::argument(3, "bad \"pool_size\" option value")),
     };

@@ -11,7 +11,7 @@
 //! | `query` | `send_query`, `read_result`, `query`, `prepare` |
 //! | `embedded` | the same on the embedded engine |
 //! | `argument` | statements and parameters from Lua values |
-//! | `tables` | results become Lua tables; `row` writes values into copies of a row |
+//! | `tables` | results become Lua tables; `row` writes values into copies of a row with their columns |
 //! | `record` | results kept for a moment where no Lua error may be raised |
 //! | `stats` | what pools have done and hold, as tables |
 //! | `refusal` | failures in lua-resty-mysql's words |
@@ -48,6 +48,8 @@ use mlua_sys::lua_CFunction;
 
 use crate::function::function;
 use crate::socket::pool;
+
+pub(crate) use row::Shapes;
 
 /// What the Lua half calls.
 pub(crate) static FUNCTIONS: &[(&str, lua_CFunction)] = &[

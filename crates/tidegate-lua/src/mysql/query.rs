@@ -17,7 +17,7 @@ use super::tables::{Built, ROWS_HINT_DEFAULT, ROWS_HINT_MAX, Shape, TableSink, T
 use crate::error::{CResult, Failure, LuaError};
 use crate::host::Host;
 use crate::scheduler::{Answer, with_run};
-use crate::socket::{Settings, push_nil_error};
+use crate::socket::push_nil_error;
 use crate::stack::{Lua, Type};
 use crate::vm::Vm;
 
@@ -64,7 +64,7 @@ fn begin(lua: Lua, prefix: &str) -> Result<Result<Begun, c_int>, LuaError> {
         db.check_owner(&host)?;
     }
     let vm = with_run(|run| run.vm().clone()).ok_or(LuaError::new("no request found"))?;
-    let limit = db.limit(Settings::of(&host).read_timeout);
+    let limit = db.limit(&host);
     match db.take_link() {
         Some(link) => Ok(Ok(Begun { db, host, link, vm, limit })),
         None => refuse("closed"),
@@ -164,7 +164,7 @@ pub(super) fn read_result(lua: Lua) -> CResult {
         db.check_owner(&host)?;
     }
     let vm = with_run(|run| run.vm().clone()).ok_or(LuaError::new("no request found"))?;
-    let limit = db.limit(Settings::of(&host).read_timeout);
+    let limit = db.limit(&host);
     let Some(link) = db.take_link() else {
         return push_nil_error(lua, "failed to receive packet header: closed");
     };

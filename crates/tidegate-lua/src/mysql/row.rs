@@ -1,10 +1,13 @@
 //! Copies of a row's table whose values are written without looking their keys up (`tidegate-luajit/rows.c`).
 
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int};
+use std::rc::Rc;
 
 use mlua_sys::lua_State;
+use tidegate_rows::Column;
 
-use crate::stack::Lua;
+use crate::stack::{Lua, Ref};
 
 unsafe extern "C-unwind" {
     fn tidegate_lua_row_slot(state: *mut lua_State, row: c_int, key: c_int) -> isize;
@@ -47,8 +50,70 @@ pub(super) fn to_int64(lua: Lua, index: c_int) -> Option<Int64> {
 const CANONICAL_NAN: f64 = f64::from_bits(0xfff8_0000_0000_0000);
 
 /// Where the columns' values stand in tables that are copies of one row.
-#[derive(Debug, Default)]
-pub(super) struct Slots(Vec<isize>);
+#[derive(Debug, Clone)]
+pub(super) struct Slots(Rc<[isize]>);
+
+/// How many shapes a machine keeps.
+const SHAPES_MAX: usize = 32;
+
+/// Rows by the names of their columns: those that a machine had lately.
+#[derive(Default)]
+pub(crate) struct Shapes {
+    known: RefCell<Vec<Shape>>,
+    /// Which one goes next when there is no room.
+    oldest: Cell<usize>,
+}
+
+/// Rows that have the same columns.
+struct Shape {
+    names: Vec<Box<[u8]>>,
+    /// A table with all names, in the registry.
+    template: Ref,
+    slots: Slots,
+}
+
+impl Shapes {
+    /// Pushes a table that has the columns' names for keys, of which rows are copies, and gives its slots; `None` and
+    /// `false` if there are none. *May raise* (memory). The caller reserved a slot for each column and three more.
+    pub(super) fn push(&self, lua: Lua, columns: &[Column]) -> Option<Slots> {
+        let fits = |shape: &&Shape| {
+            shape.names.len() == columns.len()
+                && shape.names.iter().zip(columns).all(|(name, column)| *name == column.name)
+        };
+        let known = self.known.borrow().iter().find(fits).map(|shape| (shape.template, shape.slots.clone()));
+        if let Some((template, slots)) = known {
+            lua.push_ref(template);
+            return Some(slots);
+        }
+        let table = lua.top() + 1;
+        lua.push_table(0, c_int::try_from(columns.len()).unwrap_or(0));
+        for column in columns {
+            lua.push_bytes(&column.name);
+            lua.push_value(-1);
+            lua.push_bool(false);
+            lua.raw_set(table);
+        }
+        let slots = Slots::of(lua, table, table + 1, lua.top() - table);
+        lua.set_top(table);
+        if slots.is_none() {
+            lua.pop(1);
+            lua.push_bool(false);
+        }
+        let slots = slots?;
+        lua.push_value(table);
+        let template = lua.make_ref();
+        let shape =
+            Shape { names: columns.iter().map(|column| column.name.clone()).collect(), template, slots: slots.clone() };
+        let mut known = self.known.borrow_mut();
+        if known.len() < SHAPES_MAX {
+            known.push(shape);
+        } else {
+            let oldest = self.oldest.replace((self.oldest.get() + 1) % SHAPES_MAX);
+            lua.unref(std::mem::replace(&mut known[oldest], shape).template);
+        }
+        Some(slots)
+    }
+}
 
 /// A copy under way: the table on top of the stack.
 #[derive(Clone, Copy)]
@@ -58,14 +123,14 @@ pub(super) struct Copy {
 }
 
 impl Slots {
-    /// Those of the table at `row` for the `count` keys from `first_key` on; `None` unless it has all of them.
-    pub(super) fn of(lua: Lua, row: c_int, first_key: c_int, count: c_int) -> Option<Self> {
+    /// Those of the table at `row` for the `count` keys from `first_key` on; `None` unless it has all of them, and some.
+    fn of(lua: Lua, row: c_int, first_key: c_int, count: c_int) -> Option<Self> {
         let slot = |key: c_int| {
             // SAFETY: a table with string keys stands at `row`, strings at the keys' indexes, by the caller's bookkeeping.
             let slot = unsafe { tidegate_lua_row_slot(lua.raw(), row, key) };
             (slot >= 0).then_some(slot)
         };
-        (first_key..first_key + count).map(slot).collect::<Option<Vec<_>>>().map(Self)
+        (first_key..first_key + count).map(slot).collect::<Option<Rc<_>>>().filter(|_| count > 0).map(Self)
     }
 
     /// Pushes a copy of the table at `row`, which these slots are of. *May raise* (memory).
@@ -99,5 +164,58 @@ impl Slots {
     pub(super) fn set_value(&self, copy: Copy, column: usize, index: c_int) {
         // SAFETY: as for `set_bytes`; the index is valid by the caller's bookkeeping.
         unsafe { tidegate_lua_slot_value(copy.lua.raw(), copy.base.offset(self.0[column]), index) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_rows::{Column, ColumnType};
+
+    use super::*;
+    use crate::vm::{Vm, VmConfig};
+
+    fn columns(names: &[&str]) -> Vec<Column> {
+        names.iter().map(|name| Column::expression(name.as_bytes(), ColumnType::Long)).collect()
+    }
+
+    /// The numbers of a row of `names` whose values count up from 1, by name; -1 where there is none.
+    fn row_of(vm: &Vm, names: &[&str]) -> Vec<f64> {
+        let mut found = Vec::new();
+        let made = vm.main().protect(|lua| {
+            lua.reserve(20)?;
+            let template = lua.top() + 1;
+            let Some(slots) = vm.row_shapes.push(lua, &columns(names)) else { return Ok(()) };
+            let copy = slots.copy(lua, template);
+            for column in 0..names.len() {
+                slots.set_number(copy, column, column as f64 + 1.0);
+            }
+            for name in names {
+                lua.raw_get_field(-1, name.as_bytes());
+                found.push(lua.to_number(-1).unwrap_or(-1.0));
+                lua.pop(1);
+            }
+            Ok(())
+        });
+        assert!(made.is_ok());
+        found
+    }
+
+    #[test]
+    fn shapes_are_kept_and_replaced() {
+        let vm = Vm::new(VmConfig::default()).unwrap();
+        assert_eq!(row_of(&vm, &["id", "name"]), [1.0, 2.0]);
+        assert_eq!(row_of(&vm, &["name", "id"]), [1.0, 2.0]);
+        // The last of two columns with one name stays.
+        assert_eq!(row_of(&vm, &["id", "id"]), [2.0, 2.0]);
+        assert_eq!(row_of(&vm, &[""]), [1.0]);
+        assert_eq!(row_of(&vm, &[]), []);
+        assert_eq!(vm.row_shapes.known.borrow().len(), 4);
+        for round in 0..3 * SHAPES_MAX {
+            let names = [format!("a{round}"), "id".to_owned(), "__index".to_owned()];
+            let names = names.each_ref().map(String::as_str);
+            assert_eq!(row_of(&vm, &names), [1.0, 2.0, 3.0]);
+            assert_eq!(row_of(&vm, &names), [1.0, 2.0, 3.0]);
+        }
+        assert_eq!(vm.row_shapes.known.borrow().len(), SHAPES_MAX);
     }
 }

@@ -5,12 +5,11 @@
 //! ```text
 //! base+1  the array of rows
 //! base+2  ngx.null
-//! base+3  the first row, or nil while there is none
-//! base+4  the columns' names …
+//! base+3  a row of this shape, or false
 //! ```
 //!
-//! Between polls they are kept in the registry. The first row is built key by key; the others are copies of it whose
-//! values are written in place ([`super::row`]).
+//! Between polls they are kept in the registry. Rows are copies of one whose values are written in place
+//! ([`super::row`]); with `compact_arrays`, arrays.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -91,8 +90,7 @@ pub(super) struct Built {
 /// The parts of a result between two polls.
 struct Parts {
     rows: Kept,
-    first_row: Kept,
-    names: Kept,
+    template: Kept,
 }
 
 /// What a sink and the one who polls its statement share.
@@ -101,16 +99,15 @@ pub(super) struct Tables {
     /// Where tables are built, within [`Tables::enter`] and [`Tables::leave`].
     lua: Cell<Lua>,
     base: Cell<c_int>,
-    /// Columns of the result under way; -1 when there is none.
-    columns: Cell<c_int>,
+    /// A result with rows is under way.
+    has_rows: Cell<bool>,
     parts: RefCell<Option<Parts>>,
     built: RefCell<Vec<Built>>,
 }
 
 const ROWS: c_int = 1;
 const NULL: c_int = 2;
-const FIRST_ROW: c_int = 3;
-const NAMES: c_int = 4;
+const TEMPLATE: c_int = 3;
 /// Slots that a row under way may take.
 const WORK_SLOTS: c_int = 8;
 
@@ -120,7 +117,7 @@ impl Tables {
             lua: Cell::new(vm.main()),
             vm,
             base: Cell::new(0),
-            columns: Cell::new(-1),
+            has_rows: Cell::new(false),
             parts: RefCell::default(),
             built: RefCell::default(),
         })
@@ -135,48 +132,27 @@ impl Tables {
     fn enter(&self, lua: Lua) -> Result<(), LuaError> {
         self.lua.set(lua);
         self.base.set(lua.top());
-        let columns = self.columns.get();
-        lua.reserve(columns.max(0) + NAMES + WORK_SLOTS)?;
+        lua.reserve(TEMPLATE + WORK_SLOTS)?;
         let parts = self.parts.take();
         let Some(parts) = parts else { return Ok(()) };
         parts.rows.push(lua);
         lua.push_light(ptr::null());
-        parts.first_row.push(lua);
-        parts.names.push(lua);
-        let names = lua.top();
-        for number in 1..=columns {
-            lua.raw_get_index(names, number);
-        }
-        lua.remove(names);
+        parts.template.push(lua);
         self.parts.replace(Some(parts));
         Ok(())
     }
 
     /// Keeps the result under way until the next poll. *May raise* (memory).
     fn leave(&self) {
-        let columns = self.columns.get();
-        if columns < 0 {
+        if !self.has_rows.get() || self.parts.borrow().is_some() {
             return;
         }
         let (lua, base) = (self.lua.get(), self.base.get());
-        let old = self.parts.take();
-        let names = match old {
-            Some(parts) => parts.names,
-            None => {
-                lua.push_table(columns, 0);
-                for number in 1..=columns {
-                    lua.push_value(base + NAMES + number - 1);
-                    lua.raw_set_index(-2, number);
-                }
-                Kept::take(&self.vm, lua)
-            }
-        };
         let keep = |index: c_int| {
             lua.push_value(base + index);
             Kept::take(&self.vm, lua)
         };
-        // A reference cannot be to nil: false stands for "no row yet".
-        let parts = Parts { rows: keep(ROWS), first_row: keep(FIRST_ROW), names };
+        let parts = Parts { rows: keep(ROWS), template: keep(TEMPLATE) };
         self.parts.replace(Some(parts));
     }
 
@@ -264,7 +240,7 @@ pub(super) struct TableSink {
     shape: Shape,
     kinds: Vec<Kind>,
     row_count: c_int,
-    /// Those of the first row, once there are two.
+    /// Those of the rows; `None` with `compact_arrays`.
     slots: Option<Slots>,
     copy: Option<row::Copy>,
     /// Not one row can be built: there is no room for the columns.
@@ -298,7 +274,7 @@ impl TableSink {
         let value = cook(kind, value, &mut text);
         match (&self.copy, &self.slots) {
             (Some(copy), Some(slots)) => self.set_in_copy(lua, *copy, slots, index, value),
-            _ => self.set_field(lua, index, value),
+            _ => self.set_element(lua, index, value),
         }
         self.text = text;
     }
@@ -326,12 +302,8 @@ impl TableSink {
         }
     }
 
-    /// Sets a field of the table on top.
-    fn set_field(&self, lua: Lua, index: usize, value: Cooked<'_>) {
-        let number = c_int::try_from(index).unwrap_or(0);
-        if !self.shape.compact {
-            lua.push_value(self.tables.base.get() + NAMES + number);
-        }
+    /// Sets an element of the array on top.
+    fn set_element(&self, lua: Lua, index: usize, value: Cooked<'_>) {
         match value {
             Cooked::Number(value) => lua.push_number(value),
             Cooked::Bytes(bytes) => lua.push_bytes(bytes),
@@ -339,11 +311,7 @@ impl TableSink {
             Cooked::Nothing => lua.push_nil(),
             Cooked::Int64(value) => row::push_int64(lua, value),
         }
-        if self.shape.compact {
-            lua.raw_set_index(-2, number + 1);
-        } else {
-            lua.raw_set(-3);
-        }
+        lua.raw_set_index(-2, c_int::try_from(index).unwrap_or(0) + 1);
     }
 }
 
@@ -356,18 +324,15 @@ impl Sink for TableSink {
         self.slots = None;
         lua.set_top(base);
         let count = c_int::try_from(columns.len()).unwrap_or(c_int::MAX);
-        self.too_wide = lua.reserve(count.saturating_add(NAMES + WORK_SLOTS)).is_err();
+        self.too_wide = lua.reserve(count.saturating_add(TEMPLATE + WORK_SLOTS)).is_err();
         lua.push_table(self.shape.rows_hint, 0);
         lua.push_light(ptr::null());
-        lua.push_bool(false);
-        if self.too_wide {
-            self.tables.columns.set(0);
-            return;
+        if self.too_wide || self.shape.compact {
+            lua.push_bool(false);
+        } else {
+            self.slots = self.tables.vm.row_shapes.push(lua, columns);
         }
-        self.tables.columns.set(count);
-        for column in columns {
-            lua.push_bytes(&column.name);
-        }
+        self.tables.has_rows.set(true);
     }
 
     fn begin_row(&mut self) {
@@ -375,23 +340,15 @@ impl Sink for TableSink {
             return;
         }
         let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
-        let count = self.tables.columns.get();
-        if self.shape.compact {
-            lua.push_table(count, 0);
-            return;
-        }
-        if self.row_count == 1 {
-            self.slots = Slots::of(lua, base + FIRST_ROW, base + NAMES, count);
-        }
         match &self.slots {
-            Some(slots) => self.copy = Some(slots.copy(lua, base + FIRST_ROW)),
-            None => lua.push_table(0, count),
+            Some(slots) => self.copy = Some(slots.copy(lua, base + TEMPLATE)),
+            None => lua.push_table(c_int::try_from(self.kinds.len()).unwrap_or(0), 0),
         }
     }
 
     #[inline]
     fn value(&mut self, index: usize, value: Value<'_>) {
-        // What nearly all values are: a text of the text protocol, or a number, in a row behind the first.
+        // What nearly all values are: a text of the text protocol, or a whole number.
         if let (Some(copy), Some(slots), Value::Bytes(bytes)) = (&self.copy, &self.slots, value) {
             match self.kinds.get(index) {
                 Some(Kind::Text) => return slots.set_bytes(*copy, index, bytes),
@@ -413,17 +370,13 @@ impl Sink for TableSink {
         let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
         self.copy = None;
         self.row_count += 1;
-        if self.row_count == 1 && !self.shape.compact {
-            lua.push_value(-1);
-            lua.replace(base + FIRST_ROW);
-        }
         lua.raw_set_index(base + ROWS, self.row_count);
         Flow::More
     }
 
     fn end_result(&mut self, summary: &Summary) {
         let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
-        if self.tables.columns.replace(-1) >= 0 {
+        if self.tables.has_rows.replace(false) {
             lua.set_top(base + ROWS);
             let parts = self.tables.parts.take();
             drop(parts);

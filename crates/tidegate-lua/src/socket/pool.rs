@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 use std::thread::LocalKey;
 use std::time::Duration;
@@ -40,13 +40,15 @@ pub(crate) trait Pooled: Sized + 'static {
 /// A worker's pools of one kind.
 pub(crate) struct Pools<C: Pooled> {
     by_key: RefCell<HashMap<Box<[u8]>, Rc<Pool<C>>>>,
+    /// The one that was found last: most scripts want one.
+    last: RefCell<Weak<Pool<C>>>,
     /// A task looks at the idle connections.
     sweeping: Cell<bool>,
 }
 
 impl<C: Pooled> Default for Pools<C> {
     fn default() -> Self {
-        Self { by_key: RefCell::default(), sweeping: Cell::new(false) }
+        Self { by_key: RefCell::default(), last: RefCell::default(), sweeping: Cell::new(false) }
     }
 }
 
@@ -123,7 +125,15 @@ pub(crate) struct Queued<C: Pooled> {
 
 /// The pool `key`, if there is one.
 pub(crate) fn find<C: Pooled>(key: &[u8]) -> Option<Rc<Pool<C>>> {
-    C::pools().with(|pools| pools.by_key.borrow().get(key).cloned())
+    C::pools().with(|pools| {
+        let last = pools.last.borrow().upgrade();
+        if let Some(last) = last.filter(|last| *last.key == *key) {
+            return Some(last);
+        }
+        let found = pools.by_key.borrow().get(key).cloned()?;
+        pools.last.replace(Rc::downgrade(&found));
+        Some(found)
+    })
 }
 
 /// The pool `key`, made if there is none: then `size` and `backlog` hold from now on.
@@ -159,7 +169,10 @@ pub(crate) fn all<C: Pooled>() -> Vec<Rc<Pool<C>>> {
 
 /// Closes all idle connections of a kind of this worker.
 pub(crate) fn close_all<C: Pooled>() {
-    let pools = C::pools().with(|pools| pools.by_key.take());
+    let pools = C::pools().with(|pools| {
+        pools.last.take();
+        pools.by_key.take()
+    });
     for pool in pools.values() {
         let idle = pool.idle.take();
         drop(idle);
@@ -343,6 +356,7 @@ impl<C: Pooled> Drop for Place<C> {
             });
             // Without the list (the thread ends) there is nothing to leave.
             let removed = C::pools().try_with(|pools| {
+                pools.last.try_borrow_mut().ok()?.clone_from(&Weak::new());
                 let mut pools = pools.by_key.try_borrow_mut().ok()?;
                 if pools.get(&pool.key).is_some_and(|listed| Rc::ptr_eq(listed, pool)) {
                     pools.remove(&pool.key)

@@ -1,12 +1,12 @@
 //! Lua values to JSON.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::io::Write as _;
 
 use mlua_sys as ffi;
 
-use super::{ARRAY_MT, Config, EMPTY_ARRAY, EMPTY_ARRAY_MT, InvalidNumbers, NESTING_MAX, pointer, shared_table};
+use super::{Config, EMPTY_ARRAY, InvalidNumbers, NESTING_MAX, pointer};
 use crate::entries::{Entries, Part, is_keyed};
 use crate::error::{CResult, LuaError};
 use crate::stack::{Lua, Type};
@@ -55,8 +55,6 @@ struct Encoder {
     lua: Lua,
     config: Config,
     out: Vec<u8>,
-    array_mt: *const c_void,
-    empty_array_mt: *const c_void,
     /// Whether a table that begins as an array was an array to its end so far.
     arrays_are_plain: bool,
     /// Keys of the last object by their position in it, once there are arrays of several values.
@@ -68,17 +66,7 @@ struct Encoder {
 pub(super) fn run(lua: Lua, config: Config) -> CResult {
     let mut out = BUFFER.take();
     out.clear();
-    let (array_mt, empty_array_mt) = (shared_table(lua, &ARRAY_MT), shared_table(lua, &EMPTY_ARRAY_MT));
-    let mut encoder = Encoder {
-        lua,
-        config,
-        out,
-        array_mt,
-        empty_array_mt,
-        arrays_are_plain: true,
-        known_keys: Vec::new(),
-        repeats: false,
-    };
+    let mut encoder = Encoder { lua, config, out, arrays_are_plain: true, known_keys: Vec::new(), repeats: false };
     let outcome = encoder.value(1);
     let mut out = encoder.out;
     if outcome.is_ok() {
@@ -123,7 +111,7 @@ impl Encoder {
             return Err(LuaError::from(format!("Cannot serialise, excessive depth ({depth})")));
         }
         let (keyed, meta) = is_keyed(lua, lua.top());
-        if !meta.is_null() && meta == self.array_mt {
+        if !meta.is_null() && meta == self.config.array_mt {
             // SAFETY: a table is on top.
             let len = unsafe { ffi::lua_objlen(lua.raw(), -1) };
             return self.array(len as c_int, depth);
@@ -135,7 +123,7 @@ impl Encoder {
             return Ok(());
         }
         match self.array_len()? {
-            Some(0) if meta.is_null() || meta != self.empty_array_mt => {
+            Some(0) if meta.is_null() || meta != self.config.empty_array_mt => {
                 let empty: &[u8] = if self.config.encode_empty_table_as_object { b"{}" } else { b"[]" };
                 self.out.extend_from_slice(empty);
                 Ok(())
