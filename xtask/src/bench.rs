@@ -97,6 +97,24 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     Ok(is_good)
 }
 
+/// Runs every benchmark that is a load once against `binary` alone.
+///
+/// # Errors
+/// When one of them cannot be run.
+pub(crate) fn train(binary: PathBuf) -> Result<(), String> {
+    let contestants = [Contestant::tidegate(binary)];
+    let options =
+        Options { names: Vec::new(), rounds: 1, seconds: 1, binary: None, lua_lib: None, only_ours: true, dry: true };
+    for (_, benches) in definition::load()? {
+        for bench in benches.iter().filter(|bench| matches!(bench.kind, Kind::Http | Kind::Rate | Kind::Beside)) {
+            let row =
+                measure(bench, &options, &contestants).map_err(|problem| format!("{}: {problem}", bench.title))?;
+            println!("{}", row.line());
+        }
+    }
+    Ok(())
+}
+
 fn is_chosen(names: &[String], file: &str, title: &str) -> bool {
     names.is_empty() || names.iter().any(|n| n == file || title.contains(n.as_str()))
 }

@@ -1,8 +1,9 @@
-//! The project's own commands: `cargo xtask test`, `bench`, `conformance`, `crash`, `install`.
+//! The project's own commands: `cargo xtask test`, `bench`, `release`, `conformance`, `crash`, `install`.
 //!
 //! Reading order: [`test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
 //! describes; [`services`] starts the databases and caches that cases talk to; [`bench`] compares CPU per request with
-//! nginx; [`conformance`] wraps public suites; [`crash`] kills the embedded engine; [`install`] is apt. Nothing here is linked into the server.
+//! nginx; [`release`] compiles with a profile of them; [`conformance`] wraps public suites; [`crash`] kills the embedded engine;
+//! [`install`] is apt. Nothing here is linked into the server.
 
 mod bench;
 mod cases;
@@ -13,6 +14,7 @@ mod paths;
 #[path = "../../tests/support/ports.rs"]
 mod ports;
 mod process;
+mod release;
 mod sections;
 mod services;
 mod terminal;
@@ -22,7 +24,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Tests, benchmarks and conformance of Tidegate")]
+#[command(name = "cargo xtask", about = "Tests, benchmarks, conformance and release builds of Tidegate")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -34,6 +36,8 @@ enum Command {
     Test(test::Options),
     /// CPU per request beside Debian's nginx, written to bench/results/
     Bench(bench::Options),
+    /// The server for production, compiled with a profile of its own benchmarks: target/profiled/tidegate
+    Release,
     /// Public Test::Nginx suites against our binary
     Conformance(conformance::Options),
     /// The embedded engine killed in the middle of its work, and with a full disk
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Release => release::run(),
         Command::Conformance(options) => conformance::run(&options),
         Command::Crash(options) => crash::run(&options),
         Command::Install(options) => install::run(&options),

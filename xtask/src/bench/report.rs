@@ -6,6 +6,7 @@ use super::server::Contestant;
 use crate::{paths, terminal};
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// The outcome of one benchmark.
@@ -140,7 +141,7 @@ pub(super) fn write(
         first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"])
     );
     for contestant in contestants {
-        let _ = writeln!(text, "- {}: {}", contestant.name, contestant.version());
+        let _ = writeln!(text, "- {}: {}, {}", contestant.name, contestant.version(), built(&contestant.binary));
     }
     let _ = writeln!(text, "- this tree: {}", first_line("git", &["describe", "--always", "--dirty"]));
     let _ = writeln!(text, "- machine: {}, kernel {}", processor(), first_line("uname", &["-r"]));
@@ -154,6 +155,12 @@ pub(super) fn write(
     let dir = paths::repository().join("bench/results");
     let file = dir.join(format!("{name}.md"));
     fs::create_dir_all(&dir).and_then(|()| fs::write(&file, text)).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+/// Which build it is: below the repository the path tells, elsewhere the name.
+fn built(binary: &Path) -> String {
+    let inside = binary.strip_prefix(paths::repository()).ok();
+    inside.or(binary.file_name().map(Path::new)).unwrap_or(binary).display().to_string()
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> String {
