@@ -6,6 +6,7 @@
 use std::{
     cell::{Cell, OnceCell},
     io::{self, IoSlice},
+    mem::{MaybeUninit, offset_of},
     net::SocketAddr,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     task::{Context, Poll, ready},
@@ -122,6 +123,22 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)
     unsafe { SockAddr::try_init(accept) }
 }
 
+/// How many clients wait for [`accept`], if that is known and any do. To ask is cheaper than to accept nobody, for
+/// which the kernel makes a socket with its file first.
+///
+/// Source: tcp(7), `TCP_INFO`; of a listening socket `tcpi_unacked` is the length of its queue.
+pub(crate) fn waiting(listener: BorrowedFd<'_>) -> Option<usize> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = (offset_of!(libc::tcp_info, tcpi_unacked) + size_of::<u32>()) as libc::socklen_t;
+    let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: the kernel writes at most `len` bytes, for which there is room.
+    let result = unsafe { libc::getsockopt(listener.as_raw_fd(), level, option, info.as_mut_ptr().cast(), &mut len) };
+    // SAFETY: any bytes are a value of it, and those that the kernel has not written are zero.
+    let info = unsafe { info.assume_init() };
+    // Systems that only resemble Linux may always say zero.
+    if result == 0 && info.tcpi_unacked > 0 { Some(info.tcpi_unacked as usize) } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -177,5 +194,23 @@ mod tests {
         let client = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
         let (_, address) = accept(listener.as_fd()).expect("a client");
         assert_eq!(address.as_socket(), client.local_addr().ok());
+    }
+
+    #[test]
+    fn knows_who_waits() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        assert_eq!(waiting(listener.as_fd()), None);
+        let address = listener.local_addr().expect("an address");
+        let _clients = [(); 3].map(|()| std::net::TcpStream::connect(address).expect("a connection"));
+        // The first of them is waited for, and the others have come in the meantime or come now.
+        for left in [Some(2), Some(1), None] {
+            drop(listener.accept().expect("a client"));
+            while waiting(listener.as_fd()) < left {
+                std::thread::yield_now();
+            }
+            assert_eq!(waiting(listener.as_fd()), left);
+        }
+        let local = UnixStream::pair().expect("a pair of sockets").0;
+        assert_eq!(waiting(local.as_fd()), None);
     }
 }

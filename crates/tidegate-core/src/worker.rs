@@ -765,24 +765,28 @@ async fn accept_all(worker: &Rc<Worker>, listener: &Listener, index: usize) -> i
     let shared_with = &worker.config.listens[index].shared_with;
     let socket = client_socket::watch(listener.fd.try_clone()?, Interest::READABLE)?;
     loop {
-        let mut ready = socket.readable().await?;
-        for _ in 0..ACCEPTED_MAX {
-            match client_socket::accept(socket.as_fd()) {
-                Ok((client, address)) => {
-                    let peer = address.as_socket().map_or(Peer::Unix, Peer::Inet);
-                    let index = reached(&client, shared_with).unwrap_or(index);
-                    worker.accept(client, peer, index);
+        // Whoever comes from now on is another event.
+        socket.readable().await?.clear_ready();
+        let mut left = client_socket::waiting(socket.as_fd()).unwrap_or(usize::MAX);
+        while left > 0 {
+            for _ in 0..left.min(ACCEPTED_MAX) {
+                match client_socket::accept(socket.as_fd()) {
+                    Ok((client, address)) => {
+                        left -= 1;
+                        let peer = address.as_socket().map_or(Peer::Unix, Peer::Inet);
+                        let index = reached(&client, shared_with).unwrap_or(index);
+                        worker.accept(client, peer, index);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        left = 0;
+                        break;
+                    }
+                    Err(error) => pause_after(error).await,
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready.clear_ready();
-                    break;
-                }
-                Err(error) => pause_after(error).await,
             }
-        }
-        if ready.ready().is_readable() {
-            // There may be more.
-            tokio::task::yield_now().await;
+            if left > 0 {
+                tokio::task::yield_now().await;
+            }
         }
     }
 }
