@@ -116,3 +116,17 @@ tidegate_lua_userdata(lua_State *L, int index, double tag, size_t size)
     found = lj_tab_getint(meta, 1);
     return found != NULL && tvisnum(found) && numV(found) == tag ? uddata(block) : NULL;
 }
+
+/*
+ * Between two cycles of the collector: lets the heap grow by `room` bytes at least before the next one begins. Nothing
+ * happens if a script has set the pause itself, or has stopped the collector.
+ */
+void
+tidegate_lua_gc_room(lua_State *L, size_t room)
+{
+    GCState *gc = &G(L)->gc;
+
+    if (gc->state == GCSpause && gc->pause == LUAI_GCPAUSE && gc->threshold < gc->estimate + room) {
+        gc->threshold = gc->estimate + room;
+    }
+}

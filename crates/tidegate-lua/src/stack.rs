@@ -28,6 +28,8 @@ unsafe extern "C-unwind" {
     fn tidegate_lua_resetthread(state: *mut lua_State) -> c_int;
     /// See `tidegate-luajit/extension.c`.
     fn tidegate_lua_allocated(state: *mut lua_State) -> usize;
+    /// See `tidegate-luajit/extension.c`.
+    fn tidegate_lua_gc_room(state: *mut lua_State, room: usize);
     /// In LuaJIT since 2.1, missing in mlua-sys' list for Lua 5.1.
     fn lua_isyieldable(state: *mut lua_State) -> c_int;
 }
@@ -579,6 +581,13 @@ impl Lua {
     pub fn reset(self) -> bool {
         // SAFETY: `state` is live; the function checks that it does not run.
         unsafe { tidegate_lua_resetthread(self.state) != 0 }
+    }
+
+    /// Lets the heap grow by `room` bytes at least before the collector's next cycle begins.
+    #[inline]
+    pub(crate) fn set_gc_room(self, room: usize) {
+        // SAFETY: `state` is live; changes a number of the collector's.
+        unsafe { tidegate_lua_gc_room(self.state, room) }
     }
 
     /// Bytes in use by the virtual machine.
