@@ -1,6 +1,7 @@
 //! The entries of a table (`entries.c` of `tidegate-luajit`), read several at a time: cheaper than `lua_next` by far.
 
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
@@ -57,12 +58,21 @@ pub(crate) enum Part<'a> {
     /// A number.
     Number(f64),
     /// Anything else.
-    Other(Other),
+    Other(Other<'a>),
 }
 
 /// A value that is neither a string nor a number, where its table has it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Other(*const c_void);
+pub(crate) struct Other<'a>(*const c_void, PhantomData<&'a ()>);
+
+impl Other<'_> {
+    /// Pushes the value. The caller reserved a slot.
+    #[inline]
+    pub(crate) fn push(self, lua: Lua) {
+        // SAFETY: the slot is one of the table's, which has not changed since.
+        unsafe { tidegate_lua_push_part(lua.raw(), self.0) }
+    }
+}
 
 impl RawPart {
     /// # Safety
@@ -74,7 +84,7 @@ impl RawPart {
             match self.kind {
                 STRING => Part::String(slice::from_raw_parts(self.data.bytes, self.size as usize)),
                 NUMBER => Part::Number(self.data.number),
-                _ => Part::Other(Other(self.data.slot)),
+                _ => Part::Other(Other(self.data.slot, PhantomData)),
             }
         }
     }
@@ -123,13 +133,6 @@ impl Entries {
             let entry = entry.assume_init_ref();
             Some((entry.key.part(), entry.value.part()))
         }
-    }
-
-    /// Pushes a value of the last entry that [`next`](Self::next) gave. The caller reserved a slot.
-    #[inline]
-    pub(crate) fn push(&self, other: Other) {
-        // SAFETY: the slot is one of the table's, which has not changed since.
-        unsafe { tidegate_lua_push_part(self.lua.raw(), other.0) }
     }
 }
 

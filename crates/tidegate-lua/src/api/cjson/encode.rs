@@ -149,18 +149,7 @@ impl Encoder {
             }
             let before = self.out.len();
             self.out.push(b',');
-            match value {
-                Part::String(bytes) => self.string(bytes),
-                Part::Number(number) => self.number(number)?,
-                Part::Other(other) => {
-                    entries.push(other);
-                    let written = self.value(depth + 1)?;
-                    lua.pop(1);
-                    if !written {
-                        self.out.truncate(before);
-                    }
-                }
-            }
+            self.member(value, before, depth)?;
             self.repeats = true;
         }
         if expected == 0.0 {
@@ -168,6 +157,24 @@ impl Encoder {
         }
         self.close(start, b"[]");
         Ok(true)
+    }
+
+    /// Appends a value of the table on top; what stands behind `before`, its comma and key, goes if it was skipped.
+    #[inline]
+    fn member(&mut self, value: Part<'_>, before: usize, depth: i64) -> Result<(), LuaError> {
+        match value {
+            Part::String(bytes) => self.string(bytes),
+            Part::Number(number) => self.number(number)?,
+            Part::Other(other) => {
+                other.push(self.lua);
+                let written = self.value(depth + 1)?;
+                self.lua.pop(1);
+                if !written {
+                    self.out.truncate(before);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Ends what began at `start`, each of whose parts has a comma in front.
@@ -244,18 +251,7 @@ impl Encoder {
                 Part::Other(_) => return Err(unsupported(lua, "table key must be a number or string")),
             }
             index += 1;
-            match value {
-                Part::String(bytes) => self.string(bytes),
-                Part::Number(number) => self.number(number)?,
-                Part::Other(other) => {
-                    entries.push(other);
-                    let written = self.value(depth + 1)?;
-                    lua.pop(1);
-                    if !written {
-                        self.out.truncate(before);
-                    }
-                }
-            }
+            self.member(value, before, depth)?;
         }
         self.close(start, b"{}");
         Ok(())
