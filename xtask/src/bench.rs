@@ -18,7 +18,7 @@ mod special;
 mod waiting;
 
 use crate::cases::Vars;
-use crate::{install, paths, services, terminal};
+use crate::{install, paths, services, terminal, tools};
 use clap::Args;
 use definition::{Bench, Kind};
 use report::Row;
@@ -26,7 +26,6 @@ use server::Contestant;
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 pub(crate) use definition::smoke_blocks;
@@ -135,13 +134,9 @@ fn contestants(options: &Options) -> Result<Vec<Contestant>, String> {
 
 fn build_release() -> Result<PathBuf, String> {
     terminal::heading("release build");
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--release", "--package", "tidegate"]).current_dir(paths::repository());
-    match command.status() {
-        Ok(status) if status.success() => Ok(paths::target().join("release/tidegate")),
-        Ok(_) => Err("the release build failed".to_owned()),
-        Err(e) => Err(format!("cannot run cargo: {e}")),
-    }
+    let build = ["build", "--release", "--package", "tidegate"];
+    tools::run(tools::cargo().args(build), "the release build failed")?;
+    Ok(paths::target().join("release/tidegate"))
 }
 
 fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Result<Row, String> {

@@ -8,9 +8,8 @@ mod nginx_tests;
 mod summary;
 
 use crate::paths::{self, Scratch};
-use crate::{install, terminal};
+use crate::{install, terminal, tools};
 use clap::Args;
-use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -150,13 +149,8 @@ fn binary(options: &Options) -> Result<PathBuf, String> {
         return Ok(path.clone());
     }
     terminal::heading("build");
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--package", "tidegate"]).current_dir(paths::repository());
-    match command.status() {
-        Ok(status) if status.success() => Ok(paths::target().join("debug/tidegate")),
-        Ok(_) => Err("the build failed".to_owned()),
-        Err(e) => Err(format!("cannot run cargo: {e}")),
-    }
+    tools::run(tools::cargo().args(["build", "--package", "tidegate"]), "the build failed")?;
+    Ok(paths::target().join("debug/tidegate"))
 }
 
 /// A link called `nginx`: under that name the binary presents itself as nginx, which suites look at.

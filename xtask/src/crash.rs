@@ -4,10 +4,8 @@
 //! These are tests of `tidegate-sql` (`tests/crash.rs`, `src/store/disk/tests.rs`, `tests/wal.rs`, `tests/full_disk.rs`) that
 //! run in CI too, with a few rounds; here there are many. The full disk is a small tmpfs in a mount namespace of its own.
 
-use crate::{paths, terminal};
+use crate::{terminal, tools};
 use clap::Args;
-use std::env;
-use std::process::Command;
 
 /// What is chosen on the command line.
 #[derive(Args)]
@@ -39,12 +37,12 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
 }
 
 fn test(options: &Options, tests: &[&str], variable: (&str, &str)) -> Result<bool, String> {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = tools::cargo();
     command.args(["test", "--package", "tidegate-sql"]).args(tests);
     if options.release {
         command.arg("--release");
     }
     command.args(["--", "--nocapture"]).env(variable.0, variable.1);
-    let status = command.current_dir(paths::repository()).status().map_err(|e| format!("cannot run cargo: {e}"))?;
+    let status = command.status().map_err(|e| format!("cannot run cargo: {e}"))?;
     Ok(status.success())
 }

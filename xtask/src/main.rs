@@ -3,7 +3,7 @@
 //! Reading order: [`test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
 //! describes; [`services`] starts the databases and caches that cases talk to; [`bench`] compares CPU per request with
 //! nginx; [`release`] compiles with a profile of them; [`conformance`] wraps public suites; [`crash`] kills the embedded engine;
-//! [`install`] is apt. Nothing here is linked into the server.
+//! [`install`] is apt, [`tools`] calls cargo. Nothing here is linked into the server.
 
 mod bench;
 mod cases;
@@ -19,6 +19,7 @@ mod sections;
 mod services;
 mod terminal;
 mod test;
+mod tools;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

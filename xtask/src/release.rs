@@ -5,8 +5,7 @@
 //! happens (rustc's book, "Profile-guided Optimization"). Three steps, some ten minutes: a build that counts, the
 //! benchmarks as its work, the build that counts on it.
 
-use crate::{bench, install, paths, terminal};
-use std::env;
+use crate::{bench, install, paths, terminal, tools};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,10 +43,10 @@ pub(crate) fn run() -> Result<bool, String> {
 fn build(host: &str, target: &Path, what: &str, file: &Path) -> Result<PathBuf, String> {
     let mut flag = OsString::from(format!("-Cprofile-{what}="));
     flag.push(file);
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = tools::cargo();
     command.args(["build", "--release", "--package", "tidegate", "--target", host]);
-    command.env("CARGO_TARGET_DIR", target).env("CARGO_ENCODED_RUSTFLAGS", flag).current_dir(paths::repository());
-    finish(&mut command, "the build failed")?;
+    command.env("CARGO_TARGET_DIR", target).env("CARGO_ENCODED_RUSTFLAGS", flag);
+    tools::run(&mut command, "the build failed")?;
     Ok(target.join(host).join("release/tidegate"))
 }
 
@@ -59,7 +58,7 @@ fn merge(profdata: &Path, counts: &Path, profile: &Path) -> Result<(), String> {
     files.retain(|path| path.extension().is_some_and(|name| name == "profraw"));
     let mut command = Command::new(profdata);
     command.arg("merge").arg("--output").arg(profile).args(files);
-    finish(&mut command, "the counts cannot be merged")
+    tools::run(&mut command, "the counts cannot be merged")
 }
 
 /// The compiler's own target.
@@ -75,7 +74,7 @@ fn profdata(host: &str) -> Result<PathBuf, String> {
     let path = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/llvm-profdata");
     if !path.exists() {
         println!("rustup component add llvm-tools");
-        finish(
+        tools::run(
             Command::new("rustup").args(["component", "add", "llvm-tools"]).current_dir(paths::repository()),
             "llvm-profdata is missing: without rustup, install your compiler's llvm-tools",
         )?;
@@ -84,16 +83,6 @@ fn profdata(host: &str) -> Result<PathBuf, String> {
 }
 
 fn rustc(arguments: &[&str]) -> Result<String, String> {
-    let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    let output = command.args(arguments).current_dir(paths::repository()).output();
-    let output = output.map_err(|e| format!("cannot run rustc: {e}"))?;
+    let output = tools::rustc().args(arguments).output().map_err(|e| format!("cannot run rustc: {e}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn finish(command: &mut Command, problem: &str) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(problem.to_owned()),
-        Err(e) => Err(format!("{problem}: cannot run {}: {e}", command.get_program().display())),
-    }
 }

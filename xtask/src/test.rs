@@ -1,9 +1,8 @@
 //! `cargo xtask test`: everything that must hold before a commit.
 
 use crate::cases::{Counts, Selection, ServerKind, run_cases};
-use crate::{install, paths, process, terminal};
+use crate::{install, paths, process, terminal, tools};
 use clap::{Args, ValueEnum};
-use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -144,8 +143,8 @@ fn check_sources(counts: &mut Counts) -> Result<(), String> {
 }
 
 fn cargo_command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(paths::repository());
+    let mut command = tools::cargo();
+    command.args(arguments);
     command
 }
 
