@@ -13,6 +13,14 @@ const ENTRIES_MAX: usize = 1024;
 /// Plans of one normalised text that differ in literals that shape them.
 const VARIANTS_MAX: usize = 16;
 
+/// Normalised text of a statement that is kept: longer ones are imports, whose shape seldom comes again.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Whether a statement is short enough to be kept.
+pub(crate) fn keeps(normalised: &Normalised) -> bool {
+    normalised.text.len() <= TEXT_BYTES_MAX
+}
+
 /// What besides the text decides about a translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Context {

@@ -13,9 +13,6 @@ use sqlparser::{
 
 pub(crate) use normalise::{Normalised, normalise};
 
-/// Literals of one statement that can be parameters; beyond it statements are cached by their exact text.
-const LITERALS_MAX: usize = 4096;
-
 /// What a literal is; part of the cache key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum LiteralKind {
@@ -415,10 +412,10 @@ pub(crate) fn tokens(
             }
             Piece::Literal(kind) => {
                 literal_count += 1;
-                if literals == Literals::Numbered && literal_count <= LITERALS_MAX {
-                    Token::Placeholder(format!(":{}", literal_count - 1))
-                } else {
-                    inline_token(kind, &sql[start..end], mode, start)?
+                // All of them or none: the cache leaves every literal of a numbered statement out of its key.
+                match literals {
+                    Literals::Numbered => Token::Placeholder(format!(":{}", literal_count - 1)),
+                    Literals::Inline => inline_token(kind, &sql[start..end], mode, start)?,
                 }
             }
             Piece::Param => {

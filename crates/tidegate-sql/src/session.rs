@@ -24,7 +24,7 @@ use transaction::Transaction;
 pub(crate) use transaction::acquire;
 
 use crate::{
-    cache::{Context, Entry},
+    cache::{self, Context, Entry},
     engine::{EngineInner, Schema},
     errors,
     exec::{Plan, PlanKind, SelectPlan, bind::Constants, kind_of, write::Written},
@@ -269,6 +269,7 @@ impl Core {
             _ => return self.other(statement, text, from, scan.rest, more, sink),
         };
         let (plan, fixed, cacheable) = plan;
+        let cacheable = cacheable && cache::keeps(scan);
         let fixed = if numbered { fixed } else { (0..scan.literals.len()).collect() };
         let entry = Entry::new(scan, text.sql, self.context(), &kinds, fixed, Rc::new(plan));
         self.run_entry(entry, scan, constants, more, cacheable, sink)

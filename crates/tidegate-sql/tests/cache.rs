@@ -1,0 +1,93 @@
+//! The statement cache from outside: a statement answers for its own literals, whatever ran before it.
+
+use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_sql::{Engine, EngineOptions, Session};
+
+/// Collects a result as text.
+#[derive(Default)]
+struct Rows(Vec<Vec<String>>);
+
+impl Sink for Rows {
+    fn columns(&mut self, _: &[Column]) {}
+    fn begin_row(&mut self) {
+        self.0.push(Vec::new());
+    }
+    fn value(&mut self, _: usize, value: Value<'_>) {
+        let text = match value {
+            Value::Null => "NULL".into(),
+            Value::Int(value) => value.to_string(),
+            Value::Uint(value) => value.to_string(),
+            Value::Float(value) => value.to_string(),
+            Value::Double(value) => value.to_string(),
+            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        };
+        self.0.last_mut().unwrap().push(text);
+    }
+    fn end_row(&mut self) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+/// An engine in a directory of its own, removed at the end.
+struct Fixture {
+    engine: Option<Engine>,
+    path: std::path::PathBuf,
+}
+
+impl Fixture {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-sql-cache-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self { engine: Some(Engine::open(EngineOptions::new(&path)).unwrap()), path }
+    }
+
+    async fn session(&self) -> Session {
+        let mut session = self.engine.as_ref().unwrap().session("").unwrap();
+        run(&mut session, "CREATE DATABASE IF NOT EXISTS test; USE test").await;
+        session
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.engine = None;
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+async fn run(session: &mut Session, sql: &str) -> String {
+    let mut rows = Rows::default();
+    let statement = Statement { sql: sql.as_bytes(), params: &[] };
+    let shown = &sql[..sql.len().min(80)];
+    session.execute(statement, &mut rows).await.unwrap_or_else(|error| panic!("{shown}: {error}"));
+    rows.0.iter().map(|row| row.join(",")).collect::<Vec<_>>().join(";")
+}
+
+/// Numbers with commas between them.
+fn list(numbers: std::ops::Range<u32>) -> String {
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+}
+
+#[tokio::test]
+async fn a_statement_of_thousands_of_literals_answers_for_its_own() {
+    let fixture = Fixture::new("long");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (id INT PRIMARY KEY, n INT)").await;
+    for from in [10_000u32, 20_000] {
+        let rows: Vec<String> = (from..from + 5000).map(|id| format!("({id},{})", id / 10)).collect();
+        run(&mut session, &format!("INSERT INTO t VALUES {}", rows.join(","))).await;
+    }
+    assert_eq!(run(&mut session, "SELECT COUNT(*), SUM(id), SUM(n) FROM t").await, "10000,174995000,17495000");
+    for from in [10_000u32, 20_000] {
+        let sql = format!("SELECT MIN(id), MAX(id), COUNT(*) FROM t WHERE id IN ({})", list(from..from + 5000));
+        assert_eq!(run(&mut session, &sql).await, format!("{from},{},5000", from + 4999));
+    }
+    for (from, left) in [(11_000u32, 6000), (20_500, 1500)] {
+        run(&mut session, &format!("DELETE FROM t WHERE id IN ({})", list(from..from + 4500))).await;
+        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, left.to_string());
+    }
+}
