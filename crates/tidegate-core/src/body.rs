@@ -15,7 +15,10 @@ use std::{
 };
 
 use bstr::ByteSlice;
-use tidegate_http::chunked::{BadChunk, BodyPart, ChunkedDecoder};
+use tidegate_http::{
+    BodyLength,
+    chunked::{BadChunk, BodyPart, ChunkedDecoder},
+};
 
 use crate::{
     clock,
@@ -209,6 +212,17 @@ impl RequestBody {
     /// Whether it was read for the handlers.
     pub fn is_loaded(&self) -> bool {
         self.loaded.get()
+    }
+    /// How a body ends of which nothing was read and that nobody claimed; `None` for any other, and for none at all.
+    pub fn untouched(&self) -> Option<BodyLength> {
+        if self.loaded.get() || self.complete.get() || self.received.get() > 0 {
+            return None;
+        }
+        match &*self.framing.borrow() {
+            Framing::None => None,
+            Framing::Length(left) => Some(BodyLength::Known(*left)),
+            Framing::Chunked(_) => Some(BodyLength::Chunked),
+        }
     }
     /// Marks the body as one that a handler reads piece by piece ([`Request::read_body_piece`]).
     pub fn mark_loaded(&self) {

@@ -8,11 +8,11 @@ use tidegate_http::Parsed;
 use super::{
     Address,
     balance::Lease,
-    exchange::{CONNECTING, Exchange, Protocol, READING_HEAD, SENDING, SendBody, Stop},
+    exchange::{CONNECTING, Exchange, Promise, Protocol, READING_HEAD, SENDING, SendBody, Stop},
     failure::{Failure, is_repeatable},
     keepalive,
     record::Record,
-    socket::{ConnectError, Socket, Wait, with_timeout},
+    socket::{ConnectError, Destination, Socket, Wait, with_timeout},
 };
 use crate::{
     body::BodyError,
@@ -36,14 +36,14 @@ impl<P: Protocol> Exchange<'_, P> {
     /// Asks one peer; answers the connection when a head has come that is not to be taken for a failure.
     pub(super) async fn attempt(&mut self, lease: &Lease) -> Result<Socket, Stop> {
         self.sent = false;
-        let mut kept = self.take_kept(lease);
+        let mut kept = self.take_kept(self.destination(lease));
         loop {
             let reused = kept.is_some();
             let mut socket = match kept.take() {
                 Some(socket) => socket,
                 // Boxed, as is all that most requests never do: the future of a request is copied once, so its size
                 // counts.
-                None => Box::pin(self.connect(lease)).await?,
+                None => Box::pin(self.connect(self.destination(lease))).await?,
             };
             match self.converse(&mut socket, reused).await {
                 Err(Stop::Dead) if self.can_repeat() => {}
@@ -53,30 +53,36 @@ impl<P: Protocol> Exchange<'_, P> {
         }
     }
 
-    fn take_kept(&self, lease: &Lease) -> Option<Socket> {
+    /// Where the request goes, and over which connections it may.
+    fn destination<'l>(&'l self, lease: &'l Lease) -> Destination<'l> {
+        let attempt = &self.selection.attempt;
+        Destination {
+            group: self.selection.group().id,
+            scheme: P::SCHEME,
+            address: &lease.peer.address,
+            bind: attempt.bind.or_else(|| self.settings.bind(self.req)),
+            socket_keepalive: self.settings.socket_keepalive,
+            key: attempt.keepalive_key.as_ref(),
+        }
+    }
+
+    fn take_kept(&self, destination: Destination<'_>) -> Option<Socket> {
         if self.selection.attempt.keepalive.connections == 0 {
             return None;
         }
-        let mut socket =
-            keepalive::take(self.selection.group().id, &lease.peer.address, &self.selection.attempt.keepalive_key)?;
+        let mut socket = keepalive::take(destination)?;
         (socket.sent, socket.received) = (0, 0);
         Some(socket)
     }
 
     fn can_repeat(&self) -> bool {
-        !self.sent || (is_repeatable(self.req.method.get()) && self.body != SendBody::Framed)
+        !self.sent || (is_repeatable(self.req.method.get()) && !self.body.is_framed())
     }
 
-    async fn connect(&mut self, lease: &Lease) -> Result<Socket, Stop> {
-        let bind = self.selection.attempt.bind.or_else(|| self.settings.bind(self.req));
-        let connecting = Socket::connect(&lease.peer.address, bind);
+    async fn connect(&self, destination: Destination<'_>) -> Result<Socket, Stop> {
+        let connecting = Socket::connect(destination);
         match with_timeout(self.selection.attempt.timeouts.connect_ms, &self.watch, connecting).await {
-            Ok(Ok(socket)) => {
-                if self.settings.socket_keepalive {
-                    socket.stream.set_keepalive();
-                }
-                Ok(socket)
-            }
+            Ok(Ok(socket)) => Ok(socket),
             Ok(Err(ConnectError::Bind(local, error))) => {
                 let error = SysError(&error);
                 // nginx names the port only if the configuration does.
@@ -85,7 +91,7 @@ impl<P: Protocol> Exchange<'_, P> {
                 Err(Stop::End(Step::Status(500)))
             }
             Ok(Err(ConnectError::Connect(error))) => {
-                self.report_connect(&lease.peer.address, &error);
+                self.report_connect(destination.address, &error);
                 Err(Failure::Error.into())
             }
             Err(Wait::ClientGone) => Err(Stop::ClientGone),
@@ -135,14 +141,13 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn converse(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
         self.req.update_try(|last| last.connect_ms = Some(last.elapsed_ms()));
         self.req.upstream_record_mut(|record| record.head.clear());
+        self.is_whole = false;
+        // Nobody has asked yet: what is there is not the answer to this request, or not it alone.
+        let is_quiet = !matches!(socket.stream.try_peek(), Ok(true));
         let sent = self.send(socket, reused).await;
         self.req.update_try(|last| last.bytes_sent = socket.sent);
-        if sent? == Sent::Part {
-            // What follows on this connection would be taken for the rest of this request.
-            socket.requests = u64::MAX;
-        } else {
-            socket.requests = socket.requests.saturating_add(1);
-        }
+        self.is_whole = sent? == Sent::All && is_quiet && self.kept_promise(socket);
+        socket.requests = socket.requests.saturating_add(1);
         let head = self.read_head(socket, reused).await;
         self.req.update_try(|last| last.bytes_received = socket.received);
         head?;
@@ -167,6 +172,24 @@ impl<P: Protocol> Exchange<'_, P> {
         if allowed { Err(failure.into()) } else { Ok(()) }
     }
 
+    /// Whether everything that was sent is what the head announced.
+    fn kept_promise(&self, socket: &Socket) -> bool {
+        let head_bytes = self.req.upstream_record(|record| record.request.len() as u64).unwrap_or(0);
+        match self.promise {
+            Promise::Bytes(count) => socket.sent.checked_sub(head_bytes) == Some(count),
+            Promise::LastFrame => true,
+            Promise::Unclear => false,
+        }
+    }
+
+    /// Most bytes that may follow the head: the peer would take more for another request.
+    fn body_bytes_max(&self) -> u64 {
+        match self.promise {
+            Promise::Bytes(count) => count,
+            Promise::LastFrame | Promise::Unclear => u64::MAX,
+        }
+    }
+
     async fn send(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
         self.sent = true;
         let sent = self.send_head(socket, reused).await?;
@@ -175,21 +198,23 @@ impl<P: Protocol> Exchange<'_, P> {
         }
         match self.body {
             SendBody::None => Ok(sent),
-            SendBody::Loaded if self.req.body.file.borrow().is_none() => Ok(sent),
-            SendBody::Loaded => Box::pin(self.send_file(socket, reused)).await,
-            SendBody::Framed => Box::pin(self.send_pieces(socket, reused)).await,
+            SendBody::Loaded(_) if self.req.body.file.borrow().is_none() => Ok(sent),
+            SendBody::Loaded(_) => Box::pin(self.send_file(socket, reused)).await,
+            SendBody::Framed(_) => Box::pin(self.send_pieces(socket, reused)).await,
         }
     }
 
     /// Sends the head, and a body that is in memory together with it.
     async fn send_head(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
         let mut done = 0;
+        let body_bytes_max = usize::try_from(self.body_bytes_max()).unwrap_or(usize::MAX);
         loop {
             let written = {
                 let slot = self.req.upstream.borrow();
                 let head = slot.get().map_or(&[][..], |record: &Record| &record.request);
                 let memory = self.req.body.memory.borrow();
-                let body: &[u8] = if self.body == SendBody::Loaded { &memory } else { &[] };
+                let body: &[u8] = if matches!(self.body, SendBody::Loaded(_)) { &memory } else { &[] };
+                let body = &body[..body.len().min(body_bytes_max)];
                 if done == head.len() + body.len() {
                     return Ok(Sent::All);
                 }
@@ -246,9 +271,15 @@ impl<P: Protocol> Exchange<'_, P> {
         let Some((file, len)) = self.req.body.file.borrow().as_ref().map(|body| (body.file.clone(), body.len)) else {
             return Ok(Sent::All);
         };
+        let len = len.min(self.body_bytes_max());
         let mut offset = 0;
         while offset < len {
             let written = socket.stream.try_sendfile(&file, offset, len - offset);
+            if matches!(written, Ok(0)) {
+                let message = format_args!("sendfile() reported that the request body was truncated at {offset}");
+                self.req.log(Level::Alert, message);
+                return Err(Stop::End(Step::Status(500)));
+            }
             match self.after_write(socket, written, "sendfile()", reused).await? {
                 Some(count) => offset += count as u64,
                 None => return Ok(Sent::Part),
@@ -262,8 +293,11 @@ impl<P: Protocol> Exchange<'_, P> {
     /// Sends a body as it comes from the client.
     async fn send_pieces(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
         socket.stream.set_nodelay();
+        // Whatever becomes of it, no other handler gets the rest of this body for a whole one.
+        self.req.body.mark_loaded();
         let timeout_ms = self.req.http_conf().client_body_timeout_ms();
         let (mut piece, mut framed) = (Vec::with_capacity(BODY_PIECE_BYTES), Vec::new());
+        let mut left = self.body_bytes_max();
         loop {
             piece.clear();
             framed.clear();
@@ -277,6 +311,8 @@ impl<P: Protocol> Exchange<'_, P> {
                 }
             };
             self.protocol.frame(&piece, last, &mut framed);
+            framed.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            left -= framed.len() as u64;
             let mut done = 0;
             while done < framed.len() {
                 let written = socket.stream.try_write(&framed[done..]);

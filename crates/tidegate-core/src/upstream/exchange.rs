@@ -5,7 +5,7 @@
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
-use tidegate_http::{BodyPart, Known, Parsed, ResponseHead};
+use tidegate_http::{BodyLength, BodyPart, Known, Parsed, ResponseHead};
 
 use super::{
     Group, Settings,
@@ -29,14 +29,14 @@ pub trait Protocol {
     /// Port of a server without one.
     const DEFAULT_PORT: u16;
 
-    /// Appends what is sent first, all but the body; answers which part of it the error log shows as the URI.
+    /// What is sent behind the request's head, as things are now.
+    fn body(&self, req: &Request) -> SendBody;
+
+    /// Appends what is sent first, all but `body`, which follows. What the head announces comes from `body` alone.
     ///
     /// # Errors
     /// The request ends with this step.
-    fn write_request(&mut self, req: &Rc<Request>, out: &mut Vec<u8>) -> Result<Range<usize>, Step>;
-
-    /// What is sent behind that.
-    fn body(&self, req: &Request) -> SendBody;
+    fn write_request(&mut self, req: &Rc<Request>, body: SendBody, out: &mut Vec<u8>) -> Result<Written, Step>;
 
     /// Frames a piece of a body that is sent as it comes; `last` ends it.
     fn frame(&self, piece: &[u8], last: bool, out: &mut Vec<u8>);
@@ -86,10 +86,39 @@ pub trait Protocol {
 pub enum SendBody {
     /// Nothing.
     None,
-    /// The client's body, which has been read.
-    Loaded,
-    /// The client's body as it comes, each piece framed.
-    Framed,
+    /// What was read of the client's body: so many bytes.
+    Loaded(u64),
+    /// The client's body as it comes, each piece framed. Not a byte of it has been read.
+    Framed(BodyLength),
+}
+
+impl SendBody {
+    /// The body is gone once a part of it was sent.
+    pub(super) fn is_framed(self) -> bool {
+        matches!(self, SendBody::Framed(_))
+    }
+}
+
+/// What a protocol wrote ahead of a body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The part of it that the error log shows as the URI.
+    pub uri: Range<usize>,
+    /// What the peer takes for a part of this request behind it.
+    pub promise: Promise,
+}
+
+/// What the head of a request announces. A peer that gets less waits for more, and one that gets more takes that for
+/// another request: a connection serves another request only after a promise that was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Promise {
+    /// So many bytes. No more than those are sent.
+    Bytes(u64),
+    /// Pieces up to the one that is framed as the last.
+    LastFrame,
+    /// Nobody can tell: the configuration wrote these fields itself. The connection serves no other request.
+    #[default]
+    Unclear,
 }
 
 /// Why a try ends without an answer to deliver.
@@ -126,7 +155,10 @@ pub struct Exchange<'a, P> {
     started_ms: u64,
     /// Something of the request has been sent to the peer.
     pub(super) sent: bool,
+    /// The peer has got what the head promised, no more and no less.
+    pub(super) is_whole: bool,
     pub(super) body: SendBody,
+    pub(super) promise: Promise,
     /// The response is read as fast as it comes.
     pub(super) buffering: bool,
     /// Temporary files cannot be written.
@@ -145,7 +177,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
         let body = protocol.body(req);
         // While the body is read from the client, reading tells whether it has gone.
-        let watch = Watch::new(req, settings.watch_client && body != SendBody::Framed);
+        let watch = Watch::new(req, settings.watch_client && !body.is_framed());
         Exchange {
             req,
             settings,
@@ -154,7 +186,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             selection,
             started_ms: clock::now_ms(),
             sent: false,
+            is_whole: false,
             body,
+            promise: Promise::Unclear,
             buffering: settings.buffering,
             disk_failed: false,
             store: None,
@@ -219,13 +253,15 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         // Variables in the request may look at the record, so it is not borrowed meanwhile.
         let mut request = self.req.upstream_record_mut(|record| std::mem::take(&mut record.request));
         request.clear();
-        let uri = self.protocol.write_request(self.req, &mut request);
+        let written = self.protocol.write_request(self.req, self.body, &mut request);
+        let Written { uri, promise } = written.as_ref().cloned().unwrap_or_default();
+        self.promise = promise;
         self.req.upstream_record_mut(|record| {
             record.scheme = P::SCHEME;
             record.request = request;
-            record.uri = uri.as_ref().cloned().unwrap_or(0..0);
+            record.uri = uri;
         });
-        uri.map(|_| ())
+        written.map(|_| ())
     }
 
     #[cold]
@@ -267,7 +303,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let too_late = settings.next_timeout_ms > 0 && elapsed_ms >= settings.next_timeout_ms;
         let again = self.selection.tries > 0
             && settings.next.allow(failure, self.sent, self.req.method.get())
-            && !(self.sent && self.body == SendBody::Framed)
+            && !(self.sent && self.body.is_framed())
             && !too_late;
         (!again).then_some(Step::Status(status))
     }

@@ -4,15 +4,13 @@
 
 use std::cell::RefCell;
 
-use bstr::BString;
-
-use super::{Address, group::KeepAlive, socket::Socket};
+use super::{
+    group::KeepAlive,
+    socket::{Destination, Socket},
+};
 use crate::clock;
 
 struct Idle {
-    address: Address,
-    /// What else must agree.
-    key: BString,
     socket: Socket,
     /// When it is closed, in milliseconds.
     until_ms: u64,
@@ -23,12 +21,12 @@ thread_local! {
     static IDLE: RefCell<Vec<(u32, Vec<Idle>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A connection to `address` that a request of the group left open under the same `key`.
-pub(super) fn take(group: u32, address: &Address, key: &[u8]) -> Option<Socket> {
+/// A connection that a request with the same destination left open.
+pub(super) fn take(destination: Destination<'_>) -> Option<Socket> {
     IDLE.with_borrow_mut(|idle| {
-        let (_, idle) = idle.iter_mut().find(|(number, _)| *number == group)?;
+        let (_, idle) = idle.iter_mut().find(|(number, _)| *number == destination.group)?;
         loop {
-            let at = idle.iter().rposition(|idle| idle.address == *address && idle.key == key)?;
+            let at = idle.iter().rposition(|idle| idle.socket.destination() == destination)?;
             let found = idle.remove(at);
             if found.socket.is_idle_and_alive() {
                 return Some(found.socket);
@@ -38,7 +36,7 @@ pub(super) fn take(group: u32, address: &Address, key: &[u8]) -> Option<Socket> 
 }
 
 /// Keeps a connection, if the rules allow. The one that was not used for longest makes room.
-pub(super) fn give(group: u32, address: &Address, key: &[u8], mut socket: Socket, rules: &KeepAlive) {
+pub(super) fn give(mut socket: Socket, rules: &KeepAlive) {
     let now_ms = clock::now_ms();
     let worn = socket.requests >= rules.requests || now_ms.saturating_sub(socket.opened_ms) > rules.time_ms;
     if rules.connections == 0 || worn || !socket.input.is_empty() || is_quitting() {
@@ -46,6 +44,7 @@ pub(super) fn give(group: u32, address: &Address, key: &[u8], mut socket: Socket
     }
     socket.release_buffer();
     let until_ms = now_ms.saturating_add(rules.timeout_ms);
+    let group = socket.destination().group;
     IDLE.with_borrow_mut(|all| {
         let at = all.iter().position(|(number, _)| *number == group).unwrap_or_else(|| {
             all.push((group, Vec::new()));
@@ -55,7 +54,7 @@ pub(super) fn give(group: u32, address: &Address, key: &[u8], mut socket: Socket
         while idle.len() >= rules.connections {
             idle.remove(0);
         }
-        idle.push(Idle { address: address.clone(), key: key.into(), socket, until_ms });
+        idle.push(Idle { socket, until_ms });
     });
 }
 

@@ -39,7 +39,7 @@ pub mod url;
 pub mod variables;
 
 pub use address::Address;
-pub use exchange::{Exchange, Protocol, SendBody};
+pub use exchange::{Exchange, Promise, Protocol, SendBody, Written};
 pub use group::{Group, GroupOptions, Server};
 pub use peer::Peer;
 pub use settings::{Settings, UpstreamConf};

@@ -63,7 +63,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let step = match self.take_head() {
             Some(step) => step,
             None if upgrade => Box::pin(self.run_tunnel(&mut socket)).await,
-            None => self.deliver_body(lease, socket).await,
+            None => self.deliver_body(socket).await,
         };
         self.selection.free(lease, false);
         self.req.update_try(|last| last.response_ms = Some(last.elapsed_ms()));
@@ -80,7 +80,7 @@ impl<P: Protocol> Exchange<'_, P> {
         Step::Close
     }
 
-    async fn deliver_body(&mut self, lease: &Lease, mut socket: Socket) -> Step {
+    async fn deliver_body(&mut self, mut socket: Socket) -> Step {
         let has_body = self.req.upstream_record_mut(|record| self.protocol.begin_body(&record.head));
         if !has_body && self.req.send_header().wait().await.is_err() {
             return Step::Close;
@@ -96,7 +96,7 @@ impl<P: Protocol> Exchange<'_, P> {
                     Box::pin(self.finish_store()).await;
                 }
                 self.take_trailers();
-                self.keep(lease, socket);
+                self.keep(socket);
                 Step::Ok
             }
             Err(Cut::Client) => self.client_gone(),
@@ -122,15 +122,14 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// Keeps the connection for another request, if it can serve one.
-    fn keep(&self, lease: &Lease, socket: Socket) {
-        let attempt = &self.selection.attempt;
-        let rules = &attempt.keepalive;
-        if rules.connections == 0 || socket.requests == u64::MAX {
+    fn keep(&self, socket: Socket) {
+        let rules = &self.selection.attempt.keepalive;
+        if rules.connections == 0 || !self.is_whole {
             return;
         }
         let reusable = self.req.upstream_record(|record| self.protocol.is_reusable(&record.head)).unwrap_or(false);
         if reusable {
-            keepalive::give(self.selection.group().id, &lease.peer.address, &attempt.keepalive_key, socket, rules);
+            keepalive::give(socket, rules);
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use bstr::{BStr, BString, ByteSlice};
 use bytes::BytesMut;
 use tokio::net::{TcpSocket, UnixStream};
 
@@ -30,7 +31,58 @@ pub struct Socket {
     pub sent: u64,
     /// Bytes received for the request under way.
     pub received: u64,
+    /// What it was made for.
+    destination: OwnedDestination,
     deadline: Rc<Deadline>,
+}
+
+/// All that a connection depends on. Only this goes into making one, and only a request with the same gets one that was
+/// kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Destination<'a> {
+    /// Number of the group: each keeps its own connections.
+    pub group: u32,
+    /// What is spoken over it.
+    pub scheme: &'static str,
+    /// The peer.
+    pub address: &'a Address,
+    /// Our end.
+    pub bind: Option<Bind>,
+    /// The system probes it while nothing happens.
+    pub socket_keepalive: bool,
+    /// What else a balancer says must agree.
+    pub key: &'a BStr,
+}
+
+/// A [`Destination`] that stays with its connection.
+struct OwnedDestination {
+    group: u32,
+    scheme: &'static str,
+    address: Address,
+    bind: Option<Bind>,
+    socket_keepalive: bool,
+    key: BString,
+}
+
+impl Destination<'_> {
+    fn to_owned(self) -> OwnedDestination {
+        let Destination { group, scheme, address, bind, socket_keepalive, key } = self;
+        OwnedDestination { group, scheme, address: address.clone(), bind, socket_keepalive, key: key.into() }
+    }
+}
+
+impl OwnedDestination {
+    fn borrow(&self) -> Destination<'_> {
+        let OwnedDestination { group, scheme, address, bind, socket_keepalive, key } = self;
+        Destination {
+            group: *group,
+            scheme,
+            address,
+            bind: *bind,
+            socket_keepalive: *socket_keepalive,
+            key: key.as_bstr(),
+        }
+    }
 }
 
 /// What became of a wait.
@@ -102,11 +154,11 @@ impl Socket {
     ///
     /// # Errors
     /// Those of the system.
-    pub async fn connect(address: &Address, bind: Option<Bind>) -> Result<Socket, ConnectError> {
-        let stream = match address {
+    pub async fn connect(destination: Destination<'_>) -> Result<Socket, ConnectError> {
+        let stream = match destination.address {
             Address::Inet(address) => {
                 let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-                if let Some(bind) = bind {
+                if let Some(bind) = destination.bind {
                     if bind.transparent && bind.ip.is_ipv4() {
                         socket2::SockRef::from(&socket).set_ip_transparent_v4(true)?;
                     }
@@ -117,7 +169,11 @@ impl Socket {
             }
             Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
         };
+        if destination.socket_keepalive {
+            stream.set_keepalive();
+        }
         Ok(Socket {
+            destination: destination.to_owned(),
             stream,
             input: BytesMut::new(),
             requests: 0,
@@ -161,6 +217,11 @@ impl Socket {
             clock::update();
         }
         result
+    }
+
+    /// What it was made for, and may be used for again.
+    pub fn destination(&self) -> Destination<'_> {
+        self.destination.borrow()
     }
 
     /// Reads what is there into `input`, within its capacity.

@@ -1,12 +1,12 @@
 //! HTTP/1 as the engine of upstreams speaks it.
 
-use std::{ops::Range, rc::Rc};
+use std::rc::Rc;
 
 use tidegate_core::{
     log::Level,
     phase::Step,
     request::Request,
-    upstream::{Protocol, SendBody},
+    upstream::{Promise, Protocol, SendBody, Written},
 };
 use tidegate_http::{
     BodyDecoder, BodyLength, BodyPart, Fields, Known, Method, Parsed, ResponseHead,
@@ -14,15 +14,18 @@ use tidegate_http::{
     parse_response,
 };
 
-use super::{Location, pass, pass::Target, redirect, request};
+use super::{
+    Location, pass,
+    pass::Target,
+    redirect,
+    request::{self, Announced},
+};
 
 /// One request's conversation with a server.
 pub(super) struct Http<'a> {
     location: &'a Location,
     target: Target,
-    /// The request's body is sent as it comes.
-    streams: bool,
-    /// In chunks, that is.
+    /// The request's body is sent in chunks.
     chunks: bool,
     /// The method that the server sees is HEAD.
     to_head: bool,
@@ -30,32 +33,41 @@ pub(super) struct Http<'a> {
 }
 
 impl<'a> Http<'a> {
-    pub(super) fn new(location: &'a Location, target: Target, req: &Request, streams: bool) -> Self {
-        let chunks = streams && req.head.borrow().chunked;
-        Http { location, target, streams, chunks, to_head: false, decoder: BodyDecoder::new(BodyLength::Known(0)) }
+    pub(super) fn new(location: &'a Location, target: Target) -> Self {
+        Http { location, target, chunks: false, to_head: false, decoder: BodyDecoder::new(BodyLength::Known(0)) }
     }
+}
 
-    /// The length that the server is told.
-    fn body_length(&self, req: &Request) -> request::BodyLength {
-        use request::BodyLength;
-        if self.chunks {
-            return BodyLength::Chunked;
-        }
-        let head = req.head.borrow();
-        if req.body.is_loaded() && (head.chunked || req.is_subrequest()) {
-            let len = req.body.len();
-            return if len == 0 && req.is_subrequest() { BodyLength::None } else { BodyLength::Known(len) };
-        }
-        head.content_length.map_or(BodyLength::None, BodyLength::Known)
-    }
+/// What the head says of `body`. A main request that came with one says so even when nothing is left of it.
+fn announced(req: &Request, body: SendBody) -> Announced {
+    let length = match body {
+        SendBody::Framed(BodyLength::Chunked) => return Announced::Chunked,
+        SendBody::Framed(BodyLength::Known(length)) | SendBody::Loaded(length) => length,
+        SendBody::Framed(BodyLength::UntilClose) | SendBody::None => 0,
+    };
+    let head = req.head.borrow();
+    let had_one = !req.is_subrequest() && (head.chunked || head.content_length.is_some());
+    if length > 0 || had_one { Announced::Length(length) } else { Announced::Nothing }
 }
 
 impl Protocol for Http<'_> {
     const SCHEME: &'static str = "http://";
     const DEFAULT_PORT: u16 = 80;
 
-    fn write_request(&mut self, req: &Rc<Request>, out: &mut Vec<u8>) -> Result<Range<usize>, Step> {
+    fn body(&self, req: &Request) -> SendBody {
         let location = self.location;
+        if location.conf.set_body.is_some() || !location.settings.pass_request_body {
+            return SendBody::None;
+        }
+        match req.body.untouched() {
+            Some(length) if !location.settings.request_buffering => SendBody::Framed(length),
+            _ => SendBody::Loaded(req.body.len()),
+        }
+    }
+
+    fn write_request(&mut self, req: &Rc<Request>, body: SendBody, out: &mut Vec<u8>) -> Result<Written, Step> {
+        let location = self.location;
+        self.chunks = body == SendBody::Framed(BodyLength::Chunked);
         match &location.conf.method {
             Some(method) => method.write(req, out),
             None => request::write_method(req, out),
@@ -70,10 +82,10 @@ impl Protocol for Http<'_> {
             return Err(Step::Status(500));
         }
         out.extend_from_slice(if location.is_http_11 { b" HTTP/1.1\r\n" } else { b" HTTP/1.0\r\n" });
-        let body = location.conf.set_body.as_ref().map(|body| body.eval(req));
-        let length = match &body {
-            Some(body) => request::BodyLength::Known(body.len() as u64),
-            None => self.body_length(req),
+        let set_body = location.conf.set_body.as_ref().map(|body| body.eval(req));
+        let announced = match &set_body {
+            Some(set_body) => Announced::Length(set_body.len() as u64),
+            None => announced(req, body),
         };
         let names = match (&self.target.variable, location.pass.names()) {
             (Some((names, _)), _) => names,
@@ -81,22 +93,19 @@ impl Protocol for Http<'_> {
             (None, None) => return Err(Step::Status(500)),
         };
         let pass_fields = location.settings.pass_request_headers;
-        location.fields.write(req, names.host.as_ref(), length, pass_fields, out);
+        let mut promise = location.fields.write(req, names.host.as_ref(), announced, pass_fields, out).promise();
         out.extend_from_slice(b"\r\n");
-        if let Some(body) = body {
-            out.extend_from_slice(&body);
+        if let Some(set_body) = &set_body {
+            let written = if let Promise::Bytes(count) = &mut promise {
+                let written = set_body.len().min(usize::try_from(*count).unwrap_or(usize::MAX));
+                *count -= written as u64;
+                written
+            } else {
+                set_body.len()
+            };
+            out.extend_from_slice(&set_body[..written]);
         }
-        Ok(uri)
-    }
-
-    fn body(&self, _: &Request) -> SendBody {
-        if self.location.conf.set_body.is_some() || !self.location.settings.pass_request_body {
-            SendBody::None
-        } else if self.streams {
-            SendBody::Framed
-        } else {
-            SendBody::Loaded
-        }
+        Ok(Written { uri, promise })
     }
 
     fn frame(&self, piece: &[u8], last: bool, out: &mut Vec<u8>) {

@@ -267,7 +267,7 @@ fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
             req.set_context(Rc::new(names.clone()));
         }
         let group = target.group.clone();
-        let http = Http::new(&location, target, &req, streams);
+        let http = Http::new(&location, target);
         Exchange::new(&req, &location.settings, group, http).run().await
     })
 }
@@ -281,7 +281,7 @@ impl Location {
             && (self.is_http_11 || !req.head.borrow().chunked)
             && {
                 req.load_body_at_hand();
-                !req.body.is_consumed()
+                req.body.untouched().is_some()
             }
     }
 }

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use bstr::{BStr, BString};
-use tidegate_core::{request::Request, template::Template};
+use tidegate_core::{request::Request, template::Template, upstream::Promise};
 use tidegate_http::{Known, Method, response::write_field};
 
 /// Fields that a server gets unless `proxy_set_header` says otherwise; empty ones are left out.
@@ -35,6 +35,8 @@ enum Line {
     Static(BString),
     /// Made for each request; left out if it is empty.
     Template(BString, Template),
+    /// `Content-Length` or `Transfer-Encoding`, as the configuration has them.
+    Framing(BString, Template),
     Host,
     BodyLength,
     Chunked,
@@ -49,15 +51,34 @@ pub(super) struct Fields {
     taken_others: Vec<BString>,
 }
 
-/// How long the body is that goes with a request.
+/// What the head of a request says of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyLength {
-    /// There is none.
-    None,
-    /// So many bytes.
-    Known(u64),
+pub(super) enum Announced {
+    /// Nothing: there is none.
+    Nothing,
+    /// It has so many bytes.
+    Length(u64),
     /// It comes in chunks.
     Chunked,
+    /// The configuration says something else than a length.
+    Unclear,
+}
+
+impl Announced {
+    /// What the server takes for a part of the request behind this head.
+    pub(super) fn promise(self) -> Promise {
+        match self {
+            Announced::Nothing => Promise::Bytes(0),
+            Announced::Length(length) => Promise::Bytes(length),
+            Announced::Chunked => Promise::LastFrame,
+            Announced::Unclear => Promise::Unclear,
+        }
+    }
+
+    /// This, and another field beside it.
+    fn and(self, field: Announced) -> Self {
+        if self == Announced::Nothing { field } else { Announced::Unclear }
+    }
 }
 
 /// A `proxy_set_header`: name and value.
@@ -71,6 +92,9 @@ impl Fields {
             fields.take(name);
             match value.as_literal() {
                 Some(b"") => {}
+                _ if matches!(Known::of(name), Known::ContentLength | Known::TransferEncoding) => {
+                    fields.lines.push(Line::Framing(name.clone(), value.clone()));
+                }
                 Some(text) => fields.lines.push(static_line(name, text)),
                 None => fields.lines.push(Line::Template(name.clone(), value.clone())),
             }
@@ -105,31 +129,39 @@ impl Fields {
         }
     }
 
-    /// Appends the lines of `proxy_set_header`, and the client's other fields if `pass` says so.
-    pub(super) fn write(&self, req: &Rc<Request>, host: &BStr, length: BodyLength, pass: bool, out: &mut Vec<u8>) {
+    /// Appends the lines of `proxy_set_header`, and the client's other fields if `pass` says so. Answers what the lines
+    /// really say of the body: `body` is what they are to say.
+    pub(super) fn write(
+        &self,
+        req: &Rc<Request>,
+        host: &BStr,
+        body: Announced,
+        pass: bool,
+        out: &mut Vec<u8>,
+    ) -> Announced {
+        let mut said = Announced::Nothing;
         for line in &self.lines {
             match line {
                 Line::Static(text) => out.extend_from_slice(text),
                 Line::Template(name, value) => {
-                    let start = out.len();
-                    out.extend_from_slice(name);
-                    out.extend_from_slice(b": ");
-                    let value_start = out.len();
-                    value.write(req, out);
-                    if out.len() == value_start {
-                        out.truncate(start);
-                    } else {
-                        out.extend_from_slice(b"\r\n");
+                    write_template(name, value, req, out);
+                }
+                Line::Framing(name, value) => {
+                    let text = write_template(name, value, req, out);
+                    if !text.is_empty() {
+                        said = said.and(announced_by(name, text));
                     }
                 }
                 Line::Host => write_field(b"Host", host, out),
                 Line::BodyLength => {
-                    if let BodyLength::Known(length) = length {
+                    if let Announced::Length(length) = body {
                         write_field(b"Content-Length", itoa::Buffer::new().format(length).as_bytes(), out);
+                        said = said.and(body);
                     }
                 }
-                Line::Chunked if length == BodyLength::Chunked => {
-                    out.extend_from_slice(b"Transfer-Encoding: chunked\r\n")
+                Line::Chunked if body == Announced::Chunked => {
+                    out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+                    said = said.and(body);
                 }
                 Line::Chunked => {}
             }
@@ -141,6 +173,32 @@ impl Fields {
                 }
             }
         }
+        said
+    }
+}
+
+/// Appends a line, unless its value is empty; answers the value.
+fn write_template<'o>(name: &[u8], value: &Template, req: &Rc<Request>, out: &'o mut Vec<u8>) -> &'o [u8] {
+    let start = out.len();
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    let value_start = out.len();
+    value.write(req, out);
+    let value_end = out.len();
+    if value_end == value_start {
+        out.truncate(start);
+        return b"";
+    }
+    out.extend_from_slice(b"\r\n");
+    &out[value_start..value_end]
+}
+
+/// What a field of the configuration says of the body.
+fn announced_by(name: &[u8], value: &[u8]) -> Announced {
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    match std::str::from_utf8(value).ok().filter(|_| is_number).and_then(|text| text.parse().ok()) {
+        Some(length) if Known::of(name) == Known::ContentLength => Announced::Length(length),
+        _ => Announced::Unclear,
     }
 }
 
