@@ -295,7 +295,8 @@ impl Core {
     ) -> Option<Result<(), QueryError>> {
         let context = self.context();
         if let Some(transaction) = &mut self.transaction {
-            let entry = transaction.conn_mut()?.cache.take(scan, constants.sql, &context, constants.params)?;
+            let entry =
+                transaction.find_map(|conn| conn.cache.take(scan, constants.sql, &context, constants.params))?;
             return Some(self.run_entry(entry, scan, constants, more, true, sink));
         }
         let pool = self.pool.clone()?;

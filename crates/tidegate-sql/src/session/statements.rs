@@ -88,9 +88,11 @@ impl Core {
                 self.env.release_tables();
                 let mut transaction = Transaction::new(true);
                 transaction.read_only = read_only;
-                if snapshot && let Some(schema) = self.schema.clone() {
-                    transaction.open(&schema)?;
-                    transaction.read(&self.env)?;
+                if snapshot && !self.env.read_committed.get() {
+                    // Of all schemas: mysqldump begins like this and names its schema afterwards.
+                    for schema in self.engine.all_schemas() {
+                        transaction.snapshot(&schema, &self.env)?;
+                    }
                 }
                 self.transaction = Some(transaction);
             }
@@ -105,6 +107,7 @@ impl Core {
                 self.transaction = chain.then(|| Transaction::new(true));
             }
             Statement::Savepoint(name) => {
+                self.begin_implicitly();
                 if let Some(transaction) = &mut self.transaction {
                     transaction.savepoint(&name)?;
                 }

@@ -1,7 +1,7 @@
 //! Transactions: which connection a session holds, and how it comes to write.
 //!
-//! A transaction belongs to one schema: the first statement's. It starts reading with a snapshot of its own (or, READ
-//! COMMITTED, with none) and takes the schema's write lock with its first write. If others have committed
+//! A transaction has a place in each schema that it reads: a connection with a snapshot of that schema (or, READ COMMITTED,
+//! with none). It writes to one schema only, whose write lock it takes with its first write. If others have committed
 //! since the snapshot, writing on it would lose their changes: that is error 1213, which clients repeat.
 
 use std::{
@@ -33,25 +33,39 @@ type Res<T> = Result<T, ServerError>;
 pub(super) struct Transaction {
     explicit: bool,
     pub(super) read_only: bool,
-    place: Option<Place>,
-    /// Savepoints made before there was a connection.
+    /// One for each schema; few.
+    places: Vec<Place>,
+    /// The place of the statement that runs, or has run last.
+    current: usize,
+    /// The savepoints, oldest first. A place that begins later begins with all of them.
     savepoints: Vec<String>,
     touched: Vec<Arc<TableState>>,
 }
 
-/// The connection of a transaction that has begun to work.
+/// The connection of a transaction to a schema.
 struct Place {
-    conn: Option<Box<Conn>>,
+    conn: Box<Conn>,
     pool: Rc<Pool>,
     guard: Option<WriteGuard>,
     /// Its place among the readers of the schema, once it has a snapshot.
     reader: Option<Arc<Reader>>,
 }
 
+impl Place {
+    fn is_of(&self, schema: &Schema) -> bool {
+        self.pool.schema.id == schema.id
+    }
+
+    /// Gives the connection back, then the lock. What is not committed is undone.
+    fn leave(self) {
+        self.pool.put(self.conn);
+    }
+}
+
 impl Transaction {
     /// A transaction that has not touched anything yet.
     pub(super) fn new(explicit: bool) -> Self {
-        Self { explicit, read_only: false, place: None, savepoints: Vec::new(), touched: Vec::new() }
+        Self { explicit, read_only: false, places: Vec::new(), current: 0, savepoints: Vec::new(), touched: Vec::new() }
     }
 
     /// Whether the user has begun it (or autocommit is off).
@@ -59,42 +73,78 @@ impl Transaction {
         self.explicit
     }
 
-    /// Whether it belongs to a schema yet.
+    /// Whether it has a place in a schema yet.
     pub(super) fn has_schema(&self) -> bool {
-        self.place.is_some()
+        !self.places.is_empty()
     }
 
-    /// Binds the transaction to a schema.
+    /// Gives the transaction a place in a schema, for a statement that reaches the `attached` ones from there.
     ///
     /// # Errors
-    /// 1235 if it belongs to another one.
-    pub(super) fn open(&mut self, schema: &Arc<Schema>) -> Res<()> {
-        if self.reader().is_some_and(|reader| reader.has_ended()) {
+    /// 1235 if the statement would not see what the transaction has seen or done in its other places.
+    pub(super) fn open<'a>(
+        &mut self,
+        schema: &Arc<Schema>,
+        attached: impl Iterator<Item = &'a Arc<Schema>>,
+    ) -> Res<()> {
+        if self.has_ended() {
             return Err(errors::read_for_too_long());
         }
-        if let Some(place) = &self.place {
-            if Arc::ptr_eq(&place.pool.schema, schema) {
-                return Ok(());
+        let mut others = self.places.iter().filter(|place| !place.is_of(schema));
+        for reached in attached {
+            if others.clone().any(|place| place.is_of(reached)) {
+                return Err(errors::unsupported("a statement over several schemas in a transaction that uses them"));
             }
-            return Err(errors::unsupported("a transaction over several schemas"));
+        }
+        if let Some(index) = self.places.iter().position(|place| place.is_of(schema)) {
+            self.current = index;
+            return Ok(());
+        }
+        if others.any(|place| place.conn.attached.iter().any(|(_, id)| *id == schema.id)) {
+            return Err(errors::unsupported("a transaction that uses a schema after a statement over several"));
         }
         let pool = Pool::of(schema);
         let conn = pool.take().map_err(|error| to_server_error(&error))?;
-        self.place = Some(Place { conn: Some(conn), pool, guard: None, reader: None });
+        self.current = self.places.len();
+        self.places.push(Place { conn, pool, guard: None, reader: None });
         Ok(())
     }
 
-    /// The connection, if there is one.
-    pub(super) fn conn_mut(&mut self) -> Option<&mut Conn> {
-        self.place.as_mut()?.conn.as_deref_mut()
+    /// Takes a snapshot of a schema now, not with the first read.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) fn snapshot(&mut self, schema: &Arc<Schema>, env: &Env) -> Res<()> {
+        self.open(schema, std::iter::empty())?;
+        self.read(env)?;
+        self.conn()?.hold_snapshot().map_err(|error| to_server_error(&error))
     }
 
-    /// The connection.
+    /// What a statement finds in the places' connections.
+    pub(super) fn find_map<T>(&mut self, mut find: impl FnMut(&mut Conn) -> Option<T>) -> Option<T> {
+        self.places.iter_mut().find_map(|place| find(&mut place.conn))
+    }
+
+    /// The connection to a schema, if the transaction has a place there.
+    pub(super) fn conn_to(&mut self, schema: &Schema) -> Option<&mut Conn> {
+        self.places.iter_mut().find(|place| place.is_of(schema)).map(|place| &mut *place.conn)
+    }
+
+    fn place(&mut self) -> Res<&mut Place> {
+        self.places.get_mut(self.current).ok_or_else(|| errors::internal("a transaction without schema"))
+    }
+
+    /// The connection of the statement that runs.
     ///
     /// # Errors
     /// None after [`open`](Self::open).
     pub(super) fn conn(&mut self) -> Res<&mut Conn> {
-        self.conn_mut().ok_or_else(|| errors::internal("a transaction without connection"))
+        Ok(&mut self.place()?.conn)
+    }
+
+    /// The connections whose transactions have begun.
+    fn begun_conns(&mut self) -> impl Iterator<Item = &mut Conn> {
+        self.places.iter_mut().map(|place| &mut *place.conn).filter(|conn| !conn.is_autocommit())
     }
 
     fn begun(
@@ -121,48 +171,52 @@ impl Transaction {
     /// Storage errors.
     pub(super) fn read(&mut self, env: &Env) -> Res<()> {
         // READ COMMITTED: each statement sees the newest commit until the transaction writes.
-        if env.read_committed.get() && self.savepoints.is_empty() {
-            return Ok(());
-        }
-        if !self.explicit {
+        if env.read_committed.get() || !self.explicit {
             return Ok(());
         }
         self.begun(env, Conn::begin)?;
-        if let Some(place) = &mut self.place
-            && place.reader.is_none()
-        {
+        let place = self.place()?;
+        if place.reader.is_none() {
             place.reader = Some(place.pool.schema.readers.add(env.connection_id, Instant::now()));
         }
         Ok(())
     }
 
-    /// Its place among those who hold a snapshot, if it does.
+    /// The place of the statement that runs among those who hold a snapshot, if it does.
     pub(super) fn reader(&self) -> Option<&Arc<Reader>> {
-        self.place.as_ref()?.reader.as_ref()
+        self.places.get(self.current)?.reader.as_ref()
+    }
+
+    /// Whether one of its snapshots had to be given up.
+    pub(super) fn has_ended(&self) -> bool {
+        self.places.iter().filter_map(|place| place.reader.as_ref()).any(|reader| reader.has_ended())
     }
 
     /// Makes the transaction ready to write: waits for the lock.
     ///
     /// # Errors
-    /// 1205 if the wait takes too long, 1213 if others have committed since the snapshot, 1792 in a read-only transaction.
+    /// 1205 if the wait takes too long, 1213 if others have committed since the snapshot, 1792 in a read-only transaction,
+    /// 1235 if it writes to another schema already.
     pub(super) fn write(&mut self, env: &Env) -> Res<()> {
         if self.read_only {
             return Err(errors::read_only_transaction());
         }
-        let place = self.place.as_mut().ok_or_else(|| errors::internal("a transaction without schema"))?;
-        let schema = Arc::clone(&place.pool.schema);
+        let current = self.current;
+        if self.places.iter().enumerate().any(|(index, place)| index != current && place.guard.is_some()) {
+            return Err(errors::unsupported("a transaction that writes to several schemas"));
+        }
+        let place = self.place()?;
         if place.guard.is_none() {
-            if schema.sync.has_failed() {
+            if place.pool.schema.sync.has_failed() {
                 return Err(errors::read_only());
             }
-            place.guard = Some(acquire(&schema, env)?);
+            place.guard = Some(acquire(&place.pool.schema, env)?);
         }
-        let conn = self.conn()?;
-        if conn.is_autocommit() {
+        if place.conn.is_autocommit() {
             return self.begun(env, Conn::begin_immediate);
         }
         // The transaction reads already: this takes SQLite's own write lock on the same snapshot, or fails.
-        match conn.execute("UPDATE tg_meta SET value = value WHERE 0") {
+        match place.conn.execute("UPDATE tg_meta SET value = value WHERE 0") {
             Ok(()) => Ok(()),
             Err(error) if error.code == ffi::SQLITE_BUSY_SNAPSHOT => Err(errors::deadlock()),
             Err(error) => Err(to_server_error(&error)),
@@ -178,18 +232,19 @@ impl Transaction {
         }
     }
 
-    /// Undoes everything and gives the connection back.
+    /// Undoes everything and gives the connections back.
     pub(super) fn rollback(&mut self) {
-        if let Some(mut place) = self.place.take()
-            && let Some(mut conn) = place.conn.take()
-        {
-            conn.rollback();
-            place.pool.put(conn);
-            for table in self.touched.drain(..) {
-                // What the file says about AUTO_INCREMENT has been undone too.
-                table.stored_auto.store(0, Ordering::Release);
-            }
+        self.leave();
+        for table in self.touched.drain(..) {
+            // What the file says about AUTO_INCREMENT has been undone too.
+            table.stored_auto.store(0, Ordering::Release);
         }
+    }
+
+    /// Gives connections and lock back.
+    fn leave(&mut self) {
+        self.places.drain(..).for_each(Place::leave);
+        self.savepoints.clear();
     }
 
     /// Makes a savepoint; one of the same name goes.
@@ -198,9 +253,7 @@ impl Transaction {
     /// Storage errors.
     pub(super) fn savepoint(&mut self, name: &str) -> Res<()> {
         self.savepoints.retain(|known| !known.eq_ignore_ascii_case(name));
-        if let Some(conn) = self.conn_mut().filter(|conn| !conn.is_autocommit()) {
-            conn.execute(&format!("SAVEPOINT {}", savepoint_name(name))).map_err(|error| to_server_error(&error))?;
-        }
+        self.on_savepoint("SAVEPOINT", name)?;
         self.savepoints.push(name.to_owned());
         Ok(())
     }
@@ -212,10 +265,7 @@ impl Transaction {
     pub(super) fn rollback_to(&mut self, name: &str) -> Res<()> {
         let at = self.find(name)?;
         self.savepoints.truncate(at + 1);
-        if let Some(conn) = self.conn_mut().filter(|conn| !conn.is_autocommit()) {
-            conn.execute(&format!("ROLLBACK TO {}", savepoint_name(name))).map_err(|error| to_server_error(&error))?;
-        }
-        Ok(())
+        self.on_savepoint("ROLLBACK TO", name)
     }
 
     /// Forgets a savepoint and those after it.
@@ -225,8 +275,14 @@ impl Transaction {
     pub(super) fn release(&mut self, name: &str) -> Res<()> {
         let at = self.find(name)?;
         self.savepoints.truncate(at);
-        if let Some(conn) = self.conn_mut().filter(|conn| !conn.is_autocommit()) {
-            conn.execute(&format!("RELEASE {}", savepoint_name(name))).map_err(|error| to_server_error(&error))?;
+        self.on_savepoint("RELEASE", name)
+    }
+
+    /// Does to a savepoint what `verb` says, in each place that has begun; the others get their savepoints when they begin.
+    fn on_savepoint(&mut self, verb: &str, name: &str) -> Res<()> {
+        let sql = format!("{verb} {}", savepoint_name(name));
+        for conn in self.begun_conns() {
+            conn.execute(&sql).map_err(|error| to_server_error(&error))?;
         }
         Ok(())
     }
@@ -289,27 +345,27 @@ impl Core {
     /// # Errors
     /// 1452 for deferred foreign keys, storage errors. Nothing is committed then, except after a failed sync.
     pub(super) fn commit(&mut self, mut transaction: Transaction) -> Res<()> {
-        let Some(place) = &mut transaction.place else { return Ok(()) };
-        let Some(conn) = &mut place.conn else { return Ok(()) };
-        if conn.is_autocommit() {
-            transaction.finish();
+        // Places without the lock have only read: leaving them is all that is to be done.
+        let Some(place) = transaction.places.iter_mut().find(|place| place.guard.is_some()) else {
+            transaction.leave();
+            return Ok(());
+        };
+        if place.conn.is_autocommit() {
+            transaction.leave();
             return Ok(());
         }
         if task::is_cancelled() {
             transaction.rollback();
             return Err(errors::interrupted());
         }
-        let wrote = place.guard.is_some();
-        if let Err(error) = conn.commit() {
+        let schema = Arc::clone(&place.pool.schema);
+        if let Err(error) = place.conn.commit() {
             transaction.rollback();
             return Err(to_server_error(&error));
         }
-        let schema = Arc::clone(&place.pool.schema);
-        if wrote {
-            self.note_changes(&schema, transaction.touched.drain(..));
-        }
-        transaction.finish();
-        if wrote { self.make_durable(&schema) } else { Ok(()) }
+        self.note_changes(&schema, transaction.touched.drain(..));
+        transaction.leave();
+        self.make_durable(&schema)
     }
 
     /// Has the last commit of a schema written to the disk; waits for it when durability is full.
@@ -328,17 +384,5 @@ impl Core {
             Ok(false) => Err(errors::storage("the commit could not be made durable")),
             Err(task::Cancelled) => Err(errors::interrupted()),
         }
-    }
-}
-
-impl Transaction {
-    /// Gives connection and lock back after a commit.
-    fn finish(&mut self) {
-        if let Some(mut place) = self.place.take()
-            && let Some(conn) = place.conn.take()
-        {
-            place.pool.put(conn);
-        }
-        self.touched.clear();
     }
 }

@@ -172,7 +172,7 @@ impl Core {
         }
         let mut transaction = self.transaction.take().unwrap_or_else(|| Transaction::new(false));
         let result = self.step_of(&mut transaction, &plan, &home, &mut entry, constants, sink);
-        if let Some(conn) = transaction.conn_mut()
+        if let Some(conn) = transaction.conn_to(&home)
             && cacheable
             && plan.attached.is_empty()
         {
@@ -184,7 +184,7 @@ impl Core {
             Ok(written) => written,
             Err(error) => {
                 let fatal = matches!(&error, QueryError::Server(error) if matches!(error.code, 1213 | 1021 | 1030))
-                    || transaction.reader().is_some_and(|reader| reader.has_ended());
+                    || transaction.has_ended();
                 if alone || fatal || !matches!(error, QueryError::Server(_)) {
                     transaction.rollback();
                 } else {
@@ -214,10 +214,8 @@ impl Core {
         constants: Constants<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Done, QueryError> {
-        transaction.open(home)?;
-        if let Some(conn) = transaction.conn_mut() {
-            self.attach(conn, plan)?;
-        }
+        transaction.open(home, plan.attached.iter().map(|(schema, _)| schema))?;
+        self.attach(transaction.conn()?, plan)?;
         let memory_max = self.engine.settings.statement_memory_max();
         if let PlanKind::Select(select) = &plan.kind {
             if select.for_update {

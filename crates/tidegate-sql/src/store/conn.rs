@@ -135,6 +135,14 @@ impl Conn {
         self.begin.run()
     }
 
+    /// Has the transaction that has begun read, so that its snapshot is of now: BEGIN alone takes none.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn hold_snapshot(&self) -> Result<(), SqliteError> {
+        self.execute("SELECT 1 FROM tg_meta LIMIT 1")
+    }
+
     /// Starts a transaction that writes. The caller holds the schema's write lock.
     pub(crate) fn begin_immediate(&mut self) -> Result<(), SqliteError> {
         self.begin_immediate.run()
