@@ -558,12 +558,12 @@ impl Request {
             return;
         }
         let head = self.head.borrow();
-        let found = listen.names.find(&head.host);
+        let found = listen.names.find(head.host());
         let (server, captures) = found.unwrap_or((listen.default, None));
         self.set_server(server);
         if let Some((regex, captures)) = captures {
-            self.set_named_captures(regex, &head.host, &captures);
-            self.set_captures(&head.host, captures);
+            self.set_named_captures(regex, head.host(), &captures);
+            self.set_captures(head.host(), captures);
         }
     }
 

@@ -48,6 +48,16 @@ pub struct Uri {
     pub unparsed: Vec<u8>,
 }
 
+impl Uri {
+    /// Forgets everything and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        let Uri { path, args, unparsed } = self;
+        path.clear();
+        args.clear();
+        unparsed.clear();
+    }
+}
+
 /// The last match of a regular expression: `$1` and so on.
 #[derive(Debug, Default)]
 struct LastMatch {
@@ -154,6 +164,9 @@ impl Request {
 
     /// Makes the request ready for the connection's next head; everything that can be reused keeps its memory.
     pub(crate) fn reset(&mut self) {
+        self.head.get_mut().reset();
+        self.method.set(Method::Get);
+        self.uri.get_mut().clear();
         self.upstream.get_mut().clear();
         self.body.reset();
         self.response.get_mut().reset();
@@ -191,11 +204,6 @@ impl Request {
             VariableSharing::Copied => *request.values.get_mut() = Rc::new(parent.values().copy()),
         }
         request.head.get_mut().copy_from(&parent.head.borrow());
-        request.method.set(Method::Get);
-        let uri = request.uri.get_mut();
-        uri.path.clear();
-        uri.args.clear();
-        uri.unparsed.clear();
         request.sink = sink;
         request.parent = Some(parent.clone());
         request.subrequest_depth = parent.subrequest_depth + 1;

@@ -31,7 +31,8 @@ const PIPELINE_BYTES_MAX: u64 = 64 << 10;
 enum Head {
     Complete(Rc<Request>),
     Bad(Rc<Request>, BadRequest),
-    TimedOut(Option<Rc<Request>>),
+    /// The client was too slow; the request has what came of its head.
+    TimedOut(Rc<Request>),
     /// Nothing came for a while.
     Idle,
     End,
@@ -118,7 +119,7 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
             run(conn, &req, |req| phase::reject(req, bad.status())).await;
             return end(conn, &req).await;
         }
-        Head::TimedOut(Some(req)) => {
+        Head::TimedOut(req) => {
             req.log(
                 Level::Info,
                 format_args!("client timed out (110: Connection timed out) while reading client request headers"),
@@ -130,7 +131,7 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
             conn.mark_broken();
             return end(conn, &req).await;
         }
-        Head::TimedOut(None) | Head::End => return Next::Close,
+        Head::End => return Next::Close,
         Head::Idle => return Next::Park,
     };
     run(conn, &req, phase::run).await;
@@ -382,12 +383,12 @@ async fn read_rest(
             Ok(req)
         }
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            conn.requests.set(conn.requests.get() + 1);
-            Err(Head::TimedOut(Some(req)))
+            unshared(&mut req).head.get_mut().end_early();
+            begin_unfinished(&mut req);
+            Err(Head::TimedOut(req))
         }
         Err(_) if conn.parking.take() => {
             // It will be parsed again, from its beginning.
-            unshared(&mut req).head.get_mut().clear();
             *conn.spare.borrow_mut() = Some(req);
             Err(Head::Idle)
         }
@@ -422,13 +423,7 @@ fn parse_head(conn: &Connection, mut req: Rc<Request>, core: &HttpConf, pipeline
         }
         Err(bad) => {
             head.keep_bad_line(&conn.input.borrow());
-            let _ = begin(&mut req);
-            let mut uri = req.uri.borrow_mut();
-            if uri.path.is_empty() {
-                // Of a target that makes no sense nothing is known but its text.
-                uri.args.clear();
-            }
-            drop(uri);
+            begin_unfinished(&mut req);
             Ok(Head::Bad(req, bad))
         }
     }
@@ -504,6 +499,17 @@ fn begin(req: &mut Rc<Request>) -> Result<(), BadRequest> {
         return Err(BadRequest::Trace);
     }
     Ok(())
+}
+
+/// Makes a request of a head that was not complete, for its response and the log.
+fn begin_unfinished(req: &mut Rc<Request>) {
+    // Its end is decided already.
+    let _ = begin(req);
+    let uri = unshared(req).uri.get_mut();
+    if uri.path.is_empty() {
+        // Of a target that makes no sense nothing is known but its text.
+        uri.args.clear();
+    }
 }
 
 /// Reads what a client still sends after an answer that it did not wait for, so that the answer is not lost to a reset.

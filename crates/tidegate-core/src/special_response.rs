@@ -300,10 +300,10 @@ impl Request {
             url.extend_from_slice(&self.config_server().name);
         } else {
             let head = self.head.borrow();
-            if head.host.is_empty() {
+            if head.host().is_empty() {
                 append_address(self, &mut url);
             } else {
-                url.extend_from_slice(&head.host);
+                url.extend_from_slice(head.host());
             }
         }
         if conf.port_in_redirect != Some(false)

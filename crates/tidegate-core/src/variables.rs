@@ -131,7 +131,7 @@ fn request_method(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 
 fn host(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     let head = req.head.borrow();
-    put(out, if head.host.is_empty() { &req.config_server().name } else { &head.host })
+    put(out, if head.host().is_empty() { &req.config_server().name } else { head.host() })
 }
 
 /// `$request_port`: from the request line, or else from `Host`.

@@ -14,8 +14,11 @@
 //! - **I4** Nothing of the caller's buffer is needed after completion: the head is copied once into memory that is
 //!   kept from request to request.
 //! - **I5** A head that is the one before it, byte for byte, is not read again: clients that poll, health checks and
-//!   proxies send the same one over and over. Nobody may have changed the fields meanwhile; what else stands in public
-//!   members is kept a second time for this.
+//!   proxies send the same one over and over. Nobody may have changed the fields or the host meanwhile; what else stands
+//!   in public members is kept a second time for this.
+//! - **I6** What was found out of bytes counts for these bytes alone. `raw` holds every byte that has been looked at, and
+//!   parsing goes on only in a buffer that begins with them, under the same rules. Any other buffer begins a new head:
+//!   positions that one client's bytes have passed can never be applied to another's.
 
 use crate::bad_request::{BadRequest, Duplicate};
 use crate::field_line::{FieldLine, parse_field_line, parse_length};
@@ -98,10 +101,7 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// Whether there is an `Upgrade` field and `Connection` names it.
     pub upgrade: bool,
-    /// The server name that the client asked for, from an absolute target, else from `Host`: valid, in lower case,
-    /// without port; empty without one. Whoever changes it changes the field too.
-    pub host: Vec<u8>,
-
+    host: Vec<u8>,
     /// The head as sent, from the request line to the empty line.
     raw: Vec<u8>,
     line: RequestLine,
@@ -131,8 +131,8 @@ struct Read {
 #[derive(Clone, Debug, Default)]
 struct Progress {
     stage: Stage,
-    /// Blank bytes before the request line.
-    start: usize,
+    /// The rules under which the bytes of an incomplete head were read.
+    rules: Option<(HeadLimits, HeadOptions)>,
     /// Start of the first line that is not parsed yet.
     line_start: usize,
     /// The line that starts there has no LF before this place; 0 if it was not looked at.
@@ -190,9 +190,9 @@ impl Buffers {
 
 /// Parses as much of a request head as `buf` holds.
 ///
-/// `buf` starts with the first byte after the previous request and must start with the same bytes on every call until
-/// the head is complete; a call after completion or an error begins a new head. Blank lines before the request are
-/// skipped.
+/// `buf` starts with the first byte after the previous request. While it starts with the bytes of the call before, a head
+/// that was incomplete is read on; other bytes, and any call after completion or an error, begin a new head. Blank lines
+/// before the request are skipped.
 ///
 /// # Errors
 /// [`BadRequest`]; the connection cannot be used further, and `head` holds what was read for the log.
@@ -204,19 +204,39 @@ pub fn parse_request(
     options: &HeadOptions,
     head: &mut RequestHead,
 ) -> Result<Parsed, BadRequest> {
+    let start = blank_bytes(buf);
+    let unread = &buf[start..];
     if head.progress.stage == Stage::Done {
         if head.is_repeated(buf, limits, options) {
             return Ok(Parsed::Complete(head.raw.len()));
         }
         head.clear();
+    } else if !head.is_continued(unread, limits, options) {
+        head.clear();
     }
-    match head.parse(buf, limits, options) {
+    // nginx would skip for ever; here the bytes stay in the caller's buffer, which must not.
+    if start > limits.buffer_bytes.max(limits.large_buffer_bytes) {
+        return Err(head.keep_for_log(unread, BadRequest::InvalidRequest, limits));
+    }
+    match head.parse(unread, limits, options) {
         Ok(Parsed::Complete(consumed)) => {
             head.note_read(limits, options);
-            Ok(Parsed::Complete(consumed))
+            Ok(Parsed::Complete(start + consumed))
         }
-        Ok(Parsed::Partial) => Ok(Parsed::Partial),
-        Err(error) => Err(head.keep_for_log(buf, error, limits)),
+        Ok(Parsed::Partial) => {
+            head.note_seen(unread, limits, options);
+            Ok(Parsed::Partial)
+        }
+        Err(error) => Err(head.keep_for_log(unread, error, limits)),
+    }
+}
+
+/// How many bytes of blank lines stand before the request line.
+#[inline]
+fn blank_bytes(buf: &[u8]) -> usize {
+    match buf.first() {
+        Some(b'\r' | b'\n') => buf.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count(),
+        _ => 0,
     }
 }
 
@@ -261,7 +281,7 @@ impl RequestHead {
         self.read = None;
         let progress = &mut self.progress;
         progress.stage = Stage::RequestLine;
-        progress.start = 0;
+        progress.rules = None;
         progress.line_start = 0;
         progress.searched = 0;
         progress.entries.clear();
@@ -269,6 +289,29 @@ impl RequestHead {
         progress.ignored.clear();
         progress.connection = Connection::ByVersion;
         progress.host_from_target = false;
+    }
+
+    /// Makes ready for another head. A complete one is kept, to be compared with the next (I5); nothing is of one that is
+    /// not.
+    pub fn reset(&mut self) {
+        if self.progress.stage != Stage::Done {
+            self.clear();
+        }
+    }
+
+    /// Ends a head that was not complete: its methods answer for the lines that were, and
+    /// [`request_line`](Self::request_line) for as much of the first line as has come.
+    pub fn end_early(&mut self) {
+        if self.progress.stage == Stage::Done {
+            return;
+        }
+        let seen = std::mem::take(&mut self.raw);
+        if self.progress.stage == Stage::RequestLine {
+            let end = seen.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(seen.len());
+            self.line = RequestLine { end, ..RequestLine::default() };
+        }
+        self.keep_alive = false;
+        self.complete(&seen);
     }
 
     /// Becomes a copy of `other`, a complete head, in the memory that is there.
@@ -329,6 +372,20 @@ impl RequestHead {
         self.upgrade = read.upgrade;
         true
     }
+
+    /// Whether `buf` begins with the bytes of which a part of a head was read, so that it can be read on (I6).
+    #[inline]
+    fn is_continued(&self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> bool {
+        self.progress.rules == Some((*limits, *options)) && buf.starts_with(&self.raw)
+    }
+
+    /// Remembers what an incomplete head was read from (I6).
+    fn note_seen(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) {
+        // The rest begins the buffer already, see `is_continued`.
+        self.raw.extend_from_slice(buf.get(self.raw.len()..).unwrap_or_default());
+        self.progress.rules = Some((*limits, *options));
+    }
+
     fn note_read(&mut self, limits: &HeadLimits, options: &HeadOptions) {
         self.read = Some(Read {
             limits: *limits,
@@ -341,6 +398,20 @@ impl RequestHead {
             expect_continue: self.expect_continue,
             upgrade: self.upgrade,
         });
+    }
+
+    /// The server name that the client asked for, from an absolute target, else from `Host`: valid, in lower case,
+    /// without port; empty without one.
+    pub fn host(&self) -> &[u8] {
+        &self.host
+    }
+
+    /// Puts another server name in place; the `Host` field is the caller's to change.
+    pub fn set_host(&mut self, host: &[u8]) {
+        self.host.clear();
+        self.host.extend_from_slice(host);
+        // Such a head cannot be taken for one that was read (I5).
+        self.read = None;
     }
 
     /// The method's text.
@@ -365,12 +436,13 @@ impl RequestHead {
         self.line = RequestLine { end: line.len(), ..RequestLine::default() };
     }
 
-    /// `$request_uri`: path and arguments as sent; `/` when an absolute target ends behind its host.
+    /// `$request_uri`: path and arguments as sent; `/` when an absolute target ends behind its host; empty
+    /// where no request line could be read.
     ///
     /// It starts with `?` when an absolute target has arguments but no path.
     pub fn target(&self) -> &[u8] {
         match self.line.target.of(&self.raw) {
-            b"" => b"/",
+            b"" if self.line.authority.is_some() => b"/",
             target => target,
         }
     }
@@ -422,33 +494,19 @@ impl RequestHead {
 
     fn parse(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> Result<Parsed, BadRequest> {
         if self.progress.stage == Stage::RequestLine {
-            if !self.skip_blank_lines(buf, limits)? {
+            if buf.is_empty() {
                 return Ok(Parsed::Partial);
             }
+            self.progress.buffers = Buffers { end: limits.buffer_bytes, large_used: 0 };
             if !self.parse_line(buf, limits, options)? {
                 return Ok(Parsed::Partial);
             }
             if self.version < (1, 0) {
-                let consumed = self.progress.start + self.line.next;
-                self.complete(&buf[self.progress.start..consumed]);
-                return Ok(Parsed::Complete(consumed));
+                self.complete(&buf[..self.line.next]);
+                return Ok(Parsed::Complete(self.line.next));
             }
         }
         self.parse_fields(buf, limits, options)
-    }
-
-    /// Finds the first byte of the request line; `false` while there are only blank bytes.
-    fn skip_blank_lines(&mut self, buf: &[u8], limits: &HeadLimits) -> Result<bool, BadRequest> {
-        let progress = &mut self.progress;
-        while let Some(b'\r' | b'\n') = buf.get(progress.start) {
-            progress.start += 1;
-        }
-        // nginx would skip for ever; here the bytes stay in the caller's buffer, which must not.
-        if progress.start > limits.buffer_bytes.max(limits.large_buffer_bytes) {
-            return Err(BadRequest::InvalidRequest);
-        }
-        progress.buffers = Buffers { end: limits.buffer_bytes, large_used: 0 };
-        Ok(progress.start < buf.len())
     }
 
     /// Whether the incomplete line at `line_start` cannot have become complete since it was last read (I3).
@@ -460,7 +518,6 @@ impl RequestHead {
 
     /// Parses the request line; `false` while it is incomplete.
     fn parse_line(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> Result<bool, BadRequest> {
-        let buf = &buf[self.progress.start..];
         if self.is_still_incomplete(buf) || !parse_request_line(buf, &mut self.line)? {
             // A buffer that is full to its last byte already needs the next one.
             let fits = self.progress.buffers.hold(limits, 0, buf.len() + 1);
@@ -490,8 +547,7 @@ impl RequestHead {
         Ok(true)
     }
 
-    fn parse_fields(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> Result<Parsed, BadRequest> {
-        let head = buf.get(self.progress.start..).unwrap_or_default();
+    fn parse_fields(&mut self, head: &[u8], limits: &HeadLimits, options: &HeadOptions) -> Result<Parsed, BadRequest> {
         if self.is_still_incomplete(head) {
             return self.incomplete(head, limits);
         }
@@ -509,7 +565,7 @@ impl RequestHead {
                     }
                     self.check(head)?;
                     self.complete(&head[..next]);
-                    return Ok(Parsed::Complete(self.progress.start + next));
+                    return Ok(Parsed::Complete(next));
                 }
             };
             if !self.progress.buffers.hold(limits, line_start, next) {
@@ -647,8 +703,7 @@ impl RequestHead {
 
     /// After an error: the request line and the fields before it, as far as they were read.
     #[cold]
-    fn keep_for_log(&mut self, buf: &[u8], error: BadRequest, limits: &HeadLimits) -> BadRequest {
-        let head = buf.get(self.progress.start..).unwrap_or_default();
+    fn keep_for_log(&mut self, head: &[u8], error: BadRequest, limits: &HeadLimits) -> BadRequest {
         let kept = head.len().min(limits.head_bytes_max());
         if self.progress.stage == Stage::RequestLine {
             self.line = RequestLine::default();

@@ -16,7 +16,7 @@ fn summary(result: &Result<Parsed, BadRequest>, head: &RequestHead) -> String {
                 BStr::new(head.target()),
                 head.version.0,
                 head.version.1,
-                BStr::new(&head.host)
+                BStr::new(head.host())
             );
             for (name, value, _) in head.fields.iter() {
                 text += &format!(" {}={}", BStr::new(name), BStr::new(value));
@@ -319,7 +319,7 @@ fn a_repeated_head_is_as_if_read_again() {
         let with_more = [text, b"abc"].concat();
         assert_eq!(parse_request(&with_more, &HeadLimits::default(), options, head), Ok(Parsed::Complete(text.len())));
         let of = |head: &RequestHead| {
-            let texts = [head.path(), head.args(), head.raw(), head.host.as_slice(), head.request_line()];
+            let texts = [head.path(), head.args(), head.raw(), head.host(), head.request_line()];
             let flags = (head.chunked, head.keep_alive, head.expect_continue, head.upgrade, head.quoted());
             (texts.map(<[u8]>::to_vec), flags, head.method, head.version, head.content_length, head.fields.clone())
         };
@@ -337,7 +337,7 @@ fn a_repeated_head_is_as_if_read_again() {
     head.fields.remove_name(b"X-A");
     check(&mut head, &fresh, text, &options);
     head.fields.append(b"Host", b"other");
-    head.host = b"other".to_vec();
+    head.set_host(b"other");
     check(&mut head, &fresh, text, &options);
     head.fields.retain(|_, _, known| known != Known::Host);
     check(&mut head, &fresh, text, &options);

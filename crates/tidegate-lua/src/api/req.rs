@@ -112,7 +112,7 @@ pub(super) fn set_field(req: &Request, name: &[u8], value: Option<&[u8]>, replac
     match known {
         Known::Host => {
             let host = value.unwrap_or_default();
-            head.host = host_of(host).to_ascii_lowercase();
+            head.set_host(&host_of(host).to_ascii_lowercase());
         }
         Known::ContentLength => {
             head.content_length = value.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());

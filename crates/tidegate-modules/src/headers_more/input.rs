@@ -70,11 +70,11 @@ fn set(head: &mut RequestHead, field: &Field, value: &[u8], replace: bool) -> Re
 /// Sets a field, or clears it, and what the server derived from it.
 fn set_named(head: &mut RequestHead, name: &[u8], value: &[u8]) -> Result<(), BadValue> {
     match Known::of(name) {
-        Known::Host if value.is_empty() => head.host.clear(),
+        Known::Host if value.is_empty() => head.set_host(b""),
         Known::Host => {
             let mut host = Vec::new();
             validate_host(value, &mut host).map_err(|_| BadValue)?;
-            head.host = host;
+            head.set_host(&host);
         }
         Known::ContentLength if value.is_empty() => head.content_length = None,
         Known::ContentLength => {
@@ -125,7 +125,7 @@ mod tests {
     fn keeps_what_is_derived() {
         let mut head = RequestHead::new();
         assert_eq!(set_named(&mut head, b"Host", b"New.Example:80"), Ok(()));
-        assert_eq!(head.host, b"new.example");
+        assert_eq!(head.host(), b"new.example");
         assert_eq!(set_named(&mut head, b"Host", b"a b"), Err(BadValue));
         assert_eq!(set_named(&mut head, b"Content-Length", b"12"), Ok(()));
         assert_eq!(head.content_length, Some(12));
