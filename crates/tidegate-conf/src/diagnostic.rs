@@ -296,14 +296,17 @@ impl Diagnostic {
         emerg(span, format!("invalid number of arguments in \"{}\" directive", text(name)))
     }
 
-    /// As [`invalid_number_of_arguments`](Self::invalid_number_of_arguments), with a hint if a `;` seems to be
-    /// missing.
+    /// As [`invalid_number_of_arguments`](Self::invalid_number_of_arguments), with a hint: that a `;` seems to be
+    /// missing, or else the form that is expected. `syntax` is the arguments as documentation shows them.
     #[must_use]
-    pub fn invalid_arguments_of(directive: &Directive, sources: &SourceMap) -> Diagnostic {
-        let mut diagnostic = Self::invalid_number_of_arguments(directive.name(), directive.name.span);
-        if let Some(arg) = directive.run_on_arg(sources) {
-            diagnostic.hint = Some(format!("is a \";\" missing before \"{}\"?", arg.value));
-        }
+    pub fn invalid_arguments_of(directive: &Directive, sources: &SourceMap, syntax: &str) -> Diagnostic {
+        let name = directive.name();
+        let mut diagnostic = Self::invalid_number_of_arguments(name, directive.name.span);
+        diagnostic.hint = Some(match directive.run_on_arg(sources) {
+            Some(arg) => format!("is a \";\" missing before \"{}\"?", arg.value),
+            None if syntax.is_empty() => format!("\"{name}\" takes no arguments"),
+            None => format!("expected: {name} {syntax}"),
+        });
         diagnostic
     }
 

@@ -154,7 +154,7 @@ impl Parser<'_> {
     /// Puts the directives of the files in place of the `include`.
     fn include(&mut self, directive: &Directive, blocks: &mut Blocks) {
         let [pattern] = directive.args.as_slice() else {
-            let diagnostic = Diagnostic::invalid_arguments_of(directive, self.sources);
+            let diagnostic = Diagnostic::invalid_arguments_of(directive, self.sources, "file | mask");
             self.diagnostics.push(diagnostic);
             return;
         };

@@ -40,7 +40,11 @@ impl ValueError {
     #[must_use]
     pub fn diagnostic(&self, directive: &(impl AsRef<[u8]> + ?Sized), arg: &Arg) -> Diagnostic {
         match self {
-            ValueError::Value => Diagnostic::invalid_value(directive, arg.span),
+            ValueError::Value => {
+                let mut diagnostic = Diagnostic::invalid_value(directive, arg.span);
+                diagnostic.hint = nearest_value(arg.value.as_ref());
+                diagnostic
+            }
             ValueError::Number => Diagnostic::invalid_number(directive, arg.span),
             ValueError::Flag => Diagnostic::invalid_flag(directive, &arg.value, arg.span),
             ValueError::Word { value, known } => Diagnostic::unknown_value(value, arg.span, known.iter().copied()),
@@ -49,6 +53,26 @@ impl ValueError {
             }
         }
     }
+}
+
+/// What somebody who wrote a unit as other programs have it may have meant: `10MB` is `10m`, `30sec` is `30s`.
+fn nearest_value(value: &BStr) -> Option<String> {
+    const UNITS: [(&str, &[&str]); 8] = [
+        ("k", &["kb", "kib"]),
+        ("m", &["mb", "mib"]),
+        ("g", &["gb", "gib"]),
+        ("", &["b", "byte", "bytes"]),
+        ("ms", &["msec", "millis", "milliseconds"]),
+        ("s", &["sec", "secs", "second", "seconds"]),
+        ("m", &["min", "mins", "minute", "minutes"]),
+        ("h", &["hr", "hrs", "hour", "hours"]),
+    ];
+    let text = std::str::from_utf8(value).ok()?;
+    let digits_end = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits_end);
+    let unit = unit.to_ascii_lowercase();
+    let (ours, _) = UNITS.iter().find(|(_, others)| others.contains(&unit.as_str()))?;
+    (!number.is_empty()).then(|| format!("did you mean \"{number}{ours}\"?"))
 }
 
 /// nginx counts in signed 64-bit numbers.

@@ -330,6 +330,15 @@ pub static MODULE: Module<Conf> = Module {
             child.error_pages = parent.error_pages.clone();
         }
     },
+    example: "
+        server {
+            listen 127.0.0.1:8081;
+            server_name example.com *.example.com;
+            client_max_body_size 10m;
+            error_page 404 /404.html;
+            location = /404.html { internal; }
+        }
+    ",
     ..Module::named("http_core")
 };
 

@@ -81,6 +81,10 @@ pub static MODULE: Module<Conf> = Module {
         inherit!(child, parent; keepalive_disable, keepalive_requests, keepalive_time, keepalive_timeout,
             lingering_close, lingering_time, lingering_timeout, reset_timedout_connection);
     },
+    example: "
+        keepalive_timeout 65s;
+        keepalive_requests 1000;
+    ",
     ..Module::named("keepalive")
 };
 

@@ -60,6 +60,12 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, _| {
         inherit!(child, parent; limit_rate, limit_rate_after);
     },
+    example: "
+        location /download/ {
+            limit_rate_after 1m;
+            limit_rate 200k;
+        }
+    ",
     ..Module::named("limit_rate")
 };
 

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bstr::{BString, ByteSlice};
-use tidegate_conf::{Body, Diagnostic, ast, values};
+use tidegate_conf::{Body, Diagnostic, Span, ast, values};
 
 use crate::{
     conf::Build,
@@ -41,6 +41,8 @@ pub struct Conf {
     pub lock_file: Option<BString>,
     /// `user`: name and group.
     pub user: Option<(BString, Option<BString>)>,
+    /// Where `user` stands: accounts are looked up when everything is read.
+    pub user_span: Option<Span>,
     /// `env`: names, or names with values.
     pub env: Vec<(BString, Option<BString>)>,
     /// `timer_resolution`, accepted: time is cached anyway.
@@ -148,6 +150,7 @@ pub static MODULE: Module<Conf> = Module {
             }
             let group = directive.args.get(1).map(|arg| arg.value.clone());
             conf.user = Some((directive.args[0].value.clone(), group));
+            conf.user_span = Some(directive.args[0].span);
             Ok(())
         })
         .within(MAIN)
@@ -169,8 +172,12 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("name threads=number [max_queue=number]")
             .doc("Accepted, nothing to tune: threads for work that waits are started as needed."),
         Directive::custom("load_module", 1, 1, |_, directive, build| {
-            let message = format!("\"{}\" is not loaded: its features are built in", directive.args[0].value);
-            build.diagnostics.push(Diagnostic::new(tidegate_conf::Level::Notice, directive.args[0].span, message));
+            let module = &directive.args[0];
+            let mut message = format!("\"{}\" is not loaded: its features are built in", module.value);
+            if !build.full_path(module.value.as_bstr()).exists() {
+                message += "; there is no such file either";
+            }
+            build.diagnostics.push(Diagnostic::new(tidegate_conf::Level::Notice, module.span, message));
             Ok(())
         })
         .within(MAIN)
@@ -210,6 +217,12 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, _| {
         inherit!(child, parent; error_log, pid, user);
     },
+    example: "
+        user www-data;
+        worker_processes auto;
+        error_log logs/error.log warn;
+        pid logs/nginx.pid;
+    ",
     ..Module::named("core")
 };
 
@@ -256,6 +269,9 @@ pub static EVENTS: Module<EventsConf> = Module {
             .within(Context::EVENTS)
             .doc("Accepted, nothing to tune: there is no such queue."),
     ],
+    example: "
+        events { worker_connections 4096; }
+    ",
     ..Module::named("events")
 };
 

@@ -248,6 +248,9 @@ pub struct Module<C: 'static> {
     pub directives: &'static [Directive<C>],
     /// Variables that it defines.
     pub variables: &'static [VariableDef],
+    /// A few lines of configuration for the reference pages, such as one would write at the top level, in `http` or in
+    /// `server`; a test loads them.
+    pub example: &'static str,
     /// Fills what an inner level leaves open from the outer one. `kind` is the inner level's: a content handler such as
     /// `proxy_pass` is inherited by `if` and `limit_except` blocks ([`Context::is_unnamed`]) but not by nested locations.
     pub inherit: fn(child: &mut C, parent: &C, kind: Context),
@@ -273,6 +276,7 @@ impl<C: 'static> Module<C> {
             name,
             directives: &[],
             variables: &[],
+            example: "",
             inherit: |_, _, _| {},
             finish: None,
             install: |_, _| {},
@@ -347,6 +351,8 @@ pub trait AnyModule: Sync {
     fn directives(&self) -> Vec<DirectiveInfo>;
     /// Variables that it defines.
     fn variables(&self) -> &'static [VariableDef];
+    /// See [`Module::example`].
+    fn example(&self) -> &'static str;
     /// A configuration with everything open.
     fn new_conf(&self) -> Box<AnyConf>;
     /// Applies directive number `index` of the table.
@@ -406,6 +412,9 @@ impl<C: Default + Send + Sync + 'static> AnyModule for Module<C> {
     }
     fn variables(&self) -> &'static [VariableDef] {
         self.variables
+    }
+    fn example(&self) -> &'static str {
+        self.example
     }
     fn new_conf(&self) -> Box<AnyConf> {
         Box::new(C::default())

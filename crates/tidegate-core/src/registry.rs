@@ -41,6 +41,9 @@ impl Registry {
                 if info.arity.min > info.arity.max {
                     problems.push(format!("{}: \"{}\" takes {:?} arguments", module.name(), info.name, info.arity));
                 }
+                if info.syntax.is_empty() && info.arity.max > 0 {
+                    problems.push(format!("{}: \"{}\" does not say what arguments it takes", module.name(), info.name));
+                }
                 let others = places.entry(info.name).or_default();
                 if let Some((other, _)) = others.iter().find(|(_, contexts)| contexts & info.contexts.0 != 0) {
                     problems.push(format!("\"{}\" belongs to {other} and {}", info.name, module.name()));

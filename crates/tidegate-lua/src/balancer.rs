@@ -47,6 +47,15 @@ pub(crate) static MODULE: Module<Conf> = Module {
             .default("32")
             .doc("Idle connections that each worker keeps for `enable_keepalive` of `ngx.balancer`."),
     ],
+    example: r#"
+        upstream backend {
+            server 0.0.0.1;
+            balancer_by_lua_block {
+                local balancer = require "ngx.balancer"
+                assert(balancer.set_current_peer("127.0.0.1", 8081))
+            }
+        }
+    "#,
     ..Module::named("balancer_by_lua")
 };
 

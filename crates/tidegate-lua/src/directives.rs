@@ -121,6 +121,12 @@ pub static MODULE: Module<Conf> = Module {
     install,
     init_worker: Some(worker::init),
     exit_worker: Some(worker::exit),
+    example: r#"
+        location /hello {
+            access_by_lua_block { if ngx.var.arg_key ~= "secret" then return ngx.exit(403) end }
+            content_by_lua_block { ngx.say("Hello, ", ngx.var.remote_addr) }
+        }
+    "#,
     ..Module::named("lua_code")
 };
 

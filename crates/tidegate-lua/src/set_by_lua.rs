@@ -42,6 +42,10 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("$res path-to-lua-script-file [$arg1 $arg2 ...]")
             .doc("Assigns what the code returns to a variable."),
     ],
+    example: r#"
+        set_by_lua_block $day { return os.date("%A") }
+        return 200 "It is $day.\n";
+    "#,
     ..Module::named("set_by_lua")
 };
 

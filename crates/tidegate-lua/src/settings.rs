@@ -239,6 +239,11 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Log, move |req| trim_memory(req, requests));
         }
     },
+    example: r#"
+        lua_shared_dict counters 1m;
+        lua_package_path "lua/?.lua;;";
+        lua_socket_connect_timeout 2s;
+    "#,
     ..Module::named("lua")
 };
 

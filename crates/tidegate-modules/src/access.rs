@@ -69,6 +69,13 @@ pub static MODULE: Module<Conf> = Module {
             })
         });
     },
+    example: "
+        location /status {
+            allow 127.0.0.1;
+            allow 10.0.0.0/8;
+            deny all;
+        }
+    ",
     ..Module::named("access")
 };
 

@@ -55,6 +55,12 @@ pub static MODULE: Module<Conf> = Module {
             program.body_filter(move |req, chunk| filter_body(req, chunk, &conf));
         }
     },
+    example: "
+        location / {
+            add_before_body /header.html;
+            add_after_body /footer.html;
+        }
+    ",
     ..Module::named("addition")
 };
 

@@ -47,6 +47,14 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("directive $list [to=$variable]")
             .doc("Puts what a directive of set_misc makes of each element in its place."),
     ],
+    example: r#"
+        location /quoted {
+            array_split "," $arg_names to=$names;
+            array_map_op set_quote_sql_str $names;
+            array_join ", " $names to=$list;
+            return 200 "($list)\n";
+        }
+    "#,
     ..Module::named("array_var")
 };
 

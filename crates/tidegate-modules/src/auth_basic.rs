@@ -69,6 +69,12 @@ pub static MODULE: Module<Conf> = Module {
         let conf = conf.clone();
         program.on(Phase::Access, move |req| conf.check(req));
     },
+    example: r#"
+        location /admin/ {
+            auth_basic "administration";
+            auth_basic_user_file htpasswd;
+        }
+    "#,
     ..Module::named("auth_basic")
 };
 

@@ -54,6 +54,18 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Access, move |req| conf.check(req));
         }
     },
+    example: r#"
+        location /private/ {
+            auth_request /check;
+            auth_request_set $user $upstream_http_x_user;
+        }
+        location = /check {
+            internal;
+            proxy_pass http://127.0.0.1:8081;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+        }
+    "#,
     ..Module::named("auth_request")
 };
 

@@ -72,6 +72,12 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Content, move |req| handle(req, &conf));
         }
     },
+    example: "
+        location /pub/ {
+            autoindex on;
+            autoindex_exact_size off;
+        }
+    ",
     ..Module::named("autoindex")
 };
 

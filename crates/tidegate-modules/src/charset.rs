@@ -103,6 +103,10 @@ pub static MODULE: Module<Conf> = Module {
             }
         }
     },
+    example: "
+        charset utf-8;
+        charset_types text/plain text/css application/json;
+    ",
     ..Module::named("charset")
 };
 

@@ -49,6 +49,9 @@ pub static MODULE: Module<Conf> = Module {
             program.content(handle);
         }
     },
+    example: "
+        location = /pixel.gif { empty_gif; }
+    ",
     ..Module::named("empty_gif")
 };
 

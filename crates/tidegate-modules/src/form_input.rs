@@ -35,6 +35,12 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("$variable [field]")
             .doc("All values of a form's field, as a list for `array_join` and its kin."),
     ],
+    example: r#"
+        location /post {
+            set_form_input $name;
+            return 200 "name: $name\n";
+        }
+    "#,
     ..Module::named("form_input")
 };
 

@@ -30,6 +30,13 @@ pub static MODULE: Module<Conf> = Module {
         .within(Context::HTTP)
         .syntax("[$address] $variable { ... }")
         .doc("Defines a variable whose value depends on the client's address, or another.")],
+    example: "
+        geo $is_local {
+            default      0;
+            127.0.0.0/8  1;
+            10.0.0.0/8   1;
+        }
+    ",
     ..Module::named("geo")
 };
 

@@ -50,6 +50,12 @@ pub static MODULE: Module<Conf> = Module {
             program.body_filter(filter_body);
         }
     },
+    example: "
+        location /api/ {
+            proxy_pass http://127.0.0.1:8081;
+            gunzip on;
+        }
+    ",
     ..Module::named("gunzip")
 };
 

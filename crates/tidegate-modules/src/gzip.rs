@@ -146,6 +146,11 @@ pub static MODULE: Module<Conf> = Module {
             program.encoder(encode);
         }
     },
+    example: "
+        gzip on;
+        gzip_types text/css application/json application/javascript;
+        gzip_min_length 1k;
+    ",
     ..Module::named("gzip")
 };
 

@@ -46,6 +46,9 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Content, move |req| req.with_files(&conf, handle));
         }
     },
+    example: "
+        location /assets/ { gzip_static on; }
+    ",
     ..Module::named("gzip_static")
 };
 

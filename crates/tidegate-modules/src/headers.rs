@@ -94,6 +94,12 @@ pub static MODULE: Module<Conf> = Module {
             program.body_filter(move |req, chunk| filter_body(req, chunk, &trailers));
         }
     },
+    example: "
+        location /static/ {
+            expires 30d;
+            add_header Cache-Control public;
+        }
+    ",
     ..Module::named("headers")
 };
 

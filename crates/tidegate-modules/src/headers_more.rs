@@ -127,6 +127,10 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Rewrite, move |req| Ready::Now(run_input(req, &conf.input)));
         }
     },
+    example: r#"
+        more_set_headers "X-Frame-Options: DENY" "Server: mine";
+        more_clear_headers X-Powered-By;
+    "#,
     ..Module::named("headers_more")
 };
 

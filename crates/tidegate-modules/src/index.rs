@@ -41,6 +41,9 @@ pub static MODULE: Module<Conf> = Module {
         let conf = conf.clone();
         program.on(Phase::Content, move |req| req.with_files(&conf, handle));
     },
+    example: "
+        index index.html index.htm;
+    ",
     ..Module::named("index")
 };
 

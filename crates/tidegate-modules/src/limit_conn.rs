@@ -116,6 +116,13 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Preaccess, move |req| Ready::Now(conf.check(&limits, req)));
         }
     },
+    example: "
+        limit_conn_zone $binary_remote_addr zone=addresses:10m;
+        server {
+            listen 127.0.0.1:8081;
+            location /download/ { limit_conn addresses 2; }
+        }
+    ",
     ..Module::named("limit_conn")
 };
 

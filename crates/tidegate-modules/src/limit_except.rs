@@ -20,6 +20,11 @@ pub static MODULE: Module<Conf> = Module {
         .within(Context::LOCATION)
         .syntax("method ... { ... }")
         .doc("Limits methods other than these, for instance with deny or auth_basic.")],
+    example: "
+        location /api/ {
+            limit_except GET HEAD { deny all; }
+        }
+    ",
     ..Module::named("limit_except")
 };
 

@@ -123,6 +123,13 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Preaccess, move |req| conf.check(&limits, req));
         }
     },
+    example: "
+        limit_req_zone $binary_remote_addr zone=clients:10m rate=10r/s;
+        server {
+            listen 127.0.0.1:8081;
+            location /login { limit_req zone=clients burst=20 nodelay; }
+        }
+    ",
     ..Module::named("limit_req")
 };
 

@@ -129,6 +129,10 @@ pub static MODULE: Module<Conf> = Module {
         }
         program.on(Phase::Log, move |req| handle(req, &entries));
     },
+    example: r#"
+        log_format timed '$remote_addr "$request" $status $body_bytes_sent $request_time';
+        access_log logs/timed.log timed buffer=32k flush=1s;
+    "#,
     ..Module::named("log")
 };
 

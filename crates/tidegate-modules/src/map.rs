@@ -40,6 +40,13 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, _| {
         inherit!(child, parent; map_hash_bucket_size, map_hash_max_size);
     },
+    example: "
+        map $http_host $site {
+            hostnames;
+            default        main;
+            *.example.com  example;
+        }
+    ",
     ..Module::named("map")
 };
 

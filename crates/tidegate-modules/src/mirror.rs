@@ -55,6 +55,16 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Precontent, move |req| conf.run(req));
         }
     },
+    example: "
+        location / {
+            mirror /mirror;
+            proxy_pass http://127.0.0.1:8081;
+        }
+        location = /mirror {
+            internal;
+            proxy_pass http://127.0.0.1:8082$request_uri;
+        }
+    ",
     ..Module::named("mirror")
 };
 

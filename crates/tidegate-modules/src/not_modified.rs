@@ -38,6 +38,9 @@ pub static MODULE: Module<Conf> = Module {
         let conf = conf.clone();
         program.header_filter(move |req| filter(req, &conf));
     },
+    example: "
+        location /exact/ { if_modified_since before; }
+    ",
     ..Module::named("not_modified")
 };
 

@@ -35,6 +35,9 @@ pub static MODULE: Module<Conf> = Module {
             program.on(Phase::Content, handle);
         }
     },
+    example: "
+        location /random/ { random_index on; }
+    ",
     ..Module::named("random_index")
 };
 

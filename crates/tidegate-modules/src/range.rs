@@ -44,6 +44,9 @@ pub static MODULE: Module<Conf> = Module {
             program.header_filter(move |req| filter(req, &conf));
         }
     },
+    example: "
+        location /video/ { max_ranges 4; }
+    ",
     ..Module::named("range")
 };
 

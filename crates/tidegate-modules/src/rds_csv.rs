@@ -71,6 +71,13 @@ pub static MODULE: Module<Conf> = Module {
             rds_filter::install(program, "rds_csv");
         }
     },
+    example: r#"
+        location /cats.csv {
+            drizzle_query "select * from cats";
+            drizzle_pass cats;
+            rds_csv on;
+        }
+    "#,
     ..Module::named("rds_csv")
 };
 

@@ -97,6 +97,13 @@ pub static MODULE: Module<Conf> = Module {
         }
     },
     install,
+    example: r#"
+        location /cats {
+            drizzle_query "select * from cats";
+            drizzle_pass cats;
+            rds_json on;
+        }
+    "#,
     ..Module::named("rds_json")
 };
 

@@ -95,6 +95,11 @@ pub static MODULE: Module<Conf> = Module {
             });
         }
     },
+    example: "
+        set_real_ip_from 10.0.0.0/8;
+        real_ip_header X-Forwarded-For;
+        real_ip_recursive on;
+    ",
     ..Module::named("realip")
 };
 

@@ -83,6 +83,12 @@ pub static MODULE: Module<Conf> = Module {
         }
         Ok(())
     }),
+    example: "
+        location /images/ {
+            valid_referers none blocked server_names *.example.com;
+            if ($invalid_referer) { return 403; }
+        }
+    ",
     ..Module::named("referer")
 };
 

@@ -118,6 +118,11 @@ pub static MODULE: Module<Conf> = Module {
         inherit!(child, parent; rewrite_log);
     },
     install,
+    example: r#"
+        rewrite ^/old/(.*)$ /new/$1 permanent;
+        if ($http_user_agent ~* bot) { return 403; }
+        set $where "$host$uri";
+    "#,
     ..Module::named("rewrite")
 };
 

@@ -82,6 +82,14 @@ pub static MODULE: Module<Conf> = Module {
             child.secure_link_md5.clone_from(&parent.secure_link_md5);
         }
     },
+    example: r#"
+        location /files/ {
+            secure_link $arg_md5,$arg_expires;
+            secure_link_md5 "$secure_link_expires$uri some-secret";
+            if ($secure_link = "") { return 403; }
+            if ($secure_link = "0") { return 410; }
+        }
+    "#,
     ..Module::named("secure_link")
 };
 

@@ -141,6 +141,13 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, _| {
         tidegate_core::inherit!(child, parent; base32_padding, base32_alphabet, lists);
     },
+    example: r#"
+        location /token {
+            set_secure_random_alphanum $token 32;
+            set_md5 $digest $token;
+            return 200 "$token $digest\n";
+        }
+    "#,
     ..Module::named("set_misc")
 };
 

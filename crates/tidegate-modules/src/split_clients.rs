@@ -21,6 +21,12 @@ pub static MODULE: Module<Conf> = Module {
         .within(Context::HTTP)
         .syntax("string $variable { ... }")
         .doc("Defines a variable whose value depends on a hash of a text, in shares of so many percent.")],
+    example: "
+        split_clients $remote_addr $variant {
+            10%  new;
+            *    old;
+        }
+    ",
     ..Module::named("split_clients")
 };
 

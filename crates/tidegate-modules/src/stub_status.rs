@@ -28,7 +28,7 @@ pub static MODULE: Module<Conf> = Module {
         Ok(())
     })
     .within(Context::SERVER.or(Context::LOCATION))
-    .syntax("")
+    .syntax("[word]")
     .doc("The location answers with the numbers of connections and requests.")],
     variables: &[
         VariableDef::new("connections_active", |_, _, out| put(out, Now::read().active), "Connections open."),
@@ -51,6 +51,9 @@ pub static MODULE: Module<Conf> = Module {
             });
         }
     },
+    example: "
+        location = /status { stub_status; }
+    ",
     ..Module::named("stub_status")
 };
 

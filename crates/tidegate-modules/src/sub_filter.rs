@@ -71,6 +71,12 @@ pub static MODULE: Module<Conf> = Module {
             program.body_filter(move |req, chunk| Ready::Now(filter_body(req, chunk, &for_body)));
         }
     },
+    example: r#"
+        location / {
+            sub_filter "http://old.example.com" "https://new.example.com";
+            sub_filter_once off;
+        }
+    "#,
     ..Module::named("sub_filter")
 };
 

@@ -59,6 +59,9 @@ pub static MODULE: Module<Conf> = Module {
             });
         }
     },
+    example: "
+        location / { try_files $uri $uri/ /index.html; }
+    ",
     ..Module::named("try_files")
 };
 

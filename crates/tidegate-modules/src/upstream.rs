@@ -140,6 +140,15 @@ pub static MODULE: Module<Conf> = Module {
     variables: VARIABLES,
     finish: Some(finish),
     init_worker: Some(init_worker),
+    example: "
+        upstream backend {
+            least_conn;
+            server 127.0.0.1:8081 weight=3 max_fails=2 fail_timeout=10s;
+            server 127.0.0.1:8082;
+            server 127.0.0.1:8083 backup;
+            keepalive 32;
+        }
+    ",
     ..Module::named("upstream")
 };
 

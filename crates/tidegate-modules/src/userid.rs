@@ -115,6 +115,11 @@ pub static MODULE: Module<Conf> = Module {
             program.header_filter(move |req| Ready::Now(conf.filter(req)));
         }
     },
+    example: "
+        userid on;
+        userid_name uid;
+        userid_expires 365d;
+    ",
     ..Module::named("userid")
 };
 

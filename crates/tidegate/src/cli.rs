@@ -68,6 +68,10 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Options, String> {
             options.help = true;
             continue;
         }
+        if letters == b"-version" {
+            options.version = true;
+            continue;
+        }
         while let [letter, tail @ ..] = letters {
             letters = tail;
             // The value of an option is the rest of its word, or the next word.

@@ -1,17 +1,17 @@
 //! Sub-commands: what Tidegate does beside serving.
 
 use std::ffi::OsString;
-use std::io::Write;
 
-use tidegate_core::module::{DirectiveInfo, Shape};
-
-use crate::engine;
+use crate::identity::Identity;
+use crate::reference;
 
 /// One sub-command.
 struct Command {
     name: &'static str,
     arguments: &'static str,
     doc: &'static str,
+    /// What `--help` prints; empty for commands that answer it themselves.
+    help: &'static str,
     run: fn(&[OsString]) -> i32,
 }
 
@@ -20,19 +20,28 @@ const COMMANDS: [Command; 4] = [
         name: "demo",
         arguments: "[DIRECTORY]",
         doc: "serve a sample site on http://127.0.0.1:8080",
+        help: crate::demo::HELP,
         run: crate::demo::run,
     },
     Command {
         name: "lua",
         arguments: "[OPTIONS] [FILE]",
         doc: "run a Lua script; lua --help tells more",
+        help: "",
         run: crate::lua::run,
     },
-    Command { name: "directives", arguments: "[NAME]", doc: "list all directives, or describe one", run: directives },
+    Command {
+        name: "directives",
+        arguments: "[NAME]",
+        doc: "list all directives or those of a module, or describe one",
+        help: reference::HELP,
+        run: reference::run,
+    },
     Command {
         name: "sql",
         arguments: "[OPTIONS]",
         doc: "work on the embedded database; sql --help tells more",
+        help: "",
         run: crate::sql::run,
     },
 ];
@@ -41,6 +50,19 @@ const COMMANDS: [Command; 4] = [
 pub(crate) fn run(arguments: &[OsString]) -> Option<i32> {
     let (name, rest) = arguments.split_first()?;
     let command = COMMANDS.iter().find(|command| *name == *command.name)?;
+    if !command.help.is_empty() {
+        match rest.first().and_then(|first| first.to_str()) {
+            Some("-h" | "--help") => {
+                print!("{}", command.help);
+                return Some(0);
+            }
+            Some("-V" | "--version") => {
+                print!("{}", Identity::Tidegate.version_text());
+                return Some(0);
+            }
+            _ => {}
+        }
+    }
     Some((command.run)(rest))
 }
 
@@ -51,51 +73,4 @@ pub(crate) fn help_text() -> String {
         text += &format!("  tidegate {:<20} : {doc}\n", format!("{name} {arguments}"));
     }
     text + "\n"
-}
-
-fn directives(arguments: &[OsString]) -> i32 {
-    let wanted = arguments.first().map(|name| name.to_string_lossy());
-    let mut out = std::io::stdout().lock();
-    let registry = engine::registry();
-    let mut found = false;
-    for module in registry.modules() {
-        for info in module.directives() {
-            match &wanted {
-                None => {
-                    // Whoever closed the pipe has read enough.
-                    let _ = writeln!(out, "{:<36} {}", info.name, info.doc);
-                }
-                Some(name) if *name == info.name => {
-                    found = true;
-                    let _ = write!(out, "{}", describe(&info, module.name()));
-                }
-                Some(_) => {}
-            }
-        }
-    }
-    match wanted {
-        Some(name) if !found => {
-            eprintln!("tidegate: there is no directive \"{name}\"; `tidegate directives` lists all");
-            1
-        }
-        _ => 0,
-    }
-}
-
-/// The reference entry of a directive, in the layout of nginx's documentation.
-fn describe(info: &DirectiveInfo, module: &str) -> String {
-    let end = match info.shape {
-        Shape::Simple => ";",
-        Shape::Block => " { ... }",
-        Shape::Lua => " { Lua code }",
-    };
-    let gap = if info.syntax.is_empty() { "" } else { " " };
-    let mut text = format!("Syntax:  {}{gap}{}{end}\n", info.name, info.syntax);
-    match info.default {
-        Some(default) => text += &format!("Default: {} {default};\n", info.name),
-        None => text += "Default: -\n",
-    }
-    text += &format!("Context: {}\n", info.contexts.names().collect::<Vec<_>>().join(", "));
-    text += &format!("Module:  {module}\n\n{}\n\n", info.doc);
-    text
 }

@@ -23,6 +23,20 @@ const FILES: [(&str, &str); 4] = [
     ("html/index.html", include_str!("../../../examples/demo/html/index.html")),
 ];
 
+/// What `tidegate demo --help` prints.
+pub(crate) const HELP: &str = "Usage: tidegate demo [DIRECTORY]
+
+Writes a sample site into DIRECTORY (default: tidegate-demo in the directory for temporary files) and serves it on
+http://127.0.0.1:8080 until Ctrl-C. Files that are there are kept: the site is yours to change.
+
+Environment:
+  TIDEGATE_DEMO_PORT : serve on this port instead of 8080
+
+Options:
+  -h, --help         : this help
+
+";
+
 /// What stands before the port in the configuration.
 const LISTEN: &str = "listen 127.0.0.1:";
 
@@ -34,9 +48,9 @@ const TRY: [&str; 8] =
 pub(crate) fn run(arguments: &[OsString]) -> i32 {
     let (directory, is_shared) = match arguments {
         [] => (std::env::temp_dir().join("tidegate-demo"), true),
-        [directory] => (PathBuf::from(directory), false),
+        [directory] if !directory.as_encoded_bytes().starts_with(b"-") => (PathBuf::from(directory), false),
         _ => {
-            eprintln!("tidegate: usage: tidegate demo [DIRECTORY]");
+            eprintln!("tidegate: usage: tidegate demo [DIRECTORY]; `tidegate demo --help` tells more");
             return 1;
         }
     };

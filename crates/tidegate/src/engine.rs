@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bstr::ByteSlice;
+use tidegate_conf::{Diagnostics, SourceMap};
 use tidegate_core::conf::{self, Config, LoadOptions};
 use tidegate_core::http_core;
 use tidegate_core::log::{self, ErrorLog, Level, note};
@@ -70,7 +71,7 @@ impl Loader {
                 Ok(config)
             }
             Err(error) => {
-                self.report(&error);
+                self.report(&error.diagnostics, &error.sources);
                 Err(BadConfiguration)
             }
         }
@@ -98,26 +99,31 @@ impl Loader {
             return Err(BadConfiguration);
         }
         warn_of_few_files(config, &settings);
-        let account = Account::find(settings.user.as_ref()).map(drop);
-        account.and_then(|()| affinity(config, settings.worker_count).map(drop)).map_err(|reason| {
+        if let Err(reason) = Account::find(settings.user.as_ref()) {
+            let mut diagnostics = Diagnostics::new();
+            diagnostics.error(config.main().user_span, reason);
+            self.report(&diagnostics, &config.sources);
+            return Err(BadConfiguration);
+        }
+        affinity(config, settings.worker_count).map(drop).map_err(|reason| {
             note(Level::Emerg, format_args!("{reason}"));
             BadConfiguration
         })
     }
 
-    fn report(&self, error: &conf::LoadError) {
+    fn report(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
         if self.interactive.get() {
             log::echo_to_stderr(None);
         }
         let main = log::main();
         let on_stderr = main.targets().iter().any(|(_, file)| file.is_stderr());
-        for problem in error.diagnostics.iter() {
-            note(level_of(problem.level), format_args!("{}", problem.one_line(&error.sources)));
+        for problem in diagnostics {
+            note(level_of(problem.level), format_args!("{}", problem.one_line(sources)));
             // What a configuration merely notes is not why it was refused.
             if !self.interactive.get() || problem.level == tidegate_conf::Level::Notice {
                 continue;
             }
-            let shown = problem.render(&error.sources);
+            let shown = problem.render(sources);
             let (head, excerpt) = shown.split_once('\n').unwrap_or((&shown, ""));
             let name = self.identity.name();
             match self.identity {
@@ -127,7 +133,7 @@ impl Loader {
                 // Scripts compare what nginx prints, which has no column.
                 Identity::Nginx => {
                     let level = problem.level.as_str();
-                    eprint!("{name}: [{level}] {}\n{excerpt}", problem.one_line(&error.sources));
+                    eprint!("{name}: [{level}] {}\n{excerpt}", problem.one_line(sources));
                 }
             }
         }

@@ -24,6 +24,7 @@ mod identity;
 mod lua;
 mod pid_file;
 mod privileges;
+mod reference;
 mod serve;
 mod signals;
 mod sql;

@@ -39,12 +39,8 @@ pub(crate) fn run(options: Options, identity: Identity) -> i32 {
     let config = match loader.load() {
         Ok(config) => config,
         Err(engine::BadConfiguration) => {
-            if options.prefix.is_none() && options.conf.is_none() && !loader.conf_path.exists() {
-                eprintln!(
-                    "{}: name a configuration with -c FILE, or with -p DIR a directory that has {}",
-                    identity.name(),
-                    cli::CONF_PATH
-                );
+            if !loader.conf_path.exists() {
+                eprintln!("{}: {}", identity.name(), missing_configuration(&options, &loader.prefix));
             }
             if options.test {
                 eprintln!("{}: configuration file {} test failed", identity.name(), loader.conf_path.display());
@@ -64,12 +60,23 @@ pub(crate) fn run(options: Options, identity: Identity) -> i32 {
     }
 }
 
+/// What to do about a configuration that is not there.
+fn missing_configuration(options: &Options, prefix: &Path) -> String {
+    match (&options.conf, &options.prefix) {
+        (None, None) => {
+            format!("name a configuration with -c FILE, or with -p DIR a directory that has {}", cli::CONF_PATH)
+        }
+        (Some(conf), None) if conf.is_relative() && conf.exists() => {
+            format!("relative paths start at {}; with \"-p .\" they start here", prefix.display())
+        }
+        _ => format!("relative paths start at {}", prefix.display()),
+    }
+}
+
 /// Finds prefix, files and the error log that is used until the configuration names one.
 fn loader(options: &Options, identity: Identity) -> Result<Loader, String> {
     let here = std::env::current_dir().map_err(|error| format!("getcwd() failed {}", SysError(&error)))?;
-    // The trailing slash is part of what `ngx.config.prefix()` shows.
-    let prefix = with_slash(&here.join(options.prefix.as_deref().unwrap_or(Path::new(cli::PREFIX))));
-    let conf_path = prefix.join(options.conf.as_deref().unwrap_or(Path::new(cli::CONF_PATH)));
+    let Places { prefix, conf_path } = Places::find(options, identity, &here);
     let globals = options.globals.as_ref().map(|globals| globals.to_string_lossy().into_owned());
     let error_log = first_error_log(options, &prefix);
     log::set_main(Arc::clone(&error_log));
@@ -85,6 +92,39 @@ fn loader(options: &Options, identity: Identity) -> Result<Loader, String> {
     })
 }
 
+/// Where relative paths start, and where the configuration is.
+struct Places {
+    prefix: PathBuf,
+    conf_path: PathBuf,
+}
+
+impl Places {
+    /// As nginx, with one addition: a configuration that `-c` names, without `-p`, on a machine where the built-in prefix
+    /// is not there to write to (nothing is installed, or by somebody else), has its own directory as the prefix.
+    fn find(options: &Options, identity: Identity, here: &Path) -> Self {
+        let built_in = Path::new(cli::PREFIX);
+        if let (None, Some(conf), Identity::Tidegate) = (&options.prefix, &options.conf, identity)
+            && !is_usable_prefix(built_in)
+        {
+            let conf_path = here.join(conf);
+            if !conf_path.starts_with(built_in)
+                && let Some(directory) = conf_path.parent()
+            {
+                return Self { prefix: with_slash(directory), conf_path };
+            }
+        }
+        let prefix = with_slash(&here.join(options.prefix.as_deref().unwrap_or(built_in)));
+        let conf_path = prefix.join(options.conf.as_deref().unwrap_or(Path::new(cli::CONF_PATH)));
+        Self { prefix, conf_path }
+    }
+}
+
+/// Whether logs and the like can be put into the prefix.
+fn is_usable_prefix(prefix: &Path) -> bool {
+    prefix.is_dir() && nix::unistd::access(prefix, nix::unistd::AccessFlags::W_OK).is_ok()
+}
+
+/// The trailing slash is part of what `ngx.config.prefix()` shows.
 fn with_slash(path: &Path) -> PathBuf {
     let mut text = path.as_os_str().to_owned();
     if !text.as_encoded_bytes().ends_with(b"/") {

@@ -23,6 +23,16 @@ fn version_and_help() {
     assert!(err.starts_with("tidegate version: tidegate/") && err.contains("\nnginx version: tidegate/1."), "{err}");
     let (code, _, err) = run(&["-V"]);
     assert!(code == 0 && err.contains("configure arguments: --prefix="), "{err}");
+    let (code, _, err) = run(&["--version"]);
+    assert!(code == 0 && err.starts_with("tidegate version: tidegate/"), "{err}");
+    for command in ["demo", "directives", "lua", "sql"] {
+        let (code, out, err) = run(&[command, "--help"]);
+        assert!(code == 0 && out.contains(&format!("tidegate {command}")) && err.is_empty(), "{out}{err}");
+        let (code, out, err) = run(&[command, "--version"]);
+        assert!(code == 0 && (out + &err).contains("tidegate"), "{command}");
+    }
+    let (code, _, err) = run(&["demo", "--nosuch"]);
+    assert!(code == 1 && err.contains("tidegate demo --help"), "{err}");
     for option in ["-h", "-?", "--help"] {
         let (code, _, err) = run(&[option]);
         assert!(code == 0 && err.contains("Usage: tidegate [-?hvVtTq] [-s signal]"), "{err}");
@@ -113,6 +123,55 @@ fn a_missing_file_and_directives_on_the_command_line() {
 }
 
 #[test]
+fn what_is_wrong_comes_with_what_would_be_right() {
+    let site = Site::new("", "");
+    for (server, expected) in [
+        ("root;", "expected: root path"),
+        ("autoindex on off;", "expected: autoindex on | off"),
+        ("internal yes;", "\"internal\" takes no arguments"),
+        ("client_max_body_size 10mb;", "did you mean \"10m\"?"),
+        ("send_timeout 30sec;", "did you mean \"30s\"?"),
+        ("client_body_buffer_size 16KiB;", "did you mean \"16k\"?"),
+        ("listen 127.0.0.1:4433 ssl;", "listen without \"ssl\" behind a proxy"),
+    ] {
+        site.write_conf(&format!(
+            "events {{ }}\nhttp {{\n  server {{\n    location / {{ {server} }}\n    {server}\n  }}\n}}\n"
+        ));
+        let (code, _, err) = text(&site.run(&["-t"]));
+        assert!(code == 1 && err.contains(expected), "{server}: {err}");
+    }
+    if nix::unistd::Uid::effective().is_root() {
+        site.write_conf("\nuser nosuchuser;\nevents { }\n");
+        let (code, _, err) = text(&site.run(&["-t"]));
+        let place = site.dir.join("conf/nginx.conf");
+        let expected = format!("getpwnam(\"nosuchuser\") failed in {}:2:6\n    2 | user nosuchuser;", place.display());
+        assert!(code == 1 && err.contains(&expected), "{err}");
+    }
+}
+
+#[test]
+fn without_an_installation_a_configuration_has_its_own_directory() {
+    // The built-in prefix of a test build is a directory that tests do not make.
+    if std::path::Path::new("/usr/local/tidegate").exists() {
+        return;
+    }
+    let site = Site::new("", "");
+    let conf = site.dir.join("nginx.conf");
+    std::fs::write(&conf, "events { }\n").expect("written");
+    let run = |arguments: &[&str]| text(&output(binary().args(arguments).current_dir(&site.dir)));
+    let (code, _, err) = run(&["-t", "-c", "nginx.conf"]);
+    assert!(
+        code == 0 && err.contains(&format!("{} test is successful", conf.display())) && !err.contains("alert"),
+        "{err}"
+    );
+    let (code, _, err) = run(&["-T", "-c", conf.to_str().expect("text")]);
+    assert!(code == 0 && !err.contains("alert"), "{err}");
+    assert!(site.dir.join("logs/error.log").exists());
+    let (code, _, err) = run(&["-t"]);
+    assert!(code == 1 && err.contains("name a configuration with -c FILE, or with -p DIR"), "{err}");
+}
+
+#[test]
 fn signals_need_a_pid_file_with_a_living_process() {
     let site = Site::new("", "");
     let pid_path = site.dir.join("logs/nginx.pid");
@@ -137,8 +196,12 @@ fn directives_are_documented() {
     assert!(code == 0 && out.lines().any(|line| line.starts_with("listen ")), "{out}");
     let (code, out, _) = run(&["directives", "daemon"]);
     assert!(code == 0 && out.starts_with("Syntax:  daemon on | off;\nDefault: daemon on;\nContext: main\n"), "{out}");
+    let (code, out, _) = run(&["directives", "autoindex_format"]);
+    assert!(code == 0 && out.contains("Module:  autoindex"), "{out}");
+    let (code, out, _) = run(&["directives", "drizzle"]);
+    assert!(code == 0 && out.contains("drizzle_pass ") && out.contains("\nExample:\n\nupstream cats {\n"), "{out}");
     let (code, _, err) = run(&["directives", "no_such"]);
-    assert!(code == 1 && err.contains("there is no directive \"no_such\""), "{err}");
+    assert!(code == 1 && err.contains("there is no directive or module \"no_such\""), "{err}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ http { server { listen 127.0.0.1:$TEST_PORT; location / { return 200; } } }
 --- stderr_like
 syntax is ok
 --- error_log
-"modules/ngx_http_echo_module.so" is not loaded: its features are built in
+"modules/ngx_http_echo_module.so" is not loaded: its features are built in; there is no such file either
 --- tidegate_only: nginx would look for the file
 
 === TEST 2: directories, limits, priority

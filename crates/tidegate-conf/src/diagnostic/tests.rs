@@ -229,6 +229,11 @@ fn a_forgotten_semicolon_is_mentioned() {
     let (mut sources, mut diagnostics) = (SourceMap::new(), Diagnostics::new());
     let text = "listen 80\nserver_name a;";
     let tree = parse_text("x", text, &mut sources, &ParseOptions::default(), &mut diagnostics);
-    let diagnostic = Diagnostic::invalid_arguments_of(&tree[0], &sources);
-    assert_eq!(diagnostic.hint.as_deref(), Some("is a \";\" missing before \"server_name\"?"));
+    let hint = |tree: &[Directive], syntax| Diagnostic::invalid_arguments_of(&tree[0], &sources, syntax).hint;
+    assert_eq!(hint(&tree, "address").as_deref(), Some("is a \";\" missing before \"server_name\"?"));
+    let (mut sources, mut diagnostics) = (SourceMap::new(), Diagnostics::new());
+    let tree = parse_text("x", "listen;", &mut sources, &ParseOptions::default(), &mut diagnostics);
+    let hint = |syntax| Diagnostic::invalid_arguments_of(&tree[0], &sources, syntax).hint;
+    assert_eq!(hint("address").as_deref(), Some("expected: listen address"));
+    assert_eq!(hint("").as_deref(), Some("\"listen\" takes no arguments"));
 }

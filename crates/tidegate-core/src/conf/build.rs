@@ -474,7 +474,7 @@ fn check_shape(directive: &ast::Directive, info: &DirectiveInfo, sources: &Sourc
     }
     let count = directive.args.len();
     if count < usize::from(info.arity.min) || (info.arity.max != u16::MAX && count > usize::from(info.arity.max)) {
-        return Err(Diagnostic::invalid_arguments_of(directive, sources));
+        return Err(Diagnostic::invalid_arguments_of(directive, sources, info.syntax));
     }
     Ok(())
 }

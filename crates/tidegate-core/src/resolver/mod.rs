@@ -77,6 +77,10 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, _| {
         inherit!(child, parent; resolver, resolver_timeout);
     },
+    example: "
+        resolver 127.0.0.53 valid=30s;
+        resolver_timeout 5s;
+    ",
     ..Module::named("resolver")
 };
 

@@ -148,6 +148,13 @@ pub static MODULE: Module<Conf> = Module {
         }
         Ok(())
     }),
+    example: "
+        location /files/ {
+            alias /srv/files/;
+            sendfile on;
+            open_file_cache max=1000 inactive=20s;
+        }
+    ",
     ..Module::named("static_files")
 };
 

@@ -54,6 +54,13 @@ pub static MODULE: Module<Conf> = Module {
         });
         Ok(())
     }),
+    example: "
+        types {
+            text/html  html htm;
+            image/png  png;
+        }
+        default_type application/octet-stream;
+    ",
     ..Module::named("types")
 };
 

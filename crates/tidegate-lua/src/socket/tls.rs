@@ -87,6 +87,7 @@ pub(crate) static MODULE: Module<Conf> = Module {
         .doc("The private key of `lua_ssl_certificate`."),
         Directive::custom("lua_ssl_protocols", 1, u16::MAX, protocols)
             .within(Context::ALL)
+            .syntax("version ...")
             .default("TLSv1.2 TLSv1.3")
             .doc("Versions of TLS that cosockets use. Versions before 1.2 are not offered."),
         Directive::number("lua_ssl_verify_depth", |c: &mut Conf| &mut c.lua_ssl_verify_depth)
@@ -103,6 +104,10 @@ pub(crate) static MODULE: Module<Conf> = Module {
             lua_ssl_trusted_certificate, lua_ssl_crl, lua_ssl_certificate, lua_ssl_certificate_key, lua_ssl_protocols, lua_ssl_verify_depth, lua_ssl_ciphers,
         );
     },
+    example: "
+        lua_ssl_trusted_certificate /etc/ssl/certs/ca-certificates.crt;
+        lua_ssl_verify_depth 3;
+    ",
     ..Module::named("lua_ssl")
 };
 

@@ -90,6 +90,13 @@ pub static MODULE: Module<Conf> = Module {
         }
         _ => Ok(()),
     }),
+    example: "
+        database {
+            path data;
+            schema shop;
+            durability full;
+        }
+    ",
     ..Module::named("database")
 };
 

@@ -174,6 +174,21 @@ pub static MODULE: Module<Conf> = Module {
         }
         Ok(())
     }),
+    example: r#"
+        upstream cats {
+            drizzle_server 127.0.0.1:3306 dbname=test user=monty password=some_pass;
+            drizzle_keepalive max=200 overflow=reject;
+        }
+        server {
+            listen 127.0.0.1:8081;
+            location /cat {
+                drizzle_query "select * from cats where name = :name";
+                drizzle_param name $arg_name;
+                drizzle_pass cats;
+                rds_json on;
+            }
+        }
+    "#,
     ..Module::named("drizzle")
 };
 

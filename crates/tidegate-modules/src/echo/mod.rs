@@ -118,6 +118,13 @@ pub static MODULE: Module<Conf> = Module {
         }
     },
     install,
+    example: r#"
+        location /both {
+            echo_location_async /one;
+            echo_location_async /two;
+            echo "done";
+        }
+    "#,
     ..Module::named("echo")
 };
 

@@ -167,6 +167,15 @@ pub static MODULE: Module<Conf> = Module {
         Ok(())
     }),
     install,
+    example: "
+        location /app/ {
+            proxy_pass http://127.0.0.1:8081/;
+            proxy_set_header Host $host;
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_read_timeout 30s;
+            proxy_next_upstream error timeout http_502;
+        }
+    ",
     ..Module::named("proxy")
 };
 

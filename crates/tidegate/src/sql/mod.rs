@@ -34,6 +34,7 @@ const LOCK: &str = "tidegate.lock";
 #[derive(Parser, Debug)]
 #[command(
     name = "tidegate sql",
+    version,
     after_help = "Without -e, --import, --dump and --backup statements come from the terminal, or from standard input.\n\
         While a server has the data directory open, the work is done in it, by the socket tidegate.sock there.\n\
         The exit status is 0 if every statement ran."
