@@ -88,6 +88,8 @@ errors! {
     ambiguous_column(name, place) = 1052 b"23000" "Column '{name}' in {place} is ambiguous";
     /// A column that no table has.
     unknown_column(name, place) = 1054 b"42S22" "Unknown column '{name}' in '{place}'";
+    /// A sub-query names an aggregate of the query around it.
+    reference_to_group(name) = 1247 b"42S22" "Reference '{name}' not supported (reference to group function)";
     /// Two columns of one name.
     duplicate_column(name) = 1060 b"42S21" "Duplicate column name '{name}'";
     /// Two indexes of one name.

@@ -27,6 +27,8 @@ pub(crate) struct Udf {
     pub(crate) call: Scalar,
     /// The same arguments give the same result within a statement.
     pub(crate) pure: bool,
+    /// The call has an effect, or its result depends on how often it was called.
+    pub(crate) ordered: bool,
     /// NULL for any argument gives NULL without a call.
     pub(crate) strict: bool,
 }
@@ -34,7 +36,7 @@ pub(crate) struct Udf {
 impl Udf {
     /// A function that gives NULL for NULL and depends on its arguments alone.
     pub(crate) const fn new(name: &'static str, count: i32, call: Scalar) -> Self {
-        Self { name, count, call, pure: true, strict: true }
+        Self { name, count, call, pure: true, ordered: false, strict: true }
     }
 
     /// One that sees NULL itself.
@@ -42,8 +44,13 @@ impl Udf {
         Self { strict: false, ..Self::new(name, count, call) }
     }
 
-    /// One whose result is new at each call.
+    /// One with effects, or whose result depends on the calls before it.
     pub(crate) const fn volatile(name: &'static str, count: i32, call: Scalar) -> Self {
+        Self { ordered: true, ..Self::fresh(name, count, call) }
+    }
+
+    /// One whose result is new at each call.
+    pub(crate) const fn fresh(name: &'static str, count: i32, call: Scalar) -> Self {
         Self { pure: false, strict: false, ..Self::new(name, count, call) }
     }
 }

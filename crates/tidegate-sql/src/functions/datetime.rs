@@ -31,7 +31,7 @@ pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, agg
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
     // The moment of the call, unlike NOW().
-    Udf::volatile("tg_sysdate", 1, |args, out| {
+    Udf::fresh("tg_sysdate", 1, |args, out| {
         let now = crate::task::env(|env| env.clock_local()).unwrap_or_default();
         out.int(now.truncate(args.int(0).clamp(0, 6) as u8).pack());
         Ok(())
@@ -186,6 +186,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("NOW", 0, 1, |t, args| now(t, args, false)),
     rewrite("SYSDATE", 0, 1, |t, args| {
         let decimals = fraction_digits(t, args)?;
+        t.note_fresh();
         Ok(Ex::sql(format!("tg_sysdate({decimals})"), now_type(decimals)).with_nullable(false))
     }),
     rewrite("CURRENT_TIMESTAMP", 0, 1, |t, args| now(t, args, false)),

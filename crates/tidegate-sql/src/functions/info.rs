@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlparser::ast::Expr;
 
-use super::{Family, Function, Want, abi::Udf, bigint, int, rewrite, string_value, udf_volatile};
+use super::{Family, Function, Want, abi::Udf, bigint, int, rewrite, string_value, udf_fresh, udf_volatile};
 use crate::{
     errors,
     session::UserValue,
@@ -67,10 +67,14 @@ static FUNCTIONS: &[Function] = &[
     rewrite("FOUND_ROWS", 0, 0, |_, _| Ok(Ex::constant(Source::FoundRows, SqlType::bigint()))),
     rewrite("LAST_INSERT_ID", 0, 1, |t, args| match args {
         // The same statement may set it.
-        [] if t.sets_last_insert_id() => Ok(Ex::sql("tg_last_insert_id()".into(), SqlType::ubigint()).with_nullable(false)),
+        [] if t.sets_last_insert_id() => {
+            t.note_ordered();
+            Ok(Ex::sql("tg_last_insert_id()".into(), SqlType::ubigint()).with_nullable(false))
+        }
         [] => Ok(Ex::constant(Source::LastInsertId, SqlType::ubigint())),
         [value, ..] => {
             let sql = t.convert(value, Rep::Uint);
+            t.note_ordered();
             Ok(Ex::sql(format!("f_set_last_insert_id({sql})"), SqlType::ubigint()))
         }
     }),
@@ -132,7 +136,7 @@ static FUNCTIONS: &[Function] = &[
         Ok(())
     }),
     rewrite("BENCHMARK", 2, 2, |_, _| Err(errors::unsupported("BENCHMARK"))),
-    udf_volatile("UUID", "f_uuid", 0, 0, &[], |_| SqlType::varchar(36, crate::value::collation::Collation(33)), |_, out| {
+    udf_fresh("UUID", "f_uuid", |_| SqlType::varchar(36, crate::value::collation::Collation(33)), |_, out| {
         let mut bytes = [0u8; 16];
         getrandom::fill(&mut bytes).map_err(errors::internal)?;
         bytes[6] = bytes[6] & 0x0f | 0x10;
@@ -189,6 +193,7 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
         let bare = name[1..].trim_matches(['`', '\'', '"']);
         let value = t.session.env.user_variable(bare);
         if t.assigns(bare) {
+            t.note_ordered();
             let ty = if value.value.is_null() { SqlType::new(Base::LongText) } else { value.ty };
             let code = conversion_code(Rep::Null, ty.rep());
             let ex = Ex::sql(format!("tg_user_variable({}, {code})", quote(&bare.to_lowercase())), ty);
@@ -239,6 +244,7 @@ pub(super) fn assign(t: &mut Translator<'_>, name: &Expr, value: &Ex) -> Res<Ex>
         Rep::Null => ("NULL".to_owned(), SqlType::new(Base::LongText)),
         _ => (t.convert(value, Rep::Text), SqlType::new(Base::LongText)),
     };
+    t.note_ordered();
     let code = conversion_code(Rep::Null, ty.rep());
     let sql = format!("tg_assign({}, {sql}, {code}, {})", quote(&bare), ty.decimals);
     Ok(Ex { code: Code::Sql(sql), aggregate: value.aggregate, ..Ex::sql(String::new(), ty) })

@@ -56,7 +56,7 @@ static UDFS: &[Udf] = &[
         out.int(seconds * 1_000_000);
         Ok(())
     }),
-    Udf::volatile("tg_rand", 0, |_, out| {
+    Udf::fresh("tg_rand", 0, |_, out| {
         let mut bytes = [0u8; 8];
         getrandom::fill(&mut bytes).map_err(errors::internal)?;
         out.real((u64::from_le_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64);
@@ -139,8 +139,10 @@ static FUNCTIONS: &[Function] = &[
     udf("BIT_COUNT", "f_bit_count", 1, 1, &[Want::Uint], super::int, |args, out| { out.int(i64::from(args.uint(0).count_ones())); Ok(()) }),
     rewrite("RAND", 0, 1, |t, args| {
         let Some(seed) = args.first() else {
+            t.note_fresh();
             return Ok(Ex::sql("tg_rand()".into(), SqlType::new(Base::Double)).with_nullable(false));
         };
+        t.note_ordered();
         // Each call with a constant seed has a sequence of its own; another seed begins anew with each row.
         let site = if is_constant(seed) { t.next_site() as i64 } else { -1 };
         let sql = t.convert(seed, Rep::Int);

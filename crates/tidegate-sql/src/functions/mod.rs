@@ -123,7 +123,7 @@ pub(crate) const fn udf_lenient(
     Function { name, min, max, kind: Kind::Udf { wants, ty, udf: Udf::lenient(sqlite, -1, call) } }
 }
 
-/// As [`udf_lenient`], with a new result at each call.
+/// As [`udf_lenient`], with effects, or with a result that depends on the calls before it.
 pub(crate) const fn udf_volatile(
     name: &'static str,
     sqlite: &'static str,
@@ -134,6 +134,16 @@ pub(crate) const fn udf_volatile(
     call: Scalar,
 ) -> Function {
     Function { name, min, max, kind: Kind::Udf { wants, ty, udf: Udf::volatile(sqlite, -1, call) } }
+}
+
+/// As [`udf_lenient`], with a new result at each call.
+pub(crate) const fn udf_fresh(
+    name: &'static str,
+    sqlite: &'static str,
+    ty: fn(&[Ex]) -> SqlType,
+    call: Scalar,
+) -> Function {
+    Function { name, min: 0, max: 0, kind: Kind::Udf { wants: &[], ty, udf: Udf::fresh(sqlite, -1, call) } }
 }
 
 /// A rewriting.
@@ -215,6 +225,11 @@ pub(crate) fn call(translator: &mut Translator<'_>, name: &str, args: &[Ex]) -> 
     let mut ex = match &function.kind {
         Kind::Macro(f) => f(translator, args)?,
         Kind::Udf { wants, ty, udf } => {
+            if udf.ordered {
+                translator.note_ordered();
+            } else if !udf.pure {
+                translator.note_fresh();
+            }
             let mut ty = ty(args);
             let mut coercibility = Coercibility::Number;
             let (mut binary, mut latin1) = (false, None);

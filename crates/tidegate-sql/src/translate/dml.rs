@@ -436,7 +436,7 @@ impl Translator<'_> {
     ) -> Res<String> {
         let mut scope = scope.clone();
         scope.clause = "order clause";
-        let mut text = self.order_by(order, &scope, &[])?;
+        let mut text = self.order_by(order, &scope)?;
         if let Some(limit) = limit {
             let (count, _) = self.count(limit)?;
             text.push_str(&format!(" LIMIT {count}"));

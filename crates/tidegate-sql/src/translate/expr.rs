@@ -6,7 +6,7 @@ use sqlparser::ast::{
 
 use super::{
     Code, Coercibility, Ex, ParamKind, Res, Source, Translator, meet,
-    scope::Scope,
+    scope::{Named, Scope},
     select::Wanted,
     types::{
         blob_of, common_of, decimal_result, digits, double_of, is_constant, is_negated_constant, numeric, settled,
@@ -22,6 +22,9 @@ use crate::{
 
 /// Expressions inside of each other; each level takes some kilobytes of the statement's stack.
 const DEPTH_MAX: usize = 200;
+
+/// Characters of a number that is an INT in results; what can be longer is a BIGINT.
+const INT_LENGTH_MAX: u32 = 11;
 
 impl Translator<'_> {
     /// Translates an expression.
@@ -86,19 +89,19 @@ impl Translator<'_> {
     }
 
     fn name(&mut self, parts: &[&str], scope: &Scope<'_>) -> Res<Ex> {
-        match scope.resolve(parts) {
-            Err(error) if error.code == 1054 && parts.len() == 1 => {
-                let alias = scope.names.iter().find(|(name, _)| crate::catalog::same_name(name, parts[0]));
-                alias.map(|(_, ex)| ex.clone()).ok_or(error)
-            }
-            Ok(ex) => {
-                if self.wants_full_groups() {
-                    self.note_bare(&ex);
-                }
-                Ok(ex)
-            }
-            result => result,
+        Ok(self.meaning(parts, scope)?.ex)
+    }
+
+    /// What a name means.
+    ///
+    /// # Errors
+    /// 1052 and 1054.
+    pub(super) fn meaning(&mut self, parts: &[&str], scope: &Scope<'_>) -> Res<Named> {
+        let named = scope.resolve(parts, self.aggregating > 0)?;
+        if named.column.is_some() && self.wants_full_groups() {
+            self.note_bare(&named.ex);
         }
+        Ok(named)
     }
 
     fn value(&mut self, value: &Value) -> Res<Ex> {
@@ -211,7 +214,10 @@ impl Translator<'_> {
                 let native = ex.ty.base != Base::Big || ex.is_const();
                 let length = ex.ty.length + 1;
                 let base = match ex.ty.base {
-                    Base::Tiny | Base::Small | Base::Medium if native => Base::Int,
+                    Base::Tiny | Base::Small | Base::Medium | Base::Int if native && length <= INT_LENGTH_MAX => {
+                        Base::Int
+                    }
+                    Base::Tiny | Base::Small | Base::Medium | Base::Int if native => Base::Big,
                     base if native => base,
                     _ => Base::Big,
                 };

@@ -219,7 +219,7 @@ fn operand(expr: &Expr, scope: &Scope<'_>) -> Option<Option<String>> {
         Expr::CompoundIdentifier(parts) => parts.iter().map(|part| part.value.as_str()).collect(),
         _ => return None,
     };
-    match scope.resolve(&parts).ok()?.code {
+    match scope.resolve(&parts, true).ok()?.ex.code {
         Code::Sql(sql) => Some(Some(sql)),
         Code::Const(_) => Some(None),
     }

@@ -38,7 +38,9 @@ impl Translator<'_> {
         }
         // Which columns are NULL depends on the literals in them.
         self.cacheable = false;
-        let keys = terms.iter().map(|term| self.key_of(term, select)).collect::<Res<Vec<_>>>()?;
+        let mut scope = Scope { parent: outer, ..Scope::default() };
+        self.from(&select.from, &mut scope)?;
+        let keys = terms.iter().map(|term| self.key_of(term, select, &scope)).collect::<Res<Vec<_>>>()?;
         let mut levels = Vec::new();
         for kept in (0..=keys.len()).rev() {
             levels.push(level(self, select, &keys, kept)?);
@@ -78,8 +80,8 @@ impl Translator<'_> {
         Ok(Rel { sql, columns, single: false, for_update: false, calc_found_rows: false })
     }
 
-    /// The expression that a term of GROUP BY means: a position, an alias, or itself.
-    fn key_of(&mut self, term: &Expr, select: &Select) -> Res<Expr> {
+    /// The expression that a term of GROUP BY means: a position, an alias that is no table's column, or itself.
+    fn key_of(&mut self, term: &Expr, select: &Select, scope: &Scope<'_>) -> Res<Expr> {
         let items = &select.projection;
         if let Some(position) = self.position(term, items.len())? {
             return match &items[position] {
@@ -87,11 +89,12 @@ impl Translator<'_> {
                 _ => Err(errors::unsupported("WITH ROLLUP by the position of *")),
             };
         }
-        if let Expr::Identifier(name) = unnest(term) {
+        if let Expr::Identifier(name) = unnest(term)
+            && !matches!(scope.locate(&[&name.value]), Ok(Some(_)))
+        {
             for item in items {
                 if let SelectItem::ExprWithAlias { expr, alias } = item
                     && same_name(&alias.value, &name.value)
-                    && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
                 {
                     return Ok(expr.clone());
                 }

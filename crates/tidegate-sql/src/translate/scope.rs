@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Code, Coercibility, Ex, Origin, Res, Translator};
+use super::{
+    Code, Coercibility, Ex, Origin, Res, Translator,
+    list::{Listed, Sees},
+};
 use crate::{
     catalog::{Column, Table, same_name},
     engine::{Schema, is_virtual},
@@ -51,14 +54,32 @@ pub(crate) struct SourceColumn {
 pub(crate) struct Scope<'a> {
     pub(crate) sources: Vec<Source>,
     pub(crate) parent: Option<&'a Scope<'a>>,
-    /// Names of the select list, for HAVING, GROUP BY and ORDER BY.
-    pub(crate) names: Vec<(String, Ex)>,
+    /// The select list, as far as it is known.
+    pub(crate) list: Vec<Listed>,
+    /// The columns of GROUP BY, for HAVING.
+    pub(crate) groups: Vec<Listed>,
+    /// What a name may mean.
+    pub(crate) sees: Sees,
     /// What VALUES(column) and a row alias mean in ON DUPLICATE KEY UPDATE.
     pub(crate) new_row: Option<NewRow>,
     /// Columns that an UPDATE has assigned already, with what they are now.
     pub(crate) assigned: Vec<(String, usize, Ex)>,
     /// Where unknown names are reported to be.
     pub(crate) clause: &'static str,
+}
+
+/// What a name means.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) ex: Ex,
+    /// Alias of the table and name of the column, if it is one.
+    pub(crate) column: Option<(String, String)>,
+}
+
+impl Named {
+    fn item(ex: Ex) -> Self {
+        Self { ex, column: None }
+    }
 }
 
 /// The row that INSERT could not insert: its columns as parameters.
@@ -114,32 +135,79 @@ impl Source {
 }
 
 impl Scope<'_> {
-    /// Finds a column by the parts of its name.
+    /// Finds what the parts of a name mean, here or in what surrounds the query; `aggregating` within the arguments of an aggregate.
     ///
     /// # Errors
-    /// 1052 if it could be more than one, 1054 if it is none.
-    pub(crate) fn resolve(&self, parts: &[&str]) -> Res<Ex> {
-        let shown = parts.join(".");
-        let mut scope = Some(self);
-        while let Some(current) = scope {
-            if let Some(found) = current.find(parts, &shown, self.clause)? {
-                return Ok(found);
-            }
-            scope = current.parent;
+    /// 1052 if it could be more than one thing, 1054 if it is none.
+    pub(crate) fn resolve(&self, parts: &[&str], aggregating: bool) -> Res<Named> {
+        let mut found = self.own(parts, aggregating)?;
+        let mut outer = self.parent;
+        while let (None, Some(scope)) = (&found, outer) {
+            found = scope.from_inside(parts)?;
+            outer = scope.parent;
         }
-        Err(errors::unknown_column(shown, self.clause_name()))
+        found.ok_or_else(|| errors::unknown_column(parts.join("."), self.clause_name()))
     }
 
-    fn clause_name(&self) -> &'static str {
+    /// What a name means in this query itself.
+    fn own(&self, parts: &[&str], aggregating: bool) -> Res<Option<Named>> {
+        if self.sees == Sees::List && !aggregating {
+            return Ok(self.in_having(parts)?.map(Named::item));
+        }
+        if let Some(column) = self.column(parts)? {
+            return Ok(Some(column));
+        }
+        match self.sees {
+            Sees::Both | Sees::List => Ok(self.behind_tables(parts, false)?.map(Named::item)),
+            Sees::Tables | Sees::TablesOnly => Ok(None),
+        }
+    }
+
+    /// What a name of a sub-query means in this one.
+    fn from_inside(&self, parts: &[&str]) -> Res<Option<Named>> {
+        if let Some(column) = self.column(parts)? {
+            let (Sees::List, Some((alias, name))) = (self.sees, &column.column) else { return Ok(Some(column)) };
+            // HAVING must know the column as well.
+            let found = self.in_having(&[alias, name])?.map(Named::item);
+            return found.map(Some).ok_or_else(|| errors::unknown_column(parts.join("."), "where clause"));
+        }
+        match self.sees {
+            Sees::Tables => Ok(None),
+            Sees::TablesOnly | Sees::Both => Ok(self.behind_tables(parts, true)?.map(Named::item)),
+            Sees::List => {
+                if self.listed(parts)?.is_none() {
+                    return Ok(self.in_having(parts)?.map(Named::item));
+                }
+                Ok(self.behind_tables(parts, true)?.map(Named::item))
+            }
+        }
+    }
+
+    pub(super) fn clause_name(&self) -> &'static str {
         if self.clause.is_empty() { "field list" } else { self.clause }
     }
 
-    fn find(&self, parts: &[&str], shown: &str, clause: &'static str) -> Res<Option<Ex>> {
-        let (&name, qualifiers) = match parts.split_last() {
-            Some(split) => split,
-            None => return Ok(None),
-        };
-        let mut found: Option<Ex> = None;
+    /// A column of this query's tables, or of the row that INSERT could not insert.
+    fn column(&self, parts: &[&str]) -> Res<Option<Named>> {
+        if let Some((source, column)) = self.locate(parts)? {
+            return Ok(Some(self.own_column(&self.sources[source], column)));
+        }
+        if let ([qualifiers @ .., name], Some(row)) = (parts, &self.new_row)
+            && let ([alias], Some(known)) = (qualifiers, &row.alias)
+            && *alias == known
+        {
+            return Ok(row.column(name).map(Named::item));
+        }
+        Ok(None)
+    }
+
+    /// The source and the place in it of the column that a name means.
+    ///
+    /// # Errors
+    /// 1052 if several tables have one.
+    pub(super) fn locate(&self, parts: &[&str]) -> Res<Option<(usize, usize)>> {
+        let Some((name, qualifiers)) = parts.split_last() else { return Ok(None) };
+        let mut found = None;
         for (index, source) in self.sources.iter().enumerate() {
             let fits = match qualifiers {
                 [] => true,
@@ -150,24 +218,26 @@ impl Scope<'_> {
             if !fits {
                 continue;
             }
-            let hits = source.columns.iter().filter(|column| same_name(&column.name, name));
-            for column in hits.filter(|column| !column.hidden || !qualifiers.is_empty()) {
+            let hits = source.columns.iter().enumerate().filter(|(_, column)| same_name(&column.name, name));
+            for (column, _) in hits.filter(|(_, column)| !column.hidden || !qualifiers.is_empty()) {
                 if found.is_some() {
-                    let clause = if clause.is_empty() { "field list" } else { clause };
-                    return Err(errors::ambiguous_column(shown, clause));
+                    return Err(errors::ambiguous_column(parts.join("."), self.clause_name()));
                 }
-                let assigned = self.assigned.iter().find(|(name, at, _)| *at == index && same_name(name, &column.name));
-                found = Some(assigned.map_or_else(|| column.to_ex(source), |(_, _, ex)| ex.clone()));
+                found = Some((index, column));
             }
         }
-        if found.is_none()
-            && let Some(row) = &self.new_row
-            && let ([alias], Some(known)) = (qualifiers, &row.alias)
-            && *alias == known
-        {
-            return Ok(row.column(name));
-        }
         Ok(found)
+    }
+
+    /// A column of a source: what an UPDATE has assigned to it, if it has.
+    pub(super) fn own_column(&self, source: &Source, column: usize) -> Named {
+        let known = &source.columns[column];
+        let assigned = self
+            .assigned
+            .iter()
+            .find(|(name, at, _)| same_name(name, &known.name) && self.sources[*at].sql_alias == source.sql_alias);
+        let ex = assigned.map_or_else(|| known.to_ex(source), |(_, _, ex)| ex.clone());
+        Named { ex, column: Some((source.alias.clone(), known.name.clone())) }
     }
 
     /// The source with an alias.

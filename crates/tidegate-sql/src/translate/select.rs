@@ -11,11 +11,11 @@ use super::{
     expr::unnest,
     from::source_columns,
     full_group::Bare,
+    list::{Listed, Match, Sees},
     names::shown_name,
     scope::{Cte, Scope, Source},
 };
 use crate::{
-    catalog::same_name,
     errors,
     parse::to_table_name,
     value::{Rep, SqlType},
@@ -265,9 +265,9 @@ impl Translator<'_> {
             tail.push_str(&format!(" WHERE {sql}"));
         }
         scope.clause = "field list";
-        let (items, bare) = self.projection(select, &scope)?;
-        scope.names = items.iter().map(|item| (item.name.clone(), item.ex.clone())).collect();
-        let groups = self.group_by(&select.group_by, &scope, &items)?;
+        let bare = self.projection(select, &mut scope)?;
+        let items: Vec<RelColumn> = scope.list.iter().map(Listed::shown).collect();
+        let groups = self.group_by(&select.group_by, &mut scope)?;
         let grouped = !groups.is_empty();
         let aggregate = items.iter().any(|item| item.ex.aggregate);
         if self.wants_full_groups() && (grouped || aggregate) {
@@ -282,6 +282,7 @@ impl Translator<'_> {
         if let Some(having) = &select.having {
             tail.push_str(&self.having(having, &mut scope, grouped || aggregate, select.selection.is_some())?);
         }
+        scope.sees = Sees::Both;
         tail.push_str(&self.windows(select, &scope)?);
         if !order.is_empty()
             && items.iter().any(|item| matches!(&item.ex.code, Code::Sql(sql) if sql.contains("tg_assign(")))
@@ -291,7 +292,7 @@ impl Translator<'_> {
             ));
         }
         scope.clause = "order clause";
-        tail.push_str(&self.order_by(order, &scope, &items)?);
+        tail.push_str(&self.order_by(order, &scope)?);
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => "",
             Some(Distinct::Distinct) => "DISTINCT ",
@@ -303,6 +304,7 @@ impl Translator<'_> {
 
     fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
         scope.clause = "having clause";
+        scope.sees = Sees::List;
         let ex = self.expr(having, scope)?;
         let sql = self.truth(&ex);
         if grouped || ex.aggregate {
@@ -313,7 +315,8 @@ impl Translator<'_> {
         Ok(if filtered { format!(" AND {sql}") } else { format!(" WHERE {sql}") })
     }
 
-    fn group_by(&mut self, group: &GroupByExpr, scope: &Scope<'_>, items: &[RelColumn]) -> Res<Vec<Ex>> {
+    /// The expressions of GROUP BY; they join the scope.
+    fn group_by(&mut self, group: &GroupByExpr, scope: &mut Scope<'_>) -> Res<Vec<Ex>> {
         let GroupByExpr::Expressions(terms, modifiers) = group else { return Err(errors::unsupported("GROUP BY ALL")) };
         if modifiers.iter().any(|modifier| matches!(modifier, GroupByWithModifier::Rollup)) {
             return Err(errors::unsupported("WITH ROLLUP"));
@@ -321,49 +324,54 @@ impl Translator<'_> {
         if !modifiers.is_empty() {
             return Err(errors::unsupported("this modifier of GROUP BY"));
         }
-        let mut scope = scope.clone();
         scope.clause = "group statement";
+        scope.sees = Sees::Both;
         let mut groups = Vec::new();
         for term in terms {
-            let ex = match self.position(term, items.len())? {
-                Some(position) if items[position].ex.aggregate => {
-                    return Err(errors::cannot_group_on(&items[position].name));
-                }
-                Some(position) => items[position].ex.clone(),
-                None => self.expr(term, &scope)?,
-            };
-            if ex.aggregate {
+            let group = self.group_term(term, scope)?;
+            if group.ex.aggregate {
                 return Err(errors::invalid_group_use());
             }
-            groups.push(ex);
+            group.again()?;
+            groups.push(group);
         }
-        Ok(groups)
+        scope.groups = groups;
+        Ok(scope.groups.iter().map(|group| group.ex.clone()).collect())
+    }
+
+    fn group_term(&mut self, term: &Expr, scope: &Scope<'_>) -> Res<Listed> {
+        if let Some(position) = self.position(term, scope.list.len())? {
+            if scope.list[position].ex.aggregate {
+                return Err(errors::cannot_group_on(&scope.list[position].name));
+            }
+            return Ok(scope.list[position].clone());
+        }
+        if let Some(parts) = name_parts(term)
+            && let Some(known) = scope.group_column(&parts)?
+        {
+            if known.column.is_some() && self.wants_full_groups() {
+                self.note_bare(&known.ex);
+            }
+            return Ok(known);
+        }
+        Ok(Listed { name: String::new(), ex: self.expr(term, scope)?, column: None, fresh: false })
     }
 
     /// The text of ORDER BY.
     ///
     /// # Errors
     /// Unknown names, those of the expressions.
-    pub(crate) fn order_by(&mut self, order: &[OrderByExpr], scope: &Scope<'_>, items: &[RelColumn]) -> Res<String> {
+    pub(crate) fn order_by(&mut self, order: &[OrderByExpr], scope: &Scope<'_>) -> Res<String> {
         let mut terms = Vec::new();
         for term in order {
-            let text = match self.position(&term.expr, items.len())? {
+            let text = match self.ordered_item(&term.expr, scope)? {
                 Some(position) => (position + 1).to_string(),
                 None => {
-                    let alias = match unnest(&term.expr) {
-                        Expr::Identifier(name) => items.iter().position(|item| same_name(&item.name, &name.value)),
-                        _ => None,
-                    };
-                    match alias {
-                        Some(position) => (position + 1).to_string(),
-                        None => {
-                            let ex = self.expr(&term.expr, scope)?;
-                            if ex.is_const() {
-                                continue;
-                            }
-                            self.collated(&ex)
-                        }
+                    let ex = self.expr(&term.expr, scope)?;
+                    if ex.is_const() {
+                        continue;
                     }
+                    self.collated(&ex)
                 }
             };
             terms.push(format!("{text}{}", direction(term)?));
@@ -371,22 +379,37 @@ impl Translator<'_> {
         Ok(if terms.is_empty() { String::new() } else { format!(" ORDER BY {}", terms.join(", ")) })
     }
 
-    /// The select list, and the columns that each item names outside of aggregates if ONLY_FULL_GROUP_BY asks for them.
-    fn projection(&mut self, select: &Select, scope: &Scope<'_>) -> Res<(Vec<RelColumn>, Vec<Vec<Bare>>)> {
+    /// The item of the select list that a term of ORDER BY means, by its position or name.
+    pub(super) fn ordered_item(&mut self, term: &Expr, scope: &Scope<'_>) -> Res<Option<usize>> {
+        if let Some(position) = self.position(term, scope.list.len())? {
+            return Ok(Some(position));
+        }
+        let Some(parts) = name_parts(term) else { return Ok(None) };
+        let found = scope.listed(&parts)?;
+        if let Some((_, Match::Hidden)) = found {
+            scope.locate(&parts)?;
+        }
+        Ok(found.map(|(position, _)| position))
+    }
+
+    /// The select list, which becomes the scope's; and the columns that each item names outside of aggregates if ONLY_FULL_GROUP_BY
+    /// asks for them.
+    fn projection(&mut self, select: &Select, scope: &mut Scope<'_>) -> Res<Vec<Vec<Bare>>> {
         let texts = self.item_texts(select);
-        let (mut items, mut bare) = (Vec::new(), Vec::new());
+        let mut bare = Vec::new();
         let aggregating = std::mem::take(&mut self.aggregating);
+        scope.sees = Sees::TablesOnly;
         for (index, item) in select.projection.iter().enumerate() {
-            let (first, noted) = (items.len(), self.bare.len());
-            match item {
+            let (first, noted) = (scope.list.len(), self.bare.len());
+            let star = match item {
                 SelectItem::UnnamedExpr(expr) => {
-                    let ex = self.expr(expr, scope)?;
                     let name = shown_name(self.item_name(expr, texts.get(index).map(String::as_str)));
-                    items.push(RelColumn { name, ex });
+                    self.item(expr, name, scope)?;
+                    false
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
-                    let ex = self.expr(expr, scope)?;
-                    items.push(RelColumn { name: alias.value.clone(), ex });
+                    self.item(expr, alias.value.clone(), scope)?;
+                    false
                 }
                 SelectItem::Wildcard(options) => {
                     check_wildcard(options)?;
@@ -394,20 +417,21 @@ impl Translator<'_> {
                         return Err(errors::no_tables_used());
                     }
                     for source in &scope.sources {
-                        items.extend(all_columns(source, false));
+                        scope.list.extend(all_columns(source, false));
                     }
+                    true
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                     check_wildcard(options)?;
                     let name = to_table_name(name).ok_or_else(|| errors::syntax(name))?;
                     let (_, source) = scope.source(&name).ok_or_else(|| errors::unknown_table_to_drop(&name.name))?;
-                    items.extend(all_columns(source, true));
+                    scope.list.extend(all_columns(source, true));
+                    true
                 }
                 _ => return Err(errors::unsupported(item)),
-            }
+            };
             if self.wants_full_groups() {
-                let star = !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
-                for item in &items[first..] {
+                for item in &scope.list[first..] {
                     let from = if star { self.bare.len() } else { noted };
                     if star {
                         self.note_bare(&item.ex);
@@ -417,7 +441,21 @@ impl Translator<'_> {
             }
         }
         self.aggregating = aggregating;
-        Ok((items, bare))
+        Ok(bare)
+    }
+
+    /// An expression of the select list; it joins the scope's.
+    fn item(&mut self, expr: &Expr, name: String, scope: &mut Scope<'_>) -> Res<()> {
+        let fresh = self.fresh;
+        let (ex, column) = match name_parts(expr) {
+            Some(parts) => {
+                let named = self.meaning(&parts, scope)?;
+                (named.ex, named.column)
+            }
+            None => (self.expr(expr, scope)?, None),
+        };
+        scope.list.push(Listed { name, ex, column, fresh: self.fresh > fresh });
+        Ok(())
     }
 }
 
@@ -469,9 +507,25 @@ fn check_clauses(select: &Select) -> Res<()> {
     Ok(())
 }
 
-fn all_columns(source: &Source, with_hidden: bool) -> Vec<RelColumn> {
+fn all_columns(source: &Source, with_hidden: bool) -> Vec<Listed> {
     let shown = source.columns.iter().enumerate().filter(|(_, column)| with_hidden || !column.hidden);
-    shown.map(|(index, column)| RelColumn { name: column.name.clone(), ex: source.ex(index) }).collect()
+    shown
+        .map(|(index, column)| Listed {
+            name: column.name.clone(),
+            ex: source.ex(index),
+            column: Some((source.alias.clone(), column.name.clone())),
+            fresh: false,
+        })
+        .collect()
+}
+
+/// The parts of a name that stands alone.
+pub(super) fn name_parts(expr: &Expr) -> Option<Vec<&str>> {
+    match unnest(expr) {
+        Expr::Identifier(name) => Some(vec![&name.value]),
+        Expr::CompoundIdentifier(parts) => Some(parts.iter().map(|part| part.value.as_str()).collect()),
+        _ => None,
+    }
 }
 
 /// Puts a SELECT's text together; `types` says what the columns must be.

@@ -1,0 +1,173 @@
+-- Which column or alias a name means in HAVING, GROUP BY, ORDER BY and in what stands inside of them.
+
+create table t (id int primary key, a int, b int, c varchar(10));
+insert into t values (1, 1, 100, 'x'), (2, 1, 200, 'y'), (3, 2, 300, 'z'), (4, 3, 400, 'x'), (5, 3, 0, 'y'), (6, 3, 600, 'w');
+create table u (id int primary key, a int, d int);
+insert into u values (1, 1, 7), (2, 3, 8), (3, 5, 9);
+
+-- HAVING: the groups' columns and the list's aliases, never the table's other columns.
+select a, count(*) as b from t group by a having b > 1 order by a;
+select a, count(*) as b from t group by a having b >= 2 and a > 1 order by a;
+select a, sum(id) as c from t group by a having c > 3 order by a;
+select a, sum(id) as id from t group by a having id > 3 order by a;
+select a, count(*) as b from t group by a having t.b > 1 order by a;
+select a, count(*) n from t group by a having b > 1 order by a;
+select a from t having b > 1;
+select a from t having b > 1 order by a;
+select a as b from t having b > 1 order by id;
+select a as b from t where b > 100 having b > 1 order by id;
+select a as x from t having a > 1 order by id;
+select a as x from t having t.a > 1 order by id;
+select a as x from t group by a having x > 1 order by 1;
+select a as x, b as a from t having a > 100 order by id;
+select a + 1 as b from t having b = 2 order by id;
+select a + 1 as b, b as q from t having b = 2 order by id;
+select a as q, id as q from t having q > 1;
+select a, a from t having a > 1 order by id;
+select a as b, b from t having b > 1 order by id;
+select b, b as a from t having a > 100 order by id;
+select max(b) as b from t having b > 1;
+select max(b) as b from t having max(b) > 1;
+select a, max(b) as b from t group by a having max(b) > 300 order by a;
+select a, max(b) as b from t group by a having sum(b) > 300 order by a;
+select a, max(id) as b from t group by a having sum(b) > 300 order by a;
+select a, max(id) as b from t group by a having b + 1 > 3 order by a;
+select a, max(id) as b from t group by a having b in (3, 6) order by a;
+select a, max(id) as b from t group by a having b between 3 and 6 order by a;
+select a, max(id) as b from t group by a having case when b > 2 then 1 else 0 end order by a;
+select a, max(id) as b from t group by a having if(b > 2, 1, 0) order by a;
+select a, max(id) as b from t group by a having not b > 2 order by a;
+select a, max(id) as b from t group by a having b = (select max(id) from t) order by a;
+select a, max(id) as b from t group by a having exists (select 1 from u where u.a = t.a) order by a;
+select a, max(id) as b from t group by a having exists (select 1 from u where u.id = b) order by a;
+select a, max(id) as m from t group by a having exists (select 1 from u where u.id = m) order by a;
+select a, max(id) as m from t group by a having m in (select id + 1 from u) order by a;
+select a as x, max(id) as m from t group by x having x > 1 order by x;
+select c as a, count(*) from t group by a order by 1, 2;
+select c as a, count(*) from t group by a having a > 1 order by 1, 2;
+select c as a, count(*) n from t group by t.a having a > 1 order by t.a;
+select a as c, count(*) from t group by c order by 2, 1;
+select c as a, a as c, count(*) from t group by a order by 2;
+select id div 2 as a, count(*) from t group by a order by 2, 1;
+select id div 2 as g, count(*) from t group by g order by g;
+select id div 2 as g, count(*) from t group by g + 1 order by g;
+select id div 2 as b, count(*) from t group by b + 0 order by 1;
+select a, count(*) as b from t group by b;
+select a x, b x from t group by x;
+select a + 0 as x, b + 0 as x from t group by x order by 1, 2;
+select count(*) from t group by a having a > 1 order by a;
+select count(*) from t group by a having b > 1 order by a;
+select count(*) from t group by a having id > 1 order by a;
+select count(*) from t group by t.a having a > 1 order by a;
+select count(*) from t group by a having t.a > 1 order by a;
+select count(*) from t group by a + 1 having a + 1 > 1 order by 1;
+select a + 1, count(*) from t group by a + 1 having a + 1 > 2 order by 1;
+select distinct a as b from t having b > 1 order by b;
+
+-- ORDER BY: the list's aliases first where a name stands alone, the table's columns first inside of an expression.
+select id, -id as b from t order by b;
+select id, -id as b from t order by b desc;
+select id, -id as b from t order by b + 0, id;
+select id, -id as b from t order by abs(b), id;
+select id, -id as n from t order by n + 0;
+select id, -id as b from t order by t.b, id;
+select id, b as id2 from t order by id2;
+select id as b, b as id from t order by b;
+select id as b, b as id from t order by id;
+select id as b, b from t order by b;
+select id as q, b as q from t order by q;
+select id as q, id as q from t order by q;
+select id, id from t order by id;
+select a, count(*) as id from t group by a order by id, a;
+select a, count(*) as id from t group by a order by id + 0, a;
+select a, count(*) as n from t group by a order by n desc, a;
+select a, count(*) as n from t group by a order by count(*) desc, a;
+select a, max(b) as b from t group by a order by b desc;
+select a, max(id) as b from t group by a order by max(b) desc;
+select a, max(id) as b from t group by a order by b;
+select id, (select max(u.d) from u where u.a = t.a) as d from t order by d, id;
+select id, (select max(u.d) from u where u.a = t.a) as d from t having d > 7 order by id;
+select distinct a as id from t order by id;
+select a as `id` from t group by a order by t.id;
+select -id as a from t order by (select max(a) from u where u.id = t.a), id;
+select id from t order by nosuch;
+select id from t having nosuch > 1;
+select id from t group by nosuch;
+select id from t where x > 1 order by id;
+select id as x from t where x > 1;
+select id as x from t group by id having x > 4 order by x desc;
+select id as x from t limit 1;
+select id as x from t order by x desc limit 2;
+
+-- In sub-queries: what is nearest wins.
+select id from t where (select count(*) as id from u where u.a = t.a having id > 0) order by id;
+select id, (select u.d as id from u where u.a = t.a order by id limit 1) as q from t order by id;
+select id from t where id in (select a as b from u group by a having b > 1) order by id;
+select id from t where id in (select u.a as b from u having b > 1) order by id;
+select id from t where exists (select u.a as b from u where u.a = t.a having b > 1) order by id;
+select id from t where exists (select 1 from u where u.a = t.a having t.b > 100) order by id;
+select id from t where exists (select 1 from u where u.a = t.a having b > 100) order by id;
+select id from t where exists (select count(*) from u where u.a = t.a having b > 100) order by id;
+select id, (select count(*) from u group by u.a having u.a = t.a) as n from t order by id;
+select id, (select count(*) from u group by u.a having a = t.a) as n from t order by id;
+select id, (select count(*) as b from u where u.a = t.a having b > 0) as n from t order by id;
+select id, (select count(*) as n from u where u.a = t.a group by b) as n from t order by id;
+select id, (select -u.d as b from u order by b limit 1) as n from t order by id;
+select id, (select -u.d as b from u order by b + 0 limit 1) as n from t order by id;
+select a as x, (select x) from t order by id;
+select a as x, (select x + 1) as y, (select y) from t order by id;
+select count(*) as x, (select x) from t;
+
+-- Joins, USING, derived tables, views.
+select t.a, count(*) as d from t join u on u.a = t.a group by t.a having d > 1 order by t.a;
+select t.a, u.a from t join u on u.a = t.a having a > 1;
+select t.a as z, u.a as z from t join u on u.a = t.a having z > 1;
+select t.a from t join u on u.a = t.a having a > 1 order by t.id;
+select t.a from t join u on u.a = t.a group by a order by 1;
+select t.a as q from t join u on u.a = t.a group by a order by 1;
+select t.a from t join u using (a) group by a having a > 1 order by a;
+select a, count(*) as id from t join u using (a) group by a having id > 1 order by a;
+select t.id, u.id from t join u using (a) order by id;
+select t.id from t join u using (a) order by id;
+select u.id + 0 as id, t.id as tid from t join u using (a) order by id, tid;
+select x.b, x.n from (select a as b, count(*) as n from t group by a having n > 1) x having n > 2 order by b;
+select b as n, n as b from (select a as b, count(*) as n from t group by a) x having b > 1 order by n;
+create view v as select a, count(*) as b from t group by a having b > 1;
+select * from v order by a;
+select a as b, b as a from v having a > 2 order by b;
+select a as b from t union select d as b from u order by b;
+select a as b from t union all select d from u order by b desc;
+select a as b from t having b > 1 union select d from u having d > 8 order by 1;
+(select a as b from t having b > 2 order by id) union (select d as b from u having b > 8 order by d) order by b;
+
+-- What writes by such a query.
+create table w (id int primary key, v int);
+insert into w select id, b from t;
+delete from w where id in (select a as v from t group by a having v > 2);
+select * from w order by id;
+delete from w where id in (select a from (select a, count(*) as b from t group by a having b > 1) x);
+select * from w order by id;
+update w set v = 1 where id in (select max(id) as v from t group by a having v > 3);
+select * from w order by id;
+insert into w select a + 10, count(*) as b from t group by a having b > 1;
+select * from w order by id;
+insert into w (id, v) select id + 20, a as b from t having b = 1 on duplicate key update v = 5;
+select * from w order by id;
+replace into w select a, max(id) as b from t group by a having b < 4;
+select * from w order by id;
+create table w2 as select a, count(*) as b from t group by a having b > 1;
+select * from w2 order by a;
+update w set v = -id where v > 0 order by v desc, id limit 2;
+select * from w order by id;
+
+-- What is not the same each time it is computed is computed once.
+select count(*) from (select rand() as r from t having r > 2) x;
+select max(r < 0.5) from (select rand() as r from t having r < 0.5) x;
+select min(r = 3) from (select @s := 3 as r from t having r = 3) x;
+
+-- With ONLY_FULL_GROUP_BY.
+set sql_mode = concat(@@sql_mode, ',ONLY_FULL_GROUP_BY');
+select a, count(*) as b from t group by a having a > 1 order by a;
+select a as x, count(*) from t group by a having x > 1 order by a;
+select a, count(*) as b from t group by a having count(*) > 1 order by a;
+select a, count(*) as b from t group by a having max(b) > 300 order by a;
