@@ -65,8 +65,8 @@ end
 
 local last_user, last_database, last_host, last_port, last_name
 
--- The name of the pool where none is given. Sessions that differ in what was negotiated do not share one. That of a
--- server alone is kept until another is asked for: most scripts have one.
+-- The name of the pool where none is given. Who may have a session of a pool is not decided here: the Rust half compares
+-- whole logins. The name of a server's pool is kept until another is asked for: most scripts have one.
 local function pool_name(opts)
     local user, database, host, port = opts.user, opts.database, opts.host, opts.port
     if not host or opts.embedded or opts.charset or opts.ssl or opts.ssl_verify then
@@ -99,17 +99,20 @@ function _M.connect(self, opts)
     if not opts.host and not opts.path and not opts.embedded then
         return nil, 'neither "host" nor "path" options are specified'
     end
-    return settle(connect(handle, opts.pool or pool_name(opts), opts, opts.pool_size, opts.backlog,
-        opts.max_packet_size, opts.int64))
+    -- All that the server is told goes along each time: a session of the pool serves only who would log in like its maker.
+    return settle(connect(handle, opts.pool or pool_name(opts), opts.pool_size, opts.backlog, opts.max_packet_size,
+        opts.int64, opts.host, opts.port, opts.path, opts.embedded, opts.user, opts.password, opts.database, charset,
+        opts.ssl, opts.ssl_verify))
 end
 
--- set_keepalive(max_idle_ms?, pool_size?): 1; the object is not connected any more.
+-- set_keepalive(max_idle_ms?, pool_size?): 1; the object is not connected any more. It waits for the server when the
+-- session must be made as new.
 function _M.set_keepalive(self, ...)
     local handle = self[1]
     if not handle then
         return nil, "not initialized"
     end
-    return set_keepalive(handle, ...)
+    return settle(set_keepalive(handle, ...))
 end
 
 -- get_reused_times(): how often the session came out of its pool; 0 for a new one.

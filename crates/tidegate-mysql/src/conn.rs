@@ -250,11 +250,15 @@ impl Conn {
         self.channel.rebind().inspect_err(|_| self.state = State::Broken)
     }
 
+    /// Whether the session is not as it began, as far as its statements tell.
+    pub fn has_traces(&self) -> bool {
+        let no_autocommit = self.status & answer::status::AUTOCOMMIT == 0;
+        self.dirty || self.in_transaction() || no_autocommit
+    }
+
     /// Notes that the next statement must find the session as it began. The reset travels with that statement.
     pub fn reset_before_next(&mut self) {
-        let in_transaction = self.status & answer::status::IN_TRANSACTION != 0;
-        let no_autocommit = self.status & answer::status::AUTOCOMMIT == 0;
-        self.reset_due |= self.dirty || in_transaction || no_autocommit;
+        self.reset_due |= self.has_traces();
     }
 
     /// Gives memory back that large results took. For a connection that goes idle.
@@ -514,8 +518,9 @@ impl Conn {
 
     /// Statements that make a session what the options say.
     fn session_statements(&self) -> Vec<String> {
-        // MySQL forgets the login's character set, MariaDB returns to it.
-        let names = self.must_set_names || !self.is_mariadb;
+        // MySQL forgets the login's character set, MariaDB returns to it. Both return to the server's own.
+        let is_servers = self.options.server_charset && self.options.charset.is_empty();
+        let names = self.must_set_names || !(self.is_mariadb || is_servers);
         names.then(|| self.set_names()).into_iter().chain(self.options.init.iter().cloned()).collect()
     }
 

@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// Makes the session as good as new, but for its number; answers whether it can serve another user.
-    fn reset(&mut self) -> bool {
+    pub fn reset(&mut self) -> bool {
         let core = &mut self.core;
         if let Some(mut transaction) = core.transaction.take() {
             transaction.rollback();

@@ -299,7 +299,7 @@ true
 true
 
 
-=== TEST 9: connections are kept, with their session's state
+=== TEST 9: connections are kept, and are as new
 --- services: mariadb
 --- tidegate_only
 --- config
@@ -318,7 +318,7 @@ location / {
         ngx.say(db:set_keepalive())
         ngx.say(db:close())
         assert(db:connect(options))
-        ngx.say(db:get_reused_times(), " ", db:query("select @mine as a")[1].a)
+        ngx.say(db:get_reused_times(), " ", tostring(db:query("select @mine as a")[1].a))
         db:query("begin")
         ngx.say(db:set_keepalive())
         assert(db:connect(options))
@@ -338,7 +338,7 @@ nilcannot be reused in the current connection state: nil
 nilfailed to send query: cannot send query in the current context: nil
 nilcannot be reused in the current connection state: nil
 nilclosed
-1 7
+1 userdata: NULL
 1
 in a transaction: 0
 1
@@ -761,3 +761,158 @@ location = /test {
 GET /test
 --- response_body
 1
+
+
+=== TEST 19: a session in the pool is not given to another login
+--- services: mariadb
+--- tidegate_only
+--- config
+location / {
+    content_by_lua_block {
+        local mysql = require "resty.mysql"
+        local good = { host = "127.0.0.1", port = $TEST_MARIADB_PORT, database = "test", user = "monty", password = "some_pass" }
+        local function try(change)
+            local options = {}
+            for name, value in pairs(good) do
+                options[name] = value
+            end
+            for name, value in pairs(change) do
+                options[name] = value
+            end
+            for _, pool in ipairs { "own", false } do
+                options.pool, good.pool = pool or nil, pool or nil
+                local first, db = mysql:new(), mysql:new()
+                assert(first:connect(good))
+                assert(first:set_keepalive())
+                local ok, err, code = db:connect(options)
+                if ok then
+                    ngx.say("reused ", db:get_reused_times() > 0, " as ", db:query("select concat(current_user(), ' in ', database()) as a")[1].a)
+                    assert(db:close())
+                else
+                    ngx.say(code, " ", err)
+                end
+            end
+        end
+        try {}
+        try { password = "wrong" }
+        try { password = "" }
+        try { user = "mallory" }
+        try { user = "mallory", password = "wrong" }
+        try { database = "world" }
+        try { charset = "latin1" }
+        try { ssl = true }
+        try { host = "localhost", port = 1 }
+    }
+}
+--- request
+GET /
+--- response_body_like
+\Areused true as monty@% in test
+reused true as monty@% in test
+(1045 Access denied for user 'monty'@'127.0.0.1' \(using password: YES\)
+){2}(1045 Access denied for user 'monty'@'127.0.0.1' \(using password: NO\)
+){2}(1045 Access denied for user 'mallory'@'127.0.0.1' \(using password: YES\)
+){4}(reused false as monty@% in world
+){2}(reused false as monty@% in test
+){4}(nil failed to connect: connection refused
+){2}\z
+--- error_log
+Connection refused
+
+
+=== TEST 20: nothing of its last user is left in a session of the pool
+--- services: mariadb
+--- tidegate_only
+--- config
+location / {
+    content_by_lua_block {
+        local mysql = require "resty.mysql"
+        local options = { host = "127.0.0.1", port = $TEST_MARIADB_PORT, database = "test", user = "monty", password = "some_pass",
+            pool = "left" }
+        local other = mysql:new()
+        assert(other:connect { path = "$TEST_MARIADB_SOCKET", user = "monty", password = "some_pass", database = "test" })
+        assert(other:query("drop table if exists lua_mysql_left"))
+        assert(other:query("create table lua_mysql_left (a int)"))
+        local function left(sql, look, by)
+            local db = mysql:new()
+            assert(db:connect(options))
+            local before = db:query("select connection_id() as id")[1].id
+            assert(db:query(sql))
+            while db:read_result() do end
+            assert(db:set_keepalive())
+            -- What others see must be gone before anybody uses the session again.
+            local seen = by and tostring(by:query(look)[1].a) or "-"
+            assert(db:connect(options))
+            local after = db:query("select connection_id() as id")[1].id
+            local res, err = db:query(look)
+            ngx.say(before == after, " ", seen, " ", res and (res[1] and tostring(res[1].a) or #res) or err)
+            assert(db:set_keepalive())
+        end
+        left("set @mine = 7", "select @mine as a")
+        left("set sql_mode = 'ANSI_QUOTES'", "select @@sql_mode = @@global.sql_mode as a")
+        left("set names latin1", "select @@character_set_client as a")
+        left("create temporary table lua_mysql_mine as select 1 as a", "select a from lua_mysql_mine")
+        left("select get_lock('lua_mysql_mine', 1)", "select is_free_lock('lua_mysql_mine') as a", other)
+        left("lock tables lua_mysql_left write", "select count(*) as a from lua_mysql_left", other)
+        left("use world", "select database() as a")
+        left("set autocommit = 0", "select @@autocommit as a")
+        left("set session transaction isolation level read uncommitted", "select @@tx_isolation as a")
+        left("prepare mine from 'select 1'", "execute mine")
+        left("set @mine = 1; select 2", "select @mine as a")
+    }
+}
+--- request
+GET /
+--- response_body
+true - userdata: NULL
+true - 1
+true - utf8mb4
+true - Table 'test.lua_mysql_mine' doesn't exist
+true 1 1
+true 0 0
+true - test
+true - 1
+true - REPEATABLE-READ
+true - Unknown prepared statement handler (mine) given to EXECUTE
+true - userdata: NULL
+
+
+=== TEST 21: a pool with a bound makes room for another login
+--- services: mariadb
+--- tidegate_only
+--- config
+location / {
+    content_by_lua_block {
+        local mysql = require "resty.mysql"
+        local function connect(database)
+            local db = mysql:new()
+            db:set_timeout(5000)
+            local ok, err = db:connect { host = "127.0.0.1", port = $TEST_MARIADB_PORT, database = database, user = "monty",
+                password = "some_pass", pool = "room", pool_size = 1, backlog = 2 }
+            return ok and db, err
+        end
+        local function name(db)
+            return db:get_reused_times(), " ", db:query("select database() as a")[1].a
+        end
+        local db = connect("test")
+        assert(db:set_keepalive())
+        db = connect("world")
+        ngx.say(name(db))
+        local waiting = ngx.thread.spawn(function()
+            local db = connect("test")
+            local a, b, c = name(db)
+            db:set_keepalive()
+            return a, b, c
+        end)
+        assert(db:set_keepalive())
+        ngx.say(select(2, ngx.thread.wait(waiting)))
+        local stats = mysql.pool_stats().room
+        ngx.say(stats.open, " ", stats.idle, " ", stats.made)
+    }
+}
+--- request
+GET /
+--- response_body
+0 world
+0 test
+1 1 3

@@ -205,3 +205,53 @@ location / {
 GET /
 --- response_body
 36000 1001 900040 50
+
+
+=== TEST 6: a session in the pool is not given to another login, and nothing of its last user is left in it
+--- tidegate_only
+--- main_config
+database {
+    path data;
+    user monty password=some_pass;
+    schema test;
+    schema other;
+}
+--- config
+location / {
+    content_by_lua_block {
+        local mysql = require "resty.mysql"
+        local function connect(user, password, database)
+            local db = mysql:new()
+            local ok, err = db:connect { embedded = true, database = database or "test", user = user, password = password,
+                pool = "one" }
+            return ok and db or nil, err
+        end
+        local db = connect("monty", "some_pass")
+        assert(db:query("set @mine = 7, sql_mode = 'ANSI_QUOTES'"))
+        assert(db:query("create temporary table mine (a int)"))
+        assert(db:query("select get_lock('mine', 1)"))
+        local id = db:query("select connection_id() as a")[1].a
+        assert(db:set_keepalive())
+        ngx.say(connect("monty", "wrong"))
+        ngx.say(connect("mallory", "some_pass"))
+        ngx.say(connect("monty", "some_pass", "other"):query("select is_free_lock('mine') as a")[1].a)
+        db = connect("monty", "some_pass")
+        ngx.say(id == db:query("select connection_id() as a")[1].a, " ", tostring(db:query("select @mine as a")[1].a), " ",
+            db:query("select @@sql_mode = @@global.sql_mode as a")[1].a)
+        ngx.say(db:query("select * from mine"))
+        assert(db:query("use other"))
+        assert(db:set_keepalive())
+        ngx.say(connect("monty", "some_pass"):query("select database() as a")[1].a)
+    }
+}
+--- request
+GET /
+--- response_body
+nilfailed to connect: Access denied for user 'monty'@'localhost' (using password: YES)
+nilfailed to connect: Access denied for user 'mallory'@'localhost' (using password: YES)
+1
+true userdata: NULL 1
+nilTable 'test.mine' doesn't exist114642S02
+test
+--- error_log
+lua mysql: its schema has changed: the connection is closed instead of kept

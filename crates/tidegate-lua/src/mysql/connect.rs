@@ -11,7 +11,8 @@ use tidegate_mysql::handshake::capability::{FOUND_ROWS, IGNORE_SPACE, INTERACTIV
 use tidegate_mysql::{Address, Conn, ConnectOptions, Timeouts, TlsClient, TlsMode};
 
 use super::db::{Busy, Call, Db, Operation, State, call};
-use super::link::{Backend, Embedded, Link};
+use super::link::{Backend, Embedded, Link, Membership};
+use super::login::{Encryption, Login, Server, utf8};
 use super::refusal::{Doing, Refusal};
 use super::tables::BigInt;
 use crate::error::{CResult, LuaError};
@@ -19,7 +20,7 @@ use crate::host::{Host, LogLevel};
 use crate::phase::Phases;
 use crate::scheduler::{Answer, with_run};
 use crate::socket::pool::{self, Grant, Offer, Place, Queued};
-use crate::socket::{Closing, Settings, Target, client_without_name, debug, host_target, push_nil_error, resolve};
+use crate::socket::{Closing, Settings, Target, debug, host_target, push_nil_error, resolve};
 use crate::stack::Lua;
 
 /// lua-resty-mysql's limit of an answer's packets.
@@ -40,8 +41,11 @@ enum Plan {
     Embedded { schema: String },
 }
 
-/// `connect(handle, key, options, pool_size?, backlog?, max_packet_size?, int64?)`: results, or nothing when the Lua half
-/// is to await.
+/// The arguments of a login begin here.
+const LOGIN: i32 = 7;
+
+/// `connect(handle, key, pool_size?, backlog?, max_packet_size?, int64?, host?, port?, path?, embedded?, user?, password?,
+/// database?, charset?, ssl?, ssl_verify?)`: results, or nothing when the Lua half is to await.
 pub(super) fn connect(lua: Lua) -> CResult {
     with_run(|run| Phases::YIELDABLE.check(run.phase())).unwrap_or(Err(LuaError::new("no request found")))?;
     let Call { db, host } = call(lua)?;
@@ -53,15 +57,19 @@ pub(super) fn connect(lua: Lua) -> CResult {
     }
     db.close_now();
     let key = lua.check_bytes(2)?;
-    let backlog = count(lua, 5, 0)?;
-    let size = count(lua, 4, 1)?.or(backlog.map(|_| Settings::of(&host).pool_size));
-    let tuning = Tuning { limit: db.limit(&host), packet_bytes_max: count(lua, 6, 1)?.unwrap_or(PACKET_BYTES_MAX) };
-    db.bigint.set(match lua.to_bytes(7) {
+    let backlog = count(lua, 4, 0)?;
+    let size = count(lua, 3, 1)?.or(backlog.map(|_| Settings::of(&host).pool_size));
+    let tuning = Tuning { limit: db.limit(&host), packet_bytes_max: count(lua, 5, 1)?.unwrap_or(PACKET_BYTES_MAX) };
+    db.bigint.set(match lua.to_bytes(6) {
         None | Some(b"string") => BigInt::String,
         Some(b"cdata") => BigInt::Cdata,
         Some(b"number") => BigInt::Number,
         Some(_) => return push_nil_error(lua, "int64 must be \"string\", \"cdata\" or \"number\""),
     });
+    let login = match Login::of_arguments(&lua, LOGIN, &host) {
+        Ok(login) => login,
+        Err(refusal) => return refusal.push(lua),
+    };
     {
         let mut own = db.key.borrow_mut();
         own.clear();
@@ -71,7 +79,7 @@ pub(super) fn connect(lua: Lua) -> CResult {
         Some(size) => Some(pool::find_or_make::<Link>(&host, key, size, backlog)),
         None => pool::find::<Link>(key),
     };
-    let (queued, place) = match pool.map(|pool| pool.ask()) {
+    let (queued, place) = match pool.map(|pool| pool.ask(login.clone())) {
         Some(Offer::Grant(Grant::Conn(link))) => {
             debug(&host, || "lua mysql get keepalive peer".to_owned());
             attach(&db, link, tuning, &host);
@@ -83,12 +91,13 @@ pub(super) fn connect(lua: Lua) -> CResult {
         Some(Offer::Grant(Grant::Place(place))) => (None, Some(place)),
         None => (None, None),
     };
-    let plan = match plan(lua, 3, &host, tuning) {
+    let login = Rc::new(login.into_owned());
+    let plan = match plan(&login, tuning) {
         Ok(plan) => plan,
         Err(refusal) => return refusal.push(lua),
     };
     let busy = db.occupy(Operation::Connect);
-    let job = Job { db, host, plan, tuning };
+    let job = Job { db, host, login, plan, tuning };
     with_run(|run| run.wait(lua, job.run(queued, place, busy)))
         .unwrap_or(Err(LuaError::new("no request found")))
         .map(|()| 0)
@@ -104,7 +113,7 @@ fn count(lua: Lua, index: i32, least: usize) -> Result<Option<usize>, LuaError> 
     match number.and_then(|number| usize::try_from(number).ok()).filter(|&number| number >= least) {
         Some(number) => Ok(Some(number)),
         None => {
-            let name = NAMES.get(usize::try_from(index - 4).unwrap_or(0)).unwrap_or(&"");
+            let name = NAMES.get(usize::try_from(index - 3).unwrap_or(0)).unwrap_or(&"");
             let value = match number {
                 Some(number) => format!("value: {number}"),
                 None => format!("type: {}", lua.type_name(index)),
@@ -130,63 +139,41 @@ pub(super) fn timeouts(limit: Duration) -> Timeouts {
     Timeouts { connect: limit, send_query: limit, recv_columns: limit, recv_rows: limit, query: None }
 }
 
-/// Reads what the table at `index` says.
-fn plan(lua: Lua, index: i32, host: &Host, tuning: Tuning) -> Result<Plan, Refusal> {
-    let flag = |name: &str| {
-        lua.raw_get_field(index, name.as_bytes());
-        let value = lua.to_bool(-1);
-        lua.pop(1);
-        value
-    };
-    let bytes = |name: &str| {
-        lua.raw_get_field(index, name.as_bytes());
-        let value = lua.to_bytes(-1).map(<[u8]>::to_vec);
-        lua.pop(1);
-        value
-    };
-    let text = |name: &str| match bytes(name).map(String::from_utf8) {
-        None => Ok(None),
-        Some(Ok(text)) => Ok(Some(text)),
-        Some(Err(_)) => Err(Refusal::from(format!("\"{name}\" is not UTF-8"))),
-    };
-    let schema = text("database")?.unwrap_or_default();
-    if flag("embedded") {
-        let (user, password) = (text("user")?.unwrap_or_default(), bytes("password").unwrap_or_default());
-        if let Some(worker) = worker::current() {
-            database::check_user(worker.config(), user.as_bytes(), &password)
-                .map_err(|why| format!("failed to connect: {why}"))?;
+/// What `login` asks for, and nothing else decides.
+fn plan(login: &Login<'_>, tuning: Tuning) -> Result<Plan, Refusal> {
+    let Login { server, user, password, schema, charset, encryption } = login;
+    let schema = utf8(schema, "database")?;
+    let (target, address) = match server {
+        Server::Embedded => {
+            if let Some(worker) = worker::current() {
+                database::check_user(worker.config(), user, password)
+                    .map_err(|why| format!("failed to connect: {why}"))?;
+            }
+            return Ok(Plan::Embedded { schema });
         }
-        return Ok(Plan::Embedded { schema });
-    }
-    let (target, address) = match (text("host")?, text("path")?) {
-        (Some(name), _) => {
-            lua.raw_get_field(index, b"port");
-            let port = if lua.is_none_or_nil(-1) { Some(3306.0) } else { lua.to_number(-1) };
-            lua.pop(1);
-            let port = port.and_then(|port| u16::try_from(port as i64).ok());
-            let port = port.ok_or_else(|| Refusal::from("failed to connect: bad port number"))?;
-            let target = host_target(&name, port).map_err(|why| format!("failed to connect: {why}"))?;
-            (target, Address::tcp(name.trim_start_matches('[').trim_end_matches(']'), port))
+        Server::Inet { host, port } => {
+            let name = utf8(host, "host")?;
+            let target = host_target(&name, *port).map_err(|why| format!("failed to connect: {why}"))?;
+            (target, Address::tcp(name.trim_start_matches('[').trim_end_matches(']'), *port))
         }
-        (None, Some(path)) => (Target::Unix(path.clone().into()), Address::Unix(path.into())),
-        (None, None) => return Err("neither \"host\" nor \"path\" options are specified".into()),
+        Server::Unix(path) => {
+            let path = utf8(path, "path")?;
+            (Target::Unix(path.clone().into()), Address::Unix(path.into()))
+        }
     };
-    let user = text("user")?.unwrap_or_default();
-    let mut options = Box::new(ConnectOptions::new(address, user, bytes("password").unwrap_or_default()));
+    let mut options = Box::new(ConnectOptions::new(address, utf8(user, "user")?, password.to_vec()));
     options.schema = schema;
-    options.charset = text("charset")?.unwrap_or_default();
+    options.charset = utf8(charset, "charset")?;
     options.server_charset = true;
     // What lua-resty-mysql asks for: an UPDATE counts the rows that it finds, blanks may stand before parentheses.
     options.extra_capabilities = FOUND_ROWS | IGNORE_SPACE | INTERACTIVE;
     options.packet_bytes_max = tuning.packet_bytes_max;
     options.statements_max = STATEMENTS_MAX;
     options.timeouts = timeouts(tuning.limit);
-    let verify = flag("ssl_verify");
-    if verify || flag("ssl") {
-        let client = client_without_name(host, verify).map_err(|why| format!("failed to do ssl handshake: {why}"))?;
+    if let Some(Encryption(client)) = encryption {
         options.tls_mode = TlsMode::Required;
         // The name is not verified, as in lua-resty-mysql; any will do.
-        options.tls = Some(TlsClient::from_config(client, Some("localhost".to_owned())));
+        options.tls = Some(TlsClient::from_config(client.clone(), Some("localhost".to_owned())));
     }
     Ok(Plan::Server { target, options })
 }
@@ -195,6 +182,7 @@ fn plan(lua: Lua, index: i32, host: &Host, tuning: Tuning) -> Result<Plan, Refus
 struct Job {
     db: Rc<Db>,
     host: Host,
+    login: Rc<Login<'static>>,
     plan: Plan,
     tuning: Tuning,
 }
@@ -232,7 +220,7 @@ impl Job {
             Plan::Server { target, options } => self.connect_server(target, options).await?,
             Plan::Embedded { schema } => self.open_session(schema).await?,
         };
-        Ok(Link::new(backend, place))
+        Ok(Link { backend, membership: Membership::new(self.login.clone(), place) })
     }
 
     async fn connect_server(&self, target: &Target, options: &ConnectOptions) -> Result<Backend, Refusal> {

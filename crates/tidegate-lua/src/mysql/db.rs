@@ -6,13 +6,16 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use tidegate_core::worker;
+use tidegate_rows::QueryError;
 
-use super::link::{Backend, Link};
+use super::link::{Backend, Link, Reset};
+use super::query::{refused, wait};
+use super::refusal::{Doing, Refusal};
 use super::tables::BigInt;
 use crate::error::{CResult, LuaError};
 use crate::host::{Host, LogLevel};
-use crate::scheduler::with_run;
-use crate::socket::pool;
+use crate::scheduler::{Answer, with_run};
+use crate::socket::pool::{self, Pool};
 use crate::socket::{Closing, OpenSockets, Owner, Settings, debug, push_nil_error};
 use crate::stack::Lua;
 use crate::userdata::{Userdata, check_userdata, push_userdata};
@@ -210,7 +213,7 @@ pub(super) fn server_version(lua: Lua) -> CResult {
 /// `get_reused_times(handle)`: how often the session came out of its pool.
 pub(super) fn reused_times(lua: Lua) -> CResult {
     let Call { db, host } = call(lua)?;
-    let reused = db.link.borrow().as_ref().map(|link| link.reused);
+    let reused = db.link.borrow().as_ref().map(|link| link.membership.reused);
     match (reused, db.busy()) {
         (Some(reused), _) => {
             db.check_owner(&host)?;
@@ -263,6 +266,7 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
         db.check_owner(&host)?;
     }
     db.state.set(State::Closed);
+    let limit = db.limit(&host);
     let Some(mut link) = db.take_link() else { return push_nil_error(lua, "closed") };
     if !link.is_open() {
         return push_nil_error(lua, "closed");
@@ -276,16 +280,60 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
         host.log(LogLevel::Warn, b"lua mysql: a transaction is open: the connection is closed instead of kept");
         return Ok(1);
     }
-    link.shrink();
-    let pool = match &link.place {
+    // Keeps M4.
+    let reset = link.reset();
+    if let Reset::Impossible(why) = reset {
+        host.log(LogLevel::Warn, format!("lua mysql: {why}: the connection is closed instead of kept").as_bytes());
+        return Ok(1);
+    }
+    let pool = match &link.membership.place {
         Some(place) => place.pool().clone(),
         None => {
             let pool = pool::find_or_make::<Link>(&host, &db.key.borrow(), size, None);
-            link.place = Some(pool.enter());
+            link.membership.place = Some(pool.enter());
             pool
         }
     };
     debug(&host, || format!("lua mysql keepalive timeout: {} ms", timeout.as_millis()));
-    pool.keep(link, (!timeout.is_zero()).then_some(timeout));
+    let keeping = Keeping { link, pool, timeout: (!timeout.is_zero()).then_some(timeout) };
+    if !matches!(reset, Reset::Due) {
+        keeping.keep();
+        return Ok(1);
+    }
+    let resetting = keeping.reset_and_keep(host, limit);
+    if with_run(|run| run.can_wait(lua)).unwrap_or(false) {
+        return wait(lua, resetting);
+    }
+    // The script cannot wait here. The session goes into the pool when the server has answered.
+    tokio::task::spawn_local(resetting);
     Ok(1)
+}
+
+/// A session on its way into its pool.
+struct Keeping {
+    link: Link,
+    pool: Rc<Pool<Link>>,
+    timeout: Option<Duration>,
+}
+
+impl Keeping {
+    fn keep(mut self) {
+        self.link.shrink();
+        self.pool.keep(self.link, self.timeout);
+    }
+
+    /// Keeps the session once the server has taken away what its user left; closes it if the server does not.
+    async fn reset_and_keep(mut self, host: Host, limit: Duration) -> Answer {
+        match tokio::time::timeout(limit, self.link.reset_on_server()).await {
+            Ok(Ok(())) => self.keep(),
+            Ok(Err(QueryError::Server(error))) => {
+                let why = &error.message;
+                let message = format!("lua mysql: the server cannot reset the connection, which is closed: {why}");
+                host.log(LogLevel::Warn, message.as_bytes());
+            }
+            Ok(Err(error)) => return refused(Refusal::logged(error, Doing::Reading, &host)),
+            Err(_) => return refused("failed to receive packet header: timeout".into()),
+        }
+        Answer::One
+    }
 }

@@ -12,14 +12,13 @@ use std::task::{Context, Poll, Waker};
 use tidegate_rows::{Execute, QueryError, Stage, Statement};
 
 use super::db::{Db, Operation, State};
-use super::link::{Backend, Embedded, Link};
+use super::link::{Backend, Embedded, Link, Membership};
 use super::query::{Begun, Command, TOO_WIDE, failed, push_result, refused, wait};
 use super::record::Record;
 use super::refusal::{Doing, Refusal};
 use super::tables::{Built, Shape, TableSink, Tables};
 use crate::error::{CResult, LuaError};
 use crate::scheduler::Answer;
-use crate::socket::pool::Place;
 use crate::socket::push_nil_error;
 use crate::stack::Lua;
 
@@ -42,15 +41,14 @@ struct Batch {
     record: Record,
     running: Running,
     wanted: Wanted,
-    /// What its session's link had beside the session.
-    reused: u64,
-    place: Option<Place<Link>>,
+    /// What its session's link had beside the session; taken when the link is whole again.
+    membership: Option<Membership>,
 }
 
 /// Runs a statement, or a batch of them.
 pub(super) fn run(lua: Lua, begun: Begun, command: Command, shape: Shape, wanted: Wanted) -> CResult {
     let Begun { db, link, vm, limit, .. } = begun;
-    let Link { backend, reused, place } = link;
+    let Link { backend, membership } = link;
     let Backend::Embedded(mut embedded) = backend else { return push_nil_error(lua, "closed") };
     let tables = Tables::new(vm);
     let record = Record::default();
@@ -62,7 +60,7 @@ pub(super) fn run(lua: Lua, begun: Begun, command: Command, shape: Shape, wanted
     });
     let sink = TableSink::new(tables.clone(), shape);
     db.state.set(State::CommandSent);
-    let mut batch = Batch { db, tables, sink, record, running, wanted, reused, place };
+    let mut batch = Batch { db, tables, sink, record, running, wanted, membership: Some(membership) };
     if let Poll::Ready(answer) = batch.poll(&mut Context::from_waker(Waker::noop())) {
         return answer.push(lua);
     }
@@ -89,9 +87,8 @@ impl Batch {
             Ok(()) => None,
             Err(error) => Some(Refusal::of(error, Doing::Reading)),
         };
-        if usable {
-            let backend = Backend::Embedded(embedded);
-            self.db.put_back(Link { backend, reused: self.reused, place: self.place.take() });
+        if usable && let Some(membership) = self.membership.take() {
+            self.db.put_back(Link { backend: Backend::Embedded(embedded), membership });
             if self.wanted == Wanted::First && built.len() + usize::from(error.is_some()) <= 1 {
                 self.db.state.set(State::Connected);
             }

@@ -1,12 +1,15 @@
 //! A session with a database: what an object holds while it is connected, and what its pool keeps.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::thread::LocalKey;
 use std::time::Duration;
 
 use tidegate_mysql::{Conn, Histogram};
+use tidegate_rows::QueryError;
 use tidegate_sql::Session;
 
+use super::login::Login;
 use crate::socket::pool::{Place, Pooled, Pools};
 
 /// What statements run on.
@@ -27,17 +30,36 @@ pub(super) struct Embedded {
 /// A session.
 pub(super) struct Link {
     pub(super) backend: Backend,
+    pub(super) membership: Membership,
+}
+
+/// What a session has beside what statements run on: all that its pool must know.
+pub(super) struct Membership {
+    /// Who it was made for.
+    pub(super) login: Rc<Login<'static>>,
     /// How often it came out of its pool.
     pub(super) reused: u64,
     /// It counts in this pool.
     pub(super) place: Option<Place<Link>>,
 }
 
-impl Link {
-    pub(super) fn new(backend: Backend, place: Option<Place<Link>>) -> Self {
-        Self { backend, reused: 0, place }
+impl Membership {
+    pub(super) fn new(login: Rc<Login<'static>>, place: Option<Place<Link>>) -> Self {
+        Self { login, reused: 0, place }
     }
+}
 
+/// What it takes to make a session as new.
+pub(super) enum Reset {
+    /// Nothing more.
+    Done,
+    /// The server must do it: [`Link::reset_on_server`].
+    Due,
+    /// It cannot be made so, which is why.
+    Impossible(&'static str),
+}
+
+impl Link {
     /// Whether it can take a statement, as far as can be told without asking the server.
     pub(super) fn is_open(&mut self) -> bool {
         match &mut self.backend {
@@ -54,6 +76,37 @@ impl Link {
         }
     }
 
+    /// Takes everything away that the last user left (variables, temporary tables, locks, settings, another schema), or
+    /// says what it takes.
+    pub(super) fn reset(&mut self) -> Reset {
+        match &mut self.backend {
+            Backend::Server(conn) if !conn.has_traces() => Reset::Done,
+            Backend::Server(conn) if conn.can_be_reset() => Reset::Due,
+            Backend::Server(_) => Reset::Impossible("its schema may have changed, and its login names none"),
+            Backend::Embedded(embedded) => {
+                if !embedded.session.reset() {
+                    return Reset::Impossible("its database was closed");
+                }
+                if embedded.session.schema().as_bytes() != &*self.membership.login.schema {
+                    return Reset::Impossible("its schema has changed");
+                }
+                embedded.session.set_found_rows(true);
+                Reset::Done
+            }
+        }
+    }
+
+    /// The part of a reset that the server does.
+    ///
+    /// # Errors
+    /// The server cannot do it, or does not answer: the session must not be kept.
+    pub(super) async fn reset_on_server(&mut self) -> Result<(), QueryError> {
+        match &mut self.backend {
+            Backend::Server(conn) => conn.reset().await,
+            Backend::Embedded(_) => Ok(()),
+        }
+    }
+
     /// Version of the server.
     pub(super) fn server_version(&self) -> &[u8] {
         match &self.backend {
@@ -64,7 +117,7 @@ impl Link {
 
     /// Notes how a statement went, if the session has a pool.
     pub(super) fn note_statement(&self, took: Duration, is_error: bool) {
-        if let Some(place) = &self.place {
+        if let Some(place) = &self.membership.place {
             let statements = place.pool().notes();
             statements.latency.borrow_mut().record(took);
             statements.errors.set(statements.errors.get() + u64::from(is_error));
@@ -93,6 +146,7 @@ pub(super) struct Statements {
 
 impl Pooled for Link {
     type Notes = Statements;
+    type Wanted<'a> = Login<'a>;
     const NAME: &'static str = "lua tcp socket";
 
     fn pools() -> &'static LocalKey<Pools<Self>> {
@@ -104,6 +158,14 @@ impl Pooled for Link {
     }
 
     fn note_reuse(&mut self) {
-        self.reused += 1;
+        self.membership.reused += 1;
+    }
+
+    fn is_wanted(&self, wanted: &Login<'_>) -> bool {
+        *self.membership.login == *wanted
+    }
+
+    fn own_wish(wanted: Login<'_>) -> Login<'static> {
+        wanted.into_owned()
     }
 }

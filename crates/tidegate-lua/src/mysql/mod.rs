@@ -5,6 +5,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
+//! | `login` | what a session was made with: who may have it from the pool |
 //! | `link` | a session (a connection to a server, or the embedded engine), and its pool |
 //! | `db` | the object: what belongs to it, which operation may run when, `close`, `set_keepalive` |
 //! | `connect` | `connect`: a session from the pool, or a new one |
@@ -29,12 +30,14 @@
 //!   is between statements. A light thread that is ended half-way takes the session with it.
 //! * M2: a session ends with its request at the latest, unless it was given to the pool.
 //! * M3: a session in a transaction never goes into the pool: it is closed, which rolls back.
+//! * M4: a session in the pool is as one that was made anew with its login, and only that login gets it.
 
 mod argument;
 mod connect;
 mod db;
 mod embedded;
 mod link;
+mod login;
 mod query;
 mod record;
 mod refusal;

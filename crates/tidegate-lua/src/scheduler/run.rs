@@ -315,6 +315,11 @@ impl Run {
         Ok(())
     }
 
+    /// Whether [`Run::wait`] would let the running function wait.
+    pub(crate) fn can_wait(&self, lua: Lua) -> bool {
+        self.check_wait(lua).is_ok()
+    }
+
     fn check_wait(&self, lua: Lua) -> Result<(), LuaError> {
         Phases::YIELDABLE.check(self.phase())?;
         if lua.is_yieldable() { Ok(()) } else { Err(LuaError::new("attempt to yield across C-call boundary")) }

@@ -97,6 +97,8 @@ thread_local! {
 
 impl Pooled for Rc<Conn> {
     type Notes = ();
+    /// A pool's name is all that `connect` says. What the connection must prove, `sslhandshake` says later.
+    type Wanted<'a> = ();
     const NAME: &'static str = "lua tcp socket";
 
     fn pools() -> &'static LocalKey<Pools<Self>> {
@@ -113,6 +115,12 @@ impl Pooled for Rc<Conn> {
     fn note_reuse(&mut self) {
         self.reused.set(self.reused.get() + 1);
     }
+
+    fn is_wanted(&self, (): &()) -> bool {
+        true
+    }
+
+    fn own_wish((): ()) {}
 }
 
 impl Drop for Conn {

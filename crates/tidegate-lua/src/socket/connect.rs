@@ -75,7 +75,7 @@ pub(super) fn connect(lua: Lua) -> CResult {
     let limit = tcp.connect_timeout.get().unwrap_or(settings.connect_timeout);
     debug(&host, || format!("lua tcp socket connect timeout: {}", limit.as_millis()));
     let job = Job { tcp: tcp.clone(), host, target, limit, log_errors: settings.log_errors };
-    match pool.map(|pool| pool.ask()) {
+    match pool.map(|pool| pool.ask(())) {
         None => job.begin(lua, None),
         Some(Offer::Grant(Grant::Conn(conn))) => {
             debug(&job.host, || {

@@ -4,6 +4,9 @@
 //! A pool bounds its idle connections; where `backlog` is given it bounds all that are open, and who wants one more
 //! waits in a queue. What becomes free is handed to the one that has waited longest, never raced for.
 //!
+//! A pool may be named by scripts, so that its connections need not be alike: each asks for what it wants
+//! ([`Pooled::Wanted`]) and gets only a connection that is that. Others make room when the pool is full.
+//!
 //! Idle connections are looked at a few times a second: one that the peer has closed, that says something unasked or
 //! that was idle for too long goes. That costs nothing for each use, unlike a watcher for each connection.
 
@@ -27,6 +30,8 @@ const SWEEP: Duration = Duration::from_millis(100);
 pub(crate) trait Pooled: Sized + 'static {
     /// What is noted about a pool beside [`Counts`].
     type Notes: Default;
+    /// What one who asks for a connection wants it to be.
+    type Wanted<'a>;
     /// How debug lines begin.
     const NAME: &'static str;
     /// This worker's pools.
@@ -35,6 +40,10 @@ pub(crate) trait Pooled: Sized + 'static {
     fn is_quiet(&mut self) -> bool;
     /// It leaves its pool to be used again.
     fn note_reuse(&mut self);
+    /// Whether it serves one who wants this.
+    fn is_wanted(&self, wanted: &Self::Wanted<'_>) -> bool;
+    /// The wish of one who must wait.
+    fn own_wish(wanted: Self::Wanted<'_>) -> Self::Wanted<'static>;
 }
 
 /// A worker's pools of one kind.
@@ -101,6 +110,7 @@ pub(crate) enum Grant<C: Pooled> {
 }
 
 struct Waiter<C: Pooled> {
+    wanted: C::Wanted<'static>,
     grant: Cell<Option<Grant<C>>>,
     waker: Cell<Option<Waker>>,
 }
@@ -211,13 +221,18 @@ impl<C: Pooled> Pool<C> {
         self.counts.set(counts);
     }
 
-    /// A connection that can be used, the one used last first; or else leave to make one.
-    pub(crate) fn ask(self: &Rc<Self>) -> Offer<C> {
-        if let Some(conn) = self.take_idle() {
+    /// A connection that is as wanted and can be used, the one used last first; or else leave to make one.
+    pub(crate) fn ask(self: &Rc<Self>, wanted: C::Wanted<'_>) -> Offer<C> {
+        if let Some(conn) = self.take_idle(&wanted) {
             return Offer::Grant(Grant::Conn(conn));
         }
+        if self.is_full() {
+            // What lies idle is nobody's wish: who waits would have got it.
+            let other = self.idle.borrow_mut().pop_front();
+            drop(other);
+        }
         if let Some(backlog) = self.backlog
-            && self.open.get() >= self.size
+            && self.is_full()
         {
             let mut waiters = self.waiters.borrow_mut();
             if waiters.len() >= backlog {
@@ -225,17 +240,26 @@ impl<C: Pooled> Pool<C> {
                 return Offer::Full;
             }
             self.count(|counts| counts.waited += 1);
-            let waiter = Rc::new(Waiter { grant: Cell::new(None), waker: Cell::new(None) });
+            let wanted = C::own_wish(wanted);
+            let waiter = Rc::new(Waiter { wanted, grant: Cell::new(None), waker: Cell::new(None) });
             waiters.push_back(waiter.clone());
             return Offer::Queue(Queued { pool: self.clone(), waiter, done: false });
         }
         Offer::Grant(Grant::Place(self.enter()))
     }
 
-    /// An idle connection.
-    fn take_idle(&self) -> Option<C> {
+    /// Whether no connection may be added to those that are open.
+    fn is_full(&self) -> bool {
+        self.backlog.is_some() && self.open.get() >= self.size
+    }
+
+    /// An idle connection that is as wanted.
+    fn take_idle(&self, wanted: &C::Wanted<'_>) -> Option<C> {
         loop {
-            let mut idle = self.idle.borrow_mut().pop_back()?;
+            let mut all = self.idle.borrow_mut();
+            let at = all.iter().rposition(|idle| idle.conn.is_wanted(wanted))?;
+            let mut idle = all.remove(at)?;
+            drop(all);
             if idle.until_ms > clock::now_ms() && idle.conn.is_quiet() {
                 idle.conn.note_reuse();
                 self.count(|counts| counts.reused += 1);
@@ -259,8 +283,13 @@ impl<C: Pooled> Pool<C> {
         Place(self.clone())
     }
 
-    /// Keeps `conn`, or hands it to one who waits. When there are too many, the one unused for longest goes.
+    /// Keeps `conn`, or hands it to one who waits; if that one wants another, `conn` is closed, which leaves its place
+    /// to him. When there are too many, the one unused for longest goes.
     pub(crate) fn keep(self: &Rc<Self>, mut conn: C, timeout: Option<Duration>) {
+        let fits = self.waiters.borrow().front().map(|waiter| conn.is_wanted(&waiter.wanted));
+        if fits == Some(false) {
+            return drop(conn);
+        }
         let waiter = self.waiters.borrow_mut().pop_front();
         if let Some(waiter) = waiter {
             conn.note_reuse();
