@@ -49,6 +49,12 @@ tidegate_lua_allocated(lua_State *L)
     return G(L)->gc.total;
 }
 
+lua_State *
+tidegate_lua_mainthread(lua_State *L)
+{
+    return mainthread(G(L));
+}
+
 static const char *
 message_of(lua_State *L)
 {
@@ -94,27 +100,20 @@ tidegate_lua_newstate(lua_Alloc allocate, void *data)
 }
 
 /*
- * The block of the userdata at `index` (no pseudo-index) if it has `size` bytes and its metatable has the number `tag` at
- * index 1; otherwise NULL.
+ * The block of the userdata at `index` (no pseudo-index) if it is a plain one of `size` bytes; otherwise NULL. Its metatable
+ * is not asked: scripts can change that.
  */
 void *
-tidegate_lua_userdata(lua_State *L, int index, double tag, size_t size)
+tidegate_lua_userdata(lua_State *L, int index, size_t size)
 {
     cTValue *value = index > 0 ? L->base + (index - 1) : L->top + index;
-    cTValue *found;
     GCudata *block;
-    GCtab *meta;
 
-    if (value >= L->top || !tvisudata(value)) {
+    if (value < L->base || value >= L->top || !tvisudata(value)) {
         return NULL;
     }
     block = udataV(value);
-    meta = tabref(block->metatable);
-    if (meta == NULL || block->len != size) {
-        return NULL;
-    }
-    found = lj_tab_getint(meta, 1);
-    return found != NULL && tvisnum(found) && numV(found) == tag ? uddata(block) : NULL;
+    return block->udtype == UDTYPE_USERDATA && block->len == size ? uddata(block) : NULL;
 }
 
 /*

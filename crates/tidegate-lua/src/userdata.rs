@@ -1,90 +1,152 @@
 //! Rust values as Lua userdata, dropped when Lua collects them.
+//!
+//! # What tells a value's type
+//!
+//! The block of a userdata begins with Rust's own number of the type, which no script can read or write. Metatables say
+//! nothing: `debug.setmetatable` gives any of them to any userdata. A value that was taken out of its block, by the collector
+//! or by a script that calls `__gc`, leaves an empty one behind, which is of no use any more.
+//!
+//! A function gets a clone (of an `Rc`, as a rule), not a reference into the block: the script may end the value at any time
+//! that it runs, even while one of our functions works with it.
 
+use std::any::TypeId;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem;
-use std::ptr;
 
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
 unsafe extern "C-unwind" {
     /// See `tidegate-luajit/extension.c`.
-    fn tidegate_lua_userdata(state: *mut lua_State, index: c_int, tag: f64, size: usize) -> *mut c_void;
+    fn tidegate_lua_userdata(state: *mut lua_State, index: c_int, size: usize) -> *mut c_void;
 }
 
 use crate::error::LuaError;
-use crate::stack::Lua;
+use crate::function::function;
+use crate::stack::{Lua, Type};
 
 /// A Rust type that scripts hold. Its destructor runs in Lua's collector: it must not call Lua.
-pub trait Userdata: 'static {
+///
+/// Clones stand for the same object.
+pub trait Userdata: Clone + 'static {
     /// Key of its metatable in the registry, unique among all types.
     const NAME: &'static CStr;
-    /// The name in error messages.
+    /// The name in error messages, and what `getmetatable` says.
     const TYPE_NAME: &'static str;
 }
 
-/// What tells a type's metatable, at its index 1: a number made of the type's name.
-const fn tag<T: Userdata>() -> f64 {
-    // FNV-1a, as many bits as a number holds.
-    let (name, mut hash, mut at) = (T::NAME.to_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
-    while at < name.len() {
-        hash = (hash ^ name[at] as u64).wrapping_mul(0x100_0000_01b3);
-        at += 1;
-    }
-    (hash >> 12) as f64
+/// What a userdata of ours holds.
+#[repr(C)]
+struct Block<T> {
+    type_id: TypeId,
+    /// Goes when Lua collects the userdata.
+    value: Option<T>,
 }
 
 /// Pushes `value` as a userdata with the metatable of its type. *May raise* (memory).
 ///
 /// The metatable is made at the first use, with only `__gc`; Lua halves add `__index` where methods are wanted.
 pub fn push_userdata<T: Userdata>(lua: Lua, value: T) {
-    const { assert!(mem::align_of::<T>() <= 8, "LuaJIT aligns userdata to 8 bytes") };
-    // The block comes first: an error for want of memory then drops nothing but `value` itself, by unwinding.
-    // SAFETY: a protected context by this function's contract; the block has the size of a `T`.
-    let block = unsafe { ffi::lua_newuserdata(lua.raw(), mem::size_of::<T>()) }.cast::<T>();
+    push_block(lua, value);
     push_metatable::<T>(lua);
-    // SAFETY: the block is aligned, large enough and not yet initialised; nothing raises between here and the metatable.
-    unsafe { block.write(value) };
     lua.set_metatable(-2);
+}
+
+/// Pushes `value` as a userdata without a metatable: only closures see it, and it is never dropped. *May raise* (memory).
+pub fn push_plain_userdata<T: Userdata>(lua: Lua, value: T) {
+    const { assert!(!mem::needs_drop::<T>(), "without a metatable nothing drops it") };
+    push_block(lua, value);
+}
+
+fn push_block<T: Userdata>(lua: Lua, value: T) {
+    const { assert!(mem::align_of::<Block<T>>() <= 8, "LuaJIT aligns userdata to 8 bytes") };
+    // SAFETY: a protected context by the contract of both callers; the block has the size of a `Block<T>`.
+    let block = unsafe { ffi::lua_newuserdata(lua.raw(), mem::size_of::<Block<T>>()) }.cast::<Block<T>>();
+    // SAFETY: the block is aligned, large enough and not yet initialised.
+    unsafe { block.write(Block { type_id: TypeId::of::<T>(), value: Some(value) }) };
 }
 
 /// Pushes the metatable of `T`. *May raise* (memory).
 pub fn push_metatable<T: Userdata>(lua: Lua) {
-    // SAFETY: a protected context by this function's contract.
-    if unsafe { ffi::luaL_newmetatable_(lua.raw(), T::NAME.as_ptr()) } != 0 {
-        lua.push_function(collect::<T>);
-        lua.raw_set_field(-2, b"__gc");
-        lua.push_number(const { tag::<T>() });
-        lua.raw_set_index(-2, 1);
+    lua.raw_get_field(ffi::LUA_REGISTRYINDEX, T::NAME.to_bytes());
+    // With the debug library a script may have put something else there.
+    if lua.type_of(-1) == Type::Table {
+        return;
     }
+    lua.pop(1);
+    lua.push_table(0, 4);
+    lua.push_function(function(collect::<T>));
+    lua.raw_set_field(-2, b"__gc");
+    lua.push_bytes(T::TYPE_NAME.as_bytes());
+    lua.raw_set_field(-2, b"__metatable");
+    lua.push_value(-1);
+    lua.raw_set_field(ffi::LUA_REGISTRYINDEX, T::NAME.to_bytes());
 }
 
-/// Argument `n` as a `T`. The reference is valid while the userdata stays on the stack.
+/// Argument `n` as a `T`.
 ///
 /// # Errors
-/// When it is something else.
-pub fn check_userdata<T: Userdata>(lua: &Lua, n: c_int) -> Result<&T, LuaError> {
+/// When it is something else, or was collected.
+pub fn check_userdata<T: Userdata>(lua: Lua, n: c_int) -> Result<T, LuaError> {
     to_userdata(lua, n).ok_or(LuaError::ArgumentType { argument: n, expected: T::TYPE_NAME })
 }
 
-/// The value at `index` as a `T`, if it is one. No pseudo-index will do.
-pub fn to_userdata<T: Userdata>(lua: &Lua, index: c_int) -> Option<&T> {
-    // SAFETY: looks at a value and its metatable, and raises nothing. A metatable with our tag is ours, hence the block
-    // holds a `T` (scripts cannot set metatables of userdata; with the debug library they could, and with it they can
-    // crash LuaJIT in simpler ways).
-    unsafe { tidegate_lua_userdata(lua.raw(), index, const { tag::<T>() }, size_of::<T>()).cast::<T>().as_ref() }
+/// The value at `index` as a `T`, if it is one that was not collected. No pseudo-index will do.
+#[inline]
+pub fn to_userdata<T: Userdata>(lua: Lua, index: c_int) -> Option<T> {
+    // SAFETY: looks at a value and raises nothing.
+    let block = unsafe { tidegate_lua_userdata(lua.raw(), index, mem::size_of::<Block<T>>()) };
+    // SAFETY: the block of a userdata with the size of a `Block<T>`; nobody holds a reference into one while Lua code runs.
+    unsafe { block_of::<T>(block) }?.value.clone()
 }
 
-unsafe extern "C-unwind" fn collect<T: Userdata>(state: *mut lua_State) -> c_int {
-    // SAFETY: LuaJIT calls `__gc` with the userdata as its argument.
-    let lua = unsafe { Lua::from_raw(state) };
-    if to_userdata::<T>(&lua, 1).is_some() {
-        let block = lua.to_userdata(1).cast::<T>();
-        // A script that calls `__gc` by hand must not make us drop twice: the metatable goes first.
-        lua.push_nil();
-        lua.set_metatable(1);
-        // SAFETY: the block holds a `T`, dropped exactly once as just made sure of.
-        unsafe { ptr::drop_in_place(block) };
+/// Upvalue `n` of the running function as a `T`, if it is one.
+pub fn upvalue<T: Userdata>(lua: Lua, n: c_int) -> Option<T> {
+    let index = ffi::lua_upvalueindex(n);
+    if lua.type_of(index) != Type::Userdata || lua.raw_len(index) != mem::size_of::<Block<T>>() {
+        return None;
     }
-    0
+    // SAFETY: as in `to_userdata`; the size was just compared.
+    unsafe { block_of::<T>(lua.to_userdata(index)) }?.value.clone()
+}
+
+/// Puts another value into upvalue `n` of the running function, if that is a `T`.
+pub fn set_upvalue<T: Userdata>(lua: Lua, n: c_int, value: T) {
+    let index = ffi::lua_upvalueindex(n);
+    if lua.type_of(index) == Type::Userdata && lua.raw_len(index) == mem::size_of::<Block<T>>() {
+        // SAFETY: as in `upvalue`.
+        if let Some(block) = unsafe { block_of::<T>(lua.to_userdata(index)) } {
+            block.value = Some(value);
+        }
+    }
+}
+
+/// The block at `block`, if it is one of a `T`.
+///
+/// # Safety
+/// `block` is null, or a userdata's block with the size of a `Block<T>` into which nobody has a reference; the result is
+/// not used after Lua code may have run.
+#[inline]
+unsafe fn block_of<'a, T: Userdata>(block: *mut c_void) -> Option<&'a mut Block<T>> {
+    if block.is_null() {
+        return None;
+    }
+    // SAFETY: the block is aligned and has the room. Any bytes make a `TypeId`, which is a number; that of `T` stands at the
+    // head of blocks that `push_block` filled for it, and of nothing else that a script can make.
+    let type_id = unsafe { block.cast::<TypeId>().read() };
+    if type_id != TypeId::of::<T>() {
+        return None;
+    }
+    // SAFETY: such a block holds a `Block<T>`; it is nobody else's by the function's contract.
+    Some(unsafe { &mut *block.cast::<Block<T>>() })
+}
+
+/// `__gc`: called by LuaJIT, or by a script with whatever it likes.
+fn collect<T: Userdata>(lua: Lua) -> crate::error::CResult {
+    // SAFETY: looks at a value and raises nothing.
+    let block = unsafe { tidegate_lua_userdata(lua.raw(), 1, mem::size_of::<Block<T>>()) };
+    // SAFETY: as in `to_userdata`. The value leaves its block before its destructor runs.
+    let value = unsafe { block_of::<T>(block) }.and_then(|block| block.value.take());
+    drop(value);
+    Ok(0)
 }

@@ -3,7 +3,7 @@
 //! Follows OpenResty's lua-cjson: its options, its defaults and its error messages. Every function of a module is a
 //! closure over that module's settings, so that instances made by `new` do not share them.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use mlua_sys as ffi;
@@ -12,6 +12,7 @@ use super::Family;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::stack::{Lua, Type};
+use crate::userdata::{Userdata, push_plain_userdata, set_upvalue, upvalue};
 
 mod decode;
 mod encode;
@@ -31,7 +32,7 @@ enum InvalidNumbers {
     Null,
 }
 
-/// The settings of an instance. Plain data: Lua frees the block without more ado.
+/// The settings of an instance.
 #[derive(Clone, Copy)]
 struct Config {
     encode_sparse_convert: bool,
@@ -86,11 +87,14 @@ fn pointer(to: &'static u8) -> *const c_void {
 /// How deep values may nest whatever the options say: a worker's stack is finite.
 const NESTING_MAX: i64 = 2000;
 
-/// The settings behind the running closure.
-fn config<'a>(lua: Lua) -> &'a mut Config {
-    // SAFETY: every closure below has the instance's block as its first upvalue; the closure keeps it alive. Functions
-    // that keep this reference run no Lua code, which could ask for another; `encode` and `decode` copy the settings.
-    unsafe { &mut *ffi::lua_touserdata(lua.raw(), ffi::lua_upvalueindex(1)).cast::<Config>() }
+impl Userdata for Config {
+    const NAME: &'static CStr = c"tidegate.cjson";
+    const TYPE_NAME: &'static str = "JSON settings";
+}
+
+/// The settings behind the running closure: its first upvalue.
+fn config(lua: Lua) -> Result<Config, LuaError> {
+    upvalue(lua, 1).ok_or(LuaError::new("the module has lost its settings"))
 }
 
 type Method = (&'static str, ffi::lua_CFunction);
@@ -124,14 +128,8 @@ fn new_safe(lua: Lua) -> CResult {
 
 /// Pushes a module with settings of its own. *May raise* (memory).
 fn push_module(lua: Lua, name: &[u8], own: &[Method]) {
-    // SAFETY: a function called by Lua; the block is aligned to 8 bytes and has the size of a `Config`.
-    let block = unsafe { ffi::lua_newuserdata(lua.raw(), size_of::<Config>()) }.cast::<Config>();
-    const { assert!(align_of::<Config>() <= 8) };
-    // SAFETY: the block was just made.
-    unsafe {
-        let (array_mt, empty_array_mt) = (shared_table(lua, &ARRAY_MT), shared_table(lua, &EMPTY_ARRAY_MT));
-        block.write(Config { array_mt, empty_array_mt, ..Config::default() });
-    }
+    let (array_mt, empty_array_mt) = (shared_table(lua, &ARRAY_MT), shared_table(lua, &EMPTY_ARRAY_MT));
+    push_plain_userdata(lua, Config { array_mt, empty_array_mt, ..Config::default() });
     let block = lua.top();
     lua.push_table(0, 24);
     for (name, method) in METHODS.iter().chain(own) {
@@ -183,12 +181,12 @@ fn one_argument(lua: Lua) -> Result<(), LuaError> {
 
 fn encode(lua: Lua) -> CResult {
     one_argument(lua)?;
-    encode::run(lua, *config(lua))
+    encode::run(lua, config(lua)?)
 }
 
 fn decode(lua: Lua) -> CResult {
     one_argument(lua)?;
-    decode::run(lua, *config(lua))
+    decode::run(lua, config(lua)?)
 }
 
 /// `nil, message` in the place of an error. lua-cjson calls itself through `pcall`, so that its function has no name.
@@ -209,12 +207,12 @@ fn caught(lua: Lua, outcome: CResult) -> CResult {
 
 fn encode_safe(lua: Lua) -> CResult {
     one_argument(lua)?;
-    caught(lua, encode::run(lua, *config(lua)))
+    caught(lua, encode::run(lua, config(lua)?))
 }
 
 fn decode_safe(lua: Lua) -> CResult {
     one_argument(lua)?;
-    caught(lua, decode::run(lua, *config(lua)))
+    caught(lua, decode::run(lua, config(lua)?))
 }
 
 /// Demands at most `max` arguments.
@@ -255,61 +253,74 @@ fn invalid_option(n: c_int, given: &[u8]) -> LuaError {
     LuaError::argument(n, format!("invalid option '{}'", String::from_utf8_lossy(given)))
 }
 
+/// Lets `set` change the settings behind the running closure, which takes at most `max` arguments.
+fn change(lua: Lua, max: c_int, set: impl FnOnce(&mut Config) -> CResult) -> CResult {
+    at_most(lua, max)?;
+    let mut changed = config(lua)?;
+    let outcome = set(&mut changed);
+    set_upvalue(lua, 1, changed);
+    outcome
+}
+
 fn depth(lua: Lua, field: fn(&mut Config) -> &mut i64) -> CResult {
-    at_most(lua, 1)?;
-    let value = field(config(lua));
-    integer_option(lua, 1, value, 1, i64::from(i32::MAX))?;
-    lua.push_integer(*value);
-    Ok(1)
+    change(lua, 1, |config| {
+        let value = field(config);
+        integer_option(lua, 1, value, 1, i64::from(i32::MAX))?;
+        lua.push_integer(*value);
+        Ok(1)
+    })
 }
 
 fn flag(lua: Lua, field: fn(&mut Config) -> &mut bool) -> CResult {
-    at_most(lua, 1)?;
-    let value = field(config(lua));
-    flag_option(lua, 1, value)?;
-    lua.push_bool(*value);
-    Ok(1)
+    change(lua, 1, |config| {
+        let value = field(config);
+        flag_option(lua, 1, value)?;
+        lua.push_bool(*value);
+        Ok(1)
+    })
 }
 
 fn encode_sparse_array(lua: Lua) -> CResult {
-    at_most(lua, 3)?;
-    let config = config(lua);
-    flag_option(lua, 1, &mut config.encode_sparse_convert)?;
-    integer_option(lua, 2, &mut config.encode_sparse_ratio, 0, i64::from(i32::MAX))?;
-    integer_option(lua, 3, &mut config.encode_sparse_safe, 0, i64::from(i32::MAX))?;
-    lua.push_bool(config.encode_sparse_convert);
-    lua.push_integer(config.encode_sparse_ratio);
-    lua.push_integer(config.encode_sparse_safe);
-    Ok(3)
+    change(lua, 3, |config| {
+        flag_option(lua, 1, &mut config.encode_sparse_convert)?;
+        integer_option(lua, 2, &mut config.encode_sparse_ratio, 0, i64::from(i32::MAX))?;
+        integer_option(lua, 3, &mut config.encode_sparse_safe, 0, i64::from(i32::MAX))?;
+        lua.push_bool(config.encode_sparse_convert);
+        lua.push_integer(config.encode_sparse_ratio);
+        lua.push_integer(config.encode_sparse_safe);
+        Ok(3)
+    })
 }
 
 fn encode_number_precision(lua: Lua) -> CResult {
-    at_most(lua, 1)?;
-    let value = &mut config(lua).encode_number_precision;
-    integer_option(lua, 1, value, 1, 16)?;
-    lua.push_integer(*value);
-    Ok(1)
+    change(lua, 1, |config| {
+        let value = &mut config.encode_number_precision;
+        integer_option(lua, 1, value, 1, 16)?;
+        lua.push_integer(*value);
+        Ok(1)
+    })
 }
 
 fn encode_invalid_numbers(lua: Lua) -> CResult {
-    at_most(lua, 1)?;
-    let value = &mut config(lua).encode_invalid_numbers;
-    if lua.type_of(1) == Type::Boolean {
-        *value = if lua.to_bool(1) { InvalidNumbers::Written } else { InvalidNumbers::Refused };
-    } else if !lua.is_none_or_nil(1) {
-        *value = match lua.check_bytes(1)? {
-            b"off" => InvalidNumbers::Refused,
-            b"on" => InvalidNumbers::Written,
-            b"null" => InvalidNumbers::Null,
-            other => return Err(invalid_option(1, other)),
-        };
-    }
-    match value {
-        InvalidNumbers::Refused => lua.push_bool(false),
-        InvalidNumbers::Written => lua.push_bool(true),
-        InvalidNumbers::Null => lua.push_bytes(b"null"),
-    }
-    Ok(1)
+    change(lua, 1, |config| {
+        let value = &mut config.encode_invalid_numbers;
+        if lua.type_of(1) == Type::Boolean {
+            *value = if lua.to_bool(1) { InvalidNumbers::Written } else { InvalidNumbers::Refused };
+        } else if !lua.is_none_or_nil(1) {
+            *value = match lua.check_bytes(1)? {
+                b"off" => InvalidNumbers::Refused,
+                b"on" => InvalidNumbers::Written,
+                b"null" => InvalidNumbers::Null,
+                other => return Err(invalid_option(1, other)),
+            };
+        }
+        match value {
+            InvalidNumbers::Refused => lua.push_bool(false),
+            InvalidNumbers::Written => lua.push_bool(true),
+            InvalidNumbers::Null => lua.push_bytes(b"null"),
+        }
+        Ok(1)
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `ngx.pipe`: child processes. The Lua half (`lualib/ngx/pipe.lua`) checks arguments and adds the methods.
 
-use std::cell::RefCell;
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -33,17 +32,16 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-struct Handle(RefCell<Option<Rc<Process>>>);
+#[derive(Clone)]
+struct Handle(Rc<Process>);
 
 impl Userdata for Handle {
     const NAME: &'static CStr = c"tidegate.pipe";
     const TYPE_NAME: &'static str = "process";
 }
 
-fn process(lua: &Lua) -> Result<Rc<Process>, LuaError> {
-    to_userdata::<Handle>(lua, 1)
-        .and_then(|handle| handle.0.borrow().clone())
-        .ok_or(LuaError::new("not a process instance"))
+fn process(lua: Lua) -> Result<Rc<Process>, LuaError> {
+    to_userdata::<Handle>(lua, 1).map(|handle| handle.0).ok_or(LuaError::new("not a process instance"))
 }
 
 fn refuse(lua: Lua, reason: &str) -> CResult {
@@ -99,7 +97,7 @@ fn spawn(lua: Lua) -> CResult {
             u8::from(merge_stderr)
         )
     });
-    push_userdata(lua, Handle(RefCell::new(Some(Rc::new(process)))));
+    push_userdata(lua, Handle(Rc::new(process)));
     Ok(1)
 }
 
@@ -120,13 +118,13 @@ fn metatable(lua: Lua) -> CResult {
 
 /// `pid(process)`
 fn pid(lua: Lua) -> CResult {
-    lua.push_integer(process(&lua)?.pid.into());
+    lua.push_integer(process(lua)?.pid.into());
     Ok(1)
 }
 
 /// `set_timeout(process, which, ms)`; `which`: 1 write, 2 stdout read, 3 stderr read, 4 wait.
 fn set_timeout(lua: Lua) -> CResult {
-    let process = process(&lua)?;
+    let process = process(lua)?;
     let which = usize::try_from(lua.check_integer(2)?).unwrap_or(0);
     let ms = lua.check_number(3)? as u64;
     if let Some(timeout) = which.checked_sub(1).and_then(|at| process.timeouts_ms.get(at)) {
@@ -177,7 +175,7 @@ fn wait_for(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult
 
 /// `read(process, from_stderr, what, size)`; `what`: 0 all, 1 bytes, 2 line, 3 any.
 fn read(lua: Lua) -> CResult {
-    let process = process(&lua)?;
+    let process = process(lua)?;
     check_wait()?;
     let direction = if lua.to_bool(2) { Direction::Stderr } else { Direction::Stdout };
     let size = lua.check_number(4)? as usize;
@@ -217,7 +215,7 @@ fn read(lua: Lua) -> CResult {
 
 /// `write(process, data)`: how many bytes.
 fn write(lua: Lua) -> CResult {
-    let process = process(&lua)?;
+    let process = process(lua)?;
     check_wait()?;
     let data = lua.check_bytes(2)?.to_vec();
     log_debug(|| format!("lua pipe write process:{:X} pid:{}", process.pid, process.pid));
@@ -252,7 +250,7 @@ fn push_written(lua: Lua, result: &Result<usize, Trouble>) -> CResult {
 
 /// `wait(process)`: whether it ended well, "exit" or "signal", and the number of that.
 fn wait(lua: Lua) -> CResult {
-    let process = process(&lua)?;
+    let process = process(lua)?;
     check_wait()?;
     log_debug(|| format!("lua pipe wait process:{:X} pid:{}", process.pid, process.pid));
     if process.is_closed() {
@@ -282,7 +280,7 @@ fn push_end(lua: Lua, end: crate::pipe::End) -> CResult {
 
 /// `kill(process, signal)`
 fn kill(lua: Lua) -> CResult {
-    let process = process(&lua)?;
+    let process = process(lua)?;
     let signal = i32::try_from(lua.check_integer(2)?).unwrap_or(-1);
     match process.kill(signal) {
         Ok(()) => {
@@ -295,7 +293,7 @@ fn kill(lua: Lua) -> CResult {
 
 /// `shutdown(process, direction)`; `direction`: 0 stdin, 1 stdout, 2 stderr.
 fn shutdown(lua: Lua) -> CResult {
-    let process = process(&lua)?;
+    let process = process(lua)?;
     let direction = match lua.check_integer(2)? {
         0 => Direction::Stdin,
         1 => Direction::Stdout,

@@ -43,6 +43,7 @@ struct Waiter {
     waker: Cell<Option<Waker>>,
 }
 
+#[derive(Clone)]
 struct Handle(Rc<Semaphore>);
 
 impl Userdata for Handle {
@@ -98,13 +99,13 @@ fn new(lua: Lua) -> CResult {
 /// `post(semaphore, count)`
 fn post(lua: Lua) -> CResult {
     let count = lua.check_integer(2)?.unsigned_abs();
-    check_userdata::<Handle>(&lua, 1)?.0.post(count);
+    check_userdata::<Handle>(lua, 1)?.0.post(count);
     Ok(0)
 }
 
 /// `count(semaphore)`: resources, or minus the number of waiters.
 fn count(lua: Lua) -> CResult {
-    let semaphore = &check_userdata::<Handle>(&lua, 1)?.0;
+    let semaphore = &check_userdata::<Handle>(lua, 1)?.0;
     let waiters = i64::try_from(semaphore.waiters.borrow().len()).unwrap_or(i64::MAX);
     let resources = i64::try_from(semaphore.resources.get()).unwrap_or(i64::MAX);
     lua.push_integer(resources - waiters);
@@ -113,7 +114,7 @@ fn count(lua: Lua) -> CResult {
 
 /// `wait(semaphore, seconds)`: `true`, `nil, "timeout"`, or nothing when the Lua half is to await.
 fn wait(lua: Lua) -> CResult {
-    let semaphore = check_userdata::<Handle>(&lua, 1)?.0.clone();
+    let semaphore = check_userdata::<Handle>(lua, 1)?.0;
     let ms = (lua.check_number(2)? * 1000.0) as u64;
     with_run(|run| {
         if let Err(LuaError::Message(reason)) = Phases::YIELDABLE.check(run.phase()) {

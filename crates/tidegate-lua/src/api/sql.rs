@@ -39,7 +39,7 @@ pub(crate) static FAMILY: Family = Family {
 
 /// Reads `place, watch, statement, parameters…`; a place is a transaction or the name of a schema.
 fn job(lua: Lua) -> Result<Job, LuaError> {
-    let place = match to_userdata::<link::Handle>(&lua, 1) {
+    let place = match to_userdata::<link::Handle>(lua, 1) {
         Some(handle) => Place::Link(Rc::clone(&handle.0)),
         None => Place::Schema(String::from_utf8_lossy(lua.check_bytes(1)?).into_owned()),
     };
@@ -128,22 +128,22 @@ fn open(lua: Lua) -> CResult {
 
 /// `is_open(transaction)`: whether it can still be committed.
 fn is_open(lua: Lua) -> CResult {
-    lua.push_bool(check_userdata::<link::Handle>(&lua, 1)?.0.is_open());
+    lua.push_bool(check_userdata::<link::Handle>(lua, 1)?.0.is_open());
     Ok(1)
 }
 
 /// `is_closed(transaction)`: whether it was committed, rolled back, or left with its request.
 fn is_closed(lua: Lua) -> CResult {
-    lua.push_bool(check_userdata::<link::Handle>(&lua, 1)?.0.is_closed());
+    lua.push_bool(check_userdata::<link::Handle>(lua, 1)?.0.is_closed());
     Ok(1)
 }
 
 /// `close(transaction or rows)`: rolls back, or ends the statement.
 fn close(lua: Lua) -> CResult {
-    if let Some(handle) = to_userdata::<stream::Handle>(&lua, 1) {
-        Rc::clone(&handle.0).close_now();
+    if let Some(handle) = to_userdata::<stream::Handle>(lua, 1) {
+        handle.0.close_now();
     } else {
-        Rc::clone(&check_userdata::<link::Handle>(&lua, 1)?.0).close_now();
+        check_userdata::<link::Handle>(lua, 1)?.0.close_now();
     }
     Ok(0)
 }
@@ -175,7 +175,7 @@ fn rows(lua: Lua) -> CResult {
 
 /// `next(rows)`: a row, `nil` at the end, `nil` and the error; or nothing when the Lua half is to await.
 fn next(lua: Lua) -> CResult {
-    let stream = Rc::clone(&check_userdata::<stream::Handle>(&lua, 1)?.0);
+    let stream = check_userdata::<stream::Handle>(lua, 1)?.0;
     let yields = stream.has_used_its_slice();
     if !yields && stream.poll_row(&mut Context::from_waker(Waker::noop())).is_ready() {
         return stream.push_next(lua);
@@ -191,7 +191,7 @@ fn next(lua: Lua) -> CResult {
 
 /// `columns(rows)`: a list of names.
 fn columns(lua: Lua) -> CResult {
-    Rc::clone(&check_userdata::<stream::Handle>(&lua, 1)?.0).push_columns(lua)
+    check_userdata::<stream::Handle>(lua, 1)?.0.push_columns(lua)
 }
 
 /// `version(schema, table)`: commits that have changed the table, or nil.

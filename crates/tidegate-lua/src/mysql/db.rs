@@ -78,6 +78,7 @@ pub(super) struct Db {
     version: RefCell<Vec<u8>>,
 }
 
+#[derive(Clone)]
 struct Handle(Rc<Db>);
 
 impl Userdata for Handle {
@@ -171,7 +172,7 @@ pub(super) struct Call {
 
 /// The object in argument 1, and whom the script serves.
 pub(super) fn call(lua: Lua) -> Result<Call, LuaError> {
-    let db = check_userdata::<Handle>(&lua, 1)?.0.clone();
+    let db = check_userdata::<Handle>(lua, 1)?.0;
     let host = with_run(|run| run.host().clone()).ok_or(LuaError::new("no request found"))?;
     Ok(Call { db, host })
 }
@@ -184,7 +185,7 @@ pub(super) fn new(lua: Lua) -> CResult {
 
 /// `set_timeout(handle, ms)`: for every wait from now on; 0 and nil for the directives' values.
 pub(super) fn set_timeout(lua: Lua) -> CResult {
-    let db = check_userdata::<Handle>(&lua, 1)?.0.clone();
+    let db = check_userdata::<Handle>(lua, 1)?.0;
     let limit = if lua.is_none_or_nil(2) {
         None
     } else {
@@ -200,7 +201,7 @@ pub(super) fn set_timeout(lua: Lua) -> CResult {
 
 /// `server_ver(handle)`: the version that the server told, or nil before the first `connect`.
 pub(super) fn server_version(lua: Lua) -> CResult {
-    let db = check_userdata::<Handle>(&lua, 1)?.0.clone();
+    let db = check_userdata::<Handle>(lua, 1)?.0;
     let version = db.version.borrow().clone();
     if version.is_empty() {
         lua.push_nil();

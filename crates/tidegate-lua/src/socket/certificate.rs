@@ -19,6 +19,7 @@ pub(super) struct Identity {
     pub(super) key: Arc<PrivateKeyDer<'static>>,
 }
 
+#[derive(Clone)]
 struct Chain(Arc<Vec<CertificateDer<'static>>>);
 
 impl Userdata for Chain {
@@ -26,6 +27,7 @@ impl Userdata for Chain {
     const TYPE_NAME: &'static str = "certificates";
 }
 
+#[derive(Clone)]
 struct Key(Arc<PrivateKeyDer<'static>>);
 
 impl Userdata for Key {
@@ -112,11 +114,11 @@ pub(super) fn set_client_cert(lua: Lua) -> CResult {
             return push_nil_error(lua, "client certificate must be supplied with corresponding private key");
         }
         (false, false) => {
-            let Some(chain) = to_userdata::<Chain>(&lua, 2) else {
+            let Some(chain) = to_userdata::<Chain>(lua, 2) else {
                 let reason = format!("bad cert arg: cdata expected, got {}", lua.type_name(2));
                 return push_nil_error(lua, &reason);
             };
-            let Some(key) = to_userdata::<Key>(&lua, 3) else {
+            let Some(key) = to_userdata::<Key>(lua, 3) else {
                 let reason = format!("bad pkey arg: cdata expected, got {}", lua.type_name(3));
                 return push_nil_error(lua, &reason);
             };

@@ -19,6 +19,7 @@ use crate::stack::{Lua, Type};
 use crate::userdata::{Userdata, check_userdata, push_userdata};
 
 /// The text that `receiveuntil` looks for, as the iterator holds it.
+#[derive(Clone)]
 struct Pattern(Rc<Until>);
 
 impl Userdata for Pattern {
@@ -133,7 +134,7 @@ pub(super) fn iterate(lua: Lua) -> CResult {
     } else {
         0.0
     };
-    let until = check_userdata::<Pattern>(&lua, 2)?.0.clone();
+    let until = check_userdata::<Pattern>(lua, 2)?.0;
     let called = call(lua)?;
     let conn = match conn_for_reading(&called, false) {
         Ok(conn) => conn,

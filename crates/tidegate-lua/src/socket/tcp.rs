@@ -46,6 +46,7 @@ pub(crate) struct Tcp {
 pub(super) const BUSY_CONNECTING: &str = "socket busy connecting";
 
 /// How scripts hold it.
+#[derive(Clone)]
 pub(super) struct Handle(pub(super) Rc<Tcp>);
 
 impl Userdata for Handle {
@@ -227,7 +228,7 @@ pub(super) fn call(lua: Lua) -> Result<Call, LuaError> {
     }
     let host = with_run(|run| run.host().clone()).ok_or(LuaError::new("no request found"))?;
     lua.raw_get_index(1, 1);
-    let tcp = to_userdata::<Handle>(&lua, -1).map(|handle| handle.0.clone());
+    let tcp = to_userdata::<Handle>(lua, -1).map(|handle| handle.0);
     lua.pop(1);
     // A table that was made by hand has no socket in it: one that was never connected.
     Ok(Call { tcp: tcp.unwrap_or_default(), host })

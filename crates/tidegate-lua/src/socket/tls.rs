@@ -342,6 +342,7 @@ impl ServerCertVerifier for Verifier {
 }
 
 /// What scripts get for a session.
+#[derive(Clone)]
 struct Session;
 
 impl Userdata for Session {

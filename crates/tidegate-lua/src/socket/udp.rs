@@ -45,6 +45,7 @@ struct Udp {
 }
 
 /// How scripts hold it.
+#[derive(Clone)]
 struct UdpHandle(Rc<Udp>);
 
 impl Userdata for UdpHandle {
@@ -119,7 +120,7 @@ fn call(lua: Lua) -> Result<(Rc<Udp>, Host), LuaError> {
     }
     let host = with_run(|run| run.host().clone()).ok_or(LuaError::new("no request found"))?;
     lua.raw_get_index(1, 1);
-    let udp = to_userdata::<UdpHandle>(&lua, -1).map(|handle| handle.0.clone());
+    let udp = to_userdata::<UdpHandle>(lua, -1).map(|handle| handle.0);
     lua.pop(1);
     Ok((udp.unwrap_or_default(), host))
 }

@@ -32,6 +32,7 @@ enum State {
 }
 
 /// What the script holds.
+#[derive(Clone)]
 pub(crate) struct Handle(pub(crate) Rc<Link>);
 
 impl Userdata for Handle {

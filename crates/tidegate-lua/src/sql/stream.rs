@@ -28,6 +28,7 @@ pub(crate) struct Stream {
 }
 
 /// What the script holds.
+#[derive(Clone)]
 pub(crate) struct Handle(pub(crate) Rc<Stream>);
 
 impl Userdata for Handle {
