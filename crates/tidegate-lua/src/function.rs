@@ -9,8 +9,7 @@
 //! ```
 //!
 //! The body returns its count of results or a [`LuaError`]. Raising is the shim's very last act, when every Rust value
-//! is gone: a function never raises a Lua error itself. A panic in a body ends the process (LuaJIT cannot carry it), so
-//! bodies do not panic.
+//! is gone: a function never raises a Lua error itself. A panic in a body ends the request ([`crate::panics`]).
 //!
 //! These functions may run Lua code. Functions called through the FFI must not ([`crate::api`] has the choice).
 
@@ -21,6 +20,7 @@ use mlua_sys as ffi;
 use mlua_sys::{lua_CFunction, lua_Debug, lua_State};
 
 use crate::error::{CResult, LuaError};
+use crate::panics::guard;
 use crate::stack::Lua;
 
 /// Makes a `lua_CFunction` of a Rust function. The function must be a plain `fn` item or a closure that captures nothing.
@@ -40,7 +40,8 @@ where
     let body: F = unsafe { mem::zeroed() };
     // SAFETY: LuaJIT passes the state that calls.
     let lua = unsafe { Lua::from_raw(state) };
-    finish(lua, body(lua))
+    let outcome = guard(lua, || body(lua)).unwrap_or_else(Err);
+    finish(lua, outcome)
 }
 
 /// Ends a function called by Lua: gives its count of results, or raises its error.

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`stack`], [`function`](mod@function), [`error`], [`userdata`] | the thin layer over LuaJIT's C API, and its rules |
 //! | [`vm`], `memory`, `budget` | a virtual machine and the two limits on it |
+//! | `panics` | how a panic below Lua ends its request, not the process |
 //! | [`chunk`] | code of `*_by_lua*` directives, compiled once |
 //! | [`command`] | scripts run by `tidegate lua` |
 //! | [`phase`], [`host`] | where a script runs and for whom |
@@ -53,6 +54,7 @@ mod entries;
 mod init_once;
 mod memory;
 mod mysql;
+mod panics;
 mod phases;
 mod pipe;
 mod portable;

@@ -21,7 +21,7 @@ use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
 use crate::error::{CResult, Failure, FailureKind, LuaError};
-use crate::traceback;
+use crate::{panics, traceback};
 
 unsafe extern "C-unwind" {
     /// See `tidegate-luajit/extension.c`.
@@ -30,6 +30,8 @@ unsafe extern "C-unwind" {
     fn tidegate_lua_allocated(state: *mut lua_State) -> usize;
     /// See `tidegate-luajit/extension.c`.
     fn tidegate_lua_gc_room(state: *mut lua_State, room: usize);
+    /// See `tidegate-luajit/extension.c`.
+    fn tidegate_lua_mainthread(state: *mut lua_State) -> *mut lua_State;
     /// In LuaJIT since 2.1, missing in mlua-sys' list for Lua 5.1.
     fn lua_isyieldable(state: *mut lua_State) -> c_int;
 }
@@ -97,21 +99,40 @@ impl Lua {
         self.state
     }
 
+    /// The machine's main state, which lives as long as the machine does.
+    pub(crate) fn main(self) -> Lua {
+        // SAFETY: `state` is live.
+        Lua { state: unsafe { tidegate_lua_mainthread(self.state) } }
+    }
+
     /// How many values the current function has on its stack.
     pub fn top(self) -> c_int {
         // SAFETY: `state` is live (from_raw).
         unsafe { ffi::lua_gettop(self.state) }
     }
 
-    /// Cuts the stack to `top` values, or fills it up with `nil`.
+    /// Cuts the stack to `top` values, or fills it up with `nil`; a negative number counts as none.
     pub fn set_top(self, top: c_int) {
-        // SAFETY: `state` is live; growing stays within the slots that callers reserved.
-        unsafe { ffi::lua_settop(self.state, top) }
+        // SAFETY: `state` is live; LuaJIT grows the stack where there is no room.
+        unsafe { ffi::lua_settop(self.state, top.max(0)) }
     }
 
-    /// Removes `count` values from the top.
+    /// Removes `count` values from the top, or all that there are.
     pub fn pop(self, count: c_int) {
-        self.set_top(-count - 1);
+        self.set_top((self.top() - count).max(0));
+    }
+
+    /// Whether `index` is a slot of the running function, counted from the bottom (1, 2, …) or the top (-1, -2, …).
+    #[inline]
+    fn is_slot(self, index: c_int) -> bool {
+        index != 0 && index.abs() <= self.top()
+    }
+
+    #[inline]
+    fn is_table(self, index: c_int) -> bool {
+        // SAFETY: any index is acceptable to lua_type.
+        (index <= ffi::LUA_REGISTRYINDEX || self.is_slot(index))
+            && unsafe { ffi::lua_type(self.state, index) } == ffi::LUA_TTABLE
     }
 
     /// Makes sure of `count` free slots.
@@ -173,7 +194,7 @@ impl Lua {
 
     /// Pushes `nil`.
     pub fn push_nil(self) {
-        // SAFETY: callers reserved a slot (functions start with LUA_MINSTACK of them).
+        // SAFETY: `state` is live; LuaJIT grows the stack where there is no room.
         unsafe { ffi::lua_pushnil(self.state) }
     }
 
@@ -213,9 +234,12 @@ impl Lua {
         unsafe { ffi::lua_pushcclosure(self.state, function, 0) }
     }
 
-    /// Pushes a copy of the value at `index`.
+    /// Pushes a copy of the value at `index`; nil where there is none.
     pub fn push_value(self, index: c_int) {
-        // SAFETY: as for `push_nil`; the index is valid by the caller's bookkeeping.
+        if index > ffi::LUA_REGISTRYINDEX && !self.is_slot(index) {
+            return self.push_nil();
+        }
+        // SAFETY: as for `push_nil`; there is a value at the index.
         unsafe { ffi::lua_pushvalue(self.state, index) }
     }
 
@@ -231,28 +255,36 @@ impl Lua {
         unsafe { ffi::lua_createtable(self.state, array, hash) }
     }
 
-    /// Moves the top value to `index`, shifting the others up.
+    /// Moves the top value to the slot at `index`, shifting the others up. Without such a slot nothing happens.
     pub fn insert(self, index: c_int) {
-        // SAFETY: the index is valid by the caller's bookkeeping.
-        unsafe { ffi::lua_insert(self.state, index) }
+        if self.is_slot(index) {
+            // SAFETY: there is a slot, hence a value on top.
+            unsafe { ffi::lua_insert(self.state, index) }
+        }
     }
 
-    /// Pops the top value into the slot at `index`.
+    /// Pops the top value into the slot at `index`. Without such a slot nothing happens.
     pub fn replace(self, index: c_int) {
-        // SAFETY: the index is valid by the caller's bookkeeping.
-        unsafe { ffi::lua_replace(self.state, index) }
+        if self.is_slot(index) {
+            // SAFETY: there is a slot, hence a value on top.
+            unsafe { ffi::lua_replace(self.state, index) }
+        }
     }
 
-    /// Removes the value at `index`, shifting the others down.
+    /// Removes the value at `index`, shifting the others down. Without such a slot nothing happens.
     pub fn remove(self, index: c_int) {
-        // SAFETY: the index is valid by the caller's bookkeeping.
-        unsafe { ffi::lua_remove(self.state, index) }
+        if self.is_slot(index) {
+            // SAFETY: there is a slot.
+            unsafe { ffi::lua_remove(self.state, index) }
+        }
     }
 
-    /// Moves `count` values to the top of `target`, a coroutine of the same virtual machine.
+    /// Moves `count` values, or all that there are, to the top of `target`, a coroutine of the same virtual machine.
+    /// *May raise* (memory).
     pub fn move_to(self, target: Lua, count: c_int) {
-        // SAFETY: both states are live and of one VM; the caller reserved the slots on `target`.
-        unsafe { ffi::lua_xmove(self.state, target.state, count) }
+        // SAFETY: both states are live and of one machine, since a worker's thread has no coroutine of another one at hand;
+        // there are as many values, and LuaJIT grows the stack of `target`.
+        unsafe { ffi::lua_xmove(self.state, target.state, count.clamp(0, self.top())) }
     }
 
     /// The value at `index` as a string, borrowed from Lua: valid while the value stays on the stack. A number is
@@ -352,12 +384,11 @@ impl Lua {
         if index > 0 || index <= ffi::LUA_REGISTRYINDEX { index } else { self.top() + 1 + index }
     }
 
-    /// Pushes `table[name]` without metamethods. *May raise* (memory).
+    /// Pushes `table[name]` without metamethods; nil if that is no table. *May raise* (memory).
     pub fn raw_get_field(self, table: c_int, name: &[u8]) {
         let table = self.absolute(table);
         self.push_bytes(name);
-        // SAFETY: `table` holds a table by the caller's bookkeeping.
-        unsafe { ffi::lua_rawget_(self.state, table) }
+        self.raw_get(table);
     }
 
     /// Pops a value into `table[name]` without metamethods. *May raise* (memory).
@@ -365,38 +396,61 @@ impl Lua {
         let table = self.absolute(table);
         self.push_bytes(name);
         self.insert(-2);
-        // SAFETY: `table` holds a table by the caller's bookkeeping.
-        unsafe { ffi::lua_rawset(self.state, table) }
+        self.raw_set(table);
     }
 
-    /// Pushes `table[key]` without metamethods, the key being popped from the top.
+    /// Pushes `table[key]` without metamethods, the key being popped from the top; nil if that is no table.
     pub fn raw_get(self, table: c_int) {
-        // SAFETY: `table` holds a table by the caller's bookkeeping.
-        unsafe { ffi::lua_rawget_(self.state, table) }
+        if self.is_table(table) && self.top() >= 1 {
+            // SAFETY: a table stands at the index, a key on top.
+            unsafe { ffi::lua_rawget_(self.state, table) }
+        } else {
+            self.pop(1);
+            self.push_nil();
+        }
     }
 
-    /// Pops value and key into `table[key]` without metamethods. *May raise* (memory).
+    /// Pops value and key into `table[key]` without metamethods; just pops them if that is no table. *May raise* (memory,
+    /// a key that is nil or no number).
     pub fn raw_set(self, table: c_int) {
-        // SAFETY: `table` holds a table by the caller's bookkeeping.
-        unsafe { ffi::lua_rawset(self.state, table) }
+        if self.is_table(table) && self.top() >= 2 {
+            // SAFETY: a table stands at the index, key and value on top.
+            unsafe { ffi::lua_rawset(self.state, table) }
+        } else {
+            self.pop(2);
+        }
     }
 
-    /// Pushes `table[index]` without metamethods.
+    /// Pushes `table[index]` without metamethods; nil if that is no table.
     pub fn raw_get_index(self, table: c_int, index: c_int) {
-        // SAFETY: `table` holds a table by the caller's bookkeeping.
-        unsafe { ffi::lua_rawgeti_(self.state, table, index) }
+        if self.is_table(table) {
+            // SAFETY: a table stands at the index.
+            unsafe { ffi::lua_rawgeti_(self.state, table, index) }
+        } else {
+            self.push_nil();
+        }
     }
 
-    /// Pops a value into `table[index]` without metamethods. *May raise* (memory).
+    /// Pops a value into `table[index]` without metamethods; just pops it if that is no table. *May raise* (memory).
     pub fn raw_set_index(self, table: c_int, index: c_int) {
-        // SAFETY: `table` holds a table by the caller's bookkeeping.
-        unsafe { ffi::lua_rawseti_(self.state, table, index) }
+        if self.is_table(table) && self.top() >= 1 {
+            // SAFETY: a table stands at the index, a value on top.
+            unsafe { ffi::lua_rawseti_(self.state, table, index) }
+        } else {
+            self.pop(1);
+        }
     }
 
-    /// Pops a key and pushes the next key and value of the table; pushes nothing at the end. *May raise* (bad key).
+    /// Pops a key and pushes the next key and value of the table; pushes nothing at the end, and where there is no table.
+    /// *May raise* (a key that the table does not have).
     pub fn next(self, table: c_int) -> bool {
-        // SAFETY: `table` holds a table and a key is on top, by the caller's bookkeeping.
-        unsafe { ffi::lua_next(self.state, table) != 0 }
+        if self.is_table(table) && self.top() >= 1 {
+            // SAFETY: a table stands at the index, a key on top.
+            unsafe { ffi::lua_next(self.state, table) != 0 }
+        } else {
+            self.pop(1);
+            false
+        }
     }
 
     /// The length of a table's sequence, without metamethods.
@@ -435,15 +489,22 @@ impl Lua {
         }
     }
 
-    /// Pops a table and makes it the metatable of the value at `index`.
+    /// Pops a table and makes it the metatable of the value at `index`; just pops what is no table.
     pub fn set_metatable(self, index: c_int) {
-        // SAFETY: the index is valid by the caller's bookkeeping.
-        unsafe { ffi::lua_setmetatable(self.state, index) };
+        if self.is_slot(index) && self.is_table(-1) {
+            // SAFETY: there is a value at the index and a table on top.
+            unsafe { ffi::lua_setmetatable(self.state, index) };
+        } else {
+            self.pop(1);
+        }
     }
 
     /// Pops the top value into the registry. *May raise* (memory).
     pub fn make_ref(self) -> Ref {
-        // SAFETY: the stack has a value on top by the caller's bookkeeping.
+        if self.top() == 0 {
+            self.push_nil();
+        }
+        // SAFETY: the stack has a value on top.
         Ref(unsafe { ffi::luaL_ref(self.state, ffi::LUA_REGISTRYINDEX) })
     }
 
@@ -520,10 +581,12 @@ impl Lua {
         let status = unsafe { ffi::lua_pcall(self.state, args, results, base) };
         self.remove(base);
         if status == ffi::LUA_OK {
+            panics::go_on();
             return Ok(());
         }
         let failure = traceback::take_handled(self, status);
         self.pop(1);
+        panics::go_on();
         Err(failure)
     }
 
@@ -539,7 +602,7 @@ impl Lua {
             let body = unsafe { (*slot).take() };
             lua.pop(1);
             let outcome: CResult = match body {
-                Some(body) => body(lua).map(|()| 0),
+                Some(body) => panics::guard(lua, || body(lua).map(|()| 0)).unwrap_or_else(Err),
                 None => Ok(0),
             };
             crate::function::finish(lua, outcome)
@@ -548,6 +611,7 @@ impl Lua {
         // SAFETY: the trampoline keeps the rules of `crate::function`; lua_cpcall reports errors by its status.
         let status = unsafe { ffi::lua_cpcall(self.state, trampoline::<F>, ptr::from_mut(&mut slot).cast()) };
         if status == ffi::LUA_OK {
+            panics::go_on();
             return Ok(());
         }
         let failure = Failure {
@@ -556,6 +620,7 @@ impl Lua {
             kind: FailureKind::from_status(status),
         };
         self.pop(1);
+        panics::go_on();
         Err(failure)
     }
 

@@ -13,6 +13,7 @@ use mlua_sys::{lua_Debug, lua_State};
 
 use crate::error::{Failure, FailureKind};
 use crate::function::{c_bytes, is_internal};
+use crate::panics::guard;
 use crate::stack::{Lua, Type};
 
 /// Levels of one coroutine that a traceback shows; lua-nginx-module's number.
@@ -158,12 +159,15 @@ impl<'a> Frame<'a> {
 pub(crate) unsafe extern "C-unwind" fn message_handler(state: *mut lua_State) -> c_int {
     // SAFETY: LuaJIT passes the state that failed.
     let lua = unsafe { Lua::from_raw(state) };
-    let mut text = error_text(lua);
-    text.push(0);
-    text.extend_from_slice(b"stack traceback:");
-    // Level 0 is this handler.
-    append_levels(&mut text, lua, 1);
-    lua.push_bytes(&text);
+    // If this panics, the error stays what it is.
+    let _ = guard(lua, || {
+        let mut text = error_text(lua);
+        text.push(0);
+        text.extend_from_slice(b"stack traceback:");
+        // Level 0 is this handler.
+        append_levels(&mut text, lua, 1);
+        lua.push_bytes(&text);
+    });
     1
 }
 

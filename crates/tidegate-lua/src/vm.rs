@@ -19,6 +19,7 @@ use crate::error::{Failure, FailureKind, LuaError};
 use crate::host::{Detached, LogLevel};
 use crate::memory::MemoryLimit;
 use crate::mysql::Shapes;
+use crate::panics;
 use crate::scheduler::LightThread;
 use crate::shdict::Zone;
 use crate::stack::{Lua, Ref};
@@ -260,6 +261,7 @@ impl Drop for Vm {
         }
         // SAFETY: the last use: runs and timers hold the `Rc` that just went away.
         unsafe { ffi::lua_close(self.main.raw()) };
+        panics::forget(self.main);
     }
 }
 

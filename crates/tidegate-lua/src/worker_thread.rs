@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -151,7 +152,14 @@ impl Pool {
             }
             drop(config);
             let results = match &machine {
-                Some((_, vm)) => call(vm, &module, &function, &arguments),
+                // A panic is in the log; what it has left behind in this thread's machine is nobody's any more.
+                Some((_, vm)) => match catch_unwind(AssertUnwindSafe(|| call(vm, &module, &function, &arguments))) {
+                    Ok(results) => results,
+                    Err(_) => {
+                        machine = None;
+                        Err(b"the function panicked".to_vec())
+                    }
+                },
                 None => Err(b"no available Lua vm".to_vec()),
             };
             drop((slot, arguments));

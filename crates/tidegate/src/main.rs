@@ -91,12 +91,13 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let backtrace = std::backtrace::Backtrace::capture();
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("unnamed");
-    match panic.location() {
-        Some(place) => note(Level::Alert, format_args!("thread \"{name}\" panicked at {place}: {text}")),
-        None => note(Level::Alert, format_args!("thread \"{name}\" panicked: {text}")),
-    }
-    if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
-        note(Level::Alert, format_args!("{backtrace}"));
+    let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+    // One entry: its first line tells what the others belong to.
+    match backtrace.status() {
+        std::backtrace::BacktraceStatus::Captured => {
+            note(Level::Alert, format_args!("thread \"{name}\" panicked{place}: {text}\n{backtrace}"));
+        }
+        _ => note(Level::Alert, format_args!("thread \"{name}\" panicked{place}: {text}")),
     }
     log::flush();
 }

@@ -192,7 +192,8 @@ pub(crate) fn logs(case: &Case, site: &Site) -> Result<Problems, String> {
     let mut problems = error_log(case, &site.vars, &log)?;
     let stderr = site.read("stderr");
     problems.extend(alarms(case, &site.vars, &log)?);
-    if stderr.contains("panicked at") {
+    let expected = expected_lines(case, &site.vars)?;
+    if stderr.lines().any(|line| line.contains("panicked at") && !expected(line)) {
         problems.push(format!("the server panicked\n{}", output::tail(&stderr, 12)));
     }
     problems.extend([&log, &stderr].into_iter().find_map(|text| sanitizer_report(text)));
@@ -249,15 +250,21 @@ fn error_log(case: &Case, vars: &Vars, log: &str) -> Result<Problems, String> {
 /// Alarms in the log that the case does not name among its expectations. A configuration that must be refused, and a
 /// command, may say what they like at these levels.
 fn alarms(case: &Case, vars: &Vars, log: &str) -> Result<Problems, String> {
-    let (mut plain, mut like) = (String::new(), String::new());
-    let expected = lines(case, vars, "error_log", &mut plain)?;
-    let patterns =
-        lines(case, vars, "error_log_like", &mut like)?.into_iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
+    let is_expected = expected_lines(case, vars)?;
     let levels = if case.mode == Mode::Serve { ALARMS } else { &ALARMS[3..] };
-    let is_expected =
-        |line: &str| expected.iter().any(|e| line.contains(e)) || patterns.iter().any(|p| p.is_match(line.as_bytes()));
     let found = log.lines().filter(|l| levels.iter().any(|a| l.contains(a)) && !is_expected(l));
     Ok(found.map(|l| format!("unexpected in the error log: {l}")).collect())
+}
+
+/// Tells which lines of a log the case expects.
+fn expected_lines(case: &Case, vars: &Vars) -> Result<impl Fn(&str) -> bool, String> {
+    let (mut plain, mut like) = (String::new(), String::new());
+    let expected: Vec<String> = lines(case, vars, "error_log", &mut plain)?.into_iter().map(str::to_owned).collect();
+    let patterns =
+        lines(case, vars, "error_log_like", &mut like)?.into_iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
+    Ok(move |line: &str| {
+        expected.iter().any(|e| line.contains(e)) || patterns.iter().any(|p| p.is_match(line.as_bytes()))
+    })
 }
 
 fn written(case: &Case, vars: &Vars, name: &str, actual: &str) -> Result<Problems, String> {

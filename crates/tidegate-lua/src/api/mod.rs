@@ -58,6 +58,7 @@ pub(crate) mod coroutine;
 mod ctx;
 mod digest;
 mod errlog;
+pub(crate) mod fault;
 pub(crate) mod init_once;
 mod log;
 mod mysql;
@@ -129,6 +130,7 @@ static FAMILIES: &[&Family] = &[
     &sql::FAMILY,
     &upstream::FAMILY,
     &init_once::FAMILY,
+    &fault::FAMILY,
 ];
 
 /// A family of API functions.

@@ -23,6 +23,7 @@ use tidegate_rows::number::{append_float, append_int, append_uint};
 use tidegate_rows::{Column, ColumnType, Flow, Sink, SinkClosed, Summary, Value};
 
 use super::row::{self, Int64, Slots};
+use crate::api::fault;
 use crate::error::{Failure, LuaError};
 use crate::stack::{Lua, Ref};
 use crate::vm::Vm;
@@ -317,6 +318,7 @@ impl TableSink {
 
 impl Sink for TableSink {
     fn columns(&mut self, columns: &[Column]) {
+        fault::result_set_begins();
         let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
         self.kinds.clear();
         self.kinds.extend(columns.iter().map(|column| Kind::of(column, self.shape.bigint)));

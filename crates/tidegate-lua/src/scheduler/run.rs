@@ -17,6 +17,7 @@ use tidegate_core::request::Request;
 use super::thread::{LightThread, Wait};
 use crate::error::{CResult, FailureKind, LuaError};
 use crate::host::{Host, LogLevel};
+use crate::panics;
 use crate::phase::{Phase, Phases};
 use crate::request_context::{LuaContext, ScriptTable};
 use crate::stack::{Lua, Ref};
@@ -468,6 +469,7 @@ impl Run {
         let status = thread.lua.resume(thread.args.replace(0));
         self.vm.budget_end(watch);
         CURRENT.set(outer);
+        panics::go_on();
         status
     }
 

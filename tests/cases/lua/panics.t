@@ -1,0 +1,225 @@
+A mistake of ours, a panic below Lua, ends the request in which it happens: `require "tidegate.fault"` makes them.
+
+=== TEST 1: in a function that Lua calls, even if the script catches errors
+--- config
+location = /t {
+    content_by_lua_block {
+        local fault = require "tidegate.fault"
+        pcall(fault.call)
+        ngx.say("not to be reached")
+    }
+}
+location = /fine { content_by_lua_block { ngx.say("fine") } }
+--- requests
+GET /t
+~~~ new connection
+GET /fine
+~~~ new connection
+GET /t
+~~~ new connection
+GET /fine
+--- error_code: 500 200 500 200
+--- error_log
+a test wanted a panic in a function
+--- no_error_log
+entry thread aborted
+
+=== TEST 3: in a script that catches every error and never ends by itself
+--- config
+location = /t {
+    content_by_lua_block {
+        local fault = require "tidegate.fault"
+        while true do
+            pcall(fault.call)
+        end
+    }
+}
+location = /coroutine {
+    content_by_lua_block {
+        local fault = require "tidegate.fault"
+        local co = coroutine.create(function()
+            pcall(fault.call)
+            coroutine.yield(1)
+        end)
+        while true do
+            pcall(coroutine.resume, co)
+        end
+    }
+}
+--- requests
+GET /t
+~~~ new connection
+GET /coroutine
+--- error_code: 500 500
+--- error_log
+a test wanted a panic in a function
+
+=== TEST 4: in each phase of a request
+--- config
+location = /rewrite { rewrite_by_lua_block { require("tidegate.fault").call() } }
+location = /access { access_by_lua_block { require("tidegate.fault").call() } }
+location = /set {
+    set_by_lua_block $x { return require("tidegate.fault").call() }
+    return 200 $x;
+}
+location = /wait { content_by_lua_block { require("tidegate.fault").wait() } }
+location = /answer { content_by_lua_block { require("tidegate.fault").answer() } }
+location = /slept { content_by_lua_block { ngx.sleep(0.001) require("tidegate.fault").call() } }
+location = /collect {
+    content_by_lua_block {
+        require("tidegate.fault").object()
+        collectgarbage()
+        collectgarbage()
+        ngx.say("not to be reached")
+    }
+}
+location = /thread {
+    content_by_lua_block {
+        local thread = ngx.thread.spawn(function()
+            ngx.sleep(0.001)
+            require("tidegate.fault").call()
+        end)
+        ngx.thread.wait(thread)
+        ngx.say("not to be reached")
+    }
+}
+location = /fine { content_by_lua_block { ngx.say("fine") } }
+--- requests
+GET /rewrite
+~~~ new connection
+GET /access
+~~~ new connection
+GET /set
+~~~ new connection
+GET /wait
+~~~ new connection
+GET /answer
+~~~ new connection
+GET /slept
+~~~ new connection
+GET /collect
+~~~ new connection
+GET /thread
+~~~ new connection
+GET /fine
+--- error_code: 500 500 500 500 500 500 500 500 200
+--- error_log
+a test wanted a panic in a function
+a test wanted a panic in a wait
+a test wanted a panic in an answer
+a test wanted a panic in a destructor
+
+=== TEST 5: when a piece of the body has gone out, the connection ends
+--- config
+location = /t {
+    content_by_lua_block {
+        ngx.say("some text")
+        ngx.flush(true)
+        require("tidegate.fault").call()
+    }
+}
+--- raw_request
+GET /t HTTP/1.1\r\n
+Host: localhost\r\n
+\r\n
+--- raw_response_like
+some text
+--- raw_response_unlike
+500 Internal
+--- connection: closed
+--- error_log
+a test wanted a panic in a function
+
+=== TEST 6: in a timer, after which timers still run
+--- config
+location = /t {
+    content_by_lua_block {
+        ngx.timer.at(0, function() require("tidegate.fault").call() end)
+        local sem = require("ngx.semaphore").new()
+        ngx.timer.at(0.002, function() sem:post() end)
+        ngx.say(sem:wait(5))
+        ngx.say(ngx.timer.running_count(), " ", ngx.timer.pending_count())
+    }
+}
+--- request
+GET /t
+--- response_body
+true
+0 0
+--- error_log
+a test wanted a panic in a function
+
+=== TEST 7: in the balancer
+--- http_config
+upstream peers {
+    server 0.0.0.1;
+    balancer_by_lua_block { require("tidegate.fault").call() }
+}
+--- config
+location = /t { proxy_pass http://peers; }
+location = /fine { content_by_lua_block { ngx.say("fine") } }
+--- requests
+GET /t
+~~~ new connection
+GET /fine
+--- error_code: 500 200
+--- error_log
+a test wanted a panic in a function
+
+=== TEST 8: in a worker thread
+--- main_config
+thread_pool pool threads=1;
+--- http_config
+lua_package_path "$prefix/html/?.lua;;";
+--- user_files
+>>> work.lua
+return {
+    panic = function() require("tidegate.fault").call() end,
+    fine = function() return "fine" end,
+}
+--- config
+location = /t {
+    content_by_lua_block {
+        ngx.say(ngx.run_worker_thread("pool", "work", "panic"))
+        ngx.say(ngx.run_worker_thread("pool", "work", "fine"))
+    }
+}
+--- request
+GET /t
+--- response_body
+falsethe function panicked
+truefine
+--- error_log
+a test wanted a panic in a function
+
+=== TEST 9: while rows become tables
+--- services: mariadb
+--- config
+location = /t {
+    content_by_lua_block {
+        local db = require("resty.mysql"):new()
+        assert(db:connect {
+            host = "127.0.0.1", port = $TEST_MARIADB_PORT, user = "monty", password = "some_pass", database = "test",
+        })
+        if ngx.var.arg_panic then
+            require("tidegate.fault").rows()
+        end
+        ngx.say(db:query("select 1 as n")[1].n)
+    }
+}
+--- requests
+GET /t?panic=1
+~~~ new connection
+GET /t
+--- error_code: 500 200
+--- error_log
+a test wanted a panic in rows
+
+=== TEST 10: while the configuration's code is run, the server does not start
+--- http_config
+init_by_lua_block { require("tidegate.fault").call() }
+--- config
+location = /t { return 200; }
+--- must_die
+--- error_log
+a test wanted a panic in a function
