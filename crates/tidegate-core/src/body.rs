@@ -25,6 +25,7 @@ use crate::{
     log::{Level, SysError},
     phase::{Ready, Step},
     request::Request,
+    temp_file,
 };
 
 /// Most that one read of a body takes.
@@ -494,16 +495,11 @@ impl Request {
 
     fn create_body_file(&self) -> Result<BodyFile, BodyError> {
         let directory = self.conf().full_path(self.http_conf().client_body_temp_path());
-        let number = crate::worker::next_connection_number();
-        let path = directory.join(format!("{number:010}"));
-        let open = || File::options().read(true).write(true).create_new(true).open(&path);
-        let file = match open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(&directory).and_then(|()| open())
-            }
-            result => result,
-        };
-        let file = file.map_err(|source| BodyError::Store { call: "open()", path: path.clone(), source })?;
+        let (file, path) = temp_file::create(&directory).map_err(|error| BodyError::Store {
+            call: "open()",
+            path: error.path,
+            source: error.source,
+        })?;
         Ok(BodyFile { file: Arc::new(file), path, len: 0, keep: self.http_conf().keeps_body_files() })
     }
 

@@ -53,6 +53,7 @@ pub mod special_response;
 pub mod static_files;
 pub mod stream;
 pub mod subrequest;
+mod temp_file;
 pub mod template;
 mod transfer;
 pub mod upstream;

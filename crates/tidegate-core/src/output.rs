@@ -90,6 +90,18 @@ impl Chunk {
     pub fn len(&self) -> u64 {
         self.bufs.iter().map(Buf::len).sum()
     }
+    /// Leaves at most the first `len` bytes.
+    pub fn truncate(&mut self, len: u64) {
+        let mut left = len;
+        self.bufs.retain(|buf| {
+            match buf {
+                Buf::Bytes(bytes) => bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX)),
+                Buf::File { len, .. } => *len = left.min(*len),
+            }
+            left -= buf.len();
+            !buf.is_empty()
+        });
+    }
     /// Reads the parts of files into memory, for filters that look at the bytes. Small ones only: it does not wait well.
     ///
     /// # Errors
@@ -174,6 +186,10 @@ pub struct Response {
     pub body_bytes: u64,
     /// Length of the head as it was written.
     pub header_bytes: u64,
+    /// Bytes that the head promised and that have not been written; `None` where no length was promised.
+    pub(crate) body_left: Option<u64>,
+    /// The body is longer or shorter than that.
+    pub(crate) breaks_promise: bool,
     /// A filter has waited: from then on one piece at a time goes through the filters, in the order of sending.
     turns: Option<Arc<Mutex<()>>>,
 }
@@ -211,6 +227,8 @@ impl Response {
             ranges,
             body_bytes,
             header_bytes,
+            body_left,
+            breaks_promise,
             turns,
         } = self;
         (*status, *finalize, *progress) = (0, 0, Progress::Open);
@@ -232,10 +250,11 @@ impl Response {
             conditions_are_tested,
             vary_accept_encoding,
             filter_need_in_memory,
+            breaks_promise,
         ] {
             *flag = false;
         }
-        (*ranges, *turns) = (None, None);
+        (*ranges, *turns, *body_left) = (None, None, None);
     }
 
     /// The body will not be the one that the handler announced: its length and ranges mean nothing any more, and its

@@ -250,6 +250,7 @@ impl Request {
         parts.content_type = (!response.content_type.is_empty()).then_some(&response.content_type);
         parts.charset = (!response.charset.is_empty()).then_some(&response.charset);
         parts.content_length = response.content_length.filter(|_| response.status != 204 && !upgrade);
+        response.body_left = parts.content_length.filter(|_| has_body && !response.chunked);
         parts.last_modified = response.last_modified;
         parts.location = location.as_deref();
         parts.chunked = response.chunked;

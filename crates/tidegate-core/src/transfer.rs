@@ -20,7 +20,8 @@ use tokio::task::JoinHandle;
 
 use crate::{
     connection::Connection,
-    output::{Buf, Chunk, Closed, Progress},
+    log::Level,
+    output::{Buf, Chunk, Closed, Progress, Response},
     request::{Request, Sink},
     static_files::read,
 };
@@ -280,14 +281,15 @@ impl Request {
         if response.header_only || len == 0 {
             return Ok(());
         }
+        let admitted = self.admit(&mut response, len as u64, false) as usize;
         let mut output = self.conn.output.borrow_mut();
         let buf = &mut output.buf;
         let before = buf.len();
         if response.chunked {
             chunk_size_line(len as u64, buf);
         }
-        buf.extend_from_slice(bytes);
-        buf.extend(end);
+        buf.extend_from_slice(&bytes[..bytes.len().min(admitted)]);
+        buf.extend(end.filter(|_| admitted == len));
         if response.chunked {
             buf.extend_from_slice(b"\r\n");
         }
@@ -304,6 +306,8 @@ impl Request {
         if self.conn.is_broken() {
             return Err(Closed);
         }
+        let admitted = self.admit(&mut response, bytes.len() as u64, true) as usize;
+        let bytes = &bytes[..admitted];
         let mut output = self.conn.output.borrow_mut();
         let before = output.buf.len();
         if !response.header_only {
@@ -354,14 +358,38 @@ impl Request {
         }
     }
 
+    /// How many of `len` further bytes the client may get: no more than the head promised, for it would take the others for
+    /// another response. `last`: no more will come. A body that is not what was promised is the last of its connection.
+    fn admit(&self, response: &mut Response, len: u64, last: bool) -> u64 {
+        let Some(left) = response.body_left else { return len };
+        let admitted = len.min(left);
+        response.body_left = Some(left - admitted);
+        if admitted < len || (last && admitted < left) {
+            self.break_promise(response, left, len);
+        }
+        admitted
+    }
+
+    #[cold]
+    fn break_promise(&self, response: &mut Response, left: u64, len: u64) {
+        self.flags().keep_alive.set(false);
+        if !std::mem::replace(&mut response.breaks_promise, true) {
+            let (what, bytes) = if len > left { ("longer", len - left) } else { ("shorter", left - len) };
+            let message = format_args!("response body is {what} than its \"Content-Length\" by {bytes} bytes");
+            self.log(Level::Warn, message);
+        }
+    }
+
     /// Frames a chunk and queues it.
-    fn write_chunk_to_client(&self, chunk: Chunk) -> Result<(), Closed> {
+    fn write_chunk_to_client(&self, mut chunk: Chunk) -> Result<(), Closed> {
         if self.conn.is_broken() {
             return Err(Closed);
         }
         let mut response = self.response.borrow_mut();
+        let admitted = self.admit(&mut response, chunk.len(), chunk.last);
+        chunk.truncate(admitted);
         let mut output = self.conn.output.borrow_mut();
-        let (len, flush, last) = (chunk.len(), chunk.flush, chunk.last);
+        let (len, flush, last) = (admitted, chunk.flush, chunk.last);
         let before = output.len();
         if !response.header_only && len > 0 {
             if response.chunked {

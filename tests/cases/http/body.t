@@ -195,3 +195,19 @@ location /up { return 200 "x"; }
 GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n
 --- raw_response_like
 ^HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK
+
+=== TEST 18: client_body_in_file_only beside the files of an earlier process
+--- config
+client_body_in_file_only on;
+location / { echo_read_request_body; echo_request_body; }
+--- user_files
+>>> ../client_body_temp/0000000001
+>>> ../client_body_temp/0000000002
+>>> ../client_body_temp/0000000003
+>>> ../client_body_temp/0000000004
+>>> ../client_body_temp/0000000005
+--- request
+POST /
+abc
+--- response_body chomp
+abc

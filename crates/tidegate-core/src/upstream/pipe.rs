@@ -25,6 +25,7 @@ use crate::{
     log::{Level, SysError},
     output::{Buf, Chunk, Closed},
     phase::Step,
+    temp_file,
 };
 
 /// Pieces up to this size are copied into the output instead of being shared with it.
@@ -257,15 +258,7 @@ impl<P: Protocol> Exchange<'_, P> {
 
     fn create_temp_file(&self, is_first: bool) -> io::Result<TempFile> {
         let directory = self.req.conf().full_path(&self.settings.temp_path);
-        let path = directory.join(format!("{:010}", crate::worker::next_connection_number()));
-        let open = || File::options().read(true).write(true).create_new(true).open(&path);
-        let file = match open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(&directory)?;
-                open()
-            }
-            result => result,
-        }?;
+        let (file, path) = temp_file::create(&directory).map_err(|error| error.source)?;
         // Nobody else needs the name: the file goes with its last use.
         std::fs::remove_file(&path)?;
         if is_first {

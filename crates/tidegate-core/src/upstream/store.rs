@@ -25,6 +25,7 @@ use super::{
 use crate::{
     log::{Level, SysError},
     request::Request,
+    temp_file,
 };
 
 /// Rights of stored files, unless `…_store_access` says otherwise.
@@ -52,17 +53,9 @@ impl<P: Protocol> Exchange<'_, P> {
             return;
         }
         let directory = self.req.conf().full_path(&self.settings.temp_path);
-        let path = directory.join(format!("{:010}", crate::worker::next_connection_number()));
-        let open = || File::options().write(true).create_new(true).open(&path);
-        let file = match open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(&directory).and_then(|()| open())
-            }
-            result => result,
-        };
-        match file {
-            Ok(file) => self.store = Some(Box::new(Store { file, path })),
-            Err(error) => self.report_store("open()", &path, &error),
+        match temp_file::create(&directory) {
+            Ok((file, path)) => self.store = Some(Box::new(Store { file, path })),
+            Err(error) => self.report_store("open()", &error.path, &error.source),
         }
     }
 
