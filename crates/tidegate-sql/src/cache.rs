@@ -6,6 +6,7 @@ use crate::{
     exec::Plan,
     lexer::{LiteralKind, Normalised},
     store::conn::Stmt,
+    translate::Inputs,
 };
 
 /// Entries of one connection; the cache starts over when it is full.
@@ -21,19 +22,11 @@ pub(crate) fn keeps(normalised: &Normalised) -> bool {
     normalised.text.len() <= TEXT_BYTES_MAX
 }
 
-/// What besides the text decides about a translation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Context {
-    pub(crate) sql_mode: u64,
-    pub(crate) schema: u64,
-    pub(crate) version: u64,
-    pub(crate) collation: u16,
-}
-
 /// A plan with its prepared statements.
 pub(crate) struct Entry {
     text: Box<[u8]>,
-    context: Context,
+    /// What else decides about a translation.
+    inputs: Inputs,
     params: Box<[crate::translate::ParamKind]>,
     /// Literals that shaped the plan, with their bytes.
     fixed: Box<[(usize, LiteralKind, Box<[u8]>)]>,
@@ -78,13 +71,14 @@ impl StatementCache {
         &mut self,
         normalised: &Normalised,
         sql: &[u8],
-        context: &Context,
+        inputs: &Inputs,
         params: &[tidegate_rows::Param],
     ) -> Option<Entry> {
         let variants = self.entries.get_mut(&normalised.hash)?;
-        let index = variants.iter().position(|entry| entry.serves(normalised, sql, context, params))?;
+        let index = variants.iter().position(|entry| entry.serves(normalised, sql, inputs, params))?;
         self.count -= 1;
-        Some(variants.swap_remove(index))
+        // A plan made from definitions that have changed makes room for its successor.
+        Some(variants.swap_remove(index)).filter(|entry| entry.plan.is_current())
     }
 
     /// Keeps an entry.
@@ -114,7 +108,7 @@ impl Entry {
     pub(crate) fn new(
         normalised: &Normalised,
         sql: &[u8],
-        context: Context,
+        inputs: Inputs,
         params: &[crate::translate::ParamKind],
         fixed: impl IntoIterator<Item = usize>,
         plan: Rc<Plan>,
@@ -126,14 +120,14 @@ impl Entry {
         let brief = plan.is_brief();
         let named = sql.get(normalised.start..plan.named_to).unwrap_or_default().into();
         let text = normalised.text.as_slice().into();
-        Self { text, context, params: params.into(), fixed, named, plan, stmts: Vec::new(), brief }
+        Self { text, inputs, params: params.into(), fixed, named, plan, stmts: Vec::new(), brief }
     }
 
     /// The same plan for another connection.
     pub(crate) fn twin(&self) -> Self {
         Self {
             text: self.text.clone(),
-            context: self.context,
+            inputs: self.inputs,
             params: self.params.clone(),
             fixed: self.fixed.clone(),
             named: self.named.clone(),
@@ -144,8 +138,8 @@ impl Entry {
     }
 
     #[inline]
-    fn serves(&self, normalised: &Normalised, sql: &[u8], context: &Context, params: &[tidegate_rows::Param]) -> bool {
-        self.context == *context
+    fn serves(&self, normalised: &Normalised, sql: &[u8], inputs: &Inputs, params: &[tidegate_rows::Param]) -> bool {
+        self.inputs == *inputs
             && *self.text == *normalised.text
             && self.params.len() == params.len()
             && self.params.iter().zip(params).all(|(kind, param)| *kind == crate::exec::kind_of(param))

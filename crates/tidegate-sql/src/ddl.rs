@@ -389,7 +389,7 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
 
 /// The columns of a view's text.
 fn describe_view(core: &Core, text: &str, schema: &Arc<Schema>) -> Res<Vec<crate::translate::select::RelColumn>> {
-    let session = crate::translate::Session { engine: &core.engine, schema: Some(schema), env: &core.env };
+    let session = crate::translate::Session::new(&core.engine, Some(schema), &core.env);
     let mut translator = Translator::new(session, &[], &[], &[], &[]);
     let rel = translator.view("", text, schema)?;
     Ok(rel.columns)
@@ -402,14 +402,10 @@ impl Translator<'_> {
     /// What the text says now: its tables may have gone.
     pub(crate) fn view(&mut self, name: &str, text: &str, schema: &Arc<Schema>) -> Res<crate::translate::select::Rel> {
         let (statement, tokens) =
-            parse::parse(text.as_bytes(), 0, self.session.env.lex_mode(), false, crate::lexer::Literals::Inline)?;
+            parse::parse(text.as_bytes(), 0, self.session.inputs.lex_mode(), false, crate::lexer::Literals::Inline)?;
         let Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
         self.in_view(name, |outer| {
-            let session = crate::translate::Session {
-                engine: outer.session.engine,
-                schema: Some(schema),
-                env: outer.session.env,
-            };
+            let session = outer.session.within(Some(schema));
             outer.with_text(session, text.as_bytes(), &tokens, |inner| inner.query(&query, None, Wanted::Any))
         })
     }

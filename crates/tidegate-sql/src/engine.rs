@@ -404,12 +404,6 @@ impl EngineInner {
         self.schemas.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// The versions of all schemas' catalogues, by the schemas' numbers.
-    pub(crate) fn versions(&self) -> Vec<(u64, u64)> {
-        let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner);
-        schemas.values().map(|schema| (schema.id, schema.version())).collect()
-    }
-
     /// The names of all schemas.
     pub(crate) fn schema_names(&self) -> Vec<String> {
         self.schemas.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()

@@ -30,9 +30,10 @@ pub(crate) struct Plan {
     pub(crate) kind: PlanKind,
     /// The schema whose file it runs on; `None` for statements without tables.
     pub(crate) home: Option<Arc<Schema>>,
-    /// The version of `home`'s catalogue that the plan was made from.
-    pub(crate) home_version: u64,
-    pub(crate) attached: Vec<(Arc<Schema>, u64)>,
+    /// Other schemas that must be attached.
+    pub(crate) attached: Vec<Arc<Schema>>,
+    /// The schemas whose catalogues the plan was made from, with their versions then.
+    pub(crate) catalogs: Vec<(Arc<Schema>, u64)>,
     /// How far the statement's text names the columns of the result.
     pub(crate) named_to: usize,
     pub(crate) read_names: Vec<(String, String)>,

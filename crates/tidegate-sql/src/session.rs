@@ -24,7 +24,7 @@ use transaction::Transaction;
 pub(crate) use transaction::acquire;
 
 use crate::{
-    cache::{self, Context, Entry},
+    cache::{self, Entry},
     engine::{EngineInner, Schema},
     errors,
     exec::{Plan, PlanKind, SelectPlan, bind::Constants, kind_of, write::Written},
@@ -35,7 +35,7 @@ use crate::{
         pool::Pool,
     },
     task,
-    translate::{self, ParamKind},
+    translate::{self, Inputs, ParamKind},
     variables,
 };
 
@@ -62,6 +62,8 @@ pub(crate) struct Core {
     napping: Option<(Rc<Plan>, std::time::Duration)>,
     /// A statement that has run in a group; its commit is waited for when the coroutine has ended.
     joined: Option<(group::Member, Written)>,
+    /// Whether plans are kept and used again; only tests turn it off.
+    caches: bool,
 }
 
 /// How often a statement is planned whose tables others change while it waits to write.
@@ -86,6 +88,7 @@ impl Session {
                 watched: None,
                 napping: None,
                 joined: None,
+                caches: true,
             },
         }
     }
@@ -133,6 +136,12 @@ impl Session {
         core.joined = None;
         core.env.reset(&core.engine.settings);
         core.schema.as_ref().is_none_or(|schema| !schema.is_closed())
+    }
+
+    /// Whether the session uses plans again: results must not depend on it, and tests compare them.
+    #[doc(hidden)]
+    pub fn set_statement_cache(&mut self, on: bool) {
+        self.core.caches = on;
     }
 
     /// Whether affected rows count rows that an UPDATE has found rather than changed (`CLIENT_FOUND_ROWS`).
@@ -246,7 +255,9 @@ impl Core {
         more: bool,
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
-        if let Some(done) = self.cached(scan, constants, more, sink) {
+        if self.caches
+            && let Some(done) = self.cached(scan, constants, more, sink)
+        {
             return done;
         }
         let kinds: Vec<ParamKind> = text.params.iter().map(kind_of).collect();
@@ -269,19 +280,14 @@ impl Core {
             _ => return self.other(statement, text, from, scan.rest, more, sink),
         };
         let (plan, fixed, cacheable) = plan;
-        let cacheable = cacheable && cache::keeps(scan);
+        let cacheable = cacheable && self.caches && cache::keeps(scan);
         let fixed = if numbered { fixed } else { (0..scan.literals.len()).collect() };
-        let entry = Entry::new(scan, text.sql, self.context(), &kinds, fixed, Rc::new(plan));
+        let entry = Entry::new(scan, text.sql, self.inputs(), &kinds, fixed, Rc::new(plan));
         self.run_entry(entry, scan, constants, more, cacheable, sink)
     }
 
-    fn context(&self) -> Context {
-        Context {
-            sql_mode: self.env.sql_mode.get(),
-            schema: self.schema.as_ref().map_or(0, |schema| schema.id),
-            version: self.schema.as_ref().map_or(0, |schema| schema.version()),
-            collation: self.env.collation.get().0,
-        }
+    fn inputs(&self) -> Inputs {
+        Inputs::of(self.schema.as_ref(), &self.env)
     }
 
     /// Runs the statement by a plan that the connection has cached; `None` if there is none.
@@ -293,18 +299,17 @@ impl Core {
         more: bool,
         sink: &mut dyn Sink,
     ) -> Option<Result<(), QueryError>> {
-        let context = self.context();
+        let inputs = self.inputs();
         if let Some(transaction) = &mut self.transaction {
-            let entry =
-                transaction.find_map(|conn| conn.cache.take(scan, constants.sql, &context, constants.params))?;
+            let entry = transaction.find_map(|conn| conn.cache.take(scan, constants.sql, &inputs, constants.params))?;
             return Some(self.run_entry(entry, scan, constants, more, true, sink));
         }
         let pool = self.pool.clone()?;
-        if let Some(done) = self.cached_in_group(&pool, scan, &context, constants, more, sink) {
+        if let Some(done) = self.cached_in_group(&pool, scan, &inputs, constants, more, sink) {
             return Some(done);
         }
         let mut conn = pool.take().ok()?;
-        let Some(entry) = conn.cache.take(scan, constants.sql, &context, constants.params) else {
+        let Some(entry) = conn.cache.take(scan, constants.sql, &inputs, constants.params) else {
             pool.put(conn);
             return None;
         };
@@ -357,7 +362,7 @@ impl Core {
 
     /// Makes the schemas that a plan needs reachable on a connection.
     fn attach(&self, conn: &mut Conn, plan: &Plan) -> Res<()> {
-        for (schema, _) in &plan.attached {
+        for schema in &plan.attached {
             let name = format!("x{}", schema.id);
             if conn.attached.iter().any(|(known, _)| *known == name) {
                 continue;
@@ -409,7 +414,7 @@ impl Core {
         }
         if let (Some(transaction), PlanKind::Select(_)) = (&self.transaction, &plan.kind)
             && plan.home.is_none()
-            && !transaction.has_schema()
+            && transaction.schema().is_none()
         {
             return self.select_without_schema(entry, constants, more, sink);
         }

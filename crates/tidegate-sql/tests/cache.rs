@@ -91,3 +91,44 @@ async fn a_statement_of_thousands_of_literals_answers_for_its_own() {
         assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, left.to_string());
     }
 }
+
+/// What a plan depends on besides its text: another session's temporary tables, a view of a schema that the plan does not touch
+/// otherwise, the current schema where it has no file.
+#[tokio::test]
+async fn a_temporary_table_answers_to_its_session_alone() {
+    let fixture = Fixture::new("temporary");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    run(&mut a, "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); CREATE TEMPORARY TABLE t (n INT)").await;
+    run(&mut a, "INSERT INTO t VALUES (2)").await;
+    for _ in 0..2 {
+        assert_eq!(run(&mut a, "SELECT n FROM t").await, "2");
+        assert_eq!(run(&mut b, "SELECT n FROM t").await, "1");
+    }
+    run(&mut b, "INSERT INTO t VALUES (3); UPDATE t SET n = n + 10; CREATE TEMPORARY TABLE t (n INT, m INT)").await;
+    assert_eq!(run(&mut a, "SELECT n FROM t").await, "2");
+    assert_eq!(run(&mut b, "SELECT n FROM t").await, "");
+    run(&mut b, "DROP TEMPORARY TABLE t").await;
+    assert_eq!(run(&mut b, "SELECT n FROM t").await, "11;13");
+}
+
+#[tokio::test]
+async fn a_view_of_another_schema_is_read_as_it_is_now() {
+    let fixture = Fixture::new("view");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (n INT, m INT); INSERT INTO t VALUES (1, 2); CREATE DATABASE other").await;
+    run(&mut session, "CREATE VIEW other.v AS SELECT n AS x FROM test.t").await;
+    assert_eq!(run(&mut session, "SELECT x FROM other.v").await, "1");
+    run(&mut session, "DROP VIEW other.v; CREATE VIEW other.v AS SELECT m AS x FROM test.t").await;
+    assert_eq!(run(&mut session, "SELECT x FROM other.v").await, "2");
+}
+
+#[tokio::test]
+async fn a_schema_without_a_file_is_told_from_none() {
+    let fixture = Fixture::new("virtual");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (n INT); BEGIN; SELECT n FROM t").await;
+    for schema in ["information_schema", "mysql", "test", "performance_schema"] {
+        run(&mut session, &format!("USE {schema}")).await;
+        assert_eq!(run(&mut session, "SELECT DATABASE()").await, schema);
+    }
+}

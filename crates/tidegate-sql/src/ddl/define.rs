@@ -108,7 +108,7 @@ pub(super) fn create_table(
 
 /// What translations of a table's expressions see.
 pub(super) fn session_of<'s>(core: &'s Core, schema: &'s Arc<Schema>) -> crate::translate::Session<'s> {
-    crate::translate::Session { engine: &core.engine, schema: Some(schema), env: &core.env }
+    crate::translate::Session::new(&core.engine, Some(schema), &core.env)
 }
 
 /// Creates SQLite's table and indexes.

@@ -110,8 +110,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         RuleKind::Check(_) => "CHECK",
     };
     let (expr, tokens) = parse_expression(text)?;
-    let own = Session { engine: session.engine, schema: session.schema, env: session.env };
-    let mut translator = Translator::new(own, text.as_bytes(), &[], &[], &tokens);
+    let mut translator = Translator::new(session.within(session.schema), text.as_bytes(), &[], &[], &tokens);
     let alias = translator.alias("a");
     let columns =
         table.columns.iter().map(|column| SourceColumn { nullable: true, ..SourceColumn::stored(column) }).collect();
@@ -130,7 +129,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         RuleKind::Check(name) => name.clone(),
         RuleKind::Default(to) | RuleKind::Generated(to) => table.columns[*to].name.clone(),
     };
-    if ex.aggregate || !translator.cacheable || !translator.reads.is_empty() {
+    if ex.aggregate || !translator.is_cacheable() || !translator.reads.is_empty() {
         return Err(errors::not_in_generated(text, clause, owner));
     }
     let value = match &kind {

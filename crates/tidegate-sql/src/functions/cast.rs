@@ -239,7 +239,7 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
             };
             let collation = match charset {
                 Some(name) => Collation::of_charset(name).ok_or_else(|| errors::unknown_charset(name))?,
-                None => t.session.env.collation.get(),
+                None => t.session.inputs.collation,
             };
             if collation == Collation::BINARY {
                 return Ok(limited(t, ex, Rep::Blob, first, Collation::BINARY));

@@ -61,7 +61,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("CURRENT_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
     rewrite("SESSION_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
     rewrite("SYSTEM_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
-    rewrite("VERSION", 0, 0, |t, _| Ok(Ex::known_text(&t.session.engine.server_version.clone()))),
+    rewrite("VERSION", 0, 0, |t, _| Ok(Ex::known_text(&t.session.server_version()))),
     rewrite("CONNECTION_ID", 0, 0, |_, _| Ok(Ex::constant(Source::ConnectionId, SqlType::ubigint()))),
     rewrite("ROW_COUNT", 0, 0, |_, _| Ok(Ex::constant(Source::RowCount, SqlType::bigint()))),
     rewrite("FOUND_ROWS", 0, 0, |_, _| Ok(Ex::constant(Source::FoundRows, SqlType::bigint()))),
@@ -175,7 +175,7 @@ pub(crate) fn sleep_time(seconds: Option<f64>) -> Res<Duration> {
 }
 
 fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {
-    Ok(match (t.session.schema, t.session.env.virtual_schema()) {
+    Ok(match (t.session.schema, t.session.inputs.virtual_schema) {
         (Some(schema), _) => Ex::known_text(&schema.name).with_nullable(true),
         (None, Some(name)) => Ex::known_text(name),
         (None, None) => Ex { ty: SqlType::varchar(64, crate::value::collation::Collation::DEFAULT), ..Ex::null() },
@@ -187,11 +187,11 @@ fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {
 /// # Errors
 /// 1193 for an unknown system variable.
 pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
-    t.cacheable = false;
+    let now = t.now();
     let name = string_value(name);
     let Some(system) = name.strip_prefix("@@") else {
         let bare = name[1..].trim_matches(['`', '\'', '"']);
-        let value = t.session.env.user_variable(bare);
+        let value = now.env.user_variable(bare);
         if t.assigns(bare) {
             t.note_ordered();
             let ty = if value.value.is_null() { SqlType::new(Base::LongText) } else { value.ty };
@@ -215,7 +215,7 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
     };
     let lower = system.to_ascii_lowercase();
     let bare = lower.rsplit_once('.').map_or(lower.as_str(), |(_, bare)| bare);
-    let value = variables::get(t.session.engine, t.session.env, bare).ok_or_else(|| errors::unknown_variable(bare))?;
+    let value = variables::get(now.engine, now.env, bare).ok_or_else(|| errors::unknown_variable(bare))?;
     Ok(match value.parse::<i64>() {
         Ok(number) if matches!(bare, "warning_count" | "error_count") => {
             Ex { ty: SqlType::ubigint(), ..Ex::known_int(number) }
@@ -233,7 +233,7 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
 /// # Errors
 /// 1235 for names that SQLite's text cannot hold.
 pub(super) fn assign(t: &mut Translator<'_>, name: &Expr, value: &Ex) -> Res<Ex> {
-    t.cacheable = false;
+    t.serves_once();
     let name = string_value(name);
     if name.starts_with("@@") || name.contains('\0') {
         return Err(errors::syntax(name));

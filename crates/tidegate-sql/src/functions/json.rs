@@ -89,7 +89,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("JSON_QUOTE", 1, 1, |t, args| {
         let is_text = matches!(args[0].ty.rep(), Rep::Text | Rep::Null);
         let text = if is_text { t.convert(&args[0], Rep::Text) } else { "NULL".into() };
-        let ty = SqlType::string(args[0].ty.length.saturating_mul(2).saturating_add(2), t.session.env.collation.get());
+        let ty = SqlType::string(args[0].ty.length.saturating_mul(2).saturating_add(2), t.session.inputs.collation);
         Ok(Ex::sql(format!("tg_json_quote({text})"), ty))
     }),
     rewrite("JSON_ARRAY", 0, MANY, |t, args| {
@@ -272,7 +272,7 @@ fn json_call(t: &mut Translator<'_>, name: &str, args: &[Ex]) -> Res<Ex> {
 fn json_ex(sql: String, t: &Translator<'_>, args: &[Ex]) -> Ex {
     let length =
         args.iter().fold(2u32, |sum, arg| sum.saturating_add(arg.ty.length.saturating_mul(2).saturating_add(8)));
-    let ty = SqlType::string(length, t.session.env.collation.get()).json();
+    let ty = SqlType::string(length, t.session.inputs.collation).json();
     Ex { coercibility: Coercibility::Literal, ..Ex::sql(sql, ty) }
 }
 

@@ -56,7 +56,7 @@ fn regexp(t: &mut Translator<'_>, name: &str, args: &[Ex]) -> Res<Ex> {
             if matches!(arg.ty.rep(), Rep::Text | Rep::Blob | Rep::Null) {
                 return arg.clone();
             }
-            let ty = SqlType::varchar(arg.ty.length.max(30), t.session.env.collation.get());
+            let ty = SqlType::varchar(arg.ty.length.max(30), t.session.inputs.collation);
             let sql = t.convert(arg, Rep::Text);
             Ex { aggregate: arg.aggregate, nullable: arg.nullable, ..Ex::sql(sql, ty) }
         })

@@ -225,7 +225,7 @@ static FUNCTIONS: &[Function] = &[
             format!("tg_cv({real}, {}, 0, 0, 0)", crate::translate::conversion_code(Rep::Real, Rep::Dec))
         };
         let digits = t.convert(&args[1], Rep::Int);
-        Ok(Ex::sql(format!("tg_format({number}, {digits})"), SqlType::varchar(100, t.session.env.collation.get())))
+        Ok(Ex::sql(format!("tg_format({number}, {digits})"), SqlType::varchar(100, t.session.inputs.collation)))
     }),
     udf_lenient("MAKE_SET", "f_make_set", 2, MANY, &[Want::Uint, Want::Text], all_lengths, |args, out| {
         if args.is_null(0) {

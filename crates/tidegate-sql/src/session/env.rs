@@ -3,7 +3,10 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -69,6 +72,8 @@ pub(crate) struct Env {
     virtual_name: Cell<Option<&'static str>>,
     /// Temporary tables: schema and name, and the name under which the catalogue has them.
     temporary: RefCell<HashMap<(String, String), String>>,
+    /// The number of this set of temporary tables.
+    temporary_set: Cell<u64>,
     /// The engine's named locks, and those that this session holds.
     locks: Arc<Locks>,
     held: Held,
@@ -122,6 +127,7 @@ impl Env {
             system: RefCell::default(),
             virtual_name: Cell::new(None),
             temporary: RefCell::default(),
+            temporary_set: Cell::new(0),
             locks,
             held: Held::default(),
             tables: RefCell::default(),
@@ -401,6 +407,15 @@ impl Env {
             Some(hidden) => temporary.insert(key, hidden),
             None => temporary.remove(&key),
         };
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = if temporary.is_empty() { 0 } else { NEXT.fetch_add(1, Ordering::Relaxed) };
+        self.temporary_set.set(number);
+    }
+
+    /// The number of the session's set of temporary tables, which no other set has; 0 for the empty one.
+    #[inline]
+    pub(crate) fn temporary_tables(&self) -> u64 {
+        self.temporary_set.get()
     }
 
     /// Whether a table of the catalogue is a temporary one of this session.
@@ -410,6 +425,7 @@ impl Env {
 
     /// All temporary tables, forgotten by the session.
     pub(crate) fn take_temporary(&self) -> HashMap<(String, String), String> {
+        self.temporary_set.set(0);
         std::mem::take(&mut *self.temporary.borrow_mut())
     }
 

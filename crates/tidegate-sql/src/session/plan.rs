@@ -1,12 +1,11 @@
 //! From a statement's tree to its plan.
 
-use std::{rc::Rc, sync::Arc};
+use std::rc::Rc;
 
 use tidegate_rows::{QueryError, Statement as Text};
 
 use super::{Core, Res};
 use crate::{
-    engine::Schema,
     errors,
     exec::{Out, Plan, PlanKind, SelectPlan, bind::Constants, kind_of},
     lexer::{self, Literals, Normalised},
@@ -31,9 +30,7 @@ impl Core {
         kinds: &[ParamKind],
         tokens: &[sqlparser::tokenizer::TokenWithSpan],
     ) -> Res<(Plan, std::collections::BTreeSet<usize>, bool)> {
-        let session = translate::Session { engine: &self.engine, schema: self.schema.as_ref(), env: &self.env };
-        // Versions are read before the catalogue is: a change in between makes the plan stale, never wrong.
-        let versions = self.engine.versions();
+        let session = translate::Session::new(&self.engine, self.schema.as_ref(), &self.env);
         let mut translator = Translator::new(session, constants.sql, constants.literals, kinds, tokens);
         translator.late = !matches!(statement, Statement::Query(_));
         let kind = match statement {
@@ -60,17 +57,16 @@ impl Core {
             Statement::Delete(delete) => PlanKind::Delete(translator.delete(delete)?),
             _ => return Err(errors::internal("this statement has no plan")),
         };
-        let version_of =
-            |schema: &Arc<Schema>| versions.iter().find(|(id, _)| *id == schema.id).map_or(0, |(_, version)| *version);
+        let cacheable = translator.is_cacheable();
         let plan = Plan {
             kind,
-            home_version: translator.home.as_ref().map_or(0, version_of),
             home: translator.home,
-            attached: translator.attached.iter().map(|schema| (Arc::clone(schema), version_of(schema))).collect(),
+            attached: translator.attached,
+            catalogs: translator.catalogs,
             read_names: translator.read_names,
             named_to: translator.named_to,
         };
-        Ok((plan, translator.fixed, translator.cacheable))
+        Ok((plan, translator.fixed, cacheable))
     }
 
     /// The lines of SQLite's plan for the statement in a part of the text.
@@ -130,9 +126,9 @@ impl Core {
 
 impl Plan {
     /// Whether the schemas still look as they did when the plan was made.
-    pub(super) fn is_current(&self) -> bool {
-        self.home.as_ref().is_none_or(|home| home.version() == self.home_version && !home.is_closed())
-            && self.attached.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        self.catalogs.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
     }
 }
 

@@ -73,9 +73,9 @@ impl Transaction {
         self.explicit
     }
 
-    /// Whether it has a place in a schema yet.
-    pub(super) fn has_schema(&self) -> bool {
-        !self.places.is_empty()
+    /// The schema in which it has its current place, once it has one.
+    pub(super) fn schema(&self) -> Option<&Arc<Schema>> {
+        self.places.get(self.current).map(|place| &place.pool.schema)
     }
 
     /// Gives the transaction a place in a schema, for a statement that reaches the `attached` ones from there.

@@ -14,7 +14,7 @@ use super::{
     transaction::Transaction,
 };
 use crate::{
-    cache::{Context, Entry},
+    cache::Entry,
     catalog::{Table, TableState},
     engine::Schema,
     errors,
@@ -29,7 +29,7 @@ use crate::{
         pool::Pool,
     },
     task,
-    translate::dml::InsertPlan,
+    translate::{Inputs, dml::InsertPlan},
 };
 
 /// What a statement of a transaction has given.
@@ -59,14 +59,14 @@ impl Core {
         &mut self,
         pool: &Rc<Pool>,
         scan: &Normalised,
-        context: &Context,
+        inputs: &Inputs,
         constants: Constants<'_>,
         more: bool,
         sink: &mut dyn Sink,
     ) -> Option<Result<(), QueryError>> {
         let mut turn = Turn::join(pool)?;
         let conn = turn.conn().ok()?;
-        if let Some(entry) = conn.cache.take(scan, constants.sql, context, constants.params) {
+        if let Some(entry) = conn.cache.take(scan, constants.sql, inputs, constants.params) {
             let here = entry.plan.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, &pool.schema));
             if here && self.may_join(&entry) {
                 return Some(self.run_in_group(turn, entry, scan.hash, constants, more, true, sink));
@@ -160,13 +160,19 @@ impl Core {
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
         let plan = Rc::clone(&entry.plan);
-        let home = plan.home.clone().or_else(|| self.schema.clone()).ok_or_else(errors::no_database)?;
+        // A statement without tables runs wherever the transaction is.
+        let own = self.transaction.as_ref().and_then(Transaction::schema).or(self.schema.as_ref());
+        let home = plan.home.as_ref().or(own).cloned().ok_or_else(errors::no_database)?;
         let alone = self.transaction.is_none();
         if alone && self.may_join(&entry) {
             let pool = Pool::of(&home);
             let mut turn = Turn::wait(&self.engine, &pool, &self.env)?;
             // The entry's own statements belong to another connection.
-            let known = turn.conn()?.cache.take(scan, constants.sql, &self.context(), constants.params);
+            let known = if cacheable {
+                turn.conn()?.cache.take(scan, constants.sql, &self.inputs(), constants.params)
+            } else {
+                None
+            };
             let entry = known.unwrap_or_else(|| entry.twin());
             return self.run_in_group(turn, entry, scan.hash, constants, more, cacheable, sink);
         }
@@ -214,7 +220,7 @@ impl Core {
         constants: Constants<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Done, QueryError> {
-        transaction.open(home, plan.attached.iter().map(|(schema, _)| schema))?;
+        transaction.open(home, plan.attached.iter())?;
         self.attach(transaction.conn()?, plan)?;
         let memory_max = self.engine.settings.statement_memory_max();
         if let PlanKind::Select(select) = &plan.kind {

@@ -110,7 +110,8 @@ pub(crate) fn information_schema(
     scope: &mut Scope<'_>,
 ) -> Res<String> {
     let table = definition(name).ok_or_else(|| errors::unknown_table(name, schema))?;
-    translator.cacheable = false;
+    // Its rows become part of the plan.
+    translator.serves_once();
     let rows = (table.make)(translator)?;
     let names: Vec<&str> = table.columns.split(' ').collect();
     let sql_alias = translator.alias("a");
@@ -174,12 +175,12 @@ pub(crate) fn information_schema(
 }
 
 fn each_table(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Table)) -> Res<()> {
-    for name in translator.session.engine.schema_names() {
-        let Ok(schema) = translator.session.engine.schema(&name) else { continue };
+    for name in translator.now().engine.schema_names() {
+        let Ok(schema) = translator.now().engine.schema(&name) else { continue };
         let catalog = schema.catalog()?;
         for table in catalog.tables.values() {
             let hidden = crate::ddl::temporary::is_hidden(&table.name);
-            if hidden && !translator.session.env.owns_temporary(&table.name) {
+            if hidden && !translator.now().env.owns_temporary(&table.name) {
                 continue;
             }
             f(&name, &catalog, table);
@@ -197,8 +198,8 @@ fn schemata(translator: &Translator<'_>) -> Res<Rows> {
         Item::Null,
         "".into(),
     ]];
-    for name in translator.session.engine.schema_names() {
-        let Ok(schema) = translator.session.engine.schema(&name) else { continue };
+    for name in translator.now().engine.schema_names() {
+        let Ok(schema) = translator.now().engine.schema(&name) else { continue };
         let collation = schema.catalog()?.collation.unwrap_or(Collation::DEFAULT);
         rows.push(vec![
             "def".into(),
@@ -242,12 +243,12 @@ fn row_counts(translator: &Translator<'_>) -> HashMap<(String, i64), i64> {
     if !sql.contains("table_rows") && !sql.contains('*') {
         return counts;
     }
-    for name in translator.session.engine.schema_names() {
+    for name in translator.now().engine.schema_names() {
         let current = translator.session.schema.is_some_and(|schema| schema.name == name);
         if !current && !sql.contains(&name.to_lowercase()) {
             continue;
         }
-        let Ok(schema) = translator.session.engine.schema(&name) else { continue };
+        let Ok(schema) = translator.now().engine.schema(&name) else { continue };
         let Ok(catalog) = schema.catalog() else { continue };
         let pool = Pool::of(&schema);
         let Ok(conn) = pool.take() else { continue };
@@ -589,17 +590,17 @@ fn collations(_: &Translator<'_>) -> Res<Rows> {
 }
 
 fn system_variables(translator: &Translator<'_>) -> Res<Rows> {
-    let session = &translator.session;
+    let now = translator.now();
     Ok(variables::names()
         .map(|name| {
-            let value = variables::get(session.engine, session.env, name).unwrap_or_default();
+            let value = variables::get(now.engine, now.env, name).unwrap_or_default();
             vec![name.into(), variables::shown(name, value).into()]
         })
         .collect())
 }
 
 fn status(translator: &Translator<'_>) -> Res<Rows> {
-    let engine = translator.session.engine;
+    let engine = translator.now().engine;
     let row = |name: &str, value: String| vec![Item::from(name), value.into()];
     Ok(vec![
         row("Questions", engine.questions.load(Ordering::Relaxed).to_string()),
@@ -611,10 +612,9 @@ fn status(translator: &Translator<'_>) -> Res<Rows> {
 }
 
 fn processlist(translator: &Translator<'_>) -> Res<Rows> {
-    let session = &translator.session;
-    let schema = session.schema.map_or(Item::Null, |schema| schema.name.as_str().into());
+    let schema = translator.session.schema.map_or(Item::Null, |schema| schema.name.as_str().into());
     Ok(vec![vec![
-        (session.env.connection_id as i64).into(),
+        (translator.now().env.connection_id as i64).into(),
         "root".into(),
         "localhost".into(),
         schema,

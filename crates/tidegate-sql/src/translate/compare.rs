@@ -363,7 +363,7 @@ impl Translator<'_> {
         let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
         let (collation, _) = meet(&text, &pattern, "like")?;
         let escape = match escape {
-            None if self.session.env.lex_mode().no_backslash_escapes => String::new(),
+            None if self.session.inputs.lex_mode().no_backslash_escapes => String::new(),
             None => "\\".to_owned(),
             Some(escape) => {
                 let escape = self.expr(escape, scope)?;

@@ -112,7 +112,7 @@ impl Translator<'_> {
         Feed { sql, binds: std::mem::take(&mut self.binds), outs }
     }
 
-    fn base_table(&self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
+    fn base_table(&mut self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
         let (schema, table) = self.table(name)?;
         if table.is_view() {
             return Err(errors::unsupported(format!("writing through the view {}", table.name)));
@@ -175,8 +175,7 @@ impl Translator<'_> {
         if !table.has_rules() {
             return Ok(Arc::from([]));
         }
-        let session = super::Session { engine: self.session.engine, schema: Some(schema), env: self.session.env };
-        Ok(rules_of(&session, table)?.into())
+        Ok(rules_of(&self.session.within(Some(schema)), table)?.into())
     }
 
     fn column_list(&self, table: &Table, names: &[String]) -> Res<Vec<usize>> {

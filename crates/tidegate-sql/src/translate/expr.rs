@@ -138,7 +138,7 @@ impl Translator<'_> {
                 }
             }
             LiteralKind::Double => SqlType::new(Base::Double),
-            LiteralKind::Text { .. } => SqlType::varchar(len, self.session.env.collation.get()),
+            LiteralKind::Text { .. } => SqlType::varchar(len, self.session.inputs.collation),
             LiteralKind::Hex | LiteralKind::HexNumber => SqlType::varchar(len.div_ceil(2), Collation::BINARY),
             LiteralKind::Bits => SqlType::varchar(len.div_ceil(8), Collation::BINARY),
         };
@@ -174,7 +174,7 @@ impl Translator<'_> {
             ParamKind::Int => SqlType::bigint(),
             ParamKind::Uint => SqlType::ubigint(),
             ParamKind::Double => SqlType::new(Base::Double),
-            ParamKind::Bytes => SqlType::varchar(255, self.session.env.collation.get()),
+            ParamKind::Bytes => SqlType::varchar(255, self.session.inputs.collation),
         };
         Ok(Ex { coercibility: Coercibility::Literal, ..Ex::constant(Source::Param(index), ty) })
     }

@@ -209,7 +209,7 @@ impl Translator<'_> {
             });
             return Ok(format!("{} AS {sql_alias}", cte.sql));
         }
-        let schema_name = name.schema.as_deref().or(self.session.env.virtual_schema());
+        let schema_name = name.schema.as_deref().or(self.session.inputs.virtual_schema);
         if let Some(schema) = schema_name.filter(|schema| schema.eq_ignore_ascii_case("information_schema")) {
             return crate::show::information_schema(self, schema, &name.name, alias, scope);
         }

@@ -27,7 +27,7 @@ type Equality = (Option<String>, Option<String>);
 impl Translator<'_> {
     /// Whether select lists are checked.
     pub(super) fn wants_full_groups(&self) -> bool {
-        self.session.env.sql_mode.get() & variables::ONLY_FULL_GROUP_BY != 0
+        self.session.inputs.has(variables::ONLY_FULL_GROUP_BY)
     }
 
     /// Notes a column that an expression has named.

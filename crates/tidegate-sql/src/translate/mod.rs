@@ -12,6 +12,7 @@ pub(crate) mod dml;
 pub(crate) mod expr;
 mod from;
 mod full_group;
+pub(crate) mod inputs;
 pub(crate) mod list;
 mod names;
 mod rollup;
@@ -21,18 +22,20 @@ pub(crate) mod types;
 mod union;
 pub(crate) mod windows;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 use sqlparser::tokenizer::TokenWithSpan;
 use tidegate_rows::ServerError;
 
 use crate::{
     catalog::TableState,
-    engine::{EngineInner, Schema},
+    engine::Schema,
     errors,
     lexer::{Literal, LiteralKind},
     value::{Base, Datum, Rep, SqlType, collation::Collation},
 };
+
+pub(crate) use inputs::{Inputs, Session};
 
 pub(crate) type Res<T> = Result<T, ServerError>;
 
@@ -127,13 +130,6 @@ pub(crate) enum ParamKind {
     Bytes,
 }
 
-/// What a translation needs to know of the session.
-pub(crate) struct Session<'a> {
-    pub(crate) engine: &'a EngineInner,
-    pub(crate) schema: Option<&'a Arc<Schema>>,
-    pub(crate) env: &'a crate::session::Env,
-}
-
 /// One translation.
 pub(crate) struct Translator<'a> {
     pub(crate) session: Session<'a>,
@@ -146,8 +142,10 @@ pub(crate) struct Translator<'a> {
     pub(crate) fixed: BTreeSet<usize>,
     /// How far the statement's text names columns of the result.
     pub(crate) named_to: usize,
-    /// Whether the plan can serve again.
-    pub(crate) cacheable: bool,
+    /// Whether the plan can serve again; [`serves_once`](Self::serves_once) says that it cannot.
+    cacheable: Cell<bool>,
+    /// The schemas whose catalogues the plan was made from, with their versions then.
+    pub(crate) catalogs: Vec<(Arc<Schema>, u64)>,
     /// The schema whose file the statement runs on.
     pub(crate) home: Option<Arc<Schema>>,
     /// Other schemas that must be attached.
@@ -193,7 +191,8 @@ impl<'a> Translator<'a> {
             binds: Vec::new(),
             fixed: BTreeSet::new(),
             named_to: 0,
-            cacheable: true,
+            cacheable: Cell::new(true),
+            catalogs: Vec::new(),
             home: None,
             attached: Vec::new(),
             reads: Vec::new(),
@@ -280,7 +279,7 @@ impl<'a> Translator<'a> {
                 };
                 let mut out = Vec::new();
                 if escaped {
-                    crate::lexer::unescape(text, quote, self.session.env.lex_mode(), &mut out);
+                    crate::lexer::unescape(text, quote, self.session.inputs.lex_mode(), &mut out);
                 } else {
                     out.extend_from_slice(text);
                 }
@@ -505,7 +504,8 @@ impl<'a> Translator<'a> {
             binds: take(&mut self.binds),
             fixed: take(&mut self.fixed),
             named_to: 0,
-            cacheable: self.cacheable,
+            cacheable: self.cacheable.clone(),
+            catalogs: take(&mut self.catalogs),
             home: self.home.take(),
             attached: take(&mut self.attached),
             reads: take(&mut self.reads),
@@ -525,6 +525,7 @@ impl<'a> Translator<'a> {
         self.binds = inner.binds;
         self.fixed = inner.fixed;
         self.cacheable = inner.cacheable;
+        self.catalogs = inner.catalogs;
         self.home = inner.home;
         self.attached = inner.attached;
         self.reads = inner.reads;

@@ -33,7 +33,7 @@ impl Translator<'_> {
             {
                 let text = text.unwrap_or_default();
                 let at = text.find(['\'', '"']).filter(|at| !text[..*at].ends_with(['x', 'X']));
-                let first = at.and_then(|at| first_string(&text[at..], self.session.env.lex_mode()));
+                let first = at.and_then(|at| first_string(&text[at..], self.session.inputs.lex_mode()));
                 first.unwrap_or_else(|| text.to_owned())
             }
             Expr::Identifier(name) => name.value.clone(),

@@ -37,7 +37,7 @@ impl Translator<'_> {
             return Err(errors::unsupported("WITH ROLLUP together with DISTINCT or windows"));
         }
         // Which columns are NULL depends on the literals in them.
-        self.cacheable = false;
+        self.serves_once();
         let mut scope = Scope { parent: outer, ..Scope::default() };
         self.from(&select.from, &mut scope)?;
         let keys = terms.iter().map(|term| self.key_of(term, select, &scope)).collect::<Res<Vec<_>>>()?;

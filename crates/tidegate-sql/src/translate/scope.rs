@@ -286,7 +286,7 @@ impl Translator<'_> {
     /// 1046 without a current schema, 1049 for one that does not exist.
     pub(crate) fn schema_of(&self, name: &TableName) -> Res<Arc<Schema>> {
         match &name.schema {
-            Some(schema) => self.session.engine.schema(schema),
+            Some(schema) => self.session.schema_named(schema),
             None => self.session.schema.cloned().ok_or_else(errors::no_database),
         }
     }
@@ -295,7 +295,7 @@ impl Translator<'_> {
     ///
     /// # Errors
     /// 1146 if there is none.
-    pub(crate) fn table(&self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
+    pub(crate) fn table(&mut self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
         if let Some(schema) = name.schema.as_ref().filter(|schema| is_virtual(schema)) {
             return Err(errors::no_such_table(schema, &name.name));
         }
@@ -304,8 +304,8 @@ impl Translator<'_> {
             (Err(error), Some(schema)) if error.code == 1049 => return Err(errors::no_such_table(schema, &name.name)),
             (schema, _) => schema?,
         };
-        let catalog = schema.catalog()?;
-        let hidden = self.session.env.temporary(&schema.name, &name.name);
+        let catalog = self.catalog(&schema)?;
+        let hidden = self.session.temporary(&schema.name, &name.name);
         let table = catalog
             .table(hidden.as_deref().unwrap_or(&name.name))
             .ok_or_else(|| errors::no_such_table(&schema.name, &name.name))?;

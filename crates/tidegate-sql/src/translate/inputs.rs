@@ -1,0 +1,141 @@
+//! What a translation depends on besides the statement itself.
+//!
+//! A plan serves whoever has the same text with the same kinds of literals and parameters and equal [`Inputs`], as long as the
+//! catalogues that it was made from are current. A translator reaches nothing else of the session: what it takes from
+//! [`Translator::now`] makes its plan serve once.
+
+use std::sync::Arc;
+
+use tidegate_rows::ServerError;
+
+use super::{Res, Translator};
+use crate::{
+    catalog::Catalog,
+    engine::{EngineInner, Schema},
+    lexer::LexMode,
+    session::Env,
+    value::collation::Collation,
+    variables,
+};
+
+/// Everything of a session that decides about a translation: part of the statement cache's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    pub(crate) sql_mode: u64,
+    /// Of literals and of what is made of numbers.
+    pub(crate) collation: Collation,
+    /// The number of the current schema; 0 without one.
+    pub(crate) schema: u64,
+    /// The current schema if it is one without a file.
+    pub(crate) virtual_schema: Option<&'static str>,
+    /// The session's temporary tables, by a number that no other set of tables has; 0 without any.
+    pub(crate) temporary: u64,
+}
+
+impl Inputs {
+    /// Those of a session.
+    #[inline]
+    pub(crate) fn of(schema: Option<&Arc<Schema>>, env: &Env) -> Self {
+        Self {
+            sql_mode: env.sql_mode.get(),
+            collation: env.collation.get(),
+            schema: schema.map_or(0, |schema| schema.id),
+            // A view is in its own schema, wherever the session is.
+            virtual_schema: if schema.is_none() { env.virtual_schema() } else { None },
+            temporary: env.temporary_tables(),
+        }
+    }
+
+    /// How strings and names are told apart.
+    pub(crate) fn lex_mode(&self) -> LexMode {
+        LexMode {
+            ansi_quotes: self.has(variables::ANSI_QUOTES),
+            no_backslash_escapes: self.has(variables::NO_BACKSLASH_ESCAPES),
+        }
+    }
+
+    /// Whether a bit of sql_mode is set.
+    pub(crate) fn has(&self, mode: u64) -> bool {
+        self.sql_mode & mode != 0
+    }
+}
+
+/// The session of a translation.
+#[derive(Clone, Copy)]
+pub(crate) struct Session<'a> {
+    /// The current schema.
+    pub(crate) schema: Option<&'a Arc<Schema>>,
+    pub(crate) inputs: Inputs,
+    engine: &'a EngineInner,
+    env: &'a Env,
+}
+
+/// A session as it is at this moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Now<'a> {
+    pub(crate) engine: &'a EngineInner,
+    pub(crate) env: &'a Env,
+}
+
+impl<'a> Session<'a> {
+    /// The session with a current schema.
+    pub(crate) fn new(engine: &'a EngineInner, schema: Option<&'a Arc<Schema>>, env: &'a Env) -> Self {
+        Self { schema, inputs: Inputs::of(schema, env), engine, env }
+    }
+
+    /// The same session in another schema.
+    pub(crate) fn within<'b>(self, schema: Option<&'b Arc<Schema>>) -> Session<'b>
+    where
+        'a: 'b,
+    {
+        Session::new(self.engine, schema, self.env)
+    }
+
+    /// The schema with a name.
+    ///
+    /// # Errors
+    /// 1049 if it does not exist.
+    pub(crate) fn schema_named(&self, name: &str) -> Result<Arc<Schema>, ServerError> {
+        self.engine.schema(name)
+    }
+
+    /// The version that the server reports; it never changes.
+    pub(crate) fn server_version(&self) -> &'a str {
+        &self.engine.server_version
+    }
+
+    /// The catalogue's name of a temporary table: [`Inputs::temporary`] decides about it.
+    pub(crate) fn temporary(&self, schema: &str, name: &str) -> Option<String> {
+        if self.inputs.temporary == 0 { None } else { self.env.temporary(schema, name) }
+    }
+}
+
+impl<'a> Translator<'a> {
+    /// The session at this moment, with everything that is not among the [`Inputs`]: the plan serves once.
+    pub(crate) fn now(&self) -> Now<'a> {
+        self.serves_once();
+        Now { engine: self.session.engine, env: self.session.env }
+    }
+
+    /// Makes the plan one that is not kept.
+    pub(crate) fn serves_once(&self) {
+        self.cacheable.set(false);
+    }
+
+    /// Whether the plan can serve again.
+    pub(crate) fn is_cacheable(&self) -> bool {
+        self.cacheable.get()
+    }
+
+    /// The catalogue of a schema; the plan is current as long as it does not change.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn catalog(&mut self, schema: &Arc<Schema>) -> Res<Arc<Catalog>> {
+        if !self.catalogs.iter().any(|(known, _)| Arc::ptr_eq(known, schema)) {
+            // The version is read before the catalogue is: a change in between makes the plan stale, never wrong.
+            self.catalogs.push((Arc::clone(schema), schema.version()));
+        }
+        schema.catalog()
+    }
+}
