@@ -14,10 +14,10 @@ use std::{
 };
 
 use bstr::{BString, ByteSlice};
-use tidegate_conf::{Diagnostic, ast};
+use tidegate_conf::{Diagnostic, Diagnostics, ast};
 
 use crate::{
-    conf::Build,
+    conf::{Build, Config, Level},
     phase::{LocalFuture, Program},
     template::Template,
     variable::VariableDef,
@@ -257,6 +257,9 @@ pub struct Module<C: 'static> {
     /// Called once after the whole `http` block is read and inherited, with the configuration of the `http` level:
     /// for checks over everything and for what needs all names to be known.
     pub finish: Option<fn(&mut C, &mut Build<'_>) -> Result<(), Diagnostic>>,
+    /// Called for each level that has a configuration of its own, when everything is read and inherited: finds what could
+    /// only fail later, when a request comes.
+    pub check: Option<fn(&C, &Checked<'_>, &mut Diagnostics)>,
     /// Registers handlers for a location (or a server, before a location is known) that has this configuration.
     pub install: fn(&Arc<C>, &mut Program),
     /// Called on each worker's thread as it starts, with the configuration of the `http` level. An error, a sentence,
@@ -279,12 +282,21 @@ impl<C: 'static> Module<C> {
             example: "",
             inherit: |_, _, _| {},
             finish: None,
+            check: None,
             install: |_, _| {},
             init_worker: None,
             exit_worker: None,
             slot: Slot::new(),
         }
     }
+}
+
+/// What [`Module::check`] looks at.
+pub struct Checked<'a> {
+    /// The whole configuration.
+    pub config: &'a Config,
+    /// The level whose configuration is looked at.
+    pub level: &'a Level,
 }
 
 /// How a worker ends.
@@ -373,6 +385,8 @@ pub trait AnyModule: Sync {
     /// # Errors
     /// What is wrong with the configuration as a whole.
     fn finish(&self, conf: &mut AnyConf, build: &mut Build<'_>) -> Result<(), Diagnostic>;
+    /// See [`Module::check`].
+    fn check(&self, conf: &AnyConf, checked: &Checked<'_>, diagnostics: &mut Diagnostics);
     /// See [`Module::install`].
     fn install(&self, conf: &Arc<AnyConf>, program: &mut Program);
     /// See [`Module::init_worker`].
@@ -437,6 +451,11 @@ impl<C: Default + Send + Sync + 'static> AnyModule for Module<C> {
         match self.finish {
             Some(finish) => finish(conf.downcast_mut::<C>().expect(RIGHT_TYPE), build),
             None => Ok(()),
+        }
+    }
+    fn check(&self, conf: &AnyConf, checked: &Checked<'_>, diagnostics: &mut Diagnostics) {
+        if let Some(check) = self.check {
+            check(conf.downcast_ref::<C>().expect(RIGHT_TYPE), checked, diagnostics);
         }
     }
     fn install(&self, conf: &Arc<AnyConf>, program: &mut Program) {

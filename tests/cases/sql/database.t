@@ -112,3 +112,14 @@ GET /count
 "affected_rows":2
 ~~~
 "n":([3-9]|\d\d)
+
+
+=== TEST 7: a file that would fill a schema is looked for before the start
+--- tidegate_only
+--- main_config
+database { path data; schema shop init=conf/no-such-file.sql; }
+--- config
+location / { return 200; }
+--- must_die
+--- error_log
+conf/no-such-file.sql" failed (2: No such file or directory) in

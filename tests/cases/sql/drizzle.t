@@ -242,6 +242,7 @@ GET /pass?p=plain
 --- error_code: 500 500 500 500 500
 --- error_log
 drizzle: missing "drizzle_query" in location "/query"
+drizzle: missing "drizzle_query" for "drizzle_pass" in 
 drizzle: empty "drizzle_query"
 drizzle: handler: empty "drizzle_pass" target
 drizzle: upstream "moon" not found
@@ -837,3 +838,38 @@ location /cat { drizzle_pipeline some; }
 --- must_die
 --- error_log
 invalid parameter "some"
+
+
+=== TEST 39: an upstream that is not there is a mistake of the configuration
+--- tidegate_only
+--- http_config
+upstream cats { drizzle_server embedded; }
+upstream plain { server 127.0.0.1:1; }
+--- config
+location /a { drizzle_query "select 1"; drizzle_pass cat; }
+location /b { drizzle_query "select 1"; drizzle_pass plain; }
+location /c { drizzle_query "select 1"; drizzle_pass $arg_any; }
+--- must_die
+--- error_log
+drizzle: upstream "cat" not found in
+did you mean "cats"?
+drizzle: no drizzle_server defined in upstream "plain" in
+
+
+=== TEST 40: a name without a value is a mistake of the configuration
+--- tidegate_only
+--- http_config
+upstream cats { drizzle_server embedded; }
+--- config
+drizzle_param name $arg_name;
+location /a { drizzle_query "select :name, ':not', 1 -- :nor"; drizzle_pass cats; }
+location /b { drizzle_query "select :nane"; drizzle_pass cats; }
+location /c { drizzle_param other $arg_other; drizzle_query POST "select :other, :name"; drizzle_pass cats; }
+location /d { drizzle_query "select :nothing"; return 200; }
+--- must_die
+--- error_log_like
+drizzle: no "drizzle_param" for ":nane" in .*:\d+
+add "drizzle_param nane \$arg_nane;"
+--- no_error_log
+":not"
+":nothing"

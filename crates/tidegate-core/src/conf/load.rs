@@ -68,6 +68,9 @@ pub fn load(options: &LoadOptions) -> Result<Arc<Config>, LoadError> {
     build.walk(LevelId(0), Context::MAIN, &tree);
     // With broken syntax the rest is checked too, so that all problems come in one report; but nothing is made of it.
     let config = build.finish(options.conf_path.clone()).filter(|_| parsed);
+    if let Some(config) = &config {
+        config.check(&mut diagnostics);
+    }
     match config {
         Some(mut config) if !diagnostics.has_errors() => {
             config.warnings = diagnostics.iter().map(|d| (d.level, d.one_line(&sources))).collect();

@@ -12,11 +12,12 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 use bstr::{BStr, BString};
 pub use build::Build;
 pub use load::{LoadError, LoadOptions, load};
+use tidegate_conf::Diagnostics;
 use tidegate_http::Method;
 
 use crate::{
     location::Locations,
-    module::{AnyConf, Context, Module, WorkerEnd},
+    module::{AnyConf, Checked, Context, Module, WorkerEnd},
     phase::Program,
     server_name::ServerNames,
     sockets::ListenSpec,
@@ -202,6 +203,17 @@ impl Config {
     pub fn full_path(&self, path: &[u8]) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         self.prefix.join(std::ffi::OsStr::from_bytes(path))
+    }
+    /// Lets each module look at all levels that have a configuration of its own.
+    fn check(&self, diagnostics: &mut Diagnostics) {
+        for level in &self.levels {
+            let outer = level.parent.map(|parent| &self.levels[parent.0 as usize].confs);
+            for (slot, (module, conf)) in self.registry.modules().iter().zip(&level.confs).enumerate() {
+                if !outer.is_some_and(|outer| Arc::ptr_eq(&outer[slot], conf)) {
+                    module.check(&**conf, &Checked { config: self, level }, diagnostics);
+                }
+            }
+        }
     }
     /// Calls each module's worker set-up on the current thread.
     ///

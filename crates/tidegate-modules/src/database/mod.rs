@@ -19,13 +19,13 @@ use std::{
 };
 
 use bstr::{BString, ByteSlice};
-use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, Span, ast};
 use tidegate_core::{
     conf::{Build, Config},
     inherit,
-    log::{self, Level},
+    log::{self, Level, SysError},
     main_conf::{block_of, duplicate},
-    module::{Context, Directive, Module},
+    module::{Checked, Context, Directive, Module},
 };
 use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Durability, Engine, EngineOptions, OpenError, Report};
@@ -54,6 +54,8 @@ pub struct Conf {
     pub users: Option<Vec<User>>,
     /// `schema`s: names, each with the file that fills it when it is made.
     pub schemas: Option<Vec<(BString, Option<PathBuf>)>>,
+    /// Where the files of `schemas` are named, in their order.
+    schema_spans: Vec<Span>,
     declared: Option<bool>,
     engine: OnceLock<Engine>,
 }
@@ -145,6 +147,7 @@ pub static BLOCK: Module<Conf> = Module {
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max,
             statement_time_max, log_size_max, users, schemas);
     },
+    check: Some(check),
     ..Module::named("database_block")
 };
 
@@ -194,7 +197,27 @@ fn schema(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
         return Err(Diagnostic::new(Severity::Emerg, directive.args[0].span, message));
     }
     schemas.push((name, file));
+    conf.schema_spans.push(directive.args.last().map_or(directive.name.span, |arg| arg.span));
     Ok(())
+}
+
+/// Finds files of `init=` that are not there, where a schema will have to be made.
+fn check(conf: &Conf, checked: &Checked<'_>, diagnostics: &mut Diagnostics) {
+    let data = data_directory(conf, checked.config);
+    for ((name, file), span) in conf.schemas.iter().flatten().zip(&conf.schema_spans) {
+        let is_made = data.join(tidegate_sql::file_of_schema(&name.to_str_lossy())).exists();
+        if let Some(file) = file
+            && !is_made
+            && let Err(error) = std::fs::File::open(file)
+        {
+            let message = format!("open() \"{}\" failed {}", file.display(), SysError(&error));
+            diagnostics.error(*span, message).hint(format!("the schema \"{name}\" is made of this file"));
+        }
+    }
+}
+
+fn data_directory(conf: &Conf, config: &Config) -> PathBuf {
+    config.full_path(conf.path.as_ref().map_or(PATH_DEFAULT.as_bytes(), |path| path.as_bytes()))
 }
 
 /// Engines of the process by data directory: a reload finds the one that is open.
@@ -209,8 +232,7 @@ pub fn engine(config: &Config) -> Result<Engine, String> {
     if let Some(engine) = conf.engine.get() {
         return Ok(engine.clone());
     }
-    let path = conf.path.as_ref().map_or(PATH_DEFAULT.as_bytes(), |path| path.as_bytes());
-    let path = config.full_path(path);
+    let path = data_directory(conf, config);
     // Only one worker opens it; the others wait for that here, before they serve.
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
     let engine = match engines.iter().find(|(open, _)| *open == path) {

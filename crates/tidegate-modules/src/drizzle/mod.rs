@@ -7,9 +7,10 @@
 //! The rows become what the location asks for while they arrive: JSON (`rds_json`), CSV (`rds_csv`), or RDS.
 //!
 //! Reading order: [`server`] and [`backend`] (what an upstream leads to), [`query`] and [`params`] (what is sent there),
-//! [`pass`] and [`sink`] (the content handler), [`coalesce`], [`status`].
+//! [`pass`] and [`sink`] (the content handler), [`coalesce`], [`status`]; [`check`] finds what could only fail later.
 
 mod backend;
+mod check;
 mod coalesce;
 mod params;
 mod pass;
@@ -25,7 +26,7 @@ use std::{
 };
 
 use bstr::{BString, ByteSlice};
-use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_conf::{Diagnostic, Level as Severity, Span, ast};
 use tidegate_core::{
     conf::{Build, Level, LevelId},
     inherit,
@@ -47,6 +48,8 @@ pub struct Conf {
     pub drizzle_query: Option<Arc<Queries>>,
     /// `drizzle_pass`
     pub drizzle_pass: Option<Template>,
+    /// Where it stands.
+    pass_span: Option<Span>,
     /// `drizzle_param`: names with values.
     pub drizzle_param: Option<Vec<(BString, Template)>>,
     /// `drizzle_connect_timeout`
@@ -99,7 +102,7 @@ pub static MODULE: Module<Conf> = Module {
             .within(PLACES)
             .syntax("[method ...] statement")
             .doc("The statement to run, for all methods or some; variables in it are not quoted."),
-        Directive::template("drizzle_pass", |c: &mut Conf| &mut c.drizzle_pass)
+        Directive::custom("drizzle_pass", 1, 1, drizzle_pass)
             .within(CONTENT)
             .syntax("upstream")
             .doc("Runs the statement there and answers with its rows."),
@@ -159,10 +162,11 @@ pub static MODULE: Module<Conf> = Module {
             drizzle_recv_cols_timeout, drizzle_recv_rows_timeout, drizzle_query_timeout, drizzle_buffer_size,
             drizzle_module_header, drizzle_coalesce, drizzle_pipeline);
         if kind.is_unnamed() {
-            inherit!(child, parent; drizzle_pass, drizzle_status);
+            inherit!(child, parent; drizzle_pass, pass_span, drizzle_status);
         }
     },
     install,
+    check: Some(check::check),
     init_worker: Some(|_| {
         if let Some(worker) = tidegate_core::worker::current() {
             let config = worker.config();
@@ -213,6 +217,15 @@ fn drizzle_server(conf: &mut Conf, directive: &ast::Directive, build: &mut Build
 
 fn drizzle_keepalive(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
     conf.keepalive = Some(backend::Keepalive::parse(directive)?);
+    Ok(())
+}
+
+fn drizzle_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    if conf.drizzle_pass.is_some() {
+        return Err(Diagnostic::duplicate(directive.name(), directive.name.span));
+    }
+    conf.drizzle_pass = Some(build.template(&directive.args[0])?);
+    conf.pass_span = Some(directive.args[0].span);
     Ok(())
 }
 

@@ -62,7 +62,7 @@ impl Statements {
 }
 
 /// Replaces each `:name` outside of quotes and comments by `?`; answers the statement and the names in order.
-fn replace_names(sql: &[u8]) -> (Vec<u8>, Vec<BString>) {
+pub(super) fn replace_names(sql: &[u8]) -> (Vec<u8>, Vec<BString>) {
     let mut out = Vec::with_capacity(sql.len());
     let mut names = Vec::new();
     let mut at = 0;

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use bstr::{BString, ByteSlice};
-use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_conf::{Diagnostic, Level as Severity, Span, ast};
 use tidegate_core::{
     conf::{Build, MethodSet},
     request::Request,
@@ -23,6 +23,8 @@ pub struct Queries {
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) text: Template,
+    /// As the configuration has it, and where.
+    written: (BString, Span),
     /// What is known of a text without variables.
     known: OnceLock<Traits>,
 }
@@ -60,7 +62,11 @@ impl Queries {
         if statement.value.is_empty() {
             return Err(emerg(statement, format!("drizzle: empty value in \"{}\" directive", directive.name())));
         }
-        let query = Query { text: build.template(statement)?, known: OnceLock::new() };
+        let query = Query {
+            text: build.template(statement)?,
+            written: (statement.value.clone(), statement.span),
+            known: OnceLock::new(),
+        };
         if names.is_empty() {
             if self.default.replace(query).is_some() {
                 return Err(Diagnostic::duplicate(directive.name(), directive.name.span));
@@ -82,6 +88,12 @@ impl Queries {
         }
         self.by_method.push((methods, query));
         Ok(())
+    }
+
+    /// All statements as the configuration has them, and where.
+    pub(super) fn written(&self) -> impl Iterator<Item = (&[u8], Span)> {
+        let queries = self.default.iter().chain(self.by_method.iter().map(|(_, query)| query));
+        queries.map(|query| (query.written.0.as_slice(), query.written.1))
     }
 
     /// The statement for a request.

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use bstr::{BStr, BString, ByteSlice};
-use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
+use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
 use tidegate_core::conf::{Build, Config};
 use tidegate_mysql::{Address, ConnectOptions, ServerOptions, TlsClient, TlsMode, TlsOptions, TlsVerify};
 
@@ -15,6 +15,8 @@ pub(super) struct ServerDraft {
     pub(super) dbname: String,
     /// Name and password for the embedded engine.
     login: (String, Vec<u8>),
+    /// Where it stands.
+    pub(super) span: Span,
 }
 
 /// MySQL's port.
@@ -73,13 +75,14 @@ impl ServerDraft {
         let dbname = draft.connect.schema.clone();
         if is_embedded {
             let login = (draft.connect.user, draft.connect.password);
-            return Ok(Self { options: None, dbname, login });
+            return Ok(Self { options: None, dbname, login, span: name.span });
         }
         draft.set_tls(name)?;
         Ok(Self {
             options: Some(ServerOptions { connect: draft.connect.into(), ..draft.options }),
             dbname,
             login: Default::default(),
+            span: name.span,
         })
     }
 
