@@ -100,7 +100,65 @@ lua_socket_log_errors off;
             tls.stop()
         }
     }
+    location /demands {
+        lua_ssl_trusted_certificate $TEST_DIR/html/ca.crt;
+        content_by_lua_block {
+            local tls = require "tls"
+            local ssl = require "ngx.ssl"
+            local function file(name) return (assert(io.open("$TEST_DIR/html/" .. name)):read("*a")) end
+            local function identity()
+                return assert(ssl.parse_pem_cert(file("client.crt"))), assert(ssl.parse_pem_priv_key(file("client.key")))
+            end
+            tls.start("server.crt", "-Verify", "1", "-CAfile", "$TEST_DIR/html/ca.crt")
+            local function connect(cert, key, ...)
+                local sock = ngx.socket.tcp()
+                assert(sock:connect("127.0.0.1", $TEST_PORT_3, { pool = "demands" }))
+                assert(sock:setclientcert(cert, key))
+                local ok, err = sock:sslhandshake(...)
+                return sock, sock:getreusedtimes(), ok, err
+            end
+            local cert, key = identity()
+            local function try(first, second)
+                local sock, times, ok, err = connect(first.cert, first.key, false, first.name, first.verify)
+                assert(ok, err)
+                assert(sock:setkeepalive())
+                sock, times, ok, err = connect(second.cert, second.key, false, second.name, second.verify)
+                ngx.say(times or "closed", " ", ok, " ", err)
+                sock:close()
+            end
+            local plain = { name = "tide.test", cert = cert, key = key }
+            local other_cert, other_key = identity()
+            try(plain, plain)
+            try(plain, { name = "TIDE.test", cert = other_cert, key = other_key })
+            try(plain, { cert = cert, key = key })
+            try(plain, { name = "tide.test", cert = cert, key = key, verify = true })
+            try({ name = "tide.test", cert = cert, key = key, verify = true }, plain)
+            try(plain, { name = "other.test", cert = cert, key = key })
+            try(plain, { name = "tide.test" })
+            try({ cert = cert, key = key }, plain)
+            tls.stop()
+            tls.start("server.crt")
+            for _, location in ipairs { "/trust", "/trust", "/other_trust" } do
+                ngx.print(ngx.location.capture(location).body)
+            end
+            tls.stop()
+        }
+    }
+    location /trust {
+        lua_ssl_trusted_certificate $TEST_DIR/html/ca.crt;
+        content_by_lua_file html/trust.lua;
+    }
+    location /other_trust {
+        lua_ssl_trusted_certificate $TEST_DIR/html/client.crt;
+        content_by_lua_file html/trust.lua;
+    }
 --- user_files
+>>> trust.lua
+local sock = ngx.socket.tcp()
+assert(sock:connect("127.0.0.1", $TEST_PORT_3, { pool = "trust" }))
+local times = sock:getreusedtimes()
+ngx.say(times, " ", sock:sslhandshake(false, "tide.test", true))
+sock:setkeepalive()
 >>> ca.crt
 -----BEGIN CERTIFICATE-----
 MIIBmjCCAT+gAwIBAgIUGtQrzR40Cpk/lFweI3GUFPEgmOswCgYIKoZIzj0EAwIw
@@ -215,6 +273,8 @@ GET /mutual
 GET /configured
 ~~~
 GET /kept
+~~~
+GET /demands
 --- response_body
 New
 failed: certificate host mismatch
@@ -246,6 +306,18 @@ New
 ~~~
 0 true 1
 1 true 1
+~~~
+1 true nil
+1 true nil
+1 true nil
+closed nil the connection of the pool does not fit: its certificate was not verified
+1 true nil
+closed nil the connection of the pool does not fit: it was made for another server name
+closed nil the connection of the pool does not fit: it was made with another client certificate
+closed nil the connection of the pool does not fit: it was made for another server name
+0 true
+1 true
+2 nilthe connection of the pool does not fit: its certificate was verified by other rules
 
 === TEST 2: a file that is not there
 --- config

@@ -13,7 +13,7 @@ use crate::stack::Lua;
 use crate::userdata::{Userdata, push_userdata, to_userdata};
 
 /// What a client proves itself with.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) chain: Arc<Vec<CertificateDer<'static>>>,
     pub(super) key: Arc<PrivateKeyDer<'static>>,

@@ -9,6 +9,7 @@ use std::thread::LocalKey;
 use super::failure::Failure;
 use super::input::Input;
 use super::pool::{Place, Pooled, Pools};
+use super::tls::Demand;
 use super::transport::Transport;
 
 /// A connection.
@@ -23,8 +24,9 @@ pub(crate) struct Conn {
     pub(super) read_end: RefCell<Option<Failure>>,
     /// Nothing more can be written.
     pub(super) write_closed: Cell<bool>,
-    /// The handshake was done: a pooled connection does not need another.
-    pub(super) encrypted: Cell<bool>,
+    /// What the handshake of an encrypted connection has proved. A pooled one does not need another for what demands no
+    /// more.
+    pub(super) proved: RefCell<Option<Box<Demand>>>,
 }
 
 impl Conn {
@@ -36,7 +38,7 @@ impl Conn {
             place: RefCell::new(None),
             read_end: RefCell::new(None),
             write_closed: Cell::new(false),
-            encrypted: Cell::new(false),
+            proved: RefCell::new(None),
         })
     }
 

@@ -154,7 +154,25 @@ fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> 
     Ok(())
 }
 
-/// What a client's configuration is made of.
+/// Something of the configuration, or of a script. The same bytes count as the same thing, wherever they were read.
+#[derive(Debug)]
+struct Shared<T>(Arc<T>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl<T: Eq> Eq for Shared<T> {}
+
+/// All that a client's configuration is made of.
 #[derive(Clone, PartialEq, Eq)]
 struct Recipe {
     verify: bool,
@@ -163,33 +181,68 @@ struct Recipe {
     versions: Versions,
     sni: bool,
     resume: bool,
-    /// Addresses of the certificates and lists, which live as long as the configuration; never dereferenced.
-    trusted: usize,
-    revoked: usize,
-    identity: usize,
+    trusted: Option<Shared<Vec<CertificateDer<'static>>>>,
+    revoked: Option<Shared<Vec<CertificateRevocationListDer<'static>>>>,
+    identity: Option<Shared<Identity>>,
 }
 
-/// What a recipe's addresses belong to: kept, so that they are not used for something else.
-type Kept = (Option<Arc<Vec<CertificateDer<'static>>>>, Option<Arc<PrivateKeyDer<'static>>>);
+/// What a handshake demands of a connection, and what an encrypted connection has proved.
+#[derive(Clone)]
+pub(super) struct Demand {
+    recipe: Recipe,
+    server_name: Option<Vec<u8>>,
+}
+
+impl Demand {
+    /// What is missing in a connection whose handshake has met `proved`, if anything is.
+    ///
+    /// A connection that shows a client certificate acts for its owner, so that it serves no script without that
+    /// certificate.
+    fn missing_in(&self, proved: &Self) -> Option<&'static str> {
+        // How a server name is told and whether sessions are resumed says nothing about the peer; whether the name was
+        // verified is in `verify`, as a name that is given is verified then.
+        let Recipe { verify, check_name: _, depth_max, versions, sni: _, resume: _, trusted, revoked, identity } =
+            &self.recipe;
+        let other = &proved.recipe;
+        let same_name =
+            |name: &Vec<u8>| proved.server_name.as_ref().is_some_and(|other| other.eq_ignore_ascii_case(name));
+        if *verify && !other.verify {
+            return Some("its certificate was not verified");
+        }
+        if *verify && (*trusted != other.trusted || *revoked != other.revoked || *depth_max != other.depth_max) {
+            return Some("its certificate was verified by other rules");
+        }
+        if !self.server_name.as_ref().is_none_or(same_name) {
+            return Some("it was made for another server name");
+        }
+        if *identity != other.identity {
+            return Some("it was made with another client certificate");
+        }
+        if (other.versions.tls12 && !versions.tls12) || (other.versions.tls13 && !versions.tls13) {
+            return Some("it was made with other versions of TLS");
+        }
+        None
+    }
+}
 
 thread_local! {
     /// Configurations made before: they also keep the sessions.
-    static CLIENTS: RefCell<Vec<(Recipe, Arc<ClientConfig>, Kept)>> = const { RefCell::new(Vec::new()) };
+    static CLIENTS: RefCell<Vec<(Recipe, Arc<ClientConfig>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Configurations kept for each worker; reloads leave old ones behind.
 const CLIENTS_MAX: usize = 64;
 
-fn client(conf: &Conf, recipe: &Recipe, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, String> {
+fn client(recipe: &Recipe) -> Result<Arc<ClientConfig>, String> {
     let known = CLIENTS
-        .with_borrow(|clients| clients.iter().find(|(known, ..)| known == recipe).map(|(_, client, _)| client.clone()));
+        .with_borrow(|clients| clients.iter().find(|(known, _)| known == recipe).map(|(_, client)| client.clone()));
     if let Some(client) = known {
         return Ok(client);
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = Arc::new(Verifier {
-        chain: if recipe.verify { chain_verifier(conf, &provider)? } else { None },
-        roots: if recipe.verify && recipe.depth_max.is_some() { trusted_roots(conf).map(Arc::new) } else { None },
+        chain: if recipe.verify { chain_verifier(recipe, &provider)? } else { None },
+        roots: if recipe.verify && recipe.depth_max.is_some() { trusted_roots(recipe).map(Arc::new) } else { None },
         depth_max: recipe.depth_max,
         verify: recipe.verify,
         check_name: recipe.check_name,
@@ -205,9 +258,9 @@ fn client(conf: &Conf, recipe: &Recipe, identity: Option<&Identity>) -> Result<A
         .map_err(|error| error.to_string())?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let mut client = match identity {
+    let mut client = match &recipe.identity {
         None => builder.with_no_client_auth(),
-        Some(identity) => builder
+        Some(Shared(identity)) => builder
             .with_client_auth_cert(identity.chain.to_vec(), identity.key.clone_key())
             .map_err(|error| format!("bad client certificate: {error}"))?,
     };
@@ -220,22 +273,24 @@ fn client(conf: &Conf, recipe: &Recipe, identity: Option<&Identity>) -> Result<A
         if clients.len() >= CLIENTS_MAX {
             clients.clear();
         }
-        let kept = identity.map_or((None, None), |identity| (Some(identity.chain.clone()), Some(identity.key.clone())));
-        clients.push((recipe.clone(), client.clone(), kept));
+        clients.push((recipe.clone(), client.clone()));
     });
     Ok(client)
 }
 
-fn trusted_roots(conf: &Conf) -> Option<RootCertStore> {
+fn trusted_roots(recipe: &Recipe) -> Option<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(conf.lua_ssl_trusted_certificate.as_ref()?.iter().cloned());
+    roots.add_parsable_certificates(recipe.trusted.as_ref()?.0.iter().cloned());
     Some(roots)
 }
 
-fn chain_verifier(conf: &Conf, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
-    let Some(roots) = trusted_roots(conf) else { return Ok(None) };
+fn chain_verifier(
+    recipe: &Recipe,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
+    let Some(roots) = trusted_roots(recipe) else { return Ok(None) };
     let mut builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    if let Some(revoked) = &conf.lua_ssl_crl {
+    if let Some(Shared(revoked)) = &recipe.revoked {
         builder = builder.with_crls(revoked.iter().cloned());
     }
     builder.build().map(Some).map_err(|error| error.to_string())
@@ -372,58 +427,58 @@ pub(super) fn handshake(lua: Lua) -> CResult {
     if conn.is_downstream() {
         return push_nil_error(lua, "not supported for downstream sockets");
     }
-    if conn.encrypted.get() {
-        // A pooled connection: its handshake was done for the same server.
-        return push_session(lua, wants_session);
+    let identity = tcp.identity.borrow().clone();
+    let named = server_name.is_some();
+    let recipe = recipe(&host, verify, named, named && wants_session, identity);
+    let demand = Demand { recipe, server_name };
+    // A connection of a pool: its handshake was done, for whoever made it.
+    let missing = conn.proved.borrow().as_ref().map(|proved| demand.missing_in(proved));
+    match missing {
+        Some(None) => return push_session(lua, wants_session),
+        Some(Some(missing)) => {
+            tcp.close_now();
+            return push_nil_error(lua, &format!("the connection of the pool does not fit: {missing}"));
+        }
+        None => {}
     }
-    let name = match &server_name {
+    let name = match &demand.server_name {
         None => ServerName::from(std::net::IpAddr::from(Ipv4Addr::UNSPECIFIED)),
         Some(name) => match std::str::from_utf8(name).ok().and_then(|name| ServerName::try_from(name).ok()) {
             Some(name) => name.to_owned(),
             None => return push_nil_error(lua, "invalid server name"),
         },
     };
-    let named = server_name.is_some();
-    let identity = tcp.identity.borrow().clone();
-    let client = match client_for(&host, verify, named, named && wants_session, identity) {
+    let client = match client(&demand.recipe) {
         Ok(client) => client,
         Err(message) => return push_nil_error(lua, &message),
     };
     let settings = Settings::of(&host);
     let limit = tcp.connect_timeout.get().unwrap_or(settings.connect_timeout);
     let busy = tcp.occupy(Operation::Connect);
-    let job = Job { tcp, conn, host, client, name, server_name: server_name.unwrap_or_default(), wants_session };
+    let job = Job { tcp, conn, host, client, name, demand, wants_session };
     with_run(|run| run.wait(lua, job.run(limit, settings.log_errors, busy)))
         .unwrap_or(Err(LuaError::new("no request found")))?;
     Ok(0)
 }
 
-fn client_for(
-    host: &Host,
-    verify: bool,
-    named: bool,
-    resume: bool,
-    identity: Option<Arc<Identity>>,
-) -> Result<Arc<ClientConfig>, String> {
+/// What a handshake of a script of `host` is made with.
+fn recipe(host: &Host, verify: bool, named: bool, resume: bool, identity: Option<Arc<Identity>>) -> Recipe {
     with_conf(host, |conf| {
         let configured = || {
             let (chain, key) = (conf.lua_ssl_certificate.clone()?, conf.lua_ssl_certificate_key.clone()?);
             Some(Arc::new(Identity { chain, key }))
         };
-        let identity = identity.or_else(configured);
-        let address = |pointer: Option<usize>| pointer.unwrap_or(0);
-        let recipe = Recipe {
+        Recipe {
             verify,
             check_name: named,
             depth_max: conf.lua_ssl_verify_depth,
             versions: conf.lua_ssl_protocols.unwrap_or(Versions { tls12: true, tls13: true }),
             sni: named,
             resume,
-            trusted: address(conf.lua_ssl_trusted_certificate.as_ref().map(|list| Arc::as_ptr(list) as usize)),
-            revoked: address(conf.lua_ssl_crl.as_ref().map(|list| Arc::as_ptr(list) as usize)),
-            identity: address(identity.as_ref().map(|identity| Arc::as_ptr(&identity.chain) as usize)),
-        };
-        client(conf, &recipe, identity.as_deref())
+            trusted: conf.lua_ssl_trusted_certificate.clone().map(Shared),
+            revoked: conf.lua_ssl_crl.clone().map(Shared),
+            identity: identity.or_else(configured).map(Shared),
+        }
     })
 }
 
@@ -433,7 +488,7 @@ fn client_for(
 /// # Errors
 /// Why there is none, as a sentence.
 pub(crate) fn client_without_name(host: &Host, verify: bool) -> Result<Arc<ClientConfig>, String> {
-    client_for(host, verify, false, false, None)
+    client(&recipe(host, verify, false, false, None))
 }
 
 /// What scripts get for a certificate that was refused, in OpenSSL's words; `None` for other failures.
@@ -476,7 +531,7 @@ struct Job {
     host: Host,
     client: Arc<ClientConfig>,
     name: ServerName<'static>,
-    server_name: Vec<u8>,
+    demand: Demand,
     wants_session: bool,
 }
 
@@ -490,7 +545,7 @@ impl Job {
         let message = match connected {
             Ok(Ok(stream)) => {
                 self.conn.transport().replace(Transport::Tls(Box::new(RefCell::new(stream))));
-                self.conn.encrypted.set(true);
+                self.conn.proved.replace(Some(Box::new(self.demand)));
                 let wants_session = self.wants_session;
                 return Answer::Push(Box::new(move |lua| push_session(lua, wants_session)));
             }
@@ -518,7 +573,7 @@ impl Job {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         )) = cause
         {
-            let name = self.server_name.as_bstr();
+            let name = self.demand.server_name.as_deref().unwrap_or_default().as_bstr();
             log(format!("lua ssl certificate does not match host \"{name}\""));
             return "certificate host mismatch".to_owned();
         }
