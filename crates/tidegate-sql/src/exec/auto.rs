@@ -71,6 +71,25 @@ impl Writer<'_> {
         }
     }
 
+    /// An UPDATE has written AUTO_INCREMENT values: new rows come behind them, also when the transaction is rolled back.
+    pub(super) fn raise_auto(&mut self, table: &Table, changes: &[(usize, Datum)]) -> Res<()> {
+        let Some(column) = table.auto_column() else { return Ok(()) };
+        let Some((_, value)) = changes.iter().find(|(changed, _)| *changed == column) else { return Ok(()) };
+        if value.is_null() || matches!(value, Datum::Int(value) if *value < 0) {
+            return Ok(());
+        }
+        let behind = uint_of(value.as_cell()).saturating_add(1);
+        if behind > self.next_auto(table, column)? {
+            table.state.next_auto.store(behind, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Remembers the counter if an UPDATE assigns the column: values may become smaller again, the counter must not.
+    pub(super) fn keep_raised_auto(&mut self, table: &Table, mut columns: impl Iterator<Item = usize>) -> Res<()> {
+        if columns.any(|column| table.columns[column].auto_increment) { self.keep_auto(table) } else { Ok(()) }
+    }
+
     /// Remembers the next AUTO_INCREMENT value in the file before rows go, so that none is given twice.
     pub(super) fn keep_auto(&mut self, table: &Table) -> Res<()> {
         let Some(column) = table.auto_column() else { return Ok(()) };

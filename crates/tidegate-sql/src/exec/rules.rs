@@ -122,6 +122,8 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         table: None,
         home: None,
         outer: false,
+        single: false,
+        rowid: String::new(),
     };
     let scope = Scope { sources: vec![source], clause, ..Scope::default() };
     let ex = translator.expr(&expr, &scope)?;

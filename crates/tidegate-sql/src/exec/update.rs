@@ -60,7 +60,7 @@ impl Writer<'_> {
         } else if self.env.found_rows_flag.get() {
             run.written.affected += 1;
         }
-        Ok(())
+        self.keep_raised_auto(table, upsert.columns.iter().copied())
     }
 
     pub(super) fn new_value(&self, target: &Target<'_>, value: &Cellish, cells: &[Datum], outs: &[Out]) -> Res<Datum> {
@@ -119,7 +119,10 @@ impl Writer<'_> {
         stmt.bind(changes.len() + 1, Cell::Int(rowid)).map_err(internal)?;
         let result = stmt.run();
         self.keep(stmt);
-        let Err(error) = result else { return Ok(true) };
+        let Err(error) = result else {
+            self.raise_auto(table, &changes)?;
+            return Ok(true);
+        };
         let error = if error.is_unique() {
             self.update_conflict(table, rowid, &changes)?
         } else {
@@ -228,7 +231,7 @@ impl Writer<'_> {
                 *changed += 1;
             }
         }
-        Ok(())
+        self.keep_raised_auto(&target.table, target.assignments.iter().map(|(column, ..)| *column))
     }
 
     /// Carries out DELETE.

@@ -186,7 +186,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("NOW", 0, 1, |t, args| now(t, args, false)),
     rewrite("SYSDATE", 0, 1, |t, args| {
         let decimals = fraction_digits(t, args)?;
-        t.note_fresh();
+        t.effects.note_fresh();
         Ok(Ex::sql(format!("tg_sysdate({decimals})"), now_type(decimals)).with_nullable(false))
     }),
     rewrite("CURRENT_TIMESTAMP", 0, 1, |t, args| now(t, args, false)),

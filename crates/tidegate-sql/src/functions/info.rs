@@ -68,13 +68,13 @@ static FUNCTIONS: &[Function] = &[
     rewrite("LAST_INSERT_ID", 0, 1, |t, args| match args {
         // The same statement may set it.
         [] if t.sets_last_insert_id() => {
-            t.note_ordered();
+            t.effects.note_read();
             Ok(Ex::sql("tg_last_insert_id()".into(), SqlType::ubigint()).with_nullable(false))
         }
         [] => Ok(Ex::constant(Source::LastInsertId, SqlType::ubigint())),
         [value, ..] => {
             let sql = t.convert(value, Rep::Uint);
-            t.note_ordered();
+            t.effects.note_write();
             Ok(Ex::sql(format!("f_set_last_insert_id({sql})"), SqlType::ubigint()))
         }
     }),
@@ -193,7 +193,7 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
         let bare = name[1..].trim_matches(['`', '\'', '"']);
         let value = now.env.user_variable(bare);
         if t.assigns(bare) {
-            t.note_ordered();
+            t.effects.note_read();
             let ty = if value.value.is_null() { SqlType::new(Base::LongText) } else { value.ty };
             let code = conversion_code(Rep::Null, ty.rep());
             let ex = Ex::sql(format!("tg_user_variable({}, {code})", quote(&bare.to_lowercase())), ty);
@@ -240,11 +240,16 @@ pub(super) fn assign(t: &mut Translator<'_>, name: &Expr, value: &Ex) -> Res<Ex>
     }
     let bare = name[1..].trim_matches(['`', '\'', '"']).to_lowercase();
     let (sql, ty) = match value.ty.rep() {
-        Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Text | Rep::Blob => (t.text(value), value.ty.clone()),
+        Rep::Int if value.ty.length < 11 => {
+            (t.text(value), SqlType { length: value.ty.length, ..SqlType::new(Base::Int) })
+        }
+        Rep::Int => (t.text(value), SqlType::bigint()),
+        Rep::Uint if value.ty.base != Base::Bit => (t.text(value), SqlType::ubigint()),
+        Rep::Uint | Rep::Real | Rep::Dec | Rep::Text | Rep::Blob => (t.text(value), value.ty.clone()),
         Rep::Null => ("NULL".to_owned(), SqlType::new(Base::LongText)),
         _ => (t.convert(value, Rep::Text), SqlType::new(Base::LongText)),
     };
-    t.note_ordered();
+    t.effects.note_write();
     let code = conversion_code(Rep::Null, ty.rep());
     let sql = format!("tg_assign({}, {sql}, {code}, {})", quote(&bare), ty.decimals);
     Ok(Ex { code: Code::Sql(sql), aggregate: value.aggregate, ..Ex::sql(String::new(), ty) })

@@ -139,10 +139,10 @@ static FUNCTIONS: &[Function] = &[
     udf("BIT_COUNT", "f_bit_count", 1, 1, &[Want::Uint], super::int, |args, out| { out.int(i64::from(args.uint(0).count_ones())); Ok(()) }),
     rewrite("RAND", 0, 1, |t, args| {
         let Some(seed) = args.first() else {
-            t.note_fresh();
+            t.effects.note_fresh();
             return Ok(Ex::sql("tg_rand()".into(), SqlType::new(Base::Double)).with_nullable(false));
         };
-        t.note_ordered();
+        t.effects.note_both();
         // Each call with a constant seed has a sequence of its own; another seed begins anew with each row.
         let site = if is_constant(seed) { t.next_site() as i64 } else { -1 };
         let sql = t.convert(seed, Rep::Int);

@@ -226,9 +226,9 @@ pub(crate) fn call(translator: &mut Translator<'_>, name: &str, args: &[Ex]) -> 
         Kind::Macro(f) => f(translator, args)?,
         Kind::Udf { wants, ty, udf } => {
             if udf.ordered {
-                translator.note_ordered();
+                translator.effects.note_both();
             } else if !udf.pure {
-                translator.note_fresh();
+                translator.effects.note_fresh();
             }
             let mut ty = ty(args);
             let mut coercibility = Coercibility::Number;

@@ -152,6 +152,8 @@ pub(crate) fn information_schema(
         table: None,
         home: None,
         outer: false,
+        single: false,
+        rowid: String::new(),
     });
     if rows.is_empty() {
         let nulls: Vec<String> = (1..=names.len()).map(|number| format!("NULL AS column{number}")).collect();

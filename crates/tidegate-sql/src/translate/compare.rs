@@ -299,7 +299,8 @@ impl Translator<'_> {
     pub(super) fn in_subquery(&mut self, expr: &Expr, query: &Query, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
         let not = if negated { "NOT " } else { "" };
         if let Expr::Tuple(row) = unnest(expr) {
-            let mut rel = self.query(query, Some(scope), Wanted::Columns(row.len()))?;
+            let columns = Wanted::Columns(row.len());
+            let mut rel = self.for_each_row(scope, |t, scope| t.query(query, Some(scope), columns))?;
             let mut parts = Vec::new();
             for (index, item) in row.iter().enumerate() {
                 let left = self.expr(item, scope)?;
@@ -311,7 +312,7 @@ impl Translator<'_> {
             return Ok(Ex::sql(format!("(({}) {not}IN ({}))", parts.join(", "), rel.sql), SqlType::boolean()));
         }
         let left = self.expr(expr, scope)?;
-        let rel = self.query(query, Some(scope), Wanted::Columns(1))?;
+        let rel = self.for_each_row(scope, |t, scope| t.query(query, Some(scope), Wanted::Columns(1)))?;
         let ground = self.ground(&left, &rel.column_ex(0))?;
         let x = self.on_ground(&left, &ground);
         let collate = match &ground {
@@ -406,7 +407,7 @@ impl Translator<'_> {
             return Err(errors::unsupported("ANY of something else than a query"));
         };
         let a = self.expr(left, scope)?;
-        let rel = self.query(query, Some(scope), Wanted::Columns(1))?;
+        let rel = self.for_each_row(scope, |t, scope| t.query(query, Some(scope), Wanted::Columns(1)))?;
         let op_text = match op {
             BinaryOperator::Eq => "=",
             BinaryOperator::NotEq => "<>",

@@ -83,6 +83,14 @@ pub(crate) struct UpdatePlan {
     pub(crate) ignore: bool,
 }
 
+/// What an UPDATE assigns: to which sources, and the columns of the feed.
+#[derive(Default)]
+struct Set {
+    targets: Vec<(usize, UpdateTarget)>,
+    texts: Vec<String>,
+    outs: Vec<Out>,
+}
+
 /// A table that an UPDATE changes.
 #[derive(Debug)]
 pub(crate) struct UpdateTarget {
@@ -300,10 +308,12 @@ impl Translator<'_> {
         if is_default(value) {
             return Ok(Cellish::Default);
         }
+        let fresh = self.effects.fresh;
         let ex = self.expr(value, scope)?;
         if ex.aggregate {
             return Err(errors::invalid_group_use());
         }
+        let repeatable = self.effects.fresh == fresh;
         let known = &scope.sources[source].columns[column];
         let mut seen = ex.clone();
         // Only where storing changes nothing can later assignments read the expression in place of the column.
@@ -311,7 +321,7 @@ impl Translator<'_> {
             && ex.ty.rep() == known.ty.rep()
             && known.ty.base != Base::Float;
         let same = same || ex.is_const() && ex.ty.rep() == known.ty.rep() && ex.ty.rep() == Rep::Text;
-        if same {
+        if same && repeatable {
             seen.ty = known.ty.clone();
         } else {
             seen.code = Code::Sql(UNREADABLE.to_owned());
@@ -347,19 +357,38 @@ impl Translator<'_> {
         let mut scope = Scope::default();
         let from = self.from(&update.from, &mut scope)?;
         let mut tail = format!(" FROM {from}");
+        let filter = self.effects;
         tail.push_str(&self.where_text(update.selection.as_ref(), &mut scope)?);
-        if single {
-            tail.push_str(&self.order_and_limit(&update.order_by, update.limit.as_ref(), &scope)?);
+        let limit = self.limit_text(update.limit.as_ref())?;
+        let list = self.effects;
+        let mut set = self.assignments(update, &mut scope)?;
+        scope.assigned.clear();
+        scope.clause = "order clause";
+        if self.sorts_first(&update.order_by, &scope, filter, list)? {
+            tail = self.sorted_source(&mut scope, &tail, &update.order_by, &limit)?;
+            set = self.assignments(update, &mut scope)?;
+        } else {
+            tail.push_str(&self.order_by(&update.order_by, &scope)?);
+            tail.push_str(&limit);
         }
-        let mut targets: Vec<(usize, UpdateTarget)> = Vec::new();
-        let (mut texts, mut outs) = (Vec::new(), Vec::new());
+        let sql = format!("SELECT {}{tail}", set.texts.join(", "));
+        self.one_home(set.targets.iter().map(|(_, target)| &target.schema))?;
+        let feed = self.feed_of(sql, set.outs);
+        let targets = set.targets.into_iter().map(|(_, target)| target).collect();
+        Ok(UpdatePlan { targets, feed, ignore: update.ignore })
+    }
+
+    /// What UPDATE assigns.
+    fn assignments(&mut self, update: &parse::Update, scope: &mut Scope<'_>) -> Res<Set> {
+        scope.clause = "field list";
+        let Set { mut targets, mut texts, mut outs } = Set::default();
         for assignment in &update.assignments {
-            let (source, column) = self.target_column(assignment, &scope)?;
+            let (source, column) = self.target_column(assignment, scope)?;
             let target = match targets.iter().position(|(index, _)| *index == source) {
                 Some(target) => target,
                 None => {
-                    let (schema, table) = self.writable(&scope, source)?;
-                    texts.push(format!("{}.rowid", scope.sources[source].sql_alias));
+                    let (schema, table) = self.writable(scope, source)?;
+                    texts.push(scope.sources[source].rowid_text());
                     outs.push(Out::rowid());
                     targets.push((
                         source,
@@ -377,14 +406,11 @@ impl Translator<'_> {
             texts.push(format!("{}.{}", scope.sources[source].sql_alias, scope.sources[source].columns[column].sql));
             outs.push(Out::of(&scope.sources[source].columns[column].ty));
             let old = texts.len() - 1;
-            let value = self.assigned_value(&assignment.value, &mut scope, source, column, &mut texts, &mut outs)?;
+            let value = self.assigned_value(&assignment.value, scope, source, column, &mut texts, &mut outs)?;
             targets[target].1.assignments.retain(|(known, ..)| *known != column);
             targets[target].1.assignments.push((column, old, value));
         }
-        let sql = format!("SELECT {}{tail}", texts.join(", "));
-        self.one_home(targets.iter().map(|(_, target)| &target.schema))?;
-        let feed = self.feed_of(sql, outs);
-        Ok(UpdatePlan { targets: targets.into_iter().map(|(_, target)| target).collect(), feed, ignore: update.ignore })
+        Ok(Set { targets, texts, outs })
     }
 
     /// Makes the first table's schema the one whose file is written.
@@ -435,12 +461,14 @@ impl Translator<'_> {
     ) -> Res<String> {
         let mut scope = scope.clone();
         scope.clause = "order clause";
-        let mut text = self.order_by(order, &scope)?;
-        if let Some(limit) = limit {
-            let (count, _) = self.count(limit)?;
-            text.push_str(&format!(" LIMIT {count}"));
-        }
-        Ok(text)
+        Ok(self.order_by(order, &scope)? + &self.limit_text(limit)?)
+    }
+
+    fn limit_text(&mut self, limit: Option<&Expr>) -> Res<String> {
+        Ok(match limit {
+            Some(limit) => format!(" LIMIT {}", self.count(limit)?.0),
+            None => String::new(),
+        })
     }
 
     /// Translates DELETE.
@@ -479,7 +507,7 @@ impl Translator<'_> {
         for name in &delete.targets {
             let (source, _) = scope.source(name).ok_or_else(|| errors::unknown_multi_delete(&name.name))?;
             let (schema, table) = self.writable(&scope, source)?;
-            texts.push(format!("{}.rowid", scope.sources[source].sql_alias));
+            texts.push(scope.sources[source].rowid_text());
             targets.push((schema, table, texts.len() - 1));
         }
         self.one_home(targets.iter().map(|(schema, ..)| schema))?;

@@ -24,7 +24,7 @@ use crate::{
 const DEPTH_MAX: usize = 200;
 
 /// Characters of a number that is an INT in results; what can be longer is a BIGINT.
-const INT_LENGTH_MAX: u32 = 11;
+const INT_LENGTH_MAX: u32 = 10;
 
 impl Translator<'_> {
     /// Translates an expression.
@@ -73,7 +73,7 @@ impl Translator<'_> {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), scope)
             }
             Expr::Exists { subquery, negated } => {
-                let rel = self.query(subquery, Some(scope), Wanted::Any)?;
+                let rel = self.for_each_row(scope, |t, scope| t.query(subquery, Some(scope), Wanted::Any))?;
                 let not = if *negated { "NOT " } else { "" };
                 Ok(Ex::sql(format!("({not}EXISTS ({}))", rel.sql), SqlType::boolean()).with_nullable(false))
             }
@@ -98,6 +98,7 @@ impl Translator<'_> {
     /// 1052 and 1054.
     pub(super) fn meaning(&mut self, parts: &[&str], scope: &Scope<'_>) -> Res<Named> {
         let named = scope.resolve(parts, self.aggregating > 0)?;
+        self.reached.set(self.reached.get().min(named.level));
         if named.column.is_some() && self.wants_full_groups() {
             self.note_bare(&named.ex);
         }
@@ -575,7 +576,7 @@ impl Translator<'_> {
     }
 
     fn scalar_subquery(&mut self, query: &Query, scope: &Scope<'_>) -> Res<Ex> {
-        let rel = self.query(query, Some(scope), Wanted::Columns(1))?;
+        let rel = self.for_each_row(scope, |t, scope| t.query(query, Some(scope), Wanted::Columns(1)))?;
         let column = rel.column_ex(0);
         let ty = column.ty.clone();
         // SQLite takes the first row of many; MySQL refuses. A LIMIT of one or an aggregate gives one at most.

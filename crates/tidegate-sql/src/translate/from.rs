@@ -21,12 +21,30 @@ impl Translator<'_> {
     /// # Errors
     /// Unknown tables, aliases used twice, those of the conditions.
     pub(crate) fn from(&mut self, from: &[TableWithJoins], scope: &mut Scope<'_>) -> Res<String> {
-        let mut texts = Vec::new();
+        let before = self.effects;
+        let text = self.tables(from, scope)?;
+        if self.effects.ordered == before.ordered {
+            return Ok(text);
+        }
+        // SQLite computes a table when its loop begins: what has effects must be the outermost.
+        scope.sources.clear();
+        scope.in_order = true;
+        self.tables(from, scope)
+    }
+
+    fn tables(&mut self, from: &[TableWithJoins], scope: &mut Scope<'_>) -> Res<String> {
+        let (mut texts, mut first) = (Vec::new(), 0);
         for item in from {
             if is_dual(item) {
                 continue;
             }
+            let before = self.effects;
             let sql = self.joined(item, scope)?;
+            if self.effects.ordered > before.ordered {
+                texts.insert(first, sql);
+                first += 1;
+                continue;
+            }
             // In MySQL a comma binds looser than JOIN, in SQLite they are the same.
             let right =
                 |join: &Join| matches!(join.join_operator, JoinOperator::Right(_) | JoinOperator::RightOuter(_));
@@ -39,7 +57,7 @@ impl Translator<'_> {
                 return Err(errors::not_unique_alias(&source.alias));
             }
         }
-        Ok(texts.join(", "))
+        Ok(texts.join(if scope.in_order { " CROSS JOIN " } else { ", " }))
     }
 
     fn joined(&mut self, item: &TableWithJoins, scope: &mut Scope<'_>) -> Res<String> {
@@ -67,8 +85,14 @@ impl Translator<'_> {
             }
             _ => return Err(errors::unsupported("this kind of JOIN")),
         };
-        let before = scope.sources.len();
+        let (before, effects) = (scope.sources.len(), self.effects);
         let right = self.factor(&join.relation, scope)?;
+        let has_effects = self.effects.ordered > effects.ordered;
+        if has_effects && (outer != Side::Neither || before > 1 && !matches!(constraint, JoinConstraint::None)) {
+            return Err(errors::unsupported(
+                "effects in a table that is joined with conditions to several, or by LEFT or RIGHT JOIN",
+            ));
+        }
         if outer == Side::Right {
             scope.sources[before..].iter_mut().for_each(|source| source.outer = true);
         }
@@ -112,7 +136,11 @@ impl Translator<'_> {
         if condition.is_empty() && word != "JOIN" {
             return Err(errors::syntax(word));
         }
-        Ok(format!("{left} {word} {right}{condition}"))
+        Ok(match word {
+            "JOIN" if has_effects => format!("{right} CROSS JOIN {left}{condition}"),
+            "JOIN" if scope.in_order => format!("{left} CROSS JOIN {right}{condition}"),
+            _ => format!("{left} {word} {right}{condition}"),
+        })
     }
 
     /// The condition of USING: the columns of both sides are equal, and shown once.
@@ -164,7 +192,7 @@ impl Translator<'_> {
             }
             TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
                 let alias = alias.as_ref().ok_or_else(|| errors::syntax(""))?;
-                let rel = self.query(subquery, scope.parent, Wanted::Any)?;
+                let rel = self.computed_once(|t| t.query(subquery, scope.parent, Wanted::Any))?;
                 let given: Vec<&str> = alias.columns.iter().map(|column| column.name.value.as_str()).collect();
                 Ok(self.derived(rel, &alias.name.value, &given, scope)?)
             }
@@ -189,6 +217,8 @@ impl Translator<'_> {
             table: None,
             home: None,
             outer: false,
+            single: rel.single,
+            rowid: String::new(),
         });
         Ok(format!("({}) AS {sql_alias}", rel.sql))
     }
@@ -197,6 +227,10 @@ impl Translator<'_> {
         if name.schema.is_none()
             && let Some(cte) = self.ctes.iter().rev().find(|cte| same_name(&cte.name, &name.name)).cloned()
         {
+            if cte.fresh {
+                // Each reference computes it anew.
+                self.effects.note_both();
+            }
             let sql_alias = self.alias("a");
             scope.sources.push(Source {
                 alias: alias.unwrap_or_else(|| name.name.clone()),
@@ -206,6 +240,8 @@ impl Translator<'_> {
                 table: None,
                 home: None,
                 outer: false,
+                single: false,
+                rowid: String::new(),
             });
             return Ok(format!("{} AS {sql_alias}", cte.sql));
         }
@@ -216,7 +252,7 @@ impl Translator<'_> {
         let (schema, table) = self.table(name)?;
         let alias = alias.unwrap_or_else(|| name.name.clone());
         if let Some(text) = table.view.clone() {
-            let rel = self.view(&table.name, &text, &schema)?;
+            let rel = self.computed_once(|t| t.view(&table.name, &text, &schema))?;
             let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             return self.derived(rel, &alias, &names, scope);

@@ -9,6 +9,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod dml;
+pub(crate) mod effects;
 pub(crate) mod expr;
 mod from;
 mod full_group;
@@ -161,10 +162,10 @@ pub(crate) struct Translator<'a> {
     bare: Vec<full_group::Bare>,
     /// Aggregates whose arguments are being translated.
     aggregating: usize,
-    /// How many calls so far give another value each time.
-    fresh: usize,
-    /// How many of them depend on the order of the rows, or have effects.
-    ordered: usize,
+    /// The calls so far that are new at each evaluation.
+    pub(crate) effects: effects::Effects,
+    /// The outermost query whose columns were named so far, by its level.
+    reached: std::cell::Cell<usize>,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -202,8 +203,8 @@ impl<'a> Translator<'a> {
             lenient: false,
             bare: Vec::new(),
             aggregating: 0,
-            fresh: 0,
-            ordered: 0,
+            effects: effects::Effects::default(),
+            reached: std::cell::Cell::new(usize::MAX),
             aliases: 0,
             views: 0,
             depth: 0,
@@ -236,17 +237,6 @@ impl<'a> Translator<'a> {
         let result = inside(self);
         self.aggregating -= 1;
         result
-    }
-
-    /// Notes a call that gives another value each time.
-    pub(crate) fn note_fresh(&mut self) {
-        self.fresh += 1;
-    }
-
-    /// Notes a call that has an effect, or whose value depends on how often it was called.
-    pub(crate) fn note_ordered(&mut self) {
-        self.fresh += 1;
-        self.ordered += 1;
     }
 
     /// A fresh name for SQLite.
@@ -515,8 +505,8 @@ impl<'a> Translator<'a> {
             lenient: self.lenient,
             bare: Vec::new(),
             aggregating: 0,
-            fresh: self.fresh,
-            ordered: self.ordered,
+            effects: self.effects,
+            reached: std::cell::Cell::new(usize::MAX),
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,
@@ -531,7 +521,7 @@ impl<'a> Translator<'a> {
         self.reads = inner.reads;
         self.read_names = inner.read_names;
         self.aliases = inner.aliases;
-        (self.fresh, self.ordered) = (inner.fresh, inner.ordered);
+        self.effects = inner.effects;
         result
     }
 

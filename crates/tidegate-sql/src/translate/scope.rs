@@ -28,6 +28,10 @@ pub(crate) struct Source {
     pub(crate) home: Option<Arc<Schema>>,
     /// The right side of a LEFT JOIN: any column may be NULL.
     pub(crate) outer: bool,
+    /// It has one row at most.
+    pub(crate) single: bool,
+    /// The name of the row id in SQLite's text, for a base table.
+    pub(crate) rowid: String,
 }
 
 impl std::fmt::Debug for Schema {
@@ -64,6 +68,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) new_row: Option<NewRow>,
     /// Columns that an UPDATE has assigned already, with what they are now.
     pub(crate) assigned: Vec<(String, usize, Ex)>,
+    /// The tables are read in the order of the text.
+    pub(crate) in_order: bool,
     /// Where unknown names are reported to be.
     pub(crate) clause: &'static str,
 }
@@ -74,11 +80,13 @@ pub(crate) struct Named {
     pub(crate) ex: Ex,
     /// Alias of the table and name of the column, if it is one.
     pub(crate) column: Option<(String, String)>,
+    /// The level of the query that knows it.
+    pub(crate) level: usize,
 }
 
 impl Named {
     fn item(ex: Ex) -> Self {
-        Self { ex, column: None }
+        Self { ex, column: None, level: 0 }
     }
 }
 
@@ -95,6 +103,8 @@ pub(crate) struct Cte {
     pub(crate) name: String,
     pub(crate) sql: String,
     pub(crate) columns: Vec<SourceColumn>,
+    /// It stands as a whole where it is referred to, since each reference gives other values.
+    pub(crate) fresh: bool,
 }
 
 impl SourceColumn {
@@ -128,6 +138,11 @@ impl SourceColumn {
 }
 
 impl Source {
+    /// The row id in SQLite's text.
+    pub(crate) fn rowid_text(&self) -> String {
+        format!("{}.{}", self.sql_alias, self.rowid)
+    }
+
     /// A column as an expression.
     pub(crate) fn ex(&self, index: usize) -> Ex {
         self.columns[index].to_ex(self)
@@ -141,12 +156,13 @@ impl Scope<'_> {
     /// 1052 if it could be more than one thing, 1054 if it is none.
     pub(crate) fn resolve(&self, parts: &[&str], aggregating: bool) -> Res<Named> {
         let mut found = self.own(parts, aggregating)?;
-        let mut outer = self.parent;
-        while let (None, Some(scope)) = (&found, outer) {
+        let mut at = self;
+        while let (None, Some(scope)) = (&found, at.parent) {
             found = scope.from_inside(parts)?;
-            outer = scope.parent;
+            at = scope;
         }
-        found.ok_or_else(|| errors::unknown_column(parts.join("."), self.clause_name()))
+        let found = found.ok_or_else(|| errors::unknown_column(parts.join("."), self.clause_name()))?;
+        Ok(Named { level: at.level(), ..found })
     }
 
     /// What a name means in this query itself.
@@ -183,6 +199,16 @@ impl Scope<'_> {
         }
     }
 
+    /// How many queries are around this one.
+    pub(super) fn level(&self) -> usize {
+        self.parent.map_or(0, |parent| parent.level() + 1)
+    }
+
+    /// Whether an expression here is evaluated for each of several rows.
+    pub(super) fn has_sources(&self) -> bool {
+        !self.sources.is_empty() || self.parent.is_some_and(Scope::has_sources)
+    }
+
     pub(super) fn clause_name(&self) -> &'static str {
         if self.clause.is_empty() { "field list" } else { self.clause }
     }
@@ -190,7 +216,7 @@ impl Scope<'_> {
     /// A column of this query's tables, or of the row that INSERT could not insert.
     fn column(&self, parts: &[&str]) -> Res<Option<Named>> {
         if let Some((source, column)) = self.locate(parts)? {
-            return Ok(Some(self.own_column(&self.sources[source], column)));
+            return Ok(Some(self.own_column(source, column)));
         }
         if let ([qualifiers @ .., name], Some(row)) = (parts, &self.new_row)
             && let ([alias], Some(known)) = (qualifiers, &row.alias)
@@ -230,14 +256,12 @@ impl Scope<'_> {
     }
 
     /// A column of a source: what an UPDATE has assigned to it, if it has.
-    pub(super) fn own_column(&self, source: &Source, column: usize) -> Named {
+    pub(super) fn own_column(&self, index: usize, column: usize) -> Named {
+        let source = &self.sources[index];
         let known = &source.columns[column];
-        let assigned = self
-            .assigned
-            .iter()
-            .find(|(name, at, _)| same_name(name, &known.name) && self.sources[*at].sql_alias == source.sql_alias);
+        let assigned = self.assigned.iter().find(|(name, at, _)| *at == index && same_name(name, &known.name));
         let ex = assigned.map_or_else(|| known.to_ex(source), |(_, _, ex)| ex.clone());
-        Named { ex, column: Some((source.alias.clone(), known.name.clone())) }
+        Named { ex, column: Some((source.alias.clone(), known.name.clone())), level: 0 }
     }
 
     /// The source with an alias.
@@ -343,6 +367,8 @@ impl Translator<'_> {
             table: Some(Arc::clone(table)),
             home: Some(Arc::clone(schema)),
             outer: false,
+            single: false,
+            rowid: "rowid".to_owned(),
         };
         (sql, source)
     }

@@ -108,15 +108,23 @@ impl Translator<'_> {
             let sql = self.alias("q");
             let given: Vec<&str> = cte.alias.columns.iter().map(|column| column.name.value.as_str()).collect();
             let body = if with.recursive { self.recursive(&name, &sql, &given, &cte.query, outer)? } else { None };
+            let fresh = self.effects.fresh;
             let rel = match body {
                 Some(rel) => rel,
-                None => self.query(&cte.query, outer, Wanted::Any)?,
+                None => self.computed_once(|t| t.query(&cte.query, outer, Wanted::Any))?,
             };
             let columns = source_columns(&rel, &given)?;
+            if self.effects.fresh > fresh {
+                self.ctes.push(Cte { name, sql: format!("({})", rel.sql), columns, fresh: true });
+                continue;
+            }
             let names: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
             texts.push(format!("{sql}({}) AS ({})", names.join(", "), rel.sql));
             self.ctes.retain(|known| !(known.name == name && known.sql == sql));
-            self.ctes.push(Cte { name, sql, columns });
+            self.ctes.push(Cte { name, sql, columns, fresh: false });
+        }
+        if texts.is_empty() {
+            return Ok(String::new());
         }
         let recursive = if with.recursive { "RECURSIVE " } else { "" };
         Ok(format!("WITH {recursive}{} ", texts.join(", ")))
@@ -255,6 +263,7 @@ impl Translator<'_> {
         let mut scope = Scope { parent: outer, ..Scope::default() };
         let from = self.from(&select.from, &mut scope)?;
         let mut tail = if from.is_empty() { String::new() } else { format!(" FROM {from}") };
+        let filter = self.effects;
         if let Some(selection) = &select.selection {
             scope.clause = "where clause";
             let ex = self.expr(selection, &scope)?;
@@ -265,6 +274,7 @@ impl Translator<'_> {
             tail.push_str(&format!(" WHERE {sql}"));
         }
         scope.clause = "field list";
+        let list = self.effects;
         let bare = self.projection(select, &mut scope)?;
         let items: Vec<RelColumn> = scope.list.iter().map(Listed::shown).collect();
         let groups = self.group_by(&select.group_by, &mut scope)?;
@@ -284,14 +294,23 @@ impl Translator<'_> {
         }
         scope.sees = Sees::Both;
         tail.push_str(&self.windows(select, &scope)?);
-        if !order.is_empty()
-            && items.iter().any(|item| matches!(&item.ex.code, Code::Sql(sql) if sql.contains("tg_assign(")))
-        {
-            return Err(errors::unsupported(
-                "assignment to a variable in a query with ORDER BY; sort in a derived table",
-            ));
-        }
         scope.clause = "order clause";
+        let plain = !grouped && !aggregate && select.distinct.is_none() && select.named_window.is_empty();
+        if !plain
+            && self.effects.reading > list.reading
+            && self.effects.writing > list.writing
+            && (grouped || !order.is_empty())
+        {
+            return Err(errors::unsupported("reading a variable that a query with groups or DISTINCT assigns"));
+        }
+        if plain && self.sorts_first(order, &scope, filter, list)? {
+            tail = self.sorted_source(&mut scope, &tail, order, "")?;
+            scope.list.clear();
+            scope.clause = "field list";
+            self.projection(select, &mut scope)?;
+            let items = scope.list.iter().map(Listed::shown).collect();
+            return Ok(Parts { head: "SELECT ".into(), items, tail, limit_one: false });
+        }
         tail.push_str(&self.order_by(order, &scope)?);
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => "",
@@ -446,7 +465,7 @@ impl Translator<'_> {
 
     /// An expression of the select list; it joins the scope's.
     fn item(&mut self, expr: &Expr, name: String, scope: &mut Scope<'_>) -> Res<()> {
-        let fresh = self.fresh;
+        let fresh = self.effects.fresh;
         let (ex, column) = match name_parts(expr) {
             Some(parts) => {
                 let named = self.meaning(&parts, scope)?;
@@ -454,7 +473,7 @@ impl Translator<'_> {
             }
             None => (self.expr(expr, scope)?, None),
         };
-        scope.list.push(Listed { name, ex, column, fresh: self.fresh > fresh });
+        scope.list.push(Listed { name, ex, column, fresh: self.effects.fresh > fresh });
         Ok(())
     }
 }

@@ -29,7 +29,7 @@ impl Translator<'_> {
         }
         let first = self.body(left, &[], None, outer)?;
         let columns = source_columns(&first, given)?;
-        self.ctes.push(Cte { name: name.to_owned(), sql: sql.to_owned(), columns });
+        self.ctes.push(Cte { name: name.to_owned(), sql: sql.to_owned(), columns, fresh: false });
         let second = self.body(right, &[], None, outer)?;
         if first.columns.len() != second.columns.len() {
             return Err(errors::union_columns());
