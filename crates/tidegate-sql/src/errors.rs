@@ -112,6 +112,8 @@ errors! {
     wrong_auto_increment() = 1075 b"42000" "Incorrect table definition; there can be only one auto column and it must be defined as a key";
     /// DROP of a column or key that is not there.
     cannot_drop(what, name) = 1091 b"42000" "Can't DROP {what} `{name}`; check that it exists";
+    /// The next AUTO_INCREMENT value is too large for its column.
+    auto_increment_range(column) = 167 b"22003" "Out of range value for column '{column}' at row 1";
     /// No AUTO_INCREMENT value left.
     auto_increment_exhausted() = 1467 b"HY000" "Failed to read auto-increment value from storage engine";
     /// A write where the user has said READ ONLY.

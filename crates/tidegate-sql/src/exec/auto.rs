@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::write::{Res, Writer, Written, internal};
+use super::write::{Res, Writer, Written, auto_beyond_rowid, internal};
 use crate::{
     catalog::Table,
     errors,
@@ -24,10 +24,16 @@ impl Writer<'_> {
         let Some(column) = self.wants_auto(table, row) else { return Ok(None) };
         let next = self.next_auto(table, column)?;
         let (_, most) = table.columns[column].ty.int_range();
-        let most = if table.rowid_column() == Some(column) { most.min(i64::MAX as u64) } else { most };
-        if next > most || next == u64::MAX {
+        if table.rowid_column() == Some(column) && next > i64::MAX as u64 && most > i64::MAX as u64 {
+            return Err(auto_beyond_rowid());
+        }
+        if next == u64::MAX {
             return Err(errors::auto_increment_exhausted());
         }
+        if next > most && self.strict() {
+            return Err(errors::auto_increment_range(&table.columns[column].name));
+        }
+        let next = next.min(most);
         table.state.next_auto.store(next + 1, Ordering::Release);
         row[column] = Datum::from_u64(next);
         Ok(Some(next))

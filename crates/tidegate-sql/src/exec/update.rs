@@ -51,7 +51,8 @@ impl Writer<'_> {
             changes.push((column, new));
         }
         if let Some(auto) = table.auto_column() {
-            run.written.insert_id = uint_of(cells[auto].as_cell());
+            let new = changes.iter().find(|(column, _)| *column == auto);
+            run.written.insert_id = uint_of(new.map_or(&cells[auto], |(_, value)| value).as_cell());
         }
         debug_assert_eq!(upsert.old, table.columns.len());
         let old = |column: usize| &cells[column];

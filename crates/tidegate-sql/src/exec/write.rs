@@ -49,10 +49,14 @@ pub(super) fn internal(error: SqliteError) -> ServerError {
         return errors::child_row("the referenced table does not exist");
     }
     if error.code & 0xff == libsqlite3_sys::SQLITE_MISMATCH {
-        // An AUTO_INCREMENT primary key is SQLite's row id, which has a sign.
-        return errors::unsupported("values from 2^63 on in an AUTO_INCREMENT primary key");
+        return auto_beyond_rowid();
     }
     to_server_error(&error)
+}
+
+/// An AUTO_INCREMENT primary key is SQLite's row id, which has a sign.
+pub(super) fn auto_beyond_rowid() -> ServerError {
+    errors::unsupported("values from 2^63 on in an AUTO_INCREMENT primary key")
 }
 
 /// Statements that a plan keeps prepared.
