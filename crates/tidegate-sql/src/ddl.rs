@@ -49,14 +49,14 @@ pub(crate) fn run(
     let affected = match statement {
         Statement::CreateDatabase { name, if_not_exists, collation, charset } => {
             let collation = collation_of(charset.as_deref(), collation.as_deref(), Collation::DEFAULT)?;
-            if core.engine.create_schema(&name, collation, if_not_exists)? {
+            if core.engine.directory.create_schema(&name, collation, if_not_exists)? {
                 1
             } else {
                 core.env.note(errors::database_exists(&name));
                 0
             }
         }
-        Statement::DropDatabase { name, if_exists } => match core.engine.drop_schema(&name)? {
+        Statement::DropDatabase { name, if_exists } => match core.engine.directory.drop_schema(&name)? {
             Some(tables) => {
                 core.forget_schema(&name);
                 tables
@@ -138,12 +138,10 @@ pub(super) fn change<T>(
     schema: &Arc<Schema>,
     change: impl FnOnce(&mut Conn, &Catalog) -> Res<T>,
 ) -> Res<T> {
-    if schema.sync.has_failed() {
-        return Err(errors::read_only());
-    }
+    schema.may_write()?;
     let guard = acquire(schema, &core.env)?;
     let pool = Pool::of(schema);
-    let mut conn = pool.take().map_err(internal)?;
+    let mut conn = pool.take()?;
     let catalog = schema.catalog()?;
     // Tables are rebuilt under the same name; their children's references stay.
     conn.check_foreign_keys(false).map_err(internal)?;

@@ -1,48 +1,24 @@
-//! The engine: a data directory with one file for each schema.
+//! The engine: what opens a data directory, its settings, and what sessions share.
 
 use std::{
-    collections::BTreeMap,
-    ffi::CString,
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
-    os::{
-        fd::AsRawFd,
-        unix::{
-            ffi::OsStrExt,
-            fs::{DirBuilderExt, MetadataExt},
-        },
-    },
-    path::{Path, PathBuf},
+    io,
+    path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use crate::{
-    backup,
-    catalog::{self, Catalog},
-    errors,
+    directory::Directory,
     session::Session,
-    store::{
-        background::{Background, SyncState},
-        conn::{Conn, to_server_error},
-        pool::Pool,
-        readers::Readers,
-        vfs,
-        writer::WriteLock,
-    },
-    value::collation::Collation,
+    store::{background::Background, vfs},
 };
 use tidegate_rows::ServerError;
 
-/// File whose lock says that a process works in the data directory.
-const LOCK_FILE: &str = "tidegate.lock";
-/// Suffix of a schema's file.
-const SUFFIX: &str = ".db";
-/// Bytes of a schema's name, as in MySQL.
-const NAME_MAX: usize = 64;
+pub use crate::directory::file_of_schema;
+pub(crate) use crate::directory::{Schema, is_virtual};
 
 /// When a commit is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -153,19 +129,15 @@ pub struct Engine {
 
 /// What sessions share.
 pub(crate) struct EngineInner {
-    pub(crate) path: PathBuf,
+    pub(crate) directory: Arc<Directory>,
     pub(crate) server_version: String,
     pub(crate) settings: Arc<Settings>,
     pub(crate) started: Instant,
     pub(crate) questions: AtomicU64,
-    schemas: RwLock<BTreeMap<String, Arc<Schema>>>,
     pub(crate) background: Background,
     next_connection: AtomicU64,
     /// The locks of GET_LOCK().
     pub(crate) locks: Arc<crate::locks::Locks>,
-    /// Serialises CREATE and DROP DATABASE.
-    creating: Mutex<()>,
-    _lock: File,
 }
 
 /// What [`Engine::configure`] changes while sessions work.
@@ -235,68 +207,29 @@ impl Settings {
     }
 }
 
-static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(1);
-
-/// One schema: a file, its catalogue and its write lock.
-pub(crate) struct Schema {
-    /// Unique in the process.
-    pub(crate) id: u64,
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-    pub(crate) writer: Arc<WriteLock>,
-    pub(crate) sync: SyncState,
-    pub(crate) readers: Readers,
-    catalog: Mutex<Option<Arc<Catalog>>>,
-    /// Changes with every DDL; part of the statement cache's key.
-    version: AtomicU64,
-    closed: AtomicBool,
-}
-
 impl Engine {
     /// Opens a data directory and takes its lock.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(options: EngineOptions) -> Result<Self, OpenError> {
-        let io_error = |path: &Path| {
-            let path = path.to_owned();
-            move |source| OpenError::Io { path, source }
-        };
         vfs::register().map_err(OpenError::Sqlite)?;
         let sql_mode = crate::variables::parse_sql_mode(&options.sql_mode).map_err(OpenError::SqlMode)?;
-        // What stands in the tables is nobody else's business.
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&options.path);
-        made.map_err(io_error(&options.path))?;
-        let path = options.path.canonicalize().map_err(io_error(&options.path))?;
-        let lock = lock(&path)?;
-        let mut schemas = BTreeMap::new();
-        for entry in fs::read_dir(&path).map_err(io_error(&path))? {
-            let entry = entry.map_err(io_error(&path))?;
-            let file = entry.file_name();
-            let Some(file) = file.to_str() else { continue };
-            if let Some(name) = schema_of_file(file) {
-                schemas.insert(name.clone(), Arc::new(Schema::new(name, entry.path())));
-            } else if file.ends_with(backup::SUFFIX) {
-                // A copy that nobody took away before the process ended; the next one tries again if this fails.
-                let _ = fs::remove_file(entry.path());
-            }
-        }
         let settings = Arc::new(Settings::default());
         settings.set(&options, sql_mode);
-        let background = Background::start(Arc::clone(&settings)).map_err(io_error(&path))?;
+        let directory = Arc::new(Directory::open(&options.path, &settings)?);
+        let background = Background::start(&settings, &directory);
+        let background = background.map_err(|source| OpenError::Io { path: directory.path.clone(), source })?;
         Ok(Self {
             inner: Arc::new(EngineInner {
-                path,
+                directory,
                 server_version: options.server_version,
                 settings,
                 started: Instant::now(),
                 questions: AtomicU64::new(0),
-                schemas: RwLock::new(schemas),
                 background,
                 next_connection: AtomicU64::new(1),
                 locks: Arc::default(),
-                creating: Mutex::default(),
-                _lock: lock,
             }),
         })
     }
@@ -340,43 +273,6 @@ impl Engine {
     }
 }
 
-/// Gives a new file to whom the data directory belongs: what a superuser makes (`tidegate sql`) the server must be able
-/// to open. SQLite does the same for the log of a database.
-fn give_to_owner(directory: &Path, file: &Path) -> io::Result<()> {
-    // SAFETY: the call takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return Ok(());
-    }
-    let (owner, made) = (fs::metadata(directory)?, fs::metadata(file)?);
-    if (owner.uid(), owner.gid()) == (made.uid(), made.gid()) {
-        return Ok(());
-    }
-    std::os::unix::fs::chown(file, Some(owner.uid()), Some(owner.gid()))
-}
-
-/// Takes the lock of a data directory and notes in it who has it.
-fn lock(directory: &Path) -> Result<File, OpenError> {
-    let path = directory.join(LOCK_FILE);
-    let failed = |source| OpenError::Io { path: path.clone(), source };
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).read(true).write(true);
-    let mut lock = options.open(&path).map_err(failed)?;
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::WouldBlock {
-            return Err(failed(error));
-        }
-        let mut text = String::new();
-        let process = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-        return Err(OpenError::Locked { path: directory.to_owned(), process });
-    }
-    give_to_owner(directory, &path).map_err(failed)?;
-    // Only for people to read: a disk that is full keeps nobody from opening the database.
-    let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    Ok(lock)
-}
-
 impl EngineInner {
     /// How many commits have changed a table since the engine was opened, if there is such a table.
     pub(crate) fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
@@ -393,199 +289,24 @@ impl EngineInner {
     /// The schema with a name.
     ///
     /// # Errors
-    /// 1049 if it does not exist.
+    /// 1049 if it does not exist, 1030 if its files are gone.
     pub(crate) fn schema(&self, name: &str) -> Result<Arc<Schema>, ServerError> {
-        let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner);
-        schemas.get(name).cloned().ok_or_else(|| errors::unknown_database(name))
+        self.directory.schema(name)
     }
 
     /// All schemas.
     pub(crate) fn all_schemas(&self) -> Vec<Arc<Schema>> {
-        self.schemas.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.directory.schemas()
     }
 
     /// The names of all schemas.
     pub(crate) fn schema_names(&self) -> Vec<String> {
-        self.schemas.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
-    }
-
-    /// Creates a schema; answers whether it is new.
-    ///
-    /// # Errors
-    /// 1007 if it exists, 1102 for a name that cannot be, storage errors.
-    pub(crate) fn create_schema(
-        &self,
-        name: &str,
-        collation: Collation,
-        if_not_exists: bool,
-    ) -> Result<bool, ServerError> {
-        if name.is_empty() || name.len() > NAME_MAX || name.ends_with(' ') {
-            return Err(errors::wrong_database_name(name));
-        }
-        let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.schema(name).is_ok() || is_virtual(name) {
-            return if if_not_exists { Ok(false) } else { Err(errors::database_exists(name)) };
-        }
-        let path = self.path.join(file_of_schema(name));
-        let mut conn = Conn::open(&path).map_err(|error| to_server_error(&error))?;
-        catalog::initialise(&mut conn, collation).map_err(|error| to_server_error(&error))?;
-        drop(conn);
-        let mut log = path.clone().into_os_string();
-        log.push("-wal");
-        for file in [path.as_path(), Path::new(&log)] {
-            match give_to_owner(&self.path, file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
-                _ => {}
-            }
-        }
-        let schema = Arc::new(Schema::new(name.to_owned(), path));
-        self.schemas.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), schema);
-        Ok(true)
-    }
-
-    /// Removes a schema with its file; answers whether there was one and how many tables it had.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub(crate) fn drop_schema(&self, name: &str) -> Result<Option<u64>, ServerError> {
-        let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(schema) = self.schema(name) else { return Ok(None) };
-        let tables = schema.catalog()?.tables.len() as u64;
-        self.schemas.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        schema.closed.store(true, Ordering::Release);
-        Pool::purge();
-        for suffix in ["", "-wal", "-shm"] {
-            let mut path = schema.path.clone().into_os_string();
-            path.push(suffix);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
-                _ => {}
-            }
-        }
-        if let Ok(path) = CString::new(schema.path.as_os_str().as_bytes()) {
-            vfs::forget(&path);
-        }
-        Ok(Some(tables))
+        self.directory.schemas().iter().map(|schema| schema.name.clone()).collect()
     }
 }
 
 impl Drop for EngineInner {
     fn drop(&mut self) {
-        for schema in self.schemas.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
-            schema.closed.store(true, Ordering::Release);
-        }
-        Pool::purge();
-    }
-}
-
-impl Schema {
-    fn new(name: String, path: PathBuf) -> Self {
-        Self {
-            id: NEXT_SCHEMA.fetch_add(1, Ordering::Relaxed),
-            name,
-            path,
-            writer: Arc::default(),
-            sync: SyncState::default(),
-            readers: Readers::default(),
-            catalog: Mutex::default(),
-            version: AtomicU64::new(1),
-            closed: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether the schema has been dropped or its engine closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// The number that changes with every DDL.
-    #[inline]
-    pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
-    }
-
-    /// The catalogue, read from the file at first use.
-    ///
-    /// # Errors
-    /// A format from another version, storage errors.
-    pub(crate) fn catalog(&self) -> Result<Arc<Catalog>, ServerError> {
-        let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(catalog) = catalog.as_ref() {
-            return Ok(Arc::clone(catalog));
-        }
-        let mut conn = Conn::open(&self.path).map_err(|error| to_server_error(&error))?;
-        let loaded = match catalog::load(&conn, None)? {
-            Some(loaded) => loaded,
-            None => {
-                // The process ended between creating the file and its catalogue.
-                catalog::initialise(&mut conn, Collation::DEFAULT).map_err(|error| to_server_error(&error))?;
-                Catalog::default()
-            }
-        };
-        let loaded = Arc::new(loaded);
-        *catalog = Some(Arc::clone(&loaded));
-        Ok(loaded)
-    }
-
-    /// Reads the catalogue again after a DDL has committed.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub(crate) fn reload(&self, conn: &Conn) -> Result<(), ServerError> {
-        let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = catalog::load(conn, catalog.as_deref())?.unwrap_or_default();
-        *catalog = Some(Arc::new(loaded));
-        self.version.fetch_add(1, Ordering::AcqRel);
-        Ok(())
-    }
-}
-
-/// Schemas that exist in every server and have no file.
-pub(crate) fn is_virtual(name: &str) -> bool {
-    ["information_schema", "mysql", "performance_schema", "sys"].iter().any(|schema| name.eq_ignore_ascii_case(schema))
-}
-
-/// The file name of a schema: letters, digits and `_` stand for themselves, any other byte is `%xx`.
-pub fn file_of_schema(name: &str) -> String {
-    let mut file = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || byte == b'_' {
-            file.push(char::from(byte));
-        } else {
-            file.push_str(&format!("%{byte:02x}"));
-        }
-    }
-    file + SUFFIX
-}
-
-fn schema_of_file(file: &str) -> Option<String> {
-    let mut rest = file.strip_suffix(SUFFIX)?.bytes();
-    let mut name = Vec::new();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            name.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
-        } else if byte.is_ascii_alphanumeric() || byte == b'_' {
-            name.push(byte);
-        } else {
-            return None;
-        }
-    }
-    String::from_utf8(name).ok().filter(|name| !name.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn schema_names_are_file_names() {
-        for name in ["test", "a-b", "../x", "é", "a.b", "A_1"] {
-            let file = file_of_schema(name);
-            assert!(!file.contains('/'));
-            assert_eq!(schema_of_file(&file).as_deref(), Some(name));
-        }
-        assert_eq!(schema_of_file("x.db-wal"), None);
-        assert_eq!(schema_of_file(".db"), None);
+        self.directory.close();
     }
 }

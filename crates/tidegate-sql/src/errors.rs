@@ -6,6 +6,8 @@ use tidegate_rows::ServerError;
 pub(crate) const INTERRUPTED: u16 = 1317;
 /// Somebody changed the tables of a statement before it could begin.
 pub(crate) const DEFINITION_CHANGED: u16 = 1412;
+/// There is no schema of this name.
+pub(crate) const UNKNOWN_DATABASE: u16 = 1049;
 
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident($($arg:ident),*) = $code:literal $state:literal $text:literal;)*) => {
@@ -256,6 +258,8 @@ errors! {
     too_big() = 1301 b"HY000" "Result was larger than max_allowed_packet";
     /// The storage failed.
     storage(what) = 1030 b"HY000" "Got error from storage engine Tidegate: {what}";
+    /// Somebody has removed or replaced the files of a schema that was open.
+    schema_is_gone(name) = 1030 b"HY000" "Got error from storage engine Tidegate: the files of schema '{name}' are not in the data directory any more";
     /// The file is damaged.
     corrupt(what) = 1034 b"HY000" "Incorrect key file or damaged table; the file needs to be restored: {what}";
     /// A fault of this engine.

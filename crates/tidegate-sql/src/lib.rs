@@ -29,6 +29,7 @@ mod catalog;
 mod coerce;
 mod ddl;
 mod dialect;
+mod directory;
 mod errors;
 mod exec;
 mod functions;

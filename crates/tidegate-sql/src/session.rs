@@ -231,6 +231,7 @@ impl Core {
         }
         let constants =
             Constants { sql: text.sql, literals: &scan.literals, params: text.params, env: &Rc::clone(&self.env) };
+        self.renew_schema();
         let mut attempts = 1;
         loop {
             match self.attempt(text, from, scan, constants, more, sink) {
@@ -398,11 +399,11 @@ impl Core {
             let pool = match &plan.home {
                 Some(home) => Pool::of(home),
                 None => match &self.pool {
-                    Some(pool) => Rc::clone(pool),
-                    None => return self.select_without_schema(entry, constants, more, sink),
+                    Some(pool) if !pool.schema.is_closed() => Rc::clone(pool),
+                    _ => return self.select_without_schema(entry, constants, more, sink),
                 },
             };
-            let mut conn = pool.take().map_err(|error| to_server_error(&error))?;
+            let mut conn = pool.take()?;
             if let PlanKind::Select(SelectPlan { nap: true, .. }) = plan.kind {
                 if cacheable {
                     conn.cache.put(scan.hash, entry);

@@ -348,7 +348,7 @@ fn check_table(core: &mut Core, schema: &str, name: &str) -> Result<Vec<(&'stati
         return Ok(vec![("status", "OK".to_owned())]);
     };
     let pool = Pool::of(&schema);
-    let conn = pool.take().map_err(|error| to_server_error(&error))?;
+    let conn = pool.take()?;
     let sql = format!("PRAGMA integrity_check({})", quote(&table.physical()));
     let mut found = Vec::new();
     let result = (|| {

@@ -121,11 +121,9 @@ impl Turn {
         guard: WriteGuard,
         mut conn: Box<Conn>,
     ) -> Res<Self> {
-        let begun = if pool.schema.sync.has_failed() {
-            Err(errors::read_only())
-        } else {
+        let begun = pool.schema.may_write().and_then(|()| {
             conn.check_foreign_keys(true).and_then(|()| conn.begin_immediate()).map_err(|error| to_server_error(&error))
-        };
+        });
         if let Err(error) = begun {
             pool.put(conn);
             return Err(error);
@@ -162,8 +160,7 @@ impl Turn {
                 pool.wait_for_group(cx.waker());
                 return Poll::Pending;
             };
-            let conn = pool.take().map_err(|error| to_server_error(&error));
-            Poll::Ready(conn.and_then(|conn| Self::open(engine, pool, guard, conn)))
+            Poll::Ready(pool.take().and_then(|conn| Self::open(engine, pool, guard, conn)))
         });
         match task::block_on(tokio::time::timeout(env.lock_wait.get(), turn)) {
             Ok(Ok(turn)) => turn,

@@ -87,7 +87,7 @@ impl Core {
         };
         let Some(home) = plan.home.as_ref().or(self.schema.as_ref()) else { return Ok(vec!["No tables used".into()]) };
         let pool = Pool::of(home);
-        let mut conn = pool.take().map_err(|error| to_server_error(&error))?;
+        let mut conn = pool.take()?;
         self.attach(&mut conn, &plan)?;
         let mut lines = Vec::new();
         let mut stmt = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).map_err(|error| to_server_error(&error))?;

@@ -186,6 +186,16 @@ impl Core {
         Ok(())
     }
 
+    /// A current schema whose files were lost, or that was dropped, may be there again by now. If it is not, statements
+    /// that need it say so.
+    #[inline]
+    pub(super) fn renew_schema(&mut self) {
+        if let Some(schema) = self.schema.as_ref().filter(|schema| schema.is_closed()) {
+            let name = schema.name.clone();
+            let _ = self.use_schema(&name);
+        }
+    }
+
     /// Has no current schema any more.
     pub(crate) fn leave_schema(&mut self) {
         self.schema = None;

@@ -90,6 +90,9 @@ impl Transaction {
         if self.has_ended() {
             return Err(errors::read_for_too_long());
         }
+        if let Some(place) = self.places.iter().find(|place| place.pool.schema.is_closed()) {
+            return Err(place.pool.schema.why_closed());
+        }
         let mut others = self.places.iter().filter(|place| !place.is_of(schema));
         for reached in attached {
             if others.clone().any(|place| place.is_of(reached)) {
@@ -104,7 +107,7 @@ impl Transaction {
             return Err(errors::unsupported("a transaction that uses a schema after a statement over several"));
         }
         let pool = Pool::of(schema);
-        let conn = pool.take().map_err(|error| to_server_error(&error))?;
+        let conn = pool.take()?;
         self.current = self.places.len();
         self.places.push(Place { conn, pool, guard: None, reader: None });
         Ok(())
@@ -207,9 +210,7 @@ impl Transaction {
         }
         let place = self.place()?;
         if place.guard.is_none() {
-            if place.pool.schema.sync.has_failed() {
-                return Err(errors::read_only());
-            }
+            place.pool.schema.may_write()?;
             place.guard = Some(acquire(&place.pool.schema, env)?);
         }
         if place.conn.is_autocommit() {

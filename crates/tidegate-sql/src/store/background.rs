@@ -11,7 +11,7 @@ use std::{
     future::poll_fn,
     io,
     os::{fd::AsRawFd, unix::ffi::OsStrExt},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -27,12 +27,18 @@ use libsqlite3_sys as ffi;
 use super::{
     conn::Conn,
     disk::{self, Change},
+    identity::Identity,
     pace, vfs,
 };
-use crate::engine::{Schema, Settings};
+use crate::{
+    directory::Directory,
+    engine::{Schema, Settings},
+};
 
 /// How often the WAL moves into the database file.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
+/// How often the files of schemas that nobody writes to are looked after.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a page in the WAL, with its head.
 const FRAME_BYTES: u64 = 4096 + 24;
 /// A WAL that has grown to this part of what it may is to start over: writers pause for it. 64 MiB with the default.
@@ -99,6 +105,11 @@ impl SyncState {
         Poll::Pending
     }
 
+    /// No commit becomes durable any more.
+    pub(crate) fn fail(&self) {
+        self.finish(None);
+    }
+
     fn finish(&self, ticket: Option<u64>) {
         let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         match ticket {
@@ -130,14 +141,15 @@ impl Background {
     ///
     /// # Errors
     /// The system's, when it has no thread to give.
-    pub(crate) fn start(settings: Arc<Settings>) -> io::Result<Self> {
+    pub(crate) fn start(settings: &Arc<Settings>, directory: &Arc<Directory>) -> io::Result<Self> {
         let (sync, sync_requests) = channel();
         let (checkpoint, schemas) = channel();
+        let (settings, directory) = (Arc::clone(settings), Arc::clone(directory));
         let threads = vec![
             std::thread::Builder::new().name("sql-sync".into()).spawn(move || sync_loop(&sync_requests))?,
             std::thread::Builder::new()
                 .name("sql-checkpoint".into())
-                .spawn(move || checkpoint_loop(&schemas, &settings))?,
+                .spawn(move || checkpoint_loop(&schemas, &settings, &directory))?,
         ];
         Ok(Self { sync: Some(sync), checkpoint: Some(checkpoint), threads })
     }
@@ -177,35 +189,55 @@ fn sync_loop(requests: &Receiver<Arc<Schema>>) {
     while let Ok(schema) = requests.recv() {
         schema.sync.requested.store(false, Ordering::Release);
         if schema.is_closed() {
-            files.remove(&schema.id);
+            files.retain(|_, log| !log.schema.is_closed());
+        }
+        if schema.is_lost() {
+            // What stands at its path is not what it has written.
+            continue;
         }
         let ticket = schema.sync.committed.load(Ordering::Acquire);
         let synced = match files.entry(schema.id) {
             Entry::Occupied(log) => log.into_mut().sync(),
-            Entry::Vacant(place) => Log::open(&schema.path).and_then(|log| place.insert(log).sync()),
+            Entry::Vacant(place) => Log::open(&schema).and_then(|log| place.insert(log).sync()),
         };
+        if let Some(log) = files.get(&schema.id).filter(|log| synced.is_ok() && !log.is_in_place()) {
+            log.schema.lose();
+            continue;
+        }
         schema.sync.finish(synced.is_ok().then_some(ticket));
     }
 }
 
 /// The WAL of a schema, as the sync thread has it open.
 struct Log {
+    schema: Arc<Schema>,
     file: File,
+    path: PathBuf,
+    /// Which file that is.
+    identity: Identity,
     database: CString,
 }
 
 impl Log {
-    /// Opens the WAL of the database at `path` and makes its directory entry durable.
-    fn open(path: &Path) -> io::Result<Self> {
+    /// Opens the WAL of a schema and makes its directory entry durable.
+    fn open(schema: &Arc<Schema>) -> io::Result<Self> {
+        let path = &schema.path;
         let mut wal = path.as_os_str().to_owned();
         wal.push("-wal");
-        let file = File::options().read(true).write(true).open(PathBuf::from(wal))?;
+        let wal = PathBuf::from(wal);
+        let file = File::options().read(true).write(true).open(&wal)?;
+        let identity = Identity::of(&file)?;
         let database = CString::new(path.as_os_str().as_bytes())?;
         if let Some(directory) = path.parent() {
             let sync = || File::open(directory)?.sync_all();
             disk::carry_out(disk::File::Directory(&database), Change::Sync, sync)?;
         }
-        Ok(Self { file, database })
+        Ok(Self { schema: Arc::clone(schema), file, path: wal, identity, database })
+    }
+
+    /// Whether what has been synced is what the paths lead to.
+    fn is_in_place(&self) -> bool {
+        Identity::at(&self.path).is_ok_and(|there| there == self.identity) && vfs::is_in_place(&self.database)
     }
 
     /// Has everything written to the disk, and room made for what comes.
@@ -240,8 +272,9 @@ struct Watched {
     no_pause_until: Option<Instant>,
 }
 
-fn checkpoint_loop(requests: &Receiver<Arc<Schema>>, settings: &Settings) {
+fn checkpoint_loop(requests: &Receiver<Arc<Schema>>, settings: &Settings, directory: &Directory) {
     let mut watched: Vec<Watched> = Vec::new();
+    let mut looked = Instant::now();
     loop {
         match requests.recv_timeout(CHECKPOINT_INTERVAL) {
             Ok(schema) => {
@@ -253,6 +286,10 @@ fn checkpoint_loop(requests: &Receiver<Arc<Schema>>, settings: &Settings) {
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if looked.elapsed() >= LOOK_INTERVAL {
+            looked = Instant::now();
+            directory.look_after_files();
         }
         watched.retain(|watched| !watched.schema.is_closed());
         for schema in &mut watched {

@@ -67,16 +67,28 @@ impl SqliteError {
 }
 
 impl Conn {
+    /// Opens the database at `path`.
+    ///
+    /// # Errors
+    /// What SQLite says, e.g. when there is no file or it is not a database.
+    pub(crate) fn open(path: &Path) -> Result<Box<Self>, SqliteError> {
+        Self::open_with(path, 0)
+    }
+
     /// Opens the database at `path`, creating it if it does not exist.
     ///
     /// # Errors
-    /// What SQLite says, e.g. when the file is not a database.
-    pub(crate) fn open(path: &Path) -> Result<Box<Self>, SqliteError> {
+    /// As [`open`](Self::open).
+    pub(crate) fn create(path: &Path) -> Result<Box<Self>, SqliteError> {
+        Self::open_with(path, ffi::SQLITE_OPEN_CREATE)
+    }
+
+    fn open_with(path: &Path, more: c_int) -> Result<Box<Self>, SqliteError> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| SqliteError { code: ffi::SQLITE_CANTOPEN, message: "path holds a NUL byte".into() })?;
         let mut db = ptr::null_mut();
         let flags = ffi::SQLITE_OPEN_READWRITE
-            | ffi::SQLITE_OPEN_CREATE
+            | more
             | ffi::SQLITE_OPEN_NOMUTEX
             | ffi::SQLITE_OPEN_PRIVATECACHE
             | ffi::SQLITE_OPEN_EXRESCODE;

@@ -5,6 +5,7 @@
 pub(crate) mod background;
 pub(crate) mod conn;
 pub(crate) mod disk;
+pub(crate) mod identity;
 pub(crate) mod pace;
 pub(crate) mod pool;
 pub(crate) mod readers;

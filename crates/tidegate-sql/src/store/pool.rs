@@ -8,7 +8,9 @@ use std::{
     task::Waker,
 };
 
-use super::conn::{Conn, SqliteError};
+use tidegate_rows::ServerError;
+
+use super::conn::{Conn, to_server_error};
 use crate::{engine::Schema, session::Group};
 
 /// Connections kept open and idle per thread and schema.
@@ -61,14 +63,20 @@ impl Pool {
     /// An idle connection, or a new one.
     ///
     /// # Errors
-    /// What SQLite says when it cannot open the file.
+    /// 1049 or 1030 if the schema was dropped or lost; what SQLite says when it cannot open the file.
     #[inline]
-    pub(crate) fn take(&self) -> Result<Box<Conn>, SqliteError> {
+    pub(crate) fn take(&self) -> Result<Box<Conn>, ServerError> {
+        if self.schema.is_closed() {
+            return Err(self.schema.why_closed());
+        }
         if let Some(conn) = self.idle.borrow_mut().pop() {
             return Ok(conn);
         }
         self.opened.set(self.opened.get() + 1);
-        Conn::open(&self.schema.path)
+        Conn::open(&self.schema.path).map_err(|error| {
+            let is_there = self.schema.is_in_place();
+            if is_there { to_server_error(&error) } else { self.schema.why_closed() }
+        })
     }
 
     /// The open group of this thread.

@@ -9,16 +9,20 @@
 //! 1. One [`Node`] per database file while any connection has it open: all see the same index and lock slots. Files are
 //!    told apart by their paths; [`forget`] ends that when a file is removed.
 //! 2. A connection never asks for an exclusive lock on a slot that it holds shared (SQLite's WAL code guarantees it).
-//! 3. `size` of a node is the file's size or -1; only writes and truncations through this layer change it.
+//! 3. All connections of a node have the same file open: a node knows which, and refuses others ([`Identity`]). A node that
+//!    was forgotten writes no more: other connections may have its file open under a node of their own by then.
+//! 4. `size` of a node is the file's size or -1; only writes and truncations through this layer change it.
 
 use std::{
     collections::HashMap,
-    ffi::{CStr, CString, c_char, c_int, c_void},
+    ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
     mem::size_of,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
     ptr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
-        atomic::{AtomicI64, AtomicU32, Ordering, fence},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering, fence},
     },
 };
 
@@ -26,6 +30,7 @@ use libsqlite3_sys as ffi;
 
 use super::{
     disk::{self, Change},
+    identity::Identity,
     pace,
     room::Room,
 };
@@ -48,6 +53,10 @@ struct Node {
     slots: [AtomicU32; LOCK_SLOTS],
     regions: Mutex<Vec<Region>>,
     size: AtomicI64,
+    /// The file that its connections have open.
+    file: Option<Identity>,
+    /// The node was forgotten.
+    is_retired: AtomicBool,
     /// Held while the size is unknown and somebody measures or changes it.
     measuring: Mutex<()>,
     /// Of the database's WAL.
@@ -92,11 +101,18 @@ pub(crate) fn register() -> Result<(), c_int> {
     if code == ffi::SQLITE_OK { Ok(()) } else { Err(code) }
 }
 
-fn node(path: &CStr) -> Arc<Node> {
+fn path_of(database: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(database.to_bytes()))
+}
+
+/// The node of a database that has just been opened; `None` if its connections have another file open than the path leads
+/// to by now.
+fn node(path: &CStr) -> Option<Arc<Node>> {
+    let file = Identity::at(path_of(path)).ok();
     let nodes = NODES.get_or_init(Mutex::default);
     let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(node) = nodes.get(path).and_then(Weak::upgrade) {
-        return node;
+        return (file.is_some() && node.file == file).then_some(node);
     }
     nodes.retain(|_, node| node.strong_count() > 0);
     let node = Arc::new(Node {
@@ -104,11 +120,40 @@ fn node(path: &CStr) -> Arc<Node> {
         slots: std::array::from_fn(|_| AtomicU32::new(0)),
         regions: Mutex::default(),
         size: AtomicI64::new(-1),
+        file,
+        is_retired: AtomicBool::new(false),
         measuring: Mutex::default(),
         room: Arc::default(),
     });
     nodes.insert(path.to_owned(), Arc::downgrade(&node));
-    node
+    Some(node)
+}
+
+impl Node {
+    fn is_displaced(&self) -> bool {
+        Identity::at(path_of(&self.database)).ok() != self.file
+    }
+
+    fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Acquire)
+    }
+}
+
+/// The databases that connections have open and that are not at their paths any more: removed, moved or replaced.
+pub(crate) fn displaced() -> Vec<PathBuf> {
+    let nodes = NODES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let open: Vec<_> = nodes.values().filter_map(Weak::upgrade).collect();
+    // Not under the lock: a path may lead to a disk that is slow.
+    drop(nodes);
+    open.iter().filter(|node| node.is_displaced()).map(|node| path_of(&node.database).to_owned()).collect()
+}
+
+/// Whether the database at `path` is the one that connections have open, as far as there are any.
+pub(crate) fn is_in_place(path: &CStr) -> bool {
+    let nodes = NODES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let node = nodes.get(path).and_then(Weak::upgrade);
+    drop(nodes);
+    node.is_none_or(|node| !node.is_displaced())
 }
 
 /// The room in the WAL of the database at `path`, while a connection has it open.
@@ -117,11 +162,15 @@ pub(crate) fn room(path: &CStr) -> Option<Arc<Room>> {
     Some(Arc::clone(&nodes.get(path)?.upgrade()?.room))
 }
 
-/// Makes the next connection to `path` start an index of its own: the file there was removed, and connections that
-/// still have it open must not share their index with a new file of the same name.
+/// Makes the next connection to `path` start an index of its own: the file there was removed or replaced, and connections
+/// that still have it open must not share their index with a new file of the same name. They write no more: what they
+/// have open may come back to the path.
 pub(crate) fn forget(path: &CStr) {
     let nodes = NODES.get_or_init(Mutex::default);
-    nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    let node = nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    if let Some(node) = node.and_then(|node| node.upgrade()) {
+        node.is_retired.store(true, Ordering::Release);
+    }
 }
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
@@ -199,8 +248,14 @@ unsafe extern "C" fn open(
             }
             return code;
         }
+        let Some(node) = node(&database) else {
+            if let Some(close) = (*inner).pMethods.as_ref().and_then(|methods| methods.xClose) {
+                close(inner);
+            }
+            return ffi::SQLITE_CANTOPEN;
+        };
         let ours = file.cast::<File>();
-        (*ours).node = Arc::into_raw(node(&database));
+        (*ours).node = Arc::into_raw(node);
         (*ours).shared = 0;
         (*ours).exclusive = 0;
         (*ours).base.pMethods = &METHODS;
@@ -256,6 +311,9 @@ unsafe fn write_of<'a>(buf: *const c_void, amount: c_int, offset: i64) -> Change
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
     // SAFETY: an open file has its node (invariant 1); SQLite passes as many bytes as it says.
     let (node, change) = unsafe { (&*(*file.cast::<File>()).node, write_of(buf, amount, offset)) };
+    if node.is_retired() {
+        return ffi::SQLITE_IOERR_WRITE;
+    }
     let write = || {
         disk::carry_out(disk::File::Database(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
     };
@@ -277,6 +335,9 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amo
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: as in `write`.
     let node = unsafe { &*(*file.cast::<File>()).node };
+    if node.is_retired() {
+        return ffi::SQLITE_IOERR_TRUNCATE;
+    }
     let _measuring = node.measuring.lock().unwrap_or_else(PoisonError::into_inner);
     let change = Change::Truncate { size: size.unsigned_abs() };
     let code = disk::carry_out(disk::File::Database(&node.database), change, || forward!(file, xTruncate, size));
@@ -309,6 +370,9 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> 
 unsafe extern "C" fn wal_write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
     // SAFETY: as in `write`.
     let (node, change) = unsafe { (&*(*file.cast::<File>()).node, write_of(buf, amount, offset)) };
+    if node.is_retired() {
+        return ffi::SQLITE_IOERR_WRITE;
+    }
     node.room.write(offset + i64::from(amount), || {
         disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
     })
@@ -317,6 +381,9 @@ unsafe extern "C" fn wal_write(file: *mut ffi::sqlite3_file, buf: *const c_void,
 unsafe extern "C" fn wal_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: as in `write`.
     let node = unsafe { &*(*file.cast::<File>()).node };
+    if node.is_retired() {
+        return ffi::SQLITE_IOERR_TRUNCATE;
+    }
     let change = Change::Truncate { size: size.unsigned_abs() };
     disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xTruncate, size))
 }

@@ -1,0 +1,512 @@
+//! The data directory: its lock, its schemas with one file for each, and whether all that is still where it was.
+//!
+//! An open file lives on when it is removed or when its directory is moved away: SQLite would go on writing, and what it
+//! writes would be lost. So the sync thread looks after each sync, before commits are acknowledged, and another thread
+//! once a second, whether the paths still lead to the open files ([`vfs::displaced`]). A schema that is not there any more
+//! is *lost*: closed for good, its waiting commits fail. Whoever asks for it later gets an error, or, when a file is back,
+//! a new [`Schema`] that has nothing in common with the lost one but the name.
+
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::{
+        fd::AsRawFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{DirBuilderExt, MetadataExt},
+        },
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    backup,
+    catalog::{self, Catalog},
+    engine::{OpenError, Settings},
+    errors,
+    store::{
+        background::SyncState,
+        conn::{Conn, to_server_error},
+        identity::Identity,
+        pool::Pool,
+        readers::Readers,
+        vfs,
+        writer::WriteLock,
+    },
+    value::collation::Collation,
+};
+use tidegate_rows::ServerError;
+
+/// File whose lock says that a process works in the data directory.
+const LOCK_FILE: &str = "tidegate.lock";
+/// Suffix of a schema's file.
+const SUFFIX: &str = ".db";
+/// Bytes of a schema's name, as in MySQL.
+const NAME_MAX: usize = 64;
+/// More commits than a table sees while a process lives; below 2^53 with as many losses as anybody will see.
+const TABLE_VERSIONS: u64 = 1 << 36;
+
+/// An open data directory.
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    schemas: RwLock<Schemas>,
+    /// The lock file. Whoever holds it may make and remove schemas, or look what has become of the directory.
+    lock: Mutex<File>,
+    settings: Arc<Settings>,
+}
+
+type Schemas = BTreeMap<String, Arc<Schema>>;
+
+impl Directory {
+    /// Opens a data directory, made if there is none, and takes its lock.
+    ///
+    /// # Errors
+    /// [`OpenError::Io`], [`OpenError::Locked`].
+    pub(crate) fn open(path: &Path, settings: &Arc<Settings>) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Io { path: path.to_owned(), source };
+        // What stands in the tables is nobody else's business.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        let path = path.canonicalize().map_err(failed)?;
+        let lock = lock(&path)?;
+        let schemas = schemas_in(&path, &BTreeMap::new(), settings);
+        let schemas = schemas.map_err(|source| OpenError::Io { path: path.clone(), source })?;
+        Ok(Self { path, schemas: RwLock::new(schemas), lock: Mutex::new(lock), settings: Arc::clone(settings) })
+    }
+
+    /// The engine closes.
+    pub(crate) fn close(&self) {
+        for schema in self.all().values() {
+            schema.close();
+        }
+        Pool::purge();
+    }
+
+    fn all(&self) -> RwLockReadGuard<'_, Schemas> {
+        self.schemas.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Schemas)) {
+        change(&mut self.schemas.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn locked(&self) -> MutexGuard<'_, File> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The schema with a name.
+    ///
+    /// # Errors
+    /// 1049 if it does not exist, 1030 if its files are gone.
+    pub(crate) fn schema(&self, name: &str) -> Result<Arc<Schema>, ServerError> {
+        let found = self.all().get(name).cloned().ok_or_else(|| errors::unknown_database(name))?;
+        if found.is_lost() { self.look_again(name) } else { Ok(found) }
+    }
+
+    /// All schemas whose files are there.
+    pub(crate) fn schemas(&self) -> Vec<Arc<Schema>> {
+        let (lost, found): (Vec<_>, Vec<_>) = self.all().values().cloned().partition(|schema| schema.is_lost());
+        if lost.is_empty() {
+            return found;
+        }
+        for schema in lost {
+            // A schema that is still gone is none of them.
+            let _ = self.look_again(&schema.name);
+        }
+        self.all().values().filter(|schema| !schema.is_lost()).cloned().collect()
+    }
+
+    /// Opens a lost schema anew, if its file is back.
+    #[cold]
+    fn look_again(&self, name: &str) -> Result<Arc<Schema>, ServerError> {
+        let mut lock = self.locked();
+        self.hold(&mut lock)?;
+        let known = self.all().get(name).cloned().ok_or_else(|| errors::unknown_database(name))?;
+        if !known.is_lost() {
+            return Ok(known);
+        }
+        let is_there = fs::metadata(&known.path).is_ok_and(|file| file.is_file());
+        if !is_there {
+            return Err(known.why_closed());
+        }
+        let anew = known.anew();
+        self.change(|schemas| drop(schemas.insert(name.to_owned(), Arc::clone(&anew))));
+        self.settings.report(&format!("schema \"{name}\" is there again"));
+        Ok(anew)
+    }
+
+    /// Makes sure that the lock which this process holds is that of the directory at the path. When another directory has
+    /// come to stand there its lock is taken, and its schemas are those of the engine from now on.
+    fn hold(&self, held: &mut File) -> Result<(), ServerError> {
+        let there = Identity::at(&self.path.join(LOCK_FILE)).ok();
+        if there.is_some() && there == Identity::of(held).ok() {
+            return Ok(());
+        }
+        let taken = lock(&self.path).map_err(|error| match error {
+            OpenError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                errors::storage(format!("the data directory {} is gone", self.path.display()))
+            }
+            error => errors::storage(error),
+        })?;
+        let known = self.all().clone();
+        let found = schemas_in(&self.path, &known, &self.settings).map_err(errors::storage)?;
+        for schema in known.values() {
+            schema.lose();
+        }
+        *held = taken;
+        self.change(|schemas| *schemas = found);
+        Ok(())
+    }
+
+    /// Gives the schemas up whose open files are not where they were.
+    pub(crate) fn look_after_files(&self) {
+        for path in vfs::displaced() {
+            let schema = self.all().values().find(|schema| schema.path == path).cloned();
+            if let Some(schema) = schema.filter(|schema| !schema.is_closed()) {
+                schema.lose();
+            }
+        }
+    }
+
+    /// Creates a schema; answers whether it is new.
+    ///
+    /// # Errors
+    /// 1007 if it exists, 1102 for a name that cannot be, storage errors.
+    pub(crate) fn create_schema(
+        &self,
+        name: &str,
+        collation: Collation,
+        if_not_exists: bool,
+    ) -> Result<bool, ServerError> {
+        if name.is_empty() || name.len() > NAME_MAX || name.ends_with(' ') {
+            return Err(errors::wrong_database_name(name));
+        }
+        let mut lock = self.locked();
+        self.hold(&mut lock)?;
+        let path = self.path.join(file_of_schema(name));
+        let lost = self.all().get(name).cloned();
+        let is_known = lost.as_ref().is_some_and(|schema| !schema.is_lost() || path.exists());
+        if is_known || is_virtual(name) {
+            return if if_not_exists { Ok(false) } else { Err(errors::database_exists(name)) };
+        }
+        let mut conn = Conn::create(&path).map_err(|error| to_server_error(&error))?;
+        catalog::initialise(&mut conn, collation).map_err(|error| to_server_error(&error))?;
+        drop(conn);
+        let mut log = path.clone().into_os_string();
+        log.push("-wal");
+        for file in [path.as_path(), Path::new(&log)] {
+            match give_to_owner(&self.path, file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
+                _ => {}
+            }
+        }
+        let schema = Arc::new(Schema::new(name.to_owned(), path, lost.as_deref(), &self.settings));
+        self.change(|schemas| drop(schemas.insert(name.to_owned(), schema)));
+        Ok(true)
+    }
+
+    /// Removes a schema with its file; answers whether there was one and how many tables it had.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(crate) fn drop_schema(&self, name: &str) -> Result<Option<u64>, ServerError> {
+        let schema = match self.schema(name) {
+            Err(error) if error.code == errors::UNKNOWN_DATABASE => return Ok(None),
+            found => found?,
+        };
+        let _lock = self.locked();
+        let tables = schema.catalog()?.tables.len() as u64;
+        let mut removed = None;
+        self.change(|schemas| removed = schemas.remove(name));
+        if removed.is_none() {
+            return Ok(None);
+        }
+        schema.close();
+        Pool::purge();
+        for suffix in ["", "-wal", "-shm"] {
+            let mut path = schema.path.clone().into_os_string();
+            path.push(suffix);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
+                _ => {}
+            }
+        }
+        schema.forget_file();
+        Ok(Some(tables))
+    }
+}
+
+/// The schemas of a directory; those that are known begin anew.
+fn schemas_in(path: &Path, known: &Schemas, settings: &Arc<Settings>) -> io::Result<Schemas> {
+    let mut schemas = Schemas::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let file = entry.file_name();
+        let Some(file) = file.to_str() else { continue };
+        if let Some(name) = schema_of_file(file) {
+            let schema = match known.get(&name) {
+                Some(known) => known.anew(),
+                None => Arc::new(Schema::new(name.clone(), entry.path(), None, settings)),
+            };
+            schemas.insert(name, schema);
+        } else if file.ends_with(backup::SUFFIX) {
+            // A copy that nobody took away before the process ended; the next one tries again if this fails.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(schemas)
+}
+
+static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(1);
+
+/// One schema: a file, its catalogue and its write lock.
+pub(crate) struct Schema {
+    /// Unique in the process.
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) writer: Arc<WriteLock>,
+    pub(crate) sync: SyncState,
+    pub(crate) readers: Readers,
+    catalog: Mutex<Option<Arc<Catalog>>>,
+    /// Changes with every DDL; part of the statement cache's key.
+    version: AtomicU64,
+    closed: AtomicBool,
+    /// Closed because its files are not where they were.
+    lost: AtomicBool,
+    /// The versions of tables start here: above those of the schema of this name whose files were lost.
+    table_version: u64,
+    settings: Arc<Settings>,
+}
+
+impl Schema {
+    fn new(name: String, path: PathBuf, predecessor: Option<&Schema>, settings: &Arc<Settings>) -> Self {
+        Self {
+            settings: Arc::clone(settings),
+            id: NEXT_SCHEMA.fetch_add(1, Ordering::Relaxed),
+            name,
+            path,
+            writer: Arc::default(),
+            sync: SyncState::default(),
+            readers: Readers::default(),
+            catalog: Mutex::default(),
+            version: AtomicU64::new(1),
+            closed: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            table_version: predecessor.map_or(0, |schema| schema.table_version + TABLE_VERSIONS),
+        }
+    }
+
+    /// The schema of the same name in the file that has come to stand at the path.
+    fn anew(&self) -> Arc<Self> {
+        Arc::new(Self::new(self.name.clone(), self.path.clone(), Some(self), &self.settings))
+    }
+
+    /// Connections that are open write no more; those that are opened from now on have nothing in common with them.
+    fn forget_file(&self) {
+        if let Ok(path) = CString::new(self.path.as_os_str().as_bytes()) {
+            vfs::forget(&path);
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Gives the schema up: its files are not where they were.
+    pub(crate) fn lose(&self) {
+        if self.lost.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.close();
+        self.forget_file();
+        self.sync.fail();
+        let directory = self.path.parent().unwrap_or(&self.path).display();
+        let name = &self.name;
+        self.settings.report(&format!(
+            "the files of schema \"{name}\" were removed from \"{directory}\" or replaced while they were open: its statements \
+             fail until they are there again"
+        ));
+    }
+
+    /// Gives the schema up if its files are not where they were; answers whether they are.
+    pub(crate) fn is_in_place(&self) -> bool {
+        let is_there = CString::new(self.path.as_os_str().as_bytes()).is_ok_and(|path| vfs::is_in_place(&path));
+        if !is_there {
+            self.lose();
+        }
+        is_there
+    }
+
+    /// Whether a statement may write.
+    ///
+    /// # Errors
+    /// 1049 or 1030 when the schema was dropped or lost, 1290 after a failed sync.
+    #[inline]
+    pub(crate) fn may_write(&self) -> Result<(), ServerError> {
+        if self.is_closed() {
+            return Err(self.why_closed());
+        }
+        if self.sync.has_failed() { Err(errors::read_only()) } else { Ok(()) }
+    }
+
+    /// Whether its files are not where they were.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Why a closed schema takes no statement.
+    #[cold]
+    pub(crate) fn why_closed(&self) -> ServerError {
+        if self.is_lost() { errors::schema_is_gone(&self.name) } else { errors::unknown_database(&self.name) }
+    }
+
+    /// Whether the schema has been dropped or lost, or its engine closed.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The number that changes with every DDL.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The catalogue, read from the file at first use.
+    ///
+    /// # Errors
+    /// A format from another version, storage errors.
+    pub(crate) fn catalog(&self) -> Result<Arc<Catalog>, ServerError> {
+        let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(catalog) = catalog.as_ref() {
+            return Ok(Arc::clone(catalog));
+        }
+        if self.is_closed() {
+            return Err(self.why_closed());
+        }
+        let mut conn = Conn::open(&self.path).map_err(|error| to_server_error(&error))?;
+        let loaded = match catalog::load(&conn, None)? {
+            Some(loaded) => loaded,
+            None => {
+                // The process ended between creating the file and its catalogue.
+                catalog::initialise(&mut conn, Collation::DEFAULT).map_err(|error| to_server_error(&error))?;
+                Catalog::default()
+            }
+        };
+        let loaded = self.numbered(loaded);
+        *catalog = Some(Arc::clone(&loaded));
+        Ok(loaded)
+    }
+
+    fn numbered(&self, catalog: Catalog) -> Arc<Catalog> {
+        for table in catalog.tables.values() {
+            table.state.version.fetch_max(self.table_version, Ordering::AcqRel);
+        }
+        Arc::new(catalog)
+    }
+
+    /// Reads the catalogue again after a DDL has committed.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(crate) fn reload(&self, conn: &Conn) -> Result<(), ServerError> {
+        let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = catalog::load(conn, catalog.as_deref())?.unwrap_or_default();
+        *catalog = Some(self.numbered(loaded));
+        self.version.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// Gives a new file to whom the data directory belongs: what a superuser makes (`tidegate sql`) the server must be able
+/// to open. SQLite does the same for the log of a database.
+fn give_to_owner(directory: &Path, file: &Path) -> io::Result<()> {
+    // SAFETY: the call takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(());
+    }
+    let (owner, made) = (fs::metadata(directory)?, fs::metadata(file)?);
+    if (owner.uid(), owner.gid()) == (made.uid(), made.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(file, Some(owner.uid()), Some(owner.gid()))
+}
+
+/// Takes the lock of a data directory and notes in it who has it.
+fn lock(directory: &Path) -> Result<File, OpenError> {
+    let path = directory.join(LOCK_FILE);
+    let failed = |source| OpenError::Io { path: path.clone(), source };
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    let mut lock = options.open(&path).map_err(failed)?;
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(failed(error));
+        }
+        let mut text = String::new();
+        let process = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+        return Err(OpenError::Locked { path: directory.to_owned(), process });
+    }
+    give_to_owner(directory, &path).map_err(failed)?;
+    // Only for people to read: a disk that is full keeps nobody from opening the database.
+    let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    Ok(lock)
+}
+
+/// Schemas that exist in every server and have no file.
+pub(crate) fn is_virtual(name: &str) -> bool {
+    ["information_schema", "mysql", "performance_schema", "sys"].iter().any(|schema| name.eq_ignore_ascii_case(schema))
+}
+
+/// The file name of a schema: letters, digits and `_` stand for themselves, any other byte is `%xx`.
+pub fn file_of_schema(name: &str) -> String {
+    let mut file = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'_' {
+            file.push(char::from(byte));
+        } else {
+            file.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    file + SUFFIX
+}
+
+fn schema_of_file(file: &str) -> Option<String> {
+    let mut rest = file.strip_suffix(SUFFIX)?.bytes();
+    let mut name = Vec::new();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            name.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else if byte.is_ascii_alphanumeric() || byte == b'_' {
+            name.push(byte);
+        } else {
+            return None;
+        }
+    }
+    String::from_utf8(name).ok().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_names_are_file_names() {
+        for name in ["test", "a-b", "../x", "é", "a.b", "A_1"] {
+            let file = file_of_schema(name);
+            assert!(!file.contains('/'));
+            assert_eq!(schema_of_file(&file).as_deref(), Some(name));
+        }
+        assert_eq!(schema_of_file("x.db-wal"), None);
+        assert_eq!(schema_of_file(".db"), None);
+    }
+}
