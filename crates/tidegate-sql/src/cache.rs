@@ -6,7 +6,7 @@ use crate::{
     exec::Plan,
     lexer::{LiteralKind, Normalised},
     store::conn::Stmt,
-    translate::Inputs,
+    translate::{Inputs, literals::Looked},
 };
 
 /// Entries of one connection; the cache starts over when it is full.
@@ -30,6 +30,8 @@ pub(crate) struct Entry {
     params: Box<[crate::translate::ParamKind]>,
     /// Literals that shaped the plan, with their bytes.
     fixed: Box<[(usize, LiteralKind, Box<[u8]>)]>,
+    /// Literals whose length did.
+    sized: Box<[(usize, u32)]>,
     /// The text that named the result's columns: from the beginning of the statement on, spaces and all.
     named: Box<[u8]>,
     pub(crate) plan: Rc<Plan>,
@@ -110,17 +112,17 @@ impl Entry {
         sql: &[u8],
         inputs: Inputs,
         params: &[crate::translate::ParamKind],
-        fixed: impl IntoIterator<Item = usize>,
+        looked: &Looked,
         plan: Rc<Plan>,
     ) -> Self {
-        let fixed = fixed
-            .into_iter()
-            .filter_map(|index| literal(normalised, sql, index).map(|(kind, bytes)| (index, kind, bytes.into())))
-            .collect();
+        let bytes = |&index| literal(normalised, sql, index).map(|(kind, bytes)| (index, kind, bytes.into()));
+        let length = |&index: &usize| normalised.literals.get(index).map(|literal| (index, literal.len()));
+        let fixed = looked.fixed.iter().filter_map(bytes).collect();
+        let sized = looked.sized.iter().filter_map(length).collect();
         let brief = plan.is_brief();
         let named = sql.get(normalised.start..plan.named_to).unwrap_or_default().into();
         let text = normalised.text.as_slice().into();
-        Self { text, inputs, params: params.into(), fixed, named, plan, stmts: Vec::new(), brief }
+        Self { text, inputs, params: params.into(), fixed, sized, named, plan, stmts: Vec::new(), brief }
     }
 
     /// The same plan for another connection.
@@ -130,6 +132,7 @@ impl Entry {
             inputs: self.inputs,
             params: self.params.clone(),
             fixed: self.fixed.clone(),
+            sized: self.sized.clone(),
             named: self.named.clone(),
             plan: Rc::clone(&self.plan),
             stmts: Vec::new(),
@@ -144,6 +147,7 @@ impl Entry {
             && self.params.len() == params.len()
             && self.params.iter().zip(params).all(|(kind, param)| *kind == crate::exec::kind_of(param))
             && self.fixed.iter().all(|(index, kind, bytes)| literal(normalised, sql, *index) == Some((*kind, bytes)))
+            && self.sized.iter().all(|(index, length)| normalised.literals[*index].len() == *length)
             && (self.named.is_empty() || sql[normalised.start..].starts_with(&self.named))
     }
 }

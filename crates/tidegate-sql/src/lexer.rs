@@ -16,9 +16,9 @@ pub(crate) use normalise::{Normalised, normalise};
 /// What a literal is; part of the cache key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum LiteralKind {
-    /// Digits that fit a signed 64-bit number, nine at most.
+    /// Digits that fit a signed 32-bit number.
     Int,
-    /// More digits that fit a signed 64-bit number.
+    /// Digits that fit a signed 64-bit number only.
     Long,
     /// Digits that fit an unsigned one only.
     Uint,
@@ -42,6 +42,13 @@ pub(crate) struct Literal {
     pub(crate) kind: LiteralKind,
     pub(crate) start: u32,
     pub(crate) end: u32,
+}
+
+impl Literal {
+    /// Its bytes in the text.
+    pub(crate) fn len(&self) -> u32 {
+        self.end - self.start
+    }
 }
 
 /// Bits of sql_mode that the lexer obeys.
@@ -345,13 +352,10 @@ impl Scan<'_> {
 }
 
 fn int_kind(digits: &[u8]) -> LiteralKind {
-    match digits.len() {
-        ..10 => return LiteralKind::Int,
-        10..19 => return LiteralKind::Long,
-        _ => {}
-    }
     let text = std::str::from_utf8(digits).unwrap_or("");
-    if text.parse::<i64>().is_ok() {
+    if digits.len() < 10 || text.parse::<i32>().is_ok() {
+        LiteralKind::Int
+    } else if text.parse::<i64>().is_ok() {
         LiteralKind::Long
     } else if text.parse::<u64>().is_ok() {
         LiteralKind::Uint

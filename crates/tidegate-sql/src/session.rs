@@ -280,10 +280,10 @@ impl Core {
             }
             _ => return self.other(statement, text, from, scan.rest, more, sink),
         };
-        let (plan, fixed, cacheable) = plan;
+        let (plan, looked, cacheable) = plan;
         let cacheable = cacheable && self.caches && cache::keeps(scan);
-        let fixed = if numbered { fixed } else { (0..scan.literals.len()).collect() };
-        let entry = Entry::new(scan, text.sql, self.inputs(), &kinds, fixed, Rc::new(plan));
+        let looked = if numbered { looked } else { translate::literals::Looked::all(scan.literals.len()) };
+        let entry = Entry::new(scan, text.sql, self.inputs(), &kinds, &looked, Rc::new(plan));
         self.run_entry(entry, scan, constants, more, cacheable, sink)
     }
 

@@ -61,7 +61,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("CURRENT_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
     rewrite("SESSION_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
     rewrite("SYSTEM_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
-    rewrite("VERSION", 0, 0, |t, _| Ok(Ex::known_text(&t.session.server_version()))),
+    rewrite("VERSION", 0, 0, |t, _| Ok(Ex::known_text(t.session.server_version()))),
     rewrite("CONNECTION_ID", 0, 0, |_, _| Ok(Ex::constant(Source::ConnectionId, SqlType::ubigint()))),
     rewrite("ROW_COUNT", 0, 0, |_, _| Ok(Ex::constant(Source::RowCount, SqlType::bigint()))),
     rewrite("FOUND_ROWS", 0, 0, |_, _| Ok(Ex::constant(Source::FoundRows, SqlType::bigint()))),

@@ -14,7 +14,7 @@ use crate::{
         conn::{Cell, Step, to_server_error},
         pool::Pool,
     },
-    translate::{self, ParamKind, Translator, select::Wanted},
+    translate::{self, ParamKind, Translator, literals::Looked, select::Wanted},
     variables,
 };
 
@@ -29,7 +29,7 @@ impl Core {
         constants: Constants<'_>,
         kinds: &[ParamKind],
         tokens: &[sqlparser::tokenizer::TokenWithSpan],
-    ) -> Res<(Plan, std::collections::BTreeSet<usize>, bool)> {
+    ) -> Res<(Plan, Looked, bool)> {
         let session = translate::Session::new(&self.engine, self.schema.as_ref(), &self.env);
         let mut translator = Translator::new(session, constants.sql, constants.literals, kinds, tokens);
         translator.late = !matches!(statement, Statement::Query(_));
@@ -66,7 +66,7 @@ impl Core {
             read_names: translator.read_names,
             named_to: translator.named_to,
         };
-        Ok((plan, translator.fixed, cacheable))
+        Ok((plan, translator.literals.into_looked(), cacheable))
     }
 
     /// The lines of SQLite's plan for the statement in a part of the text.

@@ -124,12 +124,11 @@ impl Translator<'_> {
     }
 
     fn literal(&mut self, index: usize) -> Ex {
-        let Some(literal) = self.literals.get(index) else { return Ex::null() };
-        let len = literal.end - literal.start;
-        let ty = match literal.kind {
-            LiteralKind::Int | LiteralKind::Long => {
-                SqlType { length: len, ..SqlType::new(if self.fits_int(index) { Base::Int } else { Base::Big }) }
-            }
+        let Some(kind) = self.literals.kind(index) else { return Ex::null() };
+        let len = if self.describing > 0 { self.literals.length(index) } else { longest(kind) };
+        let ty = match kind {
+            LiteralKind::Int => SqlType { length: len, ..SqlType::new(Base::Int) },
+            LiteralKind::Long => SqlType { length: len, ..SqlType::new(Base::Big) },
             LiteralKind::Uint => SqlType { length: len, ..SqlType::ubigint() },
             LiteralKind::Decimal(precision, scale) => {
                 if u32::from(precision) > decimal::PRECISION_MAX || scale > decimal::SCALE_MAX {
@@ -143,7 +142,7 @@ impl Translator<'_> {
             LiteralKind::Hex | LiteralKind::HexNumber => SqlType::varchar(len.div_ceil(2), Collation::BINARY),
             LiteralKind::Bits => SqlType::varchar(len.div_ceil(8), Collation::BINARY),
         };
-        let ty = match literal.kind {
+        let ty = match kind {
             LiteralKind::HexNumber | LiteralKind::Bits => numeric(ty),
             LiteralKind::Hex => {
                 let mut ty = ty;
@@ -155,17 +154,6 @@ impl Translator<'_> {
         let coercibility =
             if ty.base.is_character() || ty.base.is_binary() { Coercibility::Literal } else { Coercibility::Number };
         Ex { coercibility, ..Ex::constant(Source::Literal(index), ty) }
-    }
-
-    /// Whether a whole number needs no more than 32 bits: ten digits depend on the value, which then shapes the plan.
-    fn fits_int(&mut self, index: usize) -> bool {
-        let text = self.literal_text(index);
-        let len = text.len();
-        if len == 10 {
-            self.fixed.insert(index);
-            return text <= &b"2147483647"[..];
-        }
-        len < 10
     }
 
     fn param(&mut self, index: usize) -> Res<Ex> {
@@ -665,6 +653,16 @@ fn interval_of(expr: &Expr) -> bool {
 fn describe(expr: &Expr) -> String {
     let text = expr.to_string();
     text.chars().filter(|c| *c != SPECIAL).take(60).collect()
+}
+
+/// The length of a literal where nothing depends on it: of the longest that such plans serve.
+fn longest(kind: LiteralKind) -> u32 {
+    match kind {
+        LiteralKind::Int => 10,
+        LiteralKind::Long => 19,
+        LiteralKind::Uint => 20,
+        _ => 255,
+    }
 }
 
 fn number(text: &str) -> Res<Ex> {

@@ -52,8 +52,7 @@ impl Translator<'_> {
             let bind = from[1..=digits].parse::<usize>().ok().and_then(|number| self.binds.get(number - 1));
             match bind.map(|bind| (bind.source.clone(), bind.rep)) {
                 Some((Source::Literal(index), rep)) => {
-                    self.fixed.insert(index);
-                    out.push_str(&format!("{rep:?}'{}'", String::from_utf8_lossy(self.literal_text(index))));
+                    out.push_str(&format!("{rep:?}'{}'", String::from_utf8_lossy(self.literals.text(index))));
                 }
                 _ => out.push_str(&from[..=digits]),
             }

@@ -15,6 +15,7 @@ mod from;
 mod full_group;
 pub(crate) mod inputs;
 pub(crate) mod list;
+pub(crate) mod literals;
 mod names;
 mod rollup;
 pub(crate) mod scope;
@@ -23,7 +24,7 @@ pub(crate) mod types;
 mod union;
 pub(crate) mod windows;
 
-use std::{cell::Cell, collections::BTreeSet, sync::Arc};
+use std::{cell::Cell, sync::Arc};
 
 use sqlparser::tokenizer::TokenWithSpan;
 use tidegate_rows::ServerError;
@@ -135,12 +136,10 @@ pub(crate) enum ParamKind {
 pub(crate) struct Translator<'a> {
     pub(crate) session: Session<'a>,
     pub(crate) sql: &'a [u8],
-    pub(crate) literals: &'a [Literal],
+    pub(crate) literals: literals::Literals<'a>,
     pub(crate) params: &'a [ParamKind],
     pub(crate) tokens: &'a [TokenWithSpan],
     pub(crate) binds: Vec<Bind>,
-    /// Literals whose value has shaped the plan.
-    pub(crate) fixed: BTreeSet<usize>,
     /// How far the statement's text names columns of the result.
     pub(crate) named_to: usize,
     /// Whether the plan can serve again; [`serves_once`](Self::serves_once) says that it cannot.
@@ -160,6 +159,8 @@ pub(crate) struct Translator<'a> {
     pub(crate) lenient: bool,
     /// Columns outside of aggregates, while ONLY_FULL_GROUP_BY asks for them.
     bare: Vec<full_group::Bare>,
+    /// Select lists that are being translated: the lengths of their literals are those of the result's columns.
+    describing: usize,
     /// Aggregates whose arguments are being translated.
     aggregating: usize,
     /// The calls so far that are new at each evaluation.
@@ -186,11 +187,10 @@ impl<'a> Translator<'a> {
         Self {
             session,
             sql,
-            literals,
+            literals: literals::Literals::new(sql, literals),
             params,
             tokens,
             binds: Vec::new(),
-            fixed: BTreeSet::new(),
             named_to: 0,
             cacheable: Cell::new(true),
             catalogs: Vec::new(),
@@ -203,6 +203,7 @@ impl<'a> Translator<'a> {
             lenient: false,
             bare: Vec::new(),
             aggregating: 0,
+            describing: 0,
             effects: effects::Effects::default(),
             reached: std::cell::Cell::new(usize::MAX),
             aliases: 0,
@@ -251,20 +252,12 @@ impl<'a> Translator<'a> {
         self.aliases
     }
 
-    /// A literal's bytes.
-    pub(crate) fn literal_text(&self, index: usize) -> &'a [u8] {
-        let literal = self.literals[index];
-        &self.sql[literal.start as usize..literal.end as usize]
-    }
-
     /// The text of a constant string in the statement; its value becomes part of the plan.
     pub(crate) fn constant_text(&mut self, ex: &Ex) -> Option<String> {
         match &ex.code {
             Code::Const(Source::Literal(index)) => {
-                self.fixed.insert(*index);
-                let literal = self.literals[*index];
-                let text = self.literal_text(*index);
-                let LiteralKind::Text { quote, escaped } = literal.kind else {
+                let text = self.literals.text(*index);
+                let Some(LiteralKind::Text { quote, escaped }) = self.literals.kind(*index) else {
                     return Some(String::from_utf8_lossy(text).into_owned());
                 };
                 let mut out = Vec::new();
@@ -488,11 +481,10 @@ impl<'a> Translator<'a> {
         let mut inner = Translator {
             session,
             sql,
-            literals: &[],
+            literals: literals::Literals::new(sql, &[]),
             params: &[],
             tokens,
             binds: take(&mut self.binds),
-            fixed: take(&mut self.fixed),
             named_to: 0,
             cacheable: self.cacheable.clone(),
             catalogs: take(&mut self.catalogs),
@@ -505,6 +497,7 @@ impl<'a> Translator<'a> {
             lenient: self.lenient,
             bare: Vec::new(),
             aggregating: 0,
+            describing: 0,
             effects: self.effects,
             reached: std::cell::Cell::new(usize::MAX),
             aliases: self.aliases,
@@ -513,7 +506,6 @@ impl<'a> Translator<'a> {
         };
         let result = f(&mut inner);
         self.binds = inner.binds;
-        self.fixed = inner.fixed;
         self.cacheable = inner.cacheable;
         self.catalogs = inner.catalogs;
         self.home = inner.home;

@@ -41,7 +41,7 @@ impl Translator<'_> {
             Expr::Value(value) => {
                 if let Value::Placeholder(name) = &value.value
                     && let Some(index) = name.strip_prefix(':').and_then(|index| index.parse::<usize>().ok())
-                    && matches!(self.literals.get(index).map(|l| l.kind), Some(crate::lexer::LiteralKind::Text { .. }))
+                    && matches!(self.literals.kind(index), Some(crate::lexer::LiteralKind::Text { .. }))
                 {
                     let ex = Ex { code: Code::Const(Constant::Literal(index)), ..Ex::null() };
                     return self.constant_text(&ex).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Translator<'_> {
             if let Token::Placeholder(name) = &token.token
                 && let Some(index) = name.strip_prefix(':').and_then(|index| index.parse().ok())
             {
-                self.fixed.insert(index);
+                self.literals.fix(index);
             }
         }
     }

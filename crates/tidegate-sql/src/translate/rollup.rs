@@ -238,10 +238,10 @@ fn spelled(t: &Translator<'_>, expr: &Expr) -> String {
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
         let len = rest.bytes().take_while(u8::is_ascii_digit).count();
-        match rest[..len].parse::<usize>().ok().filter(|index| *index < t.literals.len()) {
+        match rest[..len].parse::<usize>().ok().filter(|index| *index < t.literals.count()) {
             Some(index) => {
                 out.push('\u{1}');
-                out.push_str(&String::from_utf8_lossy(t.literal_text(index)));
+                out.push_str(&String::from_utf8_lossy(t.literals.text(index)));
                 out.push('\u{1}');
                 rest = &rest[len..];
             }

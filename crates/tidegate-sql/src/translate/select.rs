@@ -203,11 +203,10 @@ impl Translator<'_> {
                 Value::Number(text, _) => text.clone(),
                 Value::Placeholder(name) if name.starts_with(':') => {
                     let index: usize = name[1..].parse().map_err(|_| errors::syntax(name))?;
-                    if !matches!(self.literals.get(index).map(|l| l.kind), Some(crate::lexer::LiteralKind::Int)) {
+                    if !matches!(self.literals.kind(index), Some(crate::lexer::LiteralKind::Int)) {
                         return Ok(None);
                     }
-                    self.fixed.insert(index);
-                    String::from_utf8_lossy(self.literal_text(index)).into_owned()
+                    String::from_utf8_lossy(self.literals.text(index)).into_owned()
                 }
                 _ => return Ok(None),
             },
@@ -244,13 +243,7 @@ impl Translator<'_> {
                 if matches!(ex.ty.rep(), Rep::Int | Rep::Uint) =>
             {
                 let source = source.clone();
-                let one = match &source {
-                    Constant::Literal(index) if self.literal_text(*index) == b"1" => {
-                        self.fixed.insert(*index);
-                        true
-                    }
-                    _ => false,
-                };
+                let one = matches!(&source, Constant::Literal(index) if self.literals.profits_from(*index, b"1"));
                 // Everything that does not fit is as good as no limit.
                 Ok((format!("tg_count({})", self.bind(&source, ex.ty.rep(), None)), one))
             }
@@ -471,10 +464,18 @@ impl Translator<'_> {
                 let named = self.meaning(&parts, scope)?;
                 (named.ex, named.column)
             }
-            None => (self.expr(expr, scope)?, None),
+            None => (self.described(expr, scope)?, None),
         };
         scope.list.push(Listed { name, ex, column, fresh: self.effects.fresh > fresh });
         Ok(())
+    }
+
+    /// An expression whose type describes a column: its length is that of its literals.
+    fn described(&mut self, expr: &Expr, scope: &Scope<'_>) -> Res<Ex> {
+        self.describing += 1;
+        let ex = self.expr(expr, scope);
+        self.describing -= 1;
+        ex
     }
 }
 

@@ -5,11 +5,12 @@
 //! a seed. `TIDEGATE_DIFF=NAME` runs the files whose name contains NAME only, `TIDEGATE_DIFF_DIR` those of another directory; `TIDEGATE_DIFF_SEED` and `TIDEGATE_DIFF_COUNT` choose what
 //! the random part does; the report is written to `target/tmp/differential.txt`.
 //!
-//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`].
+//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`].
 
 mod accepted;
 mod corpus;
 mod outcome;
+mod pairs;
 mod random;
 mod report;
 #[allow(dead_code, unreachable_pub, reason = "shared with the client's tests, which use all of it")]
@@ -111,11 +112,14 @@ fn the_corpus_gives_the_same_results() {
     });
 }
 
+/// A number that the environment may give.
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
 /// Random statements over random tables, a bounded slice of them from a fixed seed.
 #[test]
 fn random_statements_give_the_same_results() {
-    let number =
-        |name: &str, otherwise: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (seed, count) = (number("TIDEGATE_DIFF_SEED", 1), number("TIDEGATE_DIFF_COUNT", 1500));
     block_on(async {
         let mut report = Report::new(Accepted::read());

@@ -1,0 +1,84 @@
+//! The literals of a statement as its translation sees them.
+//!
+//! A plan serves statements with other literals of the same kinds. What else a translation looks at, a literal's bytes or its
+//! length, is noted by the very call that answers, and compared before the plan serves again.
+
+use std::{cell::RefCell, collections::BTreeSet};
+
+use crate::lexer::{Literal, LiteralKind};
+
+/// Literals that a plan depends on by more than their kinds, by their numbers.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Looked {
+    /// Their bytes have shaped the plan.
+    pub(crate) fixed: BTreeSet<usize>,
+    /// Their lengths have.
+    pub(crate) sized: BTreeSet<usize>,
+}
+
+impl Looked {
+    /// Every literal, for a translation that had all of them in place.
+    pub(crate) fn all(count: usize) -> Self {
+        Self { fixed: (0..count).collect(), ..Self::default() }
+    }
+}
+
+/// The literals of one text.
+pub(crate) struct Literals<'a> {
+    sql: &'a [u8],
+    all: &'a [Literal],
+    looked: RefCell<Looked>,
+}
+
+impl<'a> Literals<'a> {
+    /// Those at their places in a text.
+    pub(crate) fn new(sql: &'a [u8], all: &'a [Literal]) -> Self {
+        Self { sql, all, looked: RefCell::default() }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// What a literal is: part of the cache's key.
+    pub(crate) fn kind(&self, index: usize) -> Option<LiteralKind> {
+        self.all.get(index).map(|literal| literal.kind)
+    }
+
+    /// A literal's bytes, which become part of the plan.
+    pub(crate) fn text(&self, index: usize) -> &'a [u8] {
+        self.fix(index);
+        self.all.get(index).map_or(&[], |literal| self.bytes(literal))
+    }
+
+    /// Whether a literal has the bytes that make a better plan possible, which then depends on them. The plan that is made
+    /// otherwise must be right for these bytes too.
+    pub(crate) fn profits_from(&self, index: usize, bytes: &[u8]) -> bool {
+        let found = self.all.get(index).is_some_and(|literal| self.bytes(literal) == bytes);
+        if found {
+            self.fix(index);
+        }
+        found
+    }
+
+    fn bytes(&self, literal: &Literal) -> &'a [u8] {
+        &self.sql[literal.start as usize..literal.end as usize]
+    }
+
+    /// Makes a literal's bytes part of the plan.
+    pub(crate) fn fix(&self, index: usize) {
+        self.looked.borrow_mut().fixed.insert(index);
+    }
+
+    /// How many bytes a literal has, which becomes part of the plan.
+    pub(crate) fn length(&self, index: usize) -> u32 {
+        self.looked.borrow_mut().sized.insert(index);
+        self.all.get(index).map_or(0, Literal::len)
+    }
+
+    /// What the plan has come to depend on.
+    pub(crate) fn into_looked(self) -> Looked {
+        self.looked.into_inner()
+    }
+}
