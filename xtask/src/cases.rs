@@ -1,6 +1,6 @@
 //! End-to-end cases: a configuration, requests over a socket, and what must come back.
 //!
-//! The format is described for its users in `docs/testing.md`. Reading order: [`case`] turns sections into a [`Case`],
+//! The format is described for its users in `docs/testing.md`. Reading order: [`case`] turns sections into a [`case::Case`],
 //! [`script`] its requests into steps; [`vars`] fills in ports and paths; [`server`] runs the binary in a directory of
 //! its own; [`client`] and [`response`] talk to it,
 //! [`peer`] is a scripted server for it to talk to; [`check`] compares; [`run`] does this for all cases at once and

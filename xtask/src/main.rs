@@ -1,15 +1,16 @@
 //! The project's own commands: `cargo xtask test`, `bench`, `release`, `conformance`, `crash`, `install`.
 //!
-//! Reading order: [`test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
-//! describes; [`services`] starts the databases and caches that cases talk to; [`bench`] compares CPU per request with
+//! Reading order: [`mod@test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
+//! describes; [`services`] starts the databases and caches that cases talk to; [`mod@bench`] compares CPU per request with
 //! nginx; [`release`] compiles with a profile of them; [`conformance`] wraps public suites; [`crash`] kills the embedded engine;
-//! [`install`] is apt, [`tools`] calls cargo. Nothing here is linked into the server.
+//! [`install`] is apt, [`links`] checks the pages, [`tools`] calls cargo. Nothing here is linked into the server.
 
 mod bench;
 mod cases;
 mod conformance;
 mod crash;
 mod install;
+mod links;
 mod paths;
 #[path = "../../tests/support/ports.rs"]
 mod ports;

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a commit.
 
 use crate::cases::{Counts, Selection, ServerKind, run_cases};
-use crate::{install, paths, process, terminal, tools};
+use crate::{install, links, paths, process, terminal, tools};
 use clap::{Args, ValueEnum};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -124,15 +124,26 @@ fn tidegate(named: Option<&Path>, with_tests: bool) -> Result<PathBuf, String> {
     Ok(paths::target().join("debug/tidegate"))
 }
 
-/// Formatting and lints, each counted as one test.
+/// What the sources must hold to without being run, each counted as one test.
 fn check_sources(counts: &mut Counts) -> Result<(), String> {
-    let steps: [(&str, &[&str]); 2] = [
+    let steps: [(&str, &[&str]); 4] = [
         ("formatting", &["fmt", "--all", "--check"]),
         ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        ("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]),
+        ("fuzz targets", &["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz", "--quiet"]),
     ];
+    terminal::heading("links of the pages");
+    let broken = links::broken()?;
+    counts.passed += usize::from(broken.is_empty());
+    counts.failed += usize::from(!broken.is_empty());
+    for problem in broken {
+        println!("{} {problem}", terminal::red("FAILED"));
+    }
     for (title, arguments) in steps {
         terminal::heading(title);
-        if cargo(arguments)? {
+        let mut command = cargo_command(arguments);
+        command.env("RUSTDOCFLAGS", "-D warnings");
+        if command.status().map_err(|e| format!("cannot run cargo: {e}"))?.success() {
             counts.passed += 1;
         } else {
             counts.failed += 1;

@@ -14,7 +14,7 @@
 //! - [`diagnostic`]: errors and warnings, their wording and how they are printed
 //! - [`values`]: sizes, times, flags and numbers in arguments
 //! - [`template`]: strings that mention variables
-//! - [`dump`]: all files that were read, as `-T` prints them
+//! - [`dump()`]: all files that were read, as `-T` prints them
 //!
 //! ```
 //! use tidegate_conf::{Diagnostics, ParseOptions, SourceMap, parse_text};

@@ -1,7 +1,7 @@
 //! `rds_json`: rows as JSON.
 //!
 //! Follows rds-json-nginx-module. A response of `drizzle_pass` in the same location becomes JSON on its way out of the
-//! database, without RDS in between; streams that other handlers send go through [`rds_filter`](crate::rds_filter).
+//! database, without RDS in between; streams that other handlers send go through [`crate::rds_filter`].
 
 use std::sync::{Arc, OnceLock};
 

@@ -7,7 +7,7 @@
 //!
 //! This crate knows nothing of sockets, files, SQL or configuration.
 //!
-//! Reading order: [`column`], [`value`], [`sink`], [`error`], then the formats: [`json`], [`csv`], [`rds`], [`frames`].
+//! Reading order: [`mod@column`], [`value`], [`sink`], [`error`], then the formats: [`json`], [`csv`], [`rds`], [`frames`].
 
 #![forbid(unsafe_code)]
 

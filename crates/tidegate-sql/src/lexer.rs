@@ -1,6 +1,6 @@
 //! Splits a statement into tokens, once for the cache key and once, on a miss, for the parser.
 //!
-//! [`normalise`] writes the statement without comments and superfluous space and with each literal replaced by its kind, and
+//! [`mod@normalise`] writes the statement without comments and superfluous space and with each literal replaced by its kind, and
 //! remembers where the literals are. Two statements with the same normalised text have the same tree up to their literals.
 //! [`tokens`] produces the parser's tokens from the same scan, so both agree on what a literal is.
 
@@ -391,7 +391,7 @@ pub(crate) enum Literals {
 /// The parser's tokens. A token's span holds its byte offsets in `column`.
 ///
 /// # Errors
-/// As [`normalise`]; a name that is not UTF-8.
+/// As [`normalise()`]; a name that is not UTF-8.
 pub(crate) fn tokens(
     sql: &[u8],
     from: usize,

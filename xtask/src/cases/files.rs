@@ -29,10 +29,10 @@ pub(crate) fn write(dir: &Path, text: &str, escapes: bool) -> Result<(), String>
     Ok(())
 }
 
-/// [`write`] without escapes.
+/// [`write()`] without escapes.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn write_plain(dir: &Path, text: &str) -> Result<(), String> {
     write(dir, text, false)
 }

@@ -1,7 +1,8 @@
 //! The directives that all modules which ask upstreams have in common: `proxy_read_timeout`, `fastcgi_read_timeout` …
 //!
-//! A module embeds an [`UpstreamConf`] in its configuration and makes its table with [`upstream_directives!`], which puts
-//! the module's prefix before each name and the module's own directives behind them.
+//! A module embeds an [`UpstreamConf`] in its configuration and makes its table with
+//! [`upstream_directives!`](crate::upstream_directives), which puts the module's prefix before each name and the module's
+//! own directives behind them.
 
 use std::{sync::Arc, time::Duration};
 
