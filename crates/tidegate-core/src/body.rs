@@ -23,6 +23,7 @@ use tidegate_http::{
 use crate::{
     clock,
     log::{Level, SysError},
+    output::Buf,
     phase::{Ready, Step},
     request::Request,
     temp_file,
@@ -236,6 +237,11 @@ impl RequestBody {
     /// Whether nothing was loaded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+    /// The loaded body, if it is in a file: a piece to send.
+    pub fn as_buf(&self) -> Option<Buf> {
+        let file = self.file.borrow();
+        file.as_ref().map(|file| Buf::File { file: file.file.clone(), offset: 0, len: file.len })
     }
     /// Appends the loaded body to `out`, from the file too.
     ///

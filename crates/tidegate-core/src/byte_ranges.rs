@@ -44,7 +44,7 @@ impl ByteRanges {
         let start = self.position;
         let end = start + chunk.len();
         self.position = end;
-        let mut out = Chunk { bufs: SmallVec::new(), flush: chunk.flush, last: chunk.last };
+        let mut out = Chunk { bufs: SmallVec::new(), flush: chunk.flush, last: chunk.last, more: false };
         for part in &self.parts {
             let (from, to) = (part.range.start.max(start), part.range.end.min(end));
             if from >= to {

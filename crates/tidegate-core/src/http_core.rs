@@ -92,6 +92,8 @@ pub struct Conf {
     pub recursive_error_pages: Option<bool>,
     pub satisfy: Option<u32>,
     pub send_timeout: Option<Duration>,
+    /// `subrequest_capture_max`
+    pub subrequest_capture_max: Option<u64>,
     pub server_name_in_redirect: Option<bool>,
     pub server_tokens: Option<bool>,
     pub underscores_in_headers: Option<bool>,
@@ -156,6 +158,10 @@ impl Conf {
     pub fn postpone_output_bytes(&self) -> usize {
         self.postpone_output.unwrap_or(1460)
     }
+    pub fn capture_bytes_max(&self) -> u64 {
+        self.subrequest_capture_max.unwrap_or(100 << 20)
+    }
+    /// How long a client may take nothing.
     pub fn send_timeout_ms(&self) -> u64 {
         limit_ms(self.send_timeout, 60_000)
     }
@@ -298,6 +304,9 @@ pub static MODULE: Module<Conf> = Module {
         Directive::choice("satisfy", |c: &mut Conf| &mut c.satisfy, &[("all", SATISFY_ALL), ("any", SATISFY_ANY)])
             .default("all")
             .doc("Whether all access checks must allow a request, or any."),
+        Directive::offset("subrequest_capture_max", |c: &mut Conf| &mut c.subrequest_capture_max)
+            .default("100m")
+            .doc("Size of a response that is kept in memory for ngx.location.capture and the like; 0 for any size."),
         Directive::time("send_timeout", |c: &mut Conf| &mut c.send_timeout)
             .default("60s")
             .doc("Longest pause while a client takes a response."),
@@ -321,7 +330,7 @@ pub static MODULE: Module<Conf> = Module {
             ignore_invalid_headers, large_client_header_buffers,
             log_not_found, log_subrequest, max_headers,
             merge_slashes, port_in_redirect, postpone_output, recursive_error_pages,
-            satisfy, send_timeout, server_name_in_redirect, server_tokens, underscores_in_headers,
+            satisfy, send_timeout, subrequest_capture_max, server_name_in_redirect, server_tokens, underscores_in_headers,
             uninitialized_variable_warn);
         if kind.is_unnamed() {
             inherit!(child, parent; internal);

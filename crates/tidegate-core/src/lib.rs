@@ -50,6 +50,7 @@ pub mod server_name;
 pub mod sleep;
 pub mod sockets;
 pub mod special_response;
+mod spill;
 pub mod static_files;
 pub mod stream;
 pub mod subrequest;

@@ -10,11 +10,18 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::{
     byte_ranges::ByteRanges,
+    log::{Level, SysError},
     phase::{LocalFuture, Ready},
     request::{Request, Sink},
-    serve,
+    serve, static_files,
     transfer::COPY_BYTES_MAX,
 };
+
+/// Output that may wait for the client while a filter or handler makes more of it in parts ([`Request::pace`]).
+const PACE_BYTES: u64 = 128 << 10;
+
+/// Parts of files that filters get at a time.
+const FILE_PIECE_BYTES: usize = 64 << 10;
 
 /// The client has gone, or the response cannot be completed: the connection will be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +67,9 @@ pub struct Chunk {
     pub flush: bool,
     /// The body ends here.
     pub last: bool,
+    /// The filter that made this chunk has more to say of what it was given: it is asked again, with an empty chunk, when the
+    /// client has taken most of this. A filter that makes much of little says so, and then neither flushes nor ends.
+    pub more: bool,
 }
 
 impl Chunk {
@@ -102,7 +112,8 @@ impl Chunk {
             !buf.is_empty()
         });
     }
-    /// Reads the parts of files into memory, for filters that look at the bytes. Small ones only: it does not wait well.
+    /// Reads the parts of files into memory, for filters that look at the bytes. Such a filter sets
+    /// [`Response::filter_need_in_memory`]; parts of files that reach it are then small.
     ///
     /// # Errors
     /// A file cannot be read, or has become shorter.
@@ -190,6 +201,8 @@ pub struct Response {
     pub(crate) body_left: Option<u64>,
     /// The body is longer or shorter than that.
     pub(crate) breaks_promise: bool,
+    /// It is captured, and is larger than may be kept.
+    pub(crate) capture_is_full: bool,
     /// A filter has waited: from then on one piece at a time goes through the filters, in the order of sending.
     turns: Option<Arc<Mutex<()>>>,
 }
@@ -229,6 +242,7 @@ impl Response {
             header_bytes,
             body_left,
             breaks_promise,
+            capture_is_full,
             turns,
         } = self;
         (*status, *finalize, *progress) = (0, 0, Progress::Open);
@@ -251,6 +265,7 @@ impl Response {
             vary_accept_encoding,
             filter_need_in_memory,
             breaks_promise,
+            capture_is_full,
         ] {
             *flag = false;
         }
@@ -412,7 +427,8 @@ impl Request {
     /// When a filter fails, what follows cannot be sent either: the client learns of it by the end of its connection.
     #[inline]
     fn check_passed(&self, passed: Result<(), Closed>) -> Result<(), Closed> {
-        if passed.is_err() && !self.wants_finalize() {
+        // Who captures sees that the end is missing.
+        if passed.is_err() && !self.wants_finalize() && !self.response.borrow().capture_is_full {
             self.flags().output_failed.set(true);
             if matches!(self.sink, Sink::Client | Sink::Parent) {
                 self.close_connection();
@@ -528,6 +544,33 @@ impl Request {
         !self.level().program.body_filters.is_empty()
     }
 
+    /// Whether the parts of files are read into memory on their way: by a filter, or because the whole response is kept there.
+    pub fn reads_files(self: &Rc<Self>) -> bool {
+        let responder = self.responder();
+        matches!(responder.sink, Sink::Capture(_))
+            || self.response.borrow().filter_need_in_memory
+            || responder.response.borrow().filter_need_in_memory
+    }
+
+    /// Whether the response, or the one that it becomes a part of, is kept in memory or dropped: no client takes it.
+    pub(crate) fn is_captured(self: &Rc<Self>) -> bool {
+        !matches!(self.responder().sink, Sink::Client)
+    }
+
+    /// Waits until the client has taken most of the output, for who makes much of it; others have their turn meanwhile.
+    /// Nobody takes what is captured or dropped: there it only is the others' turn.
+    ///
+    /// # Errors
+    /// The client has gone, or takes nothing for `send_timeout`.
+    pub async fn pace(self: &Rc<Self>) -> Result<(), Closed> {
+        tokio::task::yield_now().await;
+        if self.is_captured() || self.conn.unsent_bytes() <= PACE_BYTES {
+            return Ok(());
+        }
+        let timeout_ms = self.http_conf().send_timeout_ms();
+        self.conn.drain_to(PACE_BYTES, timeout_ms).await.map_err(|_| Closed)
+    }
+
     /// Whether nobody between a handler and the client wants to see the body.
     fn takes_slices(&self) -> bool {
         let program = &self.level().program;
@@ -582,7 +625,49 @@ fn begin_body_filters(req: &Rc<Request>, chunk: Chunk) -> Ready<Result<(), Close
         None => chunk,
     };
     drop(response);
+    let is_file = |buf: &Buf| matches!(buf, Buf::File { .. });
+    if chunk.bufs.iter().any(is_file) && req.reads_files() {
+        return read_and_filter(req, chunk);
+    }
     run_body_filters(req, 0, chunk)
+}
+
+/// Gives what stands in files to the filters piece by piece, read without holding up the worker, as fast as the client takes
+/// what they make of it.
+#[cold]
+fn read_and_filter(req: &Rc<Request>, chunk: Chunk) -> Ready<Result<(), Closed>> {
+    let req = req.clone();
+    Ready::later(async move {
+        let Chunk { bufs, flush, last, .. } = chunk;
+        for buf in bufs {
+            let (file, start, end) = match buf {
+                Buf::Bytes(bytes) => {
+                    run_body_filters(&req, 0, Chunk::bytes(bytes)).wait().await?;
+                    continue;
+                }
+                Buf::File { file, offset, len } => (file, offset, offset + len),
+            };
+            let mut at = start;
+            while at < end {
+                let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(FILE_PIECE_BYTES);
+                let piece = match static_files::read::read_at(&file, at, len).await {
+                    Ok(piece) if !piece.is_empty() => piece,
+                    Ok(_) => {
+                        req.log(Level::Alert, format_args!("file was truncated while it was sent"));
+                        return Err(Closed);
+                    }
+                    Err(error) => {
+                        req.log(Level::Crit, format_args!("read() failed {}", SysError(&error)));
+                        return Err(Closed);
+                    }
+                };
+                at += piece.len() as u64;
+                run_body_filters(&req, 0, Chunk::bytes(piece)).wait().await?;
+                req.pace().await?;
+            }
+        }
+        run_body_filters(&req, 0, Chunk { flush, last, ..Chunk::default() }).wait().await
+    })
 }
 
 fn run_body_filters(req: &Rc<Request>, from: usize, chunk: Chunk) -> Ready<Result<(), Closed>> {
@@ -591,18 +676,42 @@ fn run_body_filters(req: &Rc<Request>, from: usize, chunk: Chunk) -> Ready<Resul
     while let Some(filter) = req.level().program.body_filters.get(index) {
         index += 1;
         match filter(req, chunk) {
+            Ready::Now(Ok(next)) if next.more => return pass_in_parts(req, index, next),
             Ready::Now(Ok(next)) => chunk = next,
             Ready::Now(Err(closed)) => return Ready::Now(Err(closed)),
             Ready::Later(future) => {
                 let req = req.clone();
                 return Ready::later(async move {
                     let next = future.await?;
+                    if next.more {
+                        return pass_in_parts(&req, index, next).wait().await;
+                    }
                     run_body_filters(&req, index, next).wait().await
                 });
             }
         }
     }
     Ready::Now(encode_and_write(req, chunk))
+}
+
+/// Takes the parts that the filter before `from` makes of one chunk, as fast as the client takes them.
+#[cold]
+fn pass_in_parts(req: &Rc<Request>, from: usize, first: Chunk) -> Ready<Result<(), Closed>> {
+    let req = req.clone();
+    Ready::later(async move {
+        let mut part = first;
+        loop {
+            let has_more = std::mem::take(&mut part.more);
+            run_body_filters(&req, from, part).wait().await?;
+            if !has_more {
+                return Ok(());
+            }
+            req.pace().await?;
+            let Some(filter) = req.level().program.body_filters.get(from - 1) else { return Err(Closed) };
+            let made = filter(&req, Chunk::default());
+            part = made.wait().await?;
+        }
+    })
 }
 
 /// The last stretch: what a sub-request says becomes part of the body around it before that is encoded.

@@ -5,6 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use tidegate_http::{Fields, Method};
 
 use crate::{
+    output::{Closed, Progress},
     phase::{self, LocalFuture},
     request::{Request, Sink},
     worker,
@@ -87,6 +88,15 @@ impl Subrequest {
         }
         req.body.set(options.body.unwrap_or_default());
         Ok(Subrequest { req, body })
+    }
+
+    /// The captured body, if it came to its end.
+    ///
+    /// # Errors
+    /// The sub-request broke off, or is larger than `subrequest_capture_max`; the log has the reason.
+    pub fn take_body(&self) -> Result<Vec<u8>, Closed> {
+        let is_whole = self.req.response.borrow().progress == Progress::Ended;
+        if is_whole { Ok(self.body.take()) } else { Err(Closed) }
     }
 
     /// Gives the memory to the requests that come. What somebody else still holds stays his.

@@ -20,9 +20,10 @@ use tokio::task::JoinHandle;
 
 use crate::{
     connection::Connection,
-    log::Level,
+    log::{Level, SysError},
     output::{Buf, Chunk, Closed, Progress, Response},
     request::{Request, Sink},
+    spill::{OUTPUT_MEMORY_BYTES_MAX, Spill, SpillError, Spilled},
     static_files::read,
 };
 
@@ -36,6 +37,12 @@ const UNSENT_BYTES_MAX: u64 = 64 << 10;
 ///
 /// Source: nginx, `sendfile_max_chunk`.
 const TURN_BYTES_MAX: u64 = 2 << 20;
+
+/// Capacity of the buffer that stays when all of it has been sent.
+const BUF_KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// What goes to a file at a time; in between the socket is asked whether it takes more.
+const SPILL_PIECE_BYTES: usize = 64 << 10;
 
 /// Slices that one `writev` takes.
 const SLICES_MAX: usize = 16;
@@ -51,6 +58,12 @@ pub(crate) struct OutputQueue {
     queue: VecDeque<Segment>,
     pub(crate) buf: Vec<u8>,
     queued: u64,
+    /// Bytes that have left the queue.
+    gone: u64,
+    /// How many of these bytes are in files.
+    queued_in_files: u64,
+    /// Where output goes that may not stay in memory.
+    spill: Option<Box<Spill>>,
     /// Somebody wants everything so far to be sent now.
     pub(crate) flush: bool,
     /// Bytes of files after which other connections have their turn; `None` for [`TURN_BYTES_MAX`], 0 for any number.
@@ -90,7 +103,10 @@ impl OutputQueue {
         }
         self.queued += match &segment {
             Segment::Bytes(bytes) => bytes.len() as u64,
-            Segment::File { len, .. } => *len,
+            Segment::File { len, .. } => {
+                self.queued_in_files += *len;
+                *len
+            }
         };
         self.queue.push_back(segment);
     }
@@ -101,6 +117,18 @@ impl OutputQueue {
             Buf::File { file, offset, len } if len > 0 => self.push(Segment::File { file, offset, len }),
             Buf::File { .. } => {}
         }
+    }
+    /// Bytes that it was ever given.
+    fn taken(&self) -> u64 {
+        self.gone + self.len()
+    }
+    /// Bytes that are kept in memory.
+    fn memory_bytes(&self) -> u64 {
+        self.len() - self.queued_in_files
+    }
+    /// Whether so many more bytes may be kept in memory.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.memory_bytes() + bytes <= OUTPUT_MEMORY_BYTES_MAX
     }
     /// Whether no files and no large pieces wait.
     pub(crate) fn is_small(&self) -> bool {
@@ -150,6 +178,8 @@ impl OutputQueue {
         loop {
             if self.is_empty() {
                 self.flush = false;
+                // Room on disk is given back with the last byte, not with the connection.
+                self.spill = None;
                 return Ok(true);
             }
             let room = conn.room();
@@ -210,11 +240,14 @@ impl OutputQueue {
         count
     }
     fn consume(&mut self, mut count: usize) {
+        self.gone += count as u64;
         while count > 0 {
             match self.queue.front_mut() {
                 None => {
                     // Only the buffer is left. Keep its capacity unless one large response made it grow.
-                    if count == self.buf.len() {
+                    if count == self.buf.len() && self.buf.capacity() > BUF_KEPT_BYTES_MAX {
+                        self.buf = Vec::new();
+                    } else if count == self.buf.len() {
                         self.buf.clear();
                     } else {
                         self.buf.drain(..count);
@@ -236,6 +269,7 @@ impl OutputQueue {
                     *len -= part;
                     count -= part as usize;
                     self.queued -= part;
+                    self.queued_in_files -= part;
                     if *len == 0 {
                         self.queue.pop_front();
                     }
@@ -283,17 +317,17 @@ impl Request {
         }
         let admitted = self.admit(&mut response, len as u64, false) as usize;
         let mut output = self.conn.output.borrow_mut();
-        let buf = &mut output.buf;
-        let before = buf.len();
+        let before = output.taken();
         if response.chunked {
-            chunk_size_line(len as u64, buf);
+            chunk_size_line(len as u64, &mut output.buf);
         }
-        buf.extend_from_slice(&bytes[..bytes.len().min(admitted)]);
+        self.take_bytes(&mut output, &bytes[..bytes.len().min(admitted)])?;
+        let buf = &mut output.buf;
         buf.extend(end.filter(|_| admitted == len));
         if response.chunked {
             buf.extend_from_slice(b"\r\n");
         }
-        response.body_bytes += (buf.len() - before) as u64;
+        response.body_bytes += output.taken() - before;
         let may_wait = output.len() < self.http_conf().postpone_output_bytes() as u64;
         drop(output);
         drop(response);
@@ -336,6 +370,7 @@ impl Request {
             Sink::Capture(body) => {
                 if !self.response.borrow().header_only {
                     let mut body = body.borrow_mut();
+                    self.check_capture(body.len() as u64 + chunk.len())?;
                     for buf in &chunk.bufs {
                         append_to(buf, &mut body)?;
                     }
@@ -350,6 +385,22 @@ impl Request {
             // Comes to the main request's writer, see `encode_and_write`.
             Sink::Parent => Ok(()),
         }
+    }
+
+    /// Refuses a captured response that does not fit into memory as the configuration has it.
+    fn check_capture(&self, bytes: u64) -> Result<(), Closed> {
+        let max = self.http_conf().capture_bytes_max();
+        let was_full = self.response.borrow().capture_is_full;
+        if !was_full && (max == 0 || bytes <= max) {
+            return Ok(());
+        }
+        if !was_full {
+            self.response.borrow_mut().capture_is_full = true;
+            let message =
+                format_args!("captured response is larger than \"subrequest_capture_max\" allows: {max} bytes");
+            self.log(Level::Error, message);
+        }
+        Err(Closed)
     }
 
     fn end_if(&self, last: bool) {
@@ -380,6 +431,60 @@ impl Request {
         }
     }
 
+    /// Queues bytes: in memory, or in a file where the client has not taken what is there.
+    #[inline]
+    fn take_bytes(&self, output: &mut OutputQueue, bytes: &[u8]) -> Result<(), Closed> {
+        if !output.has_room(bytes.len() as u64) {
+            return self.take_many_bytes(output, bytes);
+        }
+        output.buf.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    #[cold]
+    fn take_many_bytes(&self, output: &mut OutputQueue, bytes: &[u8]) -> Result<(), Closed> {
+        for piece in bytes.chunks(SPILL_PIECE_BYTES) {
+            if !output.has_room(piece.len() as u64)
+                && let Err(error) = output.write_to(&self.conn)
+            {
+                self.conn.send_failed(&error);
+                return Err(Closed);
+            }
+            if output.has_room(piece.len() as u64) {
+                output.buf.extend_from_slice(piece);
+                continue;
+            }
+            let directory = self.conf().full_path(self.http_conf().client_body_temp_path());
+            let waiting_bytes = output.queued_in_files;
+            match Spill::append(&mut output.spill, &directory, piece, waiting_bytes) {
+                Ok(Spilled { buf, created }) => {
+                    if let Some(path) = created {
+                        let path = path.display();
+                        self.log(Level::Warn, format_args!("a response is buffered to a temporary file {path}"));
+                    }
+                    output.push_buf(buf);
+                }
+                Err(error) => {
+                    self.report_spill(&error);
+                    self.conn.mark_broken();
+                    return Err(Closed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn report_spill(&self, error: &SpillError) {
+        match error {
+            SpillError::Full => self.log(Level::Error, format_args!("{error} while sending to client")),
+            SpillError::File(source) => {
+                let source = SysError(source);
+                self.log(Level::Crit, format_args!("{error} {source} while sending to client"));
+            }
+        }
+    }
+
     /// Frames a chunk and queues it.
     fn write_chunk_to_client(&self, mut chunk: Chunk) -> Result<(), Closed> {
         if self.conn.is_broken() {
@@ -390,14 +495,19 @@ impl Request {
         chunk.truncate(admitted);
         let mut output = self.conn.output.borrow_mut();
         let (len, flush, last) = (admitted, chunk.flush, chunk.last);
-        let before = output.len();
+        let before = output.taken();
         if !response.header_only && len > 0 {
             if response.chunked {
                 chunk_size_line(len, &mut output.buf);
             }
             for buf in chunk.bufs {
-                if matches!(buf, Buf::File { .. }) {
-                    output.nopush = self.files_conf().tcp_nopush == Some(true);
+                match buf {
+                    Buf::File { .. } => output.nopush = self.files_conf().tcp_nopush == Some(true),
+                    Buf::Bytes(bytes) if !output.has_room(bytes.len() as u64) => {
+                        self.take_bytes(&mut output, &bytes)?;
+                        continue;
+                    }
+                    Buf::Bytes(_) => {}
                 }
                 output.push_buf(buf);
             }
@@ -411,7 +521,7 @@ impl Request {
                 write_last_chunk(&response.trailers, &mut output.buf);
             }
         }
-        response.body_bytes += output.len() - before;
+        response.body_bytes += output.taken() - before;
         drop(output);
         drop(response);
         self.maybe_flush(flush)
@@ -469,8 +579,7 @@ impl Request {
     }
 }
 
-/// Reads a piece into memory. A file's part is read at once: captured sub-requests hold small bodies, and a cached page
-/// costs no wait.
+/// Reads a piece into memory. A file's part is read at once: it is small, large ones were read ahead of the filters.
 pub(crate) fn append_to(buf: &Buf, out: &mut Vec<u8>) -> Result<(), Closed> {
     use std::os::unix::fs::FileExt;
     match buf {

@@ -376,6 +376,10 @@ fn product_of(req: &Request) -> &'static str {
 /// Installs `body_filter_by_lua*`.
 pub(crate) fn install_body_filter(code: &Arc<Code>, program: &mut Program) {
     let code = code.clone();
+    program.header_filter(|req| {
+        req.response.borrow_mut().filter_need_in_memory = true;
+        Ready::Now(Ok(()))
+    });
     program.body_filter(move |req, chunk| filter_body(req, &code, chunk));
 }
 

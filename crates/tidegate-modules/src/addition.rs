@@ -115,5 +115,5 @@ async fn fetch(req: &Rc<Request>, uri: &[u8]) -> Result<Bytes, Closed> {
         Closed
     })?;
     subrequest.run().await;
-    Ok(Bytes::from(std::mem::take(&mut *subrequest.body.borrow_mut())))
+    subrequest.take_body().map(Bytes::from)
 }

@@ -2,9 +2,9 @@
 //!
 //! Source: nginx, `ngx_http_gunzip_filter_module`.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use flate2::{Decompress, DecompressError, FlushDecompress, Status};
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
@@ -64,40 +64,102 @@ fn gunzip_buffers(conf: &mut Conf, directive: &ast::Directive, build: &mut Build
     gzip::check_buffers(directive, build)
 }
 
+/// What the filter makes of its input before the client is asked to take it: a small body can become a thousand times as
+/// large.
+const PART_BYTES: usize = 64 << 10;
+
 /// The unpacker of a response.
 #[derive(Default)]
-struct Decoder(RefCell<Option<Member>>);
+struct Decoder(RefCell<Option<Unpacking>>);
 
 /// A body is one member of a gzip file, or several in a row.
-struct Member {
+struct Unpacking {
     decompress: Decompress,
     /// What follows is another member, if anything.
     ended: bool,
+    /// What has come and is not unpacked yet.
+    input: VecDeque<Bytes>,
+    /// The last room was filled: there may be output without further input.
+    is_full: bool,
+    /// What goes with the end of `input`.
+    flush: bool,
+    last: bool,
 }
 
 /// First byte of a member.
 const GZIP_MAGIC: u8 = 0x1f;
 
-impl Member {
+fn new_member() -> Decompress {
+    Decompress::new_gzip(15)
+}
+
+impl Unpacking {
     fn new() -> Self {
-        Member { decompress: Decompress::new_gzip(15), ended: false }
+        Unpacking {
+            decompress: new_member(),
+            ended: false,
+            input: VecDeque::new(),
+            is_full: false,
+            flush: false,
+            last: false,
+        }
     }
 
-    /// Unpacks `input` into `out`.
-    fn unpack(&mut self, mut input: &[u8], out: &mut Chunk) -> Result<(), DecompressError> {
-        while let Some(&first) = input.first() {
-            if self.ended {
-                if first != GZIP_MAGIC {
-                    // Padding, which is not content.
-                    return Ok(());
-                }
-                *self = Member::new();
+    fn take(&mut self, chunk: Chunk) {
+        self.flush |= chunk.flush;
+        self.last |= chunk.last;
+        for buf in chunk.bufs {
+            if let Buf::Bytes(bytes) = buf
+                && !bytes.is_empty()
+            {
+                self.input.push_back(bytes);
             }
-            let used;
-            (used, self.ended) = unpack(&mut self.decompress, input, out)?;
-            input = &input[used..];
         }
-        Ok(())
+    }
+
+    /// Unpacks about [`PART_BYTES`]; the last part flushes and ends as the input did.
+    fn next_part(&mut self) -> Result<Chunk, DecompressError> {
+        let mut part = Chunk::default();
+        let mut bytes = 0;
+        while !self.input.is_empty() || self.is_full {
+            if bytes >= PART_BYTES {
+                part.more = true;
+                return Ok(part);
+            }
+            let buf = self.unpack()?;
+            if !buf.is_empty() {
+                bytes += buf.len();
+                part.bufs.push(Buf::Bytes(Bytes::from(buf)));
+            }
+        }
+        part.flush = std::mem::take(&mut self.flush);
+        part.last = self.last;
+        Ok(part)
+    }
+
+    /// One step: what fits into one buffer.
+    fn unpack(&mut self) -> Result<Vec<u8>, DecompressError> {
+        let input = self.input.front().map_or(&[][..], |input| input);
+        if self.ended {
+            if input.first() != Some(&GZIP_MAGIC) {
+                // Padding, which is not content.
+                self.input.pop_front();
+                return Ok(Vec::new());
+            }
+            (self.decompress, self.ended) = (new_member(), false);
+        }
+        let mut buf = Vec::with_capacity(OUTPUT_BYTES);
+        let before = self.decompress.total_in();
+        let status = self.decompress.decompress_vec(input, &mut buf, FlushDecompress::None)?;
+        let used = (self.decompress.total_in() - before) as usize;
+        self.ended = status == Status::StreamEnd;
+        self.is_full = buf.len() == buf.capacity() && !self.ended;
+        let is_stuck = used == 0 && buf.is_empty();
+        match self.input.front_mut() {
+            Some(input) if used < input.len() && !is_stuck => input.advance(used),
+            _ => drop(self.input.pop_front()),
+        }
+        Ok(buf)
     }
 }
 
@@ -111,7 +173,7 @@ fn filter_header(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
     if gzip::accepts_gzip(req, &response) {
         return Ready::Now(Ok(()));
     }
-    *req.context::<Decoder>().0.borrow_mut() = Some(Member::new());
+    *req.context::<Decoder>().0.borrow_mut() = Some(Unpacking::new());
     response.filter_need_in_memory = true;
     response.fields.remove(Known::ContentEncoding);
     response.body_is_changed();
@@ -120,42 +182,18 @@ fn filter_header(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
 
 fn filter_body(req: &Rc<Request>, mut chunk: Chunk) -> Ready<Result<Chunk, Closed>> {
     let Some(decoder) = req.find_context::<Decoder>() else { return Ready::Now(Ok(chunk)) };
-    let mut plain = Chunk { flush: chunk.flush, last: chunk.last, ..Chunk::default() };
     if chunk.read_files().is_err() {
         return Ready::Now(Err(Closed));
     }
     let mut decoder = decoder.0.borrow_mut();
-    for buf in &chunk.bufs {
-        let (Buf::Bytes(bytes), Some(member)) = (buf, &mut *decoder) else { continue };
-        if member.unpack(bytes, &mut plain).is_err() {
-            req.log(Level::Error, format_args!("inflate() failed: the response is not valid gzip"));
-            return Ready::Now(Err(Closed));
-        }
-    }
-    if chunk.last && decoder.as_ref().is_some_and(|member| !member.ended) {
+    let Some(unpacking) = &mut *decoder else { return Ready::Now(Ok(chunk)) };
+    unpacking.take(chunk);
+    let Ok(part) = unpacking.next_part() else {
+        req.log(Level::Error, format_args!("inflate() failed: the response is not valid gzip"));
+        return Ready::Now(Err(Closed));
+    };
+    if part.last && !unpacking.ended {
         req.log(Level::Error, format_args!("inflate() returned -5 on response end"));
     }
-    Ready::Now(Ok(plain))
-}
-
-/// Unpacks `input`; answers how much of it was used, and whether the member has ended.
-fn unpack(decompress: &mut Decompress, input: &[u8], out: &mut Chunk) -> Result<(usize, bool), DecompressError> {
-    let start = decompress.total_in();
-    loop {
-        let mut buf = Vec::with_capacity(OUTPUT_BYTES);
-        let used_before = (decompress.total_in() - start) as usize;
-        let status = decompress.decompress_vec(&input[used_before..], &mut buf, FlushDecompress::None)?;
-        let used = (decompress.total_in() - start) as usize;
-        let is_full = buf.len() == buf.capacity();
-        let is_stuck = used == used_before && buf.is_empty();
-        if !buf.is_empty() {
-            out.bufs.push(Buf::Bytes(Bytes::from(buf)));
-        }
-        if status == Status::StreamEnd {
-            return Ok((used, true));
-        }
-        if (used == input.len() && !is_full) || is_stuck {
-            return Ok((input.len(), false));
-        }
-    }
+    Ready::Now(Ok(part))
 }

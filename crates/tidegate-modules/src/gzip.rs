@@ -198,10 +198,10 @@ fn proxied(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Re
     }
     let mut bits = 0;
     for arg in &directive.args {
-        let Some((_, bit)) = PROXIED_WORDS.iter().find(|(word, _)| arg.value == *word) else {
+        let bit = values::word(arg.value.as_bstr(), PROXIED_WORDS).map_err(|_| {
             let words = PROXIED_WORDS.iter().map(|(word, _)| *word);
-            return Err(Diagnostic::unknown_value(&arg.value, arg.span, words));
-        };
+            Diagnostic::unknown_value(&arg.value, arg.span, words)
+        })?;
         bits |= bit;
     }
     conf.gzip_proxied = Some(bits);

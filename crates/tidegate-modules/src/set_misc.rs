@@ -134,12 +134,25 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("$variable list key")
             .doc("The upstream of a list that a key belongs to."),
         Directive::custom("upstream_list", 2, u16::MAX, upstream_list)
-            .within(Context::HTTP)
+            .within(Context::HTTP.or(Context::SERVER))
             .syntax("name upstream ...")
             .doc("Gives a list of upstreams a name."),
     ],
     inherit: |child, parent, _| {
-        tidegate_core::inherit!(child, parent; base32_padding, base32_alphabet, lists);
+        tidegate_core::inherit!(child, parent; base32_padding, base32_alphabet);
+        match (&mut child.lists, &parent.lists) {
+            (Some(own), Some(outer)) => {
+                let own = Arc::make_mut(own);
+                for (name, upstreams) in outer.iter() {
+                    own.entry(name.clone()).or_insert_with(|| upstreams.clone());
+                }
+            }
+            (own, outer) => {
+                if own.is_none() {
+                    own.clone_from(outer);
+                }
+            }
+        }
     },
     example: r#"
         location /token {
@@ -300,13 +313,11 @@ fn hashed_upstream(conf: &mut Conf, directive: &ast::Directive, build: &mut Buil
             Some(choose(found, &key.eval_cow(req)))
         });
     };
-    // The lists stand in `http`, whose configuration is the one at hand if the directive does so itself.
-    let http = build.http_level().filter(|&level| level != build.level());
-    let lists = match http {
-        Some(level) => build.conf_at(&MODULE, level).and_then(|conf| conf.lists.clone()),
-        None => conf.lists.clone(),
-    };
-    let Some(found) = lists.as_ref().and_then(|lists| lists.get(literal.as_bstr())).cloned() else {
+    // A list stands at this level or around it.
+    let of = |conf: &Conf| conf.lists.as_ref().and_then(|lists| lists.get(literal.as_bstr())).cloned();
+    let around = std::iter::successors(build.parent_of(build.level()), |&level| build.parent_of(level));
+    let found = of(conf).or_else(|| around.filter_map(|level| build.conf_at(&MODULE, level)).find_map(of));
+    let Some(found) = found else {
         return Err(Diagnostic::new(Severity::Emerg, list.span, undefined_list(literal.as_bstr())));
     };
     assign(build, &directive.args[0], move |req| Some(choose(&found, &key.eval_cow(req))))

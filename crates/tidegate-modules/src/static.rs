@@ -136,7 +136,9 @@ fn send_body(req: &Rc<Request>, file: &Rc<OpenFile>, head: Result<(), Closed>) -
             return Ready::Now(Step::Ok);
         }
         // Ranges in any order need the file as a whole.
-        response.filter_need_in_memory || (!by_sendfile && response.ranges.is_none())
+        // Filters, and who keeps the response in memory, get it in pieces too.
+        let is_read = response.ranges.is_none() && req.reads_files();
+        response.filter_need_in_memory || is_read || (!by_sendfile && response.ranges.is_none())
     };
     match file.body() {
         Buf::File { .. } if in_pieces => {

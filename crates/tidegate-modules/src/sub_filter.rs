@@ -101,9 +101,16 @@ struct State {
     first: [bool; 256],
     replacements: Vec<Option<Bytes>>,
     once: bool,
-    /// What could be the beginning of a match.
+    /// What has come and is not searched yet, or could be the beginning of a match.
     held: Vec<u8>,
+    /// What goes with the end of it.
+    flush: bool,
+    last: bool,
 }
+
+/// What the filter makes of its input before the client is asked to take it: a replacement may be much longer than what it
+/// stands for.
+const PART_BYTES: usize = 64 << 10;
 
 fn filter_header(req: &Rc<Request>, conf: &Conf, types: &MimeTypes) -> Ready<Result<(), Closed>> {
     let fits = {
@@ -125,6 +132,8 @@ fn filter_header(req: &Rc<Request>, conf: &Conf, types: &MimeTypes) -> Ready<Res
         patterns,
         once: conf.sub_filter_once != Some(false),
         held: Vec::new(),
+        flush: false,
+        last: false,
     };
     state.set_first();
     *req.context::<Search>().0.borrow_mut() = Some(state);
@@ -153,13 +162,20 @@ fn filter_body(req: &Rc<Request>, mut chunk: Chunk, conf: &Conf) -> Result<Chunk
             input.extend_from_slice(bytes);
         }
     }
+    state.flush |= chunk.flush;
+    state.last |= chunk.last;
     let pairs = conf.sub_filter.as_deref().map_or(&[][..], |pairs| pairs);
     let mut out = Vec::with_capacity(input.len() + 64);
-    let used = state.replace(&input, chunk.last, &mut out, |index| Bytes::from(pairs[index].replacement.eval(req)));
-    state.held.extend_from_slice(&input[used..]);
-    *search.0.borrow_mut() = Some(state);
+    let last = state.last;
+    let (used, more) = state.replace(&input, last, &mut out, |index| Bytes::from(pairs[index].replacement.eval(req)));
+    input.drain(..used);
+    state.held = input;
     let mut changed = Chunk::bytes(Bytes::from(out));
-    (changed.flush, changed.last) = (chunk.flush, chunk.last);
+    changed.more = more;
+    if !more {
+        (changed.flush, changed.last) = (std::mem::take(&mut state.flush), state.last);
+    }
+    *search.0.borrow_mut() = Some(state);
     Ok(changed)
 }
 
@@ -172,23 +188,26 @@ impl State {
         }
     }
 
-    /// Appends `input` with replacements to `out`; answers how much of it was used. Without `last` what could begin a
-    /// match is left.
+    /// Appends `input` with replacements to `out`, about [`PART_BYTES`] of it; answers how much was used, and whether the
+    /// rest can be replaced now. Without `last` what could begin a match is left.
     fn replace(
         &mut self,
         input: &[u8],
         last: bool,
         out: &mut Vec<u8>,
         mut replacement: impl FnMut(usize) -> Bytes,
-    ) -> usize {
+    ) -> (usize, bool) {
         let mut at = 0;
         loop {
+            if out.len() >= PART_BYTES && at < input.len() {
+                return (at, true);
+            }
             let next = input[at..].iter().position(|&byte| self.first[usize::from(byte)]);
             let next = next.map_or(input.len(), |next| at + next);
             out.extend_from_slice(&input[at..next]);
             at = next;
             if at == input.len() {
-                return at;
+                return (at, false);
             }
             match self.match_at(&input[at..]) {
                 Match::Whole(index) => {
@@ -200,7 +219,7 @@ impl State {
                         self.set_first();
                     }
                 }
-                Match::Perhaps if !last => return at,
+                Match::Perhaps if !last => return (at, false),
                 _ => {
                     out.push(input[at]);
                     at += 1;
@@ -242,15 +261,27 @@ mod tests {
     fn check(pairs: &[(&str, &str)], once: bool, pieces: &[&str], expected: &str) {
         let patterns: Vec<_> = pairs.iter().map(|(pattern, _)| pattern.as_bytes().to_ascii_lowercase()).collect();
         let replacements = vec![None; pairs.len()];
-        let mut state = State { patterns, first: [false; 256], replacements, once, held: Vec::new() };
+        let held = Vec::new();
+        let mut state = State { patterns, first: [false; 256], replacements, once, held, flush: false, last: false };
         state.set_first();
         let mut out = Vec::new();
         for (number, piece) in pieces.iter().enumerate() {
             let mut input = std::mem::take(&mut state.held);
             input.extend_from_slice(piece.as_bytes());
             let last = number + 1 == pieces.len();
-            let used = state.replace(&input, last, &mut out, |index| Bytes::from(pairs[index].1.to_owned()));
-            state.held.extend_from_slice(&input[used..]);
+            loop {
+                let mut part = Vec::new();
+                let (used, more) =
+                    state.replace(&input, last, &mut part, |index| Bytes::from(pairs[index].1.to_owned()));
+                let longest = pairs.iter().map(|pair| pair.1.len()).max().unwrap_or(0);
+                assert!(part.len() <= PART_BYTES + longest + input.len());
+                out.append(&mut part);
+                input.drain(..used);
+                if !more {
+                    break;
+                }
+            }
+            state.held = input;
         }
         assert!(state.held.is_empty());
         assert_eq!(String::from_utf8_lossy(&out), expected);
@@ -268,6 +299,17 @@ mod tests {
         check(&[("a", "")], false, &["banana", ""], "bnn");
         check(&[("x", "y")], false, &[""], "");
         check(&[("</head>", "<x></HEAD>")], true, &["<a></hea", "d>"], "<a><x></HEAD>");
+    }
+
+    #[test]
+    fn makes_much_of_little_in_parts() {
+        let long = "y".repeat(50_000);
+        check(
+            &[("a", &long)],
+            false,
+            &["ab".repeat(20).as_str(), "a"],
+            &format!("{}{long}", format!("{long}b").repeat(20)),
+        );
     }
 
     #[test]

@@ -130,13 +130,12 @@ fn emerg(arg: &ast::Arg, message: impl Into<String>) -> Diagnostic {
 fn userid(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     const WORDS: [(&str, u32); 4] = [("off", OFF), ("log", LOG), ("v1", V1), ("on", ON)];
     let arg = &directive.args[0];
-    let Some((_, level)) = WORDS.iter().find(|(word, _)| arg.value == *word) else {
-        return Err(Diagnostic::unknown_value(&arg.value, arg.span, WORDS.map(|(word, _)| word)));
-    };
+    let level = values::word(arg.value.as_bstr(), &WORDS)
+        .map_err(|_| Diagnostic::unknown_value(&arg.value, arg.span, WORDS.map(|(word, _)| word)))?;
     // A variable for `map` and `set`; without them it has no value.
     let reset = build.variables.define_capture("uid_reset".into());
     conf.reset = Some(reset.map_err(|error| emerg(arg, error.to_string()))?);
-    fill(&mut conf.userid, *level, directive)
+    fill(&mut conf.userid, level, directive)
 }
 
 fn expires(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {

@@ -146,3 +146,15 @@ location / {
 GET /
 --- response_body
 d1imor3f60
+
+=== TEST 11: upstream_list within a server, beside one of http
+--- http_config
+upstream_list outer one;
+--- config
+upstream_list inner two;
+set $name inner;
+location / { set_hashed_upstream $a inner x; set_hashed_upstream $b outer x; set_hashed_upstream $c $name x; echo "$a $b $c"; }
+--- request
+GET /
+--- response_body
+two one two

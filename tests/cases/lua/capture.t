@@ -192,3 +192,53 @@ deep
 end.
 ~~~
 content
+
+=== TEST 11: subrequest_capture_max: a response that is too large for memory
+--- config
+location /big { subrequest_capture_max 100k; content_by_lua_block { for i = 1, 20 do ngx.print(("x"):rep(10000)) end } }
+location /file.txt { subrequest_capture_max 100k; }
+location /fits { subrequest_capture_max 0; content_by_lua_block { for i = 1, 20 do ngx.print(("x"):rep(10000)) end } }
+location / { content_by_lua_block { local res = ngx.location.capture(ngx.var.uri:sub(3)); ngx.print(#res.body <= 102400 or #res.body, " ", res.truncated) } }
+--- user_files
+>>> file.txt
+%{x x 150000}
+--- requests
+GET /a/big
+~~~
+GET /a/file.txt
+~~~
+GET /a/fits
+--- response_body chomp
+true true
+~~~
+true true
+~~~
+200000 false
+--- grep_error_log chomp
+captured response is larger
+--- grep_error_log_out
+captured response is larger
+captured response is larger
+--- error_log
+captured response is larger than "subrequest_capture_max" allows: 102400 bytes
+--- tidegate_only: nginx keeps what comes
+
+=== TEST 12: a large file, and a body in a file, through a capture
+--- config
+client_body_buffer_size 1k;
+location /file.txt { }
+location /echo { content_by_lua_block { ngx.req.read_body(); ngx.print(ngx.req.get_body_file() and "file " or "memory ", ngx.var.http_content_length) } }
+location /a { content_by_lua_block { local body = ngx.location.capture("/file.txt").body; ngx.print(#body, body:sub(-3)) } }
+location /b { content_by_lua_block { ngx.req.read_body(); ngx.print(ngx.location.capture("/echo", { method = ngx.HTTP_POST }).body) } }
+--- user_files
+>>> file.txt chomp
+%{x x 300000}end
+--- requests
+GET /a
+~~~
+POST /b
+%{y x 5000}
+--- response_body chomp
+300003end
+~~~
+file 5000

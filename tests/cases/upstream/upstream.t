@@ -387,3 +387,17 @@ two
 three
 ~~~
 two
+
+=== TEST 28: words of sets are read in either case
+--- config
+gzip_proxied Any;
+userid OFF;
+location / {
+    proxy_next_upstream ERROR Timeout HTTP_502; proxy_ignore_headers x-accel-redirect;
+    proxy_pass http://127.0.0.1:$TEST_PORT/up;
+}
+location /up { return 200 "x\n"; }
+--- request
+GET /
+--- response_body
+x

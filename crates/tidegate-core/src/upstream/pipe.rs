@@ -5,7 +5,8 @@
 //! takes it.
 //!
 //! Invariants:
-//! - **I1** The client's output queue holds at most `buffer_bytes` and one piece in memory, whatever client and peer do.
+//! - **I1** The client's output queue holds at most `buffer_bytes` and one piece in memory, whatever client and peer do; what
+//!   filters make of it, at most [`crate::spill::OUTPUT_MEMORY_BYTES_MAX`].
 //! - **I2** The queue keeps the order, so memory and file may alternate in it.
 
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc, time::Duration};
@@ -25,6 +26,7 @@ use crate::{
     log::{Level, SysError},
     output::{Buf, Chunk, Closed},
     phase::Step,
+    spill::OUTPUT_FILE_BYTES_MAX,
     temp_file,
 };
 
@@ -203,12 +205,19 @@ impl<P: Protocol> Exchange<'_, P> {
 
     /// Sends the first `len` bytes of the input on.
     async fn forward(&mut self, socket: &mut Socket, len: usize, temp: &mut Option<TempFile>) -> Result<(), Cut> {
-        let unsent = self.req.conn.unsent_bytes();
-        let over = unsent > 0 && unsent + len as u64 > self.settings.buffer_bytes as u64;
+        // Nobody takes what is captured; the sub-request's own limit holds it.
+        let unsent = if self.req.is_captured() { 0 } else { self.req.conn.unsent_bytes() };
+        let is_read = self.req.reads_files();
+        let spills = self.buffering && !self.disk_failed && self.settings.temp_file_bytes_max > 0;
+        let mut limit = self.settings.buffer_bytes as u64;
+        if is_read && spills {
+            // Filters see the bytes, so it is what they make of them that goes to disk (I1): the queue sees to that.
+            limit = limit.saturating_add(self.settings.temp_file_bytes_max.min(OUTPUT_FILE_BYTES_MAX / 2));
+        }
+        let over = unsent > 0 && unsent + len as u64 > limit;
         if over
-            && self.buffering
-            && !self.disk_failed
-            && self.settings.temp_file_bytes_max > 0
+            && !is_read
+            && spills
             && let Some(buf) = Box::pin(self.spill(&socket.input[..len], temp)).await?
         {
             socket.input.advance(len);
@@ -218,7 +227,7 @@ impl<P: Protocol> Exchange<'_, P> {
         }
         if over {
             let timeout_ms = self.req.http_conf().send_timeout_ms();
-            let left = (self.settings.buffer_bytes as u64).saturating_sub(len as u64).max(1);
+            let left = limit.saturating_sub(len as u64).max(1);
             self.req.conn.drain_to(left, timeout_ms).await.map_err(|_| Cut::Client)?;
         }
         if len <= COPY_BYTES_MAX {

@@ -262,11 +262,11 @@ fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
 pub fn next_upstream(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
     let mut set = Failures(0);
     for arg in &directive.args {
-        let Some((_, failures)) = Failures::WORDS.iter().find(|(word, _)| arg.value == *word) else {
+        let failures = values::word(arg.value.as_bstr(), Failures::WORDS).map_err(|_| {
             let known = Failures::WORDS.iter().map(|(word, _)| *word);
-            return Err(Diagnostic::unknown_value(&arg.value, arg.span, known));
-        };
-        set = set.and(*failures);
+            Diagnostic::unknown_value(&arg.value, arg.span, known)
+        })?;
+        set = set.and(failures);
     }
     fill(&mut conf.next_upstream, set, directive)
 }
@@ -278,11 +278,10 @@ pub fn next_upstream(conf: &mut UpstreamConf, directive: &ast::Directive) -> Res
 pub fn ignore_headers(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
     let mut set = Ignored::default();
     for arg in &directive.args {
-        let Some((_, field)) = IGNORABLE.iter().find(|(name, _)| arg.value.eq_ignore_ascii_case(name.as_bytes()))
-        else {
+        let field = values::word(arg.value.as_bstr(), IGNORABLE).map_err(|_| {
             let known = IGNORABLE.iter().map(|(name, _)| *name);
-            return Err(Diagnostic::unknown_value(&arg.value, arg.span, known));
-        };
+            Diagnostic::unknown_value(&arg.value, arg.span, known)
+        })?;
         set.0 |= field.0;
     }
     fill(&mut conf.ignore_headers, set, directive)

@@ -264,15 +264,24 @@ fn pairs(
 fn build(parent: &Rc<Request>, path: &[u8], args: &[u8], query: Query) -> Result<Subrequest, LuaError> {
     let method = query.method.unwrap_or(Method::Get);
     let forwards = query.always_forward_body || matches!(method, Method::Put | Method::Post);
-    let body = body_of(parent, query.body, forwards)?;
-    let length = body.as_ref().map(Vec::len);
-    let options =
-        Options { method: Some(method), body, variables: query.variables, capture: true, ..Options::default() };
+    let takes_parents = query.body.is_none() && forwards && parent.body.is_loaded() && !parent.body.is_empty();
+    let length =
+        if takes_parents { Some(parent.body.len()) } else { query.body.as_ref().map(|body| body.len() as u64) };
+    let options = Options {
+        method: Some(method),
+        body: query.body,
+        variables: query.variables,
+        capture: true,
+        ..Options::default()
+    };
     let sub = Subrequest::new(parent, path, args, options).map_err(|SubrequestError::Cycle| {
         let path = bstr::BStr::new(path);
         parent.log(LogLevel::Error, format_args!("lua subrequests cycle while processing \"{path}\""));
         LuaError::new("failed to issue subrequest: -1")
     })?;
+    if takes_parents {
+        sub.req.body.share(&parent.body);
+    }
     describe_body(&mut sub.req.head.borrow_mut(), length);
     for (name, value) in &query.fields {
         set_field(&sub.req, name, Some(value), true);
@@ -298,19 +307,9 @@ fn build(parent: &Rc<Request>, path: &[u8], args: &[u8], query: Query) -> Result
     Ok(sub)
 }
 
-/// The body of a sub-request: its own, or the parent's.
-fn body_of(parent: &Request, own: Option<Vec<u8>>, forwards: bool) -> Result<Option<Vec<u8>>, LuaError> {
-    if own.is_some() || !forwards || !parent.body.is_loaded() || parent.body.is_empty() {
-        return Ok(own);
-    }
-    let mut body = Vec::new();
-    parent.body.read_into(&mut body).map_err(|error| LuaError::from(format!("failed to read body: {error}")))?;
-    Ok(Some(body))
-}
-
 /// Makes a copy of the parent's head tell of the sub-request's body.
-fn describe_body(head: &mut RequestHead, length: Option<usize>) {
-    head.content_length = length.map(|length| length as u64);
+fn describe_body(head: &mut RequestHead, length: Option<u64>) {
+    head.content_length = length;
     head.chunked = false;
     head.fields.remove(Known::TransferEncoding);
     match length {

@@ -11,6 +11,7 @@ use tidegate_core::{
     phase::{LocalFuture, Outcome, Ready, Step},
     request::Request,
     subrequest::{Options, Subrequest, VariableSharing},
+    template::Template,
 };
 use tidegate_http::{Known, Method, escape::Unescape, escape::unescape_uri};
 
@@ -19,6 +20,9 @@ use super::{
     command::{Command, Target, seconds},
     variables::State,
 };
+
+/// Text that comes together before it is sent.
+const PART_BYTES: usize = 64 << 10;
 
 /// Starts the commands; a location that only writes text is answered at once.
 pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
@@ -35,13 +39,13 @@ pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
         }
         req.set_default_content_type();
     }
-    let only_text = conf.commands.iter().all(|command| matches!(command, Command::Echo(_) | Command::Duplicate { .. }));
+    let only_text = conf.commands.iter().all(|command| matches!(command, Command::Echo(_)));
     // Filters see what each `echo` sends, as in nginx.
     if only_text && !req.has_body_filters() {
         let mut out = Vec::new();
         for command in conf.commands.iter() {
-            if !write_text(req, command, &mut out) {
-                return Ready::Now(Step::Status(500));
+            if let Command::Echo(text) = command {
+                text.write(req, &mut out);
             }
         }
         return req.send(Chunk::bytes(out).and_last()).map(step_of);
@@ -58,27 +62,6 @@ pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
 
 fn step_of(sent: Result<(), Closed>) -> Step {
     if sent.is_ok() { Step::Ok } else { Step::Close }
-}
-
-/// Appends what a command that only writes text writes; `false` when its arguments make no sense.
-fn write_text(req: &Rc<Request>, command: &Command, out: &mut Vec<u8>) -> bool {
-    match command {
-        Command::Echo(text) => text.write(req, out),
-        Command::Duplicate { count, text } => {
-            let count = count.eval_cow(req);
-            let Some(count) = count.to_str().ok().and_then(|count| count.replace('_', "").parse::<usize>().ok()) else {
-                let shown = BStr::new(&count).to_owned();
-                req.log(Level::Error, format_args!("invalid size specified: \"{shown}\""));
-                return false;
-            };
-            let text = text.eval_cow(req);
-            for _ in 0..count {
-                out.extend_from_slice(&text);
-            }
-        }
-        _ => {}
-    }
-    true
 }
 
 /// A response in the making. What was written goes out in order: text, then sub-requests that were started.
@@ -121,10 +104,14 @@ impl Run {
 
     async fn command(&mut self, command: &Command) -> Result<(), Step> {
         match command {
-            Command::Echo(_) | Command::Duplicate { .. } => {
-                if !write_text(&self.req, command, &mut self.text) {
-                    return Err(Step::Status(500));
+            Command::Echo(text) => {
+                text.write(&self.req, &mut self.text);
+                if self.queue.is_empty() && self.req.has_body_filters() {
+                    self.send(false).await?;
                 }
+            }
+            Command::Duplicate { count, text } => {
+                self.duplicate(count, text).await?;
                 if self.queue.is_empty() && self.req.has_body_filters() {
                     self.send(false).await?;
                 }
@@ -146,8 +133,16 @@ impl Run {
             }
             Command::ReadBody => self.req.read_body().wait().await.map_err(|error| error.step())?,
             Command::RequestBody => {
-                let read = self.req.body.read_into(&mut self.text);
-                read.map_err(|_| Step::Status(500))?;
+                let file = self.req.body.as_buf();
+                if let Some(file) = file {
+                    // A body in a file goes on from there, in its place behind what was written.
+                    self.send(false).await?;
+                    let mut chunk = Chunk::default();
+                    chunk.bufs.push(file);
+                    self.req.send(chunk).wait().await.map_err(|_| Step::Close)?;
+                } else {
+                    self.text.extend_from_slice(&self.req.body.memory.borrow());
+                }
             }
             Command::Subrequest(target) => {
                 self.send(false).await?;
@@ -176,6 +171,28 @@ impl Run {
         Ok(())
     }
 
+    /// `echo_duplicate`: the text so many times, as fast as the client takes it.
+    async fn duplicate(&mut self, count: &Template, text: &Template) -> Result<(), Step> {
+        let count = count.eval(&self.req);
+        let Some(count) = count.to_str().ok().and_then(|count| count.replace('_', "").parse::<usize>().ok()) else {
+            let shown = BStr::new(&count);
+            self.req.log(Level::Error, format_args!("invalid size specified: \"{shown}\""));
+            return Err(Step::Status(500));
+        };
+        let text = text.eval(&self.req);
+        if text.is_empty() {
+            return Ok(());
+        }
+        for _ in 0..count {
+            self.text.extend_from_slice(&text);
+            if self.text.len() >= PART_BYTES {
+                self.send(false).await?;
+                self.req.pace().await.map_err(|_| Step::Close)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends everything so far, in order; waits for sub-requests that were started.
     async fn send(&mut self, flush: bool) -> Result<(), Step> {
         let closed = |_| Step::Close;
@@ -187,7 +204,7 @@ impl Run {
                 Piece::Text(text) => self.req.send(Chunk::bytes(text)).wait().await.map_err(closed)?,
                 Piece::Sub(sub, running) => {
                     wait_for_first(running, &mut queue).await;
-                    let body = Bytes::from(sub.body.take());
+                    let body = Bytes::from(sub.take_body().map_err(closed)?);
                     self.req.send(Chunk::bytes(body)).wait().await.map_err(closed)?;
                 }
             }
@@ -241,11 +258,7 @@ impl Run {
         if let Some(body) = &body {
             fields.set_known(Known::ContentLength, itoa::Buffer::new().format(body.len()).as_bytes());
         }
-        // Without a body of its own the sub-request sees that of its parent.
-        let body = body.or_else(|| {
-            let mut body = Vec::new();
-            req.body.read_into(&mut body).ok().filter(|()| !body.is_empty()).map(|()| body)
-        });
+        let has_own_body = body.is_some();
         let options = Options {
             method: Some(method),
             body,
@@ -254,10 +267,15 @@ impl Run {
             capture,
             ..Options::default()
         };
-        Subrequest::new(req, &path, &args, options).map_err(|error| {
+        let sub = Subrequest::new(req, &path, &args, options).map_err(|error| {
             req.log(Level::Error, format_args!("{error} \"{}\"", BStr::new(&path)));
             Step::Status(500)
-        })
+        })?;
+        if !has_own_body {
+            // It sees that of its parent.
+            sub.req.body.share(&req.body);
+        }
+        Ok(sub)
     }
 }
 

@@ -129,6 +129,12 @@ impl Site {
         Some(Pid::from_raw(text.strip_suffix('\n')?.parse().expect("a number")))
     }
 
+    /// The process that serves: the only one of a server that runs in the foreground without a supervisor, else the one under it.
+    #[track_caller]
+    pub(crate) fn server(&self) -> Pid {
+        children(self.pid()).first().copied().unwrap_or_else(|| self.pid())
+    }
+
     /// The process under the supervisor.
     #[track_caller]
     pub(crate) fn server_pid(&self) -> Pid {
