@@ -2,93 +2,195 @@
 --
 -- A reply is nil and a message (the connection failed), false and a message (Redis says no), or the value: a string, a
 -- number, ngx.null, or a table of such values.
+--
+-- Rules that keep replies and commands together:
+--   R1: a reply is read to its end, or the connection is closed. Only a wait in which nothing of a reply has come may go
+--       on later, and only for messages of a subscription.
+--   R2: messages that come before the reply of a command are kept for read_reply().
+--   R3: a command that subscribes or unsubscribes is answered by as many confirmations as it concerns channels.
+--   R4: a connection goes into the pool without a transaction, without watched keys and without subscriptions. What AUTH
+--       and SELECT have set stays: scripts do these only for connections whose get_reused_times() is 0.
 
-local byte, sub = string.byte, string.sub
+local byte, sub, lower = string.byte, string.sub, string.lower
+local remove = table.remove
 local tcp, null = ngx.socket.tcp, ngx.null
-local pairs, ipairs, rawget, rawset, select, setmetatable = pairs, ipairs, rawget, rawset, select, setmetatable
-local tonumber, tostring, type, error = tonumber, tostring, type, error
+local pairs, ipairs, rawget, select, setmetatable = pairs, ipairs, rawget, select, setmetatable
+local tonumber, tostring, type, error, unpack = tonumber, tostring, type, error, unpack
 
-local _M = { _VERSION = "0.30" }
+-- Tables within tables of a reply. Redis itself nests a handful; a server that lies must not overflow the stack.
+local DEPTH_MAX = 64
 
-local commands = [[
-    append auth bgrewriteaof bgsave bitcount bitop blpop brpop brpoplpush client cluster config dbsize debug decr decrby
-    del discard dump echo eval evalsha exec exists expire expireat flushall flushdb geoadd geodist geohash geopos
-    georadius get getbit getrange getset hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hscan hset
-    hsetnx hstrlen hvals incr incrby incrbyfloat info keys lastsave lindex linsert llen lpop lpush lpushx lrange lrem
-    lset ltrim mget migrate monitor move mset msetnx multi object persist pexpire pexpireat pfadd pfcount pfmerge ping
-    psetex pttl publish pubsub quit randomkey rename renamenx restore role rpop rpoplpush rpush rpushx sadd save scan
-    scard script sdiff sdiffstore select set setbit setex setnx setrange shutdown sinter sinterstore sismember slaveof
-    slowlog smembers smove sort spop srandmember srem sscan strlen sunion sunionstore sync time ttl type unlink unwatch
-    wait watch xack xadd xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xtrim zadd zcard zcount
-    zincrby zinterstore zlexcount zrange zrangebylex zrangebyscore zrank zrem zremrangebylex zremrangebyrank
-    zremrangebyscore zrevrange zrevrangebyscore zrevrank zscan zscore zunionstore
-]]
+local _M = { _VERSION = "0.32" }
+local mt = { __index = _M }
 
--- Commands after which a connection receives messages until it has unsubscribed from everything.
-local subscribing = { subscribe = "unsubscribe", psubscribe = "punsubscribe" }
-local unsubscribing = { unsubscribe = "subscribe", punsubscribe = "psubscribe" }
+-- What a confirmation is about, by its first word: the kind of messages that it concerns, and whether it adds a channel.
+local kinds = {
+    subscribe = { message = "message", adds = true }, unsubscribe = { message = "message" },
+    psubscribe = { message = "pmessage", adds = true }, punsubscribe = { message = "pmessage" },
+}
+local is_message = { message = true, pmessage = true }
 
-local function not_initialized()
-    return nil, "not initialized"
+-- What a command that Redis has accepted leaves in its connection, by its name in small letters.
+local traces = {
+    multi = function(self) self._transaction = true end,
+    watch = function(self) self._watching = true end,
+    unwatch = function(self) self._watching = nil end,
+    exec = function(self) self._transaction, self._watching = nil, nil end,
+}
+traces.discard = traces.exec
+function traces.reset(self)
+    traces.exec(self)
+    self._subscribed, self._channels, self._buffered_msg = false, nil, nil
 end
 
-local function socket_of(self)
-    return rawget(self, "_sock")
+-- Ends a connection of which nobody knows any more what comes next (keeps R1).
+local function broken(sock, err)
+    sock:close()
+    return nil, err
 end
 
--- One reply, as Redis sends it (RESP 2): a byte for the kind, then a line or what it announces.
-local function read_reply(self, sock)
-    local line, err = sock:receive()
+-- One reply, as Redis sends it (RESP 2): a byte for the kind, then a line or what it announces. With `may_wait` a time-out
+-- before the first byte leaves the connection as it is.
+local function read_reply(sock, may_wait, depth)
+    local line, err, partial = sock:receive()
     if not line then
-        if err == "timeout" and not rawget(self, "_subscribed") then
-            -- The late answer would be taken for the next command's.
-            sock:close()
+        if may_wait and err == "timeout" and partial == "" then
+            return nil, err
         end
-        return nil, err
+        return broken(sock, err)
     end
     local kind = byte(line)
-    if kind == 36 then -- $
-        local size = tonumber(sub(line, 2))
-        if not size or size < 0 then
-            return null
-        end
-        local data, failure = sock:receive(size)
+    if kind == 43 then -- +
+        return sub(line, 2)
+    elseif kind == 45 then -- -
+        return false, sub(line, 2)
+    elseif kind ~= 36 and kind ~= 58 and kind ~= 42 then
+        return broken(sock, "unknown prefix: \"" .. tostring(kind) .. "\"")
+    end
+    local number = tonumber(sub(line, 2), 10)
+    if not number then
+        return broken(sock, "bad number in a reply: \"" .. line .. "\"")
+    end
+    if kind == 58 then -- :
+        return number
+    elseif number < 0 then
+        return null
+    elseif kind == 36 then -- $
+        local data, failure = sock:receive(number)
         if not data then
-            if failure == "timeout" then
-                sock:close()
-            end
-            return nil, failure
+            return broken(sock, failure)
         end
         local ending, cut = sock:receive(2)
         if not ending then
-            return nil, cut
+            return broken(sock, cut)
         end
         return data
-    elseif kind == 43 then -- +
-        return sub(line, 2)
-    elseif kind == 58 then -- :
-        return tonumber(sub(line, 2))
-    elseif kind == 42 then -- *
-        local count = tonumber(sub(line, 2))
-        if not count or count < 0 then
-            return null
-        end
-        local values = {}
-        local stored = 0
-        for _ = 1, count do
-            local value, failure = read_reply(self, sock)
-            if value == nil then
-                return nil, failure
-            end
-            stored = stored + 1
-            -- A refusal inside of a transaction stands in the table as false and its message.
-            values[stored] = value == false and { false, failure } or value
-        end
-        return values
-    elseif kind == 45 then -- -
-        return false, sub(line, 2)
     end
-    return nil, "unknown prefix: \"" .. tostring(kind) .. "\""
+    depth = depth or 0
+    if depth >= DEPTH_MAX then
+        return broken(sock, "a reply is nested too deeply")
+    end
+    local values = {}
+    for index = 1, number do
+        local value, failure = read_reply(sock, false, depth + 1)
+        if value == nil then
+            return nil, failure
+        end
+        -- A refusal inside of a transaction stands in the table as false and its message.
+        values[index] = value == false and { false, failure } or value
+    end
+    return values
+end
+
+-- Takes the messages of a channel that was given up out of those that wait for read_reply().
+local function forget_messages(self, kind, channel)
+    local waiting = rawget(self, "_buffered_msg")
+    if not waiting then
+        return
+    end
+    local kept = {}
+    for _, message in ipairs(waiting) do
+        if message[1] ~= kind or message[2] ~= channel then
+            kept[#kept + 1] = message
+        end
+    end
+    self._buffered_msg = kept[1] and kept or nil
+end
+
+-- Notes what a confirmation says about the subscriptions.
+local function note_confirmation(self, reply)
+    local kind = type(reply) == "table" and kinds[reply[1]]
+    if not kind then
+        return
+    end
+    local channels = rawget(self, "_channels") or { message = {}, pmessage = {} }
+    self._channels = channels
+    local channel = reply[2]
+    if kind.adds then
+        channels[kind.message][channel] = true
+        self._subscribed = true
+    else
+        if channel ~= null then
+            channels[kind.message][channel] = nil
+            forget_messages(self, kind.message, channel)
+        end
+        if reply[3] == 0 then
+            self._subscribed = false
+        end
+    end
+end
+
+-- The reply of a command; messages that come before it are kept (keeps R2).
+local function read_answer(self, sock)
+    while true do
+        local reply, err = read_reply(sock)
+        if type(reply) ~= "table" or not is_message[reply[1]] or not rawget(self, "_subscribed") then
+            return reply, err
+        end
+        local waiting = rawget(self, "_buffered_msg")
+        if waiting then
+            waiting[#waiting + 1] = reply
+        else
+            self._buffered_msg = { reply }
+        end
+    end
+end
+
+-- How many confirmations answer a command of `kind` with `count` channels (keeps R3): without any it concerns all that are
+-- subscribed, and if there is none, a confirmation says so.
+local function confirmations(self, kind, count)
+    if count > 0 then
+        return count
+    end
+    local channels = rawget(self, "_channels")
+    for _ in pairs(channels and channels[kind.message] or {}) do
+        count = count + 1
+    end
+    return count > 0 and count or 1
+end
+
+-- All that answers a command: its reply, or its confirmations, as a table of them when there are several.
+local function read_whole_answer(self, sock, name, count)
+    local kind = kinds[name]
+    if not kind then
+        local reply, err = read_answer(self, sock)
+        if reply and traces[name] then
+            traces[name](self)
+        end
+        return reply, err
+    end
+    local expected = confirmations(self, kind, count)
+    local all = {}
+    for index = 1, expected do
+        local reply, err = read_answer(self, sock)
+        if not reply then
+            -- Redis refuses a command as a whole.
+            return reply, err
+        end
+        note_confirmation(self, reply)
+        all[index] = reply
+    end
+    return expected == 1 and all[1] or all
 end
 
 -- The command as a table of fragments; the socket joins them on their way out.
@@ -106,128 +208,62 @@ local function request(name, arguments, count)
     return out
 end
 
-local function forbid(self, name)
-    if rawget(self, "_subscribed") and not subscribing[name] and not unsubscribing[name]
-        and name ~= "ping" and name ~= "quit" then
-        return "subscribed state"
-    end
-end
-
+-- Sends a command and reads its answer. As in lua-resty-redis, nil at the end counts as no argument.
 local function command(self, name, ...)
-    local count = select("#", ...)
-    local arguments = { ... }
-    if count == 1 and type(arguments[1]) == "table" then
-        arguments = arguments[1]
-        count = #arguments
-    end
-    local sock = socket_of(self)
+    local sock = rawget(self, "_sock")
     if not sock then
-        return not_initialized()
+        return nil, "not initialized"
     end
-    local forbidden = forbid(self, name)
-    if forbidden then
-        return nil, forbidden
-    end
+    local arguments = { ... }
+    local count = #arguments
     local message = request(name, arguments, count)
-    local pipeline = rawget(self, "_requests")
+    local pipeline = rawget(self, "_reqs")
     if pipeline then
-        pipeline[#pipeline + 1] = message
+        local at = #pipeline + 1
+        pipeline[at] = message
+        local expected = rawget(self, "_expected")
+        expected[at] = { lower(name), count }
         return
     end
     local sent, err = sock:send(message)
     if not sent then
         return nil, err
     end
-    return read_reply(self, sock)
+    return read_whole_answer(self, sock, lower(name), count)
 end
-
--- Counts subscriptions by the number that each confirmation carries.
-local function note_subscriptions(self, reply)
-    if type(reply) == "table" and (subscribing[reply[1]] or unsubscribing[reply[1]]) then
-        rawset(self, "_subscribed", (tonumber(reply[3]) or 0) > 0 or nil)
-    end
-    return reply
-end
-
-local function subscription(self, name, ...)
-    local reply, err = command(self, name, ...)
-    if type(reply) ~= "table" then
-        return reply, err
-    end
-    rawset(self, "_subscribed", true)
-    note_subscriptions(self, reply)
-    -- One confirmation for each channel: all of them as one table when there are several.
-    local count = select("#", ...)
-    if count <= 1 then
-        return reply, err
-    end
-    local all = { reply }
-    for index = 2, count do
-        local more, failure = read_reply(self, socket_of(self))
-        if not more then
-            return nil, failure
-        end
-        all[index] = note_subscriptions(self, more)
-    end
-    return all
-end
-
-local mt = {}
 
 local function add_command(name)
-    _M[name] = function(self, ...)
+    local function method(self, ...)
+        local prefix = rawget(self, "_module_prefix")
+        if prefix then
+            self._module_prefix = nil
+            return command(self, prefix .. "." .. name, ...)
+        end
         return command(self, name, ...)
-    end
-end
-
-for name in commands:gmatch("%S+") do
-    add_command(name)
-end
-for name in pairs(subscribing) do
-    _M[name] = function(self, ...)
-        return subscription(self, name, ...)
-    end
-end
-for name in pairs(unsubscribing) do
-    _M[name] = function(self, ...)
-        local reply, err = command(self, name, ...)
-        if type(reply) == "table" and select("#", ...) == 0 and reply[2] ~= null then
-            -- From everything: one confirmation for each subscription.
-            local all = { note_subscriptions(self, reply) }
-            while rawget(self, "_subscribed") do
-                local more, failure = read_reply(self, socket_of(self))
-                if not more then
-                    return nil, failure
-                end
-                if type(more) == "table" and more[1] == name then
-                    all[#all + 1] = note_subscriptions(self, more)
-                end
-            end
-            return #all == 1 and reply or all
-        end
-        return note_subscriptions(self, reply), err
-    end
-end
-
--- Commands that this version of the library does not list are sent as they are called; `_` of a module's prefix is `.`.
-mt.__index = function(self, name)
-    local known = _M[name]
-    if known ~= nil or type(name) ~= "string" then
-        return known
-    end
-    local prefix = rawget(self, "_module_prefix")
-    if prefix then
-        rawset(self, "_module_prefix", nil)
-        local full = prefix .. "." .. name
-        return function(_, ...)
-            return command(self, full, ...)
-        end
-    end
-    local method = function(object, ...)
-        return command(object, name, ...)
     end
     _M[name] = method
     return method
+end
+
+-- The commands that are there from the start; others are made when they are called first.
+for name in ([[
+    auth blpop brpop decr del eval expire get hdel hexists hget hmget hset incr lindex linsert llen lpop lpush lrange mget mset
+    sadd script sdiff set sinter sismember smembers sort srem sunion zadd zincrby zrange zrangebyscore zrank zrem
+]]):gmatch("%S+") do
+    add_command(name)
+end
+
+for name, kind in pairs(kinds) do
+    _M[name] = function(self, ...)
+        if not kind.adds and not rawget(self, "_subscribed") then
+            return nil, "not subscribed"
+        end
+        local reply, err = command(self, name, ...)
+        if reply == false then
+            return nil, err
+        end
+        return reply, err
+    end
 end
 
 -- new(): a client.
@@ -236,141 +272,177 @@ function _M.new(_)
     if not sock then
         return nil, err
     end
-    return setmetatable({ _sock = sock }, mt)
+    return setmetatable({ _sock = sock, _subscribed = false }, mt)
 end
 
 -- set_timeout(ms), set_timeouts(connect, send, read)
 function _M.set_timeout(self, ms)
-    local sock = socket_of(self)
+    local sock = rawget(self, "_sock")
     if not sock then
         error("not initialized", 2)
     end
-    return sock:settimeout(ms)
+    sock:settimeout(ms)
 end
 
 function _M.set_timeouts(self, connect, send, read)
-    local sock = socket_of(self)
+    local sock = rawget(self, "_sock")
     if not sock then
         error("not initialized", 2)
     end
-    return sock:settimeouts(connect, send, read)
+    sock:settimeouts(connect, send, read)
+end
+
+-- The options of `connect`, with a pool of their own for connections with TLS: plain ones never share it.
+local function with_pool(options, place)
+    if not options or not options.ssl or options.pool then
+        return options
+    end
+    local own = {}
+    for key, value in pairs(options) do
+        own[key] = value
+    end
+    own.pool = place .. ":ssl:" .. tostring(options.server_name or "") .. ":" .. tostring(options.ssl_verify or false)
+    return own
 end
 
 -- connect(host, port, options) or connect("unix:/path", options). Options: ssl, ssl_verify, server_name, pool, pool_size,
 -- backlog.
-function _M.connect(self, host, port_or_options, options)
-    local sock = socket_of(self)
+function _M.connect(self, host, port, options)
+    local sock = rawget(self, "_sock")
     if not sock then
-        return not_initialized()
+        return nil, "not initialized"
     end
-    local unix = type(host) == "string" and sub(host, 1, 5) == "unix:"
-    if unix and type(port_or_options) == "table" then
-        options = port_or_options
+    if type(host) ~= "string" then
+        error("bad argument #1 host: string expected, got " .. type(host), 2)
     end
-    rawset(self, "_subscribed", nil)
-    rawset(self, "_requests", nil)
-    options = type(options) == "table" and options or {}
-    if options.ssl and not options.pool then
-        -- Encrypted and plain connections never share a pool.
-        local name = unix and host or (host .. ":" .. tostring(port_or_options))
-        local copy = {}
-        for key, value in pairs(options) do
-            copy[key] = value
-        end
-        copy.pool = name .. ":ssl:" .. tostring(options.server_name or "") .. ":" .. tostring(options.ssl_verify or false)
-        options = copy
-    end
-    local ok, err
+    local unix = sub(host, 1, 5) == "unix:"
     if unix then
+        if port ~= nil and type(port) ~= "table" then
+            error("bad argument #2 opts: nil or table expected, got " .. type(port), 2)
+        end
+        options = with_pool(port, host)
+    else
+        local number = tonumber(port)
+        if not number then
+            error("bad argument #2 port: number expected, got " .. type(port), 2)
+        end
+        if options ~= nil and type(options) ~= "table" then
+            error("bad argument #3 opts: nil or table expected, got " .. type(options), 2)
+        end
+        port, options = number, with_pool(options, host .. ":" .. number)
+    end
+    traces.reset(self)
+    local ok, err
+    if not unix then
+        ok, err = sock:connect(host, port, options)
+    elseif options then
         ok, err = sock:connect(host, options)
     else
-        ok, err = sock:connect(host, port_or_options, options)
+        ok, err = sock:connect(host)
     end
-    if not ok then
-        return ok, err
-    end
-    if options.ssl then
-        local session, failure = sock:sslhandshake(false, options.server_name, options.ssl_verify)
-        if not session then
-            return nil, "failed to do ssl handshake: " .. tostring(failure)
+    if ok and options and options.ssl then
+        ok, err = sock:sslhandshake(false, options.server_name, options.ssl_verify)
+        if not ok then
+            return ok, "failed to do ssl handshake: " .. tostring(err)
         end
     end
     return ok, err
 end
 
--- set_keepalive(ms, size): puts the connection into the pool.
+-- set_keepalive(ms, size): puts the connection into the pool (keeps R4).
 function _M.set_keepalive(self, ...)
-    local sock = socket_of(self)
+    local sock = rawget(self, "_sock")
     if not sock then
-        return not_initialized()
+        return nil, "not initialized"
     end
     if rawget(self, "_subscribed") then
         return nil, "subscribed state"
+    end
+    if rawget(self, "_transaction") or rawget(self, "_watching") then
+        local pipeline = rawget(self, "_reqs")
+        self._reqs = nil
+        local ok, err = command(self, rawget(self, "_transaction") and "discard" or "unwatch")
+        self._reqs = pipeline
+        if not ok then
+            return broken(sock, err)
+        end
     end
     return sock:setkeepalive(...)
 end
 
 function _M.get_reused_times(self)
-    local sock = socket_of(self)
+    local sock = rawget(self, "_sock")
     if not sock then
-        return not_initialized()
+        return nil, "not initialized"
     end
     return sock:getreusedtimes()
 end
 
 function _M.close(self)
-    local sock = socket_of(self)
+    local sock = rawget(self, "_sock")
     if not sock then
-        return not_initialized()
+        return nil, "not initialized"
     end
-    rawset(self, "_subscribed", nil)
     return sock:close()
 end
 
--- read_reply(): the next message of a subscription.
+-- read_reply(): the next message of a subscription. After a time-out it may be called again.
 function _M.read_reply(self)
-    local sock = socket_of(self)
+    local sock = rawget(self, "_sock")
     if not sock then
-        return not_initialized()
+        return nil, "not initialized"
     end
     if not rawget(self, "_subscribed") then
         return nil, "not subscribed"
     end
-    local reply, err = read_reply(self, sock)
-    return note_subscriptions(self, reply), err
+    local waiting = rawget(self, "_buffered_msg")
+    if waiting then
+        local message = remove(waiting, 1)
+        if not waiting[1] then
+            self._buffered_msg = nil
+        end
+        return message
+    end
+    local reply, err = read_reply(sock, true)
+    note_confirmation(self, reply)
+    return reply, err
 end
 
 -- hmset(key, field, value, …) or hmset(key, table)
 function _M.hmset(self, key, ...)
-    if select("#", ...) == 1 and type((...)) == "table" then
-        local arguments = { key }
-        for field, value in pairs((...)) do
-            arguments[#arguments + 1] = field
-            arguments[#arguments + 1] = value
-        end
-        return command(self, "hmset", arguments)
+    if select("#", ...) ~= 1 then
+        return command(self, "hmset", key, ...)
     end
-    return command(self, "hmset", key, ...)
+    local fields = ...
+    if type(fields) ~= "table" then
+        error("bad argument #2 to 'hmset' (table expected, got " .. type(fields) .. ")", 2)
+    end
+    local arguments = {}
+    for field, value in pairs(fields) do
+        arguments[#arguments + 1] = field
+        arguments[#arguments + 1] = value
+    end
+    return command(self, "hmset", key, unpack(arguments))
 end
 
 -- init_pipeline(): commands are collected from now on; commit_pipeline() sends them and gives a table of replies.
 function _M.init_pipeline(self)
-    rawset(self, "_requests", {})
+    self._reqs, self._expected = {}, {}
 end
 
 function _M.cancel_pipeline(self)
-    rawset(self, "_requests", nil)
+    self._reqs, self._expected = nil, nil
 end
 
 function _M.commit_pipeline(self)
-    local requests = rawget(self, "_requests")
+    local requests, expected = rawget(self, "_reqs"), rawget(self, "_expected")
     if not requests then
         return nil, "no pipeline"
     end
-    rawset(self, "_requests", nil)
-    local sock = socket_of(self)
+    self._reqs, self._expected = nil, nil
+    local sock = rawget(self, "_sock")
     if not sock then
-        return not_initialized()
+        return nil, "not initialized"
     end
     if #requests == 0 then
         return {}
@@ -380,8 +452,8 @@ function _M.commit_pipeline(self)
         return nil, err
     end
     local replies = {}
-    for index = 1, #requests do
-        local reply, failure = read_reply(self, sock)
+    for index, what in ipairs(expected) do
+        local reply, failure = read_whole_answer(self, sock, what[1], what[2])
         if reply == nil then
             return nil, failure
         end
@@ -402,16 +474,20 @@ end
 -- register_module_prefix(name): red:name():command() sends `name.command`.
 function _M.register_module_prefix(name)
     _M[name] = function(self)
-        rawset(self, "_module_prefix", name)
+        self._module_prefix = name
         return self
     end
 end
 
--- add_commands(name, …): for commands whose names are not sent as they are called. Kept for old code.
+-- add_commands(name, …): kept for old code; every name is a command anyway.
 function _M.add_commands(...)
     for _, name in ipairs { ... } do
         add_command(name)
     end
 end
 
-return _M
+return setmetatable(_M, {
+    __index = function(_, name)
+        return type(name) == "string" and add_command(name) or nil
+    end,
+})

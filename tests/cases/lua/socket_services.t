@@ -62,7 +62,7 @@ location / {
 GET /
 --- response_body
 subscribe tg:dogs 1
-nilsubscribed state
+falseERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context
 message tg:dogs bark
 unsubscribe tg:dogs 0
 nilnot subscribed
