@@ -1,7 +1,7 @@
 -- ngx.re: split, and options of the regex engine.
 
 local re = require "tidegate.re"
-local get_pattern, exec, is_cache_empty = re.get_pattern, re.exec, re.is_cache_empty
+local matcher, is_cache_empty = re.matcher, re.is_cache_empty
 local error, tostring, type, max_of = error, tostring, type, math.max
 local sub = string.sub
 
@@ -26,22 +26,21 @@ function _M.split(subject, pattern, options, ctx, max, result)
         result[1] = nil
         return result
     end
-    local compiled, err = get_pattern(pattern, options)
-    if not compiled then
+    local match, err = matcher(pattern, options)
+    if not match then
         return nil, err
     end
-    local captures = compiled.captures
     -- `piece` is where the next piece begins, `position` the offset where the next match is looked for.
     local n, pieces, piece, position = 0, 1, start, start - 1
     local empty_at
     while max <= 0 or pieces < max do
-        local count = exec(compiled.code, subject, length, max_of(position, 0), compiled.flags)
+        local count, from, to, group_from, group_to = match(subject, max_of(position, 0))
         if count == -1 then
             break
         elseif count < 0 then
             return nil, "pcre_exec() failed: " .. count
         end
-        local from, to = captures[0] + 1, captures[1] + 1
+        from, to = from + 1, to + 1
         position = from == to and to or to - 1
         -- After an empty match a piece is what lies between it and the next match.
         piece = empty_at or piece
@@ -52,9 +51,9 @@ function _M.split(subject, pattern, options, ctx, max, result)
             pieces = pieces + 1
             n = n + 1
             result[n] = sub(subject, piece, from - 1)
-            if compiled.groups > 0 and count > 1 then
+            if group_from then
                 n = n + 1
-                result[n] = sub(subject, captures[2] + 1, captures[3])
+                result[n] = sub(subject, group_from + 1, group_to)
             end
             piece = to
             if piece > length then

@@ -1,3 +1,3 @@
 -- resty.sha256: digests in steps. new(), then update(text) any number of times, final() for the 32 bytes, reset().
 
-return require("tidegate.digest").hasher(3, 32)
+return require("tidegate.digest").hasher(3)

@@ -1,3 +1,3 @@
 -- resty.sha384: digests in steps. new(), then update(text) any number of times, final() for the 48 bytes, reset().
 
-return require("tidegate.digest").hasher(4, 48)
+return require("tidegate.digest").hasher(4)

@@ -1,3 +1,3 @@
 -- resty.sha512: digests in steps. new(), then update(text) any number of times, final() for the 64 bytes, reset().
 
-return require("tidegate.digest").hasher(5, 64)
+return require("tidegate.digest").hasher(5)

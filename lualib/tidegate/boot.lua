@@ -11,7 +11,7 @@
 --   modules          loader functions of bundled modules that are no Lua sources, by module name
 --   native           functions of all families, by family
 --   dictionary_methods   the methods of shared dictionaries
---   shared_dicts     pointers to the zones of lua_shared_dict by name
+--   shared_dicts     numbers of the zones of lua_shared_dict by name
 --   regex_cache_max_entries, regex_match_limit    as the directives say
 --   ffi, str         the FFI library, and a `tg_str[1]` for results that are used at once
 

@@ -175,6 +175,11 @@ impl Variables {
         Some(self.push(name, source, None))
     }
 
+    /// Whether there is a variable of this number.
+    pub fn has(&self, id: VariableId) -> bool {
+        (id.0 as usize) < self.list.len()
+    }
+
     /// The variable called `name`, without making prefix variables exist.
     pub fn find(&self, name: &BStr) -> Option<VariableId> {
         match self.by_name.get(name) {

@@ -13,6 +13,7 @@ use mlua_sys as ffi;
 
 use crate::allocator;
 use crate::api;
+use crate::api::shdict::OpenDict;
 use crate::budget::{self, Watch};
 use crate::chunk::ChunkId;
 use crate::error::{Failure, FailureKind, LuaError};
@@ -75,6 +76,7 @@ impl Default for VmConfig {
 pub struct Vm {
     main: Lua,
     config: VmConfig,
+    dicts: Vec<OpenDict>,
     idle: RefCell<Vec<Rc<LightThread>>>,
     /// Compiled inline chunks by [`ChunkId`].
     pub(crate) chunks: RefCell<Vec<Option<Ref>>>,
@@ -120,6 +122,7 @@ impl Vm {
             memory: config.memory_limit.map(|limit| MemoryLimit::install(main, limit)),
             timers: Timers::new(config.max_pending_timers, config.max_running_timers),
             row_shapes: Shapes::default(),
+            dicts: config.shared_dicts.iter().map(OpenDict::new).collect(),
             config,
             idle: RefCell::default(),
             chunks: RefCell::default(),
@@ -144,6 +147,11 @@ impl Vm {
     /// The configuration that it was made with.
     pub fn config(&self) -> &VmConfig {
         &self.config
+    }
+
+    /// The zones of `lua_shared_dict`.
+    pub(crate) fn dicts(&self) -> &[OpenDict] {
+        &self.dicts
     }
 
     /// Bytes of Lua objects in use.

@@ -6,8 +6,6 @@ local ffi, fail, str = base.ffi, base.fail, base.str
 local type, tostring, error, setmetatable, select = type, tostring, error, setmetatable, select
 local ffi_string = ffi.string
 
-local digest = ffi.new("uint8_t[64]")
-
 local function text_of(value)
     if type(value) == "string" then
         return value
@@ -27,8 +25,8 @@ end
 -- md5(text): in hexadecimal digits; md5_bin, sha1_bin: in bytes.
 function ngx.md5_bin(text)
     text = text_of(text)
-    native.md5(text, #text, digest)
-    return ffi_string(digest, 16)
+    native.md5(text, #text, str)
+    return result()
 end
 
 local md5_bin = ngx.md5_bin
@@ -39,8 +37,8 @@ end
 
 function ngx.sha1_bin(text)
     text = text_of(text)
-    native.sha1(text, #text, digest)
-    return ffi_string(digest, 20)
+    native.sha1(text, #text, str)
+    return result()
 end
 
 -- Argument `number` as a string, as C functions take it.
@@ -61,8 +59,8 @@ function ngx.hmac_sha1(...)
     end
     local key, text = ...
     key, text = checked(1, key, "hmac_sha1"), checked(2, text, "hmac_sha1")
-    native.hmac_sha1(key, #key, text, #text, digest)
-    return ffi_string(digest, 20)
+    native.hmac_sha1(key, #key, text, #text, str)
+    return result()
 end
 
 -- crc32_short, crc32_long (text): one checksum; in nginx they differ in speed by length.
@@ -118,39 +116,53 @@ function ngx.quote_sql_str(...)
     return result()
 end
 
--- The native part of a digest. Who forgets the colon of a method call passes something else.
-local function context(self)
+-- What scripts hold of a digest in steps: its number, given back when the struct is collected.
+ffi.cdef "typedef struct { const uint32_t number; } tg_hasher;"
+local new_context = ffi.metatype("tg_hasher", {
+    __gc = function(ctx)
+        native.hasher_free(ctx.number)
+    end,
+    __metatable = "digest",
+})
+local istype = ffi.istype
+
+-- The number of a digest. Who forgets the colon of a method call passes something else.
+local function number_of(self)
     local ctx = type(self) == "table" and self._ctx
-    return type(ctx) == "cdata" and ctx or error("not a digest: call it as a method", 3)
+    return istype(new_context, ctx) and ctx.number or error("not a digest: call it as a method", 3)
 end
 
 -- A module like resty.md5: new, update, final, reset.
-local function hasher(kind, size)
+local function hasher(kind)
     local _M = { _VERSION = "0.15" }
     local mt = { __index = _M }
 
     function _M.new()
-        return setmetatable({ _ctx = ffi.gc(native.hasher_new(kind), native.hasher_free) }, mt)
+        local number = native.hasher_new(kind)
+        if number < 0 then
+            return nil
+        end
+        return setmetatable({ _ctx = new_context(number) }, mt)
     end
 
     function _M.update(self, text, len)
-        local ctx = context(self)
+        local number = number_of(self)
         if len and not (len >= 0 and len <= #text) then
             error("bad length", 2)
         end
-        native.hasher_update(ctx, text, len or #text)
+        native.hasher_update(number, text, len or #text)
         return true
     end
 
     function _M.final(self)
-        if native.hasher_final(context(self), digest, size) == 0 then
+        if native.hasher_final(number_of(self), str) == 0 then
             return nil
         end
-        return ffi_string(digest, size)
+        return result()
     end
 
     function _M.reset(self)
-        native.hasher_reset(context(self))
+        native.hasher_reset(number_of(self))
         return true
     end
 
@@ -162,8 +174,7 @@ package.preload["tidegate.digest"] = function()
         hasher = hasher,
         to_hex = to_hex,
         random = function(count)
-            local bytes = ffi.new("uint8_t[?]", count)
-            return native.random(bytes, count) ~= 0 and ffi_string(bytes, count) or nil
+            return native.random(count, str) ~= 0 and result() or nil
         end,
         encode_url = function(text)
             native.encode_base64(text, #text, UNPADDED + URL, str)

@@ -9,9 +9,16 @@ local ffi = base.ffi
 local fail, message, str = base.fail, base.message, base.str
 local type, tostring, setmetatable, pairs = type, tostring, setmetatable, pairs
 local sub, byte, concat, tonumber = string.sub, string.byte, table.concat, tonumber
-local ffi_string, ffi_gc = ffi.string, ffi.gc
+local ffi_string = ffi.string
 local bor, band = require("bit").bor, require("bit").band
 local compile, exec, free, name_of = native.compile, native.exec, native.free, native.name
+
+local new_regex = ffi.metatype("tg_regex", {
+    __gc = function(code)
+        free(code.handle)
+    end,
+    __metatable = "regex",
+})
 
 local limit = base.regex_cache_max_entries
 local match_limit = base.regex_match_limit
@@ -59,16 +66,19 @@ local cached = 0
 -- A compiled pattern as a table: code, captures, groups, flags, names ({ name, number, … } or nil).
 local function new_pattern(pattern, options)
     -- LuaJIT's bit operations give signed numbers.
-    local code = compile(pattern, #pattern, options.pcre % 0x100000000, options.flags, match_limit)
-    if code == nil then
+    local code = new_regex()
+    if compile(pattern, #pattern, options.pcre % 0x100000000, options.flags, match_limit, code) < 0 then
         return nil, message()
     end
-    code = ffi_gc(code, free)
-    local compiled = { code = code, captures = code.captures, groups = code.groups, flags = options.flags }
+    local handle = code.handle
+    -- `code` gives the pattern back when it is collected.
+    local compiled = {
+        code = code, handle = handle, captures = code.captures, groups = code.groups, flags = options.flags,
+    }
     if code.names > 0 then
         local names = {}
         for i = 0, code.names - 1 do
-            local number = name_of(code, i, str)
+            local number = name_of(handle, i, str)
             names[#names + 1] = ffi_string(str[0].data, str[0].len)
             names[#names + 1] = number
         end
@@ -163,7 +173,7 @@ function ngx.re.match(subject, pattern, options, ctx, result)
     if not compiled then
         return nil, err
     end
-    local count = exec(compiled.code, subject, #subject, ctx and start_of(ctx) or 0, compiled.flags)
+    local count = exec(compiled.handle, subject, #subject, ctx and start_of(ctx) or 0, compiled.flags)
     if count == NO_MATCH then
         return nil
     elseif count < 0 then
@@ -184,7 +194,7 @@ function ngx.re.find(subject, pattern, options, ctx, nth)
     if not compiled then
         return nil, nil, err
     end
-    local count = exec(compiled.code, subject, #subject, ctx and start_of(ctx) or 0, compiled.flags)
+    local count = exec(compiled.handle, subject, #subject, ctx and start_of(ctx) or 0, compiled.flags)
     if count == NO_MATCH then
         return nil
     elseif count < 0 then
@@ -211,7 +221,7 @@ local function next_match(self)
         return nil
     end
     local compiled, subject = self.compiled, self.subject
-    local count = exec(compiled.code, subject, #subject, position, compiled.flags)
+    local count = exec(compiled.handle, subject, #subject, position, compiled.flags)
     if count < 0 then
         self.position = nil
         if count == NO_MATCH then
@@ -338,11 +348,11 @@ local function replace_all(subject, pattern, replacement, options, global)
             end
         end
     end
-    local code, captures, flags = compiled.code, compiled.captures, compiled.flags
+    local handle, captures, flags = compiled.handle, compiled.captures, compiled.flags
     local pieces, n = {}, 0
     local matches, position, copied, length = 0, 0, 0, #subject
     while true do
-        local count = exec(code, subject, length, position, flags)
+        local count = exec(handle, subject, length, position, flags)
         if count == NO_MATCH then
             break
         elseif count < 0 then
@@ -387,11 +397,29 @@ function ngx.re.gsub(subject, pattern, replacement, options)
     return replace_all(subject, pattern, replacement, options, true)
 end
 
+-- A function that looks for a pattern in a string from an offset on: it gives the count of groups that were set and the
+-- offsets of the match and of its first group, or a negative number. Captures themselves are memory, and stay in here.
+local function matcher(pattern, options)
+    local compiled, err = get_pattern(pattern, options)
+    if not compiled then
+        return nil, err
+    end
+    return function(subject, offset)
+        local captures = compiled.captures
+        local count = exec(compiled.handle, subject, #subject, offset, compiled.flags)
+        if count > 1 and compiled.groups > 0 then
+            return count, captures[0], captures[1], captures[2], captures[3]
+        elseif count > 0 then
+            return count, captures[0], captures[1]
+        end
+        return count
+    end
+end
+
 -- For the module ngx.re.
 package.preload["tidegate.re"] = function()
     return {
-        get_pattern = get_pattern,
-        exec = exec,
+        matcher = matcher,
         is_cache_empty = function()
             return cached == 0
         end,

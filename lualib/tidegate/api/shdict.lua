@@ -1,6 +1,7 @@
 -- ngx.shared.DICT: everywhere; nothing here waits.
 --
--- A dictionary is a table whose [1] is a pointer, as in OpenResty; [2] is the same pointer for the FFI.
+-- A dictionary is a table whose [1] is the number of its zone. Wrong numbers harm nobody: natively they are no zone, or
+-- another one.
 
 local ngx, native, base = ...
 
@@ -26,8 +27,8 @@ local messages = { "not found", "exists", "no memory", "not a number", "value no
 local methods = {}
 
 local function zone_of(dict)
-    local zone = type(dict) == "table" and dict[2]
-    if type(zone) ~= "cdata" then
+    local zone = type(dict) == "table" and dict[1]
+    if type(zone) ~= "number" then
         return fail('bad "zone" argument')
     end
     return zone
@@ -335,8 +336,7 @@ function methods.get_keys(...)
     if count < 1 or count > 2 then
         return fail("expecting 1 or 2 argument(s), but saw " .. count)
     end
-    zone_of(dict)
-    return keys(dict[1], max)
+    return keys(zone_of(dict), max)
 end
 
 function methods.capacity(dict)
@@ -351,6 +351,6 @@ methods.__index = methods
 base.dictionary_methods = methods
 
 ngx.shared = {}
-for name, pointer in pairs(base.shared_dicts) do
-    ngx.shared[name] = setmetatable({ pointer, ffi.cast("const void *", pointer) }, methods)
+for name, number in pairs(base.shared_dicts) do
+    ngx.shared[name] = setmetatable({ number }, methods)
 end

@@ -24,6 +24,31 @@ a test wanted a panic in a function
 --- no_error_log
 entry thread aborted
 
+=== TEST 2: in a function called through the FFI, in a loop that is compiled
+--- config
+location = /t {
+    content_by_lua_block {
+        local fault = require "tidegate.fault"
+        local sum = 0
+        for i = 1, 10000 do
+            sum = sum + fault.compiled(i == 9000 and 1 or 0)
+        end
+        ngx.say("not to be reached")
+    }
+}
+location = /fine { content_by_lua_block { ngx.say("fine") } }
+--- requests
+GET /t
+~~~ new connection
+GET /fine
+~~~ new connection
+GET /t
+~~~ new connection
+GET /fine
+--- error_code: 500 200 500 200
+--- error_log
+a test wanted a panic in an FFI function
+
 === TEST 3: in a script that catches every error and never ends by itself
 --- config
 location = /t {

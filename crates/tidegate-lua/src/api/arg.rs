@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_lua_error, ffi_request, give_text};
+use super::compiled::ffi_functions;
+use super::{Family, ffi_error, ffi_lua_error, ffi_request};
 use crate::phase::{Phase, Phases};
 use crate::request_context::LuaContext;
 
@@ -11,9 +12,9 @@ pub(crate) static FAMILY: Family = Family {
     name: "arg",
     cdef: "",
     ffi: ffi_functions! {
-        get as "get": "int (*)(int, tg_str *)",
-        set_data as "set_data": "int (*)(const char *, size_t)",
-        set_last as "set_last": "int (*)(int)",
+        get as "get": (c_int, TextOut) -> c_int,
+        set_data as "set_data": (Bytes) -> c_int,
+        set_last as "set_last": (c_int) -> c_int,
     },
     functions: &[],
 };
@@ -27,10 +28,7 @@ mod answer {
 }
 
 /// Gives `ngx.arg[index]`.
-///
-/// # Safety
-/// `out` points to a `tg_str`.
-unsafe extern "C" fn get(index: c_int, out: *mut Text) -> c_int {
+fn get(index: c_int, out: &mut Vec<u8>) -> c_int {
     ffi_request(|run, req| {
         let context: Rc<LuaContext> = req.context();
         match (run.phase(), index) {
@@ -38,13 +36,11 @@ unsafe extern "C" fn get(index: c_int, out: *mut Text) -> c_int {
                 let arguments = context.set_arguments.borrow();
                 let argument = usize::try_from(index - 1).ok().and_then(|index| arguments.get(index));
                 let Some(argument) = argument else { return answer::NIL };
-                // SAFETY: the caller's promise.
-                unsafe { give_text(out, |text| text.extend_from_slice(argument)) };
+                out.extend_from_slice(argument);
                 answer::TEXT
             }
             (Phase::BodyFilter, 1) => {
-                // SAFETY: the caller's promise.
-                unsafe { give_text(out, |text| text.extend_from_slice(&context.filtered.borrow().data)) };
+                out.extend_from_slice(&context.filtered.borrow().data);
                 answer::TEXT
             }
             (Phase::BodyFilter, 2) => match context.filtered.borrow().last {
@@ -66,12 +62,7 @@ fn disabled() -> c_int {
 const WRITABLE: Phases = Phases::of(&[Phase::BodyFilter]);
 
 /// `ngx.arg[1] = text` in a body filter.
-///
-/// # Safety
-/// `data` points to `len` bytes.
-unsafe extern "C" fn set_data(data: *const u8, len: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    let data = unsafe { bytes_of(data, len) };
+fn set_data(data: &[u8]) -> c_int {
     ffi_request(|run, req| {
         if let Err(error) = WRITABLE.check(run.phase()) {
             return ffi_lua_error(&error);
@@ -86,7 +77,7 @@ unsafe extern "C" fn set_data(data: *const u8, len: usize) -> c_int {
 }
 
 /// `ngx.arg[2] = last` in a body filter.
-extern "C" fn set_last(last: c_int) -> c_int {
+fn set_last(last: c_int) -> c_int {
     ffi_request(|run, req| {
         if let Err(error) = WRITABLE.check(run.phase()) {
             return ffi_lua_error(&error);

@@ -2,8 +2,9 @@
 
 use std::ffi::c_int;
 
+use super::compiled::ffi_functions;
 use super::uri::{Kind, escape_into, unescape_into};
-use super::{Family, bytes_of, ffi_functions, ffi_request, log_debug, request};
+use super::{Family, ffi_request, log_debug, request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::Phases;
@@ -13,7 +14,7 @@ pub(crate) static FAMILY: Family = Family {
     name: "args",
     cdef: "",
     ffi: ffi_functions! {
-        set_uri_args as "set_uri_args": "int (*)(const char *, size_t)",
+        set_uri_args as "set_uri_args": (Bytes) -> c_int,
     },
     functions: &[("decode", function(decode)), ("uri_args", function(uri_args)), ("post_args", function(post_args))],
 };
@@ -120,11 +121,8 @@ fn post_args(lua: Lua) -> CResult {
     finish(lua, truncated)
 }
 
-/// # Safety
-/// `args` points to `len` bytes.
-unsafe extern "C" fn set_uri_args(args: *const u8, len: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    let args = unsafe { bytes_of(args, len) };
+/// Sets the arguments of the request's URI.
+fn set_uri_args(args: &[u8]) -> c_int {
     ffi_request(|_, req| {
         let mut uri = req.uri.borrow_mut();
         uri.args.clear();

@@ -2,7 +2,8 @@
 
 use std::ffi::c_int;
 
-use super::{Family, ffi_functions};
+use super::Family;
+use super::compiled::ffi_functions;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::scheduler::{Answer, with_run};
@@ -12,7 +13,7 @@ pub(crate) static FAMILY: Family = Family {
     name: "base",
     cdef: "typedef struct { const uint8_t *data; size_t len; } tg_str;",
     ffi: ffi_functions! {
-        phase as "phase": "int (*)(void)",
+        phase as "phase": () -> c_int,
     },
     functions: &[
         ("collect", function(collect)),
@@ -23,7 +24,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 /// The number of the running phase; 0 outside of any run.
-extern "C" fn phase() -> c_int {
+fn phase() -> c_int {
     with_run(|run| run.phase() as c_int).unwrap_or(0)
 }
 

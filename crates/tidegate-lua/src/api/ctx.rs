@@ -6,7 +6,8 @@
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use super::{Family, ffi_error, ffi_functions};
+use super::compiled::ffi_functions;
+use super::{Family, ffi_error};
 use crate::host::Host;
 use crate::phase::Phase;
 use crate::request_context::LuaContext;
@@ -17,15 +18,15 @@ pub(crate) static FAMILY: Family = Family {
     name: "ctx",
     cdef: "",
     ffi: ffi_functions! {
-        number as "number": "int (*)(void)",
-        keep as "keep": "int (*)(int)",
-        owner as "owner": "void *(*)(void)",
+        number as "number": () -> c_int,
+        keep as "keep": (c_int) -> c_int,
+        owner as "owner": () -> *const c_void,
     },
     functions: &[],
 };
 
 /// The number of the table in the registry; 0 when there is none yet.
-extern "C" fn number() -> c_int {
+fn number() -> c_int {
     with_run(|run| match run.request() {
         Some(req) => req.find_context::<LuaContext>().map_or(0, |context| context.script_table.number()),
         None if run.phase() == Phase::Init => ffi_error(b"no request found"),
@@ -35,7 +36,7 @@ extern "C" fn number() -> c_int {
 }
 
 /// An address that tells apart on whose behalf scripts run: the request's or the timer's. Null where there is neither.
-extern "C" fn owner() -> *const c_void {
+fn owner() -> *const c_void {
     with_run(|run| match run.host() {
         Host::Request(req) => Rc::as_ptr(req).cast(),
         Host::Other(_) if matches!(run.phase(), Phase::Init | Phase::WorkerThread) => std::ptr::null(),
@@ -45,7 +46,7 @@ extern "C" fn owner() -> *const c_void {
 }
 
 /// Keeps a table that the Lua half stored in the registry under `number`.
-extern "C" fn keep(number: c_int) -> c_int {
+fn keep(number: c_int) -> c_int {
     let table = Ref::of_number(number);
     with_run(|run| match run.request() {
         Some(req) => {

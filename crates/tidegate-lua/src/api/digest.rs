@@ -1,70 +1,56 @@
 //! Digests, checksums, base64 and SQL quoting: `ngx.md5`, `ngx.sha1_bin`, `ngx.hmac_sha1`, `ngx.crc32_*`,
 //! `ngx.encode_base64` and its kin, `ngx.quote_sql_str`; digests in steps for `resty.md5` and the `resty.sha` modules.
 
+use std::cell::RefCell;
 use std::ffi::c_int;
-use std::{ptr, slice};
+use std::thread::LocalKey;
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::digest::{Digest, DynDigest};
 
-use super::{Family, Text, bytes_of, ffi_functions, give_text};
+use super::Family;
+use super::compiled::{Handled, Handles, ffi_functions, hold, release};
 
 pub(crate) static FAMILY: Family = Family {
     name: "digest",
-    cdef: "typedef struct tg_hasher tg_hasher;",
+    cdef: "",
     ffi: ffi_functions! {
-        md5 as "md5": "void (*)(const char *, size_t, uint8_t *)",
-        sha1 as "sha1": "void (*)(const char *, size_t, uint8_t *)",
-        hmac_sha1 as "hmac_sha1": "void (*)(const char *, size_t, const char *, size_t, uint8_t *)",
-        crc32 as "crc32": "uint32_t (*)(const char *, size_t)",
-        to_hex as "to_hex": "void (*)(const char *, size_t, tg_str *)",
-        encode_base64 as "encode_base64": "void (*)(const char *, size_t, int, tg_str *)",
-        decode_base64 as "decode_base64": "int (*)(const char *, size_t, int, tg_str *)",
-        quote_sql as "quote_sql": "void (*)(const char *, size_t, tg_str *)",
-        random as "random": "int (*)(uint8_t *, size_t)",
-        hasher_new as "hasher_new": "tg_hasher *(*)(int)",
-        hasher_update as "hasher_update": "void (*)(tg_hasher *, const char *, size_t)",
-        hasher_final as "hasher_final": "int (*)(tg_hasher *, uint8_t *, size_t)",
-        hasher_reset as "hasher_reset": "void (*)(tg_hasher *)",
-        hasher_free as "hasher_free": "void (*)(tg_hasher *)",
+        md5 as "md5": (Bytes, TextOut),
+        sha1 as "sha1": (Bytes, TextOut),
+        hmac_sha1 as "hmac_sha1": (Bytes, Bytes, TextOut),
+        crc32 as "crc32": (Bytes) -> u32,
+        to_hex as "to_hex": (Bytes, TextOut),
+        encode_base64 as "encode_base64": (Bytes, c_int, TextOut),
+        decode_base64 as "decode_base64": (Bytes, c_int, TextOut) -> c_int,
+        quote_sql as "quote_sql": (Bytes, TextOut),
+        random as "random": (f64, TextOut) -> c_int,
+        hasher_new as "hasher_new": (c_int) -> f64,
+        hasher_update as "hasher_update": (Handle<Hasher>, Bytes),
+        hasher_final as "hasher_final": (Handle<Hasher>, TextOut) -> c_int,
+        hasher_reset as "hasher_reset": (Handle<Hasher>),
+        hasher_free as "hasher_free": (u32),
     },
     functions: &[],
 };
 
-/// Writes `digest` to memory of the Lua half's.
-///
-/// # Safety
-/// `out` points to as many bytes as the digest has.
-unsafe fn put(out: *mut u8, digest: &[u8]) {
-    // SAFETY: the caller's promise.
-    unsafe { ptr::copy_nonoverlapping(digest.as_ptr(), out, digest.len()) };
+fn md5(text: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&md5::Md5::digest(text));
 }
 
-unsafe extern "C" fn md5(text: *const u8, len: usize, out: *mut u8) {
-    // SAFETY: the Lua half passes a string and a buffer of 64 bytes.
-    unsafe { put(out, &md5::Md5::digest(bytes_of(text, len))) };
+fn sha1(text: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&sha1::Sha1::digest(text));
 }
 
-unsafe extern "C" fn sha1(text: *const u8, len: usize, out: *mut u8) {
-    // SAFETY: the Lua half passes a string and a buffer of 64 bytes.
-    unsafe { put(out, &sha1::Sha1::digest(bytes_of(text, len))) };
-}
-
-unsafe extern "C" fn hmac_sha1(key: *const u8, key_len: usize, text: *const u8, len: usize, out: *mut u8) {
-    // SAFETY: the Lua half passes two strings and a buffer of 64 bytes.
-    let (key, text) = unsafe { (bytes_of(key, key_len), bytes_of(text, len)) };
+fn hmac_sha1(key: &[u8], text: &[u8], out: &mut Vec<u8>) {
     // A key of any length is accepted.
     if let Ok(mut mac) = Hmac::<sha1::Sha1>::new_from_slice(key) {
         mac.update(text);
-        // SAFETY: as above.
-        unsafe { put(out, &mac.finalize().into_bytes()) };
+        out.extend_from_slice(&mac.finalize().into_bytes());
     }
 }
 
 /// The checksum of zlib and nginx, four bits at a time: short strings are the usual ones.
-unsafe extern "C" fn crc32(text: *const u8, len: usize) -> u32 {
-    // SAFETY: the Lua half passes a string.
-    let text = unsafe { bytes_of(text, len) };
+fn crc32(text: &[u8]) -> u32 {
     !text.iter().fold(u32::MAX, |crc, &byte| CRC_TABLE[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
 }
 
@@ -84,16 +70,10 @@ static CRC_TABLE: [u32; 256] = {
     table
 };
 
-unsafe extern "C" fn to_hex(text: *const u8, len: usize, out: *mut Text) {
+fn to_hex(text: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    // SAFETY: the Lua half passes a string and a struct of its own.
-    unsafe {
-        let text = bytes_of(text, len);
-        give_text(out, |buffer| {
-            for byte in text {
-                buffer.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-            }
-        });
+    for byte in text {
+        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
 }
 
@@ -163,61 +143,66 @@ fn decode64(text: &[u8], kind: c_int, out: &mut Vec<u8>) -> bool {
     true
 }
 
-unsafe extern "C" fn encode_base64(text: *const u8, len: usize, kind: c_int, out: *mut Text) {
-    // SAFETY: the Lua half passes a string and a struct of its own.
-    unsafe {
-        let text = bytes_of(text, len);
-        give_text(out, |buffer| encode64(text, kind, buffer));
-    }
+fn encode_base64(text: &[u8], kind: c_int, out: &mut Vec<u8>) {
+    encode64(text, kind, out);
 }
 
 /// 1, or 0 when the text is not base64.
-unsafe extern "C" fn decode_base64(text: *const u8, len: usize, kind: c_int, out: *mut Text) -> c_int {
-    // SAFETY: the Lua half passes a string and a struct of its own.
-    unsafe {
-        let text = bytes_of(text, len);
-        c_int::from(give_text(out, |buffer| decode64(text, kind, buffer)))
-    }
+fn decode_base64(text: &[u8], kind: c_int, out: &mut Vec<u8>) -> c_int {
+    c_int::from(decode64(text, kind, out))
 }
 
-unsafe extern "C" fn quote_sql(text: *const u8, len: usize, out: *mut Text) {
-    // SAFETY: the Lua half passes a string and a struct of its own.
-    unsafe {
-        let text = bytes_of(text, len);
-        give_text(out, |buffer| {
-            buffer.push(b'\'');
-            for &byte in text {
-                let escape = match byte {
-                    0 => b'0',
-                    8 => b'b',
-                    b'\n' => b'n',
-                    b'\r' => b'r',
-                    b'\t' => b't',
-                    26 => b'Z',
-                    b'\\' | b'\'' | b'"' => byte,
-                    _ => {
-                        buffer.push(byte);
-                        continue;
-                    }
-                };
-                buffer.extend_from_slice(&[b'\\', escape]);
+fn quote_sql(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'\'');
+    for &byte in text {
+        let escape = match byte {
+            0 => b'0',
+            8 => b'b',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            26 => b'Z',
+            b'\\' | b'\'' | b'"' => byte,
+            _ => {
+                out.push(byte);
+                continue;
             }
-            buffer.push(b'\'');
-        });
+        };
+        out.extend_from_slice(&[b'\\', escape]);
     }
+    out.push(b'\'');
 }
 
-/// Fills memory of the Lua half's with random bytes from the system: 0 if that failed.
-unsafe extern "C" fn random(out: *mut u8, len: usize) -> c_int {
-    // SAFETY: the Lua half passes a buffer of this size.
-    let done = unsafe { libc::getrandom(out.cast(), len, 0) };
-    c_int::from(usize::try_from(done) == Ok(len))
+/// Random bytes that one call gives at most.
+const RANDOM_BYTES_MAX: usize = 32 << 20;
+
+/// Gives `count` random bytes from the system: 0 if that failed, or these are too many.
+fn random(count: f64, out: &mut Vec<u8>) -> c_int {
+    // The cast saturates and makes 0 of NaN.
+    let count = count as usize;
+    if count > RANDOM_BYTES_MAX {
+        return 0;
+    }
+    out.resize(count, 0);
+    // SAFETY: the buffer has as many bytes.
+    let done = unsafe { libc::getrandom(out.as_mut_ptr().cast(), count, 0) };
+    c_int::from(usize::try_from(done) == Ok(count))
 }
 
 /// A digest in steps.
-struct Hasher(Box<dyn DynDigest>);
+struct Hasher(RefCell<Box<dyn DynDigest>>);
 
-extern "C" fn hasher_new(kind: c_int) -> *mut Hasher {
+impl Handled for Hasher {
+    fn handles() -> &'static LocalKey<RefCell<Handles<Self>>> {
+        thread_local! {
+            static HASHERS: RefCell<Handles<Hasher>> = const { RefCell::new(Handles::new()) };
+        }
+        &HASHERS
+    }
+}
+
+/// The number of a new digest, or -1 when there are too many.
+fn hasher_new(kind: c_int) -> f64 {
     let digest: Box<dyn DynDigest> = match kind {
         0 => Box::new(md5::Md5::default()),
         1 => Box::new(sha1::Sha1::default()),
@@ -226,33 +211,26 @@ extern "C" fn hasher_new(kind: c_int) -> *mut Hasher {
         4 => Box::new(sha2::Sha384::default()),
         _ => Box::new(sha2::Sha512::default()),
     };
-    Box::into_raw(Box::new(Hasher(digest)))
+    hold(Hasher(RefCell::new(digest))).map_or(-1.0, f64::from)
 }
 
-unsafe extern "C" fn hasher_update(hasher: *mut Hasher, text: *const u8, len: usize) {
-    // SAFETY: the Lua half passes a pointer of `hasher_new` and a string.
-    unsafe { (*hasher).0.update(bytes_of(text, len)) };
+fn hasher_update(hasher: &Hasher, text: &[u8]) {
+    hasher.0.borrow_mut().update(text);
 }
 
-/// Writes the digest and starts anew: 1, or 0 when `out` is too small.
-unsafe extern "C" fn hasher_final(hasher: *mut Hasher, out: *mut u8, len: usize) -> c_int {
-    // SAFETY: the Lua half passes a pointer of `hasher_new` and a buffer of `len` bytes.
-    let (hasher, out) = unsafe { (&mut *hasher, slice::from_raw_parts_mut(out, len)) };
-    let size = hasher.0.output_size();
-    let done = out.get_mut(..size).is_some_and(|out| hasher.0.finalize_into_reset(out).is_ok());
-    c_int::from(done)
+/// Gives the digest and starts anew: 1.
+fn hasher_final(hasher: &Hasher, out: &mut Vec<u8>) -> c_int {
+    let mut digest = hasher.0.borrow_mut();
+    out.resize(digest.output_size(), 0);
+    c_int::from(digest.finalize_into_reset(out).is_ok())
 }
 
-unsafe extern "C" fn hasher_reset(hasher: *mut Hasher) {
-    // SAFETY: the Lua half passes a pointer of `hasher_new`.
-    unsafe { (*hasher).0.reset() };
+fn hasher_reset(hasher: &Hasher) {
+    hasher.0.borrow_mut().reset();
 }
 
-unsafe extern "C" fn hasher_free(hasher: *mut Hasher) {
-    if !hasher.is_null() {
-        // SAFETY: the Lua half frees each pointer once, as its finalizer.
-        drop(unsafe { Box::from_raw(hasher) });
-    }
+fn hasher_free(hasher: u32) {
+    release::<Hasher>(hasher);
 }
 
 #[cfg(test)]

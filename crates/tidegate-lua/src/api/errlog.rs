@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use tidegate_core::error_log;
 use tidegate_core::log::{self, capture};
 
-use super::{Family, bytes_of, ffi_functions};
+use super::Family;
+use super::compiled::ffi_functions;
 use crate::error::CResult;
 use crate::function::function;
 use crate::host::{Detached, LogLevel};
@@ -16,7 +17,7 @@ pub(crate) static FAMILY: Family = Family {
     name: "errlog",
     cdef: "",
     ffi: ffi_functions! {
-        raw_log as "raw_log": "bool (*)(int, const char *, size_t)",
+        raw_log as "raw_log": (c_int, Bytes) -> bool,
     },
     functions: &[
         ("set_filter_level", function(set_filter_level)),
@@ -94,13 +95,9 @@ fn get_sys_filter_level(lua: Lua) -> CResult {
 }
 
 /// Writes a line without the place of the script; `false` for a level that is none.
-///
-/// # Safety
-/// `message` points to `len` bytes.
-unsafe extern "C" fn raw_log(level: c_int, message: *const u8, len: usize) -> bool {
+fn raw_log(level: c_int, message: &[u8]) -> bool {
     let Some(level) = level_of(level.into()) else { return false };
     let host = with_run(|run| run.host().clone()).unwrap_or_else(|| Detached::host(""));
-    // SAFETY: the caller's promise.
-    host.log(level, unsafe { bytes_of(message, len) });
+    host.log(level, message);
     true
 }

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::future::poll_fn;
 
-use super::{Family, ffi_functions};
+use super::Family;
+use super::compiled::ffi_functions;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::scheduler::{Answer, with_run};
@@ -16,7 +17,7 @@ use crate::userdata::{Userdata, push_userdata};
 pub(crate) static FAMILY: Family = Family {
     name: "fault",
     cdef: "",
-    ffi: ffi_functions! { compiled as "compiled": "int (*)(int)" },
+    ffi: ffi_functions! { compiled as "compiled": (c_int) -> c_int },
     functions: &[
         ("call", function(call)),
         ("object", function(object)),
@@ -44,7 +45,7 @@ fn call(_lua: Lua) -> CResult {
 }
 
 /// `compiled(n)`: panics unless `n` is 0.
-extern "C" fn compiled(number: c_int) -> c_int {
+fn compiled(number: c_int) -> c_int {
     assert!(number == 0, "a test wanted a panic in an FFI function");
     number
 }

@@ -13,7 +13,7 @@
 //!
 //! | | [`Family::ffi`] | [`Family::functions`] |
 //! | --- | --- | --- |
-//! | is | an `extern "C"` function, reached through a typed pointer | a classic function on the Lua stack |
+//! | is | a plain Rust function in a list that makes its shim and C declaration ([`compiled`]) | a classic function on the Lua stack |
 //! | in traces | compiled: about the cost of a C call | ends the trace (LuaJIT stitches the halves) |
 //! | may run Lua, raise, touch the stack | **never** | yes |
 //! | use it for | everything on the hot path | everything that takes or gives tables, functions, many values |
@@ -35,6 +35,7 @@ use mlua_sys::lua_CFunction;
 
 use tidegate_core::request::Request;
 
+use crate::api::compiled::FfiFunction;
 use crate::bundle;
 use crate::error::{CResult, Failure, LuaError};
 use crate::function::function;
@@ -53,6 +54,7 @@ mod body;
 mod capture;
 mod cjson;
 mod command;
+pub(crate) mod compiled;
 mod control;
 pub(crate) mod coroutine;
 mod ctx;
@@ -73,7 +75,7 @@ mod req;
 mod require;
 mod resp;
 mod semaphore;
-mod shdict;
+pub(crate) mod shdict;
 mod sleep;
 mod socket;
 mod sql;
@@ -145,36 +147,6 @@ pub(crate) struct Family {
     pub(crate) functions: &'static [(&'static str, lua_CFunction)],
 }
 
-/// A function called through the FFI.
-pub(crate) struct FfiFunction {
-    /// Name in the `native` table.
-    pub(crate) name: &'static str,
-    /// The type of a pointer to it, as C declares it: `int (*)(double)`.
-    pub(crate) ctype: &'static str,
-    /// Its address.
-    pub(crate) address: Address,
-}
-
-/// The address of a function.
-pub(crate) struct Address(pub(crate) *const c_void);
-
-// SAFETY: the address of a function, which is never written through.
-unsafe impl Sync for Address {}
-
-/// Lists FFI functions: `ffi_functions! { sleep: "int (*)(double)", … }`.
-///
-/// The Rust function must be `unsafe extern "C"` or `extern "C"` with the parameters that the type says.
-macro_rules! ffi_functions {
-    ($($function:path as $name:literal: $ctype:literal),* $(,)?) => {
-        &[$($crate::api::FfiFunction {
-            name: $name,
-            ctype: $ctype,
-            address: $crate::api::Address($function as *const ::std::ffi::c_void),
-        }),*]
-    };
-}
-pub(crate) use ffi_functions;
-
 thread_local! {
     static FFI_ERROR: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -211,48 +183,6 @@ pub(crate) fn take_ffi_error(lua: Lua) -> CResult {
 /// Raises the message of the FFI function that failed last, at the place of the script that called the API function.
 pub(crate) fn raise_ffi_error(_lua: Lua) -> CResult {
     Err(LuaError::from(String::from_utf8_lossy(&FFI_ERROR.take()).into_owned()))
-}
-
-/// A string that an FFI function gives to its Lua half, which copies it at once: `tg_str` in C.
-#[repr(C)]
-pub(crate) struct Text {
-    data: *const u8,
-    len: usize,
-}
-
-/// A text that grew beyond this is not kept for the next one.
-const TEXT_BYTES_MAX: usize = 64 << 10;
-
-/// Lets `fill` write a text for the Lua half and stores where it is in `out`; answers what `fill` answered.
-///
-/// # Safety
-/// `out` points to a `tg_str`.
-pub(crate) unsafe fn give_text<R>(out: *mut Text, fill: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    thread_local! {
-        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    BUFFER.with_borrow_mut(|buffer| {
-        if buffer.capacity() > TEXT_BYTES_MAX {
-            *buffer = Vec::new();
-        }
-        buffer.clear();
-        let answer = fill(buffer);
-        // SAFETY: the caller's promise. The buffer stays as it is until the next call, long after the Lua half's copy.
-        unsafe { *out = Text { data: buffer.as_ptr(), len: buffer.len() } };
-        answer
-    })
-}
-
-/// The bytes that a Lua half passes to an FFI function.
-///
-/// # Safety
-/// `data` points to `len` bytes that outlive the use of the result: a Lua string that the caller holds.
-pub(crate) unsafe fn bytes_of<'a>(data: *const u8, len: usize) -> &'a [u8] {
-    if len == 0 {
-        return b"";
-    }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(data, len) }
 }
 
 /// Calls `body` with the request that runs, for an FFI function; an error where there is none.
@@ -344,10 +274,9 @@ fn push_boot(lua: Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
     lua.push_number(f64::from(config.regex_match_limit));
     lua.raw_set_field(-2, b"regex_match_limit");
     lua.push_table(0, c_int::try_from(config.shared_dicts.len()).unwrap_or(0));
-    for zone in &config.shared_dicts {
-        // The machine's configuration keeps the zone alive as long as scripts can hold the pointer.
-        lua.push_light(std::sync::Arc::as_ptr(zone).cast());
-        lua.raw_set_field(-2, zone.name());
+    for dict in vm.dicts() {
+        lua.push_number(f64::from(dict.number()));
+        lua.raw_set_field(-2, dict.zone().name());
     }
     lua.raw_set_field(-2, b"shared_dicts");
     lua.push_bytes(config.prefix.as_os_str().as_encoded_bytes());
@@ -370,7 +299,7 @@ fn push_family(lua: Lua, family: &Family) -> Result<(), Failure> {
     lua.push_table(0, c_int::try_from(family.ffi.len()).unwrap_or(0));
     for function in family.ffi {
         lua.push_table(2, 0);
-        lua.push_bytes(function.ctype.as_bytes());
+        lua.push_bytes(function.ctype().as_bytes());
         lua.raw_set_index(-2, 1);
         lua.push_light(function.address.0);
         lua.raw_set_index(-2, 2);

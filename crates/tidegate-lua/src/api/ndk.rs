@@ -2,7 +2,8 @@
 
 use tidegate_modules::set_misc;
 
-use super::{Family, Text, bytes_of, ffi_functions, give_text};
+use super::Family;
+use super::compiled::ffi_functions;
 use crate::error::CResult;
 use crate::function::function;
 use crate::scheduler::with_run;
@@ -12,7 +13,7 @@ pub(crate) static FAMILY: Family = Family {
     name: "ndk",
     cdef: "",
     ffi: ffi_functions! {
-        compute as "compute": "bool (*)(const char *, size_t, const char *, size_t, tg_str *)",
+        compute as "compute": (Bytes, Bytes, TextOut) -> bool,
     },
     functions: &[("knows", function(knows))],
 };
@@ -25,22 +26,10 @@ fn knows(lua: Lua) -> CResult {
 }
 
 /// Gives what the directive makes of the value; `false` when it fails.
-///
-/// # Safety
-/// `directive` and `value` point to as many bytes as the lengths say, `out` to a `tg_str`.
-unsafe extern "C" fn compute(
-    directive: *const u8,
-    directive_len: usize,
-    value: *const u8,
-    value_len: usize,
-    out: *mut Text,
-) -> bool {
-    // SAFETY: the caller's promise.
-    let (directive, value) = unsafe { (bytes_of(directive, directive_len), bytes_of(value, value_len)) };
+fn compute(directive: &[u8], value: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(function) = set_misc::function(directive) else { return false };
     let req = with_run(|run| run.request().cloned()).flatten();
     let Some(computed) = function(req.as_ref(), value) else { return false };
-    // SAFETY: the caller's promise.
-    unsafe { give_text(out, |text| text.extend_from_slice(&computed)) };
+    out.extend_from_slice(&computed);
     true
 }

@@ -10,7 +10,8 @@ use tidegate_core::output::{Chunk, Closed, Progress};
 use tidegate_core::phase::Ready;
 use tidegate_core::request::Request;
 
-use super::{Family, ffi_error, ffi_functions, ffi_lua_error, log_debug, request};
+use super::compiled::ffi_functions;
+use super::{Family, ffi_error, ffi_lua_error, log_debug, request};
 use crate::directives;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
@@ -27,7 +28,7 @@ pub(crate) static FAMILY: Family = Family {
     name: "output",
     cdef: "",
     ffi: ffi_functions! {
-        send as "send": "int (*)(const char *, size_t, int)",
+        send as "send": (Bytes, c_int) -> c_int,
     },
     functions: &[
         ("send_slow", function(send_slow)),
@@ -58,13 +59,8 @@ mod answer {
 const PHASES: Phases =
     Phases::of(&[Phase::Rewrite, Phase::ServerRewrite, Phase::Access, Phase::Precontent, Phase::Content]);
 
-/// Sends `len` bytes, and a line end if `newline` is not 0.
-///
-/// # Safety
-/// `data` points to `len` bytes.
-unsafe extern "C" fn send(data: *const u8, len: usize, newline: c_int) -> c_int {
-    // SAFETY: the Lua half passes a string with its length; it stays alive during the call.
-    let bytes = unsafe { std::slice::from_raw_parts(data, len) };
+/// Sends a piece of the body, and a line end if `newline` is not 0.
+fn send(bytes: &[u8], newline: c_int) -> c_int {
     with_run(|run| {
         let req = match run.request_in(PHASES) {
             Ok(req) => req,

@@ -1,21 +1,24 @@
 //! `ngx.re`: compiling and matching. Caching, captures and templates are in the Lua half.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::ptr;
+use std::thread::LocalKey;
 
 use pcre2_sys as pcre;
 use tidegate_core::regex::{Regex, RegexOptions};
 
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions, log_debug};
+use super::compiled::{Filled, Handled, Handles, ffi_functions, hold, release};
+use super::{Family, ffi_error, log_debug};
 
 pub(crate) static FAMILY: Family = Family {
     name: "regex",
-    cdef: "typedef struct { const int32_t *captures; uint32_t groups; uint32_t names; } tg_regex;",
+    cdef: "typedef struct { const int32_t *captures; uint32_t groups; uint32_t names; uint32_t handle; } tg_regex;",
     ffi: ffi_functions! {
-        compile as "compile": "tg_regex *(*)(const char *, size_t, uint32_t, int, uint32_t)",
-        name as "name": "uint32_t (*)(const tg_regex *, uint32_t, tg_str *)",
-        exec as "exec": "int (*)(tg_regex *, const char *, size_t, size_t, int)",
-        free as "free": "void (*)(tg_regex *)",
+        compile as "compile": (Bytes, u32, c_int, u32, Out<Compiled>) -> c_int,
+        name as "name": (Handle<LuaRegex>, u32, TextOut) -> u32,
+        exec as "exec": (Handle<LuaRegex>, Bytes, usize, c_int) -> c_int,
+        free as "free": (u32),
     },
     functions: &[],
 };
@@ -29,16 +32,43 @@ const JIT: c_int = 4;
 /// Working memory of a match in DFA mode, in integers.
 const DFA_WORKSPACE: usize = 1000;
 
-/// A compiled pattern of one virtual machine; the first three fields are what Lua sees.
+/// What Lua sees of a compiled pattern.
+#[derive(Clone, Copy)]
 #[repr(C)]
-struct LuaRegex {
-    captures: *mut i32,
+struct Compiled {
+    /// Pairs of offsets for the whole match and for each group, set by [`exec`].
+    captures: *const i32,
     groups: u32,
     names: u32,
-    offsets: Vec<i32>,
+    handle: u32,
+}
+
+impl Default for Compiled {
+    fn default() -> Self {
+        Self { captures: ptr::null(), groups: 0, names: 0, handle: u32::MAX }
+    }
+}
+
+impl Filled for Compiled {
+    const POINTER: &'static str = "tg_regex *";
+}
+
+/// A compiled pattern of one virtual machine.
+struct LuaRegex {
+    /// Lua reads them between two matches.
+    offsets: Box<[Cell<i32>]>,
     regex: Regex,
     data: *mut pcre::pcre2_match_data_8,
     context: *mut pcre::pcre2_match_context_8,
+}
+
+impl Handled for LuaRegex {
+    fn handles() -> &'static LocalKey<RefCell<Handles<Self>>> {
+        thread_local! {
+            static REGEXES: RefCell<Handles<LuaRegex>> = const { RefCell::new(Handles::new()) };
+        }
+        &REGEXES
+    }
 }
 
 impl Drop for LuaRegex {
@@ -50,22 +80,11 @@ impl Drop for LuaRegex {
     }
 }
 
-/// Compiles a pattern: null with a message when it has an error.
-unsafe extern "C" fn compile(
-    pattern: *const u8,
-    len: usize,
-    options: u32,
-    flags: c_int,
-    match_limit: u32,
-) -> *mut LuaRegex {
-    // SAFETY: the Lua half passes a string with its length.
-    let pattern = unsafe { bytes_of(pattern, len) };
+/// Compiles a pattern: 0, or -1 with a message when it has an error.
+fn compile(pattern: &[u8], options: u32, flags: c_int, match_limit: u32, out: &mut Compiled) -> c_int {
     let regex = match Regex::new(pattern, RegexOptions(options)) {
         Ok(regex) => regex,
-        Err(error) => {
-            ffi_error(error.to_string().as_bytes());
-            return ptr::null_mut();
-        }
+        Err(error) => return ffi_error(error.to_string().as_bytes()),
     };
     if flags & JIT != 0 {
         log_debug(|| "pcre2 JIT compiled successfully".to_owned());
@@ -76,8 +95,7 @@ unsafe extern "C" fn compile(
     // SAFETY: no preconditions.
     let data = unsafe { pcre::pcre2_match_data_create_8(u32::try_from(groups + 1).unwrap_or(1), ptr::null_mut()) };
     if data.is_null() {
-        ffi_error(b"no memory");
-        return ptr::null_mut();
+        return ffi_error(b"no memory");
     }
     let mut context = ptr::null_mut();
     if match_limit > 0 {
@@ -88,36 +106,39 @@ unsafe extern "C" fn compile(
             unsafe { pcre::pcre2_set_match_limit_8(context, match_limit) };
         }
     }
-    let mut offsets = vec![-1; (groups + 1) * 2];
-    Box::into_raw(Box::new(LuaRegex {
-        captures: offsets.as_mut_ptr(),
+    let offsets = vec![Cell::new(-1); (groups + 1) * 2].into_boxed_slice();
+    *out = Compiled {
+        captures: offsets.as_ptr().cast(),
         groups: u32::try_from(groups).unwrap_or(0),
         names: u32::try_from(names).unwrap_or(0),
-        offsets,
-        regex,
-        data,
-        context,
-    }))
+        handle: 0,
+    };
+    match hold(LuaRegex { offsets, regex, data, context }) {
+        Some(handle) => {
+            out.handle = handle;
+            0
+        }
+        None => {
+            *out = Compiled::default();
+            ffi_error(b"too many patterns")
+        }
+    }
 }
 
-/// Puts named group `index` into `out` and gives its number.
-unsafe extern "C" fn name(regex: *const LuaRegex, index: u32, out: *mut Text) -> u32 {
-    // SAFETY: the Lua half passes a pointer from `compile` that was not freed, and a struct of its own.
-    let (regex, out) = unsafe { (&*regex, &mut *out) };
+/// Gives the name of named group `index` and its number.
+fn name(regex: &LuaRegex, index: u32, out: &mut Vec<u8>) -> u32 {
     match regex.regex.names().get(index as usize) {
         None => 0,
         Some((name, number)) => {
-            // The name lives as long as the pattern, which Lua holds while it copies.
-            *out = Text { data: name.as_ptr(), len: name.len() };
+            out.extend_from_slice(name.as_ref());
             u32::try_from(*number).unwrap_or(0)
         }
     }
 }
 
 /// Matches: the count of groups that were set, -1 for no match, another of PCRE2's negative codes.
-unsafe extern "C" fn exec(regex: *mut LuaRegex, subject: *const u8, len: usize, start: usize, flags: c_int) -> c_int {
-    // SAFETY: the Lua half passes a pointer from `compile` that was not freed; matches do not nest.
-    let regex = unsafe { &mut *regex };
+fn exec(regex: &LuaRegex, subject: &[u8], start: usize, flags: c_int) -> c_int {
+    let len = subject.len();
     if start > len {
         return pcre::PCRE2_ERROR_NOMATCH;
     }
@@ -125,10 +146,11 @@ unsafe extern "C" fn exec(regex: *mut LuaRegex, subject: *const u8, len: usize, 
         return pcre::PCRE2_ERROR_BADDATA;
     }
     let options = if flags & NO_UTF_CHECK != 0 { pcre::PCRE2_NO_UTF_CHECK } else { 0 };
-    let code = regex.regex.as_ptr();
+    let (code, subject) = (regex.regex.as_ptr(), subject.as_ptr());
     let count = if flags & DFA != 0 {
         let mut workspace = [0; DFA_WORKSPACE];
-        // SAFETY: subject and length belong together, `start` lies within, the match data is this pattern's own.
+        // SAFETY: subject and length belong together, `start` lies within, the match data is this pattern's own. A match
+        // runs no code that could ask for another one.
         let count = unsafe {
             pcre::pcre2_dfa_match_8(
                 code,
@@ -154,24 +176,20 @@ unsafe extern "C" fn exec(regex: *mut LuaRegex, subject: *const u8, len: usize, 
             count => count,
         }
     };
-    if count > 0 {
+    if let Some(count @ 1..) = usize::try_from(count).ok() {
         // SAFETY: the match data holds a pair for each group and for the whole match.
-        let pairs =
-            unsafe { std::slice::from_raw_parts(pcre::pcre2_get_ovector_pointer_8(regex.data), count as usize * 2) };
-        for (slot, &offset) in regex.offsets.iter_mut().zip(pairs) {
+        let pairs = unsafe { std::slice::from_raw_parts(pcre::pcre2_get_ovector_pointer_8(regex.data), count * 2) };
+        for (slot, &offset) in regex.offsets.iter().zip(pairs) {
             // Offsets fit: the length does. A group that took no part is usize::MAX.
-            *slot = offset as i32;
+            slot.set(offset as i32);
         }
     }
     count
 }
 
 /// Frees what `compile` made.
-unsafe extern "C" fn free(regex: *mut LuaRegex) {
-    if !regex.is_null() {
-        // SAFETY: the Lua half frees each pointer once, as its finalizer.
-        drop(unsafe { Box::from_raw(regex) });
-    }
+fn free(regex: u32) {
+    release::<LuaRegex>(regex);
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use tidegate_core::phase::Restart;
 use tidegate_core::request::Request;
 use tidegate_http::{Known, Method};
 
+use super::compiled::ffi_functions;
 use super::uri::{Kind, escape_into, needs_escape};
-use super::{
-    Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text, log_debug, request, some_request,
-};
+use super::{Family, ffi_error, ffi_request, log_debug, request, some_request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::{Phase, Phases};
@@ -22,13 +21,13 @@ pub(crate) static FAMILY: Family = Family {
     name: "req",
     cdef: "",
     ffi: ffi_functions! {
-        method as "method": "int (*)(tg_str *)",
-        set_method as "set_method": "int (*)(int)",
-        set_header as "set_header": "int (*)(const char *, size_t, const char *, size_t, int)",
-        start_time as "start_time": "double (*)(void)",
-        http_version as "http_version": "int (*)(void)",
-        is_internal as "is_internal": "int (*)(void)",
-        is_subrequest as "is_subrequest": "int (*)(void)",
+        method as "method": (TextOut) -> c_int,
+        set_method as "set_method": (c_int) -> c_int,
+        set_header as "set_header": (Bytes, OptBytes, c_int) -> c_int,
+        start_time as "start_time": () -> f64,
+        http_version as "http_version": () -> c_int,
+        is_internal as "is_internal": () -> c_int,
+        is_subrequest as "is_subrequest": () -> c_int,
     },
     functions: &[("headers", function(headers)), ("raw_header", function(raw_header)), ("set_uri", function(set_uri))],
 };
@@ -44,23 +43,17 @@ pub(super) fn method_of(bit: i64) -> Option<Method> {
 }
 
 /// Gives the method's name.
-///
-/// # Safety
-/// `out` points to a `tg_str`.
-unsafe extern "C" fn method(out: *mut Text) -> c_int {
+fn method(out: &mut Vec<u8>) -> c_int {
     ffi_request(|_, req| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            give_text(out, |text| match req.method.get() {
-                Method::Other => text.extend_from_slice(req.main().head.borrow().method_text()),
-                known => text.extend_from_slice(known.name().as_bytes()),
-            });
+        match req.method.get() {
+            Method::Other => out.extend_from_slice(req.main().head.borrow().method_text()),
+            known => out.extend_from_slice(known.name().as_bytes()),
         }
         1
     })
 }
 
-extern "C" fn set_method(bit: c_int) -> c_int {
+fn set_method(bit: c_int) -> c_int {
     ffi_request(|_, req| match method_of(bit.into()) {
         Some(method) => {
             req.method.set(method);
@@ -71,18 +64,7 @@ extern "C" fn set_method(bit: c_int) -> c_int {
 }
 
 /// Sets a field of the request. A null `value` takes the field away; without `replace` it is added to others of its name.
-///
-/// # Safety
-/// `name` and `value` point to as many bytes as the lengths say.
-unsafe extern "C" fn set_header(
-    name: *const u8,
-    len: usize,
-    value: *const u8,
-    value_len: usize,
-    replace: c_int,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let (name, value) = unsafe { (bytes_of(name, len), (!value.is_null()).then(|| bytes_of(value, value_len))) };
+fn set_header(name: &[u8], value: Option<&[u8]>, replace: c_int) -> c_int {
     ffi_request(|_, req| {
         if req.head.borrow().version < (1, 0) {
             // HTTP/0.9 has no fields.
@@ -142,7 +124,7 @@ pub(super) fn escaped<'a>(text: &'a [u8], kind: Kind, out: &'a mut Vec<u8>) -> &
 }
 
 /// Seconds since 1970 with three digits behind the point; negative for an error.
-extern "C" fn start_time() -> f64 {
+fn start_time() -> f64 {
     let mut ms = 0;
     if ffi_request(|_, req| {
         ms = req.start_ms.get();
@@ -155,18 +137,18 @@ extern "C" fn start_time() -> f64 {
 }
 
 /// 9, 10, 11, …
-extern "C" fn http_version() -> c_int {
+fn http_version() -> c_int {
     ffi_request(|_, req| {
         let (major, minor) = req.main().head.borrow().version;
         c_int::from(major) * 10 + c_int::from(minor)
     })
 }
 
-extern "C" fn is_internal() -> c_int {
+fn is_internal() -> c_int {
     ffi_request(|_, req| c_int::from(req.flags().internal.get()))
 }
 
-extern "C" fn is_subrequest() -> c_int {
+fn is_subrequest() -> c_int {
     ffi_request(|_, req| c_int::from(req.is_subrequest()))
 }
 

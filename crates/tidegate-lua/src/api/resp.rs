@@ -8,9 +8,10 @@ use tidegate_core::request::Request;
 use tidegate_http::Known;
 use tidegate_http::date::{http_date, parse_http_date};
 
+use super::compiled::ffi_functions;
 use super::req::{FIELD_COUNT_MAX, escaped, push_fields};
 use super::uri::Kind;
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text, request};
+use super::{Family, ffi_error, ffi_request, request};
 use crate::error::CResult;
 use crate::function::function;
 use crate::host::LogLevel;
@@ -23,13 +24,13 @@ pub(crate) static FAMILY: Family = Family {
     name: "resp",
     cdef: "",
     ffi: ffi_functions! {
-        get as "get": "int (*)(const char *, size_t, tg_str *)",
-        set as "set": "int (*)(const char *, size_t, const char *, size_t, int)",
-        status as "status": "int (*)(void)",
-        set_status as "set_status": "int (*)(int)",
-        set_reason as "set_reason": "int (*)(const char *, size_t)",
-        headers_sent as "headers_sent": "int (*)(void)",
-        bypass_conditions as "bypass_conditions": "int (*)(void)",
+        get as "get": (Bytes, TextOut) -> c_int,
+        set as "set": (Bytes, Bytes, c_int) -> c_int,
+        status as "status": () -> c_int,
+        set_status as "set_status": (c_int) -> c_int,
+        set_reason as "set_reason": (Bytes) -> c_int,
+        headers_sent as "headers_sent": () -> c_int,
+        bypass_conditions as "bypass_conditions": () -> c_int,
     },
     functions: &[("headers", function(headers))],
 };
@@ -60,18 +61,11 @@ fn write_content_type(response: &Response, out: &mut Vec<u8>) -> bool {
 
 /// Gives the value of a field. Answers how many values there are; several stand one behind the other after their lengths,
 /// which are numbers of four bytes.
-///
-/// # Safety
-/// `name` points to `len` bytes, `out` to a `tg_str`.
-unsafe extern "C" fn get(name: *const u8, len: usize, out: *mut Text) -> c_int {
-    // SAFETY: the caller's promise.
-    let name = unsafe { bytes_of(name, len) };
+fn get(name: &[u8], out: &mut Vec<u8>) -> c_int {
     ffi_request(|_, req| {
         let mut dashes = Vec::new();
         let name = dashed(req, name, &mut dashes);
-        let response = req.response.borrow();
-        // SAFETY: the caller's promise.
-        unsafe { give_text(out, |text| get_field(&response, name, text)) }
+        get_field(&req.response.borrow(), name, out)
     })
 }
 
@@ -108,12 +102,7 @@ fn get_field(response: &Response, name: &[u8], out: &mut Vec<u8>) -> c_int {
 
 /// Sets a field of the response. A null `value` takes the field away; without `replace` it is added to others of its
 /// name.
-///
-/// # Safety
-/// `name` and `value` point to as many bytes as the lengths say.
-unsafe extern "C" fn set(name: *const u8, len: usize, value: *const u8, value_len: usize, replace: c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    let (name, value) = unsafe { (bytes_of(name, len), bytes_of(value, value_len)) };
+fn set(name: &[u8], value: &[u8], replace: c_int) -> c_int {
     ffi_request(|run, req| {
         if req.header_sent() && run.phase() != crate::phase::Phase::HeaderFilter {
             run.host().log(LogLevel::Error, b"attempt to set ngx.header.HEADER after sending out response headers");
@@ -190,7 +179,7 @@ fn is_single(known: Known) -> bool {
 }
 
 /// The status so far; 0 when nobody set it.
-extern "C" fn status() -> c_int {
+fn status() -> c_int {
     ffi_request(|_, req| {
         let response = req.response.borrow();
         match (req.flags().err_status.get(), response.status) {
@@ -201,7 +190,7 @@ extern "C" fn status() -> c_int {
     })
 }
 
-extern "C" fn set_status(status: c_int) -> c_int {
+fn set_status(status: c_int) -> c_int {
     ffi_request(|run, req| {
         if req.header_sent() && run.phase() != crate::phase::Phase::HeaderFilter {
             run.host().log(LogLevel::Error, b"attempt to set ngx.status after sending out response headers");
@@ -221,12 +210,7 @@ extern "C" fn set_status(status: c_int) -> c_int {
 }
 
 /// Sets the words behind the status; they stay until the status is set again.
-///
-/// # Safety
-/// `reason` points to `len` bytes.
-unsafe extern "C" fn set_reason(reason: *const u8, len: usize) -> c_int {
-    // SAFETY: the Lua half passes a string.
-    let reason = unsafe { bytes_of(reason, len) };
+fn set_reason(reason: &[u8]) -> c_int {
     ffi_request(|run, req| {
         if req.header_sent() && run.phase() != crate::phase::Phase::HeaderFilter {
             return 0;
@@ -239,7 +223,7 @@ unsafe extern "C" fn set_reason(reason: *const u8, len: usize) -> c_int {
 }
 
 /// The request's conditions (`If-None-Match` and its kin) are left alone.
-extern "C" fn bypass_conditions() -> c_int {
+fn bypass_conditions() -> c_int {
     ffi_request(|_, req| {
         req.response.borrow_mut().conditions_are_tested = true;
         0
@@ -247,7 +231,7 @@ extern "C" fn bypass_conditions() -> c_int {
 }
 
 /// In a header filter the head can still be changed.
-extern "C" fn headers_sent() -> c_int {
+fn headers_sent() -> c_int {
     ffi_request(|run, req| c_int::from(req.header_sent() && run.phase() != Phase::HeaderFilter))
 }
 

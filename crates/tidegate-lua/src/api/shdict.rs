@@ -1,13 +1,17 @@
 //! `ngx.shared.DICT`.
 
 use std::cell::RefCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+use std::thread::LocalKey;
 
-use super::{Family, bytes_of, ffi_functions};
+use super::Family;
+use super::compiled::{Filled, Handled, Handles, ffi_functions, find, hold, release};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::shdict::{End, Found, Refusal, Scalar, Store, Zone};
-use crate::stack::{Lua, Type};
+use crate::stack::Lua;
 
 pub(crate) static FAMILY: Family = Family {
     name: "shdict",
@@ -15,20 +19,20 @@ pub(crate) static FAMILY: Family = Family {
         const uint8_t *data; size_t len; double number; int32_t type; uint32_t flags; int32_t stale;
     } tg_dict_value;",
     ffi: ffi_functions! {
-        get as "get": "int (*)(const void *, const char *, size_t, int, tg_dict_value *)",
+        get as "get": (Handle<Dict>, Bytes, c_int, Out<DictValue>) -> c_int,
         store as "store":
-            "int (*)(const void *, int, const char *, size_t, int, const char *, size_t, double, double, uint32_t)",
-        delete as "delete": "void (*)(const void *, const char *, size_t)",
-        incr as "incr": "int (*)(const void *, const char *, size_t, double, int, double, double, double *)",
-        push as "push": "int (*)(const void *, const char *, size_t, int, int, const char *, size_t, double, double *)",
-        pop as "pop": "int (*)(const void *, const char *, size_t, int, tg_dict_value *)",
-        list_len as "list_len": "int (*)(const void *, const char *, size_t, double *)",
-        ttl as "ttl": "double (*)(const void *, const char *, size_t)",
-        expire as "expire": "int (*)(const void *, const char *, size_t, double)",
-        flush_all as "flush_all": "void (*)(const void *)",
-        flush_expired as "flush_expired": "double (*)(const void *, double)",
-        capacity as "capacity": "double (*)(const void *)",
-        free_space as "free_space": "double (*)(const void *)",
+            (Handle<Dict>, c_int, Bytes, c_int, Bytes, f64, f64, u32) -> c_int,
+        delete as "delete": (Handle<Dict>, Bytes),
+        incr as "incr": (Handle<Dict>, Bytes, f64, c_int, f64, f64, Out<f64>) -> c_int,
+        push as "push": (Handle<Dict>, Bytes, c_int, c_int, Bytes, f64, Out<f64>) -> c_int,
+        pop as "pop": (Handle<Dict>, Bytes, c_int, Out<DictValue>) -> c_int,
+        list_len as "list_len": (Handle<Dict>, Bytes, Out<f64>) -> c_int,
+        ttl as "ttl": (Handle<Dict>, Bytes) -> f64,
+        expire as "expire": (Handle<Dict>, Bytes, f64) -> c_int,
+        flush_all as "flush_all": (Handle<Dict>),
+        flush_expired as "flush_expired": (Handle<Dict>, f64) -> f64,
+        capacity as "capacity": (Handle<Dict>) -> f64,
+        free_space as "free_space": (Handle<Dict>) -> f64,
     },
     functions: &[("keys", function(keys))],
 };
@@ -41,6 +45,7 @@ const NUMBER: c_int = 3;
 const FORCIBLE: c_int = 16;
 
 /// A value on its way to Lua.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct DictValue {
     data: *const u8,
@@ -59,13 +64,44 @@ thread_local! {
 /// The largest string for which [`BUFFER`] keeps its memory.
 const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
-/// The zone behind a pointer of the Lua half's.
-///
-/// # Safety
-/// `zone` is one of the pointers that the virtual machine was made with.
-unsafe fn zone<'a>(zone: *const c_void) -> &'a Zone {
-    // SAFETY: the caller's promise; the machine's configuration keeps the zone alive.
-    unsafe { &*zone.cast::<Zone>() }
+/// A zone as scripts hold it, by number.
+struct Dict(Arc<Zone>);
+
+/// The zone of a machine: scripts of the machine may use the number as long as this lives.
+pub(crate) struct OpenDict {
+    zone: Arc<Zone>,
+    number: u32,
+}
+
+impl OpenDict {
+    /// Gives a zone a number.
+    pub(crate) fn new(zone: &Arc<Zone>) -> Self {
+        // So many zones no configuration has; the number of none is harmless.
+        Self { zone: zone.clone(), number: hold(Dict(zone.clone())).unwrap_or(u32::MAX) }
+    }
+
+    pub(crate) fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for OpenDict {
+    fn drop(&mut self) {
+        release::<Dict>(self.number);
+    }
+}
+
+impl Handled for Dict {
+    fn handles() -> &'static LocalKey<RefCell<Handles<Self>>> {
+        thread_local! {
+            static DICTS: RefCell<Handles<Dict>> = const { RefCell::new(Handles::new()) };
+        }
+        &DICTS
+    }
 }
 
 fn scalar(kind: c_int, text: &[u8], number: f64) -> Scalar<'_> {
@@ -89,6 +125,16 @@ fn status<T>(result: &Result<T, Refusal>, forcible: bool) -> c_int {
     if forcible { status | FORCIBLE } else { status }
 }
 
+impl Default for DictValue {
+    fn default() -> Self {
+        Self { data: ptr::null(), len: 0, number: 0.0, kind: 0, flags: 0, stale: 0 }
+    }
+}
+
+impl Filled for DictValue {
+    const POINTER: &'static str = "tg_dict_value *";
+}
+
 impl DictValue {
     fn put(&mut self, value: Scalar<'_>) {
         match value {
@@ -109,16 +155,8 @@ impl DictValue {
 }
 
 /// 1 with the value in `out`, 0 when there is none, 2 when it is a list.
-unsafe extern "C" fn get(
-    dict: *const c_void,
-    key: *const u8,
-    key_len: usize,
-    stale: c_int,
-    out: *mut DictValue,
-) -> c_int {
-    // SAFETY: the Lua half passes a zone of its machine, a string and a struct of its own.
-    let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
-    let found = zone.get(key, stale != 0, |found| match found {
+fn get(dict: &Dict, key: &[u8], stale: c_int, out: &mut DictValue) -> c_int {
+    let found = dict.0.get(key, stale != 0, |found| match found {
         Found::List => 2,
         Found::Scalar { value, flags, stale } => {
             out.put(value);
@@ -131,48 +169,22 @@ unsafe extern "C" fn get(
 }
 
 /// `how`: 0 set, 1 add, 2 replace; 4 beside it spares live entries.
-unsafe extern "C" fn store(
-    dict: *const c_void,
-    how: c_int,
-    key: *const u8,
-    key_len: usize,
-    kind: c_int,
-    text: *const u8,
-    text_len: usize,
-    number: f64,
-    ttl_ms: f64,
-    flags: u32,
-) -> c_int {
-    // SAFETY: the Lua half passes a zone of its machine and strings.
-    let (zone, key, text) = unsafe { (zone(dict), bytes_of(key, key_len), bytes_of(text, text_len)) };
+fn store(dict: &Dict, how: c_int, key: &[u8], kind: c_int, text: &[u8], number: f64, ttl_ms: f64, flags: u32) -> c_int {
     let store = match how & 3 {
         0 => Store::Set,
         1 => Store::Add,
         _ => Store::Replace,
     };
-    let changed = zone.store(store, how & 4 != 0, key, scalar(kind, text, number), ttl_ms, flags);
+    let changed = dict.0.store(store, how & 4 != 0, key, scalar(kind, text, number), ttl_ms, flags);
     status(&changed.result, changed.forcible)
 }
 
-unsafe extern "C" fn delete(dict: *const c_void, key: *const u8, key_len: usize) {
-    // SAFETY: the Lua half passes a zone of its machine and a string.
-    let (zone, key) = unsafe { (zone(dict), bytes_of(key, key_len)) };
-    zone.delete(key);
+fn delete(dict: &Dict, key: &[u8]) {
+    dict.0.delete(key);
 }
 
-unsafe extern "C" fn incr(
-    dict: *const c_void,
-    key: *const u8,
-    key_len: usize,
-    by: f64,
-    has_init: c_int,
-    init: f64,
-    init_ttl_ms: f64,
-    out: *mut f64,
-) -> c_int {
-    // SAFETY: the Lua half passes a zone of its machine, a string and a number of its own.
-    let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
-    let changed = zone.incr(key, by, (has_init != 0).then_some((init, init_ttl_ms)));
+fn incr(dict: &Dict, key: &[u8], by: f64, has_init: c_int, init: f64, init_ttl_ms: f64, out: &mut f64) -> c_int {
+    let changed = dict.0.incr(key, by, (has_init != 0).then_some((init, init_ttl_ms)));
     if let Ok(number) = changed.result {
         *out = number;
     }
@@ -183,43 +195,20 @@ fn end(left: c_int) -> End {
     if left != 0 { End::Left } else { End::Right }
 }
 
-unsafe extern "C" fn push(
-    dict: *const c_void,
-    key: *const u8,
-    key_len: usize,
-    left: c_int,
-    kind: c_int,
-    text: *const u8,
-    text_len: usize,
-    number: f64,
-    out: *mut f64,
-) -> c_int {
-    // SAFETY: the Lua half passes a zone of its machine, strings and a number of its own.
-    let (zone, key, text, out) = unsafe { (zone(dict), bytes_of(key, key_len), bytes_of(text, text_len), &mut *out) };
-    let result = zone.push(key, end(left), scalar(kind, text, number));
+fn push(dict: &Dict, key: &[u8], left: c_int, kind: c_int, text: &[u8], number: f64, out: &mut f64) -> c_int {
+    let result = dict.0.push(key, end(left), scalar(kind, text, number));
     if let Ok(len) = result {
         *out = len as f64;
     }
     status(&result, false)
 }
 
-unsafe extern "C" fn pop(
-    dict: *const c_void,
-    key: *const u8,
-    key_len: usize,
-    left: c_int,
-    out: *mut DictValue,
-) -> c_int {
-    // SAFETY: the Lua half passes a zone of its machine, a string and a struct of its own.
-    let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
-    out.kind = 0;
-    status(&zone.pop(key, end(left), |value| out.put(value)), false)
+fn pop(dict: &Dict, key: &[u8], left: c_int, out: &mut DictValue) -> c_int {
+    status(&dict.0.pop(key, end(left), |value| out.put(value)), false)
 }
 
-unsafe extern "C" fn list_len(dict: *const c_void, key: *const u8, key_len: usize, out: *mut f64) -> c_int {
-    // SAFETY: the Lua half passes a zone of its machine, a string and a number of its own.
-    let (zone, key, out) = unsafe { (zone(dict), bytes_of(key, key_len), &mut *out) };
-    let changed = zone.list_len(key);
+fn list_len(dict: &Dict, key: &[u8], out: &mut f64) -> c_int {
+    let changed = dict.0.list_len(key);
     if let Ok(len) = changed.result {
         *out = len as f64;
     }
@@ -227,48 +216,38 @@ unsafe extern "C" fn list_len(dict: *const c_void, key: *const u8, key_len: usiz
 }
 
 /// Milliseconds; -1 when there is no such key.
-unsafe extern "C" fn ttl(dict: *const c_void, key: *const u8, key_len: usize) -> f64 {
-    // SAFETY: the Lua half passes a zone of its machine and a string.
-    let (zone, key) = unsafe { (zone(dict), bytes_of(key, key_len)) };
-    zone.ttl_ms(key).map_or(-1.0, |ms| ms as f64)
+fn ttl(dict: &Dict, key: &[u8]) -> f64 {
+    dict.0.ttl_ms(key).map_or(-1.0, |ms| ms as f64)
 }
 
-unsafe extern "C" fn expire(dict: *const c_void, key: *const u8, key_len: usize, ttl_ms: f64) -> c_int {
-    // SAFETY: the Lua half passes a zone of its machine and a string.
-    let (zone, key) = unsafe { (zone(dict), bytes_of(key, key_len)) };
-    c_int::from(zone.expire(key, ttl_ms))
+fn expire(dict: &Dict, key: &[u8], ttl_ms: f64) -> c_int {
+    c_int::from(dict.0.expire(key, ttl_ms))
 }
 
-unsafe extern "C" fn flush_all(dict: *const c_void) {
-    // SAFETY: the Lua half passes a zone of its machine.
-    unsafe { zone(dict) }.flush_all();
+fn flush_all(dict: &Dict) {
+    dict.0.flush_all();
 }
 
-unsafe extern "C" fn flush_expired(dict: *const c_void, max: f64) -> f64 {
-    // SAFETY: the Lua half passes a zone of its machine.
-    let zone = unsafe { zone(dict) };
-    // The cast saturates.
-    zone.flush_expired(max as usize) as f64
+/// Removes at most `max` entries, all for 0. The cast saturates.
+fn flush_expired(dict: &Dict, max: f64) -> f64 {
+    dict.0.flush_expired(max as usize) as f64
 }
 
-unsafe extern "C" fn capacity(dict: *const c_void) -> f64 {
-    // SAFETY: the Lua half passes a zone of its machine.
-    unsafe { zone(dict) }.capacity() as f64
+fn capacity(dict: &Dict) -> f64 {
+    dict.0.capacity() as f64
 }
 
-unsafe extern "C" fn free_space(dict: *const c_void) -> f64 {
-    // SAFETY: the Lua half passes a zone of its machine.
-    unsafe { zone(dict) }.free_space() as f64
+fn free_space(dict: &Dict) -> f64 {
+    dict.0.free_space() as f64
 }
 
-/// `keys(zone, max)`: a table of keys.
+/// `keys(dict, max)`: a table of keys.
 fn keys(lua: Lua) -> CResult {
-    if lua.type_of(1) != Type::LightUserdata {
-        return Err(LuaError::new("bad \"zone\" argument"));
-    }
+    // The cast saturates.
+    let dict = lua.to_number(1).and_then(|handle| find::<Dict>(handle as u32));
+    let dict = dict.ok_or(LuaError::new("bad \"zone\" argument"))?;
     let max = lua.opt_number(2, 1024.0)? as usize;
-    // SAFETY: the Lua half passes a zone of its machine.
-    let keys = unsafe { zone(lua.to_userdata(1)) }.keys(max);
+    let keys = dict.0.keys(max);
     lua.push_table(c_int::try_from(keys.len()).unwrap_or(0), 0);
     for (number, key) in (1..).zip(&keys) {
         lua.push_bytes(key);

@@ -4,7 +4,8 @@ use std::ffi::c_int;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use super::{Family, ffi_error, ffi_functions, ffi_lua_error};
+use super::compiled::ffi_functions;
+use super::{Family, ffi_error, ffi_lua_error};
 use crate::host::{Host, LogLevel};
 use crate::scheduler::{Answer, with_run};
 
@@ -12,13 +13,13 @@ pub(crate) static FAMILY: Family = Family {
     name: "sleep",
     cdef: "",
     ffi: ffi_functions! {
-        sleep as "sleep": "int (*)(double)",
+        sleep as "sleep": (f64) -> c_int,
     },
     functions: &[],
 };
 
 /// Prepares a sleep of `seconds`: 0, or -1 with a message.
-extern "C" fn sleep(seconds: f64) -> c_int {
+fn sleep(seconds: f64) -> c_int {
     // Milliseconds, fractions cut off, as in nginx. The cast saturates and makes 0 of NaN.
     let ms = (seconds * 1000.0) as i64;
     let Ok(ms) = u64::try_from(ms) else {

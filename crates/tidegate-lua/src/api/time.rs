@@ -5,60 +5,50 @@
 use tidegate_core::clock;
 use tidegate_http::date::{http_date, parse_http_date, write_cookie_date};
 
-use super::{Family, Text, bytes_of, ffi_functions, give_text};
+use super::Family;
+use super::compiled::ffi_functions;
 
 pub(crate) static FAMILY: Family = Family {
     name: "time",
     cdef: "",
     ffi: ffi_functions! {
-        now_ms as "now_ms": "double (*)(void)",
-        monotonic_ms as "monotonic_ms": "double (*)(void)",
-        update as "update": "void (*)(void)",
-        local as "local_time": "void (*)(tg_str *)",
-        utc as "utc_time": "void (*)(tg_str *)",
-        http as "http_time": "void (*)(double, tg_str *)",
-        cookie as "cookie_time": "void (*)(double, tg_str *)",
-        parse as "parse": "double (*)(const char *, size_t)",
+        now_ms as "now_ms": () -> f64,
+        monotonic_ms as "monotonic_ms": () -> f64,
+        update as "update": (),
+        local as "local_time": (TextOut),
+        utc as "utc_time": (TextOut),
+        http as "http_time": (f64, TextOut),
+        cookie as "cookie_time": (f64, TextOut),
+        parse as "parse": (Bytes) -> f64,
     },
     functions: &[],
 };
 
-extern "C" fn now_ms() -> f64 {
+fn now_ms() -> f64 {
     clock::now_ms() as f64
 }
 
 /// Milliseconds since the machine started.
-extern "C" fn monotonic_ms() -> f64 {
+fn monotonic_ms() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills in the struct, which outlives it; this clock is always there.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     (time.tv_sec * 1000 + time.tv_nsec / 1_000_000) as f64
 }
 
-extern "C" fn update() {
+fn update() {
     clock::update();
 }
 
 /// `2026-11-20 09:30:00` in local time.
-///
-/// # Safety
-/// `out` points to a `tg_str`.
-unsafe extern "C" fn local(out: *mut Text) {
+fn local(out: &mut Vec<u8>) {
     let time = clock::error_log_time();
-    // SAFETY: the caller's promise.
-    unsafe {
-        give_text(out, |text| text.extend(time.iter().map(|&byte| if byte == b'/' { b'-' } else { byte })));
-    }
+    out.extend(time.iter().map(|&byte| if byte == b'/' { b'-' } else { byte }));
 }
 
 /// The same in UTC.
-///
-/// # Safety
-/// `out` points to a `tg_str`.
-unsafe extern "C" fn utc(out: *mut Text) {
-    let time = utc_text(clock::now_unix());
-    // SAFETY: the caller's promise.
-    unsafe { give_text(out, |text| text.extend_from_slice(time.as_bytes())) };
+fn utc(out: &mut Vec<u8>) {
+    out.extend_from_slice(utc_text(clock::now_unix()).as_bytes());
 }
 
 fn utc_text(second: i64) -> String {
@@ -83,27 +73,19 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// # Safety
-/// `out` points to a `tg_str`.
-unsafe extern "C" fn http(second: f64, out: *mut Text) {
-    // SAFETY: the caller's promise. The cast saturates.
-    unsafe { give_text(out, |text| text.extend_from_slice(&http_date(second as i64))) };
+/// A second for a head. The cast saturates.
+fn http(second: f64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&http_date(second as i64));
 }
 
-/// # Safety
-/// `out` points to a `tg_str`.
-unsafe extern "C" fn cookie(second: f64, out: *mut Text) {
-    // SAFETY: the caller's promise. The cast saturates.
-    unsafe { give_text(out, |text| write_cookie_date(second as i64, text)) };
+/// A second for a cookie. The cast saturates.
+fn cookie(second: f64, out: &mut Vec<u8>) {
+    write_cookie_date(second as i64, out);
 }
 
 /// Seconds since 1970, or NaN for what is no date.
-///
-/// # Safety
-/// `text` points to `len` bytes.
-unsafe extern "C" fn parse(text: *const u8, len: usize) -> f64 {
-    // SAFETY: the caller's promise.
-    parse_http_date(unsafe { bytes_of(text, len) }).map_or(f64::NAN, |second| second as f64)
+fn parse(text: &[u8]) -> f64 {
+    parse_http_date(text).map_or(f64::NAN, |second| second as f64)
 }
 
 #[cfg(test)]

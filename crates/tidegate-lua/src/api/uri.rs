@@ -4,15 +4,16 @@ use std::ffi::c_int;
 
 use tidegate_http::escape::percent_encode;
 
-use super::{Family, Text, bytes_of, ffi_functions, give_text};
+use super::Family;
+use super::compiled::ffi_functions;
 
 pub(crate) static FAMILY: Family = Family {
     name: "uri",
     cdef: "",
     ffi: ffi_functions! {
-        escape as "escape": "void (*)(const char *, size_t, int, tg_str *)",
-        unescape as "unescape": "void (*)(const char *, size_t, tg_str *)",
-        replace as "replace": "void (*)(const char *, size_t, int, int, tg_str *)",
+        escape as "escape": (Bytes, c_int, TextOut),
+        unescape as "unescape": (Bytes, TextOut),
+        replace as "replace": (Bytes, c_int, c_int, TextOut),
     },
     functions: &[],
 };
@@ -96,22 +97,12 @@ pub(crate) fn unescape_into(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Puts the byte `new` in the place of each `old`.
-///
-/// # Safety
-/// `text` points to `len` bytes, `out` to a `tg_str`.
-unsafe extern "C" fn replace(text: *const u8, len: usize, old: c_int, new: c_int, out: *mut Text) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let text = bytes_of(text, len);
-        give_text(out, |out| {
-            out.extend(text.iter().map(|&byte| if c_int::from(byte) == old { new as u8 } else { byte }))
-        });
-    }
+fn replace(text: &[u8], old: c_int, new: c_int, out: &mut Vec<u8>) {
+    out.extend(text.iter().map(|&byte| if c_int::from(byte) == old { new as u8 } else { byte }));
 }
 
-/// # Safety
-/// `text` points to `len` bytes, `out` to a `tg_str`.
-unsafe extern "C" fn escape(text: *const u8, len: usize, kind: c_int, out: *mut Text) {
+/// Escapes a text for a place of this number.
+fn escape(text: &[u8], kind: c_int, out: &mut Vec<u8>) {
     let kind = match kind {
         0 => Kind::Uri,
         1 => Kind::Args,
@@ -120,21 +111,11 @@ unsafe extern "C" fn escape(text: *const u8, len: usize, kind: c_int, out: *mut 
         5 | 6 => Kind::Memcached,
         _ => Kind::Component,
     };
-    // SAFETY: the caller's promise.
-    unsafe {
-        let text = bytes_of(text, len);
-        give_text(out, |out| escape_into(text, kind, out));
-    }
+    escape_into(text, kind, out);
 }
 
-/// # Safety
-/// `text` points to `len` bytes, `out` to a `tg_str`.
-unsafe extern "C" fn unescape(text: *const u8, len: usize, out: *mut Text) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let text = bytes_of(text, len);
-        give_text(out, |out| unescape_into(text, out));
-    }
+fn unescape(text: &[u8], out: &mut Vec<u8>) {
+    unescape_into(text, out);
 }
 
 #[cfg(test)]

@@ -5,71 +5,48 @@ use std::ffi::c_int;
 use bstr::BStr;
 use tidegate_core::variable::{VariableError, VariableId};
 
-use super::{Family, Text, bytes_of, ffi_error, ffi_functions, ffi_request, give_text};
+use super::compiled::ffi_functions;
+use super::{Family, ffi_error, ffi_request};
 
 pub(crate) static FAMILY: Family = Family {
     name: "var",
     cdef: "",
     ffi: ffi_functions! {
-        get as "get": "int (*)(int, tg_str *)",
-        get_named as "get_named": "int (*)(const char *, size_t, tg_str *)",
-        capture as "capture": "int (*)(int, tg_str *)",
-        set as "set": "int (*)(const char *, size_t, const char *, size_t)",
+        get as "get": (c_int, TextOut) -> c_int,
+        get_named as "get_named": (Bytes, TextOut) -> c_int,
+        capture as "capture": (c_int, TextOut) -> c_int,
+        set as "set": (Bytes, OptBytes) -> c_int,
     },
     functions: &[],
 };
 
 /// Gives the value of a variable: 1, or 0 if it has none.
-///
-/// # Safety
-/// `out` points to a `tg_str`; `id` came from [`get_named`] in this virtual machine.
-unsafe extern "C" fn get(id: c_int, out: *mut Text) -> c_int {
+fn get(id: c_int, out: &mut Vec<u8>) -> c_int {
     let id = VariableId(id.unsigned_abs());
-    ffi_request(|_, req| {
-        // SAFETY: the caller's promise.
-        unsafe { give_text(out, |text| c_int::from(req.variable(id, text))) }
-    })
+    ffi_request(|_, req| c_int::from(req.conf().variables.has(id) && req.variable(id, out)))
 }
 
 /// As [`get`], by name. Where the variable has a number, twice that number and 2 are added to the answer; it stays the same as
 /// long as the virtual machine. `$arg_x` and its like have none, unless the configuration names them.
-///
-/// # Safety
-/// `name` points to `len` bytes, `out` to a `tg_str`.
-unsafe extern "C" fn get_named(name: *const u8, len: usize, out: *mut Text) -> c_int {
-    // SAFETY: the caller's promise.
-    let name = BStr::new(unsafe { bytes_of(name, len) });
-    ffi_request(|_, req| {
-        // SAFETY: the caller's promise.
-        unsafe {
-            give_text(out, |text| match req.conf().variables.find(name) {
-                Some(id) => c_int::from(req.variable(id, text)) + (c_int::try_from(id.0).unwrap_or(-1) + 1) * 2,
-                None => c_int::from(req.variable_with_prefix(name, text)),
-            })
-        }
+fn get_named(name: &[u8], out: &mut Vec<u8>) -> c_int {
+    let name = BStr::new(name);
+    ffi_request(|_, req| match req.conf().variables.find(name) {
+        Some(id) => c_int::from(req.variable(id, out)) + (c_int::try_from(id.0).unwrap_or(-1) + 1) * 2,
+        None => c_int::from(req.variable_with_prefix(name, out)),
     })
 }
 
 /// Gives a group of the last match of a regular expression.
-///
-/// # Safety
-/// `out` points to a `tg_str`.
-unsafe extern "C" fn capture(group: c_int, out: *mut Text) -> c_int {
+fn capture(group: c_int, out: &mut Vec<u8>) -> c_int {
     ffi_request(|_, req| match usize::try_from(group) {
-        // SAFETY: the caller's promise.
-        Ok(group) if group > 0 => unsafe { give_text(out, |text| c_int::from(req.capture(group, text))) },
+        Ok(group) if group > 0 => c_int::from(req.capture(group, out)),
         _ => 0,
     })
 }
 
 /// Assigns a variable; a null `value` takes its value away.
-///
-/// # Safety
-/// `name` and `value` point to as many bytes as the lengths say.
-unsafe extern "C" fn set(name: *const u8, len: usize, value: *const u8, value_len: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    let (name, value) =
-        unsafe { (BStr::new(bytes_of(name, len)), (!value.is_null()).then(|| bytes_of(value, value_len))) };
+fn set(name: &[u8], value: Option<&[u8]>) -> c_int {
+    let name = BStr::new(name);
     ffi_request(|_, req| match req.set_variable_named(name, value) {
         Ok(()) => 0,
         Err(error) => {

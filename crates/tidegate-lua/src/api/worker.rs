@@ -7,8 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use tidegate_core::special_response::configure_arguments;
 use tidegate_core::worker::{Worker, current};
 
+use super::Family;
+use super::compiled::ffi_functions;
 use super::process::{is_supervised, supervisor_pid};
-use super::{Family, ffi_functions};
 use crate::error::CResult;
 use crate::function::function;
 use crate::phase::Phase;
@@ -19,10 +20,10 @@ pub(crate) static FAMILY: Family = Family {
     name: "worker",
     cdef: "",
     ffi: ffi_functions! {
-        id as "id": "int (*)(void)",
-        count as "count": "int (*)(void)",
-        exiting as "exiting": "bool (*)(void)",
-        pid as "pid": "int (*)(void)",
+        id as "id": () -> c_int,
+        count as "count": () -> c_int,
+        exiting as "exiting": () -> bool,
+        pid as "pid": () -> c_int,
     },
     functions: &[("pids", function(pids)), ("version", function(version)), ("configure", function(configure))],
 };
@@ -61,7 +62,7 @@ fn is_in_supervisor() -> bool {
 }
 
 /// Number of the worker from 0; -1 outside of workers. In `init_by_lua*`, which serves all of them, 0.
-extern "C" fn id() -> c_int {
+fn id() -> c_int {
     match current() {
         Some(_) if is_in_supervisor() => 0,
         Some(worker) if !worker.is_agent() => c_int::try_from(worker.id).unwrap_or(c_int::MAX),
@@ -70,7 +71,7 @@ extern "C" fn id() -> c_int {
 }
 
 /// How many workers there are.
-extern "C" fn count() -> c_int {
+fn count() -> c_int {
     let configured = current().and_then(|worker| worker.config().main().worker_processes).unwrap_or(1);
     let count = match configured {
         // `auto`
@@ -81,12 +82,12 @@ extern "C" fn count() -> c_int {
 }
 
 /// Whether the worker accepts no more.
-extern "C" fn exiting() -> bool {
+fn exiting() -> bool {
     current().is_some_and(|worker| worker.is_quitting())
 }
 
 /// The worker's number, in `init_by_lua*` the supervisor's.
-extern "C" fn pid() -> c_int {
+fn pid() -> c_int {
     let pid = match current() {
         _ if is_in_supervisor() => supervisor_pid(),
         Some(worker) => own_pid(&worker),
