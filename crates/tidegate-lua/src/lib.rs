@@ -66,6 +66,8 @@ mod worker;
 mod worker_thread;
 
 #[cfg(test)]
+mod soundness;
+#[cfg(test)]
 mod testing;
 
 pub use directives::MODULES;

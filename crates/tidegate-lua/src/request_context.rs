@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tidegate_core::log::{self, Level};
 use tidegate_core::upstream::balance::Attempt;
 
-use crate::stack::Ref;
+use crate::api::ctx;
 use crate::vm::{Vm, VmUse};
 
 /// Kept with [`tidegate_core::request::Request::context`].
@@ -54,35 +54,38 @@ pub(crate) struct Filtered {
     pub(crate) changed: bool,
 }
 
-/// A table in the registry of a virtual machine, freed with this.
+/// A table of a script, freed with this. It stands in the machine's table of such tables ([`crate::api::ctx`]).
 #[derive(Default)]
 pub(crate) struct ScriptTable {
-    table: Cell<Option<Ref>>,
+    number: Cell<c_int>,
     vm: RefCell<Option<Rc<Vm>>>,
 }
 
 impl ScriptTable {
     /// Its number; 0 for none.
     pub(crate) fn number(&self) -> c_int {
-        self.table.get().map_or(0, Ref::number)
+        self.number.get()
     }
 
-    /// Keeps a table; the one before is freed.
-    pub(crate) fn keep(&self, vm: &Rc<Vm>, table: Ref) {
+    /// Chooses a number for a table, where the Lua half is to put it; the one before is freed.
+    pub(crate) fn keep(&self, vm: &Rc<Vm>) -> c_int {
         self.free();
-        self.table.set(Some(table));
+        self.number.set(vm.script_tables.take());
         *self.vm.borrow_mut() = Some(vm.clone());
+        self.number.get()
     }
 
     /// Lets the table go.
     pub(crate) fn free(&self) {
         let vm = self.vm.take();
-        if let (Some(vm), Some(table)) = (vm, self.table.take()) {
+        let number = self.number.take();
+        if let Some(vm) = vm {
             if log::main().enabled(Level::Debug) {
-                let text = format!("lua release ngx.ctx at ref {}", table.number());
+                let text = format!("lua release ngx.ctx at ref {number}");
                 log::main().write_bytes(Level::Debug, None, text.as_bytes(), |_| {});
             }
-            vm.main().unref(table);
+            ctx::forget(vm.main(), number);
+            vm.script_tables.give(number);
         }
     }
 }

@@ -73,18 +73,6 @@ pub enum Type {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ref(c_int);
 
-impl Ref {
-    /// The number, for Lua code that indexes the registry.
-    pub(crate) fn number(self) -> c_int {
-        self.0
-    }
-
-    /// A reference that Lua code made in the registry the way `luaL_ref` does.
-    pub(crate) fn of_number(number: c_int) -> Self {
-        Self(number)
-    }
-}
-
 impl Lua {
     /// Wraps a raw state.
     ///

@@ -13,6 +13,7 @@ use mlua_sys as ffi;
 
 use crate::allocator;
 use crate::api;
+use crate::api::ctx::Numbers;
 use crate::api::shdict::OpenDict;
 use crate::budget::{self, Watch};
 use crate::chunk::ChunkId;
@@ -85,6 +86,8 @@ pub struct Vm {
     pub(crate) timers: Timers,
     /// What rows of `resty.mysql` look like.
     pub(crate) row_shapes: Shapes,
+    /// Numbers of the tables that are `ngx.ctx`.
+    pub(crate) script_tables: Numbers,
     result: Cell<Option<Vec<u8>>>,
     /// Requests and timers that keep a machine of `lua_code_cache off` alive; 0 for one of a worker.
     users: Cell<u32>,
@@ -122,6 +125,7 @@ impl Vm {
             memory: config.memory_limit.map(|limit| MemoryLimit::install(main, limit)),
             timers: Timers::new(config.max_pending_timers, config.max_running_timers),
             row_shapes: Shapes::default(),
+            script_tables: Numbers::default(),
             dicts: config.shared_dicts.iter().map(OpenDict::new).collect(),
             config,
             idle: RefCell::default(),

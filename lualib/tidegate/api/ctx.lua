@@ -6,24 +6,15 @@ local _, native, base = ...
 local raise, fail = base.raise, base.fail
 local number, keep, owner = native.number, native.keep, native.owner
 local type = type
-local registry = debug.getregistry()
-
--- The head of the list of free slots, as luaL_ref keeps it.
-local FREE = 0
+-- The tables by their numbers; whose table has which number is known natively.
+local tables = native.tables()
 
 local function store(value)
-    local slot = registry[FREE]
-    if slot and slot ~= 0 then
-        registry[FREE] = registry[slot]
-    else
-        slot = #registry + 1
-    end
-    registry[slot] = value
-    if keep(slot) < 0 then
-        registry[slot] = registry[FREE]
-        registry[FREE] = slot
+    local slot = keep()
+    if slot < 0 then
         return raise()
     end
+    tables[slot] = value
     return value
 end
 
@@ -45,7 +36,7 @@ end
 function base.getters.ctx()
     local slot = number()
     if slot > 0 then
-        return registry[slot]
+        return tables[slot]
     elseif slot == 0 then
         return store({})
     end
@@ -58,7 +49,7 @@ function base.setters.ctx(value)
     end
     local slot = number()
     if slot > 0 then
-        registry[slot] = value
+        tables[slot] = value
     elseif slot == 0 then
         store(value)
     else

@@ -17,6 +17,7 @@ use tidegate_core::subrequest::{Options, Subrequest, SubrequestError, VariableSh
 use tidegate_http::date::http_date;
 use tidegate_http::{Known, Method, RequestHead};
 
+use super::ctx;
 use super::redirect::split_uri;
 use super::req::{method_of, set_field};
 use super::{Family, log_debug, request};
@@ -167,9 +168,10 @@ fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaE
     let ctx = query.ctx;
     let sub = build(parent, &path, &args, query)?;
     if let Some(at) = ctx {
-        lua.push_value(at);
-        let table = lua.make_ref();
-        with_run(|run| sub.req.context::<LuaContext>().script_table.keep(run.vm(), table));
+        if let Some(number) = with_run(|run| sub.req.context::<LuaContext>().script_table.keep(run.vm())) {
+            lua.push_value(at);
+            ctx::put(lua, number);
+        }
     }
     Ok(sub)
 }

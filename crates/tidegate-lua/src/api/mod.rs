@@ -57,7 +57,7 @@ mod command;
 pub(crate) mod compiled;
 mod control;
 pub(crate) mod coroutine;
-mod ctx;
+pub(crate) mod ctx;
 mod digest;
 mod errlog;
 pub(crate) mod fault;
@@ -222,6 +222,36 @@ pub(crate) fn log_debug(text: impl FnOnce() -> String) {
             run.host().log(LogLevel::Debug, text().as_bytes());
         }
     });
+}
+
+/// Pushes a table of all functions that scripts can ever come by: `{ family = { name = function } }`, and one of the FFI
+/// functions: `{ family = { name = { C type, address, C types of parameters … } } }`.
+#[cfg(test)]
+pub(crate) fn push_everything(lua: Lua) {
+    lua.push_table(0, 0);
+    lua.push_table(0, 0);
+    for family in FAMILIES {
+        lua.push_table(0, 0);
+        for (name, function) in family.functions {
+            lua.push_function(*function);
+            lua.raw_set_field(-2, name.as_bytes());
+        }
+        lua.raw_set_field(-3, family.name.as_bytes());
+        lua.push_table(0, 0);
+        for function in family.ffi {
+            lua.push_table(0, 0);
+            lua.push_bytes(function.ctype().as_bytes());
+            lua.raw_set_index(-2, 1);
+            lua.push_light(function.address.0);
+            lua.raw_set_index(-2, 2);
+            for (number, parameter) in (3..).zip(function.parameters) {
+                lua.push_bytes(parameter.as_bytes());
+                lua.raw_set_index(-2, number);
+            }
+            lua.raw_set_field(-2, function.name.as_bytes());
+        }
+        lua.raw_set_field(-2, family.name.as_bytes());
+    }
 }
 
 /// Loads the API into a new virtual machine.
