@@ -43,6 +43,15 @@ put(struct tidegate_part *part, cTValue *value)
     }
 }
 
+/* The table at an index of the running function's stack, counted from 1; NULL where there is none. */
+static GCtab *
+table_at(lua_State *L, int index)
+{
+    cTValue *value = L->base + (index - 1);
+
+    return index >= 1 && value < L->top && tvistab(value) ? tabV(value) : NULL;
+}
+
 /*
  * Gives up to `max` entries of the table at stack index `index` (counted from 1), from `*cursor` on, and moves the cursor
  * past them. Returns their count: less than `max` at the end. Cursors begin at 0.
@@ -50,10 +59,14 @@ put(struct tidegate_part *part, cTValue *value)
 uint32_t
 tidegate_lua_entries(lua_State *L, int index, uint32_t *cursor, struct tidegate_entry *entries, uint32_t max)
 {
-    GCtab *table = tabV(L->base + (index - 1));
-    uint32_t at = *cursor, asize = table->asize, count = 0;
+    GCtab *table = table_at(L, index);
+    uint32_t at = *cursor, asize, count = 0;
     Node *node, *end;
 
+    if (table == NULL) {
+        return 0;
+    }
+    asize = table->asize;
     for (; at < asize && count < max; at++) {
         TValue *value = arrayslot(table, at);
         if (!tvisnil(value)) {
@@ -79,7 +92,7 @@ tidegate_lua_entries(lua_State *L, int index, uint32_t *cursor, struct tidegate_
     return count;
 }
 
-/* Pushes a value that is neither a string nor a number: the caller reserved a slot. */
+/* Pushes a value that is neither a string nor a number. May raise (the stack grows). */
 void
 tidegate_lua_push_part(lua_State *L, cTValue *value)
 {
@@ -94,9 +107,12 @@ tidegate_lua_push_part(lua_State *L, cTValue *value)
 int
 tidegate_lua_is_keyed(lua_State *L, int index, const void **meta)
 {
-    GCtab *table = tabV(L->base + (index - 1));
+    GCtab *table = table_at(L, index);
     uint32_t at;
 
+    if (table == NULL) {
+        return 0;
+    }
     *meta = tabref(table->metatable);
     for (at = 0; at < table->asize; at++) {
         if (!tvisnil(arrayslot(table, at))) {

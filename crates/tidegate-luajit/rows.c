@@ -16,20 +16,27 @@
 #include "lj_ctype.h"
 #include "lj_cdata.h"
 
-/* The value at an index of the running function's stack, counted from 1. */
-static TValue *
+/* The value at an index of the running function's stack, counted from 1; nil where there is none. */
+static cTValue *
 value_at(lua_State *L, int index)
 {
-    return L->base + (index - 1);
+    cTValue *value = L->base + (index - 1);
+
+    return index >= 1 && value < L->top ? value : niltv(L);
 }
 
 /* Where the value of the string key at `key` stands in the row at `row`, as an offset into its slots; -1 for nowhere. */
 ptrdiff_t
 tidegate_lua_row_slot(lua_State *L, int row, int key)
 {
-    GCtab *table = tabV(value_at(L, row));
-    cTValue *value = lj_tab_getstr(table, strV(value_at(L, key)));
+    cTValue *at = value_at(L, row), *name = value_at(L, key), *value;
+    GCtab *table;
 
+    if (!tvistab(at) || !tvisstr(name)) {
+        return -1;
+    }
+    table = tabV(at);
+    value = lj_tab_getstr(table, strV(name));
     if (value == NULL || table->hmask == 0) {
         return -1;
     }
@@ -37,23 +44,29 @@ tidegate_lua_row_slot(lua_State *L, int row, int key)
 }
 
 /*
- * Pushes a copy of the row at `row`, a table with a hash part alone; gives the address of its slots. May raise (memory).
- * The keys are few and the values are about to be written, so that the slots are copied as a whole.
+ * Pushes a copy of the row at `row`, a table with a hash part alone; gives the address of its slots, and their size in bytes.
+ * May raise (memory). The keys are few and the values are about to be written, so that the slots are copied as a whole.
+ * Where there is no such table, or one without slots, the copy is an empty table and the size 0.
  */
 char *
-tidegate_lua_row_copy(lua_State *L, int row)
+tidegate_lua_row_copy(lua_State *L, int row, size_t *size)
 {
-    GCtab *from = tabV(value_at(L, row));
-    Node *source = noderef(from->node);
-    uint32_t i, hmask = from->hmask;
-    GCtab *table;
-    Node *node;
+    uint32_t i, hmask;
+    GCtab *from, *table;
+    Node *source, *node;
     ptrdiff_t distance;
 
     lj_gc_check(L);
+    *size = 0;
     table = lj_tab_new(L, 0, 0);
     settabV(L, L->top, table);
     incr_top(L);
+    if (!tvistab(value_at(L, row))) {
+        return (char *)noderef(table->node);
+    }
+    from = tabV(value_at(L, row));
+    source = noderef(from->node);
+    hmask = from->hmask;
     if (hmask == 0) {
         return (char *)noderef(table->node);
     }
@@ -70,6 +83,7 @@ tidegate_lua_row_copy(lua_State *L, int row)
     setfreetop(table, node, (Node *)((char *)getfreetop(from, source) + distance));
     setmref(table->node, node);
     table->hmask = hmask;
+    *size = (hmask + 1) * sizeof(Node);
     return (char *)node;
 }
 
@@ -105,7 +119,7 @@ tidegate_lua_push_int64(lua_State *L, uint64_t bits, int is_unsigned)
 int
 tidegate_lua_to_int64(lua_State *L, int index, uint64_t *bits)
 {
-    TValue *value = value_at(L, index);
+    cTValue *value = value_at(L, index);
     CTypeID id;
 
     if (!tviscdata(value)) {

@@ -62,7 +62,7 @@ mod own {
         old: usize,
         new: usize,
     ) -> *mut c_void {
-        // SAFETY: the caller's promise; `resize` is for all that is neither.
+        // SAFETY: LuaJIT keeps to the contract of `lua_Alloc`; `resize` is for all that is neither.
         unsafe {
             if block.is_null() {
                 return if new == 0 { block } else { make(new) };
@@ -83,7 +83,7 @@ mod own {
     #[inline]
     unsafe fn make(size: usize) -> *mut c_void {
         if size < MAPPED {
-            // SAFETY: the caller's promise.
+            // SAFETY: the size is not 0, as this function demands.
             return unsafe { alloc(layout(size)) }.cast();
         }
         map(size)
@@ -105,7 +105,7 @@ mod own {
     /// `block` came from here for `size` bytes and is used no more.
     #[inline]
     unsafe fn free(block: *mut c_void, size: usize) {
-        // SAFETY: the caller's promise. The size tells where the block came from.
+        // SAFETY: the block is one of ours, as this function demands; its size tells where it came from.
         unsafe {
             if size < MAPPED {
                 dealloc(block.cast(), layout(size));
@@ -122,7 +122,7 @@ mod own {
     #[cold]
     unsafe fn resize(block: *mut c_void, old: usize, new: usize) -> *mut c_void {
         let (Some(from), Some(to)) = (mapping(old), mapping(new)) else { return ptr::null_mut() };
-        // SAFETY: the caller's promise; a block stays as it was unless the one that replaces it is there.
+        // SAFETY: LuaJIT keeps to the contract of `lua_Alloc`; a block stays as it was unless the one that replaces it is there.
         unsafe {
             if old >= MAPPED && new >= MAPPED {
                 return if from == to { block } else { known(libc::mremap(block, from, to, libc::MREMAP_MAYMOVE)) };

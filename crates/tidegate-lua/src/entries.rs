@@ -66,7 +66,7 @@ pub(crate) enum Part<'a> {
 pub(crate) struct Other<'a>(*const c_void, PhantomData<&'a ()>);
 
 impl Other<'_> {
-    /// Pushes the value. The caller reserved a slot.
+    /// Pushes the value. *May raise* (the stack grows).
     #[inline]
     pub(crate) fn push(self, lua: Lua) {
         // SAFETY: the slot is one of the table's, which has not changed since.
@@ -119,7 +119,7 @@ impl Entries {
                 return None;
             }
             let (batch, cursor) = (self.batch.as_mut_ptr().cast(), &raw mut self.cursor);
-            // SAFETY: a table stands at the index by the caller's bookkeeping; the batch has room for as many.
+            // SAFETY: any index and value are acceptable; the batch has room for as many.
             self.count = unsafe { tidegate_lua_entries(self.lua.raw(), self.index, cursor, batch, BATCH) };
             self.at = 0;
             if self.count == 0 {
@@ -140,7 +140,7 @@ impl Entries {
 /// metatable's identity, or null.
 pub(crate) fn is_keyed(lua: Lua, index: c_int) -> (bool, *const c_void) {
     let mut meta = ptr::null();
-    // SAFETY: a table stands at the index by the caller's bookkeeping.
+    // SAFETY: any index and value are acceptable.
     let keyed = unsafe { tidegate_lua_is_keyed(lua.raw(), index, &raw mut meta) } != 0;
     (keyed, meta)
 }

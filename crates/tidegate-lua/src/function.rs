@@ -173,6 +173,6 @@ pub(crate) unsafe fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return b"";
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, hence zero-terminated, as this function demands.
     unsafe { std::ffi::CStr::from_ptr(text) }.to_bytes()
 }

@@ -11,7 +11,7 @@ use crate::stack::{Lua, Ref};
 
 unsafe extern "C-unwind" {
     fn tidegate_lua_row_slot(state: *mut lua_State, row: c_int, key: c_int) -> isize;
-    fn tidegate_lua_row_copy(state: *mut lua_State, row: c_int) -> *mut c_char;
+    fn tidegate_lua_row_copy(state: *mut lua_State, row: c_int, size: *mut usize) -> *mut c_char;
     fn tidegate_lua_slot_bytes(state: *mut lua_State, slot: *mut c_char, bytes: *const c_char, size: usize);
     fn tidegate_lua_slot_value(state: *mut lua_State, slot: *mut c_char, index: c_int);
     fn tidegate_lua_push_int64(state: *mut lua_State, bits: u64, is_unsigned: c_int);
@@ -31,14 +31,14 @@ pub(super) fn push_int64(lua: Lua, value: Int64) {
         Int64::Signed(value) => (value.cast_unsigned(), 0),
         Int64::Unsigned(value) => (value, 1),
     };
-    // SAFETY: the state is live; the caller reserved a slot.
+    // SAFETY: the state is live; LuaJIT grows the stack where there is no room.
     unsafe { tidegate_lua_push_int64(lua.raw(), bits, is_unsigned) }
 }
 
 /// The `int64_t` or `uint64_t` at `index`, counted from 1.
 pub(super) fn to_int64(lua: Lua, index: c_int) -> Option<Int64> {
     let mut bits = 0;
-    // SAFETY: the slot exists by the caller's bookkeeping; any value is acceptable.
+    // SAFETY: any index and value are acceptable.
     match unsafe { tidegate_lua_to_int64(lua.raw(), index, &raw mut bits) } {
         1 => Some(Int64::Signed(bits.cast_signed())),
         2 => Some(Int64::Unsigned(bits)),
@@ -120,13 +120,26 @@ impl Shapes {
 pub(super) struct Copy {
     lua: Lua,
     base: *mut c_char,
+    /// Of the slots, in bytes.
+    size: usize,
+}
+
+impl Copy {
+    /// The slot at an offset of [`Slots`]; `None` where the table that was copied has not so many: with the debug library a
+    /// script may have put another one in the template's place.
+    #[inline]
+    fn slot(self, offset: isize) -> Option<*mut c_char> {
+        let offset = offset.unsigned_abs();
+        // SAFETY: the offset is a multiple of a node's size, at whose beginning its value stands, and lies within the slots.
+        (offset < self.size).then(|| unsafe { self.base.add(offset) })
+    }
 }
 
 impl Slots {
     /// Those of the table at `row` for the `count` keys from `first_key` on; `None` unless it has all of them, and some.
     fn of(lua: Lua, row: c_int, first_key: c_int, count: c_int) -> Option<Self> {
         let slot = |key: c_int| {
-            // SAFETY: a table with string keys stands at `row`, strings at the keys' indexes, by the caller's bookkeeping.
+            // SAFETY: any indexes and values are acceptable.
             let slot = unsafe { tidegate_lua_row_slot(lua.raw(), row, key) };
             (slot >= 0).then_some(slot)
         };
@@ -137,18 +150,18 @@ impl Slots {
     ///
     /// Until the copy is stored somewhere, only its own methods may be called on the state.
     pub(super) fn copy(&self, lua: Lua, row: c_int) -> Copy {
-        // SAFETY: a table stands at `row`; the caller reserved a slot.
-        Copy { lua, base: unsafe { tidegate_lua_row_copy(lua.raw(), row) } }
+        let mut size = 0;
+        // SAFETY: any index and value are acceptable; LuaJIT grows the stack where there is no room.
+        let base = unsafe { tidegate_lua_row_copy(lua.raw(), row, &raw mut size) };
+        Copy { lua, base, size }
     }
 
     /// Writes bytes as column `column`'s value. *May raise* (memory).
     #[inline]
     pub(super) fn set_bytes(&self, copy: Copy, column: usize, bytes: &[u8]) {
-        // SAFETY: the offset is of a value in a table of this shape (`of`), whose slots nobody has moved since.
-        unsafe {
-            let slot = copy.base.offset(self.0[column]);
-            tidegate_lua_slot_bytes(copy.lua.raw(), slot, bytes.as_ptr().cast(), bytes.len());
-        }
+        let Some(slot) = copy.slot(self.0[column]) else { return };
+        // SAFETY: the slot is one of the table on top, whose slots nobody has moved since.
+        unsafe { tidegate_lua_slot_bytes(copy.lua.raw(), slot, bytes.as_ptr().cast(), bytes.len()) }
     }
 
     /// Writes a number as column `column`'s value.
@@ -156,14 +169,16 @@ impl Slots {
     pub(super) fn set_number(&self, copy: Copy, column: usize, number: f64) {
         // LuaJIT has one not-a-number: the others' bits are values of other types.
         let number = if number.is_nan() { CANONICAL_NAN } else { number };
+        let Some(slot) = copy.slot(self.0[column]) else { return };
         // SAFETY: as for `set_bytes`. Slots are aligned to 8 bytes, and a number is its own 64 bits.
-        unsafe { copy.base.offset(self.0[column]).cast::<f64>().write(number) }
+        unsafe { slot.cast::<f64>().write(number) }
     }
 
     /// Writes the value at `index` of the stack (counted from 1) as column `column`'s value.
     pub(super) fn set_value(&self, copy: Copy, column: usize, index: c_int) {
-        // SAFETY: as for `set_bytes`; the index is valid by the caller's bookkeeping.
-        unsafe { tidegate_lua_slot_value(copy.lua.raw(), copy.base.offset(self.0[column]), index) }
+        let Some(slot) = copy.slot(self.0[column]) else { return };
+        // SAFETY: as for `set_bytes`; any index is acceptable.
+        unsafe { tidegate_lua_slot_value(copy.lua.raw(), slot, index) }
     }
 }
 
