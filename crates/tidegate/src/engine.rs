@@ -233,9 +233,13 @@ pub(crate) fn prepare_directories(config: &Config) -> Result<(), BadConfiguratio
     let default = config.full_path(config.http_conf(&http_core::MODULE).client_body_temp_path());
     let paths = config.temp_paths.iter().chain(config.http.is_some().then_some(&default));
     let account = Account::find(settings.user.as_ref());
-    let prepared = account.and_then(|account| match account {
-        Some(account) => account.prepare_directories(paths.map(PathBuf::as_path)),
-        None => Ok(()),
+    let prepared = account.and_then(|account| {
+        let Some(account) = account else { return Ok(()) };
+        for path in &config.data_paths {
+            // Who needs the directory says so when it cannot be used.
+            let _ = account.prepare_directories(std::iter::once(path.as_path()));
+        }
+        account.prepare_directories(paths.map(PathBuf::as_path))
     });
     prepared.map_err(|reason| {
         note(Level::Emerg, format_args!("{reason}"));

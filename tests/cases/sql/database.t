@@ -71,18 +71,52 @@ location / { drizzle_query "select 1"; drizzle_pass db; }
 Access denied for user 'monty'@'localhost' (using password: YES)
 
 
-=== TEST 5: a path that is a file
+=== TEST 5: a path that is a file takes only the database down, until it is one
 --- tidegate_only
 --- main_config
-database { path html/file; }
+database { path html/file; schema test; }
+--- http_config
+upstream db { drizzle_server embedded dbname=test; }
 --- user_files
 >>> file
 text
 --- config
-location / { return 200; }
---- must_die
---- error_log_like
+location / { return 200 here; }
+location /sql { drizzle_query "select 1 as n"; drizzle_pass db; rds_json on; }
+location /lua {
+    content_by_lua_block {
+        local rows, why = require("tidegate.sql").query("select 2 as n")
+        ngx.say(rows and rows[1].n or why)
+    }
+}
+--- requests
+GET /
+~~~
+GET /sql
+~~~
+GET /lua
+~~~ remove file
+GET /
+~~~ eventually
+GET /sql
+~~~
+GET /lua
+--- error_code: 200 502 200 200 200 200
+--- response_body_like
+here
+~~~
+502
+~~~
 html/file.*(File exists|Not a directory)
+~~~
+here
+~~~
+"n":1
+~~~
+^2$
+--- error_log_like
+\[crit\].* database: .*html/file.*(File exists|Not a directory).*statements fail until it can be used
+database: the data directory can be used now
 
 
 === TEST 6: a reload keeps the database and changes its settings
@@ -123,3 +157,73 @@ location / { return 200; }
 --- must_die
 --- error_log
 conf/no-such-file.sql" failed (2: No such file or directory) in
+
+
+=== TEST 8: without a block schemas are made when they are named
+--- tidegate_only
+--- http_config
+upstream db { drizzle_server embedded dbname=shop; }
+--- config
+location /make { drizzle_query "create table t (n int)"; drizzle_pass db; rds_json on; }
+location /lua {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        assert(sql.exec("insert into t values (7)"))
+        ngx.say(assert(sql.query("select n from t"))[1].n)
+        local db = require("resty.mysql"):new()
+        assert(db:connect { embedded = true, database = "other" })
+        ngx.say(assert(db:query("select database() as d"))[1].d)
+    }
+}
+--- requests
+GET /make
+~~~
+GET /lua
+--- response_body_like
+errcode":0
+~~~
+^7
+other$
+
+
+=== TEST 9: a data directory that is removed makes statements fail
+--- tidegate_only
+--- main_config
+database { path html/data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table t (n int);
+--- http_config
+upstream db { drizzle_server embedded dbname=test; }
+--- config
+location / { return 200 here; }
+location /add { drizzle_query "insert into t values (1)"; drizzle_pass db; rds_json on; }
+--- requests
+GET /add
+~~~ remove data
+GET /add
+~~~
+GET /add
+~~~
+GET /
+--- error_code: 200 500 500 200
+--- error_log
+the files of schema "test" were removed from
+the data directory
+
+
+=== TEST 10: a directory above that the server's user may not enter is named
+--- tidegate_only
+--- master: on
+--- main_config
+user nobody;
+database { path html/closed/data; }
+--- user_files
+>>> closed/ mode=700
+--- config
+location / { return 200 here; }
+--- request
+GET /
+--- response_body_like: here
+--- error_log_like
+\[crit\].*html/closed/data.*who may not enter ".*html/closed"; write "user root;" at the top of the configuration

@@ -68,6 +68,8 @@ Table 'test.dogs' doesn't exist
 
 === TEST 3: a missing schema is an error of the statement
 --- tidegate_only
+--- main_config
+database { path data; }
 --- http_config
 upstream db { drizzle_server embedded dbname=nowhere; }
 --- config
@@ -94,3 +96,54 @@ create table cats (name varchar(20), age nonsense);
 --- must_die
 --- error_log
 schema "test"
+
+
+=== TEST 5: arguments are decoded when they are bound
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- http_config
+upstream db { drizzle_server embedded dbname=test; }
+--- config
+location /bound {
+    drizzle_query "select :name as name";
+    drizzle_param name $arg_name;
+    drizzle_pass db;
+    rds_json on;
+}
+location /within {
+    drizzle_query "select :name as name";
+    drizzle_param name "<$arg_name|$arg_other>";
+    drizzle_pass db;
+    rds_json on;
+}
+location /raw {
+    drizzle_query "select :name as name";
+    drizzle_param name $arg_name raw;
+    drizzle_pass db;
+    rds_json on;
+}
+--- requests
+GET /bound?name=Tom%20Cat
+~~~
+GET /bound?name=Zo%C3%AB+%2B
+~~~
+GET /bound?name=100%
+~~~
+GET /bound
+~~~
+GET /within?name=a%3Cb&other=c%20d
+~~~
+GET /raw?name=Tom%20Cat
+--- response_body_like
+^\[\{"name":"Tom Cat"\}\]$
+~~~
+^\[\{"name":"Zoë \+"\}\]$
+~~~
+^\[\{"name":"100%"\}\]$
+~~~
+^\[\{"name":null\}\]$
+~~~
+^\[\{"name":"<a<b\|c d>"\}\]$
+~~~
+^\[\{"name":"Tom%20Cat"\}\]$

@@ -76,6 +76,8 @@ pub struct Build<'a> {
     pub listens: Vec<ListenDraft>,
     /// Directories that workers write to; made theirs before they start.
     pub temp_paths: Vec<PathBuf>,
+    /// See [`data_path`](Self::data_path).
+    data_paths: Vec<PathBuf>,
     /// Names of each server.
     pub server_names: Vec<Vec<(BString, Option<Span>)>>,
     levels: Vec<DraftLevel>,
@@ -105,6 +107,7 @@ impl<'a> Build<'a> {
             upstreams: HashMap::new(),
             listens: Vec::new(),
             temp_paths: Vec::new(),
+            data_paths: Vec::new(),
             server_names: Vec::new(),
             levels: Vec::new(),
             servers: Vec::new(),
@@ -318,6 +321,15 @@ impl<'a> Build<'a> {
         }
     }
 
+    /// As [`temp_path`](Self::temp_path), for a directory whose absence keeps only its module from working.
+    pub fn data_path(&mut self, path: &[u8]) {
+        use std::os::unix::ffi::OsStrExt;
+        let path = self.prefix.join(std::ffi::OsStr::from_bytes(path));
+        if !self.data_paths.contains(&path) {
+            self.data_paths.push(path);
+        }
+    }
+
     /// Everything is read: checks what needs the whole, inherits, installs.
     pub(super) fn finish(mut self, conf_path: PathBuf) -> Option<Config> {
         self.report_unknown_variables();
@@ -341,6 +353,7 @@ impl<'a> Build<'a> {
             variables: self.variables,
             upstreams: self.upstreams,
             temp_paths: self.temp_paths,
+            data_paths: self.data_paths,
             prefix,
             conf_path,
             sources: SourceMap::default(),

@@ -147,6 +147,8 @@ pub struct Config {
     pub upstreams: HashMap<BString, LevelId>,
     /// Directories that the configuration has workers write to.
     pub temp_paths: Vec<PathBuf>,
+    /// As `temp_paths`; the server starts without them.
+    pub data_paths: Vec<PathBuf>,
     /// Directory that relative paths start from (`-p`).
     pub prefix: PathBuf,
     /// The configuration file.

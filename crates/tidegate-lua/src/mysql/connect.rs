@@ -244,12 +244,18 @@ impl Job {
         let engine = match database::open_engine(&config) {
             Some(engine) => engine.clone(),
             // No `database` block: the directory is opened now, which reads files.
-            None => tokio::task::spawn_blocking(move || database::engine(&config))
-                .await
-                .map_err(|error| format!("failed to connect: {error}"))?
-                .map_err(|error| format!("failed to connect: {error}"))?,
+            None => tokio::task::spawn_blocking({
+                let config = config.clone();
+                move || database::engine(&config)
+            })
+            .await
+            .map_err(|error| format!("failed to connect: {error}"))?
+            .map_err(|error| format!("failed to connect: {error}"))?,
         };
-        let mut session = engine.session(schema)?;
+        let mut session = match database::session(&config, &engine, schema).await {
+            Ok(session) => session,
+            Err(error) => return Err(Refusal::logged(error, Doing::Connecting, &self.host)),
+        };
         session.set_found_rows(true);
         Ok(Backend::Embedded(Box::new(Embedded { session, version: engine.server_version().into() })))
     }

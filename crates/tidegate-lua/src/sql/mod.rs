@@ -76,11 +76,9 @@ impl From<QueryError> for Refusal {
 /// # Errors
 /// When the configuration has none.
 pub(crate) fn engine() -> Result<Engine, Refusal> {
-    let worker = tidegate_core::worker::current();
-    let engine = worker.as_ref().and_then(|worker| database::open_engine(worker.config()));
-    engine
-        .cloned()
-        .ok_or_else(|| Refusal::plain("there is no embedded database: the configuration has no \"database\" block"))
+    let worker =
+        tidegate_core::worker::current().ok_or_else(|| Refusal::plain("there is no embedded database here"))?;
+    database::reopen(worker.config()).map_err(|reason| Refusal::plain(&reason))
 }
 
 /// The schema that statements use unless told otherwise: the first that the `database` block names.

@@ -4,7 +4,11 @@
 //! the configuration is read: `-t` leaves the lock of a running server alone. It stays open over reloads, which change
 //! its settings; a reload that names another directory opens that one for the new workers.
 //!
-//! Without a `database` block, an upstream with `drizzle_server embedded` opens `data` below the prefix.
+//! Without a `database` block, an upstream with `drizzle_server embedded` opens `data` below the prefix, and schemas are made
+//! when they are first named: nobody has said which there are.
+//!
+//! A directory that cannot be opened takes nothing else down: the server starts, and statements fail until it can be
+//! ([`reopen`]).
 //!
 //! `user` names the accounts. Who comes over the network needs one; inside of the process a name is optional, but one that
 //! is given must be right ([`check_user`]).
@@ -12,8 +16,11 @@
 pub mod control;
 
 use std::{
+    ffi::CString,
+    io,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::{Context as TaskContext, Poll},
     time::{Duration, Instant},
 };
@@ -21,17 +28,19 @@ use std::{
 use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, Span, ast};
 use tidegate_core::{
-    conf::{Build, Config},
+    conf::{Build, Config, LevelId},
     inherit,
     log::{self, Level, SysError},
     main_conf::{block_of, duplicate},
     module::{Checked, Context, Directive, Module},
 };
-use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
-use tidegate_sql::{Durability, Engine, EngineOptions, OpenError, Report};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_sql::{Durability, Engine, EngineOptions, OpenError, Report, Session};
 
 /// The data directory of a configuration that names none.
 const PATH_DEFAULT: &str = "data";
+/// MySQL's number for a schema that does not exist.
+const UNKNOWN_DATABASE: u16 = 1049;
 
 /// What the directives of the block say.
 #[derive(Default)]
@@ -56,8 +65,30 @@ pub struct Conf {
     pub schemas: Option<Vec<(BString, Option<PathBuf>)>>,
     /// Where the files of `schemas` are named, in their order.
     schema_spans: Vec<Span>,
+    /// Schemas that embedded upstreams name.
+    pub upstreams: Option<Vec<String>>,
     declared: Option<bool>,
     engine: OnceLock<Engine>,
+    failure: Mutex<Option<Failure>>,
+}
+
+/// Why the engine is not open, and when that was found out.
+struct Failure {
+    at: Instant,
+    reason: String,
+    /// Somebody tries again.
+    is_retried: bool,
+}
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The directory cannot be used as it is; that may change while the server runs.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The configuration is wrong, or another process has the directory.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// An account.
@@ -87,9 +118,7 @@ pub static MODULE: Module<Conf> = Module {
         inherit!(child, parent; declared);
     },
     init_worker: Some(|_| match tidegate_core::worker::current() {
-        Some(worker) if worker.config().http_conf(&MODULE).declared == Some(true) => {
-            engine(worker.config()).map(|_| ())
-        }
+        Some(worker) if is_declared(worker.config()) => start(worker.config()),
         _ => Ok(()),
     }),
     example: "
@@ -107,7 +136,7 @@ pub static BLOCK: Module<Conf> = Module {
     directives: &[
         Directive::custom("path", 1, 1, |conf: &mut Conf, directive, build| {
             let path = directive.args[0].value.clone();
-            build.temp_path(path.as_bstr());
+            build.data_path(path.as_bstr());
             conf.path = Some(path);
             Ok(())
         })
@@ -145,8 +174,15 @@ pub static BLOCK: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max,
-            statement_time_max, log_size_max, users, schemas);
+            statement_time_max, log_size_max, users, schemas, upstreams);
     },
+    finish: Some(|conf, build| {
+        // Nothing else gives the default directory to the server's user.
+        if conf.upstreams.is_some() && build.conf_at(&MODULE, LevelId(0)).is_none_or(|main| main.declared.is_none()) {
+            build.data_path(PATH_DEFAULT.as_bytes());
+        }
+        Ok(())
+    }),
     check: Some(check),
     ..Module::named("database_block")
 };
@@ -226,8 +262,13 @@ static ENGINES: Mutex<Vec<(PathBuf, Engine)>> = Mutex::new(Vec::new());
 /// The engine of a configuration, opened when first asked for. May take a while then: workers ask as they start.
 ///
 /// # Errors
-/// Why it cannot be opened, as a sentence.
-pub fn engine(config: &Config) -> Result<Engine, String> {
+/// Why it cannot be opened.
+pub fn engine(config: &Config) -> Result<Engine, EngineError> {
+    engine_within(config, HANDOVER)
+}
+
+/// The engine of a configuration, for which another process may keep the directory for so long.
+fn engine_within(config: &Config, handover: Duration) -> Result<Engine, EngineError> {
     let conf = config.http_conf(&BLOCK);
     if let Some(engine) = conf.engine.get() {
         return Ok(engine.clone());
@@ -237,13 +278,14 @@ pub fn engine(config: &Config) -> Result<Engine, String> {
     let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
     let engine = match engines.iter().find(|(open, _)| *open == path) {
         Some((_, engine)) => {
-            engine.configure(options(conf, &path)).map_err(|error| error.to_string())?;
-            make_schemas(engine, conf)?;
+            let changed = engine.configure(options(conf, &path));
+            changed.map_err(|error| EngineError::Refused(error.to_string()))?;
+            make_schemas(engine, config).map_err(EngineError::Refused)?;
             engine.clone()
         }
         None => {
-            let engine = open(conf, &path)?;
-            make_schemas(&engine, conf)?;
+            let engine = open(conf, &path, handover)?;
+            make_schemas(&engine, config).map_err(EngineError::Refused)?;
             if let Err(error) = control::serve(engine.clone(), &path) {
                 // Only `tidegate sql` needs it.
                 let socket = path.join(control::SOCKET);
@@ -256,6 +298,71 @@ pub fn engine(config: &Config) -> Result<Engine, String> {
     Ok(conf.engine.get_or_init(|| engine).clone())
 }
 
+fn is_declared(config: &Config) -> bool {
+    config.http_conf(&MODULE).declared == Some(true)
+}
+
+/// Opens the engine as a worker starts. A directory that cannot be used is logged, and the worker starts without it.
+///
+/// # Errors
+/// What the configuration has wrong, or who has the directory, as a sentence.
+pub fn start(config: &Config) -> Result<(), String> {
+    match engine(config) {
+        Ok(_) => Ok(()),
+        Err(EngineError::Refused(reason)) => Err(reason),
+        Err(EngineError::Unavailable(reason)) => {
+            let mut failure = failure(config);
+            if failure.is_none() {
+                log::note(Level::Crit, format_args!("database: {reason}; statements fail until it can be used"));
+            }
+            *failure = Some(Failure { at: Instant::now(), reason, is_retried: false });
+            Ok(())
+        }
+    }
+}
+
+fn failure(config: &Config) -> MutexGuard<'_, Option<Failure>> {
+    config.http_conf(&BLOCK).failure.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The engine that workers have opened, or why there is none; then, at most once a second, another thread tries again.
+///
+/// # Errors
+/// Why the last try has failed, as a sentence.
+pub fn reopen(config: &Config) -> Result<Engine, String> {
+    if let Some(engine) = open_engine(config) {
+        return Ok(engine.clone());
+    }
+    let mut failure = failure(config);
+    let Some(failed) = failure.as_mut() else {
+        return Err("there is no embedded database: the configuration has no \"database\" block".to_owned());
+    };
+    if !failed.is_retried
+        && failed.at.elapsed() >= RETRY_INTERVAL
+        && let Some(worker) = tidegate_core::worker::current()
+    {
+        failed.is_retried = true;
+        let config = worker.config().clone();
+        // Opening reads files, and may run a script that fills a schema.
+        tokio::task::spawn_blocking(move || retry(&config));
+    }
+    Err(failed.reason.clone())
+}
+
+fn retry(config: &Config) {
+    let opened = engine_within(config, Duration::ZERO);
+    let mut failure = failure(config);
+    *failure = match opened {
+        Ok(_) => {
+            log::note(Level::Notice, format_args!("database: the data directory can be used now"));
+            None
+        }
+        Err(error) => Some(Failure { at: Instant::now(), reason: error.to_string(), is_retried: false }),
+    };
+}
+
+/// How long nobody tries again to open a directory that could not be used.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a process that is about to leave may keep the directory: a restart, or the end of the one before.
 const HANDOVER: Duration = Duration::from_secs(5);
 /// Between two looks whether it is free.
@@ -263,7 +370,7 @@ const RETRY: Duration = Duration::from_millis(20);
 
 /// Opens a data directory. While another process has it open this waits: for a moment, or, when that process is the
 /// binary before this one, for as long as it serves.
-fn open(conf: &Conf, path: &Path) -> Result<Engine, String> {
+fn open(conf: &Conf, path: &Path, handover: Duration) -> Result<Engine, EngineError> {
     let begun = Instant::now();
     let mut told = false;
     loop {
@@ -271,8 +378,9 @@ fn open(conf: &Conf, path: &Path) -> Result<Engine, String> {
             Ok(engine) => return Ok(engine),
             Err(error @ OpenError::Locked { .. }) => {
                 let patient = tidegate_core::server::replaces_another();
-                if !patient && begun.elapsed() >= HANDOVER {
-                    return Err(format!("{error}; a data directory serves one process at a time"));
+                if !patient && begun.elapsed() >= handover {
+                    let reason = format!("{error}; a data directory serves one process at a time");
+                    return Err(EngineError::Refused(reason));
                 }
                 if patient && !told {
                     told = true;
@@ -280,23 +388,54 @@ fn open(conf: &Conf, path: &Path) -> Result<Engine, String> {
                 }
                 std::thread::sleep(RETRY);
             }
-            Err(error) => return Err(with_hint(&error)),
+            Err(error @ OpenError::Io { .. }) => return Err(EngineError::Unavailable(with_hint(&error, path))),
+            Err(error) => return Err(EngineError::Refused(error.to_string())),
         }
     }
 }
 
 /// The error with what to do about it, where that is known.
-fn with_hint(error: &OpenError) -> String {
-    let denied = match error {
-        OpenError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
-        _ => false,
-    };
-    if !denied {
+fn with_hint(error: &OpenError, path: &Path) -> String {
+    let OpenError::Io { source, .. } = error else { return error.to_string() };
+    if source.kind() != io::ErrorKind::PermissionDenied {
         return error.to_string();
     }
     // SAFETY: the call takes nothing and cannot fail.
     let uid = unsafe { libc::geteuid() };
-    format!("{error}; the server works as user {uid}: the directory and its files must be that user's (see \"user\")")
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let above: Vec<_> = path.ancestors().skip(1).collect();
+    match above.into_iter().rev().find(|directory| !may_enter(directory)) {
+        Some(closed) => {
+            let owner = std::fs::metadata(closed).map_or(0, |found| found.uid());
+            format!(
+                "{error}: the server works as user {uid}, who may not enter \"{}\"; write \"user {};\" at the top of the \
+                 configuration, or let \"path\" lead somewhere else",
+                closed.display(),
+                name_of(owner)
+            )
+        }
+        None => format!(
+            "{error}; the server works as user {uid}: the directory and its files must be that user's (see \"user\")"
+        ),
+    }
+}
+
+/// Whether the process may go through a directory.
+fn may_enter(directory: &Path) -> bool {
+    let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { return true };
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
+}
+
+/// The name of a user in `/etc/passwd`, or the number.
+fn name_of(uid: u32) -> String {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let of = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid.to_string()).then(|| name.to_owned())
+    };
+    users.lines().find_map(of).unwrap_or_else(|| uid.to_string())
 }
 
 fn options(conf: &Conf, path: &Path) -> EngineOptions {
@@ -323,15 +462,15 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     options
 }
 
-/// Makes schemas that are missing and fills them.
-fn make_schemas(engine: &Engine, conf: &Conf) -> Result<(), String> {
-    let missing: Vec<_> = conf
-        .schemas
-        .iter()
-        .flatten()
-        .filter(|(name, _)| engine.session(&name.to_string()).is_err())
-        .map(|(name, file)| (name.to_string(), file.clone()))
-        .collect();
+/// Makes schemas that are missing and fills them: those of the block, or, without one, of the upstreams.
+fn make_schemas(engine: &Engine, config: &Config) -> Result<(), String> {
+    let conf = config.http_conf(&BLOCK);
+    let declared = conf.schemas.iter().flatten().map(|(name, file)| (name.to_string(), file.clone()));
+    let named = conf.upstreams.iter().flatten().filter(|name| !is_declared(config) && !name.is_empty());
+    let mut missing: Vec<_> = declared.chain(named.map(|name| (name.clone(), None))).collect();
+    missing.sort();
+    missing.dedup();
+    missing.retain(|(name, _)| engine.session(name).is_err());
     if missing.is_empty() {
         return Ok(());
     }
@@ -402,8 +541,25 @@ pub fn open_engine(config: &Config) -> Option<&Engine> {
     config.http_conf(&BLOCK).engine.get()
 }
 
-/// The first schema that the `database` block names.
+/// The first schema that the `database` block names, or, without a block, an upstream.
 pub fn first_schema(config: &Config) -> Option<String> {
-    let schemas = config.http_conf(&BLOCK).schemas.as_ref()?;
-    schemas.first().map(|(name, _)| name.to_string())
+    let conf = config.http_conf(&BLOCK);
+    if !is_declared(config) {
+        return conf.upstreams.as_ref()?.first().cloned();
+    }
+    conf.schemas.as_ref()?.first().map(|(name, _)| name.to_string())
+}
+
+/// A session in a schema. Without a `database` block the schema is made if there is none.
+///
+/// # Errors
+/// 1049, storage errors.
+pub async fn session(config: &Config, engine: &Engine, schema: &str) -> Result<Session, QueryError> {
+    match engine.session(schema) {
+        Err(error) if error.code == UNKNOWN_DATABASE && !is_declared(config) => {}
+        session => return Ok(session?),
+    }
+    let create = format!("CREATE DATABASE IF NOT EXISTS `{}`", schema.replace('`', "``"));
+    execute(&mut engine.session("")?, create.as_bytes()).await?;
+    Ok(engine.session(schema)?)
 }

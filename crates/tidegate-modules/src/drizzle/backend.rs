@@ -196,7 +196,7 @@ impl Backend {
                 }
             }
             Backend::Embedded { schema } => {
-                let engine = database::engine(config).map_err(|error| QueryError::Connect {
+                let engine = database::reopen(config).map_err(|error| QueryError::Connect {
                     peer: "the embedded engine".to_owned(),
                     source: io::Error::other(error),
                 })?;

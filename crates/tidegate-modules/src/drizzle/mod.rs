@@ -37,9 +37,8 @@ use tidegate_core::{
     template::Template,
     variable::VariableDef,
 };
-use tidegate_rows::Param;
 
-use self::{backend::Backend, query::Queries, server::ServerDraft};
+use self::{backend::Backend, params::Bound, query::Queries, server::ServerDraft};
 
 /// What the directives say at one level.
 #[derive(Default)]
@@ -51,7 +50,7 @@ pub struct Conf {
     /// Where it stands.
     pass_span: Option<Span>,
     /// `drizzle_param`: names with values.
-    pub drizzle_param: Option<Vec<(BString, Template)>>,
+    pub drizzle_param: Option<Vec<(BString, Bound)>>,
     /// `drizzle_connect_timeout`
     pub drizzle_connect_timeout: Option<Duration>,
     /// `drizzle_send_query_timeout`
@@ -106,10 +105,10 @@ pub static MODULE: Module<Conf> = Module {
             .within(CONTENT)
             .syntax("upstream")
             .doc("Runs the statement there and answers with its rows."),
-        Directive::custom("drizzle_param", 2, 2, drizzle_param)
+        Directive::custom("drizzle_param", 2, 3, drizzle_param)
             .within(PLACES)
-            .syntax("name value")
-            .doc("Binds a value to \":name\" in the statement: never part of its text, so nothing needs quoting."),
+            .syntax("name value [raw]")
+            .doc("Binds a value to \":name\" in the statement, with arguments of the request decoded: never part of its text, so nothing needs quoting."),
         Directive::time("drizzle_connect_timeout", |c: &mut Conf| &mut c.drizzle_connect_timeout)
             .within(PLACES)
             .default("60s")
@@ -171,7 +170,7 @@ pub static MODULE: Module<Conf> = Module {
         if let Some(worker) = tidegate_core::worker::current() {
             let config = worker.config();
             for server in backends(config).flat_map(|(_, conf)| &conf.servers).filter(|server| server.is_embedded()) {
-                crate::database::engine(config)?;
+                crate::database::start(config)?;
                 server.check_user(config).map_err(|why| format!("drizzle_server embedded: {why}"))?;
             }
             tokio::task::spawn_local(sweep(config.clone()));
@@ -211,6 +210,11 @@ fn drizzle_server(conf: &mut Conf, directive: &ast::Directive, build: &mut Build
         let message = "the embedded engine cannot share an upstream with other servers".to_owned();
         return Err(emerg(&directive.args[0], message));
     }
+    if server.is_embedded() {
+        let level = build.http_level().unwrap_or(build.level());
+        let upstreams = build.conf_mut(&crate::database::BLOCK, level).upstreams.get_or_insert_default();
+        upstreams.push(server.dbname.clone());
+    }
     conf.servers.push(server);
     Ok(())
 }
@@ -234,7 +238,12 @@ fn drizzle_param(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<
     if name.is_empty() || !name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'_') {
         return Err(emerg(&directive.args[0], format!("invalid parameter name \"{}\"", directive.args[0].value)));
     }
-    let value = build.template(&directive.args[1])?;
+    let is_raw = match directive.args.get(2) {
+        None => false,
+        Some(word) if word.value == "raw" => true,
+        Some(word) => return Err(Diagnostic::invalid_parameter(&word.value, word.span, ["raw"])),
+    };
+    let value = Bound::new(build.template(&directive.args[1])?, is_raw, build);
     conf.drizzle_param.get_or_insert_default().push((name.into(), value));
     Ok(())
 }
@@ -309,13 +318,5 @@ fn install(conf: &Arc<Conf>, program: &mut Program) {
     if conf.drizzle_pass.is_some() {
         let conf = conf.clone();
         program.content(move |req| pass::pass(req, &conf));
-    }
-}
-
-/// A parameter of a variable's value: an empty one that was never set is NULL only if it has no value at all.
-fn param_of(req: &Request, template: &Template) -> Param {
-    match template.as_variable() {
-        Some(id) => req.variable_bytes(id).map_or(Param::Null, |value| Param::Bytes(value.into())),
-        None => Param::Bytes(template.eval(req).into()),
     }
 }
