@@ -364,6 +364,10 @@ impl Request {
             // What could be stored only takes room.
             *self.body.file.borrow_mut() = None;
         }
+        if matches!(error, BodyError::Gone) && !self.header_sent() {
+            // Nothing is sent; the access log shows what nginx shows.
+            self.response.borrow_mut().status = 400;
+        }
         if matches!(error, BodyError::TimedOut) {
             self.conn.timed_out.set(true);
         }

@@ -75,12 +75,22 @@ pub struct EventsConf {
     pub debug_connection: Vec<BString>,
     /// `worker_aio_requests`, accepted
     pub worker_aio_requests: Option<u64>,
+    /// `park_after`
+    pub park_after: Option<Duration>,
 }
+
+/// How long a connection waits for a head before it is parked: a busy client's next request comes sooner.
+const PARK_AFTER: Duration = Duration::from_secs(1);
 
 impl EventsConf {
     /// How many connections of clients a worker may have.
     pub fn connections_max(&self) -> usize {
         self.worker_connections.map_or(512, |count| usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// How many milliseconds a connection waits for a head before it is parked.
+    pub(crate) fn park_after_ms(&self) -> u64 {
+        u64::try_from(self.park_after.unwrap_or(PARK_AFTER).as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -268,6 +278,10 @@ pub static EVENTS: Module<EventsConf> = Module {
         Directive::number("worker_aio_requests", |c: &mut EventsConf| &mut c.worker_aio_requests)
             .within(Context::EVENTS)
             .doc("Accepted, nothing to tune: there is no such queue."),
+        Directive::time("park_after", |c: &mut EventsConf| &mut c.park_after)
+            .within(Context::EVENTS)
+            .default("1s")
+            .doc("A connection that has waited so long for a request gives up its buffers until bytes come; sooner in a crowd."),
     ],
     example: "
         events { worker_connections 4096; }

@@ -40,9 +40,6 @@ use crate::{
 /// How often time-outs are looked for, while there are any. They come late by this much at most.
 const DEADLINE_CHECK: Duration = Duration::from_millis(100);
 
-/// How long a connection waits for a head before it is parked.
-const PARK_AFTER_MS: u64 = 1000;
-
 /// A worker with more connections than this parks them early: what they hold adds up.
 const UNPARKED_MAX: usize = 256;
 
@@ -106,6 +103,8 @@ pub struct Worker {
     surplus: Cell<usize>,
     /// `worker_connections`
     connections_max: usize,
+    /// `park_after`
+    park_after_ms: u64,
     /// When it was last noted that idle connections are closed to make room, in milliseconds.
     drained_ms: Cell<u64>,
     requests: RefCell<Vec<Rc<Request>>>,
@@ -194,6 +193,7 @@ impl Worker {
         let worker = Rc::new(Worker {
             id,
             connections_max: config.events().connections_max(),
+            park_after_ms: config.events().park_after_ms(),
             config,
             connections: RefCell::default(),
             parked: RefCell::new(parked::Table::new()?),
@@ -486,7 +486,7 @@ impl Worker {
     fn check_connections(self: &Rc<Self>, now_ms: u64) {
         self.looked_ms.set(now_ms);
         let connections = self.connections.borrow();
-        let park_after_ms = if connections.len() > UNPARKED_MAX { PARK_EARLY_AFTER_MS } else { PARK_AFTER_MS };
+        let park_after_ms = if connections.len() > UNPARKED_MAX { PARK_EARLY_AFTER_MS } else { self.park_after_ms };
         let mut quiet = Vec::new();
         for (key, conn) in connections.iter() {
             let Some(conn) = conn.upgrade() else { continue };

@@ -169,6 +169,8 @@ auth_basic closed;
 inside
 --- request
 GET /x
+--- response_body
+inside
 
 === TEST 7: in limit_except
 --- config

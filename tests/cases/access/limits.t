@@ -141,6 +141,7 @@ GET /x
 GET /x
 ~~~
 GET /x
+--- response_body: x
 
 === TEST 7: a bad rate
 --- http_config

@@ -136,16 +136,21 @@ location / { echo_read_request_body; echo x; }
 --- raw_request
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc
 --- abort: 20ms
+--- error_log
+client prematurely closed connection
+--- output_file_like
+>>> logs/access.log
+"POST / HTTP/1.1" 400 0
 
 === TEST 13: client_body_in_file_only
 --- config
 client_body_in_file_only on;
-location / { echo_read_request_body; echo "[$request_body]"; }
+location / { echo_read_request_body; echo "[$request_body] $request_body_file"; }
 --- request
 POST /
 abc
---- response_body
-[]
+--- response_body_like
+^\[\] $TEST_DIR/client_body_temp/\d+$
 
 === TEST 14: a chunk that announces too much is refused before it comes
 --- config

@@ -353,6 +353,9 @@ location / { return 200 "x\n"; }
 --- request
 GET /
 --- abort
+--- output_file_like
+>>> logs/access.log
+"GET / HTTP/1.1" 200 2
 
 === TEST 31: a client that closes its sending side still gets its answer
 --- config

@@ -233,6 +233,9 @@ GET /
 --- abort: 100ms
 --- no_error_log
 client prematurely closed connection
+--- output_file_like
+>>> logs/access.log
+"GET / HTTP/1.1" 200 2
 
 === TEST 19: nobody there for the name that a variable gives
 --- config

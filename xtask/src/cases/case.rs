@@ -17,6 +17,7 @@ const SECTIONS: &[&str] = &[
     "config",
     "http_config",
     "main_config",
+    "events",
     "conf_file",
     "user_files",
     "services",
