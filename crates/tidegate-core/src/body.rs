@@ -32,6 +32,9 @@ use crate::{
 /// Most that one read of a body takes.
 const READ_BYTES_MAX: usize = 64 << 10;
 
+/// Memory for a body that a request keeps for the next.
+const MEMORY_KEPT_MAX: usize = 64 << 10;
+
 /// What a client that expects it is told before it sends its body.
 const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -138,18 +141,21 @@ impl RequestBody {
     pub fn received_bytes(&self) -> u64 {
         self.received.get()
     }
+    /// Makes it one of which nothing has come; a little memory stays.
     pub(crate) fn reset(&mut self) {
-        *self.framing.get_mut() = Framing::None;
-        self.complete.set(true);
-        self.loaded.set(false);
-        let memory = self.memory.get_mut();
-        if memory.capacity() > 64 << 10 {
+        let RequestBody { framing, complete, loaded, memory, file, received, lingering_until_ms } = self;
+        *framing.get_mut() = Framing::None;
+        complete.set(false);
+        loaded.set(false);
+        let memory = memory.get_mut();
+        if memory.capacity() > MEMORY_KEPT_MAX {
             *memory = Vec::new();
         } else {
             memory.clear();
         }
-        *self.file.get_mut() = None;
-        self.received.set(0);
+        *file.get_mut() = None;
+        received.set(0);
+        lingering_until_ms.set(0);
     }
 
     pub(crate) fn begin(&mut self, length: Option<u64>, chunked: bool) {
@@ -159,7 +165,6 @@ impl RequestBody {
             _ => Framing::None,
         };
         self.complete.set(matches!(self.framing.get_mut(), Framing::None));
-        self.lingering_until_ms.set(0);
     }
 
     /// Takes only the first `length` bytes for the body, where its length was announced and more is to come. Answers

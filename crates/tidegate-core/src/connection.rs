@@ -8,7 +8,6 @@ use std::{
     future::poll_fn,
     io,
     net::SocketAddr,
-    rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -22,7 +21,6 @@ use crate::{
     conf::{Config, ServerId},
     limit_rate::Throttle,
     parked::Parked,
-    request::Request,
     sockets::ListenAddr,
     stream::Stream,
     transfer::OutputQueue,
@@ -55,10 +53,8 @@ pub struct Connection {
     pub number: u64,
     /// The socket.
     pub stream: Stream,
-    /// The client: who the socket says it is, or for one request who a trusted proxy says it is (`realip`).
-    pub peer: Cell<Peer>,
-    /// Who the socket says the client is.
-    pub socket_peer: Peer,
+    /// Who the socket says the client is. Who a trusted proxy says it is stands with each request.
+    pub peer: Peer,
     // Few have one, and an idle connection is to be small.
     pub(crate) proxy_header: OnceCell<Box<ProxyHeader>>,
     /// Position of the address among the configuration's.
@@ -96,8 +92,6 @@ pub struct Connection {
     pub(crate) waiting_since_ms: Cell<u64>,
     /// That took so long that it is to be parked.
     pub(crate) parking: Cell<bool>,
-    /// The request of before, to be used again. It refers back to the connection: see [`Connection::release`].
-    pub(crate) spare: RefCell<Option<Rc<Request>>>,
     closing: Cell<bool>,
     /// How long it may wait for the next request: what the last one's location says.
     pub(crate) idle_timeout_ms: Cell<u64>,
@@ -122,11 +116,17 @@ pub enum Wait<T> {
 
 impl Connection {
     pub(crate) fn new(stream: Stream, peer: Peer, listen: usize, config: Arc<Config>) -> Self {
+        let number = crate::worker::next_connection_number();
+        Connection { number, stream, peer, listen, ..Connection::nobody(config) }
+    }
+
+    /// The connection of requests that belong to nobody.
+    pub(crate) fn nobody(config: Arc<Config>) -> Self {
+        let (stream, peer, listen) = (Stream::Closed, Peer::Unix, 0);
         Connection {
-            number: crate::worker::next_connection_number(),
+            number: 0,
             stream,
-            peer: Cell::new(peer),
-            socket_peer: peer,
+            peer,
             proxy_header: OnceCell::new(),
             listen,
             requests: Cell::new(0),
@@ -148,7 +148,6 @@ impl Connection {
             head_since_ms: Cell::new(0),
             waiting_since_ms: Cell::new(0),
             parking: Cell::new(false),
-            spare: RefCell::new(None),
             closing: Cell::new(false),
             idle_timeout_ms: Cell::new(0),
             timed_out: Cell::new(false),
@@ -179,21 +178,54 @@ impl Connection {
 
     /// The socket and what must not be forgotten.
     pub(crate) fn park(self) -> io::Result<Parked> {
-        let mut input = self.input.take();
+        let Connection {
+            number,
+            stream,
+            peer,
+            proxy_header,
+            listen,
+            requests,
+            accepted_ms,
+            input,
+            nodelay,
+            idle_since_ms,
+            head_since_ms,
+            // It is that of the worker, which keeps it.
+            config: _,
+            // They are of the request or the wait that is over, or tell a connection to go, which is then not parked.
+            sent: _,
+            throttle: _,
+            output: _,
+            deadline_ms: _,
+            expired: _,
+            waker: _,
+            broken: _,
+            idle: _,
+            waits_for_head: _,
+            surplus: _,
+            waiting_since_ms: _,
+            parking: _,
+            closing: _,
+            idle_timeout_ms: _,
+            timed_out: _,
+            send_errno: _,
+            kept: _,
+        } = self;
+        let mut input = input.into_inner();
         if !input.is_empty() {
             let part = input.as_slice().into();
             crate::worker::give_buffer(std::mem::replace(&mut input, part));
         }
         Ok(Parked {
-            socket: self.stream.into_fd()?,
-            peer: self.socket_peer,
-            listen: self.listen as u32,
-            nodelay: self.nodelay.get(),
-            number: self.number,
-            requests: self.requests.get(),
-            accepted_ms: self.accepted_ms,
-            since_ms: if input.is_empty() { self.idle_since_ms.get() } else { self.head_since_ms.get() },
-            proxy_header: self.proxy_header.into_inner(),
+            socket: stream.into_fd()?,
+            peer,
+            listen: listen as u32,
+            nodelay: nodelay.get(),
+            number,
+            requests: requests.get(),
+            accepted_ms,
+            since_ms: if input.is_empty() { idle_since_ms.get() } else { head_since_ms.get() },
+            proxy_header: proxy_header.into_inner(),
             input,
         })
     }
@@ -531,11 +563,8 @@ impl Connection {
         }
     }
 
-    /// Gives buffers and the spare request back to the worker.
-    pub(crate) fn release(&self, worker: &Worker) {
-        if let Some(req) = self.spare.take() {
-            worker.give_request(req);
-        }
+    /// Gives buffers back to the worker.
+    pub(crate) fn release(&self) {
         let mut input = self.input.borrow_mut();
         if input.is_empty() {
             crate::worker::give_buffer(std::mem::take(&mut *input));

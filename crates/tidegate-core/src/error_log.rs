@@ -62,7 +62,7 @@ pub fn write_bytes_for_request(req: &Request, level: Level, message: &[u8]) {
 fn append_context(req: &Request, line: &mut Line<'_>) {
     let main = req.main();
     // `Line` takes everything.
-    let _ = write!(line, ", client: {}", req.conn.peer.get());
+    let _ = write!(line, ", client: {}", req.peer());
     let _ = write!(line, ", server: {}", main.config_server().name);
     let head = main.head.borrow();
     let request_line = head.request_line();
@@ -108,7 +108,7 @@ pub fn write_for_connection(conn: &Connection, level: Level, message: fmt::Argum
     let log = crate::log::main();
     if log.enabled(level) {
         log.write(level, Some(conn.number), message, |line| {
-            let _ = write!(line, ", client: {}", conn.peer.get());
+            let _ = write!(line, ", client: {}", conn.peer);
             if let Some(address) = conn.listen_addr() {
                 let _ = write!(line, ", server: {address}");
             }

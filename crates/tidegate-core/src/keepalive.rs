@@ -162,7 +162,7 @@ impl Request {
         let conn = &self.conn;
         let age_ms = || clock::now_ms().saturating_sub(conn.accepted_ms);
         conf.keepalive_timeout.is_none_or(|(timeout, _)| !timeout.is_zero())
-            && conn.requests.get() < conf.keepalive_requests.unwrap_or(1000)
+            && self.number() < conf.keepalive_requests.unwrap_or(1000)
             && age_ms() <= ms(conf.keepalive_time, 3_600_000)
             && !self.has_broken_browser(conf.keepalive_disable.unwrap_or(MSIE6))
     }

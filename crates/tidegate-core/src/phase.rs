@@ -3,14 +3,7 @@
 //! A handler answers at once ([`Ready::Now`]) or hands back a future ([`Ready::Later`]); a request whose handlers all
 //! answer at once runs from head to response in one plain call, without a future.
 
-use std::{
-    cell::{Cell, RefCell},
-    future::{Future, poll_fn},
-    pin::Pin,
-    rc::Rc,
-    task::{Poll, Waker},
-    time::Duration,
-};
+use std::{cell::Cell, future::Future, pin::Pin, rc::Rc, time::Duration};
 
 use bstr::BStr;
 
@@ -332,7 +325,6 @@ pub(crate) struct LateLog {
     running: Cell<u32>,
     /// The connection has left the request to them.
     left: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
 }
 
 impl LateLog {
@@ -341,18 +333,6 @@ impl LateLog {
         let runs = self.running.get() > 0;
         self.left.set(runs);
         runs
-    }
-
-    /// Waits for the end of the log phase.
-    pub(crate) async fn end(&self) {
-        poll_fn(|cx| {
-            if self.running.get() == 0 {
-                return Poll::Ready(());
-            }
-            *self.waker.borrow_mut() = Some(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
     }
 }
 
@@ -380,9 +360,6 @@ impl Drop for LogRun {
             let main = self.req.main_rc();
             main.end_lasting_contexts();
             main.forget_contexts();
-            if let Some(waker) = self.late_log.waker.take() {
-                waker.wake();
-            }
         }
     }
 }

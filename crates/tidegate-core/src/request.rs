@@ -11,17 +11,19 @@ use std::{
 
 use bstr::{BStr, BString};
 use tidegate_http::{Known, Method, RequestHead};
+use tidegate_reuse::{Keep, Reset};
 
 use crate::{
     body::RequestBody,
     conf::{Config, Level, LevelId, ServerId},
-    connection::Connection,
+    connection::{Connection, Peer},
     module::Module,
     output::{Progress, Response},
     phase::{Restart, URI_CHANGES_MAX},
     regex::Captures,
     subrequest::VariableSharing,
     variable::Values,
+    worker,
 };
 
 /// Where a request's response goes.
@@ -65,12 +67,26 @@ struct LastMatch {
     captures: Captures,
 }
 
+impl LastMatch {
+    /// Forgets everything and keeps the memory.
+    fn clear(&mut self) {
+        let LastMatch { subject, captures: Captures { groups } } = self;
+        subject.clear();
+        groups.clear();
+    }
+}
+
 /// A request.
 pub struct Request {
     /// The connection that it came over.
     pub conn: Rc<Connection>,
     /// Method and fields, as parsed; a sub-request has a copy.
     pub head: RefCell<RequestHead>,
+    /// The client: who the socket says it is, or who a trusted proxy says it is (`realip`). Sub-requests ask their main
+    /// request, see [`Request::peer`].
+    peer: Cell<Peer>,
+    /// How many requests the connection had with this one: `$connection_requests`.
+    number: Cell<u64>,
     /// Method; may be changed.
     pub method: Cell<Method>,
     /// Target, decoded.
@@ -102,7 +118,7 @@ pub struct Request {
 }
 
 /// What is true of a request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Flags {
     /// Came to be through an internal redirect or is a sub-request: `internal` locations are open.
     pub internal: Cell<bool>,
@@ -132,12 +148,85 @@ pub struct Flags {
     pub output_failed: Cell<bool>,
 }
 
-impl Request {
-    /// A main request of `conn`. Its head is filled in by the connection.
-    pub(crate) fn main_request(conn: Rc<Connection>, head: RequestHead) -> Rc<Self> {
-        let server = conn.default_server();
-        let req = Request {
-            head: RefCell::new(head),
+impl Default for Flags {
+    fn default() -> Self {
+        Flags {
+            internal: Cell::new(false),
+            uri_changed: Cell::new(false),
+            uri_changes_left: Cell::new(URI_CHANGES_MAX + 1),
+            alias_blocked: Cell::new(false),
+            add_uri_to_alias: Cell::new(false),
+            error_page: Cell::new(false),
+            err_status: Cell::new(0),
+            uri_rewritten: Cell::new(false),
+            keep_alive: Cell::new(false),
+            pipelined: Cell::new(false),
+            malformed: Cell::new(false),
+            output_failed: Cell::new(false),
+        }
+    }
+}
+
+/// A request that belongs to nobody keeps its memory alone.
+impl Reset for Request {
+    fn reset(&mut self) -> Keep {
+        let Request {
+            conn,
+            head,
+            peer,
+            number,
+            method,
+            uri,
+            body,
+            response,
+            sink,
+            parent,
+            values,
+            level,
+            server,
+            flags,
+            restart,
+            last_match,
+            contexts,
+            lasting_contexts,
+            limit_rate,
+            start_ms,
+            upstream,
+            subrequest_depth,
+        } = self;
+        // Contexts first: what they drop may still want to know the connection.
+        contexts.get_mut().clear();
+        lasting_contexts.get_mut().clear();
+        *conn = worker::nobody();
+        head.get_mut().reset();
+        uri.get_mut().clear();
+        body.reset();
+        response.get_mut().reset();
+        match Rc::get_mut(values.get_mut()) {
+            Some(values) => values.clear(),
+            // Those of its parent.
+            None => *values.get_mut() = Rc::default(),
+        }
+        last_match.get_mut().clear();
+        upstream.get_mut().clear();
+        (*sink, *parent, *flags, *subrequest_depth) = (Sink::Client, None, Flags::default(), 0);
+        peer.set(Peer::Unix);
+        number.set(0);
+        method.set(Method::Get);
+        level.set(LevelId(0));
+        server.set(ServerId(0));
+        restart.set(Restart::ServerRewrite);
+        limit_rate.set(None);
+        start_ms.set(0);
+        Keep::Yes
+    }
+
+    fn fresh() -> Self {
+        Request {
+            conn: worker::nobody(),
+            head: RefCell::default(),
+            peer: Cell::new(Peer::Unix),
+            number: Cell::new(0),
             method: Cell::new(Method::Get),
             uri: RefCell::default(),
             body: RequestBody::default(),
@@ -145,8 +234,8 @@ impl Request {
             sink: Sink::Client,
             parent: None,
             values: RefCell::default(),
-            level: Cell::new(conn.config().servers[server.0 as usize].level),
-            server: Cell::new(server),
+            level: Cell::new(LevelId(0)),
+            server: Cell::new(ServerId(0)),
             flags: Flags::default(),
             restart: Cell::new(Restart::ServerRewrite),
             last_match: RefCell::default(),
@@ -156,48 +245,90 @@ impl Request {
             start_ms: Cell::new(0),
             upstream: RefCell::default(),
             subrequest_depth: 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Request {
             conn,
-        };
-        req.flags.uri_changes_left.set(URI_CHANGES_MAX + 1);
-        Rc::new(req)
+            head,
+            peer,
+            number,
+            method,
+            uri,
+            body,
+            response,
+            sink,
+            parent,
+            values,
+            level,
+            server,
+            flags,
+            restart,
+            last_match,
+            contexts,
+            lasting_contexts,
+            limit_rate,
+            start_ms,
+            upstream,
+            subrequest_depth,
+        } = self;
+        let contexts = (contexts.borrow().len(), lasting_contexts.borrow().len());
+        f.debug_struct("Request")
+            .field("conn", &conn.number)
+            .field("head", head)
+            .field("client", &(peer, number, start_ms))
+            .field("target", &(method, uri))
+            .field("body", body)
+            .field("response", response)
+            .field("place", &(sink, parent.is_some(), subrequest_depth, level, server, restart))
+            .field("values", values)
+            .field("flags", flags)
+            .field("last_match", last_match)
+            .field("contexts", &contexts)
+            .field("limit_rate", limit_rate)
+            .field("upstream", upstream)
+            .finish()
+    }
+}
+
+impl Request {
+    /// Makes a request that is as good as new one of `conn`. Its head is filled in by the connection.
+    pub(crate) fn attach(&mut self, conn: Rc<Connection>) {
+        let slot_count = conn.config().variables.slot_count();
+        Rc::get_mut(self.values.get_mut()).expect("nobody shares the values of a new request").make_room(slot_count);
+        self.peer.set(conn.peer);
+        self.conn = conn;
+        self.set_server(self.conn.default_server());
     }
 
-    /// Makes the request ready for the connection's next head; everything that can be reused keeps its memory.
-    pub(crate) fn reset(&mut self) {
-        self.head.get_mut().reset();
-        self.method.set(Method::Get);
-        self.uri.get_mut().clear();
-        self.upstream.get_mut().clear();
-        self.body.reset();
-        self.response.get_mut().reset();
-        let slot_count = self.conn.config().variables.slot_count();
-        match Rc::get_mut(self.values.get_mut()) {
-            Some(values) => values.reset(slot_count),
-            None => {
-                let values = Values::default();
-                values.reset(slot_count);
-                *self.values.get_mut() = Rc::new(values);
-            }
-        }
-        self.flags = Flags::default();
-        self.flags.uri_changes_left.set(URI_CHANGES_MAX + 1);
-        self.restart.set(Restart::ServerRewrite);
-        self.last_match.get_mut().captures.groups.clear();
-        self.contexts.get_mut().clear();
-        self.lasting_contexts.get_mut().clear();
-        self.limit_rate.set(None);
-        let server = self.conn.default_server();
-        self.set_server(server);
+    /// The client: who the socket says it is, or who a trusted proxy says it is.
+    pub fn peer(&self) -> Peer {
+        self.main().peer.get()
+    }
+    /// Believes a proxy that says who the client is: for this request and its sub-requests.
+    pub fn set_peer(&self, peer: Peer) {
+        self.main().peer.set(peer);
+    }
+    /// How many requests the connection had with this one.
+    pub fn number(&self) -> u64 {
+        self.main().number.get()
+    }
+    /// Counts it as the connection's next request.
+    pub(crate) fn count(&mut self) {
+        let number = self.conn.requests.get() + 1;
+        self.conn.requests.set(number);
+        self.number.set(number);
     }
 
     /// A sub-request of `parent`, with a copy of its head; in the memory of a request that is over, where the worker has
     /// one.
     pub fn subrequest(parent: &Rc<Self>, sink: Sink, variables: VariableSharing) -> Rc<Self> {
-        let spare = crate::worker::current().and_then(|worker| worker.spare_request());
-        let mut req = spare.unwrap_or_else(|| Request::main_request(parent.conn.clone(), RequestHead::new()));
+        let mut req = worker::take_request();
         let request = Rc::get_mut(&mut req).expect("a spare request belongs to nobody");
-        request.conn = parent.conn.clone();
-        request.reset();
+        request.attach(parent.conn.clone());
         match variables {
             VariableSharing::Fresh => {}
             VariableSharing::Shared => *request.values.get_mut() = parent.values(),
@@ -379,7 +510,7 @@ impl Request {
     }
     /// Forgets the last match, after one that failed.
     pub fn clear_captures(&self) {
-        self.last_match.borrow_mut().captures.groups.clear();
+        self.last_match.borrow_mut().clear();
     }
     /// Appends group `group` of the last match to `out`; answers whether it took part.
     pub fn capture(&self, group: usize, out: &mut Vec<u8>) -> bool {
@@ -455,22 +586,6 @@ impl Request {
     /// Writes a line to the error log, with the request's context behind it.
     pub fn log(&self, level: crate::log::Level, message: std::fmt::Arguments<'_>) {
         crate::error_log::write_for_request(self, level, message);
-    }
-
-    /// Gives everything back that the connection's next request does not need.
-    pub(crate) fn release(&mut self, nobody: Rc<Connection>) {
-        self.upstream.get_mut().clear();
-        self.conn = nobody;
-        self.sink = Sink::Client;
-        self.parent = None;
-        self.subrequest_depth = 0;
-        if Rc::get_mut(self.values.get_mut()).is_none() {
-            // Those of its parent.
-            *self.values.get_mut() = Rc::default();
-        }
-        self.contexts.get_mut().clear();
-        self.lasting_contexts.get_mut().clear();
-        self.body.reset();
     }
 
     /// The connection is closed without another word of this request; it takes no more.

@@ -21,7 +21,7 @@ use crate::{
     phase::{self, LateLog, LocalFuture, Ready},
     request::Request,
     transfer::OutputQueue,
-    worker::Worker,
+    worker::{self, Worker},
 };
 
 /// Output of pipelined requests that comes together before it is written.
@@ -31,11 +31,21 @@ const PIPELINE_BYTES_MAX: u64 = 64 << 10;
 enum Head {
     Complete(Rc<Request>),
     Bad(Rc<Request>, BadRequest),
-    /// The client was too slow; the request has what came of its head.
-    TimedOut(Rc<Request>),
+    /// The rest does not come; the request has what came of its head.
+    Unfinished(Rc<Request>, Cause),
     /// Nothing came for a while.
     Idle,
     End,
+}
+
+/// Why the rest of a head does not come.
+enum Cause {
+    /// The client is too slow.
+    TimedOut,
+    /// The client has closed its end.
+    Closed,
+    /// The socket failed.
+    Failed(io::Error),
 }
 
 /// Why a connection is not served any longer.
@@ -65,7 +75,7 @@ pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
     if end == End::Closed {
         close(conn).await;
     }
-    conn.release(worker);
+    conn.release();
     end
 }
 
@@ -117,96 +127,109 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
             req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
             req.flags().malformed.set(true);
             run(conn, &req, |req| phase::reject(req, bad.status())).await;
-            return end(conn, &req).await;
+            return end(conn, req).await;
         }
-        Head::TimedOut(req) => {
-            req.log(
-                Level::Info,
-                format_args!("client timed out (110: Connection timed out) while reading client request headers"),
-            );
-            conn.timed_out.set(true);
-            // Somebody this slow is not told; the access log shows it.
-            req.response.borrow_mut().status = 408;
-            phase::log(&req);
-            conn.mark_broken();
-            return end(conn, &req).await;
+        Head::Unfinished(req, cause) => {
+            give_up_head(conn, &req, &cause);
+            return end(conn, req).await;
         }
         Head::End => return Next::Close,
         Head::Idle => return Next::Park,
     };
     run(conn, &req, phase::run).await;
-    let late_log = leave(&req);
+    let is_left = leave(&req);
     if conn.is_broken() {
-        return end(conn, &req).await;
+        return end(conn, req).await;
     }
     let idle_timeout_ms = req.keepalive_conf().timeout_ms();
     let keep_alive = req.flags().keep_alive.get() && !worker.is_quitting() && idle_timeout_ms > 0;
     if !keep_alive {
-        return end(conn, &req).await;
+        return end(conn, req).await;
     }
     conn.idle_timeout_ms.set(idle_timeout_ms);
     let timeout_ms = send_timeout_ms(&req);
     if !req.body.is_consumed() && !matches!(req.discard_buffered_body(), Ok(true)) {
         // The client may wait for the answer before it sends the rest.
         if conn.flush(timeout_ms).await.is_err() || req.discard_body().await.is_err() {
-            return end(conn, &req).await;
+            return end(conn, req).await;
         }
     }
     // A client that sends requests ahead gets the answers together.
     let pipelined = !conn.input.borrow().is_empty();
     let may_wait = pipelined && conn.unsent_bytes() < PIPELINE_BYTES_MAX;
     if !(may_wait || conn.flush_now()) && conn.flush(timeout_ms).await.is_err() {
-        return end(conn, &req).await;
+        return end(conn, req).await;
     }
     if !conn.nodelay.get() && req.files_conf().tcp_nodelay != Some(false) {
         conn.nodelay.set(true);
         conn.stream.set_nodelay();
     }
-    if let Some(late_log) = late_log {
-        if conn.peer.get() != conn.socket_peer {
-            // Whose request it was stands with the connection.
-            late_log.end().await;
-        }
-        return Next::Request;
-    }
-    req.forget_contexts();
-    if pipelined {
-        *conn.spare.borrow_mut() = Some(req);
-    } else {
-        worker.keep_request(req);
+    if !is_left {
+        recycle(req);
     }
     Next::Request
 }
 
-/// Ends what a request keeps, unless log handlers still run: then they end it.
-fn leave(req: &Rc<Request>) -> Option<Rc<LateLog>> {
-    let late_log = req.find_lasting_context::<LateLog>().filter(|late_log| late_log.take_over());
-    if late_log.is_none() {
+/// Logs a request whose head was never complete. The client gets no response: it is too slow to read one, or has gone.
+#[cold]
+fn give_up_head(conn: &Connection, req: &Rc<Request>, cause: &Cause) {
+    let part = if req.head.borrow().has_request_line() { "headers" } else { "line" };
+    let log = |what: std::fmt::Arguments<'_>| {
+        req.log(Level::Info, format_args!("{what} while reading client request {part}"));
+    };
+    let status = match cause {
+        Cause::TimedOut => {
+            log(format_args!("client timed out (110: Connection timed out)"));
+            conn.timed_out.set(true);
+            408
+        }
+        Cause::Closed => {
+            log(format_args!("client prematurely closed connection"));
+            400
+        }
+        Cause::Failed(error) => {
+            log(format_args!("recv() failed {}", SysError(error)));
+            400
+        }
+    };
+    req.response.borrow_mut().status = status;
+    phase::log(req);
+    conn.mark_broken();
+}
+
+/// Gives the memory of a request that is over to those that come.
+fn recycle(req: Rc<Request>) {
+    // While it is whole: what is dropped may look at the request.
+    req.forget_contexts();
+    worker::give_request(req);
+}
+
+/// Ends what a request keeps, unless log handlers still run: then the request is left to them, and `true`.
+fn leave(req: &Rc<Request>) -> bool {
+    let is_left = req.find_lasting_context::<LateLog>().is_some_and(|late_log| late_log.take_over());
+    if !is_left {
         req.end_lasting_contexts();
     }
-    late_log
+    is_left
 }
 
 /// Ends a connection with its last response.
-async fn end(conn: &Rc<Connection>, req: &Rc<Request>) -> Next {
-    let flushed = !conn.is_broken() && conn.flush(send_timeout_ms(req)).await.is_ok();
+async fn end(conn: &Rc<Connection>, req: Rc<Request>) -> Next {
+    let flushed = !conn.is_broken() && conn.flush(send_timeout_ms(&req)).await.is_ok();
     match conn.send_errno.take() {
         0 => {}
-        errno => report_send_error(req, errno),
+        errno => report_send_error(&req, errno),
     }
     let conf = req.keepalive_conf();
     if conn.timed_out.get() && conf.resets_timed_out() {
         conn.stream.reset_on_close();
         conn.kept.set(false);
     } else if flushed && conf.lingers(!req.body.is_consumed() || !conn.input.borrow().is_empty()) {
-        linger(conn, req).await;
+        linger(conn, &req).await;
     }
-    if leave(req).is_some() {
-        return Next::Close;
+    if !leave(&req) {
+        recycle(req);
     }
-    req.forget_contexts();
-    // The worker gets it back with the rest.
-    *conn.spare.borrow_mut() = Some(req.clone());
     Next::Close
 }
 
@@ -315,7 +338,7 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     }
     // Without a wait too: the head may have come with the header of the PROXY protocol.
     conn.waits_for_head.set(false);
-    let mut req = worker.take_request(conn, conn.spare.take());
+    let mut req = worker.begin_request(conn);
     if conn.head_since_ms.get() == 0 {
         conn.head_since_ms.set(clock::now_ms());
     }
@@ -377,23 +400,23 @@ async fn read_rest(
     let read = conn.read_more(left_ms).await;
     conn.waiting_since_ms.set(0);
     drop(reading);
-    match read {
+    let cause = match read {
         Ok(1..) => {
             clock::update();
-            Ok(req)
-        }
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            unshared(&mut req).head.get_mut().end_early();
-            begin_unfinished(&mut req);
-            Err(Head::TimedOut(req))
+            return Ok(req);
         }
         Err(_) if conn.parking.take() => {
             // It will be parsed again, from its beginning.
-            *conn.spare.borrow_mut() = Some(req);
-            Err(Head::Idle)
+            worker::give_request(req);
+            return Err(Head::Idle);
         }
-        _ => Err(Head::End),
-    }
+        Ok(_) => Cause::Closed,
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Cause::TimedOut,
+        Err(error) => Cause::Failed(error),
+    };
+    unshared(&mut req).head.get_mut().end_early();
+    begin_unfinished(&mut req);
+    Err(Head::Unfinished(req, cause))
 }
 
 /// Makes a request of the head that has been read; gives `req` back, and makes room for more, where that is only a part.
@@ -464,7 +487,7 @@ fn note_end_of_wait(conn: &Connection, first: bool, end: &io::Result<usize>) {
     match end {
         Ok(_) if first => for_connection(format_args!("client closed connection while waiting for request")),
         Ok(_) => {
-            let message = format_args!("client {} closed keepalive connection", conn.peer.get());
+            let message = format_args!("client {} closed keepalive connection", conn.peer);
             log.write(Level::Info, Some(conn.number), message, |_| ());
         }
         Err(error) if first && error.kind() == io::ErrorKind::TimedOut => {
@@ -477,19 +500,15 @@ fn note_end_of_wait(conn: &Connection, first: bool, end: &io::Result<usize>) {
 /// Makes a request of the head that was read into it: server, URI, body framing.
 fn begin(req: &mut Rc<Request>) -> Result<(), BadRequest> {
     let request = unshared(req);
+    request.count();
     let conn = &request.conn;
-    conn.requests.set(conn.requests.get() + 1);
     conn.head_since_ms.set(0);
-    conn.peer.set(conn.socket_peer);
     conn.throttle.set(None);
     let head: &mut RequestHead = request.head.get_mut();
     request.method.set(head.method);
     let uri = request.uri.get_mut();
-    uri.path.clear();
     uri.path.extend_from_slice(head.path());
-    uri.args.clear();
     uri.args.extend_from_slice(head.args());
-    uri.unparsed.clear();
     uri.unparsed.extend_from_slice(head.target());
     request.body.begin(head.content_length, head.chunked);
     let keep_alive = head.keep_alive;

@@ -101,9 +101,7 @@ impl Subrequest {
 
     /// Gives the memory to the requests that come. What somebody else still holds stays his.
     pub fn recycle(self) {
-        if let Some(worker) = worker::current() {
-            worker.give_request(self.req);
-        }
+        worker::give_request(self.req);
         if let Ok(body) = Rc::try_unwrap(self.body) {
             worker::give_buffer(body.into_inner());
         }

@@ -324,11 +324,15 @@ enum Slot {
 pub struct Values(RefCell<Vec<Slot>>);
 
 impl Values {
-    /// Forgets everything and makes room for `count` values.
-    pub fn reset(&self, count: usize) {
-        let mut slots = self.0.borrow_mut();
-        slots.clear();
-        slots.resize(count, Slot::Unset);
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        let Values(slots) = self;
+        slots.get_mut().clear();
+    }
+
+    /// Makes room for `count` values in what was cleared, or is new.
+    pub(crate) fn make_room(&mut self, count: usize) {
+        self.0.get_mut().resize(count, Slot::Unset);
     }
 
     /// A copy of all values, for a sub-request that gets its own.

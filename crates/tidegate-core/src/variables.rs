@@ -38,7 +38,7 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("connection", |req, _, out| number(out, req.conn.number), "Number of the connection."),
     VariableDef::new(
         "connection_requests",
-        |req, _, out| number(out, req.conn.requests.get()),
+        |req, _, out| number(out, req.number()),
         "Requests of the connection so far.",
     ),
     VariableDef::new("connection_time", connection::time, "Seconds since the connection was made."),
@@ -104,7 +104,9 @@ fn field(req: &Request, known: Known, out: &mut Vec<u8>) -> bool {
 }
 
 fn uri(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    put(out, &req.uri.borrow().path)
+    let uri = req.uri.borrow();
+    // A target that makes no sense has an empty path, none has no path.
+    (!uri.path.is_empty() || !req.main().uri.borrow().unparsed.is_empty()) && put(out, &uri.path)
 }
 
 fn args(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
@@ -120,13 +122,17 @@ fn is_args(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn request_uri(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    put(out, &req.main().uri.borrow().unparsed)
+    let main = req.main();
+    let uri = main.uri.borrow();
+    !uri.unparsed.is_empty() && put(out, &uri.unparsed)
 }
 
 fn request_method(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     // nginx shows the main request's method here, in sub-requests too.
     let main = req.main();
-    put(out, main.method_text(&main.head.borrow()))
+    let head = main.head.borrow();
+    let method = main.method_text(&head);
+    !method.is_empty() && put(out, method)
 }
 
 fn host(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
@@ -228,7 +234,7 @@ fn request_time(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 
 fn request_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     let req = req.main();
-    number(out, req.head.borrow().raw().len() as u64 + req.body.received_bytes())
+    number(out, req.head.borrow().read_bytes() as u64 + req.body.received_bytes())
 }
 
 fn pipe(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {

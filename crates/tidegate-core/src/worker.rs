@@ -15,7 +15,7 @@ use std::{
 
 use slab::Slab;
 use socket2::SockRef;
-use tidegate_http::RequestHead;
+use tidegate_reuse::{Keep, Pool, Reset};
 use tokio::{
     io::Interest,
     sync::{Notify, mpsc::UnboundedReceiver},
@@ -75,6 +75,9 @@ const CLOCK_REQUESTS: u64 = 16;
 /// Buffers and requests that a worker keeps for reuse.
 const SPARES_MAX: usize = 256;
 
+/// What a new buffer has room for.
+const BUFFER_BYTES: usize = 1024;
+
 /// A buffer that grew beyond this is given back to the system.
 const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 
@@ -107,7 +110,6 @@ pub struct Worker {
     park_after_ms: u64,
     /// When it was last noted that idle connections are closed to make room, in milliseconds.
     drained_ms: Cell<u64>,
-    requests: RefCell<Vec<Rc<Request>>>,
     active: Cell<usize>,
     /// Requests that are not in [`COUNTERS`] yet: a counter that all workers write to would cost each of them a miss.
     requests_uncounted: Cell<u64>,
@@ -120,7 +122,6 @@ pub struct Worker {
     /// Work that must end before the worker accepts connections.
     setting_up: Cell<usize>,
     changed: Notify,
-    nobody: Rc<Connection>,
 }
 
 static CONNECTION_NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -150,7 +151,9 @@ pub static COUNTERS: Counters = Counters {
 };
 
 thread_local! {
-    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static BUFFERS: Pool<Buffer> = const { Pool::new(SPARES_MAX) };
+    static REQUESTS: Pool<Rc<Request>> = const { Pool::new(SPARES_MAX) };
+    static NOBODY: RefCell<Option<Rc<Connection>>> = const { RefCell::new(None) };
     static CURRENT: RefCell<Weak<Worker>> = const { RefCell::new(Weak::new()) };
     static QUITTING: Cell<bool> = const { Cell::new(false) };
 }
@@ -159,22 +162,44 @@ pub(crate) fn next_connection_number() -> u64 {
     CONNECTION_NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
+/// The connection of requests that belong to nobody.
+pub(crate) fn nobody() -> Rc<Connection> {
+    NOBODY.with_borrow(Clone::clone).expect("requests are made on threads of workers")
+}
+
+/// A request that belongs to nobody yet.
+pub(crate) fn take_request() -> Rc<Request> {
+    REQUESTS.with(Pool::take)
+}
+
+/// Takes a request back, if nobody else has it. The next one, of any connection, finds its memory in the processor's cache.
+pub(crate) fn give_request(req: Rc<Request>) {
+    REQUESTS.with(|requests| requests.give(req));
+}
+
+/// A buffer.
+#[derive(Debug)]
+struct Buffer(Vec<u8>);
+
+impl Reset for Buffer {
+    fn reset(&mut self) -> Keep {
+        let Buffer(bytes) = self;
+        bytes.clear();
+        if (1..=SPARE_BUFFER_BYTES_MAX).contains(&bytes.capacity()) { Keep::Yes } else { Keep::No }
+    }
+    fn fresh() -> Self {
+        Buffer(Vec::with_capacity(BUFFER_BYTES))
+    }
+}
+
 /// A buffer, empty, with memory.
 pub(crate) fn take_buffer() -> Vec<u8> {
-    BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(1024))
+    BUFFERS.with(Pool::take).0
 }
 
 /// Takes a buffer back.
-pub(crate) fn give_buffer(mut buffer: Vec<u8>) {
-    if buffer.capacity() == 0 || buffer.capacity() > SPARE_BUFFER_BYTES_MAX {
-        return;
-    }
-    buffer.clear();
-    BUFFERS.with_borrow_mut(|buffers| {
-        if buffers.len() < SPARES_MAX {
-            buffers.push(buffer);
-        }
-    });
+pub(crate) fn give_buffer(buffer: Vec<u8>) {
+    BUFFERS.with(|buffers| buffers.give(Buffer(buffer)));
 }
 
 /// The worker whose thread this is.
@@ -189,7 +214,7 @@ pub(crate) fn is_quitting() -> bool {
 
 impl Worker {
     fn new(id: usize, config: Arc<Config>) -> io::Result<Rc<Self>> {
-        let nobody = Rc::new(Connection::new(Stream::Closed, Peer::Unix, 0, config.clone()));
+        NOBODY.set(Some(Rc::new(Connection::nobody(config.clone()))));
         let worker = Rc::new(Worker {
             id,
             connections_max: config.events().connections_max(),
@@ -205,7 +230,6 @@ impl Worker {
             open: Cell::new(0),
             surplus: Cell::new(0),
             drained_ms: Cell::new(0),
-            requests: RefCell::default(),
             active: Cell::new(0),
             requests_uncounted: Cell::new(0),
             reading_uncounted: Cell::new(0),
@@ -214,7 +238,6 @@ impl Worker {
             wants_to_quit: Cell::new(false),
             setting_up: Cell::new(0),
             changed: Notify::new(),
-            nobody,
         });
         CURRENT.set(Rc::downgrade(&worker));
         QUITTING.set(false);
@@ -260,53 +283,17 @@ impl Worker {
         Hold(self.clone())
     }
 
-    /// A request for `conn`: the one of before if nobody has it any more, else one of the worker's, else a new one.
-    pub(crate) fn take_request(&self, conn: &Rc<Connection>, spare: Option<Rc<Request>>) -> Rc<Request> {
+    /// A request for `conn`.
+    pub(crate) fn begin_request(&self, conn: &Rc<Connection>) -> Rc<Request> {
         let count = self.requests_uncounted.get() + 1;
         self.requests_uncounted.set(count);
         // A thread that has always something to do does not wake, which is when it would look.
         if count.is_multiple_of(CLOCK_REQUESTS) {
             clock::update();
         }
-        if let Some(mut req) = spare
-            && let Some(request) = Rc::get_mut(&mut req)
-        {
-            request.reset();
-            return req;
-        }
-        let mut req = match self.requests.borrow_mut().pop() {
-            Some(req) => req,
-            None => Request::main_request(conn.clone(), RequestHead::new()),
-        };
-        let request = Rc::get_mut(&mut req).expect("a spare request belongs to nobody");
-        request.conn = conn.clone();
-        request.reset();
+        let mut req = take_request();
+        Rc::get_mut(&mut req).expect("a spare request belongs to nobody").attach(conn.clone());
         req
-    }
-    /// Takes back the request of a connection that goes on: the next request of any connection finds its memory in the
-    /// processor's cache.
-    pub(crate) fn keep_request(&self, mut req: Rc<Request>) {
-        if let Some(request) = Rc::get_mut(&mut req) {
-            request.conn = self.nobody.clone();
-            let mut requests = self.requests.borrow_mut();
-            if requests.len() < SPARES_MAX {
-                requests.push(req);
-            }
-        }
-    }
-    /// The memory of a request that is over, if there is one.
-    pub(crate) fn spare_request(&self) -> Option<Rc<Request>> {
-        self.requests.borrow_mut().pop()
-    }
-    /// Takes a request back, if nobody else has it.
-    pub(crate) fn give_request(&self, mut req: Rc<Request>) {
-        if let Some(request) = Rc::get_mut(&mut req) {
-            request.release(self.nobody.clone());
-            let mut requests = self.requests.borrow_mut();
-            if requests.len() < SPARES_MAX {
-                requests.push(req);
-            }
-        }
     }
 
     /// Adds what this worker counted to [`COUNTERS`]; done a few times a second.

@@ -83,7 +83,7 @@ pub enum Parsed {
 
 /// A request head. One is kept per connection and reused; every method answers for the last head that was complete,
 /// or, after an error, for the lines before it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct RequestHead {
     /// The request method.
     pub method: Method,
@@ -111,6 +111,24 @@ pub struct RequestHead {
     progress: Progress,
     /// What a repetition needs (I5); `None` after an error.
     read: Option<Read>,
+}
+
+impl std::fmt::Debug for RequestHead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_blank() {
+            return f.write_str("RequestHead(nothing)");
+        }
+        let RequestHead { method, version, fields, content_length, host, raw, progress, .. } = self;
+        f.debug_struct("RequestHead")
+            .field("method", method)
+            .field("version", version)
+            .field("fields", fields)
+            .field("content_length", content_length)
+            .field("host", &bstr::BStr::new(host))
+            .field("raw", &bstr::BStr::new(raw))
+            .field("stage", &progress.stage)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What was read of a head apart from its fields, and under which rules.
@@ -146,12 +164,40 @@ struct Progress {
     host_from_target: bool,
 }
 
+impl Progress {
+    fn clear(&mut self) {
+        let Progress {
+            stage,
+            rules,
+            line_start,
+            searched,
+            buffers,
+            entries,
+            present,
+            ignored,
+            connection,
+            host_from_target,
+        } = self;
+        (*stage, *rules, *line_start, *searched) = (Stage::RequestLine, None, 0, 0);
+        (*buffers, *present, *connection) = (Buffers::default(), KnownSet::default(), Connection::ByVersion);
+        *host_from_target = false;
+        entries.clear();
+        ignored.clear();
+    }
+
+    fn is_blank(&self) -> bool {
+        self.rules.is_none() && self.line_start == 0 && self.entries.is_empty() && self.ignored.is_empty()
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
     RequestLine,
     Fields,
     Done,
+    /// It is complete and belongs to the past: only a repetition may bring it back (I5).
+    Kept,
 }
 
 /// What the `Connection` fields ask for.
@@ -206,8 +252,9 @@ pub fn parse_request(
 ) -> Result<Parsed, BadRequest> {
     let start = blank_bytes(buf);
     let unread = &buf[start..];
-    if head.progress.stage == Stage::Done {
+    if matches!(head.progress.stage, Stage::Done | Stage::Kept) {
         if head.is_repeated(buf, limits, options) {
+            head.progress.stage = Stage::Done;
             return Ok(Parsed::Complete(head.raw.len()));
         }
         head.clear();
@@ -265,38 +312,78 @@ impl RequestHead {
 
     /// Forgets everything and keeps the memory; also abandons a head that is half parsed.
     pub fn clear(&mut self) {
+        let RequestHead {
+            method,
+            version,
+            fields,
+            content_length,
+            chunked,
+            keep_alive,
+            expect_continue,
+            upgrade,
+            host,
+            raw,
+            line,
+            path,
+            quoted,
+            progress,
+            read,
+        } = self;
+        (*method, *version, *content_length) = (Method::Get, (0, 0), None);
+        for flag in [chunked, keep_alive, expect_continue, upgrade, quoted] {
+            *flag = false;
+        }
+        fields.clear();
+        host.clear();
+        raw.clear();
+        path.clear();
+        *line = RequestLine::default();
+        *read = None;
+        progress.clear();
+    }
+
+    /// Makes ready for another head, of another client. A complete one is kept, to be compared with the next (I5), but
+    /// nobody is to ask for it; of any other nothing is left.
+    pub fn reset(&mut self) {
+        if self.read.is_none() || self.progress.stage != Stage::Done {
+            return self.clear();
+        }
+        self.progress.stage = Stage::Kept;
         self.method = Method::Get;
-        self.version = (0, 9);
-        self.fields.clear();
+        self.version = (0, 0);
         self.content_length = None;
         self.chunked = false;
         self.keep_alive = false;
         self.expect_continue = false;
         self.upgrade = false;
-        self.host.clear();
-        self.raw.clear();
-        self.line = RequestLine::default();
-        self.path.clear();
-        self.quoted = false;
-        self.read = None;
-        let progress = &mut self.progress;
-        progress.stage = Stage::RequestLine;
-        progress.rules = None;
-        progress.line_start = 0;
-        progress.searched = 0;
-        progress.entries.clear();
-        progress.present = KnownSet::default();
-        progress.ignored.clear();
-        progress.connection = Connection::ByVersion;
-        progress.host_from_target = false;
     }
 
-    /// Makes ready for another head. A complete one is kept, to be compared with the next (I5); nothing is of one that is
-    /// not.
-    pub fn reset(&mut self) {
-        if self.progress.stage != Stage::Done {
-            self.clear();
-        }
+    /// Whether nothing is known of a head.
+    fn is_blank(&self) -> bool {
+        let RequestHead {
+            method,
+            version,
+            fields,
+            content_length,
+            chunked,
+            keep_alive,
+            expect_continue,
+            upgrade,
+            host,
+            raw,
+            line,
+            path,
+            quoted,
+            progress,
+            read,
+        } = self;
+        let is_kept = progress.stage == Stage::Kept;
+        (*method, *version, *content_length) == (Method::Get, (0, 0), None)
+            && !(*chunked || *keep_alive || *expect_continue || *upgrade)
+            && is_kept == read.is_some()
+            && (is_kept || progress.stage == Stage::RequestLine)
+            && (is_kept || fields.is_empty() && host.is_empty() && raw.is_empty() && path.is_empty() && !quoted)
+            && (is_kept || *line == RequestLine::default() && progress.is_blank())
     }
 
     /// Ends a head that was not complete: its methods answer for the lines that were, and
@@ -305,7 +392,13 @@ impl RequestHead {
         if self.progress.stage == Stage::Done {
             return;
         }
-        let seen = std::mem::take(&mut self.raw);
+        if self.progress.stage == Stage::Kept {
+            self.clear();
+        }
+        let mut seen = std::mem::take(&mut self.raw);
+        if self.progress.stage == Stage::Fields {
+            seen.truncate(self.progress.line_start);
+        }
         if self.progress.stage == Stage::RequestLine {
             let end = seen.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(seen.len());
             self.line = RequestLine { end, ..RequestLine::default() };
@@ -422,6 +515,16 @@ impl RequestHead {
     /// `$request`: the request line without its end.
     pub fn request_line(&self) -> &[u8] {
         self.raw.get(..self.line.end).unwrap_or_default()
+    }
+
+    /// Whether the request line was complete and made sense.
+    pub fn has_request_line(&self) -> bool {
+        self.line.next > 0
+    }
+
+    /// Bytes of the lines that were read: all of them, once the head is complete.
+    pub fn read_bytes(&self) -> usize {
+        if self.has_request_line() { self.raw.len() } else { 0 }
     }
 
     /// Remembers a request line that could not be read, so that logs can show it. `input` begins with it.

@@ -341,6 +341,14 @@ fn a_repeated_head_is_as_if_read_again() {
     check(&mut head, &fresh, text, &options);
     head.fields.retain(|_, _, known| known != Known::Host);
     check(&mut head, &fresh, text, &options);
+    // A host that came with the target can be changed without a field.
+    let absolute = b"GET http://a.example/ HTTP/1.0\r\n\r\n";
+    let mut from_target = RequestHead::new();
+    for _ in 0..2 {
+        assert_eq!(parse_request(absolute, &limits, &options, &mut from_target), Ok(Parsed::Complete(absolute.len())));
+        assert_eq!(from_target.host(), b"a.example");
+        from_target.set_host(b"");
+    }
     // Under other rules the same bytes are another head.
     let mut odd = RequestHead::new();
     let text = b"GET / HTTP/1.0\r\nX_Y: 1\r\n\r\n";
@@ -352,4 +360,83 @@ fn a_repeated_head_is_as_if_read_again() {
     // Only a beginning of it has come.
     assert_eq!(parse_request(&text[..9], &limits, &underscores, &mut odd), Ok(Parsed::Partial));
     assert_eq!(parse_request(text, &limits, &underscores, &mut odd), Ok(Parsed::Complete(text.len())));
+}
+
+#[test]
+fn what_was_read_of_other_bytes_counts_for_nothing() {
+    let (limits, options) = (HeadLimits::default(), HeadOptions::default());
+    let theirs = b"GET /aaaaaaaaaaa HTTP/1.1\r\nHost: them\r\nContent-Length: 5\r\n\r\n";
+    let ours = "GET /%2e./../x/y HTTP/1.1\r\nHost: us\r\n\r\n";
+    let fine = "GET /a/../x/yyyy HTTP/1.1\r\nHost: us\r\n\r\n";
+    for cut in 0..theirs.len() {
+        for (text, expected) in [
+            (ours, "400 invalid request"),
+            (fine, "GET /a/../x/yyyy 1.1 host=us Host=us +keep-alive"),
+            ("\r\n\nGET / HTTP/1.1\r\nHost: b\r\n\r\n", "GET / 1.1 host=b Host=b +keep-alive"),
+        ] {
+            let mut head = RequestHead::new();
+            assert_eq!(parse_request(&theirs[..cut], &limits, &options, &mut head), Ok(Parsed::Partial));
+            let result = parse_request(text.as_bytes(), &limits, &options, &mut head);
+            assert_eq!(summary(&result, &head), expected, "after {cut} bytes");
+            if result.is_ok() {
+                assert!(!head.path().windows(2).any(|two| two == b".."), "after {cut} bytes");
+            }
+        }
+        // The same bytes under other rules are another head, too.
+        let mut head = RequestHead::new();
+        assert_eq!(parse_request(&theirs[..cut], &limits, &options, &mut head), Ok(Parsed::Partial));
+        let one_field = HeadLimits { fields_max: 1, ..limits };
+        let result = parse_request(theirs, &one_field, &options, &mut head);
+        assert_eq!(summary(&result, &head), "494 too many header lines", "after {cut} bytes");
+    }
+}
+
+#[test]
+fn a_reset_head_is_as_a_new_one() {
+    let (limits, options) = (HeadLimits::default(), HeadOptions::default());
+    let fresh = format!("{:?}", RequestHead::new());
+    let text = b"POST /a%20b?c HTTP/1.1\r\nHost: a\r\nX-Odd_Name: 1\r\nContent-Length: 3\r\nUpgrade: x\r\n\r\n";
+    let bad = b"GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n";
+    let endings: [&dyn Fn(&mut RequestHead); 5] = [
+        &|_| {},
+        &|head| head.end_early(),
+        &|head| head.set_host(b"other"),
+        &|head| head.fields.set(b"X", b"y"),
+        &|head| head.method = Method::Put,
+    ];
+    for input in (0..=text.len()).map(|end| &text[..end]).chain([&bad[..]]) {
+        for ending in endings {
+            let mut head = RequestHead::new();
+            let _ = parse_request(input, &limits, &options, &mut head);
+            ending(&mut head);
+            head.reset();
+            assert_eq!(format!("{head:?}"), fresh, "{}", BStr::new(input));
+            let result = parse_request(text, &limits, &options, &mut head);
+            assert_eq!((summary(&result, &head), head.ignored_lines().count()), {
+                let (whole, head) = parse_whole(text, &limits, &options);
+                (whole, head.ignored_lines().count())
+            });
+        }
+    }
+}
+
+#[test]
+fn a_head_that_ends_early_shows_its_lines() {
+    #[track_caller]
+    fn check(input: &str, expected: &str) {
+        let mut head = RequestHead::new();
+        let result = parse_request(input.as_bytes(), &HeadLimits::default(), &HeadOptions::default(), &mut head);
+        assert_eq!(result, Ok(Parsed::Partial));
+        head.end_early();
+        let [line, method, target, path] = [head.request_line(), head.method_text(), head.target(), head.path()];
+        let texts = [line, method, target, path].map(|text| BStr::new(text).to_string()).join("|");
+        assert_eq!(format!("{texts}|{}|{:?}", head.read_bytes(), head.fields), expected, "{input:?}");
+        assert!(!head.keep_alive);
+    }
+    check("", "||||0|[]");
+    check("\r\n\r\n", "||||0|[]");
+    check("GET /a", "GET /a||||0|[]");
+    check("GET /a HTTP/1.1\r", "GET /a HTTP/1.1||||0|[]");
+    check("GET /%61 HTTP/1.1\r\n", "GET /%61 HTTP/1.1|GET|/%61|/a|19|[]");
+    check("GET /a HTTP/1.1\r\nHost: b\r\nX: y", "GET /a HTTP/1.1|GET|/a|/a|26|[(\"Host\", \"b\")]");
 }

@@ -1,7 +1,5 @@
 //! Heads of responses, as a proxy reads them from an upstream server.
 
-use std::fmt;
-
 use bstr::BStr;
 
 use crate::bad_request::Duplicate;
@@ -38,7 +36,7 @@ pub enum BadResponse {
 }
 
 /// A response head; kept and reused like a request head.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct ResponseHead {
     /// The status code: three digits.
     pub status: u16,
@@ -66,6 +64,8 @@ pub struct ResponseHead {
     searched: usize,
     entries: Vec<Entry>,
     present: KnownSet,
+    /// The bytes that an incomplete head was read from: what was found counts for them alone.
+    seen: Vec<u8>,
 }
 
 /// Field names of which nginx keeps the first and ignores others, with a warning.
@@ -85,8 +85,8 @@ const FIRST_COUNTS: KnownSet = KnownSet::of(&[
 
 /// Parses as much of a response head as `buf` holds.
 ///
-/// `buf` starts with the first byte of the response and must start with the same bytes on every call until the head is
-/// complete; a call after completion or an error begins a new head. Skipping interim (1xx) responses and bounding the
+/// `buf` starts with the first byte of the response. While it starts with the bytes of the call before, a head that was
+/// incomplete is read on; other bytes, and any call after completion or an error, begin a new head. Skipping interim (1xx) responses and bounding the
 /// buffer (`upstream sent too big header`) are the caller's.
 ///
 /// # Errors
@@ -94,11 +94,15 @@ const FIRST_COUNTS: KnownSet = KnownSet::of(&[
 ///
 /// Source: nginx 1.22-1.27, `ngx_http_parse_status_line`, `ngx_http_upstream.c`.
 pub fn parse_response(buf: &[u8], head: &mut ResponseHead) -> Result<Parsed, BadResponse> {
-    if head.is_done {
+    if head.is_done || !buf.starts_with(&head.seen) {
         head.clear();
     }
     let parsed = head.parse(buf);
     head.is_done = parsed != Ok(Parsed::Partial);
+    if !head.is_done {
+        // The rest begins the buffer already.
+        head.seen.extend_from_slice(&buf[head.seen.len()..]);
+    }
     parsed
 }
 
@@ -110,20 +114,31 @@ impl ResponseHead {
 
     /// Forgets everything and keeps the memory.
     pub fn clear(&mut self) {
-        self.status = 0;
-        self.version = (0, 0);
-        self.fields.clear();
-        self.content_length = None;
-        self.chunked = false;
-        self.keep_alive = false;
-        self.status_text.clear();
-        self.ignored.clear();
-        self.is_done = false;
-        self.line_start = 0;
-        self.fields_start = 0;
-        self.searched = 0;
-        self.entries.clear();
-        self.present = KnownSet::default();
+        let ResponseHead {
+            status,
+            version,
+            fields,
+            content_length,
+            chunked,
+            keep_alive,
+            status_text,
+            ignored,
+            is_done,
+            line_start,
+            fields_start,
+            searched,
+            entries,
+            present,
+            seen,
+        } = self;
+        (*status, *version, *content_length, *present) = (0, (0, 0), None, KnownSet::default());
+        (*chunked, *keep_alive, *is_done) = (false, false, false);
+        (*line_start, *fields_start, *searched) = (0, 0, 0);
+        fields.clear();
+        status_text.clear();
+        ignored.clear();
+        entries.clear();
+        seen.clear();
     }
 
     /// Code and text as sent, e.g. `404 Not Found`.
@@ -221,16 +236,6 @@ impl ResponseHead {
         self.present.insert(known);
         self.entries.push(entry);
         Ok(())
-    }
-}
-
-impl fmt::Debug for ResponseHead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseHead")
-            .field("version", &self.version)
-            .field("status", &BStr::new(&self.status_text))
-            .field("fields", &self.fields)
-            .finish_non_exhaustive()
     }
 }
 

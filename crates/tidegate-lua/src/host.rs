@@ -83,7 +83,7 @@ impl Host {
     pub fn timer_host(&self) -> Host {
         match self {
             Self::Request(req) => {
-                let tail = format!(", context: ngx.timer, client: {}, server: {}", req.conn.peer.get(), server_of(req));
+                let tail = format!(", context: ngx.timer, client: {}, server: {}", req.peer(), server_of(req));
                 Host::Other(Rc::new(Detached { tail, connection: Some(req.conn.number), sockets: Rc::default() }))
             }
             Self::Other(other) => other.timer_host(),

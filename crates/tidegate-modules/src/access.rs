@@ -58,7 +58,7 @@ pub static MODULE: Module<Conf> = Module {
         }
         let conf = conf.clone();
         program.on(Phase::Access, move |req| {
-            let allowed = conf.decide(req.conn.peer.get());
+            let allowed = conf.decide(req.peer());
             if allowed == Some(false) && req.http_conf().satisfy != Some(SATISFY_ANY) {
                 req.log(Level::Error, format_args!("access forbidden by rule"));
             }

@@ -138,7 +138,7 @@ impl Geo {
     fn address_of(&self, req: &Request) -> Option<IpAddr> {
         let address = match &self.address {
             Some(template) => template.eval(req).to_str().ok()?.parse().ok()?,
-            None => match req.conn.peer.get() {
+            None => match req.peer() {
                 Peer::Inet(address) => address.ip(),
                 Peer::Unix => return None,
             },

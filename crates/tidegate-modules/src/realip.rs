@@ -72,7 +72,7 @@ pub static MODULE: Module<Conf> = Module {
     variables: &[
         VariableDef::new(
             "realip_remote_addr",
-            |req, _, out| write!(out, "{}", req.conn.socket_peer).is_ok(),
+            |req, _, out| write!(out, "{}", req.conn.peer).is_ok(),
             "Address of the client or proxy that the connection came from.",
         ),
         VariableDef::new("realip_remote_port", realip_remote_port, "Port of the client or proxy."),
@@ -104,7 +104,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 fn realip_remote_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.socket_peer {
+    match req.conn.peer {
         Peer::Inet(address) => write!(out, "{}", address.port()).is_ok(),
         Peer::Unix => true,
     }
@@ -136,7 +136,7 @@ impl Conf {
     /// Believes a trusted proxy, once for a request.
     fn apply(&self, req: &Rc<Request>) {
         let conn = &req.conn;
-        if conn.peer.get() != conn.socket_peer {
+        if req.peer() != conn.peer {
             return;
         }
         let recursive = self.real_ip_recursive == Some(true);
@@ -145,19 +145,17 @@ impl Conf {
         let trusted = &self.set_real_ip_from;
         let address = match self.real_ip_header.as_ref().unwrap_or(&Source::XRealIp) {
             Source::XForwardedFor => {
-                forwarded(conn.peer.get(), head.fields.iter_known(Known::XForwardedFor), trusted, recursive)
+                forwarded(conn.peer, head.fields.iter_known(Known::XForwardedFor), trusted, recursive)
             }
-            Source::XRealIp => {
-                forwarded(conn.peer.get(), head.fields.get(Known::XRealIp).into_iter(), trusted, recursive)
-            }
-            Source::Field(name) => forwarded(conn.peer.get(), head.fields.values_of_name(name), trusted, recursive),
+            Source::XRealIp => forwarded(conn.peer, head.fields.get(Known::XRealIp).into_iter(), trusted, recursive),
+            Source::Field(name) => forwarded(conn.peer, head.fields.values_of_name(name), trusted, recursive),
             Source::ProxyProtocol => {
-                let trusts = trusted.iter().any(|network| network.contains_peer(conn.peer.get()));
+                let trusts = trusted.iter().any(|network| network.contains_peer(conn.peer));
                 conn.proxy_header().filter(|_| trusts).and_then(|header| header.addresses).map(|(client, _)| client)
             }
         };
         if let Some(address) = address {
-            conn.peer.set(Peer::Inet(address));
+            req.set_peer(Peer::Inet(address));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What became of a request's tries, for `$upstream_*` and for the error log.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 use tidegate_http::{Fields, ResponseHead};
+use tidegate_reuse::{Keep, Pool, Reset};
 
 use super::{Group, Peer};
 use crate::{clock, request::Request};
@@ -89,16 +90,38 @@ pub struct Record {
     pub uri: std::ops::Range<usize>,
 }
 
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Record { tries, group, head, trailers, request, scheme, uri } = self;
+        let group = group.as_ref().map(|group| &group.name);
+        f.debug_tuple("Record").field(&(tries, group, head, trailers, request, scheme, uri)).finish()
+    }
+}
+
+impl Reset for Record {
+    fn reset(&mut self) -> Keep {
+        let Record { tries, group, head, trailers, request, scheme, uri } = self;
+        (*group, *scheme, *uri) = (None, "", 0..0);
+        tries.clear();
+        head.clear();
+        trailers.clear();
+        request.clear();
+        Keep::Yes
+    }
+    fn fresh() -> Self {
+        Record::default()
+    }
+}
+
 /// Records that a thread keeps for reuse.
 const SPARES_MAX: usize = 64;
 
 thread_local! {
-    #[allow(clippy::vec_box, reason = "the boxes go from here into requests and back")]
-    static SPARES: RefCell<Vec<Box<Record>>> = const { RefCell::new(Vec::new()) };
+    static SPARES: Pool<Box<Record>> = const { Pool::new(SPARES_MAX) };
 }
 
 /// The place for a record in a request.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Slot(Option<Box<Record>>);
 
 impl Slot {
@@ -108,22 +131,12 @@ impl Slot {
     }
     /// The record, made when first asked for.
     pub fn get_or_make(&mut self) -> &mut Record {
-        self.0.get_or_insert_with(|| SPARES.with_borrow_mut(Vec::pop).unwrap_or_default())
+        self.0.get_or_insert_with(|| SPARES.with(Pool::take))
     }
     /// Forgets the record, keeps its memory.
     pub fn clear(&mut self) {
-        if let Some(mut record) = self.0.take() {
-            record.tries.clear();
-            record.group = None;
-            record.head.clear();
-            record.trailers.clear();
-            record.request.clear();
-            record.uri = 0..0;
-            SPARES.with_borrow_mut(|spares| {
-                if spares.len() < SPARES_MAX {
-                    spares.push(record);
-                }
-            });
+        if let Some(record) = self.0.take() {
+            SPARES.with(|spares| spares.give(record));
         }
     }
 }

@@ -23,18 +23,18 @@ pub(super) fn server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 pub(super) fn remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    write!(out, "{}", req.conn.peer.get()).is_ok()
+    write!(out, "{}", req.peer()).is_ok()
 }
 
 pub(super) fn remote_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.peer.get() {
+    match req.peer() {
         Peer::Inet(address) => number(out, address.port().into()),
         Peer::Unix => true,
     }
 }
 
 pub(super) fn binary_remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.peer.get() {
+    match req.peer() {
         Peer::Inet(SocketAddr::V4(address)) => put(out, &address.ip().octets()),
         Peer::Inet(SocketAddr::V6(address)) => put(out, &address.ip().octets()),
         Peer::Unix => put(out, b"unix:"),

@@ -315,5 +315,5 @@ fn add_x_forwarded_for(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(value);
         out.extend_from_slice(b", ");
     }
-    write!(out, "{}", req.conn.peer.get()).is_ok()
+    write!(out, "{}", req.peer()).is_ok()
 }

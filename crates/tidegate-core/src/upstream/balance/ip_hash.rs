@@ -14,7 +14,7 @@ const HASH_MODULUS: u64 = 6271;
 /// Takes the client's address.
 pub(super) fn begin(req: &Rc<Request>, position: &mut Position) {
     position.hash = HASH_START;
-    match req.conn.peer.get() {
+    match req.peer() {
         connection::Peer::Inet(address) => match address.ip() {
             IpAddr::V4(ip) => position.key.extend_from_slice(&ip.octets()[..3]),
             IpAddr::V6(ip) => position.key.extend_from_slice(&ip.octets()),
