@@ -714,7 +714,7 @@ mod tests {
             }
         }
         let dialect = MySql::default();
-        let tokens = tokens(sql.as_bytes(), 0, LexMode::default(), Literals::Inline).unwrap();
+        let tokens = tokens(sql.as_bytes(), 0, LexMode::default(), Literals::Inline).unwrap().tokens;
         let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
         match parser.parse_expr() {
             Ok(expr) if parser.peek_token_ref().token == Token::EOF => show(&expr),

@@ -5,6 +5,7 @@
 //! [`tokens`] produces the parser's tokens from the same scan, so both agree on what a literal is.
 
 mod normalise;
+mod rows;
 
 use sqlparser::{
     ast::DollarQuotedString,
@@ -12,6 +13,7 @@ use sqlparser::{
 };
 
 pub(crate) use normalise::{Normalised, normalise};
+pub(crate) use rows::{Item, Rows};
 
 /// What a literal is; part of the cache key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -388,19 +390,24 @@ pub(crate) enum Literals {
     Inline,
 }
 
+/// A text as the parser reads it.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    pub(crate) tokens: Vec<TokenWithSpan>,
+    /// The rows of an INSERT's VALUES if they are literals alone; `()` stands for them among the tokens.
+    pub(crate) rows: Option<Rows>,
+}
+
 /// The parser's tokens. A token's span holds its byte offsets in `column`.
 ///
 /// # Errors
 /// As [`normalise()`]; a name that is not UTF-8.
-pub(crate) fn tokens(
-    sql: &[u8],
-    from: usize,
-    mode: LexMode,
-    literals: Literals,
-) -> Result<Vec<TokenWithSpan>, LexError> {
+pub(crate) fn tokens(sql: &[u8], from: usize, mode: LexMode, literals: Literals) -> Result<Tokens, LexError> {
     let mut scan = Scan { sql, pos: from, mode, in_hint: false };
-    let (mut tokens, mut literal_count, mut param_count) = (Vec::new(), 0usize, 0usize);
+    let (mut tokens, mut passed, mut rows) = (Vec::new(), rows::Passed::default(), None);
     let mut after_period = false;
+    // Rows are looked for at the first VALUES of an INSERT, unless a query comes before it.
+    let mut may_have_rows = literals == Literals::Numbered;
     loop {
         let (piece, start, end) = scan.next()?;
         let text = || std::str::from_utf8(&sql[start..end]).map_err(|_| LexError { at: start });
@@ -415,16 +422,16 @@ pub(crate) fn tokens(
                 Token::make_word(&text()?.replace(double, single), Some('`'))
             }
             Piece::Literal(kind) => {
-                literal_count += 1;
+                passed.literals += 1;
                 // All of them or none: the cache leaves every literal of a numbered statement out of its key.
                 match literals {
-                    Literals::Numbered => Token::Placeholder(format!(":{}", literal_count - 1)),
+                    Literals::Numbered => Token::Placeholder(format!(":{}", passed.literals - 1)),
                     Literals::Inline => inline_token(kind, &sql[start..end], mode, start)?,
                 }
             }
             Piece::Param => {
-                param_count += 1;
-                Token::Placeholder(format!("?{}", param_count - 1))
+                passed.params += 1;
+                Token::Placeholder(format!("?{}", passed.params - 1))
             }
             Piece::Variable => Token::DollarQuotedString(DollarQuotedString { value: text()?.to_owned(), tag: None }),
             Piece::Operator => operator_token(&sql[start..end]).ok_or(LexError { at: start })?,
@@ -435,12 +442,28 @@ pub(crate) fn tokens(
             Piece::Literal(_) | Piece::Name(_) => token_start(sql, start),
             _ => start,
         };
-        let span = Span::new(Location { line: 1, column: start as u64 }, Location { line: 1, column: end as u64 });
-        tokens.push(TokenWithSpan { token, span });
+        let word = if piece == Piece::Word { &sql[start..end] } else { b"" };
+        let is = |words: &[&str]| words.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes()));
+        may_have_rows &= !tokens.is_empty() || is(&["INSERT", "REPLACE"]);
+        may_have_rows &= !is(&["SELECT", "WITH", "SET"]);
+        tokens.push(token_at(token, start, end));
+        if may_have_rows && is(&["VALUES", "VALUE"]) {
+            may_have_rows = false;
+            rows = scan.rows(&mut passed)?;
+            if rows.is_some() {
+                tokens.push(token_at(Token::LParen, end, scan.pos));
+                tokens.push(token_at(Token::RParen, end, scan.pos));
+            }
+        }
     }
     let at = Location { line: 1, column: scan.pos as u64 };
     tokens.push(TokenWithSpan { token: Token::EOF, span: Span::new(at, at) });
-    Ok(tokens)
+    Ok(Tokens { tokens, rows })
+}
+
+fn token_at(token: Token, start: usize, end: usize) -> TokenWithSpan {
+    let at = |column: usize| Location { line: 1, column: column as u64 };
+    TokenWithSpan { token, span: Span::new(at(start), at(end)) }
 }
 
 /// Where the token begins whose inside begins at `inside`: at the quote or prefix.

@@ -12,7 +12,8 @@ use sqlparser::{
 use crate::{
     dialect::{MySql, expect_word, identifier, is_reserved, is_word, take_word, unexpected},
     errors,
-    lexer::{self, LexMode, Literals},
+    lexer::{self, LexMode, Literals, Tokens},
+    task,
 };
 use tidegate_rows::ServerError;
 
@@ -45,7 +46,18 @@ pub(crate) fn parse(
     pipes_as_concat: bool,
     literals: Literals,
 ) -> std::result::Result<(Statement, Vec<TokenWithSpan>), ServerError> {
-    let tokens = lexer::tokens(sql, from, mode, literals).map_err(|error| near(sql, error.at))?;
+    // The parser's recursion measures the thread's own stack; on any other it would map a new one for each expression.
+    task::on_thread_stack(|| parse_here(sql, from, mode, pipes_as_concat, literals))
+}
+
+fn parse_here(
+    sql: &[u8],
+    from: usize,
+    mode: LexMode,
+    pipes_as_concat: bool,
+    literals: Literals,
+) -> std::result::Result<(Statement, Vec<TokenWithSpan>), ServerError> {
+    let Tokens { tokens, rows } = lexer::tokens(sql, from, mode, literals).map_err(|error| near(sql, error.at))?;
     let tokens = plain_clauses(tokens);
     if tokens.iter().filter(|token| is_operator(token)).count() > OPERATORS_MAX {
         return Err(errors::unsupported(format!("more than {OPERATORS_MAX} operators in a statement")));
@@ -56,7 +68,10 @@ pub(crate) fn parse(
     let dialect = MySql { pipes_as_concat };
     let mut parser = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());
     match statement(&mut parser) {
-        Ok(Ok(statement)) => {
+        Ok(Ok(mut statement)) => {
+            if let (Some(rows), Statement::Insert(insert)) = (rows, &mut statement) {
+                insert.source = InsertSource::Literals(rows);
+            }
             let next = parser.peek_token_ref();
             if next.token == Token::EOF {
                 Ok((statement, tokens))

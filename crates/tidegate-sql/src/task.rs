@@ -217,6 +217,24 @@ pub(crate) fn block_on_to_end<F: Future>(future: F) -> Result<F::Output, Cancell
     with_current(|task| task.wait(future)).unwrap_or(Err(Cancelled))
 }
 
+/// Runs what needs much stack, and never waits, on the stack of the thread below the coroutine's.
+pub(crate) fn on_thread_stack<R>(f: impl FnOnce() -> R + Send) -> R {
+    /// Makes the task the current one again, after a panic too.
+    struct Back(*const Task);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let back = Back(CURRENT.replace(ptr::null()));
+    // SAFETY: invariant 2, as in `with_current`. Without a current task nothing within `f` can suspend.
+    match unsafe { back.0.as_ref() } {
+        None => f(),
+        // SAFETY: set at the coroutine's start; it lives on the stack that runs this.
+        Some(task) => unsafe { &*task.yielder.get() }.on_parent_stack(f),
+    }
+}
+
 /// The statement that begins may run for this long.
 pub(crate) fn limit(time: Option<Duration>) {
     let _ = with_current(|task| {

@@ -103,6 +103,14 @@ impl<'a> Constants<'a> {
     pub(crate) fn value(&self, source: &Source) -> Res<Val<'a>> {
         match source {
             Source::Literal(index) => self.literal(*index),
+            Source::Negative(index) => Ok(match self.literal(*index)? {
+                Val::Int(value) => Val::Int(-value),
+                Val::Uint(value) if value == i64::MIN.unsigned_abs() => Val::Int(i64::MIN),
+                Val::Uint(value) => Val::Dec(Decimal::from_int(-i128::from(value))),
+                Val::Real(value) => Val::Real(-value),
+                Val::Dec(value) => Val::Dec(value.negated()),
+                other => other,
+            }),
             Source::Param(index) => match self.params.get(*index) {
                 None => Err(errors::wrong_execute_arguments()),
                 Some(param) => Ok(match param {
@@ -140,7 +148,7 @@ impl<'a> Constants<'a> {
             Source::RowCount => Val::Int(env.row_count.get()),
             Source::FoundRows => Val::Int(env.found_rows.get()),
             Source::ConnectionId => Val::Uint(env.connection_id),
-            Source::Literal(_) | Source::Param(_) => Val::Null,
+            Source::Literal(_) | Source::Negative(_) | Source::Param(_) => Val::Null,
         }
     }
 

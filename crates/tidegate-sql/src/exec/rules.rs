@@ -42,7 +42,7 @@ pub(crate) enum RuleKind {
 /// 1064.
 pub(crate) fn parse_expression(text: &str) -> Result<(Expr, Vec<sqlparser::tokenizer::TokenWithSpan>), ServerError> {
     let wrong = || errors::syntax(text);
-    let tokens = tokens(text.as_bytes(), 0, LexMode::default(), Literals::Inline).map_err(|_| wrong())?;
+    let tokens = tokens(text.as_bytes(), 0, LexMode::default(), Literals::Inline).map_err(|_| wrong())?.tokens;
     let dialect = MySql::default();
     let mut parser =
         sqlparser::parser::Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());

@@ -342,7 +342,7 @@ pub(crate) fn type_from_catalog(text: &str, is_json: bool) -> Option<SqlType> {
     }
     let dialect = crate::dialect::MySql::default();
     let mode = crate::lexer::LexMode { no_backslash_escapes: true, ..Default::default() };
-    let tokens = crate::lexer::tokens(text.as_bytes(), 0, mode, crate::lexer::Literals::Inline).ok()?;
+    let tokens = crate::lexer::tokens(text.as_bytes(), 0, mode, crate::lexer::Literals::Inline).ok()?.tokens;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
     let (mut ty, ..) = column_type(&mut parser, "").ok()?.ok()?;
     if is_json {

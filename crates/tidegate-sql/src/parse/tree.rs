@@ -3,6 +3,7 @@
 use sqlparser::ast::{Assignment, Expr, OrderByExpr, Query, TableWithJoins};
 
 use super::{AlterItem, CreateTable};
+use crate::lexer::Rows;
 
 /// A name with an optional schema in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +137,8 @@ pub(crate) struct Insert {
 pub(crate) enum InsertSource {
     /// An empty row stands for all defaults.
     Values(Vec<Vec<Expr>>),
+    /// Rows of literals.
+    Literals(Rows),
     Query(Box<Query>),
 }
 

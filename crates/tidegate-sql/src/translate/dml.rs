@@ -20,8 +20,9 @@ use crate::{
         Out,
         rules::{Rule, rules_of},
     },
+    lexer::Item,
     parse::{self, InsertSource, TableName},
-    value::{Base, Rep},
+    value::{Base, Datum, Rep},
 };
 
 /// A value for a column.
@@ -158,6 +159,11 @@ impl Translator<'_> {
                 }
                 if rows.iter().all(Vec::is_empty) {
                     plan.columns.clear();
+                }
+            }
+            InsertSource::Literals(rows) => {
+                for (number, row) in rows.iter().enumerate() {
+                    plan.rows.push(literal_row(&plan.columns, row, number + 1)?);
                 }
             }
             InsertSource::Query(query) => {
@@ -532,6 +538,21 @@ fn renumber(sql: &str, binds: usize, columns: usize) -> String {
 }
 
 /// Whether an expression is the bare word DEFAULT, or DEFAULT(column).
+/// A row that is made of literals alone.
+fn literal_row(columns: &[usize], row: &[Item], number: usize) -> Res<InsertRow> {
+    if row.len() != columns.len() {
+        return Err(errors::wrong_value_count(number));
+    }
+    let value = |item: &Item| match *item {
+        Item::Literal(index) => Cellish::Const(Source::Literal(index as usize)),
+        Item::Negative(index) => Cellish::Const(Source::Negative(index as usize)),
+        Item::Param(index) => Cellish::Const(Source::Param(index as usize)),
+        Item::Null => Cellish::Const(Source::Value(Datum::Null, Rep::Null)),
+        Item::Default => Cellish::Default,
+    };
+    Ok(InsertRow { values: row.iter().map(value).collect(), feed: None })
+}
+
 fn is_default(expr: &Expr) -> bool {
     matches!(unnest(expr), Expr::Function(function)
         if function.name.to_string().trim_matches('`') == format!("{SPECIAL}default"))

@@ -46,6 +46,8 @@ pub(crate) type Res<T> = Result<T, ServerError>;
 pub(crate) enum Source {
     /// Literal of the statement's text, by its number.
     Literal(usize),
+    /// A number of the statement's text behind a minus, by its number.
+    Negative(usize),
     /// Parameter of the caller, by its number.
     Param(usize),
     /// A value known now.

@@ -145,7 +145,7 @@ impl Translator<'_> {
 
 /// The first of several strings that stand beside each other.
 fn first_string(text: &str, mode: crate::lexer::LexMode) -> Option<String> {
-    let tokens = crate::lexer::tokens(text.as_bytes(), 0, mode, crate::lexer::Literals::Inline).ok()?;
+    let tokens = crate::lexer::tokens(text.as_bytes(), 0, mode, crate::lexer::Literals::Inline).ok()?.tokens;
     match &tokens.first()?.token {
         Token::SingleQuotedString(first) => Some(first.clone()),
         _ => None,

@@ -167,6 +167,11 @@ impl Decimal {
         Some((a, b, scale))
     }
 
+    /// The number with the other sign.
+    pub(crate) fn negated(self) -> Self {
+        Self { mantissa: -self.mantissa, ..self }
+    }
+
     /// The sum; `None` if it does not fit.
     pub(crate) fn add(self, other: Self) -> Option<Self> {
         let (a, b, scale) = self.aligned(other)?;
