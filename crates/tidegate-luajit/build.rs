@@ -8,27 +8,34 @@ use std::path::{Path, PathBuf};
 /// Compiled loops look at the hook mask: `lua_cpu_budget` can stop a script that runs in a trace.
 const CHECKHOOK: &str = "-DLUAJIT_ENABLE_CHECKHOOK";
 
+/// Our additions to LuaJIT's internals.
+const SOURCES: [&str; 4] = ["extension.c", "rows.c", "entries.c", "guard.c"];
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=extension.c");
-    println!("cargo:rerun-if-changed=rows.c");
-    println!("cargo:rerun-if-changed=entries.c");
+    for source in SOURCES {
+        println!("cargo:rerun-if-changed={source}");
+    }
+    println!("cargo:rerun-if-changed=levels.h");
     build_luajit(&PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")));
 }
 
 /// Builds `libluajit.a` and our few additions to its internals.
 fn build_luajit(out_dir: &Path) {
     let debug = env::var("PROFILE").is_ok_and(|profile| profile == "debug");
+    // The makefile works in LuaJIT's directory of sources, where `levels.h` finds LuaJIT's own headers.
+    let here = env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let own_flags = format!("{CHECKHOOK} -I. -include '{here}/levels.h'");
     let cflags = match env::var("TARGET_CFLAGS") {
-        Ok(flags) => format!("{flags} {CHECKHOOK}"),
-        Err(_) => CHECKHOOK.to_owned(),
+        Ok(flags) => format!("{flags} {own_flags}"),
+        Err(_) => own_flags,
     };
     // SAFETY: a build script has one thread here. LuaJIT's makefile takes target flags from this variable only.
     unsafe { env::set_var("TARGET_CFLAGS", cflags) };
     let artifacts = luajit_src::Build::new().lua52compat(true).debug(debug).build();
 
     let mut cc = cc::Build::new();
-    cc.files(["extension.c", "rows.c", "entries.c"])
+    cc.files(SOURCES)
         .include(out_dir.join("luajit-build").join("src"))
         .define("LUAJIT_ENABLE_LUA52COMPAT", None)
         .define("LUAJIT_ENABLE_CHECKHOOK", None)

@@ -1,12 +1,15 @@
-//! `lua_cpu_budget`: stops a script that computes for too long without waiting.
+//! `lua_cpu_budget`: stops a request whose scripts compute for too long without waiting.
 //!
-//! One watchdog thread looks at every watched worker a few times per budget. When the same resume has used more than
+//! The time counts for a [`Slice`]: one turn of a request's light threads, nested scripts (filters) included. A request that
+//! takes turn after turn without waiting is measured by a [`Meter`] over all of them.
+//!
+//! One watchdog thread looks at every watched worker a few times per budget. When the same slice has used more than
 //! its budget of processor time, the watchdog sends the worker's thread a signal; the handler, now on the right thread,
 //! sets an instruction hook, and the hook raises an error in the script. LuaJIT is built to look at the hook mask in
-//! compiled loops too (`LUAJIT_ENABLE_CHECKHOOK`). The hook stays until the resume ends: a `pcall` around the loop does
-//! not save the script.
+//! compiled loops too (`LUAJIT_ENABLE_CHECKHOOK`), and its pattern matcher and parser look as well
+//! (`tidegate-luajit/guard.c`). The hook stays until the slice ends: a `pcall` around the loop does not save the script.
 //!
-//! The hot path pays two stores per resume, and only with the directive on.
+//! The hot path pays two stores per slice.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -17,8 +20,7 @@ use std::sync::{Arc, Mutex, Once, Weak};
 use std::thread;
 use std::time::Duration;
 
-use mlua_sys as ffi;
-use mlua_sys::{lua_Debug, lua_State};
+use mlua_sys::lua_State;
 
 use crate::function::place_of_script;
 use crate::stack::Lua;
@@ -29,6 +31,9 @@ const SIGNAL: c_int = libc::SIGURG;
 const LOOKS_PER_BUDGET: u32 = 4;
 /// The watchdog never looks more often than this.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+/// Functions of Lua's library that may stand between a script and the place where it is stopped.
+const LIBRARY_LEVELS_MAX: c_int = 4;
 
 /// One worker's entry in the watchdog's list.
 struct Watched {
@@ -47,16 +52,25 @@ pub(crate) struct Watch {
     shared: Arc<Watched>,
 }
 
-/// What [`Watch::end`] must restore.
-#[derive(Default)]
-pub(crate) struct Nesting {
-    outer: Option<*mut lua_State>,
+/// A stretch of time in which scripts of one request run. Dropping it ends it.
+pub(crate) struct Slice<'a> {
+    watch: &'a Watch,
+    lua: Lua,
+    /// The script around this one, or null.
+    outer: *mut lua_State,
+}
+
+unsafe extern "C-unwind" {
+    /// See `tidegate-luajit/guard.c`.
+    fn tidegate_lua_stop(state: *mut lua_State);
+    /// See `tidegate-luajit/guard.c`.
+    fn tidegate_lua_unstop(state: *mut lua_State);
 }
 
 thread_local! {
-    /// The running script's state, for the signal handler; null while none runs.
+    /// The main state of the machine whose script runs, for the signal handler; null while none runs.
     static RUNNING: Cell<*mut lua_State> = const { Cell::new(ptr::null_mut()) };
-    /// The entry of the virtual machine that it belongs to.
+    /// The entry of the machine whose slice is the outermost.
     static RUNNING_WATCH: Cell<*const Watched> = const { Cell::new(ptr::null()) };
     /// The error that the running script was stopped with; empty until then.
     static MESSAGE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -79,30 +93,134 @@ impl Watch {
         Self { shared }
     }
 
-    /// A script starts or goes on.
-    pub(crate) fn begin(&self, lua: Lua) -> Nesting {
+    /// Scripts of the machine with the main state `lua` run from here on.
+    #[inline]
+    pub(crate) fn begin(&self, lua: Lua) -> Slice<'_> {
         let outer = RUNNING.replace(lua.raw());
         if outer.is_null() {
             RUNNING_WATCH.set(Arc::as_ptr(&self.shared));
             self.shared.sequence.fetch_add(1, Ordering::Relaxed);
         }
-        Nesting { outer: Some(outer) }
+        Slice { watch: self, lua, outer }
     }
 
-    /// The script ended or waits.
-    pub(crate) fn end(&self, nesting: Nesting) {
-        let Some(outer) = nesting.outer else { return };
-        let lua = RUNNING.replace(outer);
-        if !outer.is_null() {
-            return;
-        }
-        self.shared.sequence.fetch_add(1, Ordering::Relaxed);
-        if self.shared.fired.swap(false, Ordering::Relaxed) {
-            // SAFETY: removes the hook that the handler set.
-            unsafe { ffi::lua_sethook(lua, None, 0, 0) };
-            MESSAGE.take();
+    /// The budget.
+    pub(crate) fn limit(&self) -> Duration {
+        self.shared.limit
+    }
+}
+
+impl Slice<'_> {
+    /// Stops what runs in it, now and until it ends.
+    #[cold]
+    fn strike(&self) {
+        if let Some(outermost) = outermost() {
+            outermost.fired.store(true, Ordering::Relaxed);
+            // SAFETY: the machine lives as long as the slice, on this thread.
+            unsafe { tidegate_lua_stop(self.lua.raw()) };
         }
     }
+}
+
+impl Drop for Slice<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        RUNNING.set(self.outer);
+        if self.outer.is_null() {
+            let shared = &self.watch.shared;
+            shared.sequence.fetch_add(1, Ordering::Relaxed);
+            if shared.fired.swap(false, Ordering::Relaxed) {
+                // SAFETY: the machine lives as long as the slice, on this thread.
+                unsafe { tidegate_lua_unstop(self.lua.raw()) };
+                MESSAGE.take();
+            }
+        } else if self.outer != self.lua.raw()
+            && outermost().is_some_and(|watched| watched.fired.load(Ordering::Relaxed))
+        {
+            // Two machines: the script around this one is to stop as well.
+            // SAFETY: both live on this thread; the outer one has a slice further up the stack.
+            unsafe {
+                tidegate_lua_unstop(self.lua.raw());
+                tidegate_lua_stop(self.outer);
+            }
+        }
+    }
+}
+
+/// The entry of the outermost slice of this thread, if a script runs.
+fn outermost<'a>() -> Option<&'a Watched> {
+    if RUNNING.get().is_null() {
+        return None;
+    }
+    // SAFETY: set by the outermost slice, whose machine holds the entry; a script runs, so that slice has not ended.
+    unsafe { RUNNING_WATCH.get().as_ref() }
+}
+
+/// Calls `body`, which makes another machine, as if no script ran around it: that script's end is not the machine's.
+pub(crate) fn outside<R>(body: impl FnOnce() -> R) -> R {
+    /// Goes back in when it is dropped.
+    struct Inside(*mut lua_State);
+    impl Drop for Inside {
+        fn drop(&mut self) {
+            RUNNING.set(self.0);
+            if outermost().is_some_and(|watched| watched.fired.load(Ordering::Relaxed)) {
+                // SAFETY: a script of this machine runs further up the stack.
+                unsafe { tidegate_lua_stop(self.0) };
+            }
+        }
+    }
+    let fired = outermost().is_some_and(|watched| watched.fired.load(Ordering::Relaxed));
+    let inside = Inside(RUNNING.replace(ptr::null_mut()));
+    if fired {
+        // SAFETY: as above.
+        unsafe { tidegate_lua_unstop(inside.0) };
+    }
+    body()
+}
+
+/// Processor time of scripts that take turn after turn without waiting. It costs system calls: for what is no common request.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    /// `None` while there is nothing to measure.
+    spent: Cell<Option<Duration>>,
+}
+
+impl Meter {
+    /// Measures from now on.
+    pub(crate) fn start(&self) {
+        self.spent.set(Some(self.spent.get().unwrap_or_default()));
+    }
+
+    /// Measures no more, and forgets what was spent.
+    pub(crate) fn reset(&self) {
+        self.spent.set(None);
+    }
+
+    /// Counts the time from here until the result is dropped. Stops the slice if the budget has been spent before.
+    pub(crate) fn count<'a>(&'a self, slice: &Slice<'_>) -> Option<Counting<'a>> {
+        if self.spent.get()? > slice.watch.limit() {
+            slice.strike();
+        }
+        Some(Counting { meter: self, began: own_cpu() })
+    }
+}
+
+/// See [`Meter::count`].
+pub(crate) struct Counting<'a> {
+    meter: &'a Meter,
+    began: Duration,
+}
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        let used = own_cpu().saturating_sub(self.began);
+        self.meter.spent.set(self.meter.spent.get().map(|spent| spent + used));
+    }
+}
+
+/// Processor time that this thread has used.
+fn own_cpu() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 fn watched() -> std::sync::MutexGuard<'static, Vec<Weak<Watched>>> {
@@ -133,42 +251,33 @@ fn install_handler() {
 }
 
 extern "C" fn on_signal(_signal: c_int) {
-    let state = RUNNING.get();
-    let watched = RUNNING_WATCH.get();
-    if state.is_null() || watched.is_null() {
-        return;
-    }
-    // SAFETY: a script runs, hence its virtual machine and that one's entry exist.
-    let watched = unsafe { &*watched };
+    let Some(watched) = outermost() else { return };
     if watched.target.load(Ordering::Relaxed) == watched.sequence.load(Ordering::Relaxed) {
         watched.fired.store(true, Ordering::Relaxed);
-        // SAFETY: the script that runs on this very thread; LuaJIT allows setting hooks from a signal handler.
-        unsafe { ffi::lua_sethook(state, Some(on_hook), ffi::LUA_MASKCOUNT, 1) };
+        // SAFETY: the machine whose script runs on this very thread; LuaJIT allows setting hooks from a signal handler.
+        unsafe { tidegate_lua_stop(RUNNING.get()) };
     }
 }
 
-/// Runs in the script, between two instructions.
-unsafe extern "C-unwind" fn on_hook(state: *mut lua_State, _debug: *mut lua_Debug) {
-    // SAFETY: LuaJIT passes the state that runs.
+/// Pushes the error of a script that is stopped. One that caught it gets it again, with the place where it was stopped
+/// first.
+///
+/// # Safety
+/// `state` is the one that runs.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn tidegate_lua_push_stop_message(state: *mut lua_State, level: c_int) {
+    // SAFETY: the caller's state is live.
     let lua = unsafe { Lua::from_raw(state) };
-    push_message(lua);
-    // SAFETY: a hook may raise errors; nothing with a destructor is alive.
-    unsafe { ffi::lua_error(state) };
-}
-
-/// Pushes the error. A script that caught it gets it again, with the place where it was stopped first.
-fn push_message(lua: Lua) {
-    MESSAGE.with_borrow_mut(|message| {
+    let message = MESSAGE.with_borrow_mut(|message| {
         if message.is_empty() {
-            let watched = RUNNING_WATCH.get();
-            // SAFETY: set while a script runs, see `on_signal`.
-            let limit_ms = unsafe { watched.as_ref() }.map_or(0, |watched| watched.limit.as_millis());
-            // A hook adds no frame: level 0 is the interrupted function.
-            *message = place_of_script(lua, 0);
+            let limit_ms = outermost().map_or(0, |watched| watched.limit.as_millis());
+            // The function of Lua's library may have been called by another one, by pcall say.
+            let places = (level..level + LIBRARY_LEVELS_MAX).map(|level| place_of_script(lua, level));
+            *message = places.into_iter().find(|place| !place.is_empty()).unwrap_or_default();
             message.extend_from_slice(format!("CPU budget of {limit_ms}ms exceeded").as_bytes());
         }
+        message.clone()
     });
-    let message = MESSAGE.with_borrow(Clone::clone);
     lua.push_bytes(&message);
 }
 
@@ -223,7 +332,10 @@ fn thread_cpu(thread: libc::pid_t) -> Duration {
     // The kernel's name for "this thread's CPU clock" (MAKE_THREAD_CPUCLOCK with CPUCLOCK_SCHED), from the thread's
     // number: pthread_getcpuclockid would want a pthread_t that may be stale.
     const PER_THREAD_SCHED: libc::clockid_t = 4 | 2;
-    let clock = (!thread << 3) | PER_THREAD_SCHED;
+    clock((!thread << 3) | PER_THREAD_SCHED)
+}
+
+fn clock(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes into a local; an unknown clock gives an error.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {

@@ -52,12 +52,14 @@ impl MemoryLimit {
     }
 
     /// Collects garbage when the limit is near. Called between runs, when a script's last objects are garbage.
-    pub(crate) fn relieve(&self, main: Lua) {
+    /// `guard` watches over finalizers.
+    pub(crate) fn relieve<G>(&self, main: Lua, guard: impl FnOnce() -> G) {
         let used = self.used.get();
         let near = used >= self.limit / 100 * RELIEF_PERCENT && used >= self.relieved_at.get() + self.limit / 10;
         if !near && !self.refused.replace(false) {
             return;
         }
+        let _guarded = guard();
         // SAFETY: a full collection raises nothing: errors of finalizers are swallowed by LuaJIT.
         unsafe { ffi::lua_gc(main.raw(), ffi::LUA_GCCOLLECT, 0) };
         self.relieved_at.set(self.used.get());

@@ -32,6 +32,12 @@ unsafe extern "C-unwind" {
     fn tidegate_lua_gc_room(state: *mut lua_State, room: usize);
     /// See `tidegate-luajit/extension.c`.
     fn tidegate_lua_mainthread(state: *mut lua_State) -> *mut lua_State;
+    /// See `tidegate-luajit/guard.c`.
+    fn tidegate_lua_guard_stack(state: *mut lua_State);
+    /// See `tidegate-luajit/guard.c`.
+    fn tidegate_lua_has_room() -> c_int;
+    /// See `tidegate-luajit/guard.c`.
+    fn tidegate_lua_may_nest() -> c_int;
     /// In LuaJIT since 2.1, missing in mlua-sys' list for Lua 5.1.
     fn lua_isyieldable(state: *mut lua_State) -> c_int;
 }
@@ -72,6 +78,19 @@ pub enum Type {
 /// A value kept alive in the registry, by its number. Freed with [`Lua::unref`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ref(c_int);
+
+/// Whether the C stack has room for another coroutine, which runs on top of the one that resumes it.
+pub(crate) fn has_room() -> bool {
+    // SAFETY: has no preconditions.
+    unsafe { tidegate_lua_has_room() != 0 }
+}
+
+/// Whether the C stack has room for one more level of a function that calls itself as deep as a script's values are
+/// nested. Such functions ask at each level.
+pub(crate) fn may_nest() -> bool {
+    // SAFETY: has no preconditions.
+    unsafe { tidegate_lua_may_nest() != 0 }
+}
 
 impl Lua {
     /// Wraps a raw state.
@@ -641,6 +660,12 @@ impl Lua {
     pub(crate) fn set_gc_room(self, room: usize) {
         // SAFETY: `state` is live; changes a number of the collector's.
         unsafe { tidegate_lua_gc_room(self.state, room) }
+    }
+
+    /// Lets every C function that Lua calls measure the C stack first: where it ends, the script gets an error.
+    pub(crate) fn guard_stack(self) {
+        // SAFETY: `state` is live; changes how it calls functions, which have the same form as before.
+        unsafe { tidegate_lua_guard_stack(self.state) }
     }
 
     /// Bytes in use by the virtual machine.

@@ -95,6 +95,12 @@ pub(crate) struct Ran {
     pub(crate) log: Vec<(LogLevel, String)>,
 }
 
+/// Runs `test` on a stack of a worker's size: what nests is bounded by it, and frames are large without optimisation.
+pub(crate) fn on_workers_stack(test: fn()) {
+    let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(test).expect("a thread");
+    thread.join().expect("the test passes");
+}
+
 /// Runs `future` as a worker does, with a paused clock.
 pub(crate) fn in_runtime<T>(future: impl Future<Output = T>) -> T {
     let runtime =

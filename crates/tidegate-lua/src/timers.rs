@@ -12,6 +12,7 @@ use mlua_sys as ffi;
 use mlua_sys::lua_Debug;
 use tidegate_core::clock;
 
+use crate::budget::Meter;
 use crate::function::c_bytes;
 use crate::host::{Host, LogLevel};
 use crate::phase::Phase;
@@ -171,14 +172,25 @@ impl Drop for Prepared {
     }
 }
 
+thread_local! {
+    /// The time of the running timer and of those that led to it, until it waits.
+    static CHAIN: RefCell<Option<Rc<Meter>>> = const { RefCell::new(None) };
+}
+
 /// Starts a timer whose function and arguments stand on the stack of `thread`.
 pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Duration, repeat: bool) {
     let pending = Pending::new(vm);
     let alarm = vm.timers.add_alarm();
+    // A timer without a delay goes on with what created it, if that is a timer as well.
+    let chain = if delay.is_zero() { CHAIN.with_borrow(Clone::clone) } else { None };
     let mut prepared = Prepared { vm: vm.clone(), thread: Some(thread) };
     let vm_use = VmUse::another(vm);
     let vm = vm.clone();
     tokio::task::spawn_local(async move {
+        if chain.is_some() {
+            // Timers that create timers without end leave the worker time to look at its connections.
+            tokio::task::yield_now().await;
+        }
         let premature = expire(&vm, &alarm, delay).await;
         clock::update();
         host.log_debug(b"lua ngx.timer expired");
@@ -190,7 +202,7 @@ pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Du
             launch(&vm, host.clone(), next, delay, true);
         }
         if let Some(thread) = prepared.thread.take() {
-            run(&vm, host, thread, premature).await;
+            run(&vm, host, thread, premature, chain).await;
         }
         vm.timers.wake_idle();
         drop(vm_use);
@@ -232,7 +244,7 @@ fn copy(vm: &Rc<Vm>, thread: &LightThread) -> Option<Rc<LightThread>> {
     Some(next)
 }
 
-async fn run(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, premature: bool) {
+async fn run(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, premature: bool, chain: Option<Rc<Meter>>) {
     let lua = thread.lua();
     if vm.timers.running() >= vm.timers.running_max {
         let place = place_of_function(lua);
@@ -247,10 +259,21 @@ async fn run(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, premature: bool) 
     lua.push_bool(premature);
     lua.insert(2);
     let args = lua.top() - 1;
-    if let Started::Waiting(waiting) = Run::launch(vm, host.clone(), Phase::Timer, false, thread, args) {
+    let chain = chain.inspect(|chain| chain.start()).unwrap_or_default();
+    if let Started::Waiting(waiting) = start(vm, host.clone(), thread, args, chain) {
         waiting.await;
     }
     host.log_debug(b"http lua close fake http connection");
+}
+
+/// Runs a timer's function up to its first wait, on the time of `chain`.
+fn start(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, args: c_int, chain: Rc<Meter>) -> Started {
+    let slice = vm.slice();
+    let _counting = slice.as_ref().and_then(|slice| chain.count(slice));
+    let around = CHAIN.replace(Some(chain.clone()));
+    let started = Run::launch(vm, host, Phase::Timer, false, thread, args);
+    CHAIN.set(around);
+    started
 }
 
 /// `source:line` of the function at the bottom of the stack.

@@ -15,7 +15,7 @@ use crate::allocator;
 use crate::api;
 use crate::api::ctx::Numbers;
 use crate::api::shdict::OpenDict;
-use crate::budget::{self, Watch};
+use crate::budget::{self, Slice, Watch};
 use crate::chunk::ChunkId;
 use crate::error::{Failure, FailureKind, LuaError};
 use crate::host::{Detached, LogLevel};
@@ -119,6 +119,7 @@ impl Vm {
         }
         // SAFETY: just created; `Vm` closes it when dropped.
         let main = unsafe { Lua::from_raw(state) };
+        main.guard_stack();
         let vm = Rc::new(Self {
             main,
             budget: config.cpu_budget.map(Watch::new),
@@ -134,12 +135,14 @@ impl Vm {
             result: Cell::new(None),
             users: Cell::new(0),
         });
-        main.protect(|lua| {
-            // SAFETY: a fresh state in a protected context.
-            unsafe { ffi::luaL_openlibs(lua.raw()) };
-            Ok(())
+        budget::outside(|| {
+            main.protect(|lua| {
+                // SAFETY: a fresh state in a protected context.
+                unsafe { ffi::luaL_openlibs(lua.raw()) };
+                Ok(())
+            })?;
+            api::load(&vm)
         })?;
-        api::load(&vm)?;
         Ok(vm)
     }
 
@@ -204,7 +207,7 @@ impl Vm {
     /// Collects garbage when `lua_memory_limit` is near; without a limit leaves the collector [`GC_ROOM`].
     pub(crate) fn relieve_memory(&self) {
         match &self.memory {
-            Some(memory) => memory.relieve(self.main),
+            Some(memory) => memory.relieve(self.main, || self.slice()),
             None => self.main.set_gc_room(GC_ROOM),
         }
     }
@@ -252,22 +255,17 @@ impl Vm {
         self.chunks.borrow().get(id.index()).copied().flatten()
     }
 
-    pub(crate) fn budget_begin(&self, lua: Lua) -> budget::Nesting {
-        match &self.budget {
-            None => budget::Nesting::default(),
-            Some(watch) => watch.begin(lua),
-        }
-    }
-
-    pub(crate) fn budget_end(&self, nesting: budget::Nesting) {
-        if let Some(watch) = &self.budget {
-            watch.end(nesting);
-        }
+    /// Scripts run from here on, on the machine's budget if it has one.
+    #[inline]
+    pub(crate) fn slice(&self) -> Option<Slice<'_>> {
+        self.budget.as_ref().map(|watch| watch.begin(self.main))
     }
 }
 
 impl Drop for Vm {
     fn drop(&mut self) {
+        // Finalizers run in here.
+        let _slice = self.budget.as_ref().map(|watch| watch.begin(self.main));
         if let Some(memory) = &self.memory {
             memory.uninstall(self.main);
         }

@@ -12,7 +12,7 @@ local status, running = coroutine.status, coroutine.running
 local error, select, type = error, select, type
 local guard = native.guard()
 local thread_status = native.thread_status
-local note_failure = native.note_failure
+local note_failure, has_room = native.note_failure, native.has_room
 local token, phase, fail = base.token, base.phase, base.fail
 
 -- init, header_filter, body_filter: there OpenResty leaves LuaJIT's own `wrap`, which puts the caller's position in front.
@@ -72,6 +72,10 @@ local function checked_resume(co, ...)
         if state ~= "suspended" then
             return false, "cannot resume " .. state .. " coroutine"
         end
+    end
+    -- Each coroutine runs on the C stack of the one that resumes it.
+    if not has_room() then
+        return false, "C stack overflow"
     end
     return hand_on(co, resume(co, ...))
 end

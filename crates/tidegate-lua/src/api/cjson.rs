@@ -325,7 +325,7 @@ fn encode_invalid_numbers(lua: Lua) -> CResult {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::check;
+    use crate::testing::{check, on_workers_stack};
 
     #[test]
     fn values() {
@@ -358,6 +358,10 @@ mod tests {
 
     #[test]
     fn errors() {
+        on_workers_stack(errors_on_large_stack);
+    }
+
+    fn errors_on_large_stack() {
         check(
             "local cjson = require 'cjson.safe'
              local function try(...) out(select(2, cjson.decode(...))) end

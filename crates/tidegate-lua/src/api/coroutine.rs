@@ -11,7 +11,7 @@ use super::{Family, push_registry};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::scheduler::with_run;
-use crate::stack::Lua;
+use crate::stack::{self, Lua};
 
 pub(crate) static FAMILY: Family = Family {
     name: "coroutine",
@@ -21,6 +21,7 @@ pub(crate) static FAMILY: Family = Family {
         ("guard", function(guard)),
         ("thread_status", function(thread_status)),
         ("note_failure", function(note_failure)),
+        ("has_room", function(has_room)),
     ],
 };
 
@@ -58,6 +59,12 @@ fn thread_status(lua: Lua) -> CResult {
         (false, _) => b"zombie",
     };
     lua.push_bytes(status);
+    Ok(1)
+}
+
+/// `has_room()`: whether the C stack has room for another coroutine, which runs on top of the one that resumes it.
+fn has_room(lua: Lua) -> CResult {
+    lua.push_bool(stack::has_room());
     Ok(1)
 }
 

@@ -6,15 +6,17 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::ptr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use mlua_sys as ffi;
 use tidegate_core::request::Request;
 
 use super::thread::{LightThread, Wait};
+use crate::budget::{Meter, Slice};
 use crate::error::{CResult, FailureKind, LuaError};
 use crate::host::{Host, LogLevel};
 use crate::panics;
@@ -24,8 +26,10 @@ use crate::stack::{Lua, Ref};
 use crate::traceback;
 use crate::vm::Vm;
 
-/// Light threads resumed in one poll before other tasks of the worker get their turn.
-const RESUMES_PER_POLL: u32 = 256;
+/// Light threads resumed in one turn before other tasks of the worker get theirs.
+const RESUMES_PER_TURN: u32 = 256;
+/// After so long a turn ends as soon as the thread that runs yields.
+const TURN: Duration = Duration::from_millis(5);
 
 /// What a wait ends with: the results of the API function that waited.
 pub enum Answer {
@@ -136,8 +140,34 @@ struct Rest {
     failure: RefCell<Option<NotedFailure>>,
     /// `ngx.on_abort`: a thread that starts when the client goes away.
     on_abort: RefCell<Option<Rc<LightThread>>>,
+    /// Measures turns that follow one another without a wait.
+    meter: OnceCell<Meter>,
     /// `ngx.ctx` where there is no request.
     script_table: ScriptTable,
+}
+
+/// How long one run has the worker for itself.
+#[derive(Default)]
+struct Turn {
+    resumes: u32,
+    began: Option<Instant>,
+}
+
+impl Turn {
+    /// Whether the turn is over. To be asked before each resume; the first costs no look at a clock.
+    fn is_over(&mut self) -> bool {
+        self.resumes += 1;
+        match self.began {
+            _ if self.resumes > RESUMES_PER_TURN => true,
+            Some(began) => began.elapsed() > TURN,
+            None => {
+                if self.resumes > 1 {
+                    self.began = Some(Instant::now());
+                }
+                false
+            }
+        }
+    }
 }
 
 /// Stacks of coroutines that an error has gone through so far.
@@ -216,11 +246,13 @@ impl Run {
             result: Cell::new(None),
             rest: OnceCell::new(),
         };
+        let slice = run.slice();
         // The commonest end of all comes first: one thread, no wait.
         let first = match run.step(&run.entry) {
             Some(outcome) => Some(outcome),
             None => run.drive_posted(),
         };
+        drop(slice);
         match first {
             Some(outcome) => {
                 if keep_result {
@@ -465,9 +497,7 @@ impl Run {
     fn resume(&self, thread: &Rc<LightThread>) -> c_int {
         self.current.set(Rc::as_ptr(thread));
         let outer = CURRENT.replace(self);
-        let watch = self.vm.budget_begin(thread.lua);
         let status = thread.lua.resume(thread.args.replace(0));
-        self.vm.budget_end(watch);
         CURRENT.set(outer);
         panics::go_on();
         status
@@ -607,9 +637,10 @@ impl Run {
         self.rest.get()?.posted.borrow_mut().pop_front()
     }
 
-    /// Resumes posted threads until none is left or the run ends.
+    /// Resumes posted threads until none is left, the turn is over or the run ends.
     fn drive_posted(&self) -> Option<Outcome> {
-        for _ in 0..RESUMES_PER_POLL {
+        let mut turn = Turn::default();
+        while !turn.is_over() {
             let thread = self.next_posted()?;
             if let Some(outcome) = self.step(&thread) {
                 return Some(outcome);
@@ -618,16 +649,51 @@ impl Run {
         None
     }
 
+    /// Scripts run from here on. Those that set up a worker may take their time: nobody waits for that worker yet.
+    #[inline]
+    fn slice(&self) -> Option<Slice<'_>> {
+        if matches!(self.phase(), Phase::Init | Phase::InitWorker) { None } else { self.vm.slice() }
+    }
+
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        for _ in 0..RESUMES_PER_POLL {
-            let next = self.next_posted();
-            let Some(thread) = next.or_else(|| self.poll_waiting(cx)) else { return Poll::Pending };
-            if let Some(outcome) = self.step(&thread) {
-                return Poll::Ready(outcome);
+        let slice = self.slice();
+        let meter = self.rest.get().and_then(|rest| rest.meter.get());
+        let counting = slice.as_ref().zip(meter).and_then(|(slice, meter)| meter.count(slice));
+        let outcome = self.take_turn(cx);
+        drop(counting);
+        match outcome {
+            Poll::Ready(Some(outcome)) => Poll::Ready(outcome),
+            Poll::Ready(None) => {
+                self.rest().meter.get_or_init(Meter::default).start();
+                // Not before the worker has looked at its connections: a wake-up alone would leave them out for long.
+                let mut turn = pin!(tokio::task::yield_now());
+                let _ = turn.as_mut().poll(cx);
+                Poll::Pending
+            }
+            Poll::Pending => {
+                // It waits: others had their turn, and its time counts anew.
+                if let Some(meter) = self.rest.get().and_then(|rest| rest.meter.get()) {
+                    meter.reset();
+                }
+                Poll::Pending
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+    }
+
+    /// Resumes what is ready. `Ready(None)` when the turn is over before all is.
+    fn take_turn(&self, cx: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        let mut turn = Turn::default();
+        loop {
+            let next = self.next_posted();
+            let Some(thread) = next.or_else(|| self.poll_waiting(cx)) else { return Poll::Pending };
+            if turn.is_over() {
+                self.rest().posted.borrow_mut().push_front(thread);
+                return Poll::Ready(None);
+            }
+            if let Some(outcome) = self.step(&thread) {
+                return Poll::Ready(Some(outcome));
+            }
+        }
     }
 
     /// Polls what was woken until one thread has its answer.

@@ -329,16 +329,133 @@ fn a_loop_is_stopped() {
         "ngx.sleep(0) while true do end",
         "coroutine.wrap(function() while true do end end)()",
         "ngx.thread.wait(ngx.thread.spawn(function() while true do end end)) while true do end",
+        "for i = 1, 50 do ngx.thread.spawn(function() while true do end end) end",
+        "while true do coroutine.yield() end",
+        "for i = 1, 50 do ngx.thread.spawn(function() while true do coroutine.yield() end end) end while true do coroutine.yield() end",
+        // Where a script hears of errors, and where no hook is called.
+        "xpcall(error, function() while true do end end)",
+        "xpcall(function() while true do end end, function() while true do end end)",
+        "while true do xpcall(error, function() while true do end end) end",
+        "local p = newproxy(true) getmetatable(p).__gc = function() while true do end end p = nil collectgarbage()",
+        "local p = newproxy(true) local function spin() while true do end end
+         getmetatable(p).__gc = function() while true do pcall(spin) end end p = nil collectgarbage()",
+        "local ffi = require('ffi') ffi.gc(ffi.new('int[1]'), function() while true do end end) collectgarbage()",
+        "debug.sethook(function() while true do end end, '', 1) local n = 1 n = n + 1 n = n + 1",
+        // Long without an instruction.
+        "('a'):rep(3000):find(('.-'):rep(9) .. 'b')",
+        "('a'):rep(3000):match(('a*'):rep(9) .. 'b')",
+        "for w in ('a'):rep(3000):gmatch(('.-'):rep(9) .. 'b') do end",
+        "pcall(string.gsub, ('a'):rep(3000), ('.-'):rep(9) .. 'b', '') while true do end",
+        "('('):rep(1e6):find('%b()')",
+        "('('):rep(1e6):gsub('%b()', '')",
     ] {
         let ran = run_in(&vm, Phase::Content, code);
         assert_eq!(ran.outcome, Outcome::Failed, "{code}: {ran:?}");
         let line = &ran.log.last().expect("a line").1;
-        assert!(
-            line.contains("content_by_lua(nginx.conf:1):1: CPU budget of 20ms exceeded\nstack traceback:"),
-            "{line}"
-        );
+        let stopped = [1, 2]
+            .map(|at| format!("content_by_lua(nginx.conf:1):{at}: CPU budget of 20ms exceeded\nstack traceback:"));
+        assert!(stopped.iter().any(|stopped| line.contains(stopped)), "{code}: {line}");
         // The hook is gone.
         assert_eq!(run_in(&vm, Phase::Content, "for i = 1, 1e4 do end out('ok')").out, ["ok"]);
+    }
+}
+
+#[test]
+fn timers_that_renew_themselves_are_stopped() {
+    let vm = vm_with(VmConfig { cpu_budget: Some(std::time::Duration::from_millis(20)), ..VmConfig::default() });
+    let ran = run_in(
+        &vm,
+        Phase::Content,
+        "local function again() ngx.timer.at(0, again) end again()
+         local n = 0 local function twice() ngx.timer.at(0, twice) ngx.timer.at(0, twice) end",
+    );
+    let line = &ran.log.last().expect("a line").1;
+    assert!(line.contains("CPU budget of 20ms exceeded"), "{ran:?}");
+    // A timer that waits, or has a delay, may go on for ever.
+    let ran = run_in(
+        &vm,
+        Phase::Content,
+        "local n = 0
+         local function work() n = n + 1 for i = 1, 1e6 do end if n < 40 then ngx.sleep(0) ngx.timer.at(0, work) end end
+         ngx.timer.at(0, work)
+         ngx.sleep(1) out(n)",
+    );
+    assert_eq!((ran.out, ran.log), (vec!["40".to_owned()], vec![]));
+}
+
+#[test]
+fn others_run_beside_a_script_that_never_waits() {
+    let vm = vm_with(VmConfig { cpu_budget: Some(std::time::Duration::from_millis(100)), ..VmConfig::default() });
+    let host = TestHost::new();
+    let outcomes = in_runtime(async {
+        let (busy, other) = (vm.clone(), host.clone());
+        let runaway = tokio::task::spawn_local(async move {
+            launch(&busy, &other, Phase::Content, "while true do coroutine.yield() end").await
+        });
+        tokio::task::yield_now().await;
+        let served = launch(&vm, &host, Phase::Content, "for i = 1, 3 do ngx.sleep(0) end out('served')").await;
+        assert!(!runaway.is_finished());
+        (served, runaway.await.expect("no panic"))
+    });
+    assert_eq!(outcomes, (Outcome::Done, Outcome::Failed));
+    assert_eq!(host.out.take(), ["served"]);
+}
+
+/// Demands that `code`, which nests without end, gets an error and leaves a machine that works.
+#[track_caller]
+fn check_overflow(code: &str, expected: &str) {
+    let vm = vm_with(VmConfig::default());
+    let ran = run_in(&vm, Phase::Content, code);
+    let text = ran.out.first().or(ran.log.first().map(|(_, line)| line));
+    assert!(text.is_some_and(|text| text.contains(expected)), "{code}: {ran:?}");
+    let ran = run_in(&vm, Phase::Content, "out(coroutine.wrap(function() return ('a'):gsub('.', string.upper) end)())");
+    assert_eq!(ran.out, ["A 1"], "{code}");
+}
+
+#[test]
+fn nested_c_functions_end_in_an_error() {
+    for code in [
+        "local function f(s) return s:gsub('.', f) end f('a')",
+        "local function f(s) return s:gsub('.', f) end out(pcall(f, 'a'))",
+        "local function f(s) return s:gsub('.', f) end out(xpcall(f, debug.traceback, 'a'))",
+        "local function f(s) return (pcall(string.gsub, s, '.', f)) and error('done') end out(select(2, xpcall(string.gsub, function(m) return m .. ' C stack overflow' end, 'a', '.', f)), 'C stack overflow')",
+        "local t = setmetatable({}, {}) getmetatable(t).__tostring = function(t) return ('%s'):format(t) end out(pcall(tostring, t))",
+        "local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return (('a'):gsub('.', function() return t[k] end)) end out(pcall(function() return t.x end))",
+        "local function f() return load(f) end f() local function g() load(g) end out(pcall(function() local function h() assert(load(h)) end h() end))",
+        "package.preload.m = function() package.loaded.m = nil return require('m') end out(pcall(require, 'm'), 'C stack overflow')",
+    ] {
+        check_overflow(code, "C stack overflow");
+    }
+}
+
+#[test]
+fn nested_coroutines_end_in_an_error() {
+    for code in [
+        "local function f() local ok, message = coroutine.resume(coroutine.create(f)) if not ok then error(message, 0) end end f()",
+        "local function f() return coroutine.wrap(f)() end f()",
+        "local function f() return coroutine.wrap(f)() end out(pcall(f))",
+        "local function f() local co = coroutine.wrap(f) for _ in ipairs { 1 } do co() end end f()",
+        "local mt = {} mt.__index = function(t, k) return coroutine.wrap(function() return t[k] end)() end out(pcall(function() return setmetatable({}, mt).x end))",
+    ] {
+        check_overflow(code, "C stack overflow");
+    }
+}
+
+#[test]
+fn nested_values_end_in_an_error() {
+    // On top of a C stack that is nearly full.
+    for deep in ["cjson.encode(t)", "cjson.decode(text)"] {
+        let code = format!(
+            "local cjson = require('cjson') cjson.encode_max_depth(2000) cjson.decode_max_depth(2000)
+             local t = {{}} for i = 1, 1999 do t = {{ t }} end
+             local text = ('['):rep(1999) .. (']'):rep(1999)
+             local function f(s)
+                 pcall(function() {deep} end)
+                 return s:gsub('.', f)
+             end
+             out(pcall(f, 'a'))"
+        );
+        check_overflow(&code, "C stack overflow");
     }
 }
 

@@ -7,7 +7,7 @@ use mlua_sys as ffi;
 
 use super::{ARRAY_MT, Config, NESTING_MAX, push_shared_table};
 use crate::error::{CResult, LuaError};
-use crate::stack::Lua;
+use crate::stack::{Lua, may_nest};
 
 /// What comes next in the text. The value of a string or a number stands in the parser.
 #[derive(Clone, Copy, PartialEq)]
@@ -304,7 +304,7 @@ impl Parser<'_> {
     }
 
     fn descend(&self, depth: i64) -> Result<(), LuaError> {
-        if depth <= self.config.decode_max_depth.min(NESTING_MAX) && self.lua.reserve(4).is_ok() {
+        if depth <= self.config.decode_max_depth.min(NESTING_MAX) && may_nest() && self.lua.reserve(4).is_ok() {
             return Ok(());
         }
         Err(LuaError::from(format!("Found too many nested data structures ({depth}) at character {}", self.at)))

@@ -9,7 +9,7 @@ use mlua_sys as ffi;
 use super::{Config, EMPTY_ARRAY, InvalidNumbers, NESTING_MAX, pointer};
 use crate::entries::{Entries, Part, is_keyed};
 use crate::error::{CResult, LuaError};
-use crate::stack::{Lua, Type};
+use crate::stack::{Lua, Type, may_nest};
 
 /// The largest buffer that is kept between calls.
 const KEPT_BYTES: usize = 256 << 10;
@@ -107,7 +107,7 @@ impl Encoder {
 
     fn table(&mut self, depth: i64) -> Result<(), LuaError> {
         let lua = self.lua;
-        if depth > self.config.encode_max_depth.min(NESTING_MAX) || lua.reserve(4).is_err() {
+        if depth > self.config.encode_max_depth.min(NESTING_MAX) || !may_nest() || lua.reserve(4).is_err() {
             return Err(LuaError::from(format!("Cannot serialise, excessive depth ({depth})")));
         }
         let (keyed, meta) = is_keyed(lua, lua.top());
