@@ -12,12 +12,14 @@
 #define LUA_CORE
 
 #include <pthread.h>
+#include <time.h>
 
 #include "lauxlib.h"
 #include "lj_obj.h"
 #include "lj_bc.h"
 #include "lj_err.h"
 #include "lj_dispatch.h"
+#include "lj_ff.h"
 #include "lj_jit.h"
 #include "lj_trace.h"
 #include "levels.h"
@@ -69,12 +71,52 @@ floor_at(char *frame)
     return LJ_LIKELY(low != NULL) ? low : find_floor(frame);
 }
 
+/*
+ * The functions of Lua's io and os libraries that wait for the system. LuaJIT numbers the functions of its library in their
+ * order; those of these two follow one another.
+ */
+#define IS_BLOCKING(number) ((unsigned)(number) - FF_io_method_close <= FF_os_tmpname - FF_io_method_close)
+/* What takes less is not even told. */
+#define BLOCKED_NS_MIN 1000000
+
+/* A function has kept the worker waiting. In Rust: src/api/stdlib.rs. */
+extern void tidegate_lua_blocked(lua_State *L, const char *name, uint64_t ns);
+
+static const char *const function_names[] = {
+    "Lua", "C",
+#define FFDEF(name) #name,
+#include "lj_ffdef.h"
+};
+
+static uint64_t
+now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static LJ_NOINLINE int
+call_and_time(lua_State *L, lua_CFunction function, unsigned number)
+{
+    uint64_t began = now_ns(), took;
+    int results = function(L);
+
+    took = now_ns() - began;
+    if (took >= BLOCKED_NS_MIN) {
+        tidegate_lua_blocked(L, function_names[number], took);
+    }
+    return results;
+}
+
 /* Calls every C function that Lua calls. */
 static int
 call_c_function(lua_State *L, lua_CFunction function)
 {
     char *frame = __builtin_frame_address(0);
     char *low = floor_at(frame);
+    unsigned number = curr_func(L)->c.ffid;
 
     if (LJ_UNLIKELY(frame < low)) {
         /* While a message handler runs, LuaJIT's status is that of an error in error handling. */
@@ -82,7 +124,7 @@ call_c_function(lua_State *L, lua_CFunction function)
             return luaL_error(L, "C stack overflow");
         }
     }
-    return function(L);
+    return LJ_UNLIKELY(IS_BLOCKING(number)) ? call_and_time(L, function, number) : function(L);
 }
 
 /* Leads all C functions of a virtual machine, those of Lua's own library too, through the wrapper above. */

@@ -61,6 +61,11 @@ impl Chunk {
         Self { id: ChunkId::next(), source: source.to_vec(), name }
     }
 
+    /// The name that messages show.
+    pub(crate) fn name(&self) -> &std::ffi::CStr {
+        &self.name
+    }
+
     /// The compiled function in `vm`, compiled now if it is the first use.
     ///
     /// # Errors
@@ -124,7 +129,7 @@ fn read(path: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Lua skips a first line that begins with `#`, and keeps its line break for the numbering.
-fn skip_shebang(source: &[u8]) -> &[u8] {
+pub(crate) fn skip_shebang(source: &[u8]) -> &[u8] {
     if source.first() != Some(&b'#') {
         return source;
     }

@@ -11,6 +11,7 @@ use tidegate_core::template::Template;
 
 use crate::chunk::{Chunk, LoadError, load_file};
 use crate::stack::Ref;
+use crate::syntax;
 use crate::vm::Vm;
 
 /// The code of a `*_by_lua*` directive.
@@ -37,7 +38,9 @@ impl Code {
         if let Body::Lua(block) = &directive.body {
             let name = name.strip_suffix("_block").unwrap_or(&name);
             let file = file_name(build, directive);
-            return Ok(Self::Inline(Chunk::inline(name, &file, block.line as usize, &block.source)));
+            let chunk = Chunk::inline(name, &file, block.line as usize, &block.source);
+            syntax::check_inline(&block.source, chunk.name(), Some(block), directive.name.span, build);
+            return Ok(Self::Inline(chunk));
         }
         Self::of_argument(&name, directive, &directive.args[0], build)
     }
@@ -58,12 +61,18 @@ impl Code {
         }
         if name.ends_with("_file") {
             let path = build.template(arg)?;
-            return Ok(Self::File { path, prefix: build.prefix.as_os_str().as_encoded_bytes().into() });
+            let prefix: Box<[u8]> = build.prefix.as_os_str().as_encoded_bytes().into();
+            if let Some(path) = path.as_literal() {
+                syntax::check_file(&full_path(path, &prefix), arg.span, build);
+            }
+            return Ok(Self::File { path, prefix });
         }
         // nginx's parser has read the whole directive when it asks for the line: it is the line where it ends.
         let line = build.sources.line(directive.span.file, directive.span.end.saturating_sub(1));
         let file = file_name(build, directive);
-        Ok(Self::Inline(Chunk::inline(name, &file, line as usize, &arg.value)))
+        let chunk = Chunk::inline(name, &file, line as usize, &arg.value);
+        syntax::check_inline(&arg.value, chunk.name(), None, arg.span, build);
+        Ok(Self::Inline(chunk))
     }
 
     /// `_file` for code from a file, nothing for inline code: the end of the directive's name in messages.

@@ -21,6 +21,7 @@
 //! | `mysql` | `resty.mysql` on the native client and the embedded engine |
 //! | `sql` | `tidegate.sql`: statements on the embedded engine |
 //! | `api` | the `ngx.*` families; how to add one stands there |
+//! | `syntax` | what `-t` finds in Lua code |
 //! | `init_once` | what makes `init_by_lua*` count once, although each worker runs it |
 //! | `bundle` | the Lua sources in the binary (`lualib/`) |
 
@@ -60,6 +61,7 @@ mod pipe;
 mod portable;
 mod request_context;
 mod sql;
+mod syntax;
 mod timers;
 mod traceback;
 mod worker;

@@ -45,6 +45,12 @@ impl MemoryLimit {
         memory
     }
 
+    /// The limit in bytes.
+    #[inline]
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Puts the allocator back, before the state ends.
     pub(crate) fn uninstall(&self, main: Lua) {
         // SAFETY: every block came from the inner allocator.

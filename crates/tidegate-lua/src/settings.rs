@@ -17,9 +17,13 @@ use tidegate_core::module::{Context, Directive, Module};
 use tidegate_core::phase::{Phase, Ready, Step};
 use tidegate_core::request::Request;
 
+use crate::command;
 use crate::host::Host;
 use crate::shdict::Zone;
-use crate::vm::VmConfig;
+use crate::vm::{OsExit, VmConfig};
+
+/// The words of `lua_os_exit`, with their indexes in [`OsExit::ALL`].
+const OS_EXIT: &[(&str, u32)] = &[("request", 0), ("error", 1), ("process", 2)];
 
 /// What the settings say at one level.
 #[derive(Debug, Default)]
@@ -40,6 +44,10 @@ pub struct Conf {
     pub lua_memory_limit: Option<usize>,
     /// `lua_cpu_budget`
     pub lua_cpu_budget: Option<Duration>,
+    /// `lua_blocking_warn`
+    pub lua_blocking_warn: Option<Duration>,
+    /// `lua_os_exit`: an index of [`OsExit::ALL`].
+    pub lua_os_exit: Option<u32>,
     /// `lua_need_request_body`
     pub lua_need_request_body: Option<bool>,
     /// `lua_check_client_abort`
@@ -122,12 +130,20 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Timers that may run at a time in each worker."),
         Directive::size("lua_memory_limit", |c: &mut Conf| &mut c.lua_memory_limit)
             .within(HTTP)
-            .default("0")
+            .default("2g")
             .doc("Memory for Lua objects in each worker; a script that needs more gets an error. 0 sets no limit."),
         Directive::time("lua_cpu_budget", |c: &mut Conf| &mut c.lua_cpu_budget)
             .within(HTTP)
-            .default("0")
-            .doc("Processor time that a script may use without waiting before it is stopped. 0 sets no limit."),
+            .default("5s")
+            .doc("Processor time that a request's scripts may use without waiting before they are stopped. 0 sets no limit."),
+        Directive::time("lua_blocking_warn", |c: &mut Conf| &mut c.lua_blocking_warn)
+            .within(HTTP)
+            .default("10ms")
+            .doc("The error log names calls of `io.*` and `os.*` that keep a worker waiting for so long. 0 names none."),
+        Directive::choice("lua_os_exit", |c: &mut Conf| &mut c.lua_os_exit, OS_EXIT)
+            .within(HTTP)
+            .default("request")
+            .doc("What `os.exit` ends: the request that calls it, or the process with all workers; `error` makes it fail."),
         Directive::flag("lua_need_request_body", |c: &mut Conf| &mut c.lua_need_request_body)
             .within(Context::ALL_IF)
             .default("off")
@@ -332,6 +348,13 @@ fn shared_dict(conf: &mut Conf, directive: &ast::Directive, _build: &mut Build<'
     Ok(())
 }
 
+/// `lua_memory_limit`: what LuaJIT itself had for a limit before its references had 64 bits, so that applications know it.
+const MEMORY_LIMIT: usize = 2 << 30;
+/// `lua_cpu_budget`: no response is worth a longer stand-still of its worker, and no sane script needs it.
+const CPU_BUDGET: Duration = Duration::from_secs(5);
+/// `lua_blocking_warn`: a seek of a disk. Other requests of the worker notice more.
+const BLOCKING_WARN: Duration = Duration::from_millis(10);
+
 impl Conf {
     /// The settings of virtual machines, from those of the `http` level.
     pub(crate) fn vm_config(&self, prefix: PathBuf) -> VmConfig {
@@ -340,18 +363,31 @@ impl Conf {
             value.map_or(default, |value| usize::try_from(value).unwrap_or(usize::MAX))
         };
         let path = |value: &Option<BString>| value.as_ref().map(|path| path.to_vec());
-        VmConfig {
+        let config = VmConfig {
             package_path: path(&self.lua_package_path),
             package_cpath: path(&self.lua_package_cpath),
             prefix,
             thread_cache_max_entries: number(self.lua_thread_cache_max_entries, defaults.thread_cache_max_entries),
             max_pending_timers: number(self.lua_max_pending_timers, defaults.max_pending_timers),
             max_running_timers: number(self.lua_max_running_timers, defaults.max_running_timers),
-            memory_limit: self.lua_memory_limit.filter(|&limit| limit > 0),
-            cpu_budget: self.lua_cpu_budget.filter(|budget| !budget.is_zero()),
+            memory_limit: Some(self.lua_memory_limit.unwrap_or(MEMORY_LIMIT)).filter(|&limit| limit > 0),
+            cpu_budget: Some(self.lua_cpu_budget.unwrap_or(CPU_BUDGET)).filter(|budget| !budget.is_zero()),
+            blocking_warn: Some(self.lua_blocking_warn.unwrap_or(BLOCKING_WARN)).filter(|time| !time.is_zero()),
+            os_exit: OsExit::ALL[self.lua_os_exit.unwrap_or(0) as usize],
             regex_cache_max_entries: number(self.lua_regex_cache_max_entries, defaults.regex_cache_max_entries),
             regex_match_limit: u32::try_from(self.lua_regex_match_limit.unwrap_or(0)).unwrap_or(u32::MAX),
             shared_dicts: self.lua_shared_dict.clone(),
+        };
+        match command::get() {
+            // A script of a shell harms nobody else, and ends its own process.
+            Some(_) => VmConfig {
+                memory_limit: None,
+                cpu_budget: None,
+                blocking_warn: None,
+                os_exit: OsExit::Process,
+                ..config
+            },
+            None => config,
         }
     }
 }

@@ -37,7 +37,7 @@ const LEFT_OUT: &str = "
     local left_out = {
         ['process.signal_graceful_exit'] = true, ['process.enable_privileged_agent'] = true, ['fault.call'] = true,
         ['fault.object'] = true, ['fault.wait'] = true, ['fault.answer'] = true, ['command.exit'] = true, ['control.exit'] = true,
-        ['pipe.spawn'] = true, ['fault.compiled'] = true,
+        ['pipe.spawn'] = true, ['fault.compiled'] = true, ['stdlib.exit'] = true,
     }
 ";
 

@@ -46,6 +46,10 @@ pub struct VmConfig {
     pub memory_limit: Option<usize>,
     /// `lua_cpu_budget`: processor time that a script may use without waiting, if limited.
     pub cpu_budget: Option<Duration>,
+    /// `lua_blocking_warn`: calls of `io.*` and `os.*` that take so long are named in the log.
+    pub blocking_warn: Option<Duration>,
+    /// `lua_os_exit`
+    pub os_exit: OsExit,
     /// `lua_regex_cache_max_entries`: compiled patterns that are kept.
     pub regex_cache_max_entries: usize,
     /// `lua_regex_match_limit`; 0 for PCRE's own.
@@ -66,11 +70,30 @@ impl Default for VmConfig {
             max_running_timers: 256,
             memory_limit: None,
             cpu_budget: None,
+            blocking_warn: None,
+            os_exit: OsExit::Request,
             regex_cache_max_entries: 1024,
             regex_match_limit: 0,
             shared_dicts: Vec::new(),
         }
     }
+}
+
+/// What `os.exit` does. In nginx it ends a worker process, and the supervisor starts another; here the workers are threads
+/// of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OsExit {
+    /// Ends the request.
+    Request,
+    /// Raises an error.
+    Error,
+    /// Ends the process.
+    Process,
+}
+
+impl OsExit {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Request, Self::Error, Self::Process];
 }
 
 /// A virtual machine and what the Rust side keeps beside it.
@@ -99,6 +122,9 @@ pub struct Vm {
 /// Garbage that may gather between two cycles of the collector. LuaJIT's measure is the heap's own size, and that of most
 /// applications is some 100 KB: all of it would be marked again every hundred requests.
 const GC_ROOM: usize = 4 << 20;
+
+/// Where `lua_memory_limit` has room for fewer of them, the collector keeps LuaJIT's pace.
+const GC_ROOMS_MIN: usize = 32;
 
 /// The address that scripts yield to say "suspend me": see [`crate::scheduler`].
 static TOKEN: u8 = 0;
@@ -207,7 +233,11 @@ impl Vm {
     /// Collects garbage when `lua_memory_limit` is near; without a limit leaves the collector [`GC_ROOM`].
     pub(crate) fn relieve_memory(&self) {
         match &self.memory {
-            Some(memory) => memory.relieve(self.main, || self.slice()),
+            Some(memory) if memory.limit() < GC_ROOM * GC_ROOMS_MIN => memory.relieve(self.main, || self.slice()),
+            Some(memory) => {
+                self.main.set_gc_room(GC_ROOM);
+                memory.relieve(self.main, || self.slice());
+            }
             None => self.main.set_gc_room(GC_ROOM),
         }
     }

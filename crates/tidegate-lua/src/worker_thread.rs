@@ -194,6 +194,7 @@ fn make_machine(config: &Arc<Config>) -> Option<Rc<Vm>> {
     let mut settings = config.http_conf(&settings::MODULE).vm_config(config.prefix.clone());
     // Long computations are what these threads are for.
     settings.cpu_budget = None;
+    settings.blocking_warn = None;
     Vm::new(settings).ok()
 }
 

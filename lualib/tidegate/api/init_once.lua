@@ -43,6 +43,9 @@ local function once(perform, instead)
         return ...
     end
 
+    jit.off(kept)
+    jit.off(recalled)
+
     return function(...)
         if mode == FIRST then
             return kept(pcall(perform, ...))
@@ -228,7 +231,7 @@ package.preload["tidegate.digest"] = function(...)
 end
 
 -- switch(mode): called before and after init_by_lua*.
-native.set_switch(function(new)
+local function switch(new)
     local was = mode
     mode = new
     if (was == OVER) == (new == OVER) then
@@ -244,4 +247,8 @@ native.set_switch(function(new)
             t[name] = field[3]
         end
     end
-end)
+end
+
+-- Not compiled: the traces that a script counts (jit.v) begin with its own.
+jit.off(switch)
+native.set_switch(switch)

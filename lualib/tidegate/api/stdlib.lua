@@ -142,12 +142,29 @@ function table.sort(...)
     end
 end
 
--- os.exit(...): ends the process; the lines that were logged before are written.
-local exit, flush_logs = os.exit, native.flush_logs
+-- os.exit(...): ends the request, as the directive lua_os_exit says, or the process: then the lines that were logged before
+-- are written.
+local exit, flush_logs, ends_process = os.exit, native.flush_logs, native.exit
+local await = base.await
 
 function os.exit(...)
+    if not ends_process() then
+        return await()
+    end
     flush_logs()
     return exit(...)
+end
+
+-- os.setlocale(locale, category): the locale belongs to the process, and other workers run meanwhile. It can be asked for; the
+-- only one that can be set is the one that is.
+local setlocale = os.setlocale
+
+function os.setlocale(locale, category)
+    local current = setlocale(nil, category)
+    if locale == nil or locale == current or locale == "C" or locale == "POSIX" then
+        return current
+    end
+    return nil
 end
 
 -- os.getenv(name): with the `env` directives of the configuration that this worker runs under.

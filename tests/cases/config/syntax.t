@@ -279,3 +279,28 @@ location / {
 GET /
 --- response_body
 x
+
+=== TEST 34: -t finds Lua code that does not compile and files that are not there
+--- tidegate_only: nginx finds them when the first request comes
+--- config
+location /block {
+    content_by_lua_block {
+        local n = 1
+        local m = = 2
+    }
+}
+location /string { access_by_lua 'if then'; }
+location /file { content_by_lua_file html/broken.lua; }
+location /missing { content_by_lua_file html/missing.lua; }
+location /variable { content_by_lua_file html/$arg_name.lua; }
+--- user_files
+>>> broken.lua
+return 1 +
+--- args: -t
+--- stderr_like
+failed to load inlined Lua code: content_by_lua\(nginx\.conf:\d+\):3: unexpected symbol near '=' in \S+/nginx\.conf:\d+
+.*failed to load inlined Lua code: access_by_lua\(nginx\.conf:\d+\):1: unexpected symbol near 'then'
+.*failed to load external Lua file "\S+/html/broken\.lua": \S+/html/broken\.lua:\d: unexpected symbol near '<eof>'
+.*open\(\) "\S+/html/missing\.lua" failed \(2: No such file or directory\)
+.*test is successful
+--- exit_code: 0

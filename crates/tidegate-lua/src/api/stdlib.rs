@@ -1,18 +1,87 @@
-//! Functions of Lua's own library: `table.sort` in a form that LuaJIT compiles, `os.exit` that loses no line of the log,
+//! Functions of Lua's own library: `table.sort` in a form that LuaJIT compiles, `os.exit` that ends nobody else's request,
+//! `os.setlocale` that changes nothing, functions of `io` and `os` that are named when they block,
 //! `ffi.cdef` that finds OpenSSL.
 
+use std::ffi::c_char;
+use std::time::Duration;
+
 use bstr::ByteSlice;
-use mlua_sys::lua_CFunction;
+use mlua_sys::{lua_CFunction, lua_State};
 use tidegate_core::{environment, log, worker};
 
 use super::Family;
-use crate::error::CResult;
-use crate::function::function;
+use crate::error::{CResult, LuaError};
+use crate::function::{c_bytes, function, place_of_script};
+use crate::host::LogLevel;
+use crate::phase::{Phase, Phases};
+use crate::scheduler::{Stop, with_run};
 use crate::stack::Lua;
+use crate::vm::OsExit;
+
+/// `ngx.ERROR`
+const ERROR: i32 = -1;
 
 pub(crate) static FAMILY: Family = Family { name: "stdlib", cdef: "", ffi: &[], functions: FUNCTIONS };
 
-static FUNCTIONS: &[(&str, lua_CFunction)] = &[("flush_logs", function(flush_logs)), ("getenv", function(getenv))];
+static FUNCTIONS: &[(&str, lua_CFunction)] =
+    &[("flush_logs", function(flush_logs)), ("getenv", function(getenv)), ("exit", function(exit))];
+
+/// Where `os.exit` ends the request; elsewhere it is an error.
+const EXIT_PHASES: Phases = Phases::of(&[
+    Phase::InitWorker,
+    Phase::Set,
+    Phase::Rewrite,
+    Phase::ServerRewrite,
+    Phase::Access,
+    Phase::Precontent,
+    Phase::Content,
+    Phase::Timer,
+]);
+
+/// `exit(…)`: true when the process is to end, false when the Lua half is to await the end of the request.
+fn exit(lua: Lua) -> CResult {
+    let ends_process = with_run(|run| match run.vm().config().os_exit {
+        OsExit::Process => Ok(true),
+        OsExit::Request if EXIT_PHASES.contains(run.phase()) => {
+            // What a client of a worker that has gone would see.
+            run.stop(lua, Stop::Exit(ERROR))?;
+            let text = "os.exit() ends the request; \"lua_os_exit process\" lets it end the server";
+            let line = [place_of_script(lua, 1).as_slice(), text.as_bytes()].concat();
+            run.host().log(LogLevel::Error, &line);
+            Ok(false)
+        }
+        OsExit::Request | OsExit::Error => {
+            Err(LuaError::new("os.exit() is disabled here; \"lua_os_exit process\" lets it end the server"))
+        }
+    });
+    lua.push_bool(ends_process.unwrap_or_else(|| Err(LuaError::new("os.exit() is disabled here")))?);
+    Ok(1)
+}
+
+/// A function of Lua's library has kept the thread waiting for `ns` nanoseconds: tells it in the log.
+///
+/// # Safety
+/// `state` runs, and `name` is a zero-terminated string.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn tidegate_lua_blocked(state: *mut lua_State, name: *const c_char, ns: u64) {
+    // SAFETY: as the caller says.
+    let (lua, name) = unsafe { (Lua::from_raw(state), c_bytes(name)) };
+    with_run(|run| {
+        let took = Duration::from_nanos(ns);
+        if matches!(run.phase(), Phase::Init | Phase::InitWorker | Phase::ExitWorker)
+            || run.vm().config().blocking_warn.is_none_or(|limit| took < limit)
+        {
+            return;
+        }
+        let name = name.to_str_lossy();
+        let name = match name.strip_prefix("io_method_") {
+            Some(method) => format!("file:{method}"),
+            None => name.replacen('_', ".", 1),
+        };
+        let text = format!("{name}() has blocked the worker for {}ms", took.as_millis());
+        run.host().log(LogLevel::Warn, &[place_of_script(lua, 1).as_slice(), text.as_bytes()].concat());
+    });
+}
 
 /// `getenv(name)`: the variable's value under the worker's configuration, which a reload may have changed.
 fn getenv(lua: Lua) -> CResult {

@@ -1,0 +1,167 @@
+What one script can take: a script that goes wrong costs its own request, and the worker serves on.
+
+=== TEST 1: C functions and coroutines nested without end
+--- tidegate_only: nginx's worker overflows its stack
+--- config
+location /gsub { content_by_lua_block { local function f(s) return s:gsub(".", f) end f("a") } }
+location /resume {
+    content_by_lua_block {
+        local function f() local ok, message = coroutine.resume(coroutine.create(f)) if not ok then error(message, 0) end end
+        f()
+    }
+}
+location /caught {
+    content_by_lua_block {
+        local function f(s) return s:gsub(".", f) end
+        local ok, message = pcall(f, "a")
+        ngx.say(ok, " ", (message:gsub("^.*: ", "")))
+    }
+}
+location /fine { content_by_lua_block { ngx.say("fine") } }
+--- requests
+GET /gsub
+~~~
+GET /resume
+~~~
+GET /caught
+~~~
+GET /fine
+--- error_code: 500 500 200 200
+--- error_log
+C stack overflow
+
+=== TEST 2: what keeps the budget from being noticed
+--- tidegate_only: lua_cpu_budget
+--- http_config
+lua_cpu_budget 50ms;
+--- config
+location /handler { content_by_lua_block { xpcall(error, function() while true do end end) } }
+location /gc {
+    content_by_lua_block {
+        local p = newproxy(true)
+        getmetatable(p).__gc = function() while true do end end
+        p = nil
+        collectgarbage()
+    }
+}
+location /pattern { content_by_lua_block { return (("a"):rep(3000):find((".-"):rep(9) .. "b")) } }
+location /threads {
+    content_by_lua_block { for i = 1, 50 do ngx.thread.spawn(function() while true do end end) end }
+}
+location /yields { content_by_lua_block { while true do coroutine.yield() end } }
+location /timers {
+    content_by_lua_block {
+        local function again() ngx.timer.at(0, again) end
+        again()
+        ngx.say("started")
+    }
+}
+location /fine { content_by_lua_block { ngx.say("fine") } }
+--- requests
+GET /handler
+~~~
+GET /gc
+~~~
+GET /pattern
+~~~
+GET /threads
+~~~
+GET /yields
+~~~
+GET /timers
+~~~
+GET /fine
+--- error_code: 500 500 500 500 500 200 200
+--- error_log
+CPU budget of 50ms exceeded
+
+=== TEST 3: os.exit ends the request that calls it
+--- tidegate_only: in nginx it ends a worker process with all its clients
+--- config
+location /exit { content_by_lua_block { pcall(os.exit, 1) ngx.say("not here") } }
+location /filter {
+    content_by_lua_block { ngx.say("body") }
+    log_by_lua_block { os.exit() }
+}
+location /fine { content_by_lua_block { ngx.say("fine") } }
+--- pipelined_requests
+GET /filter
+GET /fine
+GET /exit
+--- raw_response_like
+^HTTP/1\.1 200 .*body.*HTTP/1\.1 200 .*fine\n\r\n0\r\n\r\n$
+--- error_log
+os.exit() ends the request
+--- error_log_like
+failed to run log_by_lua\*: log_by_lua\(nginx\.conf:\d+\):1: os\.exit\(\) is disabled here
+
+=== TEST 4: os.exit as an error
+--- tidegate_only: lua_os_exit
+--- http_config
+lua_os_exit error;
+--- config
+location / {
+    content_by_lua_block {
+        local ok, message = pcall(os.exit, 1)
+        ngx.say(ok, " ", (message:gsub("^.-%d+: ", "")))
+    }
+}
+--- request
+GET /
+--- response_body
+false os.exit() is disabled here; "lua_os_exit process" lets it end the server
+
+=== TEST 5: calls that keep the worker waiting are named
+--- tidegate_only: lua_blocking_warn
+--- http_config
+lua_blocking_warn 20ms;
+--- config
+location / {
+    content_by_lua_block {
+        os.execute("sleep 0.05")
+        local pipe = io.popen("sleep 0.05")
+        pipe:read("*a")
+        pipe:close()
+        ngx.say("done")
+    }
+}
+--- request
+GET /
+--- response_body
+done
+--- error_log_like
+\[warn\] .*content_by_lua\(nginx\.conf:\d+\):2: os\.execute\(\) has blocked the worker for \d+ms, client
+content_by_lua\(nginx\.conf:\d+\):4: file:read\(\) has blocked the worker for \d+ms
+
+=== TEST 6: what init_by_lua* does once is not among the traces that jit.v shows
+--- http_config
+init_by_lua_block { require("jit.v").on("$TEST_DIR/html/traces.txt") }
+--- config
+location / {
+    content_by_lua_block {
+        local sum = 0
+        for i = 1, 1000 do sum = sum + i end
+        require("jit.v").off()
+        for line in io.lines("$TEST_DIR/html/traces.txt") do
+            if line:find("init_once", 1, true) then ngx.say(line) end
+        end
+        ngx.say(sum)
+    }
+}
+--- request
+GET /
+--- response_body
+500500
+
+=== TEST 7: the locale is the process's
+--- tidegate_only: nginx's workers are processes, each with a locale of its own
+--- config
+location / {
+    content_by_lua_block {
+        ngx.say(os.setlocale(), " ", os.setlocale("C"), " ", os.setlocale("de_DE.UTF-8"), " ", os.setlocale("C.UTF-8"))
+    }
+}
+--- request
+GET /
+--- response_body
+C C nil nil
