@@ -77,3 +77,29 @@ impl Spill {
         Ok(Spilled { buf, created })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_takes_so_much_and_no_more() {
+        let directory = std::env::temp_dir().join(format!("tidegate-spill-{}", std::process::id()));
+        let mut slot = None;
+        let mut append = |piece: &[u8], waiting_bytes| {
+            let spilled = Spill::append(&mut slot, &directory, piece, waiting_bytes)?;
+            let Buf::File { file, offset, len } = spilled.buf else { panic!("it is in a file") };
+            let mut bytes = vec![0; len as usize];
+            file.read_exact_at(&mut bytes, offset).expect("readable");
+            assert_eq!(bytes, piece);
+            Ok::<_, SpillError>((offset, spilled.created.is_some()))
+        };
+        assert_eq!(append(b"abc", 0).expect("room"), (0, true));
+        assert_eq!(append(b"de", 3).expect("room"), (3, false));
+        // All has been sent: another file.
+        assert_eq!(append(b"f", 0).expect("room"), (0, true));
+        assert!(matches!(append(b"g", OUTPUT_FILE_BYTES_MAX), Err(SpillError::Full)));
+        assert_eq!(std::fs::read_dir(&directory).expect("made").count(), 0, "no file keeps its name");
+        std::fs::remove_dir_all(&directory).expect("removed");
+    }
+}

@@ -99,6 +99,12 @@ impl Subrequest {
         if is_whole { Ok(self.body.take()) } else { Err(Closed) }
     }
 
+    /// Lets the client's connection end without the sub-request, which runs in the background: it may take longer than the
+    /// response.
+    pub fn detach(&self) {
+        self.req.conn.kept.set(true);
+    }
+
     /// Gives the memory to the requests that come. What somebody else still holds stays his.
     pub fn recycle(self) {
         worker::give_request(self.req);

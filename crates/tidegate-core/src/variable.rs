@@ -3,7 +3,11 @@
 //! A variable is *native* (computed by a function each time: `$uri`), *computed* (by what a directive compiled: `map`),
 //! or *plain* (only ever assigned: `set`). Computed and plain ones have a slot in the request that holds their value.
 
-use std::{borrow::Cow, cell::RefCell, rc::Rc};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use bstr::{BStr, BString, ByteSlice};
 use rustc_hash::FxHashMap;
@@ -319,6 +323,35 @@ enum Slot {
     Value(Vec<u8>),
 }
 
+/// How deep variables that are computed of others may nest.
+///
+/// Source: nginx, `ngx_http_variable_depth`.
+const EVALUATION_DEPTH_MAX: u32 = 100;
+
+thread_local! {
+    static EVALUATION_DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// One step further into variables that are computed of others; dropping it is the way back.
+struct Deeper;
+
+impl Deeper {
+    fn enter() -> Option<Deeper> {
+        EVALUATION_DEPTH.with(|depth| {
+            (depth.get() < EVALUATION_DEPTH_MAX).then(|| {
+                depth.set(depth.get() + 1);
+                Deeper
+            })
+        })
+    }
+}
+
+impl Drop for Deeper {
+    fn drop(&mut self) {
+        EVALUATION_DEPTH.with(|depth| depth.set(depth.get() - 1));
+    }
+}
+
 /// The values that a request (and the sub-requests that share them) holds.
 #[derive(Debug, Default)]
 pub struct Values(RefCell<Vec<Slot>>);
@@ -364,6 +397,11 @@ impl Request {
             }
             Source::Plain { warns: false } | Source::Undefined => false,
             Source::Computed { compute, cached, .. } => {
+                let Some(_deeper) = Deeper::enter() else {
+                    let name = &variable.name;
+                    self.log(Level::Error, format_args!("cycle while evaluating variable \"{name}\""));
+                    return false;
+                };
                 let start = out.len();
                 let found = compute(self, out);
                 if let (true, Some(slot)) = (*cached, variable.slot) {

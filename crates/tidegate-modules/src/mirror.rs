@@ -4,7 +4,7 @@
 //!
 //! Follows nginx's `ngx_http_mirror_module`.
 
-use std::{rc::Rc, sync::Arc};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 
 use bstr::BString;
 use tidegate_conf::Diagnostic;
@@ -68,9 +68,37 @@ pub static MODULE: Module<Conf> = Module {
     ..Module::named("mirror")
 };
 
+/// Copies that may be under way in one worker. The answers to clients do not wait for copies, so only this keeps a slow
+/// server that gets them from holding ever more requests and bodies in memory.
+const UNDER_WAY_MAX: u32 = 1024;
+
+thread_local! {
+    static UNDER_WAY: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A copy under way; dropping it is its end.
+struct UnderWay;
+
+impl UnderWay {
+    fn begin() -> Option<UnderWay> {
+        UNDER_WAY.with(|count| {
+            (count.get() < UNDER_WAY_MAX).then(|| {
+                count.set(count.get() + 1);
+                UnderWay
+            })
+        })
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.with(|count| count.set(count.get() - 1));
+    }
+}
+
 /// Copies are made once for a request, whatever locations it is sent to.
 #[derive(Default)]
-struct Mirrored(std::cell::Cell<bool>);
+struct Mirrored(Cell<bool>);
 
 impl Conf {
     fn run(self: &Arc<Self>, req: &Rc<Request>) -> Outcome {
@@ -94,6 +122,11 @@ impl Conf {
 
     fn send(&self, req: &Rc<Request>) {
         for uri in self.mirror.iter().flatten() {
+            let Some(under_way) = UnderWay::begin() else {
+                let message = format_args!("{UNDER_WAY_MAX} copies are under way: \"{uri}\" gets none of this request");
+                req.log(Level::Error, message);
+                return;
+            };
             let args = req.uri.borrow().args.clone();
             let options = Options { method: Some(req.method.get()), discard: true, ..Options::default() };
             let sub = match Subrequest::new(req, uri, &args, options) {
@@ -106,11 +139,12 @@ impl Conf {
             if self.mirror_request_body != Some(false) {
                 sub.req.body.share(&req.body);
             }
+            sub.detach();
             // A worker that is to end waits for the copies.
             let hold = worker::current().map(|worker| worker.hold());
             tokio::task::spawn_local(async move {
                 sub.run().await;
-                drop(hold);
+                drop((hold, under_way));
             });
         }
     }

@@ -23,6 +23,9 @@ use crate::{
 /// Bytes of a request's body that come together before they are sent, when it is sent as it comes.
 const BODY_PIECE_BYTES: usize = 32 << 10;
 
+/// Interim responses (1xx) that may come ahead of an answer.
+const INTERIM_COUNT_MAX: u32 = 100;
+
 /// What became of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sent {
@@ -338,6 +341,7 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn read_head(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
         let head_bytes_max = self.settings.head_bytes_max;
         socket.reserve(head_bytes_max);
+        let mut interim_count = 0;
         loop {
             match socket.try_read() {
                 Ok(0) if reused && socket.received == 0 => return Err(Stop::Dead),
@@ -347,7 +351,7 @@ impl<P: Protocol> Exchange<'_, P> {
                     return Err(Failure::Error.into());
                 }
                 Ok(_) => {
-                    if self.parse_head(socket)? {
+                    if self.parse_head(socket, &mut interim_count)? {
                         return Ok(());
                     }
                     if socket.input.len() >= head_bytes_max {
@@ -371,7 +375,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// Parses what has come; answers whether the head is complete. Interim responses are skipped.
-    fn parse_head(&mut self, socket: &mut Socket) -> Result<bool, Stop> {
+    fn parse_head(&mut self, socket: &mut Socket, interim_count: &mut u32) -> Result<bool, Stop> {
         loop {
             let parsed = self.req.upstream_record_mut(|record| {
                 let parsed = self.protocol.read_head(&socket.input, &mut record.head)?;
@@ -388,6 +392,12 @@ impl<P: Protocol> Exchange<'_, P> {
                     socket.input.advance(count);
                     if !interim {
                         return Ok(true);
+                    }
+                    *interim_count += 1;
+                    if *interim_count > INTERIM_COUNT_MAX {
+                        let message = format_args!("upstream sent too many interim responses while {READING_HEAD}");
+                        self.req.log(Level::Error, message);
+                        return Err(Failure::InvalidHeader.into());
                     }
                     if socket.input.is_empty() {
                         return Ok(false);

@@ -73,7 +73,14 @@ fn send(bytes: &[u8], newline: c_int) -> c_int {
             State::Open if req.header_sent() => {}
             State::Open if is_held(req) => {
                 hold(req, bytes, newline != 0);
-                return answer::DONE;
+                return match release_excess(req) {
+                    Ready::Now(Ok(())) => answer::DONE,
+                    Ready::Now(Err(Closed)) => answer::CLOSED,
+                    Ready::Later(future) => match run.wait_ffi(async { to_answer(future.await) }) {
+                        Ok(()) => answer::AWAIT,
+                        Err(error) => ffi_lua_error(&error),
+                    },
+                };
             }
             State::Open => prepare_head(req),
             State::HeaderOnly => return answer::HEADER_ONLY,
@@ -139,6 +146,21 @@ fn hold(req: &Request, bytes: &[u8], newline: bool) {
     }
 }
 
+/// Output that is held back at most. A longer response goes out as it is made, and its end is the connection's.
+const HELD_BYTES_MAX: usize = 1 << 20;
+
+/// Sends what was held back when it is too much to go on with.
+fn release_excess(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
+    let context: Rc<LuaContext> = req.context();
+    let held_bytes = context.held_output.borrow().as_ref().map_or(0, Vec::len);
+    if held_bytes <= HELD_BYTES_MAX {
+        return Ready::Now(Ok(()));
+    }
+    let held = context.held_output.take().unwrap_or_default();
+    prepare_head(req);
+    req.send(Chunk::bytes(held))
+}
+
 /// Sends what was held back, with its length; nothing if nothing was.
 pub(crate) fn release_held(req: &Rc<Request>) -> Ready<Result<(), Closed>> {
     let held = req.find_context::<LuaContext>().and_then(|context| context.held_output.take());
@@ -183,7 +205,7 @@ fn send_slow(lua: Lua) -> CResult {
     }
     if is_held(&req) {
         hold(&req, &bytes, false);
-        return Answer::One.push(lua);
+        return settle(lua, release_excess(&req));
     }
     prepare_head(&req);
     settle(lua, req.send(Chunk::bytes(bytes)))
