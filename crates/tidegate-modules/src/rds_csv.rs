@@ -25,6 +25,8 @@ pub struct Conf {
     pub rds_csv_field_separator: Option<u8>,
     /// `rds_csv_field_name_header`
     pub rds_csv_field_name_header: Option<bool>,
+    /// `rds_csv_escape_formulas`
+    pub rds_csv_escape_formulas: Option<bool>,
     /// `rds_csv_content_type`
     pub rds_csv_content_type: Option<BString>,
     /// `rds_csv_buffer_size`, accepted: the size follows the result.
@@ -54,6 +56,10 @@ pub static MODULE: Module<Conf> = Module {
             .within(PLACES)
             .default("on")
             .doc("The first row holds the names of the columns."),
+        Directive::flag("rds_csv_escape_formulas", |c: &mut Conf| &mut c.rds_csv_escape_formulas)
+            .within(PLACES)
+            .default("off")
+            .doc("Puts a ' in front of texts that a spreadsheet would take for a formula."),
         Directive::text("rds_csv_content_type", |c: &mut Conf| &mut c.rds_csv_content_type)
             .within(PLACES)
             .default("text/csv; header=presence")
@@ -64,7 +70,7 @@ pub static MODULE: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; rds_csv, rds_csv_row_terminator, rds_csv_field_separator, rds_csv_field_name_header,
-            rds_csv_content_type, rds_csv_buffer_size);
+            rds_csv_escape_formulas, rds_csv_content_type, rds_csv_buffer_size);
     },
     install: |conf, program| {
         if conf.is_on() {
@@ -125,6 +131,7 @@ impl Conf {
     /// A writer for the rows of one response.
     pub fn format(&self) -> Csv {
         Csv::new(CsvOptions {
+            escape_formulas: self.rds_csv_escape_formulas == Some(true),
             terminator: self.rds_csv_row_terminator.unwrap_or(CsvTerminator::CrLf),
             separator: self.rds_csv_field_separator.unwrap_or(b','),
             names: self.rds_csv_field_name_header != Some(false),

@@ -15,7 +15,7 @@ use tidegate_core::{
     request::Request,
     template::Template,
 };
-use tidegate_rows::json::{Json, JsonKey, JsonOptions, JsonShape};
+use tidegate_rows::json::{InvalidUtf8, Json, JsonKey, JsonOptions, JsonShape, TextOptions};
 
 use crate::{rds_filter, row_format::Results};
 
@@ -36,6 +36,10 @@ pub struct Conf {
     pub rds_json_errcode_key: Option<BString>,
     /// `rds_json_errstr_key`
     pub rds_json_errstr_key: Option<BString>,
+    /// `rds_json_invalid_utf8`
+    pub rds_json_invalid_utf8: Option<u32>,
+    /// `rds_json_for_pages`
+    pub rds_json_for_pages: Option<bool>,
     /// `rds_json_content_type`
     pub rds_json_content_type: Option<BString>,
     /// `rds_json_buffer_size`, accepted: the size follows the result.
@@ -46,6 +50,8 @@ pub struct Conf {
 }
 
 const PLACES: Context = Context::ALL_IF;
+/// Words of `rds_json_invalid_utf8`.
+const INVALID_UTF8: [(&str, u32); 3] = [("replace", 0), ("escape", 1), ("pass", 2)];
 
 /// The module.
 pub static MODULE: Module<Conf> = Module {
@@ -76,6 +82,16 @@ pub static MODULE: Module<Conf> = Module {
             .within(PLACES)
             .default("errstr")
             .doc("Key of the error text."),
+        Directive::choice("rds_json_invalid_utf8", |c: &mut Conf| &mut c.rds_json_invalid_utf8, &INVALID_UTF8)
+            .within(PLACES)
+            .default("replace")
+            .doc(
+                "What becomes of bytes that are not UTF-8: U+FFFD, an escape for each byte, or the bytes as they are.",
+            ),
+        Directive::flag("rds_json_for_pages", |c: &mut Conf| &mut c.rds_json_for_pages)
+            .within(PLACES)
+            .default("off")
+            .doc("Escapes what would end a script of an HTML page in which the JSON stands."),
         Directive::text("rds_json_content_type", |c: &mut Conf| &mut c.rds_json_content_type)
             .within(PLACES)
             .default("application/json")
@@ -90,7 +106,8 @@ pub static MODULE: Module<Conf> = Module {
     ],
     inherit: |child, parent, kind| {
         inherit!(child, parent; rds_json, rds_json_format, rds_json_root, rds_json_success_property,
-            rds_json_user_property, rds_json_errcode_key, rds_json_errstr_key, rds_json_content_type,
+            rds_json_user_property, rds_json_errcode_key, rds_json_errstr_key, rds_json_invalid_utf8,
+            rds_json_for_pages, rds_json_content_type,
             rds_json_buffer_size);
         if kind.is_unnamed() {
             inherit!(child, parent; rds_json_ret);
@@ -144,6 +161,14 @@ impl Conf {
                 success: key(&self.rds_json_success_property),
                 errcode_key: key(&self.rds_json_errcode_key).unwrap_or(defaults.errcode_key),
                 errstr_key: key(&self.rds_json_errstr_key).unwrap_or(defaults.errstr_key),
+                text: TextOptions {
+                    invalid: match self.rds_json_invalid_utf8 {
+                        Some(1) => InvalidUtf8::Escape,
+                        Some(2) => InvalidUtf8::Pass,
+                        _ => InvalidUtf8::Replace,
+                    },
+                    for_pages: self.rds_json_for_pages == Some(true),
+                },
             })
         })
     }

@@ -18,11 +18,13 @@ pub struct CsvOptions {
     /// `rds_csv_field_name_header`: whether the first row holds the names. On by default, as that module does; its
     /// manual says otherwise.
     pub names: bool,
+    /// `rds_csv_escape_formulas`: texts that a spreadsheet would take for a formula get a `'` in front.
+    pub escape_formulas: bool,
 }
 
 impl Default for CsvOptions {
     fn default() -> Self {
-        Self { terminator: CsvTerminator::CrLf, separator: b',', names: true }
+        Self { terminator: CsvTerminator::CrLf, separator: b',', names: true, escape_formulas: false }
     }
 }
 
@@ -105,6 +107,9 @@ impl Format for Csv {
         }
         match value {
             Value::Bytes(text) if self.is_number.get(index) == Some(&true) => out.extend_from_slice(text),
+            Value::Bytes(text @ [b'=' | b'+' | b'-' | b'@' | b'\t' | b'\r', ..]) if self.options.escape_formulas => {
+                self.append_field(&[b"'", text].concat(), out);
+            }
             Value::Bytes(text) => self.append_field(text, out),
             Value::Null => {}
             Value::Int(value) => append_int(out, value),

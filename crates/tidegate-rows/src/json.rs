@@ -23,7 +23,7 @@ use crate::{
     number::{append_double, append_float, append_int, append_uint, is_json_number},
 };
 
-pub use string::{append_escaped, append_string};
+pub use string::{InvalidUtf8, TextOptions, append_escaped, append_string};
 
 /// Whether a row is an object or an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,7 +43,7 @@ impl JsonKey {
     /// The key `name`.
     pub fn new(name: &[u8]) -> Self {
         let mut rendered = Vec::with_capacity(name.len() + 3);
-        append_string(&mut rendered, name);
+        append_string(&mut rendered, name, TextOptions::default());
         rendered.push(b':');
         Self(rendered.into())
     }
@@ -62,6 +62,8 @@ pub struct JsonOptions {
     pub errcode_key: JsonKey,
     /// `rds_json_errstr_key`.
     pub errstr_key: JsonKey,
+    /// `rds_json_invalid_utf8`, `rds_json_for_pages`.
+    pub text: TextOptions,
 }
 
 impl Default for JsonOptions {
@@ -72,6 +74,7 @@ impl Default for JsonOptions {
             success: None,
             errcode_key: JsonKey::new(b"errcode"),
             errstr_key: JsonKey::new(b"errstr"),
+            text: TextOptions::default(),
         }
     }
 }
@@ -87,7 +90,7 @@ impl JsonOptions {
         if !errstr.is_empty() {
             out.push(b',');
             out.extend_from_slice(&self.errstr_key.0);
-            append_string(out, errstr);
+            append_string(out, errstr, self.text);
         }
         if let Some(success) = &self.success {
             out.push(b',');
@@ -97,7 +100,7 @@ impl JsonOptions {
         for (key, value) in properties {
             out.push(b',');
             out.extend_from_slice(&key.0);
-            append_string(out, value);
+            append_string(out, value, self.text);
         }
         out.push(b'}');
     }
@@ -171,7 +174,7 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
     /// Adds a user property (`rds_json_user_property`). To be called before the first result.
     pub fn property(&mut self, key: &JsonKey, value: &[u8]) {
         self.properties.extend_from_slice(&key.0);
-        append_string(&mut self.properties, value);
+        append_string(&mut self.properties, value, self.options.text);
         self.properties.push(b',');
     }
 
@@ -222,7 +225,7 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
                 _ => text.push(b','),
             }
             if self.options.shape == JsonShape::Normal {
-                append_string(text, &column.name);
+                append_string(text, &column.name, self.options.text);
                 text.push(b':');
             }
             let end = text.len();
@@ -261,7 +264,7 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
         if !summary.info.is_empty() {
             out.push(b',');
             out.extend_from_slice(&self.options.errstr_key.0);
-            append_string(out, &summary.info);
+            append_string(out, &summary.info, self.options.text);
         }
         if summary.insert_id != 0 {
             out.extend_from_slice(b",\"insert_id\":");
@@ -290,7 +293,7 @@ impl<O: Deref<Target = JsonOptions>> Format for Json<O> {
         if self.options.shape == JsonShape::Compact {
             for (index, column) in columns.iter().enumerate() {
                 out.push(if index == 0 { b'[' } else { b',' });
-                append_string(out, &column.name);
+                append_string(out, &column.name, self.options.text);
             }
             out.push(b']');
             self.state = State::MoreRows;
@@ -313,13 +316,13 @@ impl<O: Deref<Target = JsonOptions>> Format for Json<O> {
             && !head.is_number
         {
             self.append_head(head.start, head.end + 1, out);
-            append_escaped(out, text);
+            append_escaped(out, text, self.options.text);
             out.push(b'"');
             return;
         }
         self.append_head(head.start, head.end, out);
         match value {
-            Value::Bytes(text) => append_number(out, text, head.is_zerofill),
+            Value::Bytes(text) => append_number(out, text, head.is_zerofill, self.options.text),
             Value::Null => out.extend_from_slice(b"null"),
             Value::Int(value) => append_int(out, value),
             Value::Uint(value) => append_uint(out, value),
@@ -357,16 +360,16 @@ impl<O: Deref<Target = JsonOptions>> Format for Json<O> {
 
 /// Appends the text of a numeric column.
 #[inline]
-fn append_number(out: &mut Vec<u8>, text: &[u8], is_zerofill: bool) {
+fn append_number(out: &mut Vec<u8>, text: &[u8], is_zerofill: bool, how: TextOptions) {
     if is_json_number(text) {
         out.extend_from_slice(text);
     } else {
-        append_odd_number(out, text, is_zerofill);
+        append_odd_number(out, text, is_zerofill, how);
     }
 }
 
 #[cold]
-fn append_odd_number(out: &mut Vec<u8>, text: &[u8], is_zerofill: bool) {
+fn append_odd_number(out: &mut Vec<u8>, text: &[u8], is_zerofill: bool, how: TextOptions) {
     // The booleans of an RDS stream.
     if matches!(text, b"true" | b"false") {
         out.extend_from_slice(text);
@@ -382,7 +385,7 @@ fn append_odd_number(out: &mut Vec<u8>, text: &[u8], is_zerofill: bool) {
             return;
         }
     }
-    append_string(out, text);
+    append_string(out, text, how);
 }
 
 #[cfg(test)]

@@ -93,3 +93,24 @@ rds_csv_field_separator
 location / { rds_csv_row_terminator "x"; }
 --- error_log
 rds_csv_row_terminator
+
+
+=== TEST 5: formulas
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- http_config
+upstream embedded { drizzle_server embedded dbname=test; }
+--- config
+location = / {
+    drizzle_query "select '=1+1' as a, -5 as b, '-5' as c, 'a=b' as d, '@x,y' as e";
+    drizzle_pass embedded;
+    rds_csv on;
+    rds_csv_row_terminator "\n";
+    rds_csv_escape_formulas on;
+}
+--- request
+GET /
+--- response_body
+a,b,c,d,e
+'=1+1,-5,'-5,a=b,"'@x,y"

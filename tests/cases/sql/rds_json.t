@@ -143,3 +143,41 @@ rds_json_ret
 location / { rds_json_format wide; }
 --- error_log
 invalid value "wide"
+
+
+=== TEST 6: bytes that are not UTF-8
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- http_config
+upstream embedded { drizzle_server embedded dbname=test; }
+--- config
+drizzle_query "select unhex('636166E9') as a, 'Zoë' as b";
+location = /replace { drizzle_pass embedded; rds_json on; }
+location = /escape { drizzle_pass embedded; rds_json on; rds_json_invalid_utf8 escape; }
+location = /pass { drizzle_pass embedded; rds_json on; rds_json_invalid_utf8 pass; }
+--- pipelined_requests
+GET /replace
+GET /escape
+GET /pass
+--- raw_response_like
+(?s-u)"a":"caf\xEF\xBF\xBD","b":"Zo\xC3\xAB".*"a":"caf\\u00e9","b":"Zo\xC3\xAB".*"a":"caf\xE9","b":"Zo\xC3\xAB"
+
+
+=== TEST 7: what would end a script
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- http_config
+upstream embedded { drizzle_server embedded dbname=test; }
+--- config
+location = / {
+    drizzle_query "select concat('</script>', unhex('E280A8')) as a";
+    drizzle_pass embedded;
+    rds_json on;
+    rds_json_for_pages on;
+}
+--- request
+GET /
+--- response_body chomp
+[{"a":"\u003c/script\u003e\u2028"}]
