@@ -15,7 +15,9 @@ create table guestbook (
     id int not null auto_increment primary key,
     name varchar(40) not null,
     message varchar(200) not null,
-    written datetime not null default current_timestamp
+    written datetime not null default current_timestamp,
+    constraint a_name_is_needed check (name <> ''),
+    constraint a_message_is_needed check (message <> '')
 );
 create table account (
     name varchar(20) not null primary key,

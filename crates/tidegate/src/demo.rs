@@ -6,6 +6,7 @@
 use std::{
     ffi::OsString,
     fs, io,
+    net::{Ipv4Addr, TcpListener},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
@@ -74,6 +75,10 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
             return 1;
         }
     };
+    if let Some(free) = other_port(port) {
+        eprintln!("tidegate: TIDEGATE_DEMO_PORT={free} tidegate demo takes another port; {port} is in use");
+        return 1;
+    }
     println!("The demo's files are in {}; the configuration is nginx.conf there.", directory.display());
     println!("Its database meanwhile: tidegate sql --data {} world", directory.join("data").display());
     println!("Try, and stop with Ctrl-C:");
@@ -91,6 +96,15 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
         "daemon off; master_process off;".into(),
     ];
     crate::run(Identity::Tidegate, &arguments)
+}
+
+/// A port to take instead, if somebody listens on `port` already.
+fn other_port(port: u16) -> Option<u16> {
+    let is_used = |port: u16| {
+        let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+        bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    };
+    is_used(port).then(|| (port..=u16::MAX).skip(1).find(|port| !is_used(*port)).unwrap_or(PORT_DEFAULT))
 }
 
 /// Makes the directory, where everybody may make one of this name: what somebody else has put there is not to be run.
@@ -129,6 +143,15 @@ fn write_site(directory: &Path, port: Option<u16>) -> io::Result<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_is_in_use() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = taken.local_addr().expect("bound").port();
+        assert!(other_port(port).is_some_and(|other| other != port));
+        drop(taken);
+        assert_eq!(other_port(port), None);
+    }
 
     #[test]
     fn a_directory_that_is_kept() {

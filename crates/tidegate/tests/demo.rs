@@ -65,12 +65,23 @@ fn every_example_answers() {
     demo.check("/search?q=dapest", "[]");
     demo.check("/search?q=erli", r#""name":"Berlin","country":"Germany""#);
     demo.check("/continents", r#"[["continent","cities","people"],["Asia","#);
-    demo.check("/hello?name=you", "Hello, you! It is ");
+    demo.check("/search?q=%25", "[]");
+    demo.check("/search?q=K%C3%B6ln", r#""name":"Köln""#);
+    demo.check("/hello?name=Zo%C3%AB", "Hello, Zoë! It is ");
     demo.check("/report", "1. Shanghai, 24.8 million");
     demo.check("/transfer?amount=30", "moved 30 from Ann to Bob");
     demo.check("/transfer?amount=300", "Ann has not enough, so nothing was moved");
     demo.check("/transfer?amount=0", "Bob has 50");
     demo.check("/sleepers", "100 statements slept a second each");
-    demo.check("/sign?name=a&message=b%27%22%5Cc", r#""affected_rows":1"#);
+    demo.check("/sign?name=a&message=b%27%22%5Cc", "signed");
+    for (target, why) in [
+        ("/sign?name=a&message=", "a_message_is_needed"),
+        ("/sign?message=b", "'name' cannot be null"),
+        (&*format!("/sign?name={}&message=b", "n".repeat(41)), "Data too long for column 'name'"),
+    ] {
+        let answer = demo.get(target);
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains(why), "{target}: {answer}");
+    }
+    demo.check("/nginx.conf", "location = /cities {");
     demo.check("/guestbook", r#"{"name":"a","message":"b'\"\\c""#);
 }
