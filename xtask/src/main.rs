@@ -3,8 +3,10 @@
 //! Reading order: [`mod@test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
 //! describes; [`services`] starts the databases and caches that cases talk to; [`mod@bench`] compares CPU per request with
 //! nginx; [`release`] compiles with a profile of them; [`conformance`] wraps public suites; [`crash`] kills the embedded engine;
+//! [`mod@asan`] runs the cases under AddressSanitizer, [`seeds`] makes inputs for fuzzing;
 //! [`install`] is apt, [`links`] checks the pages, [`tools`] calls cargo. Nothing here is linked into the server.
 
+mod asan;
 mod bench;
 mod cases;
 mod conformance;
@@ -17,6 +19,7 @@ mod ports;
 mod process;
 mod release;
 mod sections;
+mod seeds;
 mod services;
 mod terminal;
 mod test;
@@ -44,6 +47,10 @@ enum Command {
     Conformance(conformance::Options),
     /// The embedded engine killed in the middle of its work, and with a full disk
     Crash(crash::Options),
+    /// All cases against a server with AddressSanitizer
+    Asan(asan::Options),
+    /// Inputs for the fuzz targets to start from, written to fuzz/corpus/
+    Seeds,
     /// Installs with apt what tests and benchmarks talk to, only what is missing
     Install(install::Options),
 }
@@ -55,6 +62,8 @@ fn main() -> ExitCode {
         Command::Release => release::run(),
         Command::Conformance(options) => conformance::run(&options),
         Command::Crash(options) => crash::run(&options),
+        Command::Asan(options) => asan::run(&options),
+        Command::Seeds => seeds::run(),
         Command::Install(options) => install::run(&options),
     };
     match outcome {

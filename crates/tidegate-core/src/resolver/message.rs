@@ -137,6 +137,33 @@ fn address(data: &[u8]) -> Option<IpAddr> {
     <[u8; 16]>::try_from(data).ok().map(|octets| Ipv6Addr::from(octets).into())
 }
 
+/// What holds for any bytes as a reply.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn check_any(input: &[u8]) {
+    for (id, kind) in [(0, Kind::A), (0x0101, Kind::Aaaa)] {
+        let query = query(id, "www.Example.com", kind).expect("a name");
+        // As it is, and as the reply to this very question: with its id, the response bit and the question itself.
+        let mut fitting = input.to_vec();
+        if fitting.len() >= HEADER_BYTES {
+            fitting[..2].copy_from_slice(&query[..2]);
+            fitting[2] |= 0x80;
+            fitting[4..6].copy_from_slice(&[0, 1]);
+            fitting.splice(HEADER_BYTES..HEADER_BYTES, query[HEADER_BYTES..].iter().copied());
+        }
+        for message in [input, &fitting] {
+            match reply(&query, message) {
+                Some(Reply::Addresses(addresses, _)) => {
+                    // Each takes a record of at least twelve bytes and its own.
+                    assert!(addresses.len() * 16 <= message.len());
+                }
+                Some(Reply::Alias(name, _)) => assert!(name.len() <= 3 * NAME_BYTES_MAX),
+                Some(Reply::Error(code)) => assert!((1..16).contains(&code)),
+                Some(Reply::Truncated) | None => {}
+            }
+        }
+    }
+}
+
 struct Reader<'a> {
     message: &'a [u8],
     at: usize,
@@ -198,6 +225,23 @@ mod tests {
         assert!(query(1, "a.bc.", Kind::Aaaa).is_some());
         for bad in ["", ".", "a..b", &"x".repeat(64), &vec!["x".repeat(60); 5].join(".")] {
             assert!(query(1, bad, Kind::A).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn any_bytes() {
+        let question = query(0, "www.Example.com", Kind::A).expect("a name");
+        let cname: &[u8] = &[0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 16];
+        let whole = answer(&question, OK, &[cname, A_RECORD, A_RECORD]);
+        for end in 0..=whole.len() {
+            check_any(&whole[..end]);
+        }
+        for at in 0..whole.len() {
+            for byte in [0, 1, 0x3f, 0x40, 0x80, 0xc0, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] = byte;
+                check_any(&changed);
+            }
         }
     }
 

@@ -361,5 +361,11 @@ impl Resolver {
     }
 }
 
+/// Reads any bytes as replies to some questions, and checks what comes of them: for `fuzz/`.
+#[cfg(feature = "fuzzing")]
+pub fn check_any_reply(input: &[u8]) {
+    message::check_any(input);
+}
+
 #[cfg(test)]
 mod tests;

@@ -64,6 +64,12 @@ use mlua_sys::lua_CFunction;
 
 use crate::function::function;
 
+/// Looks for any text in any input, and checks what is found: for `fuzz/`.
+#[cfg(feature = "fuzzing")]
+pub fn check_any_pattern(input: &[u8]) {
+    pattern::check_any(input);
+}
+
 /// Closes the idle connections of this worker's cosockets.
 pub(crate) fn close_pools() {
     pool::close_all::<Rc<conn::Conn>>();

@@ -162,6 +162,35 @@ impl Want {
     }
 }
 
+/// What holds for any text that is looked for in any input: the first byte says for what, the second how long the text is, the
+/// third how many bytes are wanted at a time.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn check_any(input: &[u8]) {
+    let [kind, text_len, size, rest @ ..] = input else { return };
+    let (text, input) = rest.split_at(usize::from(*text_len).min(rest.len()));
+    let size = usize::from(*size);
+    let want = match kind % 4 {
+        0 => Want::Line,
+        1 => Want::Bytes(size),
+        2 | 3 if text.is_empty() => Want::Any(size + 1),
+        kind => Want::Until(Rc::new(Until::new(text, kind == 3)), size),
+    };
+    let whole = want.find(input, &mut 0);
+    if let Some(found) = whole {
+        assert!(found.len <= found.used && found.used <= input.len());
+    }
+    assert!(want.partial(input, true) <= input.len() && want.partial(input, false) <= input.len());
+    if !matches!(want, Want::Any(_)) {
+        let mut scanned = 0;
+        let bytewise = (0..=input.len()).find_map(|len| want.find(&input[..len], &mut scanned));
+        assert_eq!(bytewise, whole);
+    }
+    if let (Want::Until(..), 0, Some(found)) = (&want, size, whole) {
+        let at = memchr::memmem::find(input, text).expect("it was found");
+        assert_eq!(found.used, at + text.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +234,22 @@ mod tests {
         check(&until("--", false, 2), b"--", Some(("", 2)));
         check(&until("ab1ab2", false, 2), b"ab1ab1ab2", Some(("ab1", 3)));
         check(&until("--abc", false, 1), b"--ab-x", Some(("--ab", 4)));
+    }
+
+    #[test]
+    fn any_input_in_any_pieces() {
+        let input = b"\x02\x05\x03--ab-hello--ab--ab-xx\n--";
+        for kind in 0..4 {
+            for text_len in 0..7 {
+                for size in [0, 1, 2, 5, 255] {
+                    for end in 3..input.len() {
+                        let mut input = input[..end].to_vec();
+                        input[..3].copy_from_slice(&[kind, text_len, size]);
+                        check_any(&input);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,125 @@
+//! `cargo xtask seeds`: inputs for the fuzz targets to start from, made of the end-to-end cases, the corpus of the SQL
+//! dialect, and a few messages of each binary protocol: `fuzz/corpus/TARGET/`.
+
+use crate::sections::{self, Block};
+use crate::{paths, terminal};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Writes the seeds. True, unless nothing was found.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub(crate) fn run() -> Result<bool, String> {
+    let root = paths::repository();
+    let mut seeds = Seeds::default();
+    for file in files(&root.join("tests/cases"), "t")? {
+        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        for block in sections::parse(&text).map_err(|e| format!("{}: {e}", file.display()))? {
+            seeds.of_case(&block);
+        }
+    }
+    for file in files(&root.join("crates/tidegate-sql/tests/differential/corpus"), "sql")? {
+        let text = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        text.split(|&byte| byte == b';').for_each(|statement| seeds.add("sql_dialect", statement.trim_ascii()));
+    }
+    seeds.of_protocols();
+    seeds.write(&root.join("fuzz/corpus"))
+}
+
+/// Inputs by target.
+#[derive(Default)]
+struct Seeds(HashMap<&'static str, Vec<Vec<u8>>>);
+
+impl Seeds {
+    fn add(&mut self, target: &'static str, input: &[u8]) {
+        if !input.is_empty() {
+            self.0.entry(target).or_default().push(input.to_vec());
+        }
+    }
+
+    fn of_case(&mut self, block: &Block) {
+        for name in ["config", "http_config", "main_config", "conf_file"] {
+            self.add("conf", block.value(name).unwrap_or_default().as_bytes());
+        }
+        if let Some(raw) = block.value("raw_request") {
+            self.add("http1", &sections::unescape(&raw.replace('\n', "")));
+        }
+        for name in ["request", "requests", "pipelined_requests"] {
+            for line in block.value(name).unwrap_or_default().lines().filter(|line| line.contains(' ')) {
+                let fields = block.value("more_headers").unwrap_or_default().replace('\n', "\r\n");
+                self.add("http1", format!("{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes());
+            }
+        }
+    }
+
+    fn of_protocols(&mut self) {
+        let proxy: [&[u8]; 4] = [
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nGET / HTTP/1.0\r\n\r\n",
+            b"PROXY TCP6 2001:db8::1 2001:db8::2 56324 443\r\n",
+            b"PROXY UNKNOWN\r\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1d\xc0\0\x02\x01\xc6\x33\x64\x01\xdc\x04\x01\xbb\x02\0\x05a.org\x20\0\x06\x01\0\0\0\0\x21",
+        ];
+        let dns: [&[u8]; 3] = [
+            b"\0\0\x81\x80\0\x01\0\x01\0\0\0\0\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01",
+            b"\0\0\x81\x80\0\x01\0\x01\0\0\0\0\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x0c",
+            b"\x01\x01\x81\x83\0\x01\0\0\0\0\0\0",
+        ];
+        let frames: [&[u8]; 4] = [
+            b"h\x01\0\0\0\x02",
+            b"Q\x08\0\0\0select 1",
+            b"r\x09\0\0\0\x01\x01\0\0\0\0\0\0\0",
+            b"e\x0b\0\0\0\x16\x0442S02none",
+        ];
+        let patterns: [&[u8]; 4] = [
+            b"\0\0\0a line\r\nand more",
+            b"\x01\0\x05hello",
+            b"\x02\x05\0--abchello--ab--abc",
+            b"\x03\x02\x03--hello--",
+        ];
+        for (target, inputs) in [
+            ("proxy_protocol", &proxy[..]),
+            ("dns_replies", &dns),
+            ("control_frames", &frames),
+            ("cosocket_patterns", &patterns),
+        ] {
+            inputs.iter().for_each(|input| self.add(target, input));
+        }
+        // The first byte chooses what the rest is taken for, the second how it is cut.
+        for kind in 0..8 {
+            let packet = [kind, 3, 5, 0, 0, 0, 3, b'd', b'e', b'f', 0, 1, 0, 0, 1, 1];
+            self.add("mysql_packets", &packet);
+        }
+    }
+
+    fn write(self, root: &Path) -> Result<bool, String> {
+        let mut targets: Vec<_> = self.0.into_iter().collect();
+        targets.sort();
+        for (target, inputs) in &targets {
+            let dir = root.join(target);
+            let problem = |e| format!("{}: {e}", dir.display());
+            fs::create_dir_all(&dir).map_err(problem)?;
+            for (number, input) in inputs.iter().enumerate() {
+                fs::write(dir.join(format!("seed-{number}")), input).map_err(problem)?;
+            }
+            terminal::heading(&format!("{}: {} inputs", dir.display(), inputs.len()));
+        }
+        Ok(!targets.is_empty())
+    }
+}
+
+/// The files below `dir` whose names end so.
+fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))? {
+        let path = entry.map_err(|e| format!("{}: {e}", dir.display()))?.path();
+        if path.is_dir() {
+            found.extend(files(&path, extension)?);
+        } else if path.extension().is_some_and(|end| end == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
