@@ -1,7 +1,8 @@
 -- resty.lrucache: a cache of bounded size inside one virtual machine; what was not used for the longest time goes first.
 --
 -- Entries stand in slots; `older` and `newer` link the slots to a ring through slot 0: newer[0] is the slot that was not
--- used for the longest time, older[0] the one used last.
+-- used for the longest time, older[0] the one used last. `hasht`, `key2node`, `num_items` and `max_items` have the names of
+-- lua-resty-lrucache: others look at them.
 
 local now = ngx.now
 local new_tab = require "table.new"
@@ -25,13 +26,12 @@ local function link_last(self, slot)
 end
 
 local function clear(self)
-    local size = self.size
-    self.slots = new_tab(0, size)
-    self.keys, self.values = new_tab(size, 0), new_tab(size, 0)
-    self.expiry, self.flags = new_tab(size, 0), new_tab(size, 0)
+    local size = self.max_items
+    self.hasht, self.key2node = new_tab(0, size), new_tab(0, size)
+    self.keys, self.expiry, self.flags = new_tab(size, 0), new_tab(size, 0), new_tab(size, 0)
     self.older, self.newer = { [0] = 0 }, { [0] = 0 }
     self.used, self.free = 0, {}
-    self.items = 0
+    self.num_items = 0
 end
 
 -- new(max_items [, load_factor]): the cache, or nil and an error.
@@ -42,14 +42,14 @@ function _M.new(size)
     if size < 1 then
         return nil, "size too small"
     end
-    local self = setmetatable({ size = size }, mt)
+    local self = setmetatable({ max_items = size }, mt)
     clear(self)
     return self
 end
 
 -- get(key): the value, nil, its flags; nothing if there is none; nil, the stale value, its flags if it is expired.
 function _M.get(self, key)
-    local slot = self.slots[key]
+    local slot = self.key2node[key]
     if not slot then
         return nil
     end
@@ -59,21 +59,22 @@ function _M.get(self, key)
     end
     local expiry = self.expiry[slot]
     if expiry and expiry < now() then
-        return nil, self.values[slot], self.flags[slot]
+        return nil, self.hasht[key], self.flags[slot]
     end
-    return self.values[slot], nil, self.flags[slot]
+    return self.hasht[key], nil, self.flags[slot]
 end
 
 local function remove(self, slot)
     unlink(self, slot)
-    self.slots[self.keys[slot]] = nil
-    self.keys[slot], self.values[slot], self.expiry[slot], self.flags[slot] = false, false, false, 0
-    self.items = self.items - 1
+    local key = self.keys[slot]
+    self.key2node[key], self.hasht[key] = nil, nil
+    self.keys[slot], self.expiry[slot], self.flags[slot] = false, false, 0
+    self.num_items = self.num_items - 1
 end
 
 -- set(key, value [, ttl [, flags]])
 function _M.set(self, key, value, ttl, flags)
-    local slot = self.slots[key]
+    local slot = self.key2node[key]
     if slot then
         unlink(self, slot)
     else
@@ -81,25 +82,25 @@ function _M.set(self, key, value, ttl, flags)
         if #free > 0 then
             slot = free[#free]
             free[#free] = nil
-        elseif self.used < self.size then
+        elseif self.used < self.max_items then
             slot = self.used + 1
             self.used = slot
         else
             slot = self.newer[0]
             remove(self, slot)
         end
-        self.slots[key] = slot
+        self.key2node[key] = slot
         self.keys[slot] = key
-        self.items = self.items + 1
+        self.num_items = self.num_items + 1
     end
     link_last(self, slot)
-    self.values[slot] = value
+    self.hasht[key] = value
     self.expiry[slot] = ttl and now() + ttl or false
     self.flags[slot] = type(flags) == "number" and flags >= 0 and flags or 0
 end
 
 function _M.delete(self, key)
-    local slot = self.slots[key]
+    local slot = self.key2node[key]
     if not slot then
         return false
     end
@@ -110,17 +111,17 @@ end
 
 -- count(): entries, expired ones too; capacity(): how many there may be.
 function _M.count(self)
-    return self.items
+    return self.num_items
 end
 
 function _M.capacity(self)
-    return self.size
+    return self.max_items
 end
 
 -- get_keys([max [, result]]): keys, the one used last first.
 function _M.get_keys(self, max, result)
     if not max or max == 0 then
-        max = self.items
+        max = self.num_items
     end
     result = result or new_tab(max + 1, 0)
     local n, slot = 0, self.older[0]

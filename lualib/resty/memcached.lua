@@ -1,9 +1,12 @@
 -- resty.memcached: a memcached client over cosockets, with the interface of lua-resty-memcached.
+--
+-- An answer is read to its end, or the connection is closed: what is left of it would be taken for the next answer.
 
 local find, match = string.find, string.match
 local tcp = ngx.socket.tcp
 local escape_uri, unescape_uri = ngx.escape_uri, ngx.unescape_uri
-local ipairs, pairs, setmetatable, tonumber, tostring, type = ipairs, pairs, setmetatable, tonumber, tostring, type
+local ipairs, pairs, select, setmetatable = ipairs, pairs, select, setmetatable
+local tonumber, tostring, type = tonumber, tostring, type
 
 local _M = { _VERSION = "0.17" }
 local mt = { __index = _M }
@@ -54,17 +57,31 @@ for method, socket_method in pairs {
     end
 end
 
--- A line of the answer. After a time-out the connection ends: the late answer would be taken for the next one.
+-- Ends a connection of which nobody knows any more what comes next.
+local function broken(self, err)
+    self.sock:close()
+    return nil, err
+end
+
+-- A line of the answer.
 local function read_line(self)
-    local sock = self.sock
-    local line, err = sock:receive()
+    local line, err = self.sock:receive()
     if not line then
-        if err == "timeout" then
-            sock:close()
-        end
-        return nil, err
+        return broken(self, err)
     end
     return line
+end
+
+local function is_error(line)
+    return line == "ERROR" or find(line, "^CLIENT_ERROR") or find(line, "^SERVER_ERROR")
+end
+
+-- A line that was not expected: the server says no, or what it says makes no sense.
+local function refused(self, line)
+    if is_error(line) then
+        return nil, line
+    end
+    return broken(self, line)
 end
 
 -- Sends a command; in a pipeline it is kept, with the function that reads its answer.
@@ -73,7 +90,7 @@ local function exchange(self, message, read)
     if not sock then
         return nil, "not initialized"
     end
-    local pipeline = self._requests
+    local pipeline = self._reqs
     if pipeline then
         pipeline[#pipeline + 1] = message
         self._readers[#pipeline] = read
@@ -90,7 +107,7 @@ end
 local function read_value(self, line)
     local key, flags, length, cas = match(line, "^VALUE (%S+) (%d+) (%d+) ?(%d*)$")
     if not key then
-        return nil, line
+        return refused(self, line)
     end
     local sock = self.sock
     local data, err = sock:receive(tonumber(length))
@@ -99,16 +116,9 @@ local function read_value(self, line)
         ending, err = sock:receive(2)
     end
     if not ending then
-        if err == "timeout" then
-            sock:close()
-        end
-        return nil, err
+        return broken(self, err)
     end
     return key, data, flags, cas ~= "" and cas or nil
-end
-
-local function is_error(line)
-    return line == "ERROR" or find(line, "^CLIENT_ERROR") or find(line, "^SERVER_ERROR")
 end
 
 local function read_one(self, with_cas)
@@ -131,7 +141,9 @@ local function read_one(self, with_cas)
     end
     line, err = read_line(self)
     if line ~= "END" then
-        err = err or line
+        if line then
+            err = select(2, broken(self, line))
+        end
         if with_cas then
             return nil, nil, nil, err
         end
@@ -152,9 +164,6 @@ local function read_many(self, with_cas)
         end
         if line == "END" then
             return results
-        end
-        if is_error(line) then
-            return nil, line
         end
         local key, data, flags, cas = read_value(self, line)
         if not key then
@@ -331,19 +340,24 @@ function _M.quit(self)
     end)
 end
 
--- init_pipeline(): commands are collected from now on; commit_pipeline() gives a table of tables of results.
-function _M.init_pipeline(self)
-    self._requests = {}
-    self._readers = {}
+-- init_pipeline(n): commands are collected from now on; gives nothing, or why that cannot be. commit_pipeline() gives a table
+-- of tables of results.
+function _M.init_pipeline(self, n)
+    if self._reqs then
+        return "already init pipeline"
+    end
+    if n and type(n) ~= "number" then
+        return "bad n arg: number expected, but got " .. type(n)
+    end
+    self._reqs, self._readers = {}, {}
 end
 
 function _M.cancel_pipeline(self)
-    self._requests = nil
-    self._readers = nil
+    self._reqs, self._readers = nil, nil
 end
 
 function _M.commit_pipeline(self)
-    local requests, readers = self._requests, self._readers
+    local requests, readers = self._reqs, self._readers
     if not requests then
         return nil, "no pipeline"
     end
@@ -352,7 +366,7 @@ function _M.commit_pipeline(self)
         return nil, "not initialized"
     end
     if #requests == 0 then
-        return {}
+        return nil, "no more cmds"
     end
     local sent, err = self.sock:send(requests)
     if not sent then

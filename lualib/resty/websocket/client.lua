@@ -1,12 +1,12 @@
 -- resty.websocket.client: the client's end of a WebSocket.
 
-local protocol = require "resty.websocket.protocol"
+local endpoint = require "resty.websocket.endpoint"
 
 local char, find, match, sub = string.char, string.find, string.match, string.sub
 local concat = table.concat
 local ngx, random, setmetatable, tonumber, tostring, type = ngx, math.random, setmetatable, tonumber, tostring, type
 
-local _M = { _VERSION = "0.11" }
+local _M = { _VERSION = "0.13" }
 local mt = { __index = _M }
 
 -- new({ max_payload_len, send_unmasked, timeout, max_recv_len, max_send_len })
@@ -16,7 +16,7 @@ function _M.new(_, options)
         return nil, err
     end
     options = options or {}
-    local self = protocol.endpoint(sock, options)
+    local self = endpoint.new(sock, options)
     self.masks = not options.send_unmasked
     return setmetatable(self, mt)
 end
@@ -125,7 +125,9 @@ function _M.connect(self, uri, options)
     return 1, nil, head
 end
 
-protocol.add_methods(_M)
+endpoint.add_methods(_M)
+-- The original's client has none: a script may look whether there is one.
+_M.send_continue = nil
 
 -- close(): says goodbye first, if that was not done.
 function _M.close(self)

@@ -9,9 +9,11 @@ local ffi = require "ffi"
 
 local band, bor, bxor, lshift, rshift = bit.band, bit.bor, bit.bxor, bit.lshift, bit.rshift
 local byte, char, sub = string.byte, string.char, string.sub
-local find, random, pairs, tostring, type = string.find, math.random, pairs, tostring, type
+local random, tostring, type = math.random, tostring, type
 
-local _M = { _VERSION = "0.11" }
+local config, log, DEBUG = ngx.config, ngx.log, ngx.DEBUG
+
+local _M = { _VERSION = "0.13", new_tab = require "table.new" }
 
 local names = { [0] = "continuation", [1] = "text", [2] = "binary", [8] = "close", [9] = "ping", [10] = "pong" }
 
@@ -38,8 +40,11 @@ end
 -- recv_frame(sock, max_payload_len, force_masking): payload, type, err. Of a close frame err is the status code, of other
 -- frames "again" when more of the message follows.
 local function recv_frame(sock, max_payload_len, force_masking)
-    local head, err = sock:receive(2)
+    local head, err, partial = sock:receive(2)
     if not head then
+        if err == "timeout" and partial ~= "" then
+            err = err .. " within them"
+        end
         return nil, nil, "failed to receive the first 2 bytes: " .. err
     end
     local first, second = byte(head, 1, 2)
@@ -51,6 +56,9 @@ local function recv_frame(sock, max_payload_len, force_masking)
         return nil, nil, (opcode <= 7 and "reserved non-control frames" or "reserved control frames")
     end
     local masked, size = band(second, 0x80) ~= 0, band(second, 0x7f)
+    if config.debug then
+        log(DEBUG, "recv_frame: mask bit: ", masked and 1 or 0)
+    end
     if force_masking and not masked then
         return nil, nil, "frame unmasked"
     end
@@ -154,107 +162,5 @@ local function send_frame(sock, fin, opcode, payload, max_payload_len, masking)
 end
 
 _M.recv_frame, _M.send_frame = recv_frame, send_frame
-
--- What both ends have in common; they have the fields `sock`, `max_recv_len`, `max_send_len`, `masks` (of what is sent)
--- and `wants_masks` (of what is received). After a fatal error, or a close frame of our own, nothing more is sent.
-local Endpoint = {}
-
-function Endpoint.set_timeout(self, ms)
-    local sock = self.sock
-    if not sock then
-        return nil, nil, "not initialized yet"
-    end
-    return sock:settimeout(ms)
-end
-
--- recv_frame(): data, type, err
-function Endpoint.recv_frame(self)
-    if self.fatal then
-        return nil, nil, "fatal error already happened"
-    end
-    if not self.sock then
-        return nil, nil, "not initialized yet"
-    end
-    local data, kind, err = recv_frame(self.sock, self.max_recv_len, self.wants_masks)
-    -- A time-out before a frame has begun leaves the stream as it was.
-    if not data and not find(err, ": timeout", 1, true) then
-        self.fatal = true
-    end
-    return data, kind, err
-end
-
--- send_frame(fin, opcode, payload): how many bytes were sent, or nil and a message.
-function Endpoint.send_frame(self, fin, opcode, payload)
-    if self.fatal then
-        return nil, "fatal error already happened"
-    end
-    if self.closed then
-        return nil, "already closed"
-    end
-    if not self.sock then
-        return nil, "not initialized yet"
-    end
-    local bytes, err = send_frame(self.sock, fin, opcode, payload, self.max_send_len, self.masks)
-    if not bytes then
-        self.fatal = true
-    end
-    return bytes, err
-end
-
--- send_continue(data): the last piece of a message whose pieces before it went with send_frame.
-function Endpoint.send_continue(self, data)
-    return self:send_frame(true, 0, data)
-end
-
-function Endpoint.send_text(self, data)
-    return self:send_frame(true, 1, data)
-end
-
-function Endpoint.send_binary(self, data)
-    return self:send_frame(true, 2, data)
-end
-
-function Endpoint.send_ping(self, data)
-    return self:send_frame(true, 9, data)
-end
-
-function Endpoint.send_pong(self, data)
-    return self:send_frame(true, 10, data)
-end
-
--- send_close(code, message)
-function Endpoint.send_close(self, code, message)
-    local payload
-    if code then
-        if type(code) ~= "number" or code > 0x7fff then
-            return nil, "bad status code"
-        end
-        payload = char(band(rshift(code, 8), 0xff), band(code, 0xff)) .. tostring(message or "")
-    end
-    local bytes, err = self:send_frame(true, 8, payload)
-    self.closed = true
-    return bytes, err
-end
-
--- endpoint(sock, options): what both ends keep of the options of `new`.
-function _M.endpoint(sock, options)
-    if options.timeout then
-        sock:settimeout(options.timeout)
-    end
-    local max = options.max_payload_len or 65535
-    return {
-        sock = sock,
-        max_payload_len = max,
-        max_recv_len = options.max_recv_len or max,
-        max_send_len = options.max_send_len or max,
-    }
-end
-
--- add_methods(class): the methods of both ends.
-function _M.add_methods(class)
-    for name, method in pairs(Endpoint) do
-        class[name] = method
-    end
-end
 
 return _M

@@ -1,11 +1,11 @@
 -- resty.websocket.server: the server's end of a WebSocket, made of the request that asks for it.
 
-local protocol = require "resty.websocket.protocol"
+local endpoint = require "resty.websocket.endpoint"
 
 local find, lower = string.find, string.lower
 local ngx, setmetatable, type = ngx, setmetatable, type
 
-local _M = { _VERSION = "0.11" }
+local _M = { _VERSION = "0.13" }
 local mt = { __index = _M }
 
 -- What the key of a client is hashed with: RFC 6455, section 1.3.
@@ -65,11 +65,11 @@ function _M.new(_, options)
         return nil, err
     end
     options = options or {}
-    local self = protocol.endpoint(sock, options)
+    local self = endpoint.new(sock, options)
     self.masks, self.wants_masks = options.send_masked, true
     return setmetatable(self, mt)
 end
 
-protocol.add_methods(_M)
+endpoint.add_methods(_M)
 
 return _M
