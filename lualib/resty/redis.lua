@@ -144,8 +144,11 @@ end
 local function read_answer(self, sock)
     while true do
         local reply, err = read_reply(sock)
-        if type(reply) ~= "table" or not is_message[reply[1]] or not rawget(self, "_subscribed") then
+        if not reply then
             return reply, err
+        end
+        if type(reply) ~= "table" or not is_message[reply[1]] or not rawget(self, "_subscribed") then
+            return reply
         end
         local waiting = rawget(self, "_buffered_msg")
         if waiting then
@@ -174,10 +177,13 @@ local function read_whole_answer(self, sock, name, count)
     local kind = kinds[name]
     if not kind then
         local reply, err = read_answer(self, sock)
-        if reply and traces[name] then
+        if not reply then
+            return reply, err
+        end
+        if traces[name] then
             traces[name](self)
         end
-        return reply, err
+        return reply
     end
     local expected = confirmations(self, kind, count)
     local all = {}
@@ -259,10 +265,10 @@ for name, kind in pairs(kinds) do
             return nil, "not subscribed"
         end
         local reply, err = command(self, name, ...)
-        if reply == false then
+        if not reply then
             return nil, err
         end
-        return reply, err
+        return reply
     end
 end
 
@@ -404,8 +410,11 @@ function _M.read_reply(self)
         return message
     end
     local reply, err = read_reply(sock, true)
+    if not reply then
+        return reply, err
+    end
     note_confirmation(self, reply)
-    return reply, err
+    return reply
 end
 
 -- hmset(key, field, value, …) or hmset(key, table)

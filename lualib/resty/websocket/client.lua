@@ -9,6 +9,11 @@ local ngx, random, setmetatable, tonumber, tostring, type = ngx, math.random, se
 local _M = { _VERSION = "0.13" }
 local mt = { __index = _M }
 
+endpoint.add_methods(_M)
+-- Not among the module's functions, as in lua-resty-websocket; every client has it.
+local send_continue = _M.send_continue
+_M.send_continue = nil
+
 -- new({ max_payload_len, send_unmasked, timeout, max_recv_len, max_send_len })
 function _M.new(_, options)
     local sock, err = ngx.socket.tcp()
@@ -18,6 +23,7 @@ function _M.new(_, options)
     options = options or {}
     local self = endpoint.new(sock, options)
     self.masks = not options.send_unmasked
+    self.send_continue = send_continue
     return setmetatable(self, mt)
 end
 
@@ -125,9 +131,6 @@ function _M.connect(self, uri, options)
     return 1, nil, head
 end
 
-endpoint.add_methods(_M)
--- The original's client has none: a script may look whether there is one.
-_M.send_continue = nil
 
 -- close(): says goodbye first, if that was not done.
 function _M.close(self)

@@ -5,6 +5,8 @@
 
 local ngx, native, base = ...
 
+local ffi = require "ffi"
+
 local settle = base.settle
 local setmetatable = setmetatable
 
@@ -52,9 +54,21 @@ function methods.receiveuntil(self, ...)
     end
 end
 
+-- What scripts get for a TLS session and give back: a token, as the TLS library keeps the sessions.
+local new_session = ffi.typeof("struct { bool token; }")
+
+local function with_session(ok, err)
+    if ok == 1 then
+        return new_session(true)
+    elseif ok then
+        return ok
+    end
+    return ok, err
+end
+
 -- sslhandshake(session?, server_name?, verify?): a session (true for session == false), or nil and a message.
 function methods.sslhandshake(...)
-    return settle(sslhandshake(...))
+    return with_session(settle(sslhandshake(...)))
 end
 
 -- setclientcert(certificates, key), from ngx.ssl: what the next handshakes show; nothing for nil, nil.

@@ -301,3 +301,39 @@ GET /
 --- response_body
 5000059
 5000000
+
+=== TEST 13: small packets are sent at once from the first send on, unless the script wants otherwise
+--- config
+location / {
+    content_by_lua_block {
+        local function connect()
+            local sock = ngx.socket.tcp()
+            assert(sock:connect("127.0.0.1", $TEST_PORT))
+            return sock
+        end
+        local sock = connect()
+        ngx.say(sock:getoption("tcp-nodelay"))
+        sock:send("GET /none HTTP/1.0\r\n\r\n")
+        ngx.say(sock:getoption("tcp-nodelay"))
+        sock:close()
+    }
+}
+location /off {
+    tcp_nodelay off;
+    content_by_lua_block {
+        local sock = ngx.socket.tcp()
+        assert(sock:connect("127.0.0.1", $TEST_PORT))
+        sock:send("GET /none HTTP/1.0\r\n\r\n")
+        ngx.say(sock:getoption("tcp-nodelay"))
+        sock:close()
+    }
+}
+--- requests
+GET /
+~~~
+GET /off
+--- response_body
+0
+1
+~~~
+0

@@ -105,3 +105,169 @@ nil
 1
 nilNOT_FOUND
 1
+
+=== TEST 4: resty.redis: messages are not taken for replies
+--- services: redis
+--- config
+location / {
+    content_by_lua_block {
+        local redis = require "resty.redis"
+        local function text(reply, err)
+            if type(reply) ~= "table" then
+                return tostring(reply) .. " " .. tostring(err)
+            end
+            local parts = {}
+            for index, part in ipairs(reply) do
+                parts[index] = type(part) == "table" and "{" .. text(part) .. "}" or tostring(part)
+            end
+            return table.concat(parts, " ")
+        end
+        local listener, speaker = redis:new(), redis:new()
+        assert(listener:connect("127.0.0.1", $TEST_REDIS_PORT))
+        assert(speaker:connect("127.0.0.1", $TEST_REDIS_PORT))
+        ngx.say(text(listener:unsubscribe("tg:a")))
+        ngx.say(text(listener:subscribe("tg:a", "tg:b")))
+        ngx.say(text(listener:psubscribe("tg:*")))
+        -- Twice the same channel is one subscription.
+        ngx.say(text(listener:subscribe("tg:a")))
+        speaker:publish("tg:a", "one")
+        ngx.say(text(listener:ping()))
+        speaker:publish("tg:b", "two")
+        ngx.say(text(listener:unsubscribe("tg:b")))
+        ngx.say(text(listener:read_reply()))
+        ngx.say(text(listener:set_keepalive()))
+        -- The messages of the pattern that wait are given up with it; that of the channel stays.
+        ngx.say(text(listener:punsubscribe()))
+        speaker:publish("tg:a", "three")
+        ngx.say(text(listener:read_reply()))
+        ngx.say(text(listener:unsubscribe()))
+        ngx.say(text(listener:read_reply()))
+        ngx.say(text(listener:unsubscribe()))
+        ngx.say(text(listener:echo("hello")))
+        ngx.say(text(listener:set_keepalive()))
+    }
+}
+--- request
+GET /
+--- response_body
+nil not subscribed
+{subscribe tg:a 1} {subscribe tg:b 2}
+psubscribe tg:* 3
+subscribe tg:a 3
+pong 
+unsubscribe tg:b 2
+message tg:a one
+nil subscribed state
+punsubscribe tg:* 1
+message tg:a three
+unsubscribe tg:a 0
+nil not subscribed
+nil not subscribed
+hello nil
+1 nil
+
+=== TEST 5: resty.redis: nothing of its last user is left in a connection of the pool
+--- services: redis
+--- config
+location / {
+    content_by_lua_block {
+        local redis = require "resty.redis"
+        local function connect()
+            local red = redis:new()
+            red:set_timeout(5000)
+            assert(red:connect("127.0.0.1", $TEST_REDIS_PORT, { pool = "left" }))
+            return red
+        end
+        local function id(red)
+            return red:client("id")
+        end
+        local other = redis:new()
+        assert(other:connect("127.0.0.1", $TEST_REDIS_PORT))
+        -- In a transaction.
+        local red = connect()
+        local first = id(red)
+        red:multi()
+        ngx.say(red:set("tg:left", 1))
+        ngx.say(red:set_keepalive())
+        red = connect()
+        ngx.say(id(red) == first, " ", red:exists("tg:left"))
+        -- With a key that is watched and changes.
+        red:watch("tg:left")
+        ngx.say(red:set_keepalive())
+        other:set("tg:left", 2)
+        red = connect()
+        red:multi()
+        red:get("tg:left")
+        ngx.say(id(red), " ", red:exec()[1])
+        -- A time-out in the midst of an answer.
+        red:set_timeout(1)
+        ngx.say(red:blpop("tg:none", 0))
+        ngx.say(red:set_keepalive())
+        -- A pipeline that was begun and not sent.
+        red = connect()
+        ngx.say(id(red) == first)
+        red:init_pipeline()
+        red:set("tg:left", 3)
+        ngx.say(red:set_keepalive())
+        ngx.say(connect():get("tg:left"))
+        -- A subscription that ended.
+        red = connect()
+        red:subscribe("tg:dogs")
+        red:unsubscribe()
+        ngx.say(red:set_keepalive())
+        other:publish("tg:dogs", "bark")
+        ngx.say(connect():get("tg:left"))
+        -- nil at the end is no argument.
+        ngx.say(other:set("tg:left", nil))
+        other:del("tg:left")
+    }
+}
+--- request
+GET /
+--- response_body
+QUEUED
+1
+true 0
+1
+QUEUED 2
+niltimeout
+nilclosed
+false
+1
+2
+1
+2
+falseERR wrong number of arguments for 'set' command
+--- error_log
+lua tcp socket read timed out
+
+=== TEST 6: resty.memcached: pipelines
+--- services: memcached
+--- config
+location / {
+    content_by_lua_block {
+        local memc = require("resty.memcached"):new()
+        assert(memc:connect("127.0.0.1", $TEST_MEMCACHED_PORT))
+        ngx.say(memc:commit_pipeline())
+        ngx.say(memc:init_pipeline("x"))
+        ngx.say(memc:init_pipeline())
+        ngx.say(memc:init_pipeline())
+        ngx.say(memc:commit_pipeline())
+        memc:init_pipeline(2)
+        memc:set("tg_pipe", "cat")
+        memc:get("tg_pipe")
+        memc:incr("tg_pipe", 1)
+        memc:delete("tg_pipe")
+        local results = memc:commit_pipeline()
+        ngx.say(results[1][1], " ", results[2][1], " ", results[3][2], " ", results[4][1])
+    }
+}
+--- request
+GET /
+--- response_body
+nilno pipeline
+bad n arg: number expected, but got string
+
+already init pipeline
+nilno more cmds
+1 cat CLIENT_ERROR cannot increment or decrement non-numeric value 1

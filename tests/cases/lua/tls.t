@@ -289,7 +289,7 @@ New
 ~~~
 New
 Reused
-userdata true
+cdata true
 ~~~
 New
 failed: handshake failed
@@ -326,7 +326,7 @@ lua_ssl_trusted_certificate html/none.crt;
 --- error_log
 cannot load certificate
 
-=== TEST 2: lua_ssl_verify_depth counts the certificates between the server's and the trusted one
+=== TEST 3: lua_ssl_verify_depth counts the certificates between the server's and the trusted one
 --- http_config
 lua_package_path "$TEST_DIR/html/?.lua;;";
 lua_socket_log_errors off;
@@ -450,7 +450,7 @@ New
 New
 New
 
-=== TEST 3: lua_ssl_crl
+=== TEST 4: lua_ssl_crl
 --- http_config
 lua_package_path "$TEST_DIR/html/?.lua;;";
 lua_socket_log_errors off;
@@ -554,3 +554,110 @@ GET /empty
 failed: 23: certificate revoked
 ~~~
 New
+
+=== TEST 5: certificates of version 1, and those that vouch for themselves
+--- http_config
+lua_package_path "$TEST_DIR/html/?.lua;;";
+lua_socket_log_errors off;
+lua_ssl_trusted_certificate other.crt;
+--- config
+    location / {
+        content_by_lua_block {
+            local tls = require "tls"
+            for _, version in ipairs { "-tls1_2", "-tls1_3" } do
+                tls.start("v1.crt", "-www", version)
+                ngx.say(tls.get("tide.test"))
+                ngx.say(tls.get("tide.test", true))
+                tls.stop()
+            end
+            tls.start("self.crt", "-www")
+            ngx.say(tls.get("tide.test"))
+            ngx.say(tls.get("tide.test", true))
+            tls.stop()
+        }
+    }
+--- user_files
+>>> ../conf/other.crt
+-----BEGIN CERTIFICATE-----
+MIIBmjCCAT+gAwIBAgIUGtQrzR40Cpk/lFweI3GUFPEgmOswCgYIKoZIzj0EAwIw
+IjEgMB4GA1UEAwwXVGlkZWdhdGUgdGVzdCBhdXRob3JpdHkwHhcNMjYxMTIwMTQw
+NjQzWhcNNDYxMTE1MTQwNjQzWjAiMSAwHgYDVQQDDBdUaWRlZ2F0ZSB0ZXN0IGF1
+dGhvcml0eTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABOuMDKIEZJoPGmb2yxuh
+LClgFEwVgfWKIsXhxfbnIZNuMRjAZWbvLep67XZa4i8hqM/d0L+V5nhBx5sls8yy
+uqqjUzBRMB0GA1UdDgQWBBRy78sjN7Ea4LnYazYyE8kcaRva1TAfBgNVHSMEGDAW
+gBRy78sjN7Ea4LnYazYyE8kcaRva1TAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49
+BAMCA0kAMEYCIQD1+lwJPNjwifGF5P6z59o/1LW4xyomvso/zwv1WfOo+gIhALsZ
+OpLAZ/VKHVa2s7pTxXdgBYEPCUD6rjbKWoGAoybo
+-----END CERTIFICATE-----
+>>> server.key
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIP/qV4lRwxFIZdwhqankBqTo/88BLUZ7JLtddMo9e0JuoAoGCCqGSM49
+AwEHoUQDQgAE//dt7vxqP5Ruv1JcR87y432kOspx4ELabwF1VO59MbhaTnPJKa97
+NTCrnsgOF2XAHrtUr2le7+MLB1r1hmvHfg==
+-----END EC PRIVATE KEY-----
+>>> v1.crt
+-----BEGIN CERTIFICATE-----
+MIIBIjCByQIUNkCHxzQw4oWKx96WdvkwlS+hDr4wCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJdGlkZS50ZXN0MB4XDTI2MTEyMzAyMDg1M1oXDTQ2MTExODAyMDg1M1ow
+FDESMBAGA1UEAwwJdGlkZS50ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE
+//dt7vxqP5Ruv1JcR87y432kOspx4ELabwF1VO59MbhaTnPJKa97NTCrnsgOF2XA
+HrtUr2le7+MLB1r1hmvHfjAKBggqhkjOPQQDAgNIADBFAiAFLD/bn2WYF6ud9OHw
+Q8S5b74xI6ddHYRAIrjwQPAxKQIhAJ5ogMXUFr8AoFBD38PKbKmqrwCaSdSmw4T6
+nqEEVLzf
+-----END CERTIFICATE-----
+>>> self.crt
+-----BEGIN CERTIFICATE-----
+MIIBfDCCASOgAwIBAgIULVX64CKhjIsxDGmiehJ8meB5lG0wCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJdGlkZS50ZXN0MB4XDTI2MTEyMzAyMDg1M1oXDTQ2MTExODAy
+MDg1M1owFDESMBAGA1UEAwwJdGlkZS50ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0D
+AQcDQgAE//dt7vxqP5Ruv1JcR87y432kOspx4ELabwF1VO59MbhaTnPJKa97NTCr
+nsgOF2XAHrtUr2le7+MLB1r1hmvHfqNTMFEwHQYDVR0OBBYEFNXNVHX/MqhFLEd9
+xYI27KeIcGMgMB8GA1UdIwQYMBaAFNXNVHX/MqhFLEd9xYI27KeIcGMgMA8GA1Ud
+EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDRwAwRAIgTypuhDkdUCEla4WgpY2W5X+7
+A85gDoAgdI1KKq9MkmoCIDYH4mOJ549WgjmZ6fHMO7I6RDZXNB2c2enjq3PJLj3g
+-----END CERTIFICATE-----
+>>> tls.lua
+-- An openssl s_server on a port, and what it says about a connection.
+local pipe = require "ngx.pipe"
+local _M = {}
+local dir = "$TEST_DIR/html/"
+function _M.start(certificate, ...)
+    local arguments = { "/usr/bin/openssl", "s_server", "-accept", "127.0.0.1:$TEST_PORT_3", "-cert", dir .. certificate,
+        "-key", dir .. "server.key", ... }
+    _M.server = assert(pipe.spawn(arguments, { merge_stderr = true }))
+    for _ = 1, 200 do
+        local sock = ngx.socket.tcp()
+        if sock:connect("127.0.0.1", $TEST_PORT_3) then sock:close() return end
+        ngx.sleep(0.02)
+    end
+    error("no server: " .. tostring(_M.server:stdout_read_any(1000)))
+end
+function _M.stop()
+    _M.server:kill(9)
+    _M.server:wait()
+end
+-- Connects, shakes hands, asks for a page; says whether the session was new, or what went wrong.
+function _M.get(name, verify, prepare)
+    local sock = ngx.socket.tcp()
+    sock:settimeout(3000)
+    assert(sock:connect("127.0.0.1", $TEST_PORT_3))
+    if prepare then prepare(sock) end
+    local session, err = sock:sslhandshake(nil, name, verify)
+    if not session then return "failed: " .. err end
+    sock:send("GET / HTTP/1.0\r\n\r\n")
+    local page, _, partial = sock:receive("*a")
+    -- The server takes its next connection when this one has ended.
+    sock:close()
+    page = page or partial or ""
+    return page:match("(New), TLS") or page:match("(Reused), TLS") or "no page"
+end
+return _M
+--- request
+GET /
+--- response_body
+New
+failed: 18: self-signed certificate
+New
+failed: 18: self-signed certificate
+New
+failed: 18: self-signed certificate

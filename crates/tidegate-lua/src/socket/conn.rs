@@ -24,6 +24,8 @@ pub(crate) struct Conn {
     pub(super) read_end: RefCell<Option<Failure>>,
     /// Nothing more can be written.
     pub(super) write_closed: Cell<bool>,
+    /// `TCP_NODELAY` is as it is to be.
+    pub(super) nodelay_decided: Cell<bool>,
     /// What the handshake of an encrypted connection has proved. A pooled one does not need another for what demands no
     /// more.
     pub(super) proved: RefCell<Option<Box<Demand>>>,
@@ -38,6 +40,7 @@ impl Conn {
             place: RefCell::new(None),
             read_end: RefCell::new(None),
             write_closed: Cell::new(false),
+            nodelay_decided: Cell::new(false),
             proved: RefCell::new(None),
         })
     }

@@ -290,10 +290,6 @@ impl Job {
     fn finish(&self, connected: Result<Stream, Failure>, place: Option<Place<Rc<Conn>>>, call: &str) -> Answer {
         match connected {
             Ok(stream) => {
-                if self.host.request().is_none_or(|req| req.files_conf().tcp_nodelay != Some(false)) {
-                    stream.set_nodelay();
-                    debug(&self.host, || "lua socket tcp_nodelay".to_owned());
-                }
                 let conn = Conn::new(Transport::Plain(stream));
                 conn.place.replace(place);
                 self.tcp.attach(conn, &self.host);

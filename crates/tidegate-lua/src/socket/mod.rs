@@ -15,6 +15,7 @@
 //! | `pool` | connections kept for later, for each worker |
 //! | `tcp` | the socket object, and which operation may run when |
 //! | `connect`, `receive`, `send`, `keepalive`, `tls`, `option` | its operations |
+//! | `certificate`, `x509` | a client's own certificate; certificates of version 1 |
 //! | `downstream`, `udp` | the other kinds of sockets |
 //!
 //! # How an operation runs
@@ -45,9 +46,12 @@ mod receive;
 mod send;
 mod settings;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod transport;
 mod udp;
+mod x509;
 
 pub(crate) use connect::{Target, host_target, resolve};
 pub(crate) use failure::{Failure, debug, push_nil_error};

@@ -66,6 +66,9 @@ pub(super) fn set(lua: Lua) -> CResult {
         },
     };
     let result = tcp.conn().and_then(|conn| {
+        if let Name::NoDelay = name {
+            conn.nodelay_decided.set(true);
+        }
         let transport = conn.transport().borrow();
         transport.with_stream(|stream| stream.as_fd().map(|fd| apply(SockRef::from(&fd), name, value))).flatten()
     });

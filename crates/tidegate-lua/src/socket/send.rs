@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tidegate_core::stream::Stream;
 
 use super::conn::Conn;
 use super::failure::{Failure, debug};
@@ -68,6 +69,9 @@ pub(super) fn send(lua: Lua) -> CResult {
     if conn.is_body() {
         return Err(LuaError::new("attempt to write to request sockets"));
     }
+    if !conn.nodelay_decided.replace(true) {
+        decide_nodelay(&conn, &host);
+    }
     let settings = Settings::of(&host);
     let limit = tcp.send_timeout.get().unwrap_or(settings.send_timeout);
     debug(&host, || format!("lua tcp socket send timeout: {}", limit.as_millis()));
@@ -98,6 +102,16 @@ pub(super) fn send(lua: Lua) -> CResult {
     pieces.shrink();
     PIECES.set(pieces);
     result
+}
+
+/// As in OpenResty the first `send` turns the delay of small packets off, unless `tcp_nodelay off` holds or the script has
+/// said what it wants.
+#[cold]
+fn decide_nodelay(conn: &Conn, host: &Host) {
+    if !conn.is_downstream() && host.request().is_none_or(|req| req.files_conf().tcp_nodelay != Some(false)) {
+        conn.transport().borrow().with_stream(Stream::set_nodelay);
+        debug(host, || "lua socket tcp_nodelay".to_owned());
+    }
 }
 
 impl Pieces {

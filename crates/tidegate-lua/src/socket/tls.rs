@@ -1,11 +1,12 @@
 //! `sslhandshake`, and the `lua_ssl_*` directives about it.
 //!
 //! Sessions are resumed by the TLS library, which keeps them for each server; the session that scripts get and give back
-//! is a token without content.
+//! is a token without content, made by the Lua half.
 
 use std::cell::RefCell;
-use std::ffi::CStr;
+use std::ffi::OsStr;
 use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +14,11 @@ use std::time::Duration;
 use bstr::ByteSlice;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
 use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
@@ -35,11 +38,11 @@ use super::owner::Closing;
 use super::settings::Settings;
 use super::tcp::{Busy, Call, Operation, Tcp, call};
 use super::transport::{Io, Transport};
+use super::x509::Parts;
 use crate::error::{CResult, LuaError};
 use crate::host::{Host, LogLevel};
 use crate::scheduler::{Answer, with_run};
 use crate::stack::Lua;
-use crate::userdata::{Userdata, push_userdata};
 
 /// What the directives say at one level.
 #[derive(Debug, Default)]
@@ -112,7 +115,8 @@ pub(crate) static MODULE: Module<Conf> = Module {
 };
 
 fn read_pem<T: PemObject>(directive: &ast::Directive, build: &Build<'_>) -> Result<Vec<T>, Diagnostic> {
-    let path = build.full_path(directive.args[0].value.as_bstr());
+    // As in nginx, certificates are looked for beside the configuration.
+    let path = build.conf_dir.join(OsStr::from_bytes(&directive.args[0].value));
     let fail = |why: String| {
         let message = format!("cannot load certificate \"{}\": {why}", path.display());
         Diagnostic::new(Severity::Emerg, directive.args[0].span, message)
@@ -346,6 +350,47 @@ impl Verifier {
     }
 }
 
+/// Verifies what a server has signed with a key that the library does not take out of its certificate.
+fn verify_by_key(
+    message: &[u8],
+    public_key: &[u8],
+    dss: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error> {
+    let key = SubjectPublicKeyInfoDer::from(public_key);
+    let Ok(key) = webpki::RawPublicKeyEntity::try_from(&key) else { return Err(CertificateError::BadEncoding.into()) };
+    let mut suitable =
+        algorithms.mapping.iter().filter(|(scheme, _)| *scheme == dss.scheme).flat_map(|(_, list)| *list);
+    if suitable.any(|algorithm| key.verify_signature(*algorithm, message, dss.signature()).is_ok()) {
+        return Ok(HandshakeSignatureValid::assertion());
+    }
+    Err(CertificateError::BadSignature.into())
+}
+
+fn vouches_for_itself(certificate: &CertificateDer<'_>) -> bool {
+    Parts::of(certificate).is_some_and(|parts| parts.is_self_issued())
+}
+
+/// Why nothing trusted was found above a certificate, with the difference that OpenSSL makes.
+fn untrusted(end_entity: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>]) -> Error {
+    if vouches_for_itself(end_entity) {
+        CertificateError::Other(OtherError(Arc::new(SelfSigned::Alone))).into()
+    } else if intermediates.iter().any(vouches_for_itself) {
+        CertificateError::Other(OtherError(Arc::new(SelfSigned::InChain))).into()
+    } else {
+        CertificateError::UnknownIssuer.into()
+    }
+}
+
+/// A chain ends with a certificate that vouches for itself and is not trusted.
+#[derive(Debug, thiserror::Error)]
+enum SelfSigned {
+    #[error("18: self-signed certificate")]
+    Alone,
+    #[error("19: self-signed certificate in certificate chain")]
+    InChain,
+}
+
 /// A chain of certificates is longer than `lua_ssl_verify_depth` allows.
 #[derive(Debug, thiserror::Error)]
 #[error("certificate chain too long")]
@@ -363,9 +408,19 @@ impl ServerCertVerifier for Verifier {
         if !self.verify {
             return Ok(ServerCertVerified::assertion());
         }
-        let Some(chain) = &self.chain else { return Err(CertificateError::UnknownIssuer.into()) };
+        let Some(chain) = &self.chain else { return Err(untrusted(end_entity, intermediates)) };
+        if Parts::of(end_entity).is_some_and(|parts| parts.is_version_1) {
+            return Err(untrusted(end_entity, intermediates));
+        }
         self.check_depth(end_entity, intermediates, now)?;
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                Err(untrusted(end_entity, intermediates))
+            }
+            // An authority's own certificate: the library does not look for who vouches for it.
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) if vouches_for_itself(end_entity) => {
+                Err(untrusted(end_entity, intermediates))
+            }
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.check_name => Ok(ServerCertVerified::assertion()),
@@ -379,7 +434,11 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        match Parts::of(cert).filter(|parts| parts.is_version_1) {
+            Some(parts) => verify_by_key(message, parts.public_key, dss, algorithms),
+            None => rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms),
+        }
     }
 
     fn verify_tls13_signature(
@@ -388,7 +447,14 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        match Parts::of(cert).filter(|parts| parts.is_version_1) {
+            Some(parts) => {
+                let key = SubjectPublicKeyInfoDer::from(parts.public_key);
+                rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, dss, algorithms)
+            }
+            None => rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -396,16 +462,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What scripts get for a session.
-#[derive(Clone)]
-struct Session;
-
-impl Userdata for Session {
-    const NAME: &'static CStr = c"tidegate.tls_session";
-    const TYPE_NAME: &'static str = "TLS session";
-}
-
-/// `sslhandshake(socket, session?, server_name?, verify?, send_status_req?)`
+/// `sslhandshake(socket, session?, server_name?, verify?, send_status_req?)`: `1` where the Lua half is to give a session,
+/// `true` where the script wants none.
 pub(super) fn handshake(lua: Lua) -> CResult {
     if !(1..=5).contains(&lua.top()) {
         let text = "ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen";
@@ -500,6 +558,7 @@ pub(crate) fn explain_certificate(error: &std::io::Error) -> Option<String> {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "9: certificate is not yet valid".to_owned()
         }
+        CertificateError::Other(other) if other.0.is::<SelfSigned>() => other.0.to_string(),
         CertificateError::Other(other) if other.0.is::<ChainTooLong>() => "22: certificate chain too long".to_owned(),
         CertificateError::Revoked => "23: certificate revoked".to_owned(),
         other => format!("1: {other}"),
@@ -508,7 +567,7 @@ pub(crate) fn explain_certificate(error: &std::io::Error) -> Option<String> {
 
 fn push_session(lua: Lua, wants_session: bool) -> CResult {
     if wants_session {
-        push_userdata(lua, Session);
+        lua.push_integer(1);
     } else {
         lua.push_bool(true);
     }
