@@ -194,7 +194,10 @@ local function retrieve(verb, with_cas)
                 end
                 return nil, nil, second
             end
-            return first, second, third, fourth
+            if with_cas then
+                return first, second, third, fourth
+            end
+            return first, second, third
         end
         if #key == 0 then
             return {}, nil
