@@ -54,6 +54,8 @@ pub(crate) struct Core {
     pub(crate) env: Rc<Env>,
     transaction: Option<Transaction>,
     pub(crate) prepared: std::collections::HashMap<String, Vec<u8>>,
+    /// Whether a text may hold several statements.
+    batches: bool,
     /// The query that ran last: it knows what it has read.
     last_query: Option<Rc<Plan>>,
     /// What the last query read and the last commit changed, for those who asked to be told.
@@ -84,6 +86,7 @@ impl Session {
                 env,
                 transaction: None,
                 prepared: std::collections::HashMap::new(),
+                batches: true,
                 last_query: None,
                 watched: None,
                 napping: None,
@@ -129,6 +132,7 @@ impl Session {
             transaction.rollback();
         }
         core.prepared.clear();
+        core.batches = true;
         core.last_query = None;
         core.watched = None;
         core.leave_temporary();
@@ -142,6 +146,12 @@ impl Session {
     #[doc(hidden)]
     pub fn set_statement_cache(&mut self, on: bool) {
         self.core.caches = on;
+    }
+
+    /// Whether a text may hold several statements, as it may in a new session. Where it may not, nothing of such a text runs: error 1064
+    /// (`CLIENT_MULTI_STATEMENTS`).
+    pub fn set_batches(&mut self, allowed: bool) {
+        self.core.batches = allowed;
     }
 
     /// Whether affected rows count rows that an UPDATE has found rather than changed (`CLIENT_FOUND_ROWS`).
@@ -185,7 +195,7 @@ impl Core {
                 }
                 Ok(()) => {
                     let more = !lexer::is_blank(statement.sql, scratch.rest, self.env.lex_mode());
-                    if more && !statement.params.is_empty() {
+                    if more && (!statement.params.is_empty() || !self.batches) {
                         Err(errors::syntax(String::from_utf8_lossy(&statement.sql[scratch.rest..])).into())
                     } else {
                         self.one(statement, from, &scratch, more, sink).map(|()| more)

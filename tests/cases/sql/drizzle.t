@@ -275,6 +275,7 @@ You have an error in your SQL syntax
 upstream db {
     drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
     drizzle_keepalive max=10 overflow=reject;
+    drizzle_multi_statements on;
 }
 --- config
 location / {
@@ -873,3 +874,59 @@ add "drizzle_param nane \$arg_nane;"
 --- no_error_log
 ":not"
 ":nothing"
+
+
+=== TEST 41: a statement that was slipped in behind another does not run
+--- services: mariadb
+--- tidegate_only
+--- main_config
+database { path data; schema own; }
+--- http_config
+upstream db {
+    drizzle_server 127.0.0.1:$TEST_MARIADB_PORT dbname=test user=monty password=some_pass protocol=mysql;
+    drizzle_keepalive max=10 overflow=reject;
+}
+upstream own { drizzle_server embedded dbname=own; }
+upstream many { drizzle_server embedded dbname=own; drizzle_multi_statements on; }
+--- config
+set_unescape_uri $s $arg_s;
+location /db { drizzle_query "$s"; drizzle_pass db; rds_json on; }
+location /own { drizzle_query "$s"; drizzle_pass own; rds_json on; }
+location /many { drizzle_query "$s"; drizzle_pass many; rds_json on; }
+--- requests
+GET /db?s=create+or+replace+table+slipped+(a+int)
+~~~
+GET /db?s=select+1;+insert+into+slipped+values+(1)
+~~~
+GET /db?s=select+count(*)+as+n+from+slipped;
+~~~
+GET /own?s=create+table+slipped+(a+int)
+~~~
+GET /own?s=select+1;+insert+into+slipped+values+(1)
+~~~
+GET /own?s=insert+into+slipped+values+(1);+insert+into+slipped+values+(2)
+~~~
+GET /own?s=select+count(*)+as+n+from+slipped;
+~~~
+GET /many?s=insert+into+slipped+values+(1);+select+count(*)+as+n+from+slipped
+~~~
+GET /own?s=select+1;+select+2
+--- error_code: 200 500 200 200 500 500 200 200 500
+--- response_body_like
+"errcode":0
+~~~
+500 Internal
+~~~
+\[\{"n":0\}\]
+~~~
+"errcode":0
+~~~
+500 Internal
+~~~
+500 Internal
+~~~
+\[\{"n":0\}\]
+~~~
+\[\{"n":1\}\]
+~~~
+500 Internal

@@ -143,7 +143,7 @@ pub(super) enum Backend {
     /// Servers that speak MySQL's protocol.
     Mysql(Pool),
     /// The engine inside the process, in this schema.
-    Embedded { schema: String },
+    Embedded { schema: String, batches: bool },
 }
 
 impl Backend {
@@ -151,13 +151,15 @@ impl Backend {
         name: &BStr,
         servers: &[ServerDraft],
         keepalive: Option<Keepalive>,
+        batches: bool,
         names: &resolver::Conf,
     ) -> Arc<Self> {
         if let Some(embedded) = servers.iter().find(|server| server.is_embedded()) {
-            return Arc::new(Backend::Embedded { schema: embedded.dbname.clone() });
+            return Arc::new(Backend::Embedded { schema: embedded.dbname.clone(), batches });
         }
         let keepalive = keepalive.unwrap_or_default();
-        let mut options = PoolOptions::new(name.to_string(), servers.iter().filter_map(ServerDraft::options).collect());
+        let mut options =
+            PoolOptions::new(name.to_string(), servers.iter().filter_map(|server| server.options(batches)).collect());
         options.max = keepalive.max;
         options.idle_max = keepalive.max;
         options.idle_timeout = Some(keepalive.idle);
@@ -195,12 +197,15 @@ impl Backend {
                     _ => pool.run(statement, timeouts(conf), sink, notice).await,
                 }
             }
-            Backend::Embedded { schema } => {
+            Backend::Embedded { schema, batches } => {
                 let engine = database::reopen(config).map_err(|error| QueryError::Connect {
                     peer: "the embedded engine".to_owned(),
                     source: io::Error::other(error),
                 })?;
                 let mut session = engine.pooled_session(schema)?;
+                if let Some(session) = session.get() {
+                    session.set_batches(*batches);
+                }
                 notice(Event::Began(u32::try_from(session.id()).unwrap_or(u32::MAX)));
                 let running = session.execute(statement, sink);
                 match conf.drizzle_query_timeout {

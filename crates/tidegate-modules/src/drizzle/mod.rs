@@ -77,6 +77,8 @@ pub struct Conf {
     servers: Vec<ServerDraft>,
     /// `drizzle_keepalive` of an `upstream`.
     keepalive: Option<backend::Keepalive>,
+    /// `drizzle_multi_statements` of an `upstream`.
+    drizzle_multi_statements: Option<bool>,
     /// The upstream that a literal `drizzle_pass` names.
     upstream: OnceLock<Option<LevelId>>,
     /// What an `upstream` with `drizzle_server`s leads to.
@@ -97,6 +99,10 @@ pub static MODULE: Module<Conf> = Module {
             .within(Context::UPSTREAM)
             .syntax("max=number [mode=single|multi] [overflow=ignore|reject|wait] [wait=time] [idle=time] [lifetime=time] [cancel=on|off]")
             .doc("How many connections there are over all workers, and what happens when all are in use."),
+        Directive::flag("drizzle_multi_statements", |c: &mut Conf| &mut c.drizzle_multi_statements)
+            .within(Context::UPSTREAM)
+            .default("off")
+            .doc("Whether a text may hold several statements: with \"off\" one that was slipped in behind another does not run."),
         Directive::custom("drizzle_query", 1, u16::MAX, drizzle_query)
             .within(PLACES)
             .syntax("[method ...] statement")
@@ -306,7 +312,8 @@ impl Conf {
     /// What the `upstream` at `level`, whose configuration this is, leads to; made when first asked for.
     fn backend(&self, level: &Level) -> &Arc<Backend> {
         self.backend.get_or_init(|| {
-            Backend::new(level.name.as_bstr(), &self.servers, self.keepalive, level.conf(&resolver::MODULE))
+            let batches = self.drizzle_multi_statements.unwrap_or(false);
+            Backend::new(level.name.as_bstr(), &self.servers, self.keepalive, batches, level.conf(&resolver::MODULE))
         })
     }
 }

@@ -99,8 +99,11 @@ impl ServerDraft {
         crate::database::check_user(config, self.login.0.as_bytes(), &self.login.1)
     }
 
-    pub(super) fn options(&self) -> Option<ServerOptions> {
-        self.options.clone()
+    /// Where to connect, with connections on which a text may hold several statements, or only one.
+    pub(super) fn options(&self, batches: bool) -> Option<ServerOptions> {
+        let options = self.options.clone()?;
+        let connect = ConnectOptions { multi_statements: batches, ..(*options.connect).clone() };
+        Some(ServerOptions { connect: connect.into(), ..options })
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         for item in items {
             apply(core, conn, catalog, &schema, &mut new, item, sql)?;
         }
+        check_narrowed(&old, &new, items)?;
         check_auto(&new)?;
         keys::check(catalog, &schema, &old, &new, core.env.foreign_keys.get())?;
         rules_of(&session_of(core, &schema), &new)?;
@@ -61,6 +62,24 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         keys::rename_parent(conn, catalog, &mut new)?;
         Ok(copied)
     })
+}
+
+/// A unique index keeps its columns, or goes with all of them: with fewer it would refuse other rows. 1072 otherwise.
+fn check_narrowed(old: &Table, new: &Table, items: &[AlterItem]) -> Res<()> {
+    for index in old.indexes.iter().filter(|index| index.kind != KeyKind::Plain) {
+        let dropped = items.iter().any(|item| match item {
+            AlterItem::DropIndex { name, .. } => same_name(name, &index.name),
+            AlterItem::DropPrimary => index.kind == KeyKind::Primary,
+            _ => false,
+        });
+        let gone = index.parts.iter().find(|part| new.position(part.column).is_none());
+        let stays = index.parts.iter().any(|part| new.position(part.column).is_some());
+        if let (false, true, Some(gone)) = (dropped, stays, gone) {
+            let name = old.position(gone.column).map_or("", |position| &old.columns[position].name);
+            return Err(errors::unknown_key_column(name));
+        }
+    }
+    Ok(())
 }
 
 /// Whether MariaDB copies a table for this change; others happen in place.

@@ -97,6 +97,8 @@ impl<'a> Args<'a> {
         match self.cell(index) {
             Cell::Int(value) => value,
             Cell::Real(value) => value as i64,
+            // An unsigned number from 2^63 on.
+            Cell::Blob(bytes) if bytes.len() == 8 => i64::MAX,
             _ => 0,
         }
     }

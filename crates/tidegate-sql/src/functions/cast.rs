@@ -262,6 +262,10 @@ fn latin1_case<I: Iterator<Item = char>>(text: &[u8], map: fn(char) -> I) -> Str
 /// The type of a cast to a whole number: short texts and numbers give short ones.
 fn whole_type(ex: &Ex, unsigned: bool) -> SqlType {
     let length = match ex.ty.rep() {
+        Rep::Blob if ex.ty.marks.number && ex.is_const() => {
+            (ex.ty.length * 3).saturating_sub(u32::from(ex.ty.length <= 4) * 3)
+        }
+        Rep::Uint if ex.ty.base == Base::Bit => ex.ty.length,
         Rep::Text | Rep::Blob if !unsigned || ex.is_const() && (ex.ty.length == 0 || ex.ty.rep() == Rep::Blob) => {
             ex.ty.length.max(1)
         }

@@ -24,7 +24,7 @@ static FUNCTIONS: &[Function] = &[
             Rep::Int | Rep::Uint => 0,
             _ => 6,
         };
-        let (hour, minute, second) = (t.convert(&args[0], Rep::Int), t.convert(&args[1], Rep::Int), t.convert(&args[2], Rep::Dec));
+        let (hour, minute, second) = (t.wanted(&args[0], Want::Int), t.convert(&args[1], Rep::Int), t.convert(&args[2], Rep::Dec));
         Ok(Ex::sql(format!("tg_maketime({hour}, {minute}, {second})"), SqlType::temporal(Base::Time, digits)))
     }),
     udf("TIME_FORMAT", "f_time_format", 2, 2, &[Want::Time, Want::Text], |args| SqlType::string(super::text_length(&args[1]).saturating_mul(10), Collation::DEFAULT), |args, out| {
@@ -107,7 +107,7 @@ static UDFS: &[Udf] = &[
         if !(0..60).contains(&minute) || !(0..60_000_000).contains(&seconds) {
             return Ok(());
         }
-        let time = (hour.abs().min(10_000) * 3600 + minute * 60) * 1_000_000 + seconds;
+        let time = (hour.clamp(-10_000, 10_000).abs() * 3600 + minute * 60) * 1_000_000 + seconds;
         out.int((if hour < 0 { -time } else { time }).clamp(-TIME_MAX, TIME_MAX));
         Ok(())
     }),

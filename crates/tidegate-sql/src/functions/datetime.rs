@@ -28,6 +28,9 @@ type Done = Result<(), ServerError>;
 
 pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, aggregates: &[] };
 
+/// Microseconds since 1970 that a TIMESTAMP can be.
+const TIMESTAMPS: std::ops::Range<i64> = 0..(i32::MAX as i64 + 1) * 1_000_000;
+
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
     // The moment of the call, unlike NOW().
@@ -58,14 +61,16 @@ static UDFS: &[Udf] = &[
         if moment.has_zero() {
             return Ok(());
         }
-        let micros = crate::session::local_to_timestamp(moment).unwrap_or(0).max(0);
+        let Some(micros) = crate::session::local_to_timestamp(moment).filter(|micros| TIMESTAMPS.contains(micros)) else {
+            return Ok(());
+        };
         out.dec(crate::value::decimal::Decimal { mantissa: i128::from(micros), scale: 6 });
         Ok(())
     }),
     Udf::new("tg_from_unix", 1, |args, out| {
         let seconds = args.dec(0);
         let micros = seconds.rescale(6).map_or(-1, |value| i64::try_from(value.mantissa).unwrap_or(-1));
-        if (0..=253_402_300_799_999_999).contains(&micros) {
+        if TIMESTAMPS.contains(&micros) {
             let local = if micros == 0 { crate::session::timestamp_to_local(1) } else { crate::session::timestamp_to_local(micros) };
             out.int(Datetime { micros: micros % 1_000_000, ..local }.pack());
         }
@@ -271,7 +276,10 @@ static FUNCTIONS: &[Function] = &[
     udf("MAKEDATE", "f_makedate", 2, 2, &[Want::Int], |_| SqlType::new(Base::Date), |args, out| {
         let (year, day) = (args.int(0), args.int(1));
         let year = if (0..100).contains(&year) { crate::value::temporal::century(year) } else { year };
-        if (0..=9999).contains(&year) && day > 0 && let Some(date) = from_day_number(day_number(year, 1, 1) + day - 1) {
+        if (0..=9999).contains(&year)
+            && (1..=4_000_000).contains(&day)
+            && let Some(date) = from_day_number(day_number(year, 1, 1) + day - 1)
+        {
             out.int(date.pack());
         }
         Ok(())
@@ -435,6 +443,8 @@ fn add(t: &mut Translator<'_>, date: &Ex, amount: &Ex, unit: &str, minus: bool) 
     let amount_sql = if unit == "second" && matches!(amount.ty.rep(), Rep::Dec | Rep::Real) {
         t.convert(amount, Rep::Text)
     } else if amount.ty.rep() == Rep::Text {
+        t.text(amount)
+    } else if amount.ty.rep() == Rep::Uint {
         t.text(amount)
     } else {
         t.convert(amount, Rep::Int)

@@ -171,7 +171,24 @@ fn power(args: &Args<'_>, out: &mut Out) -> Done {
     Ok(())
 }
 
+/// A BIT, and a binary literal that is a number, as the unsigned number that it is.
+fn plain_number(t: &mut Translator<'_>, ex: &Ex) -> Option<Ex> {
+    let bits = match ex.ty.rep() {
+        Rep::Uint if ex.ty.base == Base::Bit => ex.ty.length,
+        Rep::Blob if ex.ty.marks.number && ex.is_const() => ex.ty.length * 8,
+        _ => return None,
+    };
+    let sql = t.convert(ex, Rep::Uint);
+    let base = if bits <= 32 { Base::Int } else { Base::Big };
+    let length = (bits.min(64) * 30_103).div_ceil(100_000).max(1);
+    let ty = SqlType { length, unsigned: true, ..SqlType::new(base) };
+    Some(Ex::sql(sql, ty).with_nullable(ex.nullable))
+}
+
 fn abs(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
+    if let Some(number) = plain_number(t, &args[0]) {
+        return Ok(number);
+    }
     let ex = &args[0];
     let (sql, ty) = match ex.ty.rep() {
         Rep::Dec => (format!("tg_dec_abs({})", t.text(ex)), ex.ty.clone()),
@@ -197,13 +214,17 @@ fn abs(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
 }
 
 fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
-    let ex = &args[0];
+    let number = plain_number(t, &args[0]);
+    let ex = number.as_ref().unwrap_or(&args[0]);
     let places = match args.get(1) {
         None => Some(0),
+        // More digits than any number has.
+        Some(places) if places.ty.rep() == Rep::Uint && places.is_const() => Some(i64::MAX),
         Some(places) => t.constant_int(places),
     };
     let places_sql = match (args.get(1), places) {
         (_, Some(places)) => places.to_string(),
+        (Some(places), None) if places.ty.rep() == Rep::Uint => t.text(places),
         (Some(places), None) => t.convert(places, Rep::Int),
         (None, None) => "0".into(),
     };
@@ -221,7 +242,7 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
                 return Ok(Ex::sql(format!("tg_dec_{kind}({sql}, {places_sql})"), ty));
             }
             let sql = t.text(ex);
-            let plain = !ex.is_const() && !matches!(ex.ty.base, Base::Year | Base::Bit);
+            let plain = !ex.is_const() && ex.ty.base != Base::Year;
             if plain && places.is_some_and(|places| places >= 0) {
                 let ty = SqlType { zerofill: false, marks: Marks::default(), ..ex.ty.clone() };
                 return Ok(Ex::sql(format!("tg_int_{kind}({sql}, {places_sql})"), ty));
@@ -269,6 +290,9 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
 }
 
 fn whole(t: &mut Translator<'_>, ex: &Ex, name: &str) -> Res<Ex> {
+    if let Some(number) = plain_number(t, ex) {
+        return Ok(number);
+    }
     Ok(match ex.ty.rep() {
         Rep::Null => Ex { ty: SqlType::new(Base::Double), ..ex.clone() },
         Rep::Int | Rep::Uint => Ex { origin: None, ..ex.clone() },

@@ -315,6 +315,8 @@ impl Translator<'_> {
             Want::Text => self.convert(ex, Rep::Text),
             Want::Bytes if ex.ty.collation.is_latin1() => self.convert(ex, Rep::Blob),
             Want::Bytes => self.wanted(ex, Want::Text),
+            // What is beyond the signed range stays: the function takes it for the largest number that it knows.
+            Want::Int if ex.ty.rep() == Rep::Uint => self.convert(ex, Rep::Uint),
             Want::Int => self.convert(ex, Rep::Int),
             Want::Uint => self.convert(ex, Rep::Uint),
             Want::Real => self.convert(ex, Rep::Real),
@@ -396,6 +398,10 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
         ("assign", [name, value]) => {
             let value = translator.expr(value, scope)?;
             info::assign(translator, name, &value)
+        }
+        ("null_like", [operand]) => {
+            let ex = translator.expr(operand, scope)?;
+            Ok(Ex { code: Code::Sql("NULL".to_owned()), nullable: true, origin: None, ..ex })
         }
         ("default", _) => Err(errors::unsupported("DEFAULT inside of an expression")),
         ("interval", _) => Err(errors::syntax("INTERVAL")),

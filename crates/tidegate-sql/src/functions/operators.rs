@@ -69,8 +69,8 @@ static UDFS: &[Udf] = &[
     Udf::new("tg_bitand", 2, |args, out| { out.uint(args.uint(0) & args.uint(1)); Ok(()) }),
     Udf::new("tg_bitxor", 2, |args, out| { out.uint(args.uint(0) ^ args.uint(1)); Ok(()) }),
     Udf::new("tg_bitnot", 1, |args, out| { out.uint(!args.uint(0)); Ok(()) }),
-    Udf::new("tg_shl", 2, |args, out| { out.uint(u32::try_from(args.uint(1)).ok().and_then(|by| args.uint(0).checked_shl(by)).unwrap_or(0)); Ok(()) }),
-    Udf::new("tg_shr", 2, |args, out| { out.uint(u32::try_from(args.uint(1)).ok().and_then(|by| args.uint(0).checked_shr(by)).unwrap_or(0)); Ok(()) }),
+    Udf::new("tg_shl", 2, |args, out| { out.uint(args.uint(0).checked_shl(args.uint(1) as u32).unwrap_or(0)); Ok(()) }),
+    Udf::new("tg_shr", 2, |args, out| { out.uint(args.uint(0).checked_shr(args.uint(1) as u32).unwrap_or(0)); Ok(()) }),
     Udf::new("tg_bit_bytes", 2, |args, out| {
         let bytes = args.uint(0).to_be_bytes();
         out.cell(crate::store::conn::Cell::Blob(&bytes[8 - args.int(1).clamp(1, 8) as usize..]));
@@ -78,8 +78,18 @@ static UDFS: &[Udf] = &[
     }),
     // `tg_year(number)`: two digits mean a year of this century or the last.
     Udf::new("tg_year", 1, |args, out| {
-        let year = args.int(0);
-        out.int(if (1..100).contains(&year) { crate::value::temporal::century(year) } else { year });
+        use crate::{store::conn::Cell, value::temporal::century};
+        match args.cell(0) {
+            Cell::Int(year) if (1..100).contains(&year) => out.int(century(year)),
+            Cell::Real(year) if (1.0..100.0).contains(&year) && year.fract() == 0.0 => out.real(century(year as i64) as f64),
+            Cell::Blob(blob) if blob.len() != 8 => {
+                let year = args.dec(0);
+                let whole = year.truncate(0).mantissa;
+                let is_whole = (1..100).contains(&whole) && year.round_to_int() == whole;
+                out.dec(if is_whole { Decimal::from_int(i128::from(century(whole as i64))) } else { year });
+            }
+            cell => out.cell(cell),
+        }
         Ok(())
     }),
     Udf::new("tg_like", 4, like),

@@ -166,7 +166,7 @@ static FUNCTIONS: &[Function] = &[
     udf_lenient("CHAR", "f_char", 1, MANY, &[Want::Int], |args| SqlType::varchar(args.len() as u32 * 4, Collation::BINARY), |args, out| {
         let mut bytes = Vec::new();
         for index in (0..args.len()).filter(|index| !args.is_null(*index)) {
-            let number = (args.int(index) as u32).to_be_bytes();
+            let number = (args.uint(index) as u32).to_be_bytes();
             let skip = number.iter().take_while(|byte| **byte == 0).count().min(3);
             bytes.extend_from_slice(&number[skip..]);
         }

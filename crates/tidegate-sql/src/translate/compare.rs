@@ -40,11 +40,28 @@ impl Translator<'_> {
         let mut parts = Vec::new();
         let mut aggregate = false;
         for (x, y) in a.iter().zip(b) {
-            let ex = self.binary(x, op, y, scope)?;
+            let ex = self.row_part(x, op, y, scope)?;
             aggregate |= ex.aggregate;
             parts.push(self.text(&ex));
         }
         Ok(Ex { aggregate, ..Ex::sql(format!("({})", parts.join(joiner)), SqlType::boolean()) })
+    }
+
+    /// The comparison of two columns of rows, in which a number beside a YEAR is that number.
+    fn row_part(&mut self, x: &Expr, op: &BinaryOperator, y: &Expr, scope: &Scope<'_>) -> Res<Ex> {
+        let year = |expr: &Expr| {
+            let named = super::select::name_parts(expr).and_then(|parts| scope.resolve(&parts, true).ok());
+            named.is_some_and(|named| named.ex.ty.base == Base::Year)
+        };
+        if !year(x) && !year(y) {
+            return self.binary(x, op, y, scope);
+        }
+        let (x, y) = (self.expr(x, scope)?.without_year(), self.expr(y, scope)?.without_year());
+        match op {
+            BinaryOperator::NotEq => self.compare(&x, "<>", &y),
+            BinaryOperator::Spaceship => Ok(self.compare(&x, "IS", &y)?.with_nullable(false)),
+            _ => self.compare(&x, "=", &y),
+        }
     }
 
     /// `(a, b) < (c, d)`: the first difference decides.
@@ -236,7 +253,10 @@ impl Translator<'_> {
             return self.rows_in_list(row, list, negated, scope);
         }
         let left = self.expr(expr, scope)?;
-        let items = list.iter().map(|item| self.expr(item, scope)).collect::<Res<Vec<_>>>()?;
+        let mut items = list.iter().map(|item| self.expr(item, scope)).collect::<Res<Vec<_>>>()?;
+        if left.ty.base != Base::Year {
+            items = items.into_iter().map(Ex::without_year).collect();
+        }
         let aggregate = left.aggregate || items.iter().any(|item| item.aggregate);
         let mut grounds = Vec::new();
         for item in &items {
@@ -258,11 +278,13 @@ impl Translator<'_> {
         for ground in grounds.iter_mut().filter(|ground| matches!(ground, Ground::Text(_))) {
             *ground = Ground::Text(common.ty.collation);
         }
+        // Each number of the list may stand for a year.
+        let years = left.ty.base == Base::Year;
         let mut known: Vec<&Ground> =
             grounds.iter().zip(&items).filter(|(_, item)| item.ty.rep() != Rep::Null).map(|(g, _)| g).collect();
         known.dedup();
         let not = if negated { "NOT " } else { "" };
-        let sql = if known.len() <= 1 {
+        let sql = if known.len() <= 1 && !years {
             let ground = known.first().map_or(Ground::Native, |ground| (*ground).clone());
             let x = self.on_ground(&left, &ground);
             let collate = match &ground {

@@ -179,7 +179,7 @@ impl Translator<'_> {
             }
             UnaryOperator::Minus => self.negate(ex),
             UnaryOperator::BitwiseNot => {
-                let sql = self.convert(&ex, Rep::Uint);
+                let sql = self.bit_operand(&ex);
                 Ok(Ex { aggregate: ex.aggregate, ..Ex::sql(format!("tg_bitnot({sql})"), SqlType::ubigint()) })
             }
             other => Err(errors::unsupported(other)),
@@ -377,6 +377,7 @@ impl Translator<'_> {
     fn whole(&mut self, ex: &Ex) -> String {
         match ex.ty.rep() {
             Rep::Uint | Rep::Set => self.convert(ex, Rep::Uint),
+            Rep::Blob if ex.ty.marks.number => self.convert(ex, Rep::Uint),
             _ => self.convert(ex, Rep::Int),
         }
     }
@@ -462,7 +463,7 @@ impl Translator<'_> {
 
     /// An operand of a bit operator: texts are numbers first and rounded then.
     fn bit_operand(&mut self, ex: &Ex) -> String {
-        if !matches!(ex.ty.rep(), Rep::Text | Rep::Real) {
+        if !matches!(ex.ty.rep(), Rep::Text | Rep::Real | Rep::Datetime | Rep::Timestamp | Rep::Time) {
             return self.convert(ex, Rep::Uint);
         }
         let number = Ex::sql(self.convert(ex, Rep::Dec), SqlType::decimal(decimal::PRECISION_MAX, decimal::SCALE_MAX));
@@ -476,13 +477,14 @@ impl Translator<'_> {
         otherwise: Option<&Expr>,
         scope: &Scope<'_>,
     ) -> Res<Ex> {
-        let operand = operand.map(|operand| self.expr(operand, scope)).transpose()?;
+        // Unlike `=` it takes a number beside a YEAR for what it is.
+        let operand = operand.map(|operand| self.expr(operand, scope)).transpose()?.map(Ex::without_year);
         let mut conditions = Vec::new();
         let mut results = Vec::new();
         for when in whens {
             let condition = self.expr(&when.condition, scope)?;
             conditions.push(match &operand {
-                Some(operand) => self.compare(operand, "=", &condition)?,
+                Some(operand) => self.compare(operand, "=", &condition.without_year())?,
                 None => condition,
             });
             results.push(self.expr(&when.result, scope)?);

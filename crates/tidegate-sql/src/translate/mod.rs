@@ -618,6 +618,14 @@ impl Ex {
         matches!(self.code, Code::Const(_))
     }
 
+    /// A YEAR as the number that it is.
+    pub(crate) fn without_year(mut self) -> Self {
+        if self.ty.base == Base::Year {
+            self.ty = SqlType { length: 4, ..SqlType::new(Base::Int) };
+        }
+        self
+    }
+
     /// The same with NULLs or without.
     pub(crate) fn with_nullable(self, nullable: bool) -> Self {
         Self { nullable, ..self }

@@ -151,14 +151,20 @@ fn null() -> Expr {
     value(Value::Null)
 }
 
+/// NULL of the type of an expression.
+fn null_like(key: &Expr) -> Expr {
+    let arg = FunctionArg::Unnamed(FunctionArgExpr::Expr(key.clone()));
+    crate::dialect::call_with(&format!("{}null_like", crate::dialect::SPECIAL), vec![arg])
+}
+
 fn count_all() -> Expr {
     crate::dialect::call_with("COUNT", vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)])
 }
 
 /// Puts NULL in the place of the keys, except inside of aggregates.
 fn blank(t: &Translator<'_>, expr: &mut Expr, keys: &[Expr]) {
-    if keys.iter().any(|key| same(t, expr, key)) {
-        *expr = null();
+    if let Some(key) = keys.iter().find(|key| same(t, expr, key)) {
+        *expr = null_like(key);
         return;
     }
     match expr {

@@ -47,6 +47,7 @@ impl Translator<'_> {
         Ok(Some(Rel { sql, ..first }))
     }
 
+    /// A chain of UNION and EXCEPT: all its parts meet in one type, each column converted once.
     pub(super) fn set_operation(
         &mut self,
         left: &SetExpr,
@@ -55,44 +56,68 @@ impl Translator<'_> {
         right: &SetExpr,
         outer: Option<&Scope<'_>>,
     ) -> Res<Rel> {
-        let (a, b) = (self.body(left, &[], None, outer)?, self.body(right, &[], None, outer)?);
-        if a.columns.len() != b.columns.len() {
-            return Err(errors::union_columns());
+        let mut links = vec![(set_word(op, quantifier)?, right)];
+        let mut first = left;
+        while let SetExpr::SetOperation { left, op: inner, set_quantifier, right } = first
+            && (op == SetOperator::Intersect) == (*inner == SetOperator::Intersect)
+        {
+            links.push((set_word(*inner, *set_quantifier)?, right));
+            first = left;
         }
-        let word = match (op, quantifier) {
-            (SetOperator::Union, SetQuantifier::All) => "UNION ALL",
-            (SetOperator::Union, SetQuantifier::None | SetQuantifier::Distinct) => "UNION",
-            (SetOperator::Intersect, SetQuantifier::None | SetQuantifier::Distinct) => "INTERSECT",
-            (SetOperator::Except, SetQuantifier::None | SetQuantifier::Distinct) => "EXCEPT",
-            _ => return Err(errors::unsupported(format!("{op} {quantifier}"))),
-        };
+        let mut rels = vec![self.body(first, &[], None, outer)?];
+        links.reverse();
+        for (_, part) in &links {
+            let rel = self.body(part, &[], None, outer)?;
+            if rel.columns.len() != rels[0].columns.len() {
+                return Err(errors::union_columns());
+            }
+            rels.push(rel);
+        }
         let mut columns = Vec::new();
-        for index in 0..a.columns.len() {
-            let mut common = self.common_type(&[a.columns[index].ex.clone(), b.columns[index].ex.clone()], "UNION")?;
+        for index in 0..rels[0].columns.len() {
+            let all: Vec<Ex> = rels.iter().map(|rel| rel.columns[index].ex.clone()).collect();
+            let mut common = self.common_type(&all, "UNION")?;
             common.origin = None;
-            common.nullable |= a.columns[index].ex.nullable || b.columns[index].ex.nullable;
-            columns.push(RelColumn { name: a.columns[index].name.clone(), ex: common });
+            common.nullable = all.iter().any(|ex| ex.nullable);
+            columns.push(RelColumn { name: rels[0].columns[index].name.clone(), ex: common });
         }
-        let a = self.retyped(&a, &columns);
-        let b = self.retyped(&b, &columns);
-        let mut sql = format!("{a} {word} {b}");
-        if word == "UNION" {
-            // Of equal rows the first stays, and rows stay in the order in which they come.
-            let alias = self.alias("s");
-            let items: Vec<String> = columns
-                .iter()
-                .enumerate()
-                .map(|(index, column)| {
-                    let mut sql = format!("{alias}.r{index}");
-                    if column.ex.ty.rep() == Rep::Text {
-                        sql = format!("{sql} COLLATE {}", column.ex.ty.collation.sqlite_name());
+        let mut parts = vec![self.retyped(&rels[0], &columns)];
+        for (index, (word, _)) in links.iter().enumerate() {
+            let part = self.retyped(&rels[index + 1], &columns);
+            match *word {
+                "UNION ALL" => parts.push(part),
+                "UNION" => {
+                    parts.push(part);
+                    // Of equal rows the first stays, and rows stay in the order in which they come. Another UNION does it for both.
+                    if !matches!(links.get(index + 1), Some(("UNION", _))) {
+                        parts = vec![self.columns_of(&parts.join(" UNION ALL "), &columns, "DISTINCT ")];
                     }
-                    format!("{sql} AS r{index}")
-                })
-                .collect();
-            sql = format!("SELECT DISTINCT {} FROM ({a} UNION ALL {b}) AS {alias}", items.join(", "));
+                }
+                word => {
+                    let so_far = self.columns_of(&parts.join(" UNION ALL "), &columns, "");
+                    parts = vec![self.columns_of(&format!("{so_far} {word} {part}"), &columns, "")];
+                }
+            }
         }
+        let sql = parts.join(" UNION ALL ");
         Ok(Rel { sql, columns, single: false, for_update: false, calc_found_rows: false })
+    }
+
+    /// All columns of a query, in their collations; a simple SELECT, of distinct rows if that word is given.
+    fn columns_of(&mut self, sql: &str, columns: &[RelColumn], distinct: &str) -> String {
+        let alias = self.alias("s");
+        let items: Vec<String> = columns
+            .iter()
+            .enumerate()
+            .map(|(index, column)| {
+                let mut sql = format!("{alias}.r{index}");
+                if column.ex.ty.rep() == Rep::Text {
+                    sql = format!("{sql} COLLATE {}", column.ex.ty.collation.sqlite_name());
+                }
+                format!("{sql} AS r{index}")
+            })
+            .collect();
+        format!("SELECT {distinct}{} FROM ({sql}) AS {alias}", items.join(", "))
     }
 
     /// The query's text with its columns converted to other types; always a simple SELECT that can stand in a union.
@@ -134,4 +159,15 @@ impl Translator<'_> {
         }
         Ok(if terms.is_empty() { String::new() } else { format!(" ORDER BY {}", terms.join(", ")) })
     }
+}
+
+/// SQLite's word for an operation between queries.
+fn set_word(op: SetOperator, quantifier: SetQuantifier) -> Res<&'static str> {
+    Ok(match (op, quantifier) {
+        (SetOperator::Union, SetQuantifier::All) => "UNION ALL",
+        (SetOperator::Union, SetQuantifier::None | SetQuantifier::Distinct) => "UNION",
+        (SetOperator::Intersect, SetQuantifier::None | SetQuantifier::Distinct) => "INTERSECT",
+        (SetOperator::Except, SetQuantifier::None | SetQuantifier::Distinct) => "EXCEPT",
+        _ => return Err(errors::unsupported(format!("{op} {quantifier}"))),
+    })
 }

@@ -130,7 +130,7 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// As a whole number of any size; fractions are rounded, text is cut at the first byte that is no digit.
+    /// As a whole number of any size; fractions are rounded, those of times are cut, text is cut at the first byte that is no digit.
     pub(crate) fn to_int(&self) -> Result<i128, (i128, Incorrect)> {
         Ok(match self {
             Val::Null => 0,
@@ -153,7 +153,8 @@ impl<'a> Val<'a> {
                 parsed.value
             }
             Val::Datetime(_) | Val::Time(_) | Val::Timestamp(_) => match self.to_decimal() {
-                Ok(value) | Err((value, _)) => value.round_to_int(),
+                // A fraction of a second is cut: rounding could give a second that no minute has.
+                Ok(value) | Err((value, _)) => value.truncate(0).mantissa,
             },
         })
     }
