@@ -88,6 +88,8 @@ errors! {
     unknown_table_to_drop(name) = 1051 b"42S02" "Unknown table '{name}'";
     /// A name that more than one table has.
     ambiguous_column(name, place) = 1052 b"23000" "Column '{name}' in {place} is ambiguous";
+    /// `sql_safe_updates` and an UPDATE or DELETE of a whole table.
+    update_without_key() = 1175 b"HY000" "You are using safe update mode and you tried to update a table without a WHERE that uses a KEY column";
     /// A column that no table has.
     unknown_column(name, place) = 1054 b"42S22" "Unknown column '{name}' in '{place}'";
     /// A sub-query names an aggregate of the query around it.
@@ -214,6 +216,10 @@ errors! {
     collation_mix(a, b, operation) = 1267 b"HY000" "Illegal mix of collations ({a}) and ({b}) for operation '{operation}'";
     /// A collation that is not there.
     unknown_collation_name(name) = 1273 b"HY000" "Unknown collation: '{name}'";
+    /// A text for a variable that is a number.
+    wrong_variable_type(name) = 1232 b"42000" "Incorrect argument type to variable '{name}'";
+    /// A number that a variable cannot be.
+    truncated_variable(name, value) = 1292 b"22007" "Truncated incorrect {name} value: '{value}'";
     /// A value that is none of its type.
     truncated_wrong_value(kind, value) = 1292 b"22007" "Truncated incorrect {kind} value: '{value}'";
     /// A value that is none of its column's type.

@@ -16,7 +16,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement as Text};
 
 pub use changes::{TableChange, TableRead};
-pub(crate) use env::{Env, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
+pub(crate) use env::{Env, Numbers, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
 pub(crate) use group::Group;
 use group::Turn;
 pub use pooled::PooledSession;

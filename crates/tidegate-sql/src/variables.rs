@@ -8,7 +8,7 @@ use crate::{
     engine::EngineInner,
     errors,
     parse::{PrepareSource, SetItem, SetValue, Span},
-    session::{Core, Env, UserValue, Zone},
+    session::{Core, Env, Numbers, UserValue, Zone},
     value::{Base, Datum, SqlType, collation::Collation},
 };
 
@@ -113,23 +113,23 @@ enum Use {
 /// System variables: name, value at the start, use.
 #[rustfmt::skip]
 static SYSTEM: &[(&str, &str, Use)] = &[
-    ("auto_increment_increment", "1", Use::Fixed), ("auto_increment_offset", "1", Use::Fixed),
+    ("auto_increment_increment", "1", Use::Effective), ("auto_increment_offset", "1", Use::Effective),
     ("autocommit", "1", Use::Effective), ("big_tables", "0", Use::Free), ("character_set_client", "utf8mb4", Use::Effective),
     ("character_set_connection", "utf8mb4", Use::Effective), ("character_set_database", "utf8mb4", Use::Free),
     ("character_set_filesystem", "binary", Use::Free), ("character_set_results", "utf8mb4", Use::Effective),
     ("character_set_server", "utf8mb4", Use::Free), ("character_set_system", "utf8mb3", Use::Fixed),
     ("collation_connection", "utf8mb4_general_ci", Use::Effective), ("collation_database", "utf8mb4_general_ci", Use::Free),
     ("collation_server", "utf8mb4_general_ci", Use::Free), ("completion_type", "NO_CHAIN", Use::Free),
-    ("default_storage_engine", "InnoDB", Use::Free), ("note_verbosity", "basic", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Fixed),
+    ("default_storage_engine", "InnoDB", Use::Free), ("note_verbosity", "basic", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Effective),
     ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Effective), ("have_profiling", "NO", Use::Fixed),
     ("hostname", "localhost", Use::Fixed), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective),
-    ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Fixed), ("license", "Apache-2.0 OR MIT", Use::Fixed),
+    ("insert_id", "0", Use::Effective), ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Fixed), ("license", "Apache-2.0 OR MIT", Use::Fixed),
     ("lock_wait_timeout", "86400", Use::Free), ("long_query_time", "10", Use::Free), ("lower_case_table_names", "0", Use::Fixed), ("max_allowed_packet", "1073741824", Use::Free),
     ("max_connections", "100000", Use::Free), ("max_statement_time", "0.000000", Use::Effective), ("net_buffer_length", "16384", Use::Free),
     ("net_read_timeout", "30", Use::Free), ("net_write_timeout", "60", Use::Free), ("optimizer_switch", "", Use::Free), ("performance_schema", "0", Use::Fixed),
     ("port", "0", Use::Fixed), ("protocol_version", "10", Use::Fixed), ("query_cache_size", "0", Use::Free), ("query_cache_type", "OFF", Use::Free), ("read_only", "0", Use::Fixed),
     ("socket", "", Use::Fixed), ("sql_auto_is_null", "0", Use::Fixed), ("sql_big_selects", "1", Use::Free), ("gtid_purged", "", Use::Free), ("sql_log_bin", "1", Use::Free), ("sql_mode", "", Use::Effective),
-    ("sql_notes", "1", Use::Free), ("sql_quote_show_create", "1", Use::Free), ("sql_safe_updates", "0", Use::Fixed), ("sql_select_limit", "18446744073709551615", Use::Fixed), ("sql_warnings", "0", Use::Free),
+    ("sql_notes", "1", Use::Free), ("sql_quote_show_create", "1", Use::Free), ("sql_safe_updates", "0", Use::Effective), ("sql_select_limit", "18446744073709551615", Use::Effective), ("sql_warnings", "0", Use::Free),
     ("storage_engine", "InnoDB", Use::Free), ("system_time_zone", "SYSTEM", Use::Fixed), ("time_zone", "SYSTEM", Use::Effective), ("timestamp", "0", Use::Effective),
     ("transaction_isolation", "REPEATABLE-READ", Use::Effective), ("transaction_read_only", "0", Use::Fixed), ("tx_isolation", "REPEATABLE-READ", Use::Effective),
     ("tx_read_only", "0", Use::Fixed), ("unique_checks", "1", Use::Free), ("version", "", Use::Fixed), ("version_comment", "Tidegate embedded engine", Use::Fixed),
@@ -155,6 +155,12 @@ pub(crate) fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String>
         "innodb_lock_wait_timeout" => env.lock_wait.get().as_secs().to_string(),
         "max_statement_time" => format!("{:.6}", env.statement_time.get().unwrap_or_default().as_secs_f64()),
         "last_insert_id" => env.last_insert_id.get().to_string(),
+        "auto_increment_increment" => env.numbers.get().auto_step.to_string(),
+        "auto_increment_offset" => env.numbers.get().auto_offset.to_string(),
+        "div_precision_increment" => env.numbers.get().division_digits.to_string(),
+        "insert_id" => env.numbers.get().insert_id.unwrap_or(0).to_string(),
+        "sql_safe_updates" => flag(env.numbers.get().safe_updates),
+        "sql_select_limit" => env.numbers.get().select_limit.to_string(),
         "transaction_isolation" | "tx_isolation" => {
             if env.read_committed.get() {
                 "READ-COMMITTED".into()
@@ -377,6 +383,17 @@ fn set_effective(core: &mut Core, name: &str, value: &UserValue) -> Res<()> {
             let seconds = given.parse::<f64>().map_err(|_| wrong())?.clamp(0.0, 31_536_000.0);
             core.env.statement_time.set((seconds > 0.0).then(|| Duration::from_secs_f64(seconds)));
         }
+        "sql_safe_updates" => {
+            let safe_updates = switch()?;
+            core.env.numbers.set(Numbers { safe_updates, ..core.env.numbers.get() });
+        }
+        "sql_select_limit"
+        | "div_precision_increment"
+        | "auto_increment_increment"
+        | "auto_increment_offset"
+        | "insert_id" => {
+            core.env.numbers.set(with_number(&core.env, core.env.numbers.get(), name, value)?);
+        }
         "timestamp" => {
             let seconds: f64 = given.parse().map_err(|_| wrong())?;
             core.env.fixed_time.set((seconds != 0.0).then_some((seconds * 1e6) as i64));
@@ -384,6 +401,29 @@ fn set_effective(core: &mut Core, name: &str, value: &UserValue) -> Res<()> {
         _ => isolation(core, &given.to_ascii_uppercase().replace(' ', "-"))?,
     }
     Ok(())
+}
+
+/// The numbers of a session with another value for one of them, which is cut to what it may be.
+fn with_number(env: &Env, numbers: Numbers, name: &str, value: &UserValue) -> Res<Numbers> {
+    let given = text(value);
+    if !value.ty.base.is_integer() && !given.bytes().all(|byte| byte.is_ascii_digit()) || given.is_empty() {
+        return Err(errors::wrong_variable_type(name));
+    }
+    let number = given.parse::<i128>().map_err(|_| errors::wrong_variable_type(name))?;
+    let cut = |low: u64, high: u64| {
+        let fitting = number.clamp(i128::from(low), i128::from(high)) as u64;
+        if i128::from(fitting) != number {
+            env.warn(errors::truncated_variable(name, &given));
+        }
+        fitting
+    };
+    Ok(match name {
+        "sql_select_limit" => Numbers { select_limit: cut(0, u64::MAX), ..numbers },
+        "div_precision_increment" => Numbers { division_digits: cut(0, 38) as u8, ..numbers },
+        "auto_increment_increment" => Numbers { auto_step: cut(1, 65_535), ..numbers },
+        "auto_increment_offset" => Numbers { auto_offset: cut(1, 65_535), ..numbers },
+        _ => Numbers { insert_id: Some(cut(0, u64::MAX)).filter(|id| *id > 0), ..numbers },
+    })
 }
 
 /// A time zone by `SYSTEM`, `UTC` or an offset.

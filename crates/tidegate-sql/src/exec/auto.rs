@@ -22,7 +22,15 @@ impl Writer<'_> {
     /// Fills in an AUTO_INCREMENT column that got NULL or 0; answers the value.
     pub(super) fn auto_increment(&mut self, table: &Table, row: &mut [Datum]) -> Res<Option<u64>> {
         let Some(column) = self.wants_auto(table, row) else { return Ok(None) };
-        let next = self.next_auto(table, column)?;
+        let numbers = self.env.numbers.get();
+        let next = match numbers.insert_id {
+            Some(id) => {
+                self.next_auto(table, column)?;
+                self.env.numbers.set(crate::session::Numbers { insert_id: None, ..numbers });
+                id
+            }
+            None => numbers.next_auto(self.next_auto(table, column)?),
+        };
         let (_, most) = table.columns[column].ty.int_range();
         if table.rowid_column() == Some(column) && next > i64::MAX as u64 && most > i64::MAX as u64 {
             return Err(auto_beyond_rowid());
@@ -34,7 +42,7 @@ impl Writer<'_> {
             return Err(errors::auto_increment_range(&table.columns[column].name));
         }
         let next = next.min(most);
-        table.state.next_auto.store(next + 1, Ordering::Release);
+        table.state.next_auto.fetch_max(numbers.auto_behind(next), Ordering::AcqRel);
         row[column] = Datum::from_u64(next);
         Ok(Some(next))
     }
@@ -71,7 +79,7 @@ impl Writer<'_> {
                 }
                 let known = table.state.next_auto.load(Ordering::Acquire);
                 if !negative && known != 0 && explicit >= known {
-                    table.state.next_auto.store(explicit.saturating_add(1), Ordering::Release);
+                    table.state.next_auto.store(self.env.numbers.get().auto_behind(explicit), Ordering::Release);
                 }
             }
         }
@@ -84,7 +92,7 @@ impl Writer<'_> {
         if value.is_null() || matches!(value, Datum::Int(value) if *value < 0) {
             return Ok(());
         }
-        let behind = uint_of(value.as_cell()).saturating_add(1);
+        let behind = self.env.numbers.get().auto_behind(uint_of(value.as_cell()));
         if behind > self.next_auto(table, column)? {
             table.state.next_auto.store(behind, Ordering::Release);
         }

@@ -448,7 +448,8 @@ fn aggregate(
                 _ => "tg_std_pop",
             };
             let exact = arg.ty.rep() == Rep::Dec || arg.ty.base.is_integer();
-            let decimals = if exact { digits(arg).1 + 4 } else { crate::value::types::NOT_FIXED };
+            let decimals =
+                if exact { digits(arg).1 + t.session.inputs.division_digits } else { crate::value::types::NOT_FIXED };
             let sql = t.convert(arg, Rep::Real);
             Ex::sql(format!("{function}({each}{sql})"), SqlType { decimals, ..SqlType::new(Base::Double) })
         }
@@ -480,23 +481,26 @@ fn average(t: &mut Translator<'_>, arg: &Ex, distinct: bool) -> Res<Ex> {
     if exact(arg) {
         let (precision, scale) = digits(arg);
         let sql = t.convert(arg, Rep::Dec);
-        let scale = (scale + 4).min(30);
+        let more = t.session.inputs.division_digits;
+        let scale = (scale + more).min(30);
         if distinct {
             // SQLite's DISTINCT takes one argument: the average is a quotient then.
             let quotient = format!(
                 "tg_dec_div(tg_sum(DISTINCT {sql}), tg_cv(count(DISTINCT {sql}), {}, 0, 0, 0), {scale})",
                 16 + 4
             );
-            return Ok(Ex::sql(quotient, SqlType::decimal((precision + 4).min(PRECISION_MAX), scale)));
+            return Ok(Ex::sql(quotient, SqlType::decimal((precision + u32::from(more)).min(PRECISION_MAX), scale)));
         }
-        let ty = SqlType::decimal((precision + 4).clamp(u32::from(scale) + 1, PRECISION_MAX), scale);
+        let ty = SqlType::decimal((precision + u32::from(more)).clamp(u32::from(scale) + 1, PRECISION_MAX), scale);
         return Ok(Ex::sql(format!("tg_avg({sql}, {scale})"), ty));
     }
     let each = if distinct { "DISTINCT " } else { "" };
     let sql = t.convert(arg, Rep::Real);
     let decimals = match arg.ty.decimals {
         crate::value::types::NOT_FIXED.. => crate::value::types::NOT_FIXED,
-        decimals if arg.ty.rep() == Rep::Real || arg.ty.marks.cast => (decimals + 4).min(30),
+        decimals if arg.ty.rep() == Rep::Real || arg.ty.marks.cast => {
+            (decimals + t.session.inputs.division_digits).min(30)
+        }
         _ => crate::value::types::NOT_FIXED,
     };
     Ok(Ex::sql(format!("tg_real_avg({each}{sql})"), SqlType { decimals, ..SqlType::new(Base::Double) }))

@@ -217,15 +217,27 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
     let bare = lower.rsplit_once('.').map_or(lower.as_str(), |(_, bare)| bare);
     let value = variables::get(now.engine, now.env, bare).ok_or_else(|| errors::unknown_variable(bare))?;
     Ok(match value.parse::<i64>() {
-        Ok(number) if matches!(bare, "warning_count" | "error_count") => {
-            Ex { ty: SqlType::ubigint(), ..Ex::known_int(number) }
-        }
+        Ok(number) if is_unsigned(bare) => Ex { ty: SqlType::ubigint(), ..Ex::known_int(number) },
         Ok(number) => Ex::known_int(number),
         Err(_) => match value.parse::<u64>() {
             Ok(number) => Ex::constant(Source::Value(Datum::from_u64(number), Rep::Uint), SqlType::ubigint()),
             Err(_) => Ex::known_text(&value),
         },
     })
+}
+
+/// Whether a system variable is an unsigned number.
+fn is_unsigned(name: &str) -> bool {
+    matches!(
+        name,
+        "warning_count"
+            | "error_count"
+            | "sql_select_limit"
+            | "div_precision_increment"
+            | "auto_increment_increment"
+            | "auto_increment_offset"
+            | "insert_id"
+    )
 }
 
 /// `@name := value`.

@@ -35,12 +35,13 @@ impl Core {
         translator.late = !matches!(statement, Statement::Query(_));
         let kind = match statement {
             Statement::Query(query) => {
+                let limit = translator.session.inputs.select_limit;
+                translator.outermost_limit = (limit < u64::MAX).then_some(limit.min(i64::MAX as u64));
                 let rel = translator.query(query, None, Wanted::Any)?;
                 let columns = rel.columns.iter().map(describe).collect();
                 let outs = rel.columns.iter().map(|column| Out::of(&column.ex.ty)).collect();
-                let found_rows_sql = rel.calc_found_rows.then(|| without_limit(&rel.sql)).flatten();
-                if rel.calc_found_rows && found_rows_sql.is_none() && rel.sql.contains(" LIMIT ") {
-                    return Err(errors::unsupported("SQL_CALC_FOUND_ROWS in this form"));
+                if rel.unlimited.is_some() && translator.effects.ordered > 0 {
+                    return Err(errors::unsupported("SQL_CALC_FOUND_ROWS in a query with effects"));
                 }
                 PlanKind::Select(SelectPlan {
                     nap: translator.home.is_none() && rel.sql == NAP_SQL,
@@ -49,7 +50,7 @@ impl Core {
                     outs,
                     binds: std::mem::take(&mut translator.binds).into(),
                     for_update: rel.for_update,
-                    found_rows_sql,
+                    found_rows_sql: rel.unlimited,
                 })
             }
             Statement::Insert(insert) => PlanKind::Insert(translator.insert(insert)?),
@@ -130,12 +131,6 @@ impl Plan {
     pub(crate) fn is_current(&self) -> bool {
         self.catalogs.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
     }
-}
-
-/// A query without the LIMIT at its end.
-fn without_limit(sql: &str) -> Option<String> {
-    let at = sql.rfind(" LIMIT ")?;
-    (!sql[at..].contains(" FROM ")).then(|| sql[..at].to_owned())
 }
 
 fn describe(column: &translate::select::RelColumn) -> tidegate_rows::Column {

@@ -2,7 +2,7 @@
 
 use tidegate_rows::{Param, QueryError, Sink, Statement as Text, Summary};
 
-use super::{Core, Res, transaction::Transaction};
+use super::{Core, Numbers, Res, transaction::Transaction};
 use crate::{
     ddl,
     engine::is_virtual,
@@ -225,7 +225,12 @@ impl Core {
         let mut scan = Normalised::default();
         let own = Text { sql: sql.as_bytes(), params: &[] };
         lexer::normalise(own.sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(own.sql, error.at))?;
-        self.one(own, 0, &scan, more, sink)
+        // `sql_select_limit` is about what clients ask.
+        let select_limit = self.env.numbers.get().select_limit;
+        self.env.numbers.set(Numbers { select_limit: u64::MAX, ..self.env.numbers.get() });
+        let result = self.one(own, 0, &scan, more, sink);
+        self.env.numbers.set(Numbers { select_limit, ..self.env.numbers.get() });
+        result
     }
 }
 

@@ -377,6 +377,7 @@ impl Translator<'_> {
             tail.push_str(&self.order_by(&update.order_by, &scope)?);
             tail.push_str(&limit);
         }
+        self.check_safe_update(&scope, &update.from, update.selection.as_ref(), update.limit.is_some())?;
         let sql = format!("SELECT {}{tail}", set.texts.join(", "));
         self.one_home(set.targets.iter().map(|(_, target)| &target.schema))?;
         let feed = self.feed_of(sql, set.outs);
@@ -496,6 +497,7 @@ impl Translator<'_> {
         let condition = self.where_text(delete.selection.as_ref(), &mut scope)?;
         if single {
             let (schema, table) = self.writable(&scope, 0)?;
+            self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), delete.limit.is_some())?;
             if delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty() && !delete.ignore
             {
                 let feed = self.feed_of(format!("DELETE FROM {from}{condition}"), Vec::new());
@@ -509,6 +511,7 @@ impl Translator<'_> {
             let feed = self.feed_of(sql, vec![Out::rowid()]);
             return Ok(DeletePlan { targets: vec![(schema, table, 0)], feed, direct: false, ignore: delete.ignore });
         }
+        self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), false)?;
         let (mut targets, mut texts) = (Vec::new(), Vec::new());
         for name in &delete.targets {
             let (source, _) = scope.source(name).ok_or_else(|| errors::unknown_multi_delete(&name.name))?;

@@ -383,21 +383,23 @@ impl Translator<'_> {
     }
 
     fn divide(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {
+        let more_digits = self.session.inputs.division_digits;
         if Self::number_kind(a, b) == Rep::Real {
             let (x, y) = (self.convert(a, Rep::Real), self.convert(b, Rep::Real));
             let ty = double_of(a, b);
-            let decimals = if ty.decimals >= NOT_FIXED { NOT_FIXED } else { (ty.decimals + 4).min(30) };
+            let decimals = if ty.decimals >= NOT_FIXED { NOT_FIXED } else { (ty.decimals + more_digits).min(30) };
             return Ok(Ex::sql(format!("tg_real_div({x}, {y})"), SqlType { decimals, ..ty }));
         }
         let (x, y) = (self.convert(a, Rep::Dec), self.convert(b, Rep::Dec));
         let (pa, sa) = digits(a);
         let (_, sb) = digits(b);
-        let scale = (u32::from(sa) + 4).min(u32::from(decimal::SCALE_MAX)) as u8;
-        let precision = (pa + u32::from(sb) + 4).clamp(u32::from(scale) + 1, decimal::PRECISION_MAX);
+        let scale = (u32::from(sa) + u32::from(more_digits)).min(u32::from(decimal::SCALE_MAX)) as u8;
+        let precision =
+            (pa + u32::from(sb) + u32::from(more_digits)).clamp(u32::from(scale) + 1, decimal::PRECISION_MAX);
         // The quotient has more digits than it shows: whole groups of nine, as MySQL's arithmetic works.
         let groups = |scale: u32| scale.div_ceil(9) * 9;
         let (fa, fb) = (groups(u32::from(sa)), groups(u32::from(sb)));
-        let more = 4u32.saturating_sub(fa - u32::from(sa) + fb - u32::from(sb));
+        let more = u32::from(more_digits).saturating_sub(fa - u32::from(sa) + fb - u32::from(sb));
         let kept = groups(fa + fb + more).clamp(u32::from(scale), u32::from(decimal::SCALE_MAX));
         let unsigned = unsigned_operand(a) && unsigned_operand(b);
         let ty = SqlType { unsigned, ..SqlType::decimal(precision, scale) };

@@ -30,6 +30,12 @@ pub(crate) struct Inputs {
     pub(crate) virtual_schema: Option<&'static str>,
     /// The session's temporary tables, by a number that no other set of tables has; 0 without any.
     pub(crate) temporary: u64,
+    /// `sql_select_limit`: rows that a query without LIMIT gives.
+    pub(crate) select_limit: u64,
+    /// `div_precision_increment`
+    pub(crate) division_digits: u8,
+    /// `sql_safe_updates`
+    pub(crate) safe_updates: bool,
 }
 
 impl Inputs {
@@ -43,6 +49,9 @@ impl Inputs {
             // A view is in its own schema, wherever the session is.
             virtual_schema: if schema.is_none() { env.virtual_schema() } else { None },
             temporary: env.temporary_tables(),
+            select_limit: env.numbers.get().select_limit,
+            division_digits: env.numbers.get().division_digits,
+            safe_updates: env.numbers.get().safe_updates,
         }
     }
 

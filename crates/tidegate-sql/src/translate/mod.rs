@@ -18,6 +18,7 @@ pub(crate) mod list;
 pub(crate) mod literals;
 mod names;
 mod rollup;
+mod safe_updates;
 pub(crate) mod scope;
 pub(crate) mod select;
 pub(crate) mod types;
@@ -169,6 +170,8 @@ pub(crate) struct Translator<'a> {
     pub(crate) effects: effects::Effects,
     /// The outermost query whose columns were named so far, by its level.
     reached: std::cell::Cell<usize>,
+    /// The LIMIT of the outermost query, if the statement gives it none.
+    pub(crate) outermost_limit: Option<u64>,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -208,6 +211,7 @@ impl<'a> Translator<'a> {
             describing: 0,
             effects: effects::Effects::default(),
             reached: std::cell::Cell::new(usize::MAX),
+            outermost_limit: None,
             aliases: 0,
             views: 0,
             depth: 0,
@@ -502,6 +506,7 @@ impl<'a> Translator<'a> {
             describing: 0,
             effects: self.effects,
             reached: std::cell::Cell::new(usize::MAX),
+            outermost_limit: None,
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,

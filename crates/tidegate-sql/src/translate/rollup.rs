@@ -70,14 +70,11 @@ impl Translator<'_> {
             order.push(format!("{alias}.r{}", shown + key * 2));
             order.push(self.collated(&sorted));
         }
-        let sql = format!(
-            "SELECT {} FROM ({}) AS {alias} ORDER BY {}{limit}",
-            items.join(", "),
-            texts.join(" UNION ALL "),
-            order.join(", ")
-        );
+        let all = format!("SELECT {} FROM ({}) AS {alias}", items.join(", "), texts.join(" UNION ALL "));
+        let sql = format!("{all} ORDER BY {}{limit}", order.join(", "));
         columns.truncate(shown);
-        Ok(Rel { sql, columns, single: false, for_update: false, calc_found_rows: false })
+        let counts = select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.sql_calc_found_rows);
+        Ok(Rel { sql, columns, single: false, for_update: false, unlimited: counts.then_some(all) })
     }
 
     /// The expression that a term of GROUP BY means: a position, an alias that is no table's column, or itself.

@@ -36,7 +36,8 @@ pub(crate) struct Rel {
     /// One row at most.
     pub(crate) single: bool,
     pub(crate) for_update: bool,
-    pub(crate) calc_found_rows: bool,
+    /// The query without its own LIMIT, for SQL_CALC_FOUND_ROWS.
+    pub(crate) unlimited: Option<String>,
 }
 
 /// A column of a query.
@@ -85,10 +86,15 @@ impl Translator<'_> {
                 _ => return Err(errors::unsupported("ORDER BY ALL")),
             },
         };
-        let limit = query.limit_clause.as_ref().map(|limit| self.limit(limit)).transpose()?;
+        let limit = match &query.limit_clause {
+            Some(limit) => Some(self.limit(limit)?),
+            None => self.outermost_limit.take().map(|limit| (format!(" LIMIT {limit}"), limit == 1)),
+        };
+        self.outermost_limit = None;
         let mut rel = self.body(&query.body, order, limit.as_ref(), outer)?;
         self.ctes.truncate(depth);
         rel.sql = format!("{with}{}", rel.sql);
+        rel.unlimited = rel.unlimited.map(|sql| format!("{with}{sql}"));
         rel.for_update = query.locks.iter().any(|lock| lock.lock_type == LockType::Update);
         if let Wanted::Columns(count) = wanted
             && rel.columns.len() != count
@@ -148,8 +154,9 @@ impl Translator<'_> {
             SetExpr::Select(select) => {
                 let parts = self.select(select, order, outer)?;
                 let mut rel = render(self, &parts, None);
-                rel.calc_found_rows =
-                    select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.sql_calc_found_rows);
+                if counts_found_rows(body) {
+                    rel.unlimited = Some(rel.sql.clone());
+                }
                 rel.single = parts.limit_one || limit.is_some_and(|limit| limit.1);
                 rel.sql.push_str(limit_text);
                 Ok(rel)
@@ -165,6 +172,9 @@ impl Translator<'_> {
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 let mut rel = self.set_operation(left, *op, *set_quantifier, right, outer)?;
                 let order = self.order_of_union(order, &rel.columns)?;
+                if counts_found_rows(body) {
+                    rel.unlimited = Some(rel.sql.clone());
+                }
                 rel.sql.push_str(&order);
                 rel.sql.push_str(limit_text);
                 rel.single = limit.is_some_and(|limit| limit.1);
@@ -479,6 +489,18 @@ impl Translator<'_> {
     }
 }
 
+/// Whether a query says SQL_CALC_FOUND_ROWS: in a UNION its first part does.
+fn counts_found_rows(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::Select(select) => {
+            select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.sql_calc_found_rows)
+        }
+        SetExpr::SetOperation { left, .. } => counts_found_rows(left),
+        SetExpr::Query(query) => counts_found_rows(&query.body),
+        _ => false,
+    }
+}
+
 /// `ASC` or `DESC`.
 pub(super) fn direction(term: &OrderByExpr) -> Res<&'static str> {
     if term.with_fill.is_some() || term.options.nulls_first.is_some() {
@@ -570,6 +592,6 @@ pub(super) fn render(translator: &mut Translator<'_>, parts: &Parts, types: Opti
         columns: parts.items.clone(),
         single: parts.limit_one,
         for_update: false,
-        calc_found_rows: false,
+        unlimited: None,
     }
 }
