@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
-    exec::Plan,
+    exec::{Plan, params::Params},
     lexer::{LiteralKind, Normalised},
     store::conn::Stmt,
     translate::{Inputs, literals::Looked},
@@ -74,7 +74,7 @@ impl StatementCache {
         normalised: &Normalised,
         sql: &[u8],
         inputs: &Inputs,
-        params: &[tidegate_rows::Param],
+        params: Params<'_>,
     ) -> Option<Entry> {
         let variants = self.entries.get_mut(&normalised.hash)?;
         let index = variants.iter().position(|entry| entry.serves(normalised, sql, inputs, params))?;
@@ -141,11 +141,11 @@ impl Entry {
     }
 
     #[inline]
-    fn serves(&self, normalised: &Normalised, sql: &[u8], inputs: &Inputs, params: &[tidegate_rows::Param]) -> bool {
+    fn serves(&self, normalised: &Normalised, sql: &[u8], inputs: &Inputs, params: Params<'_>) -> bool {
         self.inputs == *inputs
             && *self.text == *normalised.text
             && self.params.len() == params.len()
-            && self.params.iter().zip(params).all(|(kind, param)| *kind == crate::exec::kind_of(param))
+            && self.params.iter().copied().eq(params.kinds())
             && self.fixed.iter().all(|(index, kind, bytes)| literal(normalised, sql, *index) == Some((*kind, bytes)))
             && self.sized.iter().all(|(index, length)| normalised.literals[*index].len() == *length)
             && (self.named.is_empty() || sql[normalised.start..].starts_with(&self.named))

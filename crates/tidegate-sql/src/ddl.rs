@@ -9,12 +9,13 @@ pub(crate) use define::parent_id;
 
 use std::sync::{Arc, atomic::Ordering};
 
-use tidegate_rows::{QueryError, ServerError, Sink, Statement as Text};
+use tidegate_rows::{QueryError, ServerError, Sink};
 
 use crate::{
     catalog::{self, Catalog, Table, TableState},
     engine::Schema,
     errors,
+    exec::params::Text,
     parse::{self, Statement, TableName},
     session::{Core, acquire},
     store::{

@@ -4,13 +4,14 @@ mod auto;
 pub(crate) mod bind;
 pub(crate) mod conflict;
 mod insert;
+pub(crate) mod params;
 pub(crate) mod rules;
 mod update;
 pub(crate) mod write;
 
 use std::{future::poll_fn, sync::Arc};
 
-use tidegate_rows::{Column, Flow, Param, QueryError, Sink, Value};
+use tidegate_rows::{Column, Flow, QueryError, Sink, Value};
 
 use crate::{
     engine::Schema,
@@ -18,7 +19,7 @@ use crate::{
     store::conn::{Cell, Step, Stmt, to_server_error},
     task,
     translate::{
-        Bind, ParamKind,
+        Bind,
         dml::{DeletePlan, InsertPlan, UpdatePlan},
     },
     value::{Base, Rep, SqlType, Val, decimal::Decimal, temporal::Datetime, uint_of},
@@ -170,17 +171,6 @@ fn datetime_text(value: Datetime) -> [u8; 19] {
         text[at..at + 2].copy_from_slice(&two(number));
     }
     text
-}
-
-/// The kind of a caller's parameter.
-pub(crate) fn kind_of(param: &Param) -> ParamKind {
-    match param {
-        Param::Null => ParamKind::Null,
-        Param::Int(_) => ParamKind::Int,
-        Param::Uint(_) => ParamKind::Uint,
-        Param::Double(_) => ParamKind::Double,
-        Param::Bytes(_) => ParamKind::Bytes,
-    }
 }
 
 thread_local! {

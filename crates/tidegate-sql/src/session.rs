@@ -13,7 +13,7 @@ mod writes;
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 
-use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement as Text};
+use tidegate_rows::{Execute, QueryError, ServerError, Sink};
 
 pub use changes::{TableChange, TableRead};
 pub(crate) use env::{Env, Numbers, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
@@ -27,7 +27,12 @@ use crate::{
     cache::{self, Entry},
     engine::{EngineInner, Schema},
     errors,
-    exec::{Plan, PlanKind, SelectPlan, bind::Constants, kind_of, write::Written},
+    exec::{
+        Plan, PlanKind, SelectPlan,
+        bind::Constants,
+        params::{Params, Text},
+        write::Written,
+    },
     lexer::{self, Literals, Normalised},
     parse::{self, Statement},
     store::{
@@ -161,10 +166,15 @@ impl Session {
 }
 
 impl Execute for Session {
-    async fn execute<S: Sink>(&mut self, statement: Text<'_>, sink: &mut S) -> Result<(), QueryError> {
+    async fn execute<S: Sink>(
+        &mut self,
+        statement: tidegate_rows::Statement<'_>,
+        sink: &mut S,
+    ) -> Result<(), QueryError> {
         let env = Rc::clone(&self.core.env);
         let core = &mut self.core;
         let sink: &mut dyn Sink = sink;
+        let statement = Text { sql: statement.sql, params: Params::Bound(statement.params) };
         match task::run(&env, || core.run(statement, sink)).await {
             Ok(Ok(())) if core.joined.is_some() => core.finish_joined(sink).await,
             Ok(Ok(())) if core.napping.is_some() => core.finish_nap(sink).await,
@@ -195,7 +205,7 @@ impl Core {
                 }
                 Ok(()) => {
                     let more = !lexer::is_blank(statement.sql, scratch.rest, self.env.lex_mode());
-                    if more && (!statement.params.is_empty() || !self.batches) {
+                    if more && (statement.params.len() > 0 || !self.batches) {
                         Err(errors::syntax(String::from_utf8_lossy(&statement.sql[scratch.rest..])).into())
                     } else {
                         self.one(statement, from, &scratch, more, sink).map(|()| more)
@@ -271,7 +281,7 @@ impl Core {
         {
             return done;
         }
-        let kinds: Vec<ParamKind> = text.params.iter().map(kind_of).collect();
+        let kinds: Vec<ParamKind> = text.params.kinds().collect();
         let mode = self.env.lex_mode();
         let concat = self.env.sql_mode.get() & variables::PIPES_AS_CONCAT != 0;
         let parsed = parse::parse(text.sql, from, mode, concat, Literals::Numbered);

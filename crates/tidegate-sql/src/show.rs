@@ -7,10 +7,11 @@ mod create;
 mod expression;
 mod tables;
 
-use tidegate_rows::{Column, ColumnType, QueryError, Sink, Statement as Text, Summary, Value};
+use tidegate_rows::{Column, ColumnType, QueryError, Sink, Summary, Value};
 
 use crate::{
     errors,
+    exec::params::Text,
     parse::{Pattern, Show, ShowWhat, TableName},
     session::Core,
     store::{

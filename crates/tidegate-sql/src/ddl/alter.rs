@@ -477,7 +477,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
     let rules = rules_of(&session_of(core, schema), new)?;
     let mut rules =
         rules.iter().map(|rule| Ok((rule, conn.prepare(&rule.sql).map_err(internal)?))).collect::<Res<Vec<_>>>()?;
-    let constants = Constants { sql: &[], literals: &[], params: &[], env: &core.env };
+    let constants = Constants { sql: &[], literals: &[], params: crate::exec::params::Params::NONE, env: &core.env };
     let mut next_auto = 0;
     let mut rows = 0usize;
     while read.step().map_err(internal)? == Step::Row {

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use tidegate_rows::{Param, ServerError};
+use tidegate_rows::ServerError;
 
+use super::params::Params;
 use crate::{
     errors,
     functions::cast_val,
-    lexer::{Literal, LiteralKind, unescape},
+    lexer::{LexMode, Literal, LiteralKind, unescape},
     session::Env,
-    store::conn::{Cell, Stmt, to_server_error},
+    store::conn::{Bound, Cell, Stmt, to_server_error},
     translate::{Bind, Source},
     value::{
         Rep, Val,
@@ -24,34 +25,41 @@ use crate::{
 pub(crate) struct Constants<'a> {
     pub(crate) sql: &'a [u8],
     pub(crate) literals: &'a [Literal],
-    pub(crate) params: &'a [Param],
+    pub(crate) params: Params<'a>,
     pub(crate) env: &'a Env,
 }
 
 type Res<T> = Result<T, ServerError>;
 
 impl<'a> Constants<'a> {
-    /// Binds all parameters of a statement.
+    /// Binds all parameters of a statement, for one run.
     ///
     /// # Errors
     /// A value that cannot be what it stands for.
     #[inline]
-    pub(crate) fn bind(&self, stmt: &mut Stmt, binds: &[Bind]) -> Res<()> {
+    pub(crate) fn bind<'s>(&self, stmt: &'s mut Stmt, binds: &[Bind]) -> Res<Bound<'s>>
+    where
+        'a: 's,
+    {
+        let mut stmt = stmt.borrow_values();
         if binds.is_empty() {
-            return Ok(());
+            return Ok(stmt);
         }
         // A constant of a part that the plan has left out has no parameter.
         let count = stmt.parameter_count();
         // What a comparison makes of its constant is a warning at most, also where the statement is strict about values.
         let strict = self.env.abort_on_warning.replace(false);
-        let bound =
-            binds.iter().enumerate().take(count).try_for_each(|(index, bind)| self.bind_one(stmt, index + 1, bind));
+        let bound = binds
+            .iter()
+            .enumerate()
+            .take(count)
+            .try_for_each(|(index, bind)| self.bind_one(&mut stmt, index + 1, bind));
         self.env.abort_on_warning.set(strict);
-        bound
+        bound.map(|()| stmt)
     }
 
     #[inline]
-    fn bind_one(&self, stmt: &mut Stmt, number: usize, bind: &Bind) -> Res<()> {
+    fn bind_one(&self, stmt: &mut Bound<'_>, number: usize, bind: &Bind) -> Res<()> {
         let mut value = self.value(&bind.source)?;
         if let (Source::Literal(index), Val::Blob(bytes)) = (&bind.source, &value)
             && matches!(bind.rep, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number)
@@ -63,8 +71,8 @@ impl<'a> Constants<'a> {
         match (&value, bind.rep) {
             (Val::Int(value), Rep::Int | Rep::Uint) => stmt.bind(number, Cell::Int(*value)).map_err(internal),
             (Val::Text(Cow::Borrowed(text)), Rep::Text) => {
-                // SAFETY: the bytes belong to the statement's text or parameters, which outlive its run; whoever runs a
-                // statement clears its bindings before they go.
+                // SAFETY: the bytes belong to the statement's text or parameters, which `bind` lets outlive the borrow of
+                // the SQLite statement; nothing in this crate forgets a `Bound`.
                 unsafe { stmt.bind_borrowed(number, Cell::Text(text)) }.map_err(internal)
             }
             _ => {
@@ -111,16 +119,7 @@ impl<'a> Constants<'a> {
                 Val::Dec(value) => Val::Dec(value.negated()),
                 other => other,
             }),
-            Source::Param(index) => match self.params.get(*index) {
-                None => Err(errors::wrong_execute_arguments()),
-                Some(param) => Ok(match param {
-                    Param::Null => Val::Null,
-                    Param::Int(value) => Val::Int(*value),
-                    Param::Uint(value) => Val::Uint(*value),
-                    Param::Double(value) => Val::Real(*value),
-                    Param::Bytes(bytes) => Val::Text(Cow::Borrowed(bytes)),
-                }),
-            },
+            Source::Param(index) => self.params.value(*index).ok_or_else(errors::wrong_execute_arguments),
             other => Ok(self.computed(other)),
         }
     }
@@ -161,10 +160,8 @@ impl<'a> Constants<'a> {
                 bytes.iter().fold(0i64, |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'))),
             ),
             LiteralKind::Text { escaped: false, .. } => Val::Text(Cow::Borrowed(bytes)),
-            LiteralKind::Text { quote, escaped: true } => {
-                let mut text = Vec::with_capacity(bytes.len());
-                unescape(bytes, quote, self.env.lex_mode(), &mut text);
-                Val::Text(Cow::Owned(text))
+            LiteralKind::Text { escaped: true, .. } => {
+                Val::Text(Cow::Owned(literal_bytes(literal.kind, bytes, self.env.lex_mode())))
             }
             LiteralKind::Uint => {
                 Val::Uint(std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX))
@@ -174,11 +171,24 @@ impl<'a> Constants<'a> {
                 None => Val::Real(parse_f64(bytes).value),
             },
             LiteralKind::Double => Val::Real(parse_f64(bytes).value),
-            LiteralKind::Hex | LiteralKind::HexNumber => {
-                Val::Blob(Cow::Owned(hex_bytes(std::str::from_utf8(bytes).unwrap_or_default())))
+            LiteralKind::Hex | LiteralKind::HexNumber | LiteralKind::Bits => {
+                Val::Blob(Cow::Owned(literal_bytes(literal.kind, bytes, self.env.lex_mode())))
             }
-            LiteralKind::Bits => Val::Blob(Cow::Owned(bit_bytes(std::str::from_utf8(bytes).unwrap_or_default()))),
         })
+    }
+}
+
+/// What a literal is as a string of bytes: of numbers their digits.
+pub(crate) fn literal_bytes(kind: LiteralKind, text: &[u8], mode: LexMode) -> Vec<u8> {
+    match kind {
+        LiteralKind::Text { quote, escaped: true } => {
+            let mut out = Vec::with_capacity(text.len());
+            unescape(text, quote, mode, &mut out);
+            out
+        }
+        LiteralKind::Hex | LiteralKind::HexNumber => hex_bytes(std::str::from_utf8(text).unwrap_or_default()),
+        LiteralKind::Bits => bit_bytes(std::str::from_utf8(text).unwrap_or_default()),
+        _ => text.to_vec(),
     }
 }
 

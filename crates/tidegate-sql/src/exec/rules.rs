@@ -156,16 +156,14 @@ impl Rule {
     /// What the expression fails with.
     pub(crate) fn value(&self, stmt: &mut Stmt, constants: &Constants<'_>, row: &[Datum]) -> Res<Datum> {
         let internal = |error| to_server_error(&error);
-        constants.bind(stmt, &self.binds)?;
+        let mut stmt = constants.bind(stmt, &self.binds)?;
         for (index, value) in row.iter().enumerate() {
             stmt.bind(self.binds.len() + index + 1, value.as_cell()).map_err(internal)?;
         }
-        let value = match stmt.step().map_err(internal)? {
+        Ok(match stmt.step().map_err(internal)? {
             Step::Row => stmt.cell(0).to_owned(),
             Step::Done => Datum::Null,
-        };
-        stmt.reset();
-        Ok(value)
+        })
     }
 
     /// The value of the expression as its column stores it.

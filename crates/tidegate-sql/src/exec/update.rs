@@ -30,7 +30,7 @@ impl Writer<'_> {
     ) -> Res<()> {
         let table = &plan.table;
         let mut stmt = self.conn.prepare(&upsert.feed.sql).map_err(internal)?;
-        self.constants.bind(&mut stmt, &upsert.feed.binds)?;
+        let mut stmt = self.constants.bind(&mut stmt, &upsert.feed.binds)?;
         let base = upsert.feed.binds.len();
         let count = stmt.parameter_count();
         for (index, value) in row.iter().enumerate() {
@@ -247,13 +247,12 @@ impl Writer<'_> {
         }
         if plan.direct {
             let mut stmt = self.prepared(&plan.feed.sql)?;
-            let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|()| {
+            let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|mut stmt| {
                 stmt.run().map_err(|error| {
                     let (schema, table, _) = &plan.targets[0];
                     self.parent_error(&error, schema, table)
                 })
             });
-            stmt.reset();
             self.keep(stmt);
             result?;
             written.affected = self.conn.changes();

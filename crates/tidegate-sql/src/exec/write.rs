@@ -130,7 +130,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn read_all(&self, stmt: &mut Stmt, feed: &Feed) -> Res<Rows> {
-        self.constants.bind(stmt, &feed.binds)?;
+        let mut stmt = self.constants.bind(stmt, &feed.binds)?;
         let width = stmt.column_count();
         let mut rows = Rows { cells: Vec::new(), width };
         let mut bytes = 0usize;

@@ -182,6 +182,12 @@ fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {
     })
 }
 
+/// The type of a variable that holds a text.
+pub(crate) fn variable_text(collation: crate::value::collation::Collation) -> SqlType {
+    let length = 16_777_215 / collation.char_bytes_max();
+    SqlType { collation, length, ..SqlType::new(Base::LongText) }
+}
+
 /// `@name` or `@@name`: its value now; the plan serves once.
 ///
 /// # Errors
@@ -203,10 +209,7 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
             return Ok(Ex { ty: SqlType::new(Base::LongText), ..Ex::null() });
         }
         let ty = match value.ty.rep() {
-            Rep::Text => {
-                let length = 16_777_215 / value.ty.collation.char_bytes_max();
-                SqlType { collation: value.ty.collation, length, ..SqlType::new(Base::LongText) }
-            }
+            Rep::Text => variable_text(value.ty.collation),
             Rep::Blob => SqlType::new(Base::LongBlob),
             _ => value.ty.clone(),
         };

@@ -2,12 +2,16 @@
 
 use std::rc::Rc;
 
-use tidegate_rows::{QueryError, Statement as Text};
+use tidegate_rows::QueryError;
 
 use super::{Core, Res};
 use crate::{
     errors,
-    exec::{Out, Plan, PlanKind, SelectPlan, bind::Constants, kind_of},
+    exec::{
+        Out, Plan, PlanKind, SelectPlan,
+        bind::Constants,
+        params::{Params, Text},
+    },
     lexer::{self, Literals, Normalised},
     parse::{self, Statement},
     store::{
@@ -78,7 +82,7 @@ impl Core {
         let concat = self.env.sql_mode.get() & variables::PIPES_AS_CONCAT != 0;
         let (statement, tokens) = parse::parse(part, 0, self.env.lex_mode(), concat, Literals::Inline)?;
         let constants = Constants { sql: part, literals: &[], params: text.params, env: &Rc::clone(&self.env) };
-        let kinds: Vec<ParamKind> = text.params.iter().map(kind_of).collect();
+        let kinds: Vec<ParamKind> = text.params.kinds().collect();
         let (plan, ..) = self.translate(&statement, constants, &kinds, &tokens)?;
         let sql = match &plan.kind {
             PlanKind::Select(select) => &select.sql,
@@ -116,7 +120,7 @@ impl Core {
         lexer::normalise(sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(sql, error.at))?;
         let kinds = vec![ParamKind::Null; scan.params];
         let env = Rc::clone(&self.env);
-        let constants = Constants { sql, literals: &[], params: &[], env: &env };
+        let constants = Constants { sql, literals: &[], params: Params::NONE, env: &env };
         match self.translate(&statement, constants, &kinds, &tokens) {
             // What depends on the parameters is told when they are there.
             Err(error) if matches!(error.code, 1146 | 1054 | 1049 | 1046) => Err(error),

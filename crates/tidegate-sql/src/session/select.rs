@@ -141,25 +141,17 @@ pub(super) fn run_select(
         stmts.push(conn.prepare(&select.sql).map_err(internal)?);
     }
     let stmt = &mut stmts[0];
-    let bound = constants.bind(stmt, &select.binds);
-    let result = match bound {
-        Ok(()) => pump(stmt, &select.columns, &select.outs, sink),
-        Err(error) => Err(error.into()),
-    };
-    stmt.reset();
-    if !select.binds.is_empty() {
-        stmt.clear_bindings();
-    }
-    let rows = result?;
+    let mut bound = constants.bind(stmt, &select.binds)?;
+    let rows = pump(&mut bound, &select.columns, &select.outs, sink)?;
+    drop(bound);
     let Some(sql) = &select.found_rows_sql else { return Ok((rows, rows)) };
     let mut count = conn.prepare(&format!("SELECT count(*) FROM ({sql})")).map_err(internal)?;
     let used = count.parameter_count();
-    constants.bind(&mut count, &select.binds[..used.min(select.binds.len())])?;
+    let mut count = constants.bind(&mut count, &select.binds[..used.min(select.binds.len())])?;
     count.step().map_err(internal)?;
     let all = match count.cell(0) {
         Cell::Int(all) => all as u64,
         _ => rows,
     };
-    count.clear_bindings();
     Ok((rows, all))
 }

@@ -1,12 +1,13 @@
 //! Statements that have no plan: transactions, settings, prepared statements, definitions.
 
-use tidegate_rows::{Param, QueryError, Sink, Statement as Text, Summary};
+use tidegate_rows::{QueryError, Sink, Summary};
 
-use super::{Core, Numbers, Res, transaction::Transaction};
+use super::{Core, Numbers, Res, UserValue, transaction::Transaction};
 use crate::{
     ddl,
     engine::is_virtual,
     errors,
+    exec::params::{Params, Text},
     lexer::{self, Normalised},
     parse::{self, Statement},
     show,
@@ -134,10 +135,10 @@ impl Core {
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
         let sql = self.prepared.get(&name.to_lowercase()).cloned().ok_or_else(|| errors::unknown_prepared(name))?;
-        let params: Vec<Param> = variables.iter().map(|name| self.env.user_variable(name).to_param()).collect();
+        let values: Vec<UserValue> = variables.iter().map(|name| self.env.user_variable(name)).collect();
         let mut scan = Normalised::default();
         lexer::normalise(&sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(&sql, error.at))?;
-        self.one(Text { sql: &sql, params: &params }, 0, &scan, more, sink)
+        self.one(Text { sql: &sql, params: Params::Variables(&values) }, 0, &scan, more, sink)
     }
 
     /// Statements that define tables, views, schemas.
@@ -223,7 +224,7 @@ impl Core {
     /// Runs a statement that this engine itself has written, with the session's rights and variables.
     pub(crate) fn run_own(&mut self, sql: &str, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
         let mut scan = Normalised::default();
-        let own = Text { sql: sql.as_bytes(), params: &[] };
+        let own = Text { sql: sql.as_bytes(), params: Params::NONE };
         lexer::normalise(own.sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(own.sql, error.at))?;
         // `sql_select_limit` is about what clients ask.
         let select_limit = self.env.numbers.get().select_limit;

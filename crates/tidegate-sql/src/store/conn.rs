@@ -383,6 +383,11 @@ impl Stmt {
         unsafe { ffi::sqlite3_reset(self.raw) };
     }
 
+    /// The statement for one run with values that it borrows.
+    pub(crate) fn borrow_values(&mut self) -> Bound<'_> {
+        Bound(self)
+    }
+
     /// Forgets bound values, which may point to memory that goes away.
     #[inline]
     pub(crate) fn clear_bindings(&mut self) {
@@ -404,7 +409,7 @@ impl Stmt {
     /// # Safety
     /// The bytes stay where they are until the statement is reset and the binding replaced or cleared.
     #[inline]
-    pub(crate) unsafe fn bind_borrowed(&mut self, number: usize, cell: Cell<'_>) -> Result<(), SqliteError> {
+    unsafe fn bind_borrowed(&mut self, number: usize, cell: Cell<'_>) -> Result<(), SqliteError> {
         self.bind_with(number, cell, ffi::SQLITE_STATIC())
     }
 
@@ -487,6 +492,45 @@ impl Stmt {
         // SAFETY: finalising null is allowed; afterwards the pointer is null.
         unsafe { ffi::sqlite3_finalize(self.raw) };
         self.raw = ptr::null_mut();
+    }
+}
+
+/// A statement with values that it may borrow: however its run ends, it is reset and forgets them when this is dropped.
+pub(crate) struct Bound<'s>(&'s mut Stmt);
+
+impl Bound<'_> {
+    /// Binds parameter `number` (from 1) to bytes that outlive the run.
+    ///
+    /// # Errors
+    /// Out of range or too big.
+    ///
+    /// # Safety
+    /// The bytes stay where they are until this is dropped, and it is dropped.
+    #[inline]
+    pub(crate) unsafe fn bind_borrowed(&mut self, number: usize, cell: Cell<'_>) -> Result<(), SqliteError> {
+        // SAFETY: the drop below resets the statement and clears the binding.
+        unsafe { self.0.bind_borrowed(number, cell) }
+    }
+}
+
+impl Drop for Bound<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.reset();
+        self.0.clear_bindings();
+    }
+}
+
+impl std::ops::Deref for Bound<'_> {
+    type Target = Stmt;
+    fn deref(&self) -> &Stmt {
+        self.0
+    }
+}
+
+impl std::ops::DerefMut for Bound<'_> {
+    fn deref_mut(&mut self) -> &mut Stmt {
+        self.0
     }
 }
 

@@ -14,6 +14,7 @@
 //! 4. `size` of a node is the file's size or -1; only writes and truncations through this layer change it.
 
 use std::{
+    cell::UnsafeCell,
     collections::HashMap,
     ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
     mem::size_of,
@@ -44,14 +45,22 @@ const EXCLUSIVE: u32 = u32::MAX;
 /// SQLite asks for the WAL index in regions of this many bytes.
 const REGION_BYTES: usize = 32 * 1024;
 
-type Region = Box<[u64; REGION_BYTES / 8]>;
+/// A part of the WAL index: SQLite's connections read and write it from all threads by rules of their own, so that no
+/// reference to its words may exist, only pointers.
+struct Region(UnsafeCell<[u64; REGION_BYTES / 8]>);
+
+// SAFETY: Rust code hands out the address and never looks inside.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
 
 /// What all connections to one database file share.
 struct Node {
     /// Its path.
     database: CString,
     slots: [AtomicU32; LOCK_SLOTS],
-    regions: Mutex<Vec<Region>>,
+    /// Boxed: their addresses stay while the vector grows.
+    regions: Mutex<Vec<Box<Region>>>,
     size: AtomicI64,
     /// The file that its connections have open.
     file: Option<Identity>,
@@ -461,10 +470,10 @@ unsafe extern "C" fn shm_map(
                 return ffi::SQLITE_OK;
             }
             while regions.len() <= index {
-                regions.push(Box::new([0; REGION_BYTES / 8]));
+                regions.push(Box::new(Region(UnsafeCell::new([0; REGION_BYTES / 8]))));
             }
         }
-        *out = regions[index].as_mut_ptr().cast();
+        *out = regions[index].0.get().cast();
         ffi::SQLITE_OK
     }
 }

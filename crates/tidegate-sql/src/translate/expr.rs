@@ -163,6 +163,9 @@ impl Translator<'_> {
             ParamKind::Int => SqlType::bigint(),
             ParamKind::Uint => SqlType::ubigint(),
             ParamKind::Double => SqlType::new(Base::Double),
+            ParamKind::Decimal { decimals } => SqlType::decimal(decimal::PRECISION_MAX, *decimals),
+            ParamKind::Text(collation) => crate::functions::info::variable_text(*collation),
+            ParamKind::Blob => SqlType::new(Base::LongBlob),
             ParamKind::Bytes => SqlType::varchar(255, self.session.inputs.collation),
         };
         Ok(Ex { coercibility: Coercibility::Literal, ..Ex::constant(Source::Param(index), ty) })

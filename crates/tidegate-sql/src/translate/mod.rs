@@ -34,7 +34,7 @@ use crate::{
     catalog::TableState,
     engine::Schema,
     errors,
-    lexer::{Literal, LiteralKind},
+    lexer::Literal,
     value::{Base, Datum, Rep, SqlType, collation::Collation},
 };
 
@@ -132,7 +132,14 @@ pub(crate) enum ParamKind {
     Int,
     Uint,
     Double,
+    /// Digits behind the point.
+    Decimal {
+        decimals: u8,
+    },
+    /// Characters in the connection's collation.
     Bytes,
+    Text(Collation),
+    Blob,
 }
 
 /// One translation.
@@ -258,23 +265,17 @@ impl<'a> Translator<'a> {
         self.aliases
     }
 
-    /// The text of a constant string in the statement; its value becomes part of the plan.
+    /// The characters of a constant in the statement, those of its bytes for `0x2C`; its value becomes part of the plan.
     pub(crate) fn constant_text(&mut self, ex: &Ex) -> Option<String> {
         match &ex.code {
             Code::Const(Source::Literal(index)) => {
                 let text = self.literals.text(*index);
-                let Some(LiteralKind::Text { quote, escaped }) = self.literals.kind(*index) else {
-                    return Some(String::from_utf8_lossy(text).into_owned());
-                };
-                let mut out = Vec::new();
-                if escaped {
-                    crate::lexer::unescape(text, quote, self.session.inputs.lex_mode(), &mut out);
-                } else {
-                    out.extend_from_slice(text);
-                }
-                String::from_utf8(out).ok()
+                let kind = self.literals.kind(*index)?;
+                String::from_utf8(crate::exec::bind::literal_bytes(kind, text, self.session.inputs.lex_mode())).ok()
             }
-            Code::Const(Source::Value(Datum::Text(text), _)) => String::from_utf8(text.to_vec()).ok(),
+            Code::Const(Source::Value(Datum::Text(text) | Datum::Blob(text), Rep::Text | Rep::Blob)) => {
+                String::from_utf8(text.to_vec()).ok()
+            }
             Code::Const(Source::Value(Datum::Int(value), _)) => Some(value.to_string()),
             _ => None,
         }
