@@ -9,7 +9,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -264,7 +264,11 @@ impl Sockets {
         let known = self.entries.iter().find(|entry| entry.spec.addr == spec.addr);
         let mut fds = known.map_or_else(Vec::new, |entry| entry.fds.clone());
         while let Some(fd) = provided.take(&spec.addr) {
-            fds.push(Arc::new(fd));
+            // A supervisor hands over all that it has at each reload: most are other descriptors of sockets known here.
+            let is_known = fds.iter().any(|known| is_same_socket(known.as_fd(), fd.as_fd()));
+            if !is_known {
+                fds.push(Arc::new(fd));
+            }
         }
         for fd in &fds {
             if let Err(error) = apply_again(SockRef::from(&**fd), spec) {
@@ -462,6 +466,15 @@ fn set_tcp_option(socket: &SockRef<'_>, option: libc::c_int, value: libc::c_int)
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Whether two descriptors name one socket. Where the system does not tell, they do not.
+fn is_same_socket(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
+    let identity = |fd: BorrowedFd<'_>| -> io::Result<(u64, u64)> {
+        let metadata = std::fs::File::from(fd.try_clone_to_owned()?).metadata()?;
+        Ok((metadata.dev(), metadata.ino()))
+    };
+    matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
+}
+
 fn set_cloexec(fd: BorrowedFd<'_>) -> io::Result<()> {
     SockRef::from(&fd).set_cloexec(true)
 }
@@ -557,6 +570,22 @@ mod tests {
         assert_eq!(sockets.to_variable(), format!("{number};"));
         let file = std::fs::File::open("/dev/null").expect("opened");
         assert!(provided.add(file.into()).is_err());
+    }
+
+    #[test]
+    fn a_socket_that_is_provided_again_stays_one() {
+        let first = open(&[tcp("127.0.0.1:0")], 1, &Sockets::default());
+        let specs = bound(&first);
+        let mut sockets = first;
+        sockets.entries[0].spec = specs[0].clone();
+        let expected = numbers(&sockets);
+        for _ in 0..3 {
+            let mut provided = Provided::default();
+            let copies: Vec<_> = sockets.fds().map(|fd| fd.try_clone_to_owned().expect("a copy")).collect();
+            copies.into_iter().for_each(|fd| provided.add(fd).expect("a socket"));
+            sockets = Sockets::open(&specs, 1, &sockets, &mut provided, Purpose::Serve).expect("opened");
+            assert_eq!(numbers(&sockets), expected);
+        }
     }
 
     #[test]

@@ -259,3 +259,66 @@ fn an_upgrade_may_be_taken_back() {
     site.quit_daemon();
     assert!(!unix.exists());
 }
+
+/// What a process holds: descriptors, threads, resident memory in kB.
+fn holdings(pid: nix::unistd::Pid) -> (usize, usize, usize) {
+    let count = |name: &str| std::fs::read_dir(format!("/proc/{pid}/{name}")).expect("our process").count();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("our process");
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of proc(5)");
+    let rss = rss.trim().strip_suffix(" kB").expect("in kB").parse().expect("a number");
+    (count("fd"), count("task"), rss)
+}
+
+#[test]
+fn reloads_leave_nothing_behind() {
+    /// A reload may keep what the allocator has not given back; a configuration with its Lua machines is larger than this.
+    const RSS_KB_MAX: usize = 100;
+    let rounds: usize = std::env::var("TIDEGATE_RELOADS").map_or(60, |text| text.parse().expect("a number"));
+    for main in MODES {
+        let main = format!("{main} worker_processes 2;");
+        let mut site = Site::new(&main, "");
+        let (extra, unix) = (free_port(), site.dir.join("x.sock"));
+        let server = |round: usize| {
+            format!(
+                "listen 127.0.0.1:{extra} reuseport; listen unix:{}; location = / {{ return 200 round{round}-; }}
+                 location /lua {{ content_by_lua_block {{ ngx.say(1) }} }}",
+                unix.display()
+            )
+        };
+        site.configure(&main, &server(0));
+        site.start();
+        let pid = if main.contains("process on") { site.server_pid() } else { site.pid() };
+        let mut reload = |round: usize| {
+            site.configure(&main, &server(round));
+            site.signal(Signal::SIGHUP);
+            eventually("the new configuration serves", || {
+                site.get().ends_with(&format!("round{round}-")).then_some(())
+            });
+        };
+        let warm_up = rounds / 3;
+        (1..=warm_up).for_each(&mut reload);
+        let (fds, threads, rss_kb) = settled(pid);
+        (warm_up + 1..=rounds).for_each(&mut reload);
+        eventually("descriptors and threads are those of before", || {
+            let (fds_now, threads_now, _) = holdings(pid);
+            (fds_now <= fds && threads_now <= threads).then_some(())
+        });
+        let (_, _, rss_now_kb) = holdings(pid);
+        let grown_kb = rss_now_kb.saturating_sub(rss_kb);
+        eprintln!("{main} {rounds} reloads: {fds} descriptors, {threads} threads, {rss_kb} kB and {grown_kb} kB more");
+        assert!(grown_kb < (rounds - warm_up) * RSS_KB_MAX, "{grown_kb} kB more after {} reloads", rounds - warm_up);
+        site.quit();
+    }
+}
+
+/// What the process holds when the workers of the reload before have gone.
+fn settled(pid: nix::unistd::Pid) -> (usize, usize, usize) {
+    let mut last = holdings(pid);
+    let mut same = 0;
+    eventually("old workers are gone", || {
+        let now = holdings(pid);
+        same = if (now.0, now.1) == (last.0, last.1) { same + 1 } else { 0 };
+        last = now;
+        (same > 200).then_some(last)
+    })
+}
