@@ -15,9 +15,18 @@ use std::{
 use socket2::{SockAddr, SockRef};
 use tokio::io::{Interest, unix::AsyncFd};
 
+/// Owns the one descriptor that it names, from its beginning to its end.
+///
+/// # Safety
+/// `as_raw_fd` always gives the same open descriptor, which nothing but dropping the value closes.
+pub(crate) unsafe trait OwnsDescriptor: AsRawFd {}
+
+// SAFETY: that is what the standard library promises of the type.
+unsafe impl OwnsDescriptor for OwnedFd {}
+
 /// Registers a descriptor with the event loop of this thread.
-pub(crate) fn watch<T: AsRawFd>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    // SAFETY: the `AsyncFd` owns `descriptor`, which all callers in this crate pass as the owner of what it names.
+pub(crate) fn watch<T: OwnsDescriptor>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    // SAFETY: the `AsyncFd` owns `descriptor`, which owns what it names, see `OwnsDescriptor`.
     unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(io::Error::from)
 }
 

@@ -344,6 +344,9 @@ fn receive(socket: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<usize> {
 /// An epoll instance.
 struct Epoll(OwnedFd);
 
+// SAFETY: the descriptor is that of the `OwnedFd` within, which is private and never exchanged.
+unsafe impl client_socket::OwnsDescriptor for Epoll {}
+
 impl AsRawFd for Epoll {
     fn as_raw_fd(&self) -> i32 {
         self.0.as_raw_fd()

@@ -143,8 +143,9 @@ pub(crate) fn file_limits() -> Option<(u64, u64)> {
 
 /// Leaves only the variables that the configuration names and [`KEPT`].
 ///
-/// The process must have no other thread yet.
-pub(crate) fn limit_environment(directives: &[(OsString, Option<OsString>)]) {
+/// # Safety
+/// The process has no other thread: it would read the environment while that changes.
+pub(crate) unsafe fn limit_environment(directives: &[(OsString, Option<OsString>)]) {
     let inherited: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
     let mut wanted: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut keep = |name: OsString| {
@@ -160,11 +161,11 @@ pub(crate) fn limit_environment(directives: &[(OsString, Option<OsString>)]) {
         }
     }
     for name in inherited.keys().filter(|name| !wanted.contains_key(*name)) {
-        // SAFETY: no other thread runs, by the contract above.
+        // SAFETY: the process has no other thread, as this function demands.
         unsafe { std::env::remove_var(name) };
     }
     for (name, value) in wanted.iter().filter(|(name, value)| inherited.get(*name) != Some(*value)) {
-        // SAFETY: no other thread runs, by the contract above.
+        // SAFETY: the process has no other thread, as this function demands.
         unsafe { std::env::set_var(name, value) };
     }
     note_limited(inherited, wanted);

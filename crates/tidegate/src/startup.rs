@@ -22,7 +22,8 @@ use crate::{configure, privileges, supervisor, upgrade};
 
 /// Does what the options say. Returns the exit code.
 pub(crate) fn run(options: Options, identity: Identity) -> i32 {
-    let inherited = upgrade::take_variable();
+    // SAFETY: nothing before this point of the program starts a thread.
+    let inherited = unsafe { upgrade::take_variable() };
     if inherited.is_some() {
         tidegate_core::server::set_replaces_another();
     }
@@ -277,7 +278,8 @@ fn run_processes(loader: &Loader, served: Served, settings: &Settings, starter: 
     }
     // As in nginx, a process without a supervisor keeps its user.
     privileges::apply_limits(settings);
-    privileges::limit_environment(&settings.env);
+    // SAFETY: the first threads are those that `serve::run` starts.
+    unsafe { privileges::limit_environment(&settings.env) };
     serve::run(loader, served, &signals, Link::Alone { pid_file, starter })
 }
 

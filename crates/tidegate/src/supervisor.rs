@@ -217,7 +217,8 @@ impl Supervisor<'_> {
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(signal_mask), None);
         // Checked when the configuration was loaded.
         let account = Account::find(settings.user.as_ref()).unwrap_or(None);
-        privileges::limit_environment(&settings.env);
+        // SAFETY: fork(2) leaves this process the calling thread alone; the next are those that `serve::run` starts.
+        unsafe { privileges::limit_environment(&settings.env) };
         if let Err(reason) = privileges::apply(&settings, account.as_ref()) {
             note(Level::Emerg, format_args!("{reason}"));
             return EXIT_FAILED;

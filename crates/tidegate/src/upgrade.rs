@@ -43,10 +43,11 @@ fn set_fd_flag(fd: BorrowedFd<'_>, flag: FdFlag) -> io::Result<()> {
 
 /// The value of the variable, if the binary before us started us; nobody sees it afterwards.
 ///
-/// The process must have no other thread yet.
-pub(crate) fn take_variable() -> Option<String> {
+/// # Safety
+/// The process has no other thread: it would read the environment while that changes.
+pub(crate) unsafe fn take_variable() -> Option<String> {
     let variable = std::env::var(VARIABLE).ok()?;
-    // SAFETY: no other thread runs, by the contract above.
+    // SAFETY: the process has no other thread, as this function demands.
     unsafe { std::env::remove_var(VARIABLE) };
     let _ = PREDECESSOR.set(getppid());
     Some(variable)

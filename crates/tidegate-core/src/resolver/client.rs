@@ -44,7 +44,7 @@ pub(super) async fn ask(
     kind: Kind,
     deadline: Instant,
 ) -> Result<Reply, ResolveError> {
-    let query = message::query(random_id(), name, kind).ok_or(ResolveError::NotFound)?;
+    let query = message::query(random_id()?, name, kind).ok_or(ResolveError::NotFound)?;
     let first = TURN.replace(TURN.get().wrapping_add(1));
     let mut asked: Vec<Question<'_>> = Vec::new();
     for attempt in 0.. {
@@ -115,10 +115,10 @@ async fn ask_by_stream(server: SocketAddr, query: &[u8]) -> io::Result<Reply> {
     message::reply(query, &buf).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// A number that others cannot guess, from the system's randomness.
-fn random_id() -> u16 {
+/// A number that others cannot guess.
+fn random_id() -> Result<u16, ResolveError> {
     let mut bytes = [0u8; 2];
-    // SAFETY: the buffer is live and its length is given. Should the call fail, the port is still random.
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };
-    u16::from_ne_bytes(bytes)
+    // Without randomness there is no question: an answer to one that can be guessed is anybody's.
+    getrandom::fill(&mut bytes).map_err(|_| ResolveError::ServerFailure)?;
+    Ok(u16::from_ne_bytes(bytes))
 }
