@@ -19,9 +19,15 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Calls `use_log` with the log that a request's lines go to: that of its level, of the top level, of the process.
+/// Calls `use_log` with the log that a request's lines go to: that of its level, of the top level, of the process, which has
+/// what the top level lacks.
 fn with_log<T>(req: &Request, use_log: impl FnOnce(&ErrorLog) -> T) -> T {
-    match req.http_conf().error_log.as_ref().or(req.conf().main().error_log.as_ref()) {
+    match req
+        .http_conf()
+        .error_log
+        .as_ref()
+        .or_else(|| req.conf().main().error_log.as_ref().filter(|log| log.has_file()))
+    {
         Some(log) => use_log(log),
         None => use_log(&crate::log::main()),
     }

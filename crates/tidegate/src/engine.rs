@@ -249,7 +249,14 @@ pub(crate) fn prepare_directories(config: &Config) -> Result<(), BadConfiguratio
 
 /// The error log of the process under a configuration.
 pub(crate) fn error_log(config: &Config, loader: &Loader) -> Arc<ErrorLog> {
-    config.main().error_log.as_ref().unwrap_or(&loader.error_log).clone()
+    let Some(configured) = &config.main().error_log else { return loader.error_log.clone() };
+    if configured.has_file() {
+        return configured.clone();
+    }
+    // Without a file among its targets errors go to the default one as well: a syslog server may be away.
+    // Source: nginx, `ngx_log_open_default`.
+    let default = loader.error_log.targets().iter().map(|(_, target)| (Level::Error, target.clone()));
+    Arc::new(ErrorLog::new(configured.targets().iter().cloned().chain(default).collect()))
 }
 
 /// Opens the log files that a configuration names.

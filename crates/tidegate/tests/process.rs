@@ -226,3 +226,20 @@ fn the_server_process_changes_its_user() {
     let second = std::fs::read_to_string(site.dir.join("logs/second.log")).expect("there");
     assert!(second.contains(": exit\n"), "{second}");
 }
+
+#[test]
+fn errors_reach_the_default_file_where_only_syslog_is_named() {
+    let syslog = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let mut site = Site::new("", "");
+    site.write_conf(&format!(
+        "error_log syslog:server={} info;\nmaster_process off;\npid logs/nginx.pid;\nevents {{ }}\n\
+         http {{ access_log off; server {{ listen 127.0.0.1:{}; root html; }} }}\n",
+        syslog.local_addr().expect("bound"),
+        site.port
+    ));
+    site.start();
+    let response = support::get(site.port, "/missing").expect("an answer");
+    assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
+    site.wait_for_log("/missing\" failed (2: No such file or directory)");
+    site.quit();
+}

@@ -103,6 +103,11 @@ impl ErrorLog {
         self.most
     }
 
+    /// Whether one of the targets is a file or the standard error. Without one the process adds a file.
+    pub fn has_file(&self) -> bool {
+        self.targets.iter().any(|(_, target)| target.path().is_some() || target.is_stderr())
+    }
+
     /// The targets with their levels.
     pub fn targets(&self) -> &[(Level, Arc<LogFile>)] {
         &self.targets
