@@ -483,7 +483,11 @@ impl Request {
         if response.progress != Progress::Open {
             return Ready::Now(Ok(()));
         }
+        let is_error = response.status >= 400;
         drop(response);
+        if !self.body.is_consumed() && !is_error && !self.is_subrequest() && self.has_malformed_body() {
+            return self.finalize_from_filter(400);
+        }
         self.begin_header()
     }
 

@@ -87,8 +87,18 @@ async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
     }
     let core = conn.config().default_http(conn.listen);
     loop {
-        if !matches!(conn.read_more(core.client_header_timeout_ms()).await, Ok(1..)) {
-            return false;
+        // All of it is to come in time, however small the pieces.
+        let elapsed_ms = clock::now_ms().saturating_sub(conn.accepted_ms);
+        let left_ms = core.client_header_timeout_ms().saturating_sub(elapsed_ms).max(1);
+        match conn.read_more(left_ms).await {
+            Ok(1..) => clock::update(),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let message = format_args!("client timed out (110: Connection timed out) while reading PROXY protocol");
+                crate::error_log::write_for_connection(conn, Level::Info, message);
+                conn.timed_out.set(true);
+                return false;
+            }
+            _ => return false,
         }
         let parsed = parse_proxy_header(&conn.input.borrow());
         match parsed {

@@ -242,7 +242,10 @@ fn pipe(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn content_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    field(req, Known::ContentLength, out)
+    let main = req.main();
+    // A body in chunks has a length when all of it has come.
+    let has_length = main.body.is_loaded() && main.body.is_consumed() && main.head.borrow().chunked;
+    field(req, Known::ContentLength, out) || has_length && number(out, main.body.received_bytes())
 }
 
 fn request_body(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {

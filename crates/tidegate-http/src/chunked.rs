@@ -193,6 +193,12 @@ impl ChunkedDecoder {
             }
             self.trailer.extend_from_slice(&rest[..taken]);
             at += taken;
+            // A line that begins with CR can only be the empty one.
+            let before = self.trailer.strip_suffix(b"\n").unwrap_or(&self.trailer);
+            let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+            if line.len() > 1 && line[0] == b'\r' {
+                return Err(BadChunk::Trailer);
+            }
             if newline.is_none() {
                 return Ok(BodyPart::Partial);
             }

@@ -290,7 +290,8 @@ impl Location {
             && (self.is_http_11 || !req.head.borrow().chunked)
             && {
                 req.load_body_at_hand();
-                req.body.untouched().is_some()
+                // A body that is malformed from its beginning reaches no other server: reading it tells.
+                req.body.untouched().is_some() && !req.has_malformed_body()
             }
     }
 }
