@@ -132,19 +132,37 @@ impl Session {
 
     /// Makes the session as good as new, but for its number; answers whether it can serve another user.
     pub fn reset(&mut self) -> bool {
-        let core = &mut self.core;
-        if let Some(mut transaction) = core.transaction.take() {
+        // The locks of GET_LOCK and LOCK TABLES go with the environment, after what was done under them.
+        self.core.leave_temporary();
+        let Core {
+            engine,
+            schema,
+            pool: _,
+            env,
+            transaction,
+            prepared,
+            last_query,
+            watched,
+            napping,
+            joined,
+            caches,
+            batches,
+        } = &mut self.core;
+        if let Some(mut transaction) = transaction.take() {
             transaction.rollback();
         }
-        core.prepared.clear();
-        core.batches = true;
-        core.last_query = None;
-        core.watched = None;
-        core.leave_temporary();
-        core.napping = None;
-        core.joined = None;
-        core.env.reset(&core.engine.settings);
-        core.schema.as_ref().is_none_or(|schema| !schema.is_closed())
+        prepared.clear();
+        *last_query = None;
+        *watched = None;
+        *napping = None;
+        *joined = None;
+        (*caches, *batches) = (true, true);
+        let fresh = env.renewed(&engine.settings);
+        match Rc::get_mut(env) {
+            Some(env) => *env = fresh,
+            None => *env = Rc::new(fresh),
+        }
+        schema.as_ref().is_none_or(|schema| !schema.is_closed())
     }
 
     /// Whether the session uses plans again: results must not depend on it, and tests compare them.

@@ -183,33 +183,9 @@ impl Env {
         }
     }
 
-    /// Makes everything as it is in a new session.
-    pub(super) fn reset(&self, settings: &Settings) {
-        self.sql_mode.set(settings.sql_mode());
-        self.collation.set(Collation::DEFAULT);
-        self.autocommit.set(true);
-        self.read_committed.set(false);
-        self.numbers.set(Numbers::default());
-        self.foreign_keys.set(true);
-        self.lock_wait.set(settings.lock_wait());
-        self.statement_time.set(settings.statement_time());
-        self.group_concat_max_len.set(1 << 20);
-        self.last_insert_id.set(0);
-        self.row_count.set(0);
-        self.found_rows.set(0);
-        self.found_rows_flag.set(false);
-        self.ignoring.set(false);
-        self.zone.set(Zone::System);
-        self.fixed_time.set(None);
-        self.now_known.set(None);
-        self.warning_total.set(0);
-        self.warnings.borrow_mut().clear();
-        self.shown.borrow_mut().clear();
-        self.user.borrow_mut().clear();
-        self.system.borrow_mut().clear();
-        self.virtual_name.set(None);
-        self.release_tables();
-        self.locks.release_all(&self.held);
+    /// The environment of a new session with the same number; locks that this one holds are free when it is dropped.
+    pub(super) fn renewed(&self, settings: &Settings) -> Self {
+        Self::new(self.connection_id, settings, Arc::clone(&self.locks))
     }
 
     /// GET_LOCK(): as [`Locks::get`].
