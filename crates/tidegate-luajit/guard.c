@@ -220,6 +220,13 @@ tidegate_lua_unstop(lua_State *L)
     lua_sethook(L, NULL, 0, 0);
 }
 
+/* Whether a hook is set that is not there to stop a script. */
+int
+tidegate_lua_has_hook(lua_State *L)
+{
+    return (G(L)->hookmask & HOOK_EVENTMASK) != 0 && stopped == NULL;
+}
+
 /* LuaJIT's bound on nesting in patterns and in source text: levels.h puts this function in its place. */
 int
 tidegate_lua_levels_max(void)

@@ -37,6 +37,8 @@ unsafe extern "C-unwind" {
     /// See `tidegate-luajit/guard.c`.
     fn tidegate_lua_has_room() -> c_int;
     /// See `tidegate-luajit/guard.c`.
+    fn tidegate_lua_has_hook(state: *mut lua_State) -> c_int;
+    /// See `tidegate-luajit/guard.c`.
     fn tidegate_lua_may_nest() -> c_int;
     /// In LuaJIT since 2.1, missing in mlua-sys' list for Lua 5.1.
     fn lua_isyieldable(state: *mut lua_State) -> c_int;
@@ -660,6 +662,29 @@ impl Lua {
     pub(crate) fn set_gc_room(self, room: usize) {
         // SAFETY: `state` is live; changes a number of the collector's.
         unsafe { tidegate_lua_gc_room(self.state, room) }
+    }
+
+    /// Whether a hook is set in the machine, other than one that stops a script.
+    #[inline]
+    pub(crate) fn has_hook(self) -> bool {
+        // SAFETY: `state` is live.
+        unsafe { tidegate_lua_has_hook(self.state) != 0 }
+    }
+
+    /// Removes the machine's hook, and the function that `debug.sethook` keeps for it.
+    #[cold]
+    pub(crate) fn drop_hook(self) {
+        /// Where the registry has that function: LuaJIT's `KEY_HOOK`, a number that nobody else uses.
+        const KEY_HOOK: f64 = f64::from_bits(0x8100_0000_0000_0000 | b'h' as u64);
+        // SAFETY: `state` is live; hooks may be set at any time.
+        unsafe { ffi::lua_sethook(self.state, None, 0, 0) };
+        // The key is there: nothing is allocated.
+        let _ = self.protect(|lua| {
+            lua.push_number(KEY_HOOK);
+            lua.push_nil();
+            lua.raw_set(ffi::LUA_REGISTRYINDEX);
+            Ok(())
+        });
     }
 
     /// Lets every C function that Lua calls measure the C stack first: where it ends, the script gets an error.

@@ -22,6 +22,7 @@ use crate::host::{Detached, LogLevel};
 use crate::memory::MemoryLimit;
 use crate::mysql::Shapes;
 use crate::panics;
+use crate::phase::Phase;
 use crate::scheduler::LightThread;
 use crate::shdict::Zone;
 use crate::stack::{Lua, Ref};
@@ -114,6 +115,8 @@ pub struct Vm {
     result: Cell<Option<Vec<u8>>>,
     /// Requests and timers that keep a machine of `lua_code_cache off` alive; 0 for one of a worker.
     users: Cell<u32>,
+    /// A hook was set as the worker started.
+    keeps_hook: Cell<bool>,
     budget: Option<Watch>,
     /// Freed after the state: its allocations go through it.
     memory: Option<Box<MemoryLimit>>,
@@ -160,6 +163,7 @@ impl Vm {
             files: RefCell::default(),
             result: Cell::new(None),
             users: Cell::new(0),
+            keeps_hook: Cell::new(false),
         });
         budget::outside(|| {
             main.protect(|lua| {
@@ -253,6 +257,18 @@ impl Vm {
         self.main.unref(thread.anchor);
     }
 
+    /// A script of `phase` has ended. A hook that it leaves behind (`debug.sethook`) is the machine's and would run in all
+    /// others, so that it goes; one that was set as the worker started, a profiler's say, is meant for all.
+    #[inline]
+    pub(crate) fn drop_hook(&self, phase: Phase) {
+        if self.main.has_hook() && !self.keeps_hook.get() {
+            match phase {
+                Phase::Init | Phase::InitWorker => self.keeps_hook.set(true),
+                _ => self.main.drop_hook(),
+            }
+        }
+    }
+
     /// Marks a coroutine of the scheduler's, so that a script that gets hold of it cannot resume it.
     fn guard_thread(&self, thread: Lua) {
         // A failure here is a want of memory; the script then merely could do harm to itself.
@@ -269,6 +285,12 @@ impl Vm {
             lua.pop(1);
             Ok(())
         });
+    }
+
+    /// Coroutines that wait for their next use.
+    #[cfg(test)]
+    pub(crate) fn idle_threads(&self) -> usize {
+        self.idle.borrow().len()
     }
 
     pub(crate) fn keep_result(&self, result: Option<Vec<u8>>) {

@@ -28,6 +28,8 @@ mod thread;
 mod waker;
 
 #[cfg(test)]
+mod reuse;
+#[cfg(test)]
 mod tests;
 
 pub use run::{Answer, Outcome, Run, Started, Stop, Waiting, start, start_with, with_run};

@@ -747,6 +747,9 @@ impl Drop for Run {
             self.entry.end();
         }
         self.vm.give_thread(self.entry.clone());
+        if CURRENT.get().is_null() {
+            self.vm.drop_hook(self.phase());
+        }
     }
 }
 

@@ -66,16 +66,19 @@ impl LightThread {
         self.parent.set(parent);
     }
 
-    /// Forgets everything of the run that it served.
+    /// Forgets everything of the run that it served: the only way back into the pool leads through here, and then through
+    /// [`Lua::reset`]. A new field does not compile until somebody decides what becomes of it.
     #[inline]
     pub(super) fn end(&self) {
-        self.alive.set(false);
-        self.parent.set(None);
-        self.args.set(0);
-        self.answer.set(None);
-        // Taken out first: a future's destructor may do anything, but not find the cell borrowed (I3).
-        let wait = self.wait.take();
-        drop(wait);
+        let Self { lua: _, anchor: _, alive, parent, args, wait, answer, waker, polled_directly } = self;
+        alive.set(false);
+        parent.set(None);
+        args.set(0);
+        answer.set(None);
+        polled_directly.set(false);
+        // Taken out first: destructors may do anything, but not find a cell borrowed (I3). A waker holds the memory of its task.
+        let taken = (wait.take(), waker.take());
+        drop(taken);
     }
 
     /// Waits for `future` from now on.
