@@ -58,5 +58,6 @@ pub use diagnostic::{Diagnostic, Diagnostics, Level};
 pub use dump::dump;
 pub use parse::{Includes, ParseOptions, parse_command_line, parse_file, parse_text};
 pub use source::{FileId, SourceMap, Span};
+pub use spelling::closest;
 pub use template::{Segment, TemplateError, parse_template};
 pub use values::ValueError;

@@ -6,7 +6,7 @@ const WORD_BYTES_MAX: usize = 64;
 /// The candidate that a typist most likely meant, or `None` if nothing is near.
 ///
 /// Near is one mistake for every three bytes of the word, and at least one. Among equally near ones the first wins.
-pub(crate) fn closest<'a>(word: &[u8], candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(word: &[u8], candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.is_empty() || word.len() > WORD_BYTES_MAX {
         return None;
     }

@@ -8,8 +8,9 @@
 //! | --- | --- | --- |
 //! | `Q` | to the server | statements |
 //! | `B` | to the server | name of a schema to copy |
+//! | `R` | to the server | name of a schema to make of the copy that stands ready for it in the data directory |
 //! | `C` | to the server | ends the statement that runs (error 1317); nothing if none does |
-//! | `h` | to the client, first | version of this format (2), version of the server |
+//! | `h` | to the client, first | version of this format (3), version of the server |
 //! | `c` | to the client | columns of a result set |
 //! | `r` | to the client | a row |
 //! | `s` | to the client | a result's summary |
@@ -25,7 +26,7 @@ use std::io::{self, Read};
 use crate::{Column, ColumnFlags, ColumnType, Format, ServerError, Summary, Value};
 
 /// Version of the format.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Longest payload: MySQL's largest packet.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
@@ -36,6 +37,8 @@ pub mod tag {
     pub const QUERY: u8 = b'Q';
     /// A schema to copy.
     pub const BACKUP: u8 = b'B';
+    /// A schema to make of a copy.
+    pub const RESTORE: u8 = b'R';
     /// The running statement is to end.
     pub const CANCEL: u8 = b'C';
     /// The server's first word.

@@ -27,6 +27,18 @@ fn make_durable(path: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Checks a file from end to end.
+pub(crate) fn check_file(conn: &Conn) -> Result<(), ServerError> {
+    let internal = |error| to_server_error(&error);
+    let mut check = conn.prepare("PRAGMA integrity_check(1)").map_err(internal)?;
+    check.step().map_err(internal)?;
+    match check.cell(0) {
+        Cell::Text(b"ok") => Ok(()),
+        Cell::Text(problem) => Err(errors::corrupt(String::from_utf8_lossy(problem))),
+        _ => Err(errors::corrupt("the check says nothing")),
+    }
+}
+
 impl Engine {
     /// Copies a schema as it is at this moment into a new file of the data directory, on the disk when this ends. The
     /// caller moves the file to where it belongs; under the name `SCHEMA.db` it is a schema of another data directory.
@@ -59,6 +71,15 @@ impl Engine {
         Ok(copy)
     }
 
+    /// Makes a schema of the copy that stands ready under [`file_to_restore`](crate::file_to_restore) in the data directory.
+    /// Reads all of it on the calling thread.
+    ///
+    /// # Errors
+    /// 1007 if the schema exists, 1034 if the file is no copy of a schema or damaged, storage errors.
+    pub fn restore(&self, schema: &str) -> Result<(), ServerError> {
+        self.inner.directory.restore_schema(schema)
+    }
+
     /// Checks a schema's file from end to end: pages, order, indexes against their tables.
     ///
     /// # Errors
@@ -69,13 +90,7 @@ impl Engine {
         let ran = task::run(session.env(), || {
             let internal = |error| to_server_error(&error);
             let conn = Conn::open(&schema.path).map_err(internal)?;
-            let mut check = conn.prepare("PRAGMA integrity_check(1)").map_err(internal)?;
-            check.step().map_err(internal)?;
-            match check.cell(0) {
-                Cell::Text(b"ok") => Ok(()),
-                Cell::Text(problem) => Err(errors::corrupt(String::from_utf8_lossy(problem))),
-                _ => Err(errors::corrupt("the check says nothing")),
-            }
+            check_file(&conn)
         });
         ran.await.unwrap_or_else(|_| Err(errors::out_of_memory()))
     }

@@ -210,6 +210,47 @@ impl Directory {
         Ok(true)
     }
 
+    /// Makes a schema of the copy that stands ready for it.
+    ///
+    /// # Errors
+    /// 1007 if it exists, 1034 if the file is no copy of a schema, storage errors.
+    pub(crate) fn restore_schema(&self, name: &str) -> Result<(), ServerError> {
+        if name.is_empty() || name.len() > NAME_MAX || name.ends_with(' ') {
+            return Err(errors::wrong_database_name(name));
+        }
+        let mut lock = self.locked();
+        self.hold(&mut lock)?;
+        let path = self.path.join(file_of_schema(name));
+        let lost = self.all().get(name).cloned();
+        if path.exists() || is_virtual(name) || lost.as_ref().is_some_and(|schema| !schema.is_lost()) {
+            return Err(errors::database_exists(name));
+        }
+        let copy = self.path.join(file_to_restore(name));
+        let conn = Conn::open(&copy).map_err(|error| to_server_error(&error))?;
+        if catalog::load(&conn, None)?.is_none() {
+            return Err(errors::corrupt("the file is no copy of a schema"));
+        }
+        backup::check_file(&conn)?;
+        drop(conn);
+        let beside = |path: &Path, suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        // A log that was left there belongs to another file.
+        for log in [beside(&copy, "-wal"), beside(&path, "-wal")] {
+            match fs::remove_file(log) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
+                _ => {}
+            }
+        }
+        let moved = give_to_owner(&self.path, &copy).and_then(|()| fs::rename(&copy, &path));
+        moved.and_then(|()| File::open(&self.path)?.sync_all()).map_err(errors::storage)?;
+        let schema = Arc::new(Schema::new(name.to_owned(), path, lost.as_deref(), &self.settings));
+        self.change(|schemas| drop(schemas.insert(name.to_owned(), schema)));
+        Ok(())
+    }
+
     /// Removes a schema with its file; answers whether there was one and how many tables it had.
     ///
     /// # Errors
@@ -479,7 +520,13 @@ pub fn file_of_schema(name: &str) -> String {
     file + SUFFIX
 }
 
-fn schema_of_file(file: &str) -> Option<String> {
+/// Where the copy stands, in the data directory, of which a schema is to be made.
+pub fn file_to_restore(name: &str) -> String {
+    format!("{}-restore{}", file_of_schema(name), backup::SUFFIX)
+}
+
+/// The schema whose file has this name.
+pub fn schema_of_file(file: &str) -> Option<String> {
     let mut rest = file.strip_suffix(SUFFIX)?.bytes();
     let mut name = Vec::new();
     while let Some(byte) = rest.next() {

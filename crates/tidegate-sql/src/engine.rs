@@ -17,8 +17,8 @@ use crate::{
 };
 use tidegate_rows::ServerError;
 
-pub use crate::directory::file_of_schema;
 pub(crate) use crate::directory::{Schema, is_virtual};
+pub use crate::directory::{file_of_schema, file_to_restore, schema_of_file};
 
 /// When a commit is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -44,5 +44,7 @@ mod translate;
 mod value;
 mod variables;
 
-pub use engine::{Durability, Engine, EngineOptions, OpenError, Report, file_of_schema};
+pub use engine::{
+    Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,
+};
 pub use session::{PooledSession, Session, TableChange, TableRead};

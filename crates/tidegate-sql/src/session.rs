@@ -2,6 +2,7 @@
 
 mod changes;
 mod env;
+mod explain;
 mod group;
 mod plan;
 mod pooled;

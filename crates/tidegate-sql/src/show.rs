@@ -280,18 +280,18 @@ pub(crate) fn explain(
     let list: Vec<Vec<Option<String>>> = plan
         .into_iter()
         .enumerate()
-        .map(|(number, detail)| {
+        .map(|(number, explained)| {
             vec![
                 Some((number + 1).to_string()),
                 Some("SIMPLE".into()),
+                explained.table,
+                None,
+                None,
+                explained.key,
                 None,
                 None,
                 None,
-                None,
-                None,
-                None,
-                None,
-                Some(detail),
+                Some(explained.detail),
             ]
         })
         .collect();

@@ -106,6 +106,33 @@ fn dump_import_and_backup() {
 }
 
 #[test]
+fn copies_become_schemas_again() {
+    let place = Place::new("restore");
+    place.prints(&["--create", "-e", TABLE], "");
+    let copies = place.0.join("copies");
+    let (all, one) = (copies.to_str().expect("text"), copies.join("shop.db"));
+    let one = one.to_str().expect("text");
+    // Without a schema it is a directory, also of a single schema.
+    place.prints(&["--backup", all], "");
+    let rows = String::from_utf8(place.sql(&["shop", "-e", "select * from t"]).stdout).expect("text");
+    place.fails(&["shop", "--restore", one], "ERROR 1007");
+    place.prints(&["again", "--restore", one], "");
+    place.prints(&["again", "-e", "select * from t"], &rows);
+    place.prints(&["-e", "drop database shop"], "");
+    place.prints(&["--restore", all], "");
+    place.prints(&["shop", "-e", "select id, 'a,b' as s from t", "--format", "csv"], "id,s\n1,\"a,b\"\n2,\"a,b\"\n");
+    let text = place.0.join("text.db");
+    std::fs::write(&text, "no database, but long enough to be taken for one".repeat(100)).expect("written");
+    place.fails(&["broken", "--restore", text.to_str().expect("text")], "ERROR 1034");
+    assert!(!place.data().join("broken.db").exists());
+    assert!(
+        !std::fs::read_dir(place.data())
+            .expect("there")
+            .any(|entry| { entry.expect("there").file_name().to_string_lossy().contains("restore") })
+    );
+}
+
+#[test]
 fn a_file_of_mysqldump() {
     let place = Place::new("mysqldump");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/mysqldump.sql");

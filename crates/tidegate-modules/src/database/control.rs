@@ -173,6 +173,13 @@ async fn answer_all(engine: &Engine, reader: &mut OwnedReadHalf, line: &Rc<Line>
                     Err(error) => line.add(|out| frames::write_error(&error, out)),
                 }
             }
+            tag::RESTORE => {
+                let name = String::from_utf8_lossy(&payload).into_owned();
+                match engine.restore(&name) {
+                    Ok(()) => line.add(|out| frames::write_frame(tag::DONE, session.schema().as_bytes(), out)),
+                    Err(error) => line.add(|out| frames::write_error(&error, out)),
+                }
+            }
             // It came too late: the statement has ended by itself.
             tag::CANCEL => {}
             _ => return Err(io::ErrorKind::InvalidData.into()),

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tidegate_rows::QueryError;
 
+use super::explain::{Explained, Names};
 use super::{Core, Res};
 use crate::{
     errors,
@@ -75,7 +76,7 @@ impl Core {
     }
 
     /// The lines of SQLite's plan for the statement in a part of the text.
-    pub(crate) fn explain(&mut self, text: Text<'_>, from: usize, to: usize) -> Result<Vec<String>, QueryError> {
+    pub(crate) fn explain(&mut self, text: Text<'_>, from: usize, to: usize) -> Result<Vec<Explained>, QueryError> {
         let part = &text.sql[from..to];
         let mut scan = Normalised::default();
         lexer::normalise(part, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(part, error.at))?;
@@ -88,17 +89,20 @@ impl Core {
             PlanKind::Select(select) => &select.sql,
             PlanKind::Update(update) => &update.feed.sql,
             PlanKind::Delete(delete) => &delete.feed.sql,
-            PlanKind::Insert(_) => return Ok(vec!["INSERT".into()]),
+            PlanKind::Insert(_) => return Ok(vec![Explained::plain("INSERT")]),
         };
-        let Some(home) = plan.home.as_ref().or(self.schema.as_ref()) else { return Ok(vec!["No tables used".into()]) };
+        let Some(home) = plan.home.as_ref().or(self.schema.as_ref()) else {
+            return Ok(vec![Explained::plain("No tables used")]);
+        };
         let pool = Pool::of(home);
         let mut conn = pool.take()?;
         self.attach(&mut conn, &plan)?;
+        let names = Names::of(sql, home, plan.attached.iter())?;
         let mut lines = Vec::new();
         let mut stmt = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).map_err(|error| to_server_error(&error))?;
         while stmt.step().map_err(|error| to_server_error(&error))? == Step::Row {
             if let Cell::Text(line) = stmt.cell(3) {
-                lines.push(String::from_utf8_lossy(line).into_owned());
+                lines.push(names.explain(&String::from_utf8_lossy(line)));
             }
         }
         drop(stmt);

@@ -27,6 +27,7 @@ pub(super) struct Client {
     pub(super) version: String,
     /// The current schema, empty if there is none.
     pub(super) schema: String,
+    directory: PathBuf,
 }
 
 /// What a statement answers.
@@ -48,13 +49,13 @@ impl Client {
         let begun = Instant::now();
         loop {
             if let Some(stream) = connect(directory)? {
-                return Self::greet(stream, None);
+                return Self::greet(directory, stream, None);
             }
             match Engine::open(EngineOptions::new(directory)) {
                 Ok(engine) => {
                     let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
                     let thread = control::serve_one(engine, theirs).map_err(|error| error.to_string())?;
-                    return Self::greet(ours, Some(thread));
+                    return Self::greet(directory, ours, Some(thread));
                 }
                 // A server that has just started serves its socket a moment later.
                 Err(OpenError::Locked { .. }) if begun.elapsed() < START => {
@@ -68,7 +69,7 @@ impl Client {
         }
     }
 
-    fn greet(stream: UnixStream, engine: Option<JoinHandle<()>>) -> Result<Self, String> {
+    fn greet(directory: &Path, stream: UnixStream, engine: Option<JoinHandle<()>>) -> Result<Self, String> {
         let writer = stream.try_clone().map_err(|error| error.to_string())?;
         let mut reader = FrameReader::new(BufReader::with_capacity(256 << 10, stream));
         let frame = reader.next_frame().map_err(|error| format!("no answer from the server: {error}"))?;
@@ -76,7 +77,23 @@ impl Client {
             (tag::HELLO, [frames::VERSION, version @ ..]) => String::from_utf8_lossy(version).into_owned(),
             _ => return Err("the server is of another version of Tidegate".to_owned()),
         };
-        Ok(Self { reader, writer, engine, version, schema: String::new() })
+        Ok(Self { reader, writer, engine, version, schema: String::new(), directory: directory.to_owned() })
+    }
+
+    /// Connects again to a server that has come back, in the schema of before. The directory is not opened here: that would
+    /// keep the server out.
+    ///
+    /// # Errors
+    /// Why that does not work, as a sentence.
+    pub(super) fn reconnect(&mut self) -> Result<(), String> {
+        let stream = connect(&self.directory)?.ok_or("no server answers yet; the next statement tries again")?;
+        let schema = std::mem::take(&mut self.schema);
+        *self = Self::greet(&self.directory, stream, None)?;
+        if schema.is_empty() {
+            return Ok(());
+        }
+        self.schema.clone_from(&schema);
+        self.run_quietly(&format!("USE {}", super::name(&schema))).map_err(|failure| failure.to_string())
     }
 
     /// Whether a server does the work.
@@ -165,6 +182,20 @@ impl Client {
                 Some(error) => Err(error.into()),
                 None => Err(Failure::Other("the server sent something that makes no sense".to_owned())),
             },
+        }
+    }
+
+    /// Has a schema made of the copy that stands ready for it in the data directory.
+    ///
+    /// # Errors
+    /// The server's.
+    pub(super) fn restore(&mut self, schema: &str) -> Result<(), Failure> {
+        self.send(tag::RESTORE, schema.as_bytes())?;
+        let frame = self.reader.next_frame()?;
+        match (frame.tag, Payload(frame.payload).error()) {
+            (tag::DONE, _) => Ok(()),
+            (_, Some(error)) => Err(error.into()),
+            _ => Err(Failure::Other("the server sent something that makes no sense".to_owned())),
         }
     }
 

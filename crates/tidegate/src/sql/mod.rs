@@ -3,7 +3,7 @@
 //! Works on the data directory itself, or, while a server has it open, through the socket that the server keeps there:
 //! the user need not know which ([`client`]). In reading order: the options below, [`client`], [`split`] (a text into
 //! statements), [`output`] (results for people and for programs), [`batch`] (`-e`, `--import`, standard input),
-//! [`shell`] (interactive), [`interrupt`] (Ctrl-C in it), [`dump`] (`--dump`), [`backup`] (`--backup`).
+//! [`shell`] (interactive), [`interrupt`] (Ctrl-C in it), [`dump`] (`--dump`), [`backup`] (`--backup`, `--restore`).
 
 mod backup;
 mod batch;
@@ -35,7 +35,7 @@ const LOCK: &str = "tidegate.lock";
 #[command(
     name = "tidegate sql",
     version,
-    after_help = "Without -e, --import, --dump and --backup statements come from the terminal, or from standard input.\n\
+    after_help = "Without -e, --import, --dump, --backup and --restore statements come from the terminal, or from standard input.\n\
         While a server has the data directory open, the work is done in it, by the socket tidegate.sock there.\n\
         The exit status is 0 if every statement ran."
 )]
@@ -58,6 +58,9 @@ struct Options {
     /// Copy the schema into a file; without a schema all of them into a directory
     #[arg(long, value_name = "FILE")]
     backup: Option<PathBuf>,
+    /// Make the schema from a copy that --backup has made; without a schema all of those in a directory
+    #[arg(long, value_name = "FILE")]
+    restore: Option<PathBuf>,
     /// How results look [default: table on a terminal, tab otherwise]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -76,6 +79,8 @@ struct Options {
 pub(super) enum Failure {
     /// A statement failed.
     Statement(ServerError),
+    /// The server has closed the connection; what it was doing may be done or not.
+    Lost,
     /// Something else, as a sentence.
     Other(String),
 }
@@ -83,9 +88,7 @@ pub(super) enum Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-                Failure::Other("the server has closed the connection".to_owned())
-            }
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Failure::Lost,
             _ => Failure::Other(error.to_string()),
         }
     }
@@ -101,6 +104,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::Statement(error) => write!(f, "ERROR {} ({}): {}", error.code, error.sqlstate(), error.message),
+            Failure::Lost => f.write_str("the server has closed the connection"),
             Failure::Other(reason) => f.write_str(reason),
         }
     }
@@ -129,17 +133,25 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
 }
 
 fn work(options: &Options) -> Result<bool, Failure> {
-    let modes = [options.import.is_some(), options.dump, options.backup.is_some(), !options.execute.is_empty()];
+    let modes = [
+        options.import.is_some(),
+        options.dump,
+        options.backup.is_some(),
+        options.restore.is_some(),
+        !options.execute.is_empty(),
+    ];
     if modes.iter().filter(|mode| **mode).count() > 1 {
-        return Err(Failure::Other("only one of -e, --import, --dump and --backup at a time".to_owned()));
+        return Err(Failure::Other("only one of -e, --import, --dump, --backup and --restore at a time".to_owned()));
     }
     let directory = directory(options)?;
     let mut client = Client::open(&directory).map_err(Failure::Other)?;
-    if let Some(schema) = &options.schema {
+    if let Some(schema) = options.schema.as_ref().filter(|_| options.restore.is_none()) {
         client.run_quietly(&format!("USE {}", name(schema)))?;
     }
     let format = options.format.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Tab });
-    let done = if let Some(file) = &options.backup {
+    let done = if let Some(copy) = &options.restore {
+        backup::restore(&mut client, options.schema.as_deref(), copy, &directory).map(|()| true)
+    } else if let Some(file) = &options.backup {
         backup::run(&mut client, options.schema.as_deref(), file).map(|()| true)
     } else if options.dump {
         dump::run(&mut client, options.schema.as_deref(), &mut io::stdout().lock()).map(|()| true)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tidegate_rows::{
     Column, Format as _, Summary, Value,
+    csv::{Csv, CsvOptions, CsvTerminator},
     json::{Json, JsonOptions},
 };
 use unicode_width::UnicodeWidthStr;
@@ -23,6 +24,8 @@ pub(super) enum Format {
     Tab,
     /// A JSON array of objects for each result
     Json,
+    /// Comma-separated values with a line of names, as RFC 4180 has them
+    Csv,
 }
 
 /// Rows that decide how wide the columns of a table are; later ones may stand out.
@@ -40,6 +43,7 @@ pub(super) struct Output<'a, W> {
     printed: bool,
     rows: u64,
     json: Json<Box<JsonOptions>>,
+    csv: Csv,
     buffer: Vec<u8>,
     has_rows: bool,
     columns: Vec<Column>,
@@ -56,6 +60,7 @@ impl<'a, W: Write> Output<'a, W> {
             printed: false,
             rows: 0,
             json: Json::new(Box::default()),
+            csv: Csv::new(CsvOptions { terminator: CsvTerminator::Lf, ..CsvOptions::default() }),
             buffer: Vec::new(),
             has_rows: false,
             columns: Vec::new(),
@@ -84,7 +89,11 @@ impl<'a, W: Write> Output<'a, W> {
             }
             Format::Json => {
                 self.json.columns(columns, &mut self.buffer);
-                self.flush_json()
+                self.flush()
+            }
+            Format::Csv => {
+                self.csv.columns(columns, &mut self.buffer);
+                self.flush()
             }
             Format::Table | Format::Vertical => Ok(()),
         }
@@ -110,7 +119,15 @@ impl<'a, W: Write> Output<'a, W> {
                     self.json.value(index, *value, &mut self.buffer);
                 }
                 self.json.end_row(&mut self.buffer);
-                self.flush_json()
+                self.flush()
+            }
+            Format::Csv => {
+                self.csv.begin_row(&mut self.buffer);
+                for (index, value) in values.iter().enumerate() {
+                    self.csv.value(index, *value, &mut self.buffer);
+                }
+                self.csv.end_row(&mut self.buffer);
+                self.flush()
             }
             Format::Vertical => {
                 writeln!(self.out, "{} {}. row {}", "*".repeat(27), self.rows, "*".repeat(27))?;
@@ -147,7 +164,7 @@ impl<'a, W: Write> Output<'a, W> {
                 self.json.end_result(summary, &mut self.buffer);
                 self.buffer.push(b'\n');
             }
-            self.flush_json()?;
+            self.flush()?;
             self.json = Json::new(Box::default());
         }
         let warnings = match summary.warnings {
@@ -166,7 +183,7 @@ impl<'a, W: Write> Output<'a, W> {
         Ok(line)
     }
 
-    fn flush_json(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
         self.buffer.clear();
         Ok(())

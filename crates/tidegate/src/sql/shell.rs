@@ -12,6 +12,7 @@ use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use tidegate_rows::ServerError;
 use unicode_width::UnicodeWidthStr;
 
 use super::client::{Client, Event};
@@ -27,6 +28,7 @@ const HISTORY_FILE: &str = ".tidegate_sql_history";
 const HELP: &str = "\
 Statements end with ; or, for a line per value, with \\G. Several may stand on a line.
   use SCHEMA;        make a schema the current one
+  delimiter //       statements end with // from now on, for those that have ; inside
   source FILE        run the statements of a file (also \\.)
   pager [PROGRAM]    results go through a program, for instance less -S; without a name they do no longer (also \\P, \\n)
   help               this (also \\?)
@@ -97,7 +99,8 @@ pub(super) fn run(client: &mut Client, format: Format) -> Result<bool, Failure> 
                 while let Some(statement) = splitter.next() {
                     ran = true;
                     renamed |= changes_names(&statement.sql);
-                    execute(client, &statement, format, pager.as_deref())?;
+                    let names = editor.helper().map_or(&[][..], |helper| &helper.own);
+                    execute(client, &statement, format, pager.as_deref(), names)?;
                 }
                 if ran {
                     let _ = editor.add_history_entry(typed.trim_end());
@@ -171,6 +174,10 @@ fn obey(client: &mut Client, command: Command<'_>, format: Format, pager: &mut O
             Err(error) => println!("{file}: {error}\n"),
             Ok(text) => match batch::run(client, &mut io::BufReader::new(text), format, false) {
                 Err(Failure::Other(reason)) => println!("{reason}\n"),
+                Err(Failure::Lost) => {
+                    println!("The server has closed the connection in the middle of {file}.");
+                    reconnect(client);
+                }
                 other => return other.map(drop),
             },
         },
@@ -186,7 +193,13 @@ fn changes_names(sql: &[u8]) -> bool {
 }
 
 /// Runs a statement and prints its results with the time that they took.
-fn execute(client: &mut Client, statement: &Statement, format: Format, pager: Option<&str>) -> Result<(), Failure> {
+fn execute(
+    client: &mut Client,
+    statement: &Statement,
+    format: Format,
+    pager: Option<&str>,
+    names: &[String],
+) -> Result<(), Failure> {
     let format = if statement.end == End::Vertical { Format::Vertical } else { format };
     let begun = Instant::now();
     let mut lines = Vec::new();
@@ -212,8 +225,14 @@ fn execute(client: &mut Client, statement: &Statement, format: Format, pager: Op
         println!("{line} ({time})");
     }
     match ran {
+        Err(Failure::Lost) => {
+            println!("The server has closed the connection; what the statement was doing may be done or not.");
+            reconnect(client);
+            Ok(())
+        }
         Err(Failure::Statement(error)) => {
-            let mark = mark(&String::from_utf8_lossy(&statement.sql), &error.message);
+            let sql = String::from_utf8_lossy(&statement.sql);
+            let mark = mark(&sql, &error.message).or_else(|| mark_name(&sql, &error, names));
             println!("{}{}\n", Failure::Statement(error), mark.map_or(String::new(), |mark| format!("\n{mark}")));
             Ok(())
         }
@@ -227,6 +246,14 @@ fn execute(client: &mut Client, statement: &Statement, format: Format, pager: Op
             Ok(())
         }
         other => other,
+    }
+}
+
+/// Connects again; the shell stays either way.
+fn reconnect(client: &mut Client) {
+    match client.reconnect() {
+        Ok(()) => println!("Connected again; a transaction that was open is not.\n"),
+        Err(reason) => println!("{reason}\n"),
     }
 }
 
@@ -257,10 +284,34 @@ fn mark(sql: &str, message: &str) -> Option<String> {
     let start = sql.split_inclusive('\n').take(number - 1).map(str::len).sum::<usize>();
     let sql = sql.trim_end();
     let at = if near.is_empty() { sql.len() } else { start + sql.get(start..)?.find(near)? };
+    Some(marked(sql, at, "^"))
+}
+
+/// A line of a text with a mark below a place.
+fn marked(sql: &str, at: usize, mark: &str) -> String {
     let from = sql[..at].rfind('\n').map_or(0, |end| end + 1);
     let to = sql[at..].find('\n').map_or(sql.len(), |end| at + end);
     let before = sql[from..at].replace('\t', " ");
-    Some(format!("  {before}{}\n  {}^", sql[at..to].replace('\t', " "), " ".repeat(before.width())))
+    format!("  {before}{}\n  {}{mark}", sql[at..to].replace('\t', " "), " ".repeat(before.width()))
+}
+
+/// The line of a statement in which an unknown column or table is, with a mark below it and a name that is near.
+fn mark_name(sql: &str, error: &ServerError, names: &[String]) -> Option<String> {
+    const UNKNOWN: [u16; 2] = [1054, 1146];
+    if !UNKNOWN.contains(&error.code) {
+        return None;
+    }
+    let quoted = error.message.split('\'').nth(1)?;
+    let name = quoted.rsplit('.').next()?;
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let (at, _) = sql.match_indices(name).find(|(at, found)| {
+        let (before, after) = (&sql[..*at], &sql[at + found.len()..]);
+        let is_text = before.matches(['\'', '"']).count() % 2 == 1;
+        !is_text && !before.ends_with(is_part) && !after.starts_with(is_part)
+    })?;
+    let near = tidegate_conf::closest(name.as_bytes(), names.iter().map(String::as_str));
+    let hint = near.map_or(String::new(), |near| format!(" did you mean \"{near}\"?"));
+    Some(marked(sql.trim_end(), at, &format!("{}{hint}", "^".repeat(name.width().max(1)))))
 }
 
 fn history_file() -> Option<PathBuf> {
@@ -284,7 +335,10 @@ fn save(editor: &mut Editor<Names, DefaultHistory>, path: Option<&PathBuf>) {
 
 /// What Tab completes.
 struct Names {
+    /// With the key words.
     names: Vec<String>,
+    /// Of tables and columns.
+    own: Vec<String>,
 }
 
 impl Names {
@@ -293,14 +347,18 @@ impl Names {
         let mut names: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
         // Names are a comfort: without them the shell works too.
         names.extend(backup::schemas(client).unwrap_or_default());
+        let mut own = Vec::new();
         if !client.schema.is_empty() {
             let columns =
                 "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE()";
-            names.extend(client.rows(columns).unwrap_or_default().into_iter().flatten());
+            own.extend(client.rows(columns).unwrap_or_default().into_iter().flatten());
+            own.sort_unstable();
+            own.dedup();
+            names.extend(own.iter().cloned());
         }
         names.sort_unstable();
         names.dedup();
-        Self { names }
+        Self { names, own }
     }
 }
 
@@ -375,5 +433,22 @@ mod tests {
         assert_eq!(shown("select 1 +\n", "", 1), "  select 1 +\n            ^");
         assert_eq!(shown("select '日本' x y", "y", 1), "  select '日本' x y\n                  ^");
         assert_eq!(shown("select 1", "elsewhere", 1), "");
+    }
+
+    #[test]
+    fn a_name_that_is_near() {
+        let names = ["age", "name"].map(str::to_owned);
+        let shown = |sql: &str, code, message: &str| {
+            mark_name(sql, &ServerError::new(code, b"42S22", message.to_owned()), &names).unwrap_or_default()
+        };
+        assert_eq!(
+            shown("select 'nmae',\n  c.nmae from c", 1054, "Unknown column 'c.nmae' in 'field list'"),
+            "    c.nmae from c\n      ^^^^ did you mean \"name\"?"
+        );
+        assert_eq!(
+            shown("select * from dogs", 1146, "Table 'x.dogs' doesn't exist"),
+            "  select * from dogs\n                ^^^^"
+        );
+        assert_eq!(shown("select 1", 1062, "Duplicate entry 'x'"), "");
     }
 }
