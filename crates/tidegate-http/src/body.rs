@@ -90,6 +90,14 @@ impl BodyDecoder {
         matches!(self.0, Framing::UntilClose) || self.is_done()
     }
 
+    /// How many bytes are still to come of a body whose length was announced; `None` for other bodies.
+    pub fn announced_left(&self) -> Option<u64> {
+        match self.0 {
+            Framing::Known(left) => Some(left),
+            Framing::Chunked(_) | Framing::UntilClose => None,
+        }
+    }
+
     /// At least so many bytes must still come; 1 for a body without known end.
     pub fn bytes_needed(&self) -> u64 {
         match &self.0 {
@@ -118,7 +126,7 @@ mod tests {
         assert_eq!(known.decode(b""), Ok(BodyPart::Partial));
         assert_eq!(known.decode(b"abc"), Ok(BodyPart::Data { start: 0, end: 3 }));
         assert!(!known.is_done() && !known.is_complete_at_close());
-        assert_eq!(known.bytes_needed(), 2);
+        assert_eq!((known.bytes_needed(), known.announced_left()), (2, Some(2)));
         assert_eq!(known.decode(b"defg"), Ok(BodyPart::Data { start: 0, end: 2 }));
         assert_eq!(known.decode(b"fg"), Ok(BodyPart::End(0)));
         assert_eq!(BodyDecoder::new(BodyLength::Known(0)).decode(b""), Ok(BodyPart::End(0)));

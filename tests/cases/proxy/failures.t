@@ -461,3 +461,41 @@ GET /
 --- error_code: 500
 --- error_log_like
 \[crit\] .*bind\(100\.100\.100\.100\) failed \(99: .*\) while connecting to upstream
+
+=== TEST 37: an answer that stops coming: of a known length the client gets whole buffers
+--- config
+location /a { proxy_read_timeout 300ms; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npartial
+~~~ hold
+--- raw_request
+GET /a HTTP/1.1\r\nHost: a\r\n\r\n
+--- raw_response_like
+Content-Length: 100\r\n.*\r\n\r\n$
+--- error_log
+upstream timed out (110: Connection timed out) while reading upstream
+
+=== TEST 38: the same with more than a buffer
+--- config
+location /a { proxy_read_timeout 300ms; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n%{x x 5000}
+~~~ hold
+--- raw_request
+GET /a HTTP/1.1\r\nHost: a\r\n\r\n
+--- raw_response_like
+Content-Length: 10000\r\n[^x]*\r\n\r\nx{4054}$
+--- error_log
+upstream timed out (110: Connection timed out) while reading upstream
+
+=== TEST 39: an answer that the server cuts off: the client gets what there is
+--- config
+location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npartial
+--- raw_request
+GET /a HTTP/1.1\r\nHost: a\r\n\r\n
+--- raw_response_like
+Content-Length: 100\r\n.*\r\n\r\npartial$
+--- error_log
+upstream prematurely closed connection while reading upstream

@@ -59,6 +59,11 @@ pub trait Protocol {
     /// Whether the body is complete.
     fn is_done(&self) -> bool;
 
+    /// How many bytes of the body are still to come, where the head announced its length.
+    fn announced_left(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether the body is complete when the peer closes the connection now.
     fn is_complete_at_close(&self) -> bool;
 

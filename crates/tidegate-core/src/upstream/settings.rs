@@ -127,6 +127,7 @@ impl UpstreamConf {
                 read_ms: limit_ms(self.read_timeout, 60_000),
             },
             head_bytes_max: head_bytes,
+            buffer_piece_bytes: buffer_bytes,
             buffer_bytes: buffer_count.saturating_mul(buffer_bytes).saturating_add(head_bytes),
             buffering: self.buffering.unwrap_or(true),
             request_buffering: self.request_buffering.unwrap_or(true),
@@ -165,6 +166,8 @@ pub struct Settings {
     pub head_bytes_max: usize,
     /// How much of a response is kept in memory for a slow client.
     pub buffer_bytes: usize,
+    /// Size of one of these.
+    pub buffer_piece_bytes: usize,
     /// A response is read as fast as it comes.
     pub buffering: bool,
     /// A request is sent when its body is complete.

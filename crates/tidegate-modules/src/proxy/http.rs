@@ -137,6 +137,10 @@ impl Protocol for Http<'_> {
         self.decoder.is_done()
     }
 
+    fn announced_left(&self) -> Option<u64> {
+        self.decoder.announced_left()
+    }
+
     fn is_complete_at_close(&self) -> bool {
         self.decoder.is_complete_at_close()
     }
