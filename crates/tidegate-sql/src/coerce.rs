@@ -32,6 +32,9 @@ pub(crate) struct Target<'a> {
     pub(crate) env: &'a Env,
 }
 
+/// Microseconds since 1970 that a TIMESTAMP can be; 0 is the zero date.
+const TIMESTAMPS: std::ops::Range<i64> = 1..(i32::MAX as i64 + 1) * 1_000_000;
+
 type Res<T> = Result<T, ServerError>;
 
 impl Target<'_> {
@@ -312,7 +315,9 @@ impl Target<'_> {
                 if moment == Datetime::default() {
                     return Ok(Datum::Int(0));
                 }
-                match crate::session::local_to_timestamp(moment.truncate(ty.decimals)).filter(|micros| *micros > 0) {
+                match crate::session::local_to_timestamp(moment.truncate(ty.decimals))
+                    .filter(|micros| TIMESTAMPS.contains(micros))
+                {
                     Some(micros) => micros,
                     None => {
                         self.complain(self.wrong_moment(&value))?;

@@ -120,6 +120,8 @@ errors! {
     auto_increment_range(column) = 167 b"22003" "Out of range value for column '{column}' at row 1";
     /// No AUTO_INCREMENT value left.
     auto_increment_exhausted() = 1467 b"HY000" "Failed to read auto-increment value from storage engine";
+    /// SET TRANSACTION within one.
+    transaction_in_progress() = 1568 b"25001" "Transaction characteristics can't be changed while a transaction is in progress";
     /// A write where the user has said READ ONLY.
     read_only_transaction() = 1792 b"25006" "Cannot execute statement in a READ ONLY transaction";
     /// A time zone that is not there.

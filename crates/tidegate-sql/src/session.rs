@@ -432,6 +432,10 @@ impl Core {
     ) -> Result<(), QueryError> {
         let plan = Rc::clone(&entry.plan);
         self.begin_implicitly();
+        if self.transaction.is_none() {
+            // A statement of its own is a transaction, too: the next one is another.
+            self.env.next_read_committed.set(None);
+        }
         // FOR UPDATE waits for the writer also where no transaction keeps the lock afterwards.
         let is_select = matches!(&plan.kind, PlanKind::Select(select) if !select.for_update || plan.home.is_none());
         if self.transaction.is_none() && is_select {

@@ -7,7 +7,7 @@ use tidegate_rows::{Column, Flow, Param, ServerError, Sink, SinkClosed, Summary,
 use crate::{
     engine::EngineInner,
     errors,
-    parse::{PrepareSource, SetItem, SetValue, Span},
+    parse::{IsolationScope, PrepareSource, SetItem, SetValue, Span},
     session::{Core, Env, Numbers, UserValue, Zone},
     value::{Base, Datum, SqlType, collation::Collation},
 };
@@ -225,7 +225,7 @@ pub(crate) fn set(core: &mut Core, items: &[SetItem], sql: &[u8]) -> Res<()> {
                 core.env.set_user_variable(name.trim_matches(['\'', '"', '`']), value);
             }
             SetItem::Names { charset, collation } => names_of(core, charset.as_deref(), collation.as_deref())?,
-            SetItem::Isolation(level) => isolation(core, level)?,
+            SetItem::Isolation { level, scope } => isolation(core, level, *scope)?,
             SetItem::System { global, name, value } => {
                 let value = match value {
                     None => None,
@@ -250,7 +250,7 @@ fn names_of(core: &mut Core, charset: Option<&str>, collation: Option<&str>) -> 
         Some(name) => Collation::by_name(name).ok_or_else(|| errors::unknown_collation(name))?,
     };
     // Texts are UTF-8 whatever the client calls it: utf8mb3 is a part of it.
-    core.env.collation.set(if by_charset.charset() == "binary" { Collation::DEFAULT } else { chosen });
+    core.env.collation.set(chosen);
     let mut system = core.env.system.borrow_mut();
     for name in ["character_set_client", "character_set_results"] {
         system.insert(name, by_charset.charset().to_owned());
@@ -258,12 +258,22 @@ fn names_of(core: &mut Core, charset: Option<&str>, collation: Option<&str>) -> 
     Ok(())
 }
 
-fn isolation(core: &mut Core, level: &str) -> Res<()> {
+fn isolation(core: &mut Core, level: &str, scope: IsolationScope) -> Res<()> {
+    if scope == IsolationScope::Global {
+        return Err(errors::unsupported("SET GLOBAL TRANSACTION"));
+    }
+    if scope == IsolationScope::Next && core.in_explicit_transaction() {
+        return Err(errors::transaction_in_progress());
+    }
+    let set = |read_committed: bool| match scope {
+        IsolationScope::Next => core.env.next_read_committed.set(Some(read_committed)),
+        _ => core.env.read_committed.set(read_committed),
+    };
     match level {
         "" => {}
-        "REPEATABLE-READ" => core.env.read_committed.set(false),
+        "REPEATABLE-READ" => set(false),
         // What READ UNCOMMITTED allows need not happen.
-        "READ-COMMITTED" | "READ-UNCOMMITTED" => core.env.read_committed.set(true),
+        "READ-COMMITTED" | "READ-UNCOMMITTED" => set(true),
         // One writer and snapshots checked at the first write are serialisable, but reads alone are not locked.
         "SERIALIZABLE" => return Err(errors::unsupported("isolation level SERIALIZABLE")),
         other => return Err(errors::wrong_variable_value("tx_isolation", other)),
@@ -358,10 +368,14 @@ fn set_effective(core: &mut Core, name: &str, value: &UserValue) -> Res<()> {
             if collation.is_latin1() {
                 return Err(errors::unsupported(format!("the character set {given} for connections")));
             }
-            if name == "character_set_connection" {
-                core.env.collation.set(collation);
-            }
-            let name = if name == "character_set_client" { "character_set_client" } else { "character_set_results" };
+            let name = match name {
+                "character_set_connection" => {
+                    core.env.collation.set(collation);
+                    return Ok(());
+                }
+                "character_set_client" => "character_set_client",
+                _ => "character_set_results",
+            };
             core.env.system.borrow_mut().insert(name, collation.charset().to_owned());
         }
         "collation_connection" => {
@@ -398,7 +412,7 @@ fn set_effective(core: &mut Core, name: &str, value: &UserValue) -> Res<()> {
             let seconds: f64 = given.parse().map_err(|_| wrong())?;
             core.env.fixed_time.set((seconds != 0.0).then_some((seconds * 1e6) as i64));
         }
-        _ => isolation(core, &given.to_ascii_uppercase().replace(' ', "-"))?,
+        _ => isolation(core, &given.to_ascii_uppercase().replace(' ', "-"), IsolationScope::Session)?,
     }
     Ok(())
 }

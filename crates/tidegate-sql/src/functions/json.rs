@@ -193,6 +193,16 @@ static FUNCTIONS: &[Function] = &[
 
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
+    // `tg_json_plain(document)`: what counts as a number of a value that JSON_EXTRACT has found.
+    Udf::new("tg_json_plain", 1, |args, out| {
+        let text = args.bytes(0);
+        match parse(text).map(|node| node.value) {
+            Ok(Json::String(inside)) => out.text(unescape(&inside)),
+            _ if text == b"true" => out.text("1"),
+            _ => out.text(text),
+        }
+        Ok(())
+    }),
     // `tg_json_arg(value, kind)`: the JSON text of a value: 0 characters, 1 JSON or a number, 2 a truth value.
     Udf::lenient("tg_json_arg", 2, |args, out| {
         match (args.cell(0), args.int(1)) {

@@ -2,7 +2,7 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{Result, SetItem, SetValue, comma_separated, span_of, word_or_string};
+use super::{IsolationScope, Result, SetItem, SetValue, comma_separated, span_of, word_or_string};
 use crate::dialect::{identifier, take_word, take_words, unexpected};
 
 pub(super) fn set(p: &mut Parser) -> Result<Vec<SetItem>> {
@@ -33,13 +33,15 @@ fn set_item(p: &mut Parser) -> Result<SetItem> {
         let (scope, bare) = lower.split_once('.').unwrap_or(("", &lower));
         return Ok(SetItem::System { global: scope == "global", name: bare.to_owned(), value: set_value(p)? });
     }
+    let mut scope = IsolationScope::Next;
     if take_word(p, "GLOBAL") || take_word(p, "PERSIST") {
         global = true;
-    } else if !take_word(p, "SESSION") {
-        take_word(p, "LOCAL");
+        scope = IsolationScope::Global;
+    } else if take_word(p, "SESSION") || take_word(p, "LOCAL") {
+        scope = IsolationScope::Session;
     }
     if take_word(p, "TRANSACTION") {
-        return isolation(p);
+        return Ok(SetItem::Isolation { level: isolation(p)?, scope });
     }
     let name = identifier(p)?.value.to_ascii_lowercase();
     if !p.consume_token(&Token::Eq) && !p.consume_token(&Token::Assignment) {
@@ -68,18 +70,18 @@ fn set_value(p: &mut Parser) -> Result<Option<SetValue>> {
     Ok(Some(SetValue::Expr(span_of(p)?)))
 }
 
-fn isolation(p: &mut Parser) -> Result<SetItem> {
+fn isolation(p: &mut Parser) -> Result<String> {
     let mut words = Vec::new();
     while let Token::Word(word) = &p.peek_token_ref().token {
         words.push(word.value.to_ascii_uppercase());
         p.advance_token();
     }
     match words.join(" ").as_str() {
-        "ISOLATION LEVEL READ COMMITTED" => Ok(SetItem::Isolation("READ-COMMITTED".into())),
-        "ISOLATION LEVEL REPEATABLE READ" => Ok(SetItem::Isolation("REPEATABLE-READ".into())),
-        "ISOLATION LEVEL READ UNCOMMITTED" => Ok(SetItem::Isolation("READ-UNCOMMITTED".into())),
-        "ISOLATION LEVEL SERIALIZABLE" => Ok(SetItem::Isolation("SERIALIZABLE".into())),
-        "READ WRITE" => Ok(SetItem::Isolation(String::new())),
+        "ISOLATION LEVEL READ COMMITTED" => Ok("READ-COMMITTED".into()),
+        "ISOLATION LEVEL REPEATABLE READ" => Ok("REPEATABLE-READ".into()),
+        "ISOLATION LEVEL READ UNCOMMITTED" => Ok("READ-UNCOMMITTED".into()),
+        "ISOLATION LEVEL SERIALIZABLE" => Ok("SERIALIZABLE".into()),
+        "READ WRITE" => Ok(String::new()),
         _ => unexpected(p),
     }
 }

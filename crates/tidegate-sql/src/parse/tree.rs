@@ -165,6 +165,15 @@ pub(crate) struct Delete {
     pub(crate) limit: Option<Expr>,
 }
 
+/// Which transactions SET TRANSACTION is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IsolationScope {
+    /// The next one.
+    Next,
+    Session,
+    Global,
+}
+
 /// One assignment of SET.
 #[derive(Debug, Clone)]
 pub(crate) enum SetItem {
@@ -182,7 +191,10 @@ pub(crate) enum SetItem {
         charset: Option<String>,
         collation: Option<String>,
     },
-    Isolation(String),
+    Isolation {
+        level: String,
+        scope: IsolationScope,
+    },
 }
 
 /// Where an expression stands in the statement's text.

@@ -90,6 +90,8 @@ pub(crate) struct Env {
     pub(crate) collation: Cell<Collation>,
     pub(crate) autocommit: Cell<bool>,
     pub(crate) read_committed: Cell<bool>,
+    /// SET TRANSACTION ISOLATION LEVEL: of the next transaction.
+    pub(crate) next_read_committed: Cell<Option<bool>>,
     pub(crate) numbers: Cell<Numbers>,
     pub(crate) foreign_keys: Cell<bool>,
     pub(crate) lock_wait: Cell<Duration>,
@@ -153,6 +155,7 @@ impl Env {
             collation: Cell::new(Collation::DEFAULT),
             autocommit: Cell::new(true),
             read_committed: Cell::new(false),
+            next_read_committed: Cell::new(None),
             numbers: Cell::default(),
             foreign_keys: Cell::new(true),
             group_concat_max_len: Cell::new(1 << 20),

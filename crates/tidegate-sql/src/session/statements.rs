@@ -2,7 +2,7 @@
 
 use tidegate_rows::{QueryError, Sink, Summary};
 
-use super::{Core, Numbers, Res, UserValue, transaction::Transaction};
+use super::{Core, Numbers, Res, UserValue};
 use crate::{
     ddl,
     engine::is_virtual,
@@ -87,9 +87,9 @@ impl Core {
             Statement::Begin { read_only, snapshot } => {
                 self.commit_open()?;
                 self.env.release_tables();
-                let mut transaction = Transaction::new(true);
+                let mut transaction = self.begun_transaction();
                 transaction.read_only = read_only;
-                if snapshot && !self.env.read_committed.get() {
+                if snapshot && !transaction.reads_committed(&self.env) {
                     // Of all schemas: mysqldump begins like this and names its schema afterwards.
                     for schema in self.engine.all_schemas() {
                         transaction.snapshot(&schema, &self.env)?;
@@ -99,13 +99,13 @@ impl Core {
             }
             Statement::Commit { chain } => {
                 self.commit_open()?;
-                self.transaction = chain.then(|| Transaction::new(true));
+                self.transaction = chain.then(|| self.begun_transaction());
             }
             Statement::Rollback { chain } => {
                 if let Some(mut transaction) = self.transaction.take() {
                     transaction.rollback();
                 }
-                self.transaction = chain.then(|| Transaction::new(true));
+                self.transaction = chain.then(|| self.begun_transaction());
             }
             Statement::Savepoint(name) => {
                 self.begin_implicitly();

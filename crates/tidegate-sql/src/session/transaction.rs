@@ -32,6 +32,8 @@ type Res<T> = Result<T, ServerError>;
 /// An open transaction, explicit or around one statement.
 pub(super) struct Transaction {
     explicit: bool,
+    /// What SET TRANSACTION has said about it.
+    read_committed: Option<bool>,
     pub(super) read_only: bool,
     /// One for each schema; few.
     places: Vec<Place>,
@@ -65,7 +67,15 @@ impl Place {
 impl Transaction {
     /// A transaction that has not touched anything yet.
     pub(super) fn new(explicit: bool) -> Self {
-        Self { explicit, read_only: false, places: Vec::new(), current: 0, savepoints: Vec::new(), touched: Vec::new() }
+        Self {
+            explicit,
+            read_committed: None,
+            read_only: false,
+            places: Vec::new(),
+            current: 0,
+            savepoints: Vec::new(),
+            touched: Vec::new(),
+        }
     }
 
     /// Whether the user has begun it (or autocommit is off).
@@ -168,13 +178,18 @@ impl Transaction {
         Ok(())
     }
 
+    /// Whether each of its statements sees what others have committed until then.
+    pub(super) fn reads_committed(&self, env: &Env) -> bool {
+        self.read_committed.unwrap_or(env.read_committed.get())
+    }
+
     /// Makes the transaction ready to read.
     ///
     /// # Errors
     /// Storage errors.
     pub(super) fn read(&mut self, env: &Env) -> Res<()> {
         // READ COMMITTED: each statement sees the newest commit until the transaction writes.
-        if env.read_committed.get() || !self.explicit {
+        if self.reads_committed(env) || !self.explicit {
             return Ok(());
         }
         self.begun(env, Conn::begin)?;
@@ -323,10 +338,22 @@ pub(crate) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
 }
 
 impl Core {
+    /// A transaction that the user begins, as SET TRANSACTION wants the next one.
+    pub(super) fn begun_transaction(&self) -> Transaction {
+        let mut transaction = Transaction::new(true);
+        transaction.read_committed = self.env.next_read_committed.take();
+        transaction
+    }
+
+    /// Whether a transaction is open that the user has begun.
+    pub(crate) fn in_explicit_transaction(&self) -> bool {
+        self.transaction.as_ref().is_some_and(Transaction::is_explicit)
+    }
+
     /// With autocommit off a statement opens a transaction.
     pub(super) fn begin_implicitly(&mut self) {
         if !self.env.autocommit.get() && self.transaction.is_none() {
-            self.transaction = Some(Transaction::new(true));
+            self.transaction = Some(self.begun_transaction());
         }
     }
 

@@ -166,6 +166,17 @@ impl Translator<'_> {
     /// # Errors
     /// 1267 for collations that do not meet.
     pub(crate) fn compare(&mut self, a: &Ex, op: &str, b: &Ex) -> Res<Ex> {
+        // What JSON_EXTRACT has found is compared with a text as what stands in it.
+        let plain = |extract: &Ex, other: &Ex| match &extract.code {
+            Code::Sql(sql) if is_extract(extract) && other.ty.rep() == Rep::Text && !other.ty.marks.json => {
+                let mut ty = extract.ty.clone();
+                ty.marks.json = false;
+                Some(Ex { code: Code::Sql(format!("f_json_unquote({sql})")), ty, ..extract.clone() })
+            }
+            _ => None,
+        };
+        let (plain_a, plain_b) = (plain(a, b), plain(b, a));
+        let (a, b) = (plain_a.as_ref().unwrap_or(a), plain_b.as_ref().unwrap_or(b));
         let mut ground = self.ground(a, b)?;
         // A quotient and a number in quotes meet as decimals, unless both are constant.
         let quoted =
@@ -482,4 +493,9 @@ fn common_ground(all: &[&Ex], grounds: &[Ground]) -> Ground {
     }
     let exact = known().all(|rep| matches!(rep, Rep::Int | Rep::Uint | Rep::Dec));
     Ground::As(if exact { Rep::Dec } else { Rep::Real })
+}
+
+/// Whether an expression is a call of JSON_EXTRACT.
+pub(crate) fn is_extract(ex: &Ex) -> bool {
+    matches!(&ex.code, Code::Sql(sql) if sql.starts_with("f_json_extract("))
 }

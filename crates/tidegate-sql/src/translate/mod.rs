@@ -345,7 +345,8 @@ impl<'a> Translator<'a> {
         }
         if ex.ty.marks.json && ex.ty.rep() == Rep::Text && !matches!(to, Rep::Text | Rep::Blob) {
             // A JSON string counts as what stands in it.
-            sql = format!("f_json_unquote({sql})");
+            let read = if compare::is_extract(ex) { "tg_json_plain" } else { "f_json_unquote" };
+            sql = format!("{read}({sql})");
         }
         use Rep::*;
         match (from, to) {
