@@ -5,10 +5,11 @@
 //! a seed. `TIDEGATE_DIFF=NAME` runs the files whose name contains NAME only, `TIDEGATE_DIFF_DIR` those of another directory; `TIDEGATE_DIFF_SEED` and `TIDEGATE_DIFF_COUNT` choose what
 //! the random part does; the report is written to `target/tmp/differential.txt`.
 //!
-//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`].
+//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`], [`metamorphic`].
 
 mod accepted;
 mod corpus;
+mod metamorphic;
 mod outcome;
 mod pairs;
 mod random;
@@ -137,6 +138,12 @@ fn random_statements_give_the_same_results() {
             let (ours, theirs) = (ours.with_plain_blobs(), theirs.with_plain_blobs());
             let apart = random::writes(&statement) && ours.difference(&theirs, false).is_some();
             report.add("random", &statement, ours, theirs);
+            let same = random::writes(&statement) && !apart;
+            for table in random::TABLES.iter().filter(|table| same && statement.contains(**table)) {
+                let all = format!("SELECT * FROM {table} ORDER BY id");
+                let (ours, theirs) = pair.run(&all).await;
+                assert!(ours.difference(&theirs, true).is_none(), "{table} after {statement}\n{ours}\n{theirs}");
+            }
             if apart {
                 // What follows compares statements, not tables that have become different ones.
                 for statement in random::schema(&mut random) {

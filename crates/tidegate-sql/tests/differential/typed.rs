@@ -159,6 +159,14 @@ fn scope(random: &mut Random, count: usize) -> Scope {
     Scope { tables: (0..count).map(|_| random.below(TABLES.len())).collect() }
 }
 
+/// Tables and a condition over them.
+pub(crate) fn condition(random: &mut Random) -> (String, String) {
+    let count = 1 + random.below(2);
+    let scope = scope(random, count);
+    let condition = truth(random, &scope, 3);
+    (scope.from(), condition)
+}
+
 /// One statement.
 pub(crate) fn statement(random: &mut Random) -> String {
     match random.below(16) {
