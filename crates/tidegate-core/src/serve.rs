@@ -57,8 +57,24 @@ pub(crate) enum End {
     Idle,
 }
 
-/// Serves a connection until it ends, or nothing has happened on it for a while.
+/// Serves a connection until it ends, or nothing has happened on it for a while. A panic outside of a request's handlers ends the connection, not the worker.
 pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
+    let mut serving = std::pin::pin!(serve_to_end(conn, worker));
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(cx))) {
+        Ok(poll) => poll,
+        Err(panic) => {
+            let message = format_args!("connection handler panicked: {}", panic_text(&*panic));
+            crate::error_log::write_for_connection(conn, Level::Alert, message);
+            conn.mark_broken();
+            conn.stream.shutdown();
+            Poll::Ready(End::Closed)
+        }
+    })
+    .await
+}
+
+/// Serves a connection until it ends, or nothing has happened on it for a while.
+async fn serve_to_end(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
     let mut end = End::Closed;
     if read_proxy_header(conn).await {
         loop {
@@ -320,10 +336,14 @@ pub(crate) async fn catch_panic<T>(req: &Rc<Request>, mut future: LocalFuture<T>
     .await
 }
 
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("unknown cause")
+}
+
 #[cold]
 fn report_panic(req: &Rc<Request>, panic: &(dyn std::any::Any + Send)) {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    req.log(Level::Alert, format_args!("request handler panicked: {}", text.unwrap_or("unknown cause")));
+    req.log(Level::Alert, format_args!("request handler panicked: {}", panic_text(panic)));
     if req.response.borrow().progress == Progress::Open {
         req.flags().keep_alive.set(false);
         // The engine's state is gone, so the page is sent without it.

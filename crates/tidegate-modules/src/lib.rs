@@ -14,6 +14,8 @@ pub mod auth_request;
 pub mod autoindex;
 pub mod charset;
 pub mod database;
+#[cfg(debug_assertions)]
+pub mod debug_panic;
 mod directory;
 pub mod drizzle;
 pub mod echo;
@@ -70,6 +72,8 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &set_misc::MODULE,
     &array_var::MODULE,
     &form_input::MODULE,
+    #[cfg(debug_assertions)]
+    &debug_panic::MODULE,
     &try_files::MODULE,
     &empty_gif::MODULE,
     &random_index::MODULE,

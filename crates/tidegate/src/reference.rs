@@ -113,7 +113,9 @@ fn markdown(registry: &Registry) -> String {
     let mut text = "# Directives\n\nMade from the modules' tables by `tidegate directives --markdown`. `tidegate directives NAME` \
                     shows one directive or module on the terminal.\n"
         .to_owned();
-    for module in registry.modules().iter().filter(|module| !module.directives().is_empty()) {
+    // Of the modules of development builds users need know nothing.
+    let is_shown = |module: &&&dyn AnyModule| !module.directives().is_empty() && !module.name().starts_with("debug_");
+    for module in registry.modules().iter().filter(is_shown) {
         let _ = write!(text, "\n## {}\n", module.name());
         if !module.example().is_empty() {
             let _ = write!(text, "\n```nginx\n{}```\n", example(*module));

@@ -225,3 +225,47 @@ fn finish(port: u16, bytes: &str, end: End) {
     }
     let _ = stream.read_to_end(&mut Vec::new());
 }
+
+/// Only development builds have the directive.
+#[cfg(debug_assertions)]
+#[test]
+fn a_panic_ends_its_request_and_nothing_else() {
+    let places = [
+        ("rewrite", "500"),
+        ("access", "500"),
+        ("content", "500"),
+        ("content_later", "500"),
+        // The error page meets the same filter.
+        ("header_filter", ""),
+        ("body_filter", ""),
+        ("body_filter_later", ""),
+        ("log", ""),
+        ("log_later", "200"),
+        ("end", ""),
+    ];
+    let locations = places.map(|(place, _)| {
+        let content = if place.starts_with("content") { "" } else { "echo secret;" };
+        format!("location = /{place} {{ debug_panic {place}; {content} }}")
+    });
+    let mut site = site_with_log(&format!("{} location = /probe {{ return 200 $request; }}", locations.concat()));
+    let expected = exchange(site.port, PROBE);
+    for (place, status) in places {
+        for _ in 0..2 {
+            let response = exchange(site.port, &get_with_closing(&format!("/{place}")));
+            match status {
+                // The connection is closed: a part of the response may have been on its way.
+                "" => {}
+                status => assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{place}: {response}"),
+            }
+            let response = exchange(site.port, PROBE);
+            assert_eq!(
+                response.split_once("\r\n\r\n").map(|two| two.1),
+                expected.split_once("\r\n\r\n").map(|two| two.1)
+            );
+        }
+    }
+    let count = || site.log().matches("panicked: panic of a test").count();
+    support::eventually("each is in the log", || (count() >= 2 * places.len()).then_some(()));
+    assert!(!site.log().contains("worker 0 panicked"), "{}", site.log());
+    site.quit();
+}
