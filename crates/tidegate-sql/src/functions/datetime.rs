@@ -442,9 +442,7 @@ fn add(t: &mut Translator<'_>, date: &Ex, amount: &Ex, unit: &str, minus: bool) 
     let digits = if micros { 6 } else { date.ty.decimals.min(6).max(fraction) };
     let amount_sql = if unit == "second" && matches!(amount.ty.rep(), Rep::Dec | Rep::Real) {
         t.convert(amount, Rep::Text)
-    } else if amount.ty.rep() == Rep::Text {
-        t.text(amount)
-    } else if amount.ty.rep() == Rep::Uint {
+    } else if matches!(amount.ty.rep(), Rep::Text | Rep::Uint) {
         t.text(amount)
     } else {
         t.convert(amount, Rep::Int)

@@ -158,7 +158,7 @@ impl Scope<'_> {
         let mut found = self.own(parts, aggregating)?;
         let mut at = self;
         while let (None, Some(scope)) = (&found, at.parent) {
-            found = scope.from_inside(parts)?;
+            found = scope.seen_from_inside(parts)?;
             at = scope;
         }
         let found = found.ok_or_else(|| errors::unknown_column(parts.join("."), self.clause_name()))?;
@@ -180,7 +180,7 @@ impl Scope<'_> {
     }
 
     /// What a name of a sub-query means in this one.
-    fn from_inside(&self, parts: &[&str]) -> Res<Option<Named>> {
+    fn seen_from_inside(&self, parts: &[&str]) -> Res<Option<Named>> {
         if let Some(column) = self.column(parts)? {
             let (Sees::List, Some((alias, name))) = (self.sees, &column.column) else { return Ok(Some(column)) };
             // HAVING must know the column as well.
