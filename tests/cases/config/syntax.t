@@ -299,8 +299,8 @@ return 1 +
 --- args: -t
 --- stderr_like
 failed to load inlined Lua code: content_by_lua\(nginx\.conf:\d+\):3: unexpected symbol near '=' in \S+/nginx\.conf:\d+
-.*failed to load inlined Lua code: access_by_lua\(nginx\.conf:\d+\):1: unexpected symbol near 'then'
-.*failed to load external Lua file "\S+/html/broken\.lua": \S+/html/broken\.lua:\d: unexpected symbol near '<eof>'
-.*open\(\) "\S+/html/missing\.lua" failed \(2: No such file or directory\)
+.*failed to load inlined Lua code: access_by_lua\(nginx\.conf:\d+\):1: unexpected symbol near 'then' in \S+
+.*failed to load external Lua file "\S+/html/broken\.lua": \S+/html/broken\.lua:\d: unexpected symbol near '<eof>' in \S+
+.*open\(\) "\S+/html/missing\.lua" failed \(2: No such file or directory\) in \S+
 .*test is successful
 --- exit_code: 0
