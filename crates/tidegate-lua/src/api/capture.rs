@@ -167,11 +167,11 @@ fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaE
     });
     let ctx = query.ctx;
     let sub = build(parent, &path, &args, query)?;
-    if let Some(at) = ctx {
-        if let Some(number) = with_run(|run| sub.req.context::<LuaContext>().script_table.keep(run.vm())) {
-            lua.push_value(at);
-            ctx::put(lua, number);
-        }
+    if let Some(at) = ctx
+        && let Some(number) = with_run(|run| sub.req.context::<LuaContext>().script_table.keep(run.vm()))
+    {
+        lua.push_value(at);
+        ctx::put(lua, number);
     }
     Ok(sub)
 }

@@ -176,7 +176,7 @@ fn exec(regex: &LuaRegex, subject: &[u8], start: usize, flags: c_int) -> c_int {
             count => count,
         }
     };
-    if let Some(count @ 1..) = usize::try_from(count).ok() {
+    if let Ok(count @ 1..) = usize::try_from(count) {
         // SAFETY: the match data holds a pair for each group and for the whole match.
         let pairs = unsafe { std::slice::from_raw_parts(pcre::pcre2_get_ovector_pointer_8(regex.data), count * 2) };
         for (slot, &offset) in regex.offsets.iter().zip(pairs) {
