@@ -241,11 +241,11 @@ pub static MODULE: Module<Conf> = Module {
         })
         .syntax("file | stderr | syslog:... | memory:size [level]")
         .default("logs/error.log error")
-        .doc("Where errors are written, and from which level."),
+        .doc("File or other destination of the error log, and the lowest level that is written."),
         Directive::custom("error_page", 2, u16::MAX, error_page)
             .within(Context::ALL_IF)
             .syntax("code ... [=[response]] uri")
-            .doc("What answers a request that ends with one of these codes."),
+            .doc("Page, URI or named location that answers a request which ends with one of these codes."),
         Directive::flag("ignore_invalid_headers", |c: &mut Conf| &mut c.ignore_invalid_headers)
             .within(MAIN_SERVER)
             .default("on")
@@ -303,7 +303,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("An error page may lead to another."),
         Directive::choice("satisfy", |c: &mut Conf| &mut c.satisfy, &[("all", SATISFY_ALL), ("any", SATISFY_ANY)])
             .default("all")
-            .doc("Whether all access checks must allow a request, or any."),
+            .doc("A request needs the permission of all access checks, or of any one."),
         Directive::offset("subrequest_capture_max", |c: &mut Conf| &mut c.subrequest_capture_max)
             .default("100m")
             .doc("Size of a response that is kept in memory for ngx.location.capture and the like; 0 for any size."),

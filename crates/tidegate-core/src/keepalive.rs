@@ -55,7 +55,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("How many requests a connection may bring."),
         Directive::time("keepalive_time", |c: &mut Conf| &mut c.keepalive_time)
             .default("1h")
-            .doc("How old a connection may be to go on after a response."),
+            .doc("A connection that is older than this closes after its response."),
         Directive::custom("keepalive_timeout", 1, 2, keepalive_timeout)
             .syntax("timeout [header_timeout]")
             .default("75s")
@@ -69,10 +69,10 @@ pub static MODULE: Module<Conf> = Module {
         .doc("Reads what a client still sends before the connection is closed."),
         Directive::time("lingering_time", |c: &mut Conf| &mut c.lingering_time)
             .default("30s")
-            .doc("How long that reading may take."),
+            .doc("Longest time for reading what a client still sends before the connection is closed."),
         Directive::time("lingering_timeout", |c: &mut Conf| &mut c.lingering_timeout)
             .default("5s")
-            .doc("Longest pause in that reading."),
+            .doc("Longest pause while the rest that a client sends is read before the connection is closed."),
         Directive::flag("reset_timedout_connection", |c: &mut Conf| &mut c.reset_timedout_connection)
             .default("off")
             .doc("Connections that timed out, or end with 444, are reset, which frees their memory at once."),

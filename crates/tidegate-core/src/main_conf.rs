@@ -130,7 +130,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Largest size of a core file."),
         Directive::time("worker_shutdown_timeout", |c: &mut Conf| &mut c.worker_shutdown_timeout)
             .within(MAIN)
-            .doc("How long old requests may take after a reload or a graceful stop."),
+            .doc("Time that old requests have to finish after a reload or a graceful stop."),
         Directive::custom("worker_priority", 1, 1, |conf: &mut Conf, directive, _| {
             let text = directive.args[0].value.to_str_lossy();
             let error = || {
@@ -166,7 +166,7 @@ pub static MODULE: Module<Conf> = Module {
         .within(MAIN)
         .syntax("user [group]")
         .default("nobody")
-        .doc("Whom the server runs as when it is started by root."),
+        .doc("User and group of the server process when the server is started by root."),
         Directive::custom("env", 1, 1, env)
             .within(MAIN)
             .syntax("variable[=value]")
@@ -201,7 +201,7 @@ pub static MODULE: Module<Conf> = Module {
         .within(MAIN)
         .syntax("file | stderr | syslog:... | memory:size [level]")
         .default("logs/error.log error")
-        .doc("Where errors are written, and from which level."),
+        .doc("File or other destination of the error log, and the lowest level that is written."),
         Directive::block("events", 0, 0, |conf: &mut Conf, directive, build| {
             if conf.has_events {
                 return Err(duplicate(directive));
@@ -212,7 +212,7 @@ pub static MODULE: Module<Conf> = Module {
             Ok(())
         })
         .within(MAIN)
-        .doc("How connections are processed."),
+        .doc("Settings of the processing of connections."),
         Directive::block("http", 0, 0, |_, directive, build| {
             if build.http_level().is_some() {
                 return Err(duplicate(directive));

@@ -48,7 +48,7 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("proxy_protocol_server_port", connection::proxy_server_port, "Its port."),
     VariableDef::new("proxy_protocol_tlv_", connection::proxy_tlv, "A value of that header, e.g. alpn or 0x01."),
     VariableDef::new("tcpinfo_rtt", connection::tcpinfo_rtt, "Round-trip time that the kernel measured, in us."),
-    VariableDef::new("tcpinfo_rttvar", connection::tcpinfo_rttvar, "Its variance, in us."),
+    VariableDef::new("tcpinfo_rttvar", connection::tcpinfo_rttvar, "Variance of the round-trip time, in us."),
     VariableDef::new("tcpinfo_snd_cwnd", connection::tcpinfo_snd_cwnd, "Congestion window, in packets."),
     VariableDef::new("tcpinfo_rcv_space", connection::tcpinfo_rcv_space, "Receive buffer, in bytes."),
     VariableDef::new("request_id", request_id, "32 random hexadecimal digits."),

@@ -217,7 +217,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::number("lua_worker_thread_vm_pool_size", |c: &mut Conf| &mut c.lua_worker_thread_vm_pool_size)
             .within(HTTP)
             .default("10")
-            .doc("Virtual machines for `ngx.run_worker_thread`."),
+            .doc("Virtual machines that each worker may use for `ngx.run_worker_thread` at a time."),
         Directive::number("lua_malloc_trim", |c: &mut Conf| &mut c.lua_malloc_trim).within(HTTP).default("0").doc(
             "Requests of a worker after which memory that C libraries have freed goes back to the system; 0 for never.",
         ),

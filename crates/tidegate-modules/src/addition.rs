@@ -31,10 +31,10 @@ pub static MODULE: Module<Conf> = Module {
     directives: &[
         Directive::text("add_before_body", |c: &mut Conf| &mut c.add_before_body)
             .syntax("uri")
-            .doc("What this location answers goes before the body."),
+            .doc("The response of this location goes before the body."),
         Directive::text("add_after_body", |c: &mut Conf| &mut c.add_after_body)
             .syntax("uri")
-            .doc("What this location answers goes behind the body."),
+            .doc("The response of this location goes behind the body."),
         Directive::custom("addition_types", 1, u16::MAX, |conf: &mut Conf, directive, build| {
             MimeTypes::add(&mut conf.addition_types, &["text/html"], directive, build)
         })

@@ -33,19 +33,19 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("array_split", 2, 4, split)
             .within(CONTEXTS)
             .syntax("separator subject [limit] [to=$variable]")
-            .doc("Makes a list of a text; without `to` the subject's variable holds it."),
+            .doc("Splits a text into a list; without `to` the list replaces the value of the subject's variable."),
         Directive::custom("array_join", 2, 3, join)
             .within(CONTEXTS)
             .syntax("separator $list [to=$variable]")
-            .doc("Makes a text of a list."),
+            .doc("Joins the elements of a list to one text."),
         Directive::custom("array_map", 2, 3, map)
             .within(CONTEXTS)
             .syntax("template $list [to=$variable]")
-            .doc("Puts a text in the place of each element, which is `$array_it` there."),
+            .doc("Replaces each element by a text in which `$array_it` is the element."),
         Directive::custom("array_map_op", 2, 3, map_op)
             .within(CONTEXTS)
             .syntax("directive $list [to=$variable]")
-            .doc("Puts what a directive of set_misc makes of each element in its place."),
+            .doc("Replaces each element by the value that a directive of set_misc makes of it."),
     ],
     example: r#"
         location /quoted {

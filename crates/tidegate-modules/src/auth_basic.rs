@@ -52,7 +52,7 @@ pub static MODULE: Module<Conf> = Module {
             .within(CONTEXTS)
             .syntax("string | off")
             .default("off")
-            .doc("Asks for name and password; the text tells the user what for."),
+            .doc("Asks for name and password; the text is shown to the user."),
         Directive::custom("auth_basic_user_file", 1, 1, auth_basic_user_file)
             .within(CONTEXTS)
             .syntax("file")

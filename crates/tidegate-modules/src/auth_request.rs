@@ -41,9 +41,9 @@ pub static MODULE: Module<Conf> = Module {
         .syntax("uri | off")
         .default("off")
         .doc("Permits a request if a sub-request to this path is answered with 2xx."),
-        Directive::custom("auth_request_set", 2, 2, auth_request_set)
-            .syntax("$variable value")
-            .doc("Sets a variable when that sub-request was answered; the value may use $upstream_http_*."),
+        Directive::custom("auth_request_set", 2, 2, auth_request_set).syntax("$variable value").doc(
+            "Sets a variable when the sub-request of auth_request was answered; the value may use $upstream_http_*.",
+        ),
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; auth_request, auth_request_set);

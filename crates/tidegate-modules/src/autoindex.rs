@@ -58,7 +58,7 @@ pub static MODULE: Module<Conf> = Module {
         )
         .syntax("html | json | jsonp | xml")
         .default("html")
-        .doc("Format of the list."),
+        .doc("Format of the list: html, xml, json or jsonp."),
         Directive::flag("autoindex_localtime", |c: &mut Conf| &mut c.autoindex_localtime)
             .default("off")
             .doc("Shows local times in HTML instead of GMT."),

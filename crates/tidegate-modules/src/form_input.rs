@@ -33,7 +33,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("set_form_input_multi", 1, 2, multiple)
             .within(CONTEXTS)
             .syntax("$variable [field]")
-            .doc("All values of a form's field, as a list for `array_join` and its kin."),
+            .doc("All values of a form's field, as a list for `array_join` and the other directives of the module."),
     ],
     example: r#"
         location /post {

@@ -99,10 +99,10 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("gzip_comp_level", 1, 1, comp_level)
             .syntax("level")
             .default("1")
-            .doc("How hard to compress, from 1 to 9."),
+            .doc("Level of compression, from 1 (fast) to 9 (small)."),
         Directive::offset("gzip_min_length", |c: &mut Conf| &mut c.gzip_min_length)
             .default("20")
-            .doc("Shorter responses are not compressed, if their length is known."),
+            .doc("Responses shorter than this are not compressed, if their length is known."),
         Directive::custom("gzip_buffers", 2, 2, buffers)
             .syntax("number size")
             .default("32 4k")

@@ -31,7 +31,7 @@ pub static MODULE: Module<Conf> = Module {
         .within(Context::ALL)
         .syntax("file ...")
         .default("index.html")
-        .doc("Files that answer for a directory, the first that is there.")],
+        .doc("Files that answer for a directory; the first one that exists is used.")],
     inherit: |child, parent, _| inherit!(child, parent; index),
     finish: Some(|conf, _| {
         conf.index.get_or_insert_with(|| vec![Template::literal("index.html")]);

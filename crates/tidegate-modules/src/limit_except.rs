@@ -19,7 +19,7 @@ pub static MODULE: Module<Conf> = Module {
     directives: &[Directive::block("limit_except", 1, u16::MAX, limit_except)
         .within(Context::LOCATION)
         .syntax("method ... { ... }")
-        .doc("Limits methods other than these, for instance with deny or auth_basic.")],
+        .doc("Directives for methods other than these, for instance deny or auth_basic.")],
     example: "
         location /api/ {
             limit_except GET HEAD { deny all; }

@@ -106,7 +106,7 @@ pub static MODULE: Module<Conf> = Module {
             .within(Context::ALL_IF.or(Context::LIMIT_EXCEPT))
             .syntax("path [format [buffer=size] [gzip[=level]] [flush=time] [if=condition]] | off")
             .default("logs/access.log combined")
-            .doc("Where requests are logged, and how."),
+            .doc("File or other destination of the access log, and the format of its lines."),
         Directive::custom("open_log_file_cache", 1, 4, open_log_file_cache)
             .syntax("off | max=number [inactive=time] [min_uses=number] [valid=time]")
             .default("off")

@@ -28,7 +28,7 @@ pub static MODULE: Module<Conf> = Module {
     directives: &[Directive::flag("random_index", |c: &mut Conf| &mut c.random_index)
         .within(Context::LOCATION)
         .default("off")
-        .doc("A file of the directory, chosen by chance, answers for it.")],
+        .doc("A file of the directory, chosen at random, answers for the directory.")],
     inherit: |child, parent, _| inherit!(child, parent; random_index),
     install: |conf, program| {
         if conf.random_index == Some(true) {

@@ -46,12 +46,12 @@ pub static MODULE: Module<Conf> = Module {
             .within(PLACES)
             .syntax("\"\\r\\n\" | \"\\n\"")
             .default("\"\\r\\n\"")
-            .doc("What ends a row."),
+            .doc("Text that ends a row."),
         Directive::custom("rds_csv_field_separator", 1, 1, field_separator)
             .within(PLACES)
             .syntax("character")
             .default(",")
-            .doc("What separates fields."),
+            .doc("Text that separates fields of a row."),
         Directive::flag("rds_csv_field_name_header", |c: &mut Conf| &mut c.rds_csv_field_name_header)
             .within(PLACES)
             .default("on")

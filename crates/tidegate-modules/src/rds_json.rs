@@ -77,21 +77,19 @@ pub static MODULE: Module<Conf> = Module {
         Directive::text("rds_json_errcode_key", |c: &mut Conf| &mut c.rds_json_errcode_key)
             .within(PLACES)
             .default("errcode")
-            .doc("Key of the error code."),
+            .doc("Key of the error code in the response."),
         Directive::text("rds_json_errstr_key", |c: &mut Conf| &mut c.rds_json_errstr_key)
             .within(PLACES)
             .default("errstr")
-            .doc("Key of the error text."),
+            .doc("Key of the error text in the response."),
         Directive::choice("rds_json_invalid_utf8", |c: &mut Conf| &mut c.rds_json_invalid_utf8, &INVALID_UTF8)
             .within(PLACES)
             .default("replace")
-            .doc(
-                "What becomes of bytes that are not UTF-8: U+FFFD, an escape for each byte, or the bytes as they are.",
-            ),
+            .doc("Writes bytes that are not UTF-8 as U+FFFD, as an escape for each byte, or as they are."),
         Directive::flag("rds_json_for_pages", |c: &mut Conf| &mut c.rds_json_for_pages)
             .within(PLACES)
             .default("off")
-            .doc("Escapes what would end a script of an HTML page in which the JSON stands."),
+            .doc("Escapes characters that would end a script of an HTML page in which the JSON stands."),
         Directive::text("rds_json_content_type", |c: &mut Conf| &mut c.rds_json_content_type)
             .within(PLACES)
             .default("application/json")

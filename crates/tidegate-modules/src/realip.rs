@@ -67,7 +67,7 @@ pub static MODULE: Module<Conf> = Module {
         .doc("Field of the request that names the client."),
         Directive::flag("real_ip_recursive", |c: &mut Conf| &mut c.real_ip_recursive)
             .default("off")
-            .doc("Skips further trusted proxies in the field."),
+            .doc("Skips trusted proxies in the field from its end: the last other address is the client's."),
     ],
     variables: &[
         VariableDef::new(

@@ -107,7 +107,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::flag("rewrite_log", |c: &mut Conf| &mut c.rewrite_log)
             .within(CONTEXTS.or(Context::HTTP))
             .default("off")
-            .doc("Writes to the error log, as notices, what rewriting does."),
+            .doc("The error log gets a notice of each step of rewriting."),
         Directive::custom("uninitialized_variable_warn", 1, 1, uninitialized_variable_warn)
             .within(CONTEXTS.or(Context::HTTP))
             .syntax("on | off")

@@ -71,7 +71,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::flag("set_base32_padding", |c: &mut Conf| &mut c.base32_padding)
             .within(CONTEXTS)
             .default("on")
-            .doc("Whether base32 is filled up with equals signs."),
+            .doc("Base32 is filled up with equals signs."),
         Directive::flag("set_misc_base32_padding", |c: &mut Conf| &mut c.base32_padding)
             .within(CONTEXTS)
             .default("on")
@@ -116,19 +116,19 @@ pub static MODULE: Module<Conf> = Module {
         })
         .within(CONTEXTS)
         .syntax("$variable")
-        .doc("The date here."),
+        .doc("The local date."),
         Directive::custom("set_formatted_gmt_time", 2, 2, |_: &mut Conf, d, b| {
             several(d, b, 1, |_, v| time::formatted(&v[0], time::Zone::Gmt))
         })
         .within(CONTEXTS)
         .syntax("$variable format")
-        .doc("Date and time in Greenwich, as strftime writes it."),
+        .doc("Date and time in Greenwich, in a format of strftime."),
         Directive::custom("set_formatted_local_time", 2, 2, |_: &mut Conf, d, b| {
             several(d, b, 1, |_, v| time::formatted(&v[0], time::Zone::Local))
         })
         .within(CONTEXTS)
         .syntax("$variable format")
-        .doc("Date and time here, as strftime writes it."),
+        .doc("Local date and time, in a format of strftime."),
         Directive::custom("set_hashed_upstream", 3, 3, hashed_upstream)
             .within(CONTEXTS)
             .syntax("$variable list key")

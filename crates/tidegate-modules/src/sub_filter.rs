@@ -47,7 +47,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Replaces a string in bodies by another."),
         Directive::flag("sub_filter_once", |c: &mut Conf| &mut c.sub_filter_once)
             .default("on")
-            .doc("Each string is replaced once, not wherever it stands."),
+            .doc("Each string is replaced at its first place only."),
         Directive::flag("sub_filter_last_modified", |c: &mut Conf| &mut c.sub_filter_last_modified)
             .default("off")
             .doc("Keeps Last-Modified although the body is changed."),

@@ -50,7 +50,7 @@ pub static MODULE: Module<Conf> = Module {
     directives: &[Directive::custom("try_files", 2, u16::MAX, try_files)
         .within(Context::SERVER.or(Context::LOCATION))
         .syntax("file ... uri | file ... =code")
-        .doc("The first of the files that is there answers; else the last argument says what does.")],
+        .doc("The first file that exists answers; if there is none, the last argument names a URI, a named location or a status.")],
     install: |conf, program| {
         // An `if` that applies takes the place of its location, where nobody said try_files.
         if let Some(try_files) = conf.try_files.clone().filter(|_| !program.kind().is_unnamed()) {

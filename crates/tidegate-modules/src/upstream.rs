@@ -98,25 +98,25 @@ pub static MODULE: Module<Conf> = Module {
             Ok(())
         })
         .within(UPSTREAM)
-        .doc("Requests go to the server with the fewest under way."),
+        .doc("Requests go to the server with the fewest requests under way."),
         Directive::custom("ip_hash", 0, 0, |conf: &mut Conf, d, build| {
             set_method(conf, Method::IpHash, d, build);
             Ok(())
         })
         .within(UPSTREAM)
-        .doc("Requests go to a server by the client's address."),
+        .doc("Requests of the same client address go to the same server."),
         Directive::custom("hash", 1, 2, hash)
             .within(UPSTREAM)
             .syntax("key [consistent]")
-            .doc("Requests go to a server by a text."),
+            .doc("Requests with the same value of this text go to the same server."),
         Directive::custom("random", 0, 2, random)
             .within(UPSTREAM)
             .syntax("[two [least_conn]]")
-            .doc("Requests go to a server by chance."),
+            .doc("Requests go to servers chosen at random."),
         Directive::custom("keepalive", 1, 1, keepalive)
             .within(UPSTREAM)
             .syntax("connections")
-            .doc("Idle connections that each worker keeps."),
+            .doc("Idle connections to the servers of the group that each worker keeps."),
         Directive::number("keepalive_requests", |c: &mut Conf| &mut c.keepalive_requests)
             .within(UPSTREAM)
             .default("1000")
@@ -124,7 +124,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("keepalive_time", |c: &mut Conf| &mut c.keepalive_time)
             .within(UPSTREAM)
             .default("1h")
-            .doc("How long a connection serves."),
+            .doc("Connections are closed when they are this old."),
         Directive::time("keepalive_timeout", |c: &mut Conf| &mut c.keepalive_timeout)
             .within(UPSTREAM)
             .default("60s")

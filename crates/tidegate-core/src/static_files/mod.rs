@@ -74,7 +74,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("alias", 1, 1, |conf: &mut Conf, directive, build| path::set_alias(conf, directive, build))
             .within(Context::LOCATION)
             .syntax("path")
-            .doc("What takes the place of the location's prefix in the file name."),
+            .doc("Path that takes the place of the location's prefix in the file name."),
         Directive::flag("etag", |c: &mut Conf| &mut c.etag)
             .default("on")
             .doc("Static files have an ETag, made of their time and size."),
@@ -96,11 +96,10 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Files from this size on are read past the page cache, by other threads."),
         Directive::offset("directio_alignment", |c: &mut Conf| &mut c.directio_alignment)
             .default("512")
-            .doc("What offsets and memory of such reads are multiples of; at least 4k is used."),
-        Directive::custom("aio", 1, 1, aio)
-            .syntax("on | off | threads[=pool]")
-            .default("off")
-            .doc("Files are read instead of sent by sendfile; what is not cached is read by other threads."),
+            .doc("Alignment of offset and memory in reads of `directio`; at least 4k is used."),
+        Directive::custom("aio", 1, 1, aio).syntax("on | off | threads[=pool]").default("off").doc(
+            "Files are read instead of sent by sendfile; other threads read the parts that are not in the page cache.",
+        ),
         Directive::flag("aio_write", |c: &mut Conf| &mut c.aio_write)
             .default("off")
             .doc("Accepted: temporary files are written to the page cache."),
@@ -124,7 +123,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("How long a kept file is not compared with the disk."),
         Directive::number("open_file_cache_min_uses", |c: &mut Conf| &mut c.open_file_cache_min_uses)
             .default("1")
-            .doc("Uses within the inactive time from which a file stays open."),
+            .doc("A file stays open when it was used this often within the inactive time."),
         Directive::flag("open_file_cache_errors", |c: &mut Conf| &mut c.open_file_cache_errors)
             .default("off")
             .doc("Failures to open a file are kept as well."),

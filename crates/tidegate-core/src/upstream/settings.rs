@@ -407,7 +407,7 @@ macro_rules! upstream_directives {
                     $crate::upstream::settings::fill(&mut c.$field.temp_path, d.args[0].value.clone(), d)
                 })
                 .syntax("path [level1 [level2 [level3]]]").default(concat!($prefix, "_temp"))
-                .doc("Directory of such files."),
+                .doc("Directory for temporary files of large responses."),
             $crate::module::Directive::flag(concat!($prefix, "_ignore_client_abort"),
                 |c: &mut $conf| &mut c.$field.ignore_client_abort)
                 .default("off").doc("A request goes on when its client leaves."),

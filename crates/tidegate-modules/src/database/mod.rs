@@ -147,7 +147,7 @@ pub static BLOCK: Module<Conf> = Module {
         Directive::choice("durability", |c: &mut Conf| &mut c.durability, &[("full", 0), ("normal", 1)])
             .within(INSIDE)
             .default("full")
-            .doc("Commits are answered when they are on the disk, or at once."),
+            .doc("Commits are answered when they are on the disk (full), or at once (normal)."),
         Directive::text("sql_mode", |c: &mut Conf| &mut c.sql_mode).within(INSIDE).doc("sql_mode of new sessions."),
         Directive::time("lock_wait_timeout", |c: &mut Conf| &mut c.lock_wait_timeout)
             .within(INSIDE)
@@ -163,9 +163,9 @@ pub static BLOCK: Module<Conf> = Module {
         Directive::size("log_size_max", |c: &mut Conf| &mut c.log_size_max)
             .within(INSIDE)
             .default("1g")
-            .doc("How large a write-ahead log may get beside a statement that reads for long, which is ended then."),
+            .doc("Largest size of a write-ahead log; beyond it a statement that has been reading for long is ended."),
         Directive::custom("user", 2, 2, user).within(INSIDE).syntax("name password=password").doc(
-            "An account. Without one nobody needs a name inside of the process, and nobody may come from outside.",
+            "A user who may log in with this password; without the directive logins inside the process need no name, and there are none from outside.",
         ),
         Directive::custom("schema", 1, 2, schema)
             .within(INSIDE)

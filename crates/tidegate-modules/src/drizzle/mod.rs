@@ -122,7 +122,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("drizzle_send_query_timeout", |c: &mut Conf| &mut c.drizzle_send_query_timeout)
             .within(PLACES)
             .default("60s")
-            .doc("How long sending the statement and waiting for the first word of its answer may take."),
+            .doc("Longest time for sending the statement and waiting for the first bytes of its answer."),
         Directive::time("drizzle_recv_cols_timeout", |c: &mut Conf| &mut c.drizzle_recv_cols_timeout)
             .within(PLACES)
             .default("60s")

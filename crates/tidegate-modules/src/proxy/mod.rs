@@ -86,10 +86,10 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("URL")
             .doc("Passes requests to a server."),
         Directive::template("proxy_method", |c: &mut Conf| &mut c.method)
-            .doc("Method instead of the client's."),
+            .doc("Method of the request to the server, instead of the client's."),
         Directive::choice("proxy_http_version", |c: &mut Conf| &mut c.http_version, &[("1.0", HTTP_10), ("1.1", HTTP_11)])
             .default("1.0")
-            .doc("Version of HTTP that servers are spoken to in."),
+            .doc("Version of HTTP in requests to servers."),
         Directive::custom("proxy_set_header", 2, 2, |conf: &mut Conf, d, build| {
             let header = (d.args[0].value.clone(), build.template(&d.args[1])?);
             Arc::make_mut(conf.set_headers.get_or_insert_default()).push(header);
@@ -98,7 +98,7 @@ pub static MODULE: Module<Conf> = Module {
         .syntax("field value")
         .doc("A field of the request; an empty value leaves it out."),
         Directive::template("proxy_set_body", |c: &mut Conf| &mut c.set_body)
-            .doc("Body instead of the client's."),
+            .doc("Body of the request to the server, instead of the client's."),
         Directive::flag("proxy_pass_trailers", |c: &mut Conf| &mut c.upstream.pass_trailers)
             .default("off")
             .doc("Clients get the trailers of responses."),
@@ -123,7 +123,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("proxy_store", 1, 1, proxy_store)
             .syntax("on | off | string")
             .default("off")
-            .doc("Complete responses become files: the one that the request's path means, or one of this name."),
+            .doc("Complete responses are stored as files, under the path of the request or under this name."),
         Directive::custom("proxy_store_access", 1, 3, proxy_store_access)
             .syntax("users:permissions ...")
             .default("user:rw")
