@@ -42,7 +42,7 @@ impl Level {
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Level of the message.
     pub level: Level,
     /// What is wrong, in nginx's words.
     pub message: String,

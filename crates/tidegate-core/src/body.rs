@@ -124,7 +124,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// What the engine does about it.
+    /// The step with which the engine goes on after the error: a status, or the end of the connection.
     pub fn step(&self) -> Step {
         match self {
             BodyError::Gone => Step::Close,

@@ -141,7 +141,7 @@ pub struct Directive<C: 'static> {
     pub arity: Arity,
     /// What follows the arguments.
     pub shape: Shape,
-    /// How it is applied.
+    /// Code that puts the arguments into the configuration struct.
     pub setter: Setter<C>,
     /// Default, as one would write it; `None` when there is none.
     pub default: Option<&'static str>,
@@ -299,7 +299,7 @@ pub struct Checked<'a> {
     pub level: &'a Level,
 }
 
-/// How a worker ends.
+/// The ways in which a worker ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerEnd {
     /// Its requests have ended.

@@ -133,7 +133,7 @@ impl Chunk {
     }
 }
 
-/// How far a response is.
+/// The part of a response that has been sent so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Progress {
     /// The head can still be changed.
@@ -173,7 +173,7 @@ pub struct Response {
     /// A header filter wants the request to end with this status instead; 0 for none. Set by
     /// [`Request::finalize_from_filter`].
     finalize: u16,
-    /// How far the response is.
+    /// The part of the response that has been sent so far.
     pub progress: Progress,
     /// There is no body: HEAD, 204, 304.
     pub header_only: bool,
@@ -191,7 +191,7 @@ pub struct Response {
     pub vary_accept_encoding: bool,
     /// A filter wants the body in memory: files are read for it.
     pub filter_need_in_memory: bool,
-    /// What the client gets of the body instead of the whole.
+    /// The ranges of the body that the client gets; `None` for the whole body.
     pub ranges: Option<Box<ByteRanges>>,
     /// Bytes of the body that the client writer took, with the framing of chunks, as nginx counts them.
     pub body_bytes: u64,

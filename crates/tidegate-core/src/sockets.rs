@@ -118,9 +118,9 @@ impl Default for ListenOptions {
 /// An address with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenSpec {
-    /// Where.
+    /// The address.
     pub addr: ListenAddr,
-    /// How.
+    /// The options of the socket.
     pub options: ListenOptions,
 }
 

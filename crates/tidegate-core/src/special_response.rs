@@ -64,7 +64,7 @@ impl Request {
             return Step::Close;
         }
         if matches!(status, 408 | 499) && !self.is_subrequest() {
-            // Who was too slow, or has gone, is not told; the access log shows it.
+            // No response is sent: the client is too slow to read one, or has gone. The access log has the status.
             let mut response = self.response.borrow_mut();
             if response.status == 0 || response.progress == Progress::Open {
                 response.status = status;

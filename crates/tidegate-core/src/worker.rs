@@ -37,23 +37,23 @@ use crate::{
     stream::Stream,
 };
 
-/// How often time-outs are looked for, while there are any. They come late by this much at most.
+/// Time between two searches for time-outs, while there are any. A time-out fires this much too late at most.
 const DEADLINE_CHECK: Duration = Duration::from_millis(100);
 
 /// A worker with more connections than this parks them early: what they hold adds up.
 const UNPARKED_MAX: usize = 256;
 
-/// How often they are looked for in a rush of new ones.
+/// Time between two searches for connections to park while many new ones arrive.
 const PARK_EARLY_CHECK_MS: u64 = 10;
 
 /// Places of connections that an idle worker keeps.
 const CONNECTIONS_KEPT: usize = 1024;
 
-/// How early.
+/// Time without a byte after which a worker with more than [`UNPARKED_MAX`] connections parks a connection.
 const PARK_EARLY_AFTER_MS: u64 = 20;
 
-/// Connections that are parked or closed at a time: answers wait meanwhile, and thousands come at once where thousands of
-/// clients have come at once.
+/// Connections that are parked or closed in one go. Requests wait meanwhile, and thousands of connections can be due at
+/// the same moment when thousands of clients have come at the same moment.
 const TURN_MAX: usize = 16;
 
 /// How long accepting pauses when the process has no descriptors left.

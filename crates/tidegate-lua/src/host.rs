@@ -20,11 +20,11 @@ pub type LogLevel = Level;
 pub enum Host {
     /// A request: everything is there.
     Request(Rc<Request>),
-    /// Nobody's request: a timer, a worker's start or end, a test.
+    /// No request: a timer, a worker's start or end, a test.
     Other(Rc<dyn Surroundings>),
 }
 
-/// What a script has around it when there is no request.
+/// The environment of a script that runs without a request.
 pub trait Surroundings {
     /// Writes to the error log, with a tail that says where the script runs.
     fn log(&self, level: LogLevel, message: &[u8]);

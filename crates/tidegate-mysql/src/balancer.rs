@@ -14,7 +14,7 @@ use crate::options::ConnectOptions;
 /// A server of a pool.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// How to connect.
+    /// Address, login and other settings of connections to the server.
     pub connect: Arc<ConnectOptions>,
     /// Share of the connections, relative to the other servers.
     pub weight: u32,

@@ -41,7 +41,7 @@ pub enum TlsMode {
     /// Never.
     #[default]
     Disabled,
-    /// If the server can. Somebody in the middle can pretend that it cannot.
+    /// Encrypts if the server can. An attacker in the middle can pretend that it cannot.
     Preferred,
     /// Always; connecting fails if the server cannot.
     Required,

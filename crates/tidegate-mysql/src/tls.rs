@@ -15,7 +15,7 @@ use rustls::{
 /// What is verified of the server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsVerify {
-    /// Nothing: keeps listeners out, but nobody who can change what is sent.
+    /// Nothing: TLS then protects against listeners, but not against an attacker who can change the bytes.
     None,
     /// That a trusted authority signed it.
     Authority,

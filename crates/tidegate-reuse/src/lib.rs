@@ -114,11 +114,11 @@ impl<T: Reset> Pool<T> {
             spares.push(thing);
         }
     }
-    /// How many wait.
+    /// Number of objects in the pool.
     pub fn len(&self) -> usize {
         self.spares.borrow().len()
     }
-    /// Whether none waits.
+    /// Whether the pool holds no object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -31,7 +31,7 @@ pub const VERSION: u8 = 3;
 /// Longest payload: MySQL's largest packet.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
-/// What a frame is.
+/// The kinds of frames.
 pub mod tag {
     /// Statements to run.
     pub const QUERY: u8 = b'Q';
@@ -156,9 +156,9 @@ impl Format for Frames {
 /// A frame's tag and payload.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// Kind of the frame, see [`tag`].
     pub tag: u8,
-    /// What it says.
+    /// Content of the frame.
     pub payload: &'a [u8],
 }
 

@@ -47,7 +47,7 @@ pub struct EngineOptions {
     pub statement_memory_max: usize,
     /// How large a schema's write-ahead log may get beside statements that read for long; the longest is ended then.
     pub log_bytes_max: u64,
-    /// Who is told what nobody has asked for and somebody should know.
+    /// Receives sentences for an administrator that are not the answer to a statement; `None` drops them.
     pub report: Option<Report>,
     /// Version that sessions report as `@@version`.
     pub server_version: String,

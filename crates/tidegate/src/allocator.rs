@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Allocator {
             // SAFETY: has no preconditions.
             return unsafe { mi_malloc(layout.size()) }.cast();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the rules of `GlobalAlloc` for this method, and mimalloc's method has the same rules.
         unsafe { MiMalloc.alloc(layout) }
     }
 
@@ -42,23 +42,23 @@ unsafe impl GlobalAlloc for Allocator {
             // SAFETY: has no preconditions.
             return unsafe { mi_zalloc(layout.size()) }.cast();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the rules of `GlobalAlloc` for this method, and mimalloc's method has the same rules.
         unsafe { MiMalloc.alloc_zeroed(layout) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the rules of `GlobalAlloc` for this method, and mimalloc's method has the same rules.
         unsafe { MiMalloc.dealloc(block, layout) };
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() <= ALIGN_OF_ALL {
-            // SAFETY: by the caller's promise the block is one of mimalloc's.
+            // SAFETY: the caller passes a block of this allocator, and all of those are mimalloc's.
             return unsafe { mi_realloc(block.cast(), size) }.cast();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the rules of `GlobalAlloc` for this method, and mimalloc's method has the same rules.
         unsafe { MiMalloc.realloc(block, layout, size) }
     }
 }

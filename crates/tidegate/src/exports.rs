@@ -33,7 +33,7 @@ unsafe extern "C" fn ngx_hex_dump(dst: *mut u8, src: *const u8, len: usize) -> *
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut to = dst;
     for at in 0..len {
-        // SAFETY: the caller's promise. Pointers all the way: the two areas may overlap.
+        // SAFETY: the caller gives `len` bytes to read and room for twice as many. No references are made: the areas may overlap.
         unsafe {
             let byte = src.add(at).read();
             to.write(DIGITS[usize::from(byte >> 4)]);
@@ -52,7 +52,7 @@ unsafe extern "C" fn ngx_hex_dump(dst: *mut u8, src: *const u8, len: usize) -> *
 unsafe extern "C" fn ngx_hextoi(line: *const u8, n: usize) -> isize {
     let mut number: isize = 0;
     for at in 0..n {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives `n` bytes, and `at` is below `n`.
         let digit = unsafe { line.add(at).read() };
         let Some(digit) = char::from(digit).to_digit(16) else { return -1 };
         // The largest digit count fits: a digit is below 16.

@@ -16,7 +16,7 @@ const ENTRY_OVERHEAD_BYTES: usize = 16;
 /// A captured line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// How bad it was.
+    /// Level of the line.
     pub level: Level,
     /// When, in milliseconds since 1970.
     pub time_ms: u64,

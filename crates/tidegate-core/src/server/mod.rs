@@ -72,9 +72,9 @@ pub struct WorkerStart {
     pub id: usize,
     /// How many workers there are.
     pub worker_count: usize,
-    /// What it accepts on.
+    /// Listening sockets that it accepts connections from.
     pub listeners: Vec<Listener>,
-    /// What it is told; closed only when the process ends.
+    /// Orders to the worker; the channel is closed only when the process ends.
     pub control: channel::UnboundedReceiver<Control>,
     /// To be called once the worker can serve.
     pub ready: Ready,
@@ -100,14 +100,14 @@ pub type WorkerFuture = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 /// Makes a worker; runs on the worker's thread, inside its runtime.
 pub type WorkerBody = Arc<dyn Fn(WorkerStart) -> WorkerFuture + Send + Sync>;
 
-/// What a generation needs.
+/// The workers that a generation starts.
 #[derive(Clone)]
 pub struct Workers {
-    /// What each worker does.
+    /// The code that each worker runs.
     pub body: WorkerBody,
-    /// How many there are.
+    /// Number of workers.
     pub count: usize,
-    /// Where they may run: one set for each, the last for the rest; empty for anywhere.
+    /// Processors of the workers: one set for each, the last for the rest; empty for anywhere.
     pub affinity: Vec<CpuSet>,
     /// How long requests may take to finish when this generation quits; forever without it.
     pub shutdown_timeout: Option<Duration>,

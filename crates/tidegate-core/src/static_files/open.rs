@@ -120,12 +120,12 @@ impl OpenFailure {
         OpenFailure { call, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
 
-    /// Whether finding out takes a wait for the disk.
+    /// Whether the path could not be looked up without waiting for the disk.
     pub fn is_cold(&self) -> bool {
         self.errno == libc::EAGAIN
     }
 
-    /// Whether the name leads nowhere.
+    /// Whether there is no file of this name.
     pub fn is_not_found(&self) -> bool {
         matches!(self.errno, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
     }

@@ -109,7 +109,7 @@ impl SendBody {
 pub struct Written {
     /// The part of it that the error log shows as the URI.
     pub uri: Range<usize>,
-    /// What the peer takes for a part of this request behind it.
+    /// The length of the body as the head announces it to the peer.
     pub promise: Promise,
 }
 

@@ -4,7 +4,7 @@
 
 use tidegate_http::Method;
 
-/// How a try failed.
+/// The kinds of failure of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// No connection, or it broke.

@@ -84,12 +84,12 @@ impl Default for KeepAlive {
     }
 }
 
-/// How a group works.
+/// Settings of a group, beside its peers.
 #[derive(Default)]
 pub struct GroupOptions {
     /// How a peer is chosen.
     pub method: Method,
-    /// What becomes of connections.
+    /// Rules for keeping connections after a response.
     pub keepalive: KeepAlive,
     /// Chooses instead of `method` (`balancer_by_lua`).
     pub balancer: Option<Box<dyn Balancer>>,
@@ -103,7 +103,7 @@ pub struct Group {
     pub(super) id: u32,
     /// Name: `$upstream_addr` when no peer could be chosen.
     pub name: BString,
-    /// How it works.
+    /// Its settings.
     pub(super) options: GroupOptions,
     peers: RwLock<Arc<PeerSet>>,
     /// The peers, when they never change: they are then had without a lock.
@@ -143,7 +143,7 @@ pub(super) struct Tier {
 pub struct PeerReport {
     /// The peer.
     pub peer: Arc<Peer>,
-    /// What it has saved up for the next choice.
+    /// Weight that the peer has saved up for the next choice (smooth weighted round robin).
     pub current_weight: i64,
     /// Its weight, lowered after failures.
     pub effective_weight: i64,

@@ -9,21 +9,21 @@ use tidegate_reuse::{Keep, Pool, Reset};
 use super::{Group, Peer};
 use crate::{clock, request::Request};
 
-/// Who was asked.
+/// The peer, or the reason for having none, in one try of a request.
 #[derive(Debug, Clone)]
 pub enum Asked {
     /// A peer.
     Peer(Arc<Peer>),
-    /// Nobody: the group has no peer that could be.
+    /// No peer: the group has none that may be asked now.
     Nobody(Arc<Group>),
-    /// Nobody yet; after an internal redirect, this divides the tries.
+    /// No peer: this entry divides the tries before an internal redirect from those after it.
     Divider,
 }
 
 /// One try. Times are milliseconds since it began.
 #[derive(Debug, Clone)]
 pub struct Try {
-    /// Who was asked.
+    /// The peer of the try.
     pub asked: Asked,
     /// The status that it came to; 0 while there is none.
     pub status: u16,

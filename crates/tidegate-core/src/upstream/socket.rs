@@ -42,15 +42,15 @@ pub struct Socket {
 pub struct Destination<'a> {
     /// Number of the group: each keeps its own connections.
     pub group: u32,
-    /// What is spoken over it.
+    /// Protocol of the connection.
     pub scheme: &'static str,
     /// The peer.
     pub address: &'a Address,
-    /// Our end.
+    /// Local address of the connection (`proxy_bind`).
     pub bind: Option<Bind>,
     /// The system probes it while nothing happens.
     pub socket_keepalive: bool,
-    /// What else a balancer says must agree.
+    /// Text of a balancer that must agree as well.
     pub key: &'a BStr,
 }
 

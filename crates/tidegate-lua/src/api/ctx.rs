@@ -39,7 +39,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// One that nobody has.
+    /// A number that is not in use.
     pub(crate) fn take(&self) -> c_int {
         self.free.borrow_mut().pop().unwrap_or_else(|| {
             self.last.set(self.last.get() + 1);

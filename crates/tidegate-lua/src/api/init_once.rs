@@ -21,10 +21,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Who runs `init_by_lua*`.
+/// The part that this run of `init_by_lua*` has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Nobody any more.
+    /// `init_by_lua*` has ended.
     Over = 0,
     /// The first worker: what the script does, happens.
     First = 1,

@@ -40,7 +40,7 @@ pub(super) enum BigInt {
     Number,
 }
 
-/// How tables look.
+/// The form of the Lua tables that rows become.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Shape {
     /// Rows are arrays of values rather than tables by column name.

@@ -94,7 +94,7 @@ pub enum Stop {
     Rewrite,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Every thread came to its end.
@@ -273,7 +273,7 @@ impl Run {
         &self.vm
     }
 
-    /// Whom the script serves.
+    /// The request, timer or worker start that the script runs for.
     pub fn host(&self) -> &Host {
         &self.host
     }
@@ -310,7 +310,7 @@ impl Run {
     /// The request, for API that needs one, in any phase.
     ///
     /// # Errors
-    /// What lua-nginx-module says where there is no request.
+    /// lua-nginx-module's message for code that runs without a request.
     pub fn any_request(&self) -> Result<&Rc<Request>, LuaError> {
         self.request().ok_or(match self.phase() {
             Phase::Init => LuaError::new("no request found"),

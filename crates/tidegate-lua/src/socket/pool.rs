@@ -227,7 +227,7 @@ impl<C: Pooled> Pool<C> {
             return Offer::Grant(Grant::Conn(conn));
         }
         if self.is_full() {
-            // What lies idle is nobody's wish: who waits would have got it.
+            // No caller in the queue wants the idle connections: it would have got one. So the oldest makes room.
             let other = self.idle.borrow_mut().pop_front();
             drop(other);
         }

@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::settings;
 
-/// How bytes travel.
+/// The stream that carries the bytes of a cosocket.
 pub(super) enum Transport {
     /// A socket of ours.
     Plain(Stream),

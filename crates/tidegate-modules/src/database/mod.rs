@@ -76,7 +76,7 @@ pub struct Conf {
 struct Failure {
     at: Instant,
     reason: String,
-    /// Somebody tries again.
+    /// A statement is trying to open it again.
     is_retried: bool,
 }
 
@@ -361,7 +361,7 @@ fn retry(config: &Config) {
     };
 }
 
-/// How long nobody tries again to open a directory that could not be used.
+/// Time until a statement tries again to open a directory that could not be used.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a process that is about to leave may keep the directory: a restart, or the end of the one before.
 const HANDOVER: Duration = Duration::from_secs(5);
@@ -520,7 +520,7 @@ async fn execute(session: &mut tidegate_sql::Session, sql: &[u8]) -> Result<(), 
     session.execute(Statement { sql, params: &[] }, &mut Nowhere).await
 }
 
-/// Takes results that nobody wants.
+/// A sink that drops all results.
 struct Nowhere;
 
 impl Sink for Nowhere {

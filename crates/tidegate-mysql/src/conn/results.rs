@@ -225,7 +225,7 @@ impl ColumnCache {
     }
 }
 
-/// Takes results that nobody wants.
+/// A sink that drops all results.
 pub(crate) struct Nowhere;
 
 impl Sink for Nowhere {

@@ -30,7 +30,7 @@ impl<'a> Params<'a> {
     /// No parameters.
     pub(crate) const NONE: Self = Self::Bound(&[]);
 
-    /// How many there are.
+    /// Number of parameters.
     pub(crate) fn len(self) -> usize {
         match self {
             Self::Bound(params) => params.len(),

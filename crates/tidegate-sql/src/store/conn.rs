@@ -37,7 +37,7 @@ pub(crate) struct Conn {
     pub(crate) attached: Vec<(String, u64)>,
 }
 
-/// How a step ended.
+/// The result of one step of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Row,

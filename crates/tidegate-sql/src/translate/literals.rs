@@ -36,7 +36,7 @@ impl<'a> Literals<'a> {
         Self { sql, all, looked: RefCell::default() }
     }
 
-    /// How many there are.
+    /// Number of literals.
     pub(crate) fn count(&self) -> usize {
         self.all.len()
     }

@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::client::{Event, text};
 
-/// How results look.
+/// The form in which results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// A box with a column for each column

@@ -75,7 +75,7 @@ pub struct Timeouts {
 pub struct Attempt {
     /// Tries before this one.
     pub number: u32,
-    /// How the last of them ended.
+    /// Failure of the last of those tries.
     pub last_failure: Option<Failure>,
     /// The peer, when one was chosen; otherwise the group's method chooses.
     pub peer: Option<Arc<Peer>>,
@@ -85,7 +85,7 @@ pub struct Attempt {
     pub tries_max: u32,
     /// Time limits.
     pub timeouts: Timeouts,
-    /// What becomes of the connection.
+    /// Rules for keeping the connection after the response.
     pub keepalive: KeepAlive,
     /// Idle connections that a worker keeps when the balancer wants them kept (`balancer_keepalive`).
     pub keepalive_connections: usize,
@@ -143,7 +143,7 @@ pub struct Selection {
     position: Position,
     /// Tries left.
     pub tries: u32,
-    /// What the balancer decides, where there is one.
+    /// The decisions of the balancer, if the group has one.
     pub attempt: Attempt,
 }
 
