@@ -194,13 +194,13 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Redirects name scheme and host."),
         Directive::time("auth_delay", |c: &mut Conf| &mut c.auth_delay)
             .default("0s")
-            .doc("How long a refusal with 401 waits, against guessing of passwords."),
+            .doc("Delay of a refusal with 401, against guessing of passwords."),
         Directive::flag("chunked_transfer_encoding", |c: &mut Conf| &mut c.chunked_transfer_encoding)
             .default("on")
             .doc("Bodies of unknown length go out in chunks to HTTP/1.1 clients."),
         Directive::size("client_body_buffer_size", |c: &mut Conf| &mut c.client_body_buffer_size)
             .default("16k")
-            .doc("How much of a request body stays in memory."),
+            .doc("Size up to which a request body stays in memory."),
         Directive::choice(
             "client_body_in_file_only",
             |c: &mut Conf| &mut c.client_body_in_file_only,
@@ -230,7 +230,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("client_header_timeout", |c: &mut Conf| &mut c.client_header_timeout)
             .within(MAIN_SERVER)
             .default("60s")
-            .doc("How long a request head may take."),
+            .doc("Longest time for a request head to arrive."),
         Directive::offset("client_max_body_size", |c: &mut Conf| &mut c.client_max_body_size)
             .default("1m")
             .doc("Largest request body; 0 for any."),
@@ -276,7 +276,7 @@ pub static MODULE: Module<Conf> = Module {
         .within(MAIN_SERVER)
         .syntax("number size")
         .default("4 8k")
-        .doc("How large a request head may become, and its longest line."),
+        .doc("Number and size of the buffers for a large request head; a line has to fit into one."),
         Directive::flag("log_not_found", |c: &mut Conf| &mut c.log_not_found)
             .default("on")
             .doc("Missing files are written to the error log."),
@@ -286,7 +286,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::number("max_headers", |c: &mut Conf| &mut c.max_headers)
             .within(MAIN_SERVER)
             .default("1000")
-            .doc("How many fields a request may have."),
+            .doc("Most fields that a request may have."),
         Directive::flag("merge_slashes", |c: &mut Conf| &mut c.merge_slashes)
             .within(MAIN_SERVER)
             .default("on")
@@ -296,7 +296,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Redirects name the port."),
         Directive::size("postpone_output", |c: &mut Conf| &mut c.postpone_output)
             .default("1460")
-            .doc("How much output comes together before it is sent, if there is more to come."),
+            .doc("Size up to which output is collected before it is sent, if more output follows."),
         Directive::flag("recursive_error_pages", |c: &mut Conf| &mut c.recursive_error_pages)
             .within(Context::ALL_IF)
             .default("off")

@@ -52,14 +52,14 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Browsers whose connections end with each response: msie6 (after POST), safari."),
         Directive::number("keepalive_requests", |c: &mut Conf| &mut c.keepalive_requests)
             .default("1000")
-            .doc("How many requests a connection may bring."),
+            .doc("Most requests that a connection may bring."),
         Directive::time("keepalive_time", |c: &mut Conf| &mut c.keepalive_time)
             .default("1h")
             .doc("A connection that is older than this closes after its response."),
         Directive::custom("keepalive_timeout", 1, 2, keepalive_timeout)
             .syntax("timeout [header_timeout]")
             .default("75s")
-            .doc("How long a connection may be idle; 0 closes it after each response."),
+            .doc("Longest time that a connection may be idle between requests; 0 closes it after each response."),
         Directive::choice(
             "lingering_close",
             |c: &mut Conf| &mut c.lingering_close,

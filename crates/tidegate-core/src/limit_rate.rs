@@ -44,7 +44,7 @@ pub static MODULE: Module<Conf> = Module {
         .within(Context::ALL_IF)
         .syntax("size")
         .default("0")
-        .doc("How much of a response is sent before its speed is limited."),
+        .doc("Bytes of a response that are sent before its speed is limited."),
     ],
     variables: &[VariableDef::changeable(
         "limit_rate",

@@ -114,7 +114,7 @@ pub static MODULE: Module<Conf> = Module {
             .within(MAIN)
             .syntax("number | auto")
             .default("1")
-            .doc("How many workers (threads with an event loop each) serve."),
+            .doc("Number of workers (threads with an event loop each) that serve."),
         Directive::custom("worker_cpu_affinity", 1, u16::MAX, |conf: &mut Conf, directive, _| {
             conf.worker_cpu_affinity = Some(directive.args.iter().map(|arg| arg.value.clone()).collect());
             Ok(())
@@ -124,7 +124,7 @@ pub static MODULE: Module<Conf> = Module {
         .doc("Binds workers to processors."),
         Directive::number("worker_rlimit_nofile", |c: &mut Conf| &mut c.worker_rlimit_nofile)
             .within(MAIN)
-            .doc("How many files may be open."),
+            .doc("Most files and connections that the server process may have open."),
         Directive::offset("worker_rlimit_core", |c: &mut Conf| &mut c.worker_rlimit_core)
             .within(MAIN)
             .doc("Largest size of a core file."),
@@ -242,7 +242,7 @@ pub static EVENTS: Module<EventsConf> = Module {
         Directive::number("worker_connections", |c: &mut EventsConf| &mut c.worker_connections)
             .within(Context::EVENTS)
             .default("512")
-            .doc("How many connections of clients a worker may have; idle ones make room for new ones."),
+            .doc("Most connections of clients that a worker may have; idle ones make room for new ones."),
         Directive::custom("use", 1, 1, |conf: &mut EventsConf, directive, _| {
             if conf.use_.is_some() {
                 return Err(duplicate(directive));

@@ -106,11 +106,11 @@ pub static MODULE: Module<Conf> = Module {
         Directive::text("lua_package_path", |c: &mut Conf| &mut c.lua_package_path)
             .within(HTTP)
             .syntax("lua-style-path-str")
-            .doc("Where `require` looks for Lua modules; `;;` stands for the default."),
+            .doc("Path on which `require` looks for Lua modules; `;;` stands for the default."),
         Directive::text("lua_package_cpath", |c: &mut Conf| &mut c.lua_package_cpath)
             .within(HTTP)
             .syntax("lua-style-cpath-str")
-            .doc("Where `require` looks for C modules; `;;` stands for the default."),
+            .doc("Path on which `require` looks for C modules; `;;` stands for the default."),
         Directive::custom("lua_code_cache", 1, 1, code_cache)
             .within(Context::ALL_IF)
             .syntax("on | off")
@@ -132,18 +132,17 @@ pub static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .default("2g")
             .doc("Memory for Lua objects in each worker; a script that needs more gets an error. 0 sets no limit."),
-        Directive::time("lua_cpu_budget", |c: &mut Conf| &mut c.lua_cpu_budget)
-            .within(HTTP)
-            .default("5s")
-            .doc("Processor time that a request's scripts may use without waiting before they are stopped. 0 sets no limit."),
-        Directive::time("lua_blocking_warn", |c: &mut Conf| &mut c.lua_blocking_warn)
-            .within(HTTP)
-            .default("10ms")
-            .doc("The error log names calls of `io.*` and `os.*` that keep a worker waiting for so long. 0 names none."),
+        Directive::time("lua_cpu_budget", |c: &mut Conf| &mut c.lua_cpu_budget).within(HTTP).default("5s").doc(
+            "Processor time that a request's scripts may use without waiting before they are stopped. 0 sets no limit.",
+        ),
+        Directive::time("lua_blocking_warn", |c: &mut Conf| &mut c.lua_blocking_warn).within(HTTP).default("10ms").doc(
+            "The error log names calls of `io.*` and `os.*` that keep a worker waiting for so long. 0 names none.",
+        ),
         Directive::choice("lua_os_exit", |c: &mut Conf| &mut c.lua_os_exit, OS_EXIT)
             .within(HTTP)
+            .syntax("request | error | process")
             .default("request")
-            .doc("What `os.exit` ends: the request that calls it, or the process with all workers; `error` makes it fail."),
+            .doc("`os.exit` ends the request that calls it, or the process with all workers; with `error` it fails."),
         Directive::flag("lua_need_request_body", |c: &mut Conf| &mut c.lua_need_request_body)
             .within(Context::ALL_IF)
             .default("off")
@@ -173,19 +172,19 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("lua_socket_connect_timeout", |c: &mut Conf| &mut c.lua_socket_connect_timeout)
             .within(Context::ALL_IF)
             .default("60s")
-            .doc("How long a cosocket may take to connect."),
+            .doc("Longest time for a cosocket to connect."),
         Directive::time("lua_socket_send_timeout", |c: &mut Conf| &mut c.lua_socket_send_timeout)
             .within(Context::ALL_IF)
             .default("60s")
-            .doc("How long a cosocket waits until it can write."),
+            .doc("Longest time that a cosocket waits until it can write."),
         Directive::time("lua_socket_read_timeout", |c: &mut Conf| &mut c.lua_socket_read_timeout)
             .within(Context::ALL_IF)
             .default("60s")
-            .doc("How long a cosocket waits for something to read."),
+            .doc("Longest time that a cosocket waits for bytes to read."),
         Directive::time("lua_socket_keepalive_timeout", |c: &mut Conf| &mut c.lua_socket_keepalive_timeout)
             .within(Context::ALL_IF)
             .default("60s")
-            .doc("How long a pooled connection may stay unused."),
+            .doc("Longest time that a pooled connection may stay unused."),
         Directive::size("lua_socket_buffer_size", |c: &mut Conf| &mut c.lua_socket_buffer_size)
             .within(Context::ALL_IF)
             .default("4k")

@@ -40,7 +40,7 @@ pub static MODULE: Module<Conf> = Module {
         })
         .syntax("mime-type ...")
         .default("text/html")
-        .doc("Which responses get additions, beside text/html; * for all."),
+        .doc("Media types that get additions, beside text/html; * for all."),
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; add_before_body, add_after_body, addition_types);

@@ -80,7 +80,7 @@ pub static MODULE: Module<Conf> = Module {
         })
         .syntax("mime-type ...")
         .default("text/html text/xml text/plain text/vnd.wap.wml application/javascript application/rss+xml")
-        .doc("Which responses have a charset, beside text/html; * for all."),
+        .doc("Media types that get a charset, beside text/html; * for all."),
         Directive::block("charset_map", 2, 2, charset_map)
             .within(Context::HTTP)
             .syntax("charset1 charset2 { ... }")

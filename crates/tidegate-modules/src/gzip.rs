@@ -95,7 +95,7 @@ pub static MODULE: Module<Conf> = Module {
         })
         .syntax("mime-type ...")
         .default("text/html")
-        .doc("Which responses are compressed, beside text/html; * for all."),
+        .doc("Media types that are compressed, beside text/html; * for all."),
         Directive::custom("gzip_comp_level", 1, 1, comp_level)
             .syntax("level")
             .default("1")
@@ -117,7 +117,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("gzip_proxied", 1, u16::MAX, proxied)
             .syntax("off | expired | no-cache | no-store | private | no_last_modified | no_etag | auth | any ...")
             .default("off")
-            .doc("Which responses to requests with a Via field are compressed."),
+            .doc("Conditions under which responses to requests with a Via field are compressed."),
         Directive::custom("gzip_disable", 1, u16::MAX, disable)
             .syntax("regex ... | msie6")
             .doc("No compression for clients with these User-Agent."),
@@ -134,7 +134,7 @@ pub static MODULE: Module<Conf> = Module {
             .default("64k")
             .doc("Accepted: the compressor decides."),
     ],
-    variables: &[VariableDef::new("gzip_ratio", gzip_ratio, "How much smaller the body has become.")],
+    variables: &[VariableDef::new("gzip_ratio", gzip_ratio, "Ratio of the body's size before and after compression.")],
     inherit: |child, parent, _| {
         inherit!(child, parent; gzip, gzip_types, gzip_comp_level, gzip_min_length, gzip_buffers, gzip_vary,
             gzip_http_version, gzip_proxied, gzip_disable, postpone_gzipping, gzip_no_buffer, gzip_window, gzip_hash);

@@ -96,7 +96,7 @@ pub static MODULE: Module<Conf> = Module {
             }
             None => false,
         },
-        "What limit_conn did: PASSED, REJECTED or REJECTED_DRY_RUN.",
+        "Decision of limit_conn: PASSED, REJECTED or REJECTED_DRY_RUN.",
     )],
     inherit: |child, parent, _| {
         inherit!(child, parent; limit_conn_dry_run, limit_conn_log_level, limit_conn_status);

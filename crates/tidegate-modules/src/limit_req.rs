@@ -103,7 +103,7 @@ pub static MODULE: Module<Conf> = Module {
             }
             None => false,
         },
-        "What limit_req did: PASSED, DELAYED, REJECTED, DELAYED_DRY_RUN or REJECTED_DRY_RUN.",
+        "Decision of limit_req: PASSED, DELAYED, REJECTED, DELAYED_DRY_RUN or REJECTED_DRY_RUN.",
     )],
     inherit: |child, parent, _| {
         inherit!(child, parent; limit_req_dry_run, limit_req_log_level, limit_req_status);

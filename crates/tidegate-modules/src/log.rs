@@ -110,7 +110,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("open_log_file_cache", 1, 4, open_log_file_cache)
             .syntax("off | max=number [inactive=time] [min_uses=number] [valid=time]")
             .default("off")
-            .doc("How many logs whose path has variables stay open."),
+            .doc("Number of logs with variables in their path that stay open."),
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; open_log_file_cache);

@@ -32,7 +32,7 @@ pub static MODULE: Module<Conf> = Module {
     )
     .syntax("off | exact | before")
     .default("exact")
-    .doc("How the time of a response is compared with If-Modified-Since.")],
+    .doc("Comparison of the response's time with If-Modified-Since: exact, before or off.")],
     inherit: |child, parent, _| inherit!(child, parent; if_modified_since),
     install: |conf, program| {
         let conf = conf.clone();

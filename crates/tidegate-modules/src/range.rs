@@ -36,7 +36,7 @@ pub struct Conf {
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: &[Directive::number("max_ranges", |c: &mut Conf| &mut c.max_ranges)
-        .doc("How many ranges a request may ask for; 0 switches ranges off.")],
+        .doc("Most ranges that a request may ask for; 0 switches ranges off.")],
     inherit: |child, parent, _| inherit!(child, parent; max_ranges),
     install: |conf, program| {
         if conf.max_ranges != Some(0) {

@@ -35,7 +35,7 @@ pub static MODULE: Module<Conf> = Module {
             conf.check(directive)
         })
         .syntax("expression")
-        .doc("Where the checksum of a link stands and, behind a comma, when it expires."),
+        .doc("Variables with the checksum of a link and, behind a comma, with its time of expiry."),
         Directive::custom("secure_link_md5", 1, 1, |conf: &mut Conf, directive, build| {
             let template = build.template(&directive.args[0])?;
             fill(&mut conf.secure_link_md5, template, directive)?;

@@ -56,7 +56,7 @@ pub static MODULE: Module<Conf> = Module {
         })
         .syntax("mime-type ...")
         .default("text/html")
-        .doc("Which responses are searched, beside text/html; * for all."),
+        .doc("Media types that are searched, beside text/html; * for all."),
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; sub_filter, sub_filter_once, sub_filter_last_modified, sub_filter_types);

@@ -128,7 +128,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("keepalive_timeout", |c: &mut Conf| &mut c.keepalive_timeout)
             .within(UPSTREAM)
             .default("60s")
-            .doc("How long an idle connection is kept."),
+            .doc("Longest time that an idle connection is kept."),
         Directive::custom("zone", 1, 2, |conf: &mut Conf, d, _| {
             conf.zone = Some(d.args[0].value.clone());
             Ok(())

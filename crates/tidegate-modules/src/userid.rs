@@ -88,7 +88,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("userid_expires", 1, 1, expires)
             .syntax("time | max | off")
             .default("off")
-            .doc("How long browsers keep the cookie."),
+            .doc("Time that browsers keep the cookie."),
         Directive::custom("userid_flags", 1, u16::MAX, flags)
             .syntax("off | flag ...")
             .default("off")

@@ -83,7 +83,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Large files go from the page cache to the socket; an explicit off reads them instead."),
         Directive::size("sendfile_max_chunk", |c: &mut Conf| &mut c.sendfile_max_chunk)
             .default("2m")
-            .doc("How much of a file goes to a client before others have their turn; 0 for any amount."),
+            .doc("Most bytes of a file that go to a client before other clients have their turn; 0 for any amount."),
         Directive::flag("tcp_nopush", |c: &mut Conf| &mut c.tcp_nopush)
             .default("off")
             .doc("The head of a response leaves in one packet with the beginning of its file."),
@@ -106,7 +106,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("output_buffers", 2, 2, output_buffers)
             .syntax("number size")
             .default("2 32k")
-            .doc("How much of a file that is not sent by sendfile is read at a time."),
+            .doc("Size of the pieces in which a file is read that is not sent by sendfile."),
         Directive::size("read_ahead", |c: &mut Conf| &mut c.read_ahead)
             .default("0")
             .doc("Accepted: the kernel decides how far it reads ahead."),
@@ -117,10 +117,10 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("open_file_cache", 1, 2, open_file_cache)
             .syntax("off | max=number [inactive=time]")
             .default("off")
-            .doc("How many files a worker keeps open, and how long unused."),
+            .doc("Number of files that a worker keeps open, and the longest time that one stays open unused."),
         Directive::time("open_file_cache_valid", |c: &mut Conf| &mut c.open_file_cache_valid)
             .default("60s")
-            .doc("How long a kept file is not compared with the disk."),
+            .doc("Time after which a kept file is compared with the disk again."),
         Directive::number("open_file_cache_min_uses", |c: &mut Conf| &mut c.open_file_cache_min_uses)
             .default("1")
             .doc("A file stays open when it was used this often within the inactive time."),

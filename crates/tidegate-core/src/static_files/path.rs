@@ -75,7 +75,11 @@ impl Root {
 
 pub(super) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("document_root", document_root, "Value of root or alias for the request."),
-    VariableDef::new("realpath_root", realpath_root, "The same with symbolic links resolved."),
+    VariableDef::new(
+        "realpath_root",
+        realpath_root,
+        "Value of root or alias for the request, with symbolic links resolved.",
+    ),
     VariableDef::new("request_filename", request_filename, "File name for the request, by root or alias."),
 ];
 

@@ -390,13 +390,13 @@ macro_rules! upstream_directives {
                 .default("4k").doc("Longest head of a response."),
             $crate::module::Directive::custom(concat!($prefix, "_buffers"), 2, 2,
                 |c: &mut $conf, d, _| $crate::upstream::settings::buffers(&mut c.$field, d))
-                .syntax("number size").default("8 4k").doc("How much of a response is kept in memory."),
+                .syntax("number size").default("8 4k").doc("Number and size of the buffers that keep a response in memory."),
             $crate::module::Directive::size(concat!($prefix, "_busy_buffers_size"),
                 |c: &mut $conf| &mut c.$field.busy_buffers_size)
                 .doc("Accepted: what is being sent to a client counts as the rest."),
             $crate::module::Directive::offset(concat!($prefix, "_max_temp_file_size"),
                 |c: &mut $conf| &mut c.$field.max_temp_file_size)
-                .default("1024m").doc("How much of a response is kept in a file beyond that."),
+                .default("1024m").doc("Largest temporary file for a response that exceeds the buffers in memory."),
             $crate::module::Directive::size(concat!($prefix, "_temp_file_write_size"),
                 |c: &mut $conf| &mut c.$field.temp_file_write_size)
                 .doc("Accepted: each piece is written as it was read."),

@@ -152,14 +152,14 @@ pub static BLOCK: Module<Conf> = Module {
         Directive::time("lock_wait_timeout", |c: &mut Conf| &mut c.lock_wait_timeout)
             .within(INSIDE)
             .default("50s")
-            .doc("How long a statement waits for others that write."),
+            .doc("Longest time that a statement waits for other writing statements."),
         Directive::size("statement_memory_max", |c: &mut Conf| &mut c.statement_memory_max)
             .within(INSIDE)
             .default("1g")
-            .doc("How much memory one statement may use for the rows that it changes."),
+            .doc("Most memory that one statement may use for the rows that it changes."),
         Directive::time("statement_time_max", |c: &mut Conf| &mut c.statement_time_max)
             .within(INSIDE)
-            .doc("How long a statement may run (max_statement_time of new sessions)."),
+            .doc("Longest time that a statement may run (max_statement_time of new sessions)."),
         Directive::size("log_size_max", |c: &mut Conf| &mut c.log_size_max)
             .within(INSIDE)
             .default("1g")

@@ -98,11 +98,11 @@ pub static MODULE: Module<Conf> = Module {
         Directive::custom("drizzle_keepalive", 1, 7, drizzle_keepalive)
             .within(Context::UPSTREAM)
             .syntax("max=number [mode=single|multi] [overflow=ignore|reject|wait] [wait=time] [idle=time] [lifetime=time] [cancel=on|off]")
-            .doc("How many connections there are over all workers, and what happens when all are in use."),
+            .doc("Number of connections over all workers; action when all of them are in use."),
         Directive::flag("drizzle_multi_statements", |c: &mut Conf| &mut c.drizzle_multi_statements)
             .within(Context::UPSTREAM)
             .default("off")
-            .doc("Whether a text may hold several statements: with \"off\" one that was slipped in behind another does not run."),
+            .doc("The text of a query may hold several statements; with \"off\" a second one that was slipped in does not run."),
         Directive::custom("drizzle_query", 1, u16::MAX, drizzle_query)
             .within(PLACES)
             .syntax("[method ...] statement")
@@ -118,7 +118,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("drizzle_connect_timeout", |c: &mut Conf| &mut c.drizzle_connect_timeout)
             .within(PLACES)
             .default("60s")
-            .doc("How long connecting may take, login included."),
+            .doc("Longest time for connecting, login included."),
         Directive::time("drizzle_send_query_timeout", |c: &mut Conf| &mut c.drizzle_send_query_timeout)
             .within(PLACES)
             .default("60s")
@@ -133,7 +133,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Longest pause between rows."),
         Directive::time("drizzle_query_timeout", |c: &mut Conf| &mut c.drizzle_query_timeout)
             .within(PLACES)
-            .doc("How long the whole statement may take."),
+            .doc("Longest time for the whole statement."),
         Directive::flag("drizzle_coalesce", |c: &mut Conf| &mut c.drizzle_coalesce)
             .within(PLACES)
             .default("off")
@@ -145,7 +145,7 @@ pub static MODULE: Module<Conf> = Module {
         .within(PLACES)
         .default("auto")
         .syntax("auto | off | number")
-        .doc("How many statements that only read may be under way on one connection; \"auto\": those that have proved quick."),
+        .doc("Most reading statements that may be under way on one connection; with \"auto\" only those that have proved quick share."),
         Directive::size("drizzle_buffer_size", |c: &mut Conf| &mut c.drizzle_buffer_size)
             .within(PLACES)
             .doc("Accepted: buffers grow with the result."),

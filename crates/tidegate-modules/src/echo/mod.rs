@@ -80,20 +80,20 @@ pub static MODULE: Module<Conf> = Module {
             |directive, build: &mut Build<'_>| Text::parse(directive, build).map(Command::Echo);
         "echo_duplicate", 2, 2, "count text", "Writes a text several times.", command::duplicate;
         "echo_flush", 0, 0, "", "Sends what was written.", |_, _: &mut Build<'_>| Ok(Command::Flush);
-        "echo_sleep", 1, 1, "seconds", "Waits.", command::sleep;
+        "echo_sleep", 1, 1, "seconds", "Waits before the next directive.", command::sleep;
         "echo_blocking_sleep", 1, 1, "seconds", "Waits; blocks nobody.", command::sleep;
         "echo_reset_timer", 0, 0, "", "Sets $echo_timer_elapsed to zero.", |_, _: &mut Build<'_>| Ok(Command::ResetTimer);
         "echo_read_request_body", 0, 0, "", "Reads the request's body.", |_, _: &mut Build<'_>| Ok(Command::ReadBody);
         "echo_request_body", 0, 0, "", "Writes the request's body.", |_, _: &mut Build<'_>| Ok(Command::RequestBody);
         "echo_location", 1, 2, "location [args]", "Writes the response of a sub-request.",
             |directive, build: &mut Build<'_>| command::location(directive, build).map(Command::Subrequest);
-        "echo_location_async", 1, 2, "location [args]", "The same without waiting for it.",
+        "echo_location_async", 1, 2, "location [args]", "Writes the response of a sub-request; the next directives do not wait for it.",
             |directive, build: &mut Build<'_>| command::location(directive, build).map(Command::SubrequestAsync);
         "echo_subrequest", 2, u16::MAX, "method location [-q args] [-b body] [-f file]",
             "Writes the response of a sub-request.",
             |directive, build: &mut Build<'_>| command::subrequest(directive, build).map(Command::Subrequest);
         "echo_subrequest_async", 2, u16::MAX, "method location [-q args] [-b body] [-f file]",
-            "The same without waiting for it.",
+            "Writes the response of a sub-request; the next directives do not wait for it.",
             |directive, build: &mut Build<'_>| command::subrequest(directive, build).map(Command::SubrequestAsync);
         "echo_foreach_split", 2, u16::MAX, "delimiter text", "Repeats up to echo_end for each part of a text.",
             command::foreach;
