@@ -24,7 +24,7 @@ pub struct Directive {
     pub name: Arg,
     /// The further words.
     pub args: Vec<Arg>,
-    /// What follows the words.
+    /// End of the directive: a `;`, or a block with its content.
     pub body: Body,
     /// From the name to the closing `;` or `}`, which is included.
     pub span: Span,

@@ -48,7 +48,7 @@ pub struct Diagnostic {
     pub message: String,
     /// Where; `None` for problems outside of any text, such as a missing main file.
     pub span: Option<Span>,
-    /// What may help.
+    /// Advice that may help the user.
     pub hint: Option<String>,
 }
 
@@ -222,7 +222,7 @@ impl Diagnostics {
         self.list.is_empty()
     }
 
-    /// How many problems were found.
+    /// Number of problems that were found.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()

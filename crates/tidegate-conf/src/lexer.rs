@@ -29,7 +29,7 @@ const WORD_BYTES_SHOWN: usize = 10;
 /// After so many errors a file is hardly a configuration; the rest would be noise.
 const ERRORS_PER_FILE_MAX: usize = 20;
 
-/// What the lexer found next.
+/// The next piece of the text.
 #[derive(Debug)]
 pub(crate) enum Item {
     /// The words of a directive with what ended them.

@@ -22,12 +22,12 @@ const BLOCK_DEPTH_MAX: usize = 128;
 /// A directive whose name ends so has Lua code as its block.
 const LUA_BLOCK_SUFFIX: &[u8] = b"_by_lua_block";
 
-/// How to read a configuration.
+/// Settings of the parser.
 #[derive(Clone, Debug, Default)]
 pub struct ParseOptions {
     /// The folder to which the names in `include` are relative: that of the main file.
     pub conf_dir: PathBuf,
-    /// What to do with `include`.
+    /// Treatment of `include`.
     pub includes: Includes,
     /// Further names whose block is Lua code, beside those that end in `_by_lua_block`.
     pub lua_block_names: &'static [&'static str],

@@ -91,7 +91,7 @@ impl SourceMap {
         Some(FileId(index as u32))
     }
 
-    /// What messages call the file.
+    /// Name of the file in messages.
     #[must_use]
     pub fn name(&self, file: FileId) -> &str {
         &self.source(file).name

@@ -79,9 +79,9 @@ pub struct RequestBody {
     complete: Cell<bool>,
     /// It was read into memory or a file for the handlers.
     loaded: Cell<bool>,
-    /// What is in memory.
+    /// The part of the body that is in memory.
     pub memory: RefCell<Vec<u8>>,
-    /// What went to a file instead.
+    /// The file that holds the body, if it went to one.
     pub file: RefCell<Option<BodyFile>>,
     received: Cell<u64>,
     /// When reading what nobody wants of it is over, in milliseconds; 0 before that has begun.
@@ -94,7 +94,7 @@ pub enum BodyError {
     /// The client has gone, or the connection broke: nobody to answer to.
     #[error("client prematurely closed connection")]
     Gone,
-    /// It takes too long: 408.
+    /// The body does not come in time: 408.
     #[error("client timed out (110: Connection timed out)")]
     TimedOut,
     /// It is larger than `client_max_body_size`: 413.
@@ -111,10 +111,10 @@ pub enum BodyError {
     /// The chunks are malformed: 400.
     #[error("client sent invalid chunked body")]
     BadChunk,
-    /// It cannot be stored: 500.
+    /// The body cannot be stored: 500.
     #[error("{call} \"{}\" failed {}", path.display(), SysError(source))]
     Store {
-        /// What failed.
+        /// The system call that failed.
         call: &'static str,
         /// The file.
         path: PathBuf,

@@ -25,7 +25,7 @@ pub struct ByteRanges {
     parts: Vec<Part>,
     /// What stands behind the last part.
     tail: Bytes,
-    /// How much of the body has come.
+    /// Bytes of the body that have come so far.
     position: u64,
     ended: bool,
 }

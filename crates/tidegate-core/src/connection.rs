@@ -103,12 +103,12 @@ pub struct Connection {
     pub(crate) kept: Cell<bool>,
 }
 
-/// What became of a wait.
+/// The outcome of a wait.
 #[derive(Debug)]
 pub enum Wait<T> {
-    /// What was waited for.
+    /// The event came.
     Ready(T),
-    /// It took too long.
+    /// The event did not come in time.
     TimedOut,
     /// The connection is to be closed.
     Closing,

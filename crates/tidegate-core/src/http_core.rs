@@ -38,7 +38,7 @@ pub const SATISFY_ALL: u32 = 0;
 /// `satisfy any`
 pub const SATISFY_ANY: u32 = 1;
 
-/// Where an `error_page` leads.
+/// The kinds of targets of `error_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorTarget {
     /// A path of this server.
@@ -52,13 +52,13 @@ pub enum ErrorTarget {
 /// One `error_page`.
 #[derive(Debug, Clone)]
 pub struct ErrorPage {
-    /// For these statuses.
+    /// The statuses that the page is for.
     pub statuses: Vec<u16>,
     /// `=code`; 0 for a bare `=`: the page's own status.
     pub answer: Option<u16>,
-    /// What `target` is.
+    /// Kind of `target`.
     pub kind: ErrorTarget,
-    /// Where to.
+    /// URI, name or URL that the request is sent to.
     pub target: Template,
 }
 

@@ -33,13 +33,13 @@ pub enum Match {
 /// A location as its directive says it.
 #[derive(Debug, Clone)]
 pub struct LocationDraft {
-    /// How `text` is meant.
+    /// Way in which `text` is compared with a path.
     pub kind: Match,
     /// Path, pattern or name.
     pub text: BString,
     /// Its level.
     pub level: LevelId,
-    /// Where it stands.
+    /// Place of the block in the configuration.
     pub span: Span,
 }
 

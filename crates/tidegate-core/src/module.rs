@@ -135,11 +135,11 @@ pub enum Setter<C: 'static> {
 pub struct Directive<C: 'static> {
     /// Name.
     pub name: &'static str,
-    /// Where it may stand.
+    /// Blocks that the directive may stand in.
     pub contexts: Context,
     /// Number of arguments.
     pub arity: Arity,
-    /// What follows the arguments.
+    /// End of the directive: `;` or a block.
     pub shape: Shape,
     /// Code that puts the arguments into the configuration struct.
     pub setter: Setter<C>,
@@ -147,7 +147,7 @@ pub struct Directive<C: 'static> {
     pub default: Option<&'static str>,
     /// The arguments as documentation shows them.
     pub syntax: &'static str,
-    /// What it does, in one line.
+    /// Its effect, in one line.
     pub doc: &'static str,
 }
 
@@ -337,17 +337,17 @@ pub type AnyConf = dyn Any + Send + Sync;
 pub struct DirectiveInfo {
     /// Name.
     pub name: &'static str,
-    /// Where it may stand.
+    /// Blocks that the directive may stand in.
     pub contexts: Context,
     /// Number of arguments.
     pub arity: Arity,
-    /// What follows the arguments.
+    /// End of the directive: `;` or a block.
     pub shape: Shape,
     /// Default.
     pub default: Option<&'static str>,
     /// Arguments.
     pub syntax: &'static str,
-    /// What it does.
+    /// Its effect, in one line.
     pub doc: &'static str,
 }
 

@@ -37,9 +37,9 @@ pub enum Buf {
     File {
         /// The file.
         file: Arc<File>,
-        /// Where the part begins.
+        /// Position in the file at which the part begins.
         offset: u64,
-        /// How long it is, in bytes.
+        /// Length of the part, in bytes.
         len: u64,
     },
 }

@@ -77,7 +77,7 @@ pub enum Phase {
 
 const PHASE_COUNT: usize = Phase::Log as usize + 1;
 
-/// What a handler decided.
+/// The decision of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: the next handler's turn.
@@ -95,7 +95,7 @@ pub enum Step {
     Close,
 }
 
-/// What a handler answers.
+/// The answer of a handler.
 pub type Outcome = Ready<Step>;
 
 /// A handler of a phase.
@@ -187,7 +187,7 @@ impl Program {
 /// Source: nginx, `NGX_HTTP_MAX_URI_CHANGES`.
 pub const URI_CHANGES_MAX: u8 = 10;
 
-/// Where a request starts over.
+/// The place at which a request starts over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
     /// With the server's rewrite phase: an internal redirect.
@@ -198,7 +198,7 @@ pub enum Restart {
     Rewrite,
 }
 
-/// Where a request stands.
+/// The position of a request in the phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cursor {
     phase: Phase,

@@ -26,7 +26,7 @@ use crate::{
     worker,
 };
 
-/// Where a request's response goes.
+/// The destination of a request's response.
 #[derive(Debug)]
 pub enum Sink {
     /// To the client: a main request.
@@ -95,7 +95,7 @@ pub struct Request {
     pub body: RequestBody,
     /// The response.
     pub response: RefCell<Response>,
-    /// Where the response goes.
+    /// Destination of the response.
     pub sink: Sink,
     /// The request that this one is a sub-request of.
     pub parent: Option<Rc<Request>>,
@@ -117,7 +117,7 @@ pub struct Request {
     pub subrequest_depth: u16,
 }
 
-/// What is true of a request.
+/// Properties of a request that are true or false.
 #[derive(Debug)]
 pub struct Flags {
     /// Came to be through an internal redirect or is a sub-request: `internal` locations are open.
@@ -381,7 +381,7 @@ impl Request {
     pub(crate) fn values(&self) -> Rc<Values> {
         self.values.borrow().clone()
     }
-    /// What is true of the request.
+    /// Properties of the request that are true or false.
     pub fn flags(&self) -> &Flags {
         &self.flags
     }

@@ -27,7 +27,7 @@ use crate::{
 /// Output of pipelined requests that comes together before it is written.
 const PIPELINE_BYTES_MAX: u64 = 64 << 10;
 
-/// What reading a head came to.
+/// The outcome of reading a head.
 enum Head {
     Complete(Rc<Request>),
     Bad(Rc<Request>, BadRequest),

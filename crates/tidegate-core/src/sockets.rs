@@ -133,7 +133,7 @@ pub struct Listener {
     pub fd: Arc<OwnedFd>,
 }
 
-/// What opening is for.
+/// The reason for opening the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To serve: an address in use is tried again for two seconds.

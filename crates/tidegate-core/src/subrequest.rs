@@ -28,7 +28,7 @@ pub enum VariableSharing {
     Fresh,
 }
 
-/// What a sub-request is to be.
+/// Settings of a sub-request.
 #[derive(Debug, Default)]
 pub struct Options {
     /// Method; GET by default.

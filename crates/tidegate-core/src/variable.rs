@@ -36,7 +36,7 @@ pub struct VariableDef {
     pub get: NativeGet,
     /// Takes a value, for variables that a configuration or Lua may change.
     pub set: Option<NativeSet>,
-    /// What it holds, in one line.
+    /// The meaning of its value, in one line.
     pub doc: &'static str,
 }
 

@@ -75,7 +75,7 @@ const CLOCK_REQUESTS: u64 = 16;
 /// Buffers and requests that a worker keeps for reuse.
 const SPARES_MAX: usize = 256;
 
-/// What a new buffer has room for.
+/// Capacity of a new buffer, in bytes.
 const BUFFER_BYTES: usize = 1024;
 
 /// A buffer that grew beyond this is given back to the system.

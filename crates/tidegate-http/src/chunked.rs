@@ -71,7 +71,7 @@ enum State {
     Done,
 }
 
-/// What a piece of a body holds.
+/// The content of a piece of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyPart {
     /// Content: the bytes from `start` to `end` of the piece; continue behind `end`.

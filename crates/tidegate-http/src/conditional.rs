@@ -2,7 +2,7 @@
 
 use crate::date::parse_http_date;
 
-/// How entity tags are compared.
+/// The two ways of comparing entity tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `If-Match`: a weak tag never matches a strong one.

@@ -56,7 +56,7 @@ const COLON: u8 = 2;
 const BRACKET: u8 = 3;
 const BAD: u8 = 4;
 
-/// What a byte means in a host.
+/// The class of each byte in a host.
 static HOST_CLASS: [u8; 256] = {
     let mut class = [PLAIN; 256];
     let mut i = 0;

@@ -24,7 +24,7 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Bytes of version 2 in front of the addresses.
 const FIXED_BYTES: usize = 16;
 
-/// What a header says.
+/// The content of a header of the PROXY protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProxyHeader {
     /// The client and the address that it connected to; none for connections of the balancer itself.

@@ -29,7 +29,7 @@ use crate::method::Method;
 use crate::request_line::{RequestLine, parse_request_line};
 use crate::uri;
 
-/// How large a head may be.
+/// The largest sizes of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// `client_header_buffer_size`: the buffer that every request starts with.
@@ -72,7 +72,7 @@ impl Default for HeadOptions {
     }
 }
 
-/// How far parsing came.
+/// The outcome of parsing a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// The head is complete; this many bytes of the buffer belong to it.

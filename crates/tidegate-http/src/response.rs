@@ -28,7 +28,7 @@ pub struct ResponseParts<'a> {
     pub location: Option<&'a [u8]>,
     /// Whether the body goes in chunks.
     pub chunked: bool,
-    /// What `Connection` says.
+    /// Value of the field `Connection`.
     pub connection: ConnectionField,
     /// `Keep-Alive: timeout=`, in seconds; only with [`ConnectionField::KeepAlive`].
     pub keep_alive_timeout: Option<u64>,

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-/// What a shell asked to run.
+/// A script that the command line asks to run.
 #[derive(Debug, Clone, Default)]
 pub struct Command {
     /// Modules to load first (`-l`).
@@ -18,7 +18,7 @@ pub struct Command {
     pub arguments: Vec<Vec<u8>>,
 }
 
-/// Where the script is.
+/// The source of the script.
 #[derive(Debug, Clone, Default)]
 pub enum Script {
     /// There is none: only code from the command line.

@@ -59,7 +59,7 @@ pub struct Failure {
     pub message: Vec<u8>,
     /// `stack traceback:` and its lines, or empty where there is none (syntax errors).
     pub traceback: Vec<u8>,
-    /// What kind of error it was.
+    /// Kind of the error.
     pub kind: FailureKind,
 }
 

@@ -15,7 +15,7 @@ use crate::socket::OpenSockets;
 /// nginx's log levels; the numbers are those of `ngx.ERR` and its kin.
 pub type LogLevel = Level;
 
-/// Whom a run serves.
+/// The request or other purpose that a run serves.
 #[derive(Clone)]
 pub enum Host {
     /// A request: everything is there.

@@ -20,7 +20,7 @@ use libc::c_int;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// By itself, with this status.
@@ -45,7 +45,7 @@ impl End {
     }
 }
 
-/// What to start.
+/// A program to start, with its arguments and settings.
 pub(crate) struct Program {
     /// The program and its arguments.
     pub(crate) arguments: Vec<OsString>,
@@ -159,7 +159,7 @@ impl Trouble {
     }
 }
 
-/// What to read.
+/// The amount that a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
     All,

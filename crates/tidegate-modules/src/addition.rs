@@ -106,7 +106,7 @@ fn filter_body(req: &Rc<Request>, chunk: Chunk, conf: &Arc<Conf>) -> Ready<Resul
     })
 }
 
-/// What another location answers.
+/// Fetches the response of another location.
 async fn fetch(req: &Rc<Request>, uri: &[u8]) -> Result<Bytes, Closed> {
     let (path, args) = tidegate_http::uri::split_args(uri);
     let options = Options { capture: true, ..Options::default() };

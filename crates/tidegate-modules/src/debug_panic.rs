@@ -8,7 +8,7 @@ use tidegate_core::{
     request::Request,
 };
 
-/// Where to panic.
+/// The place that panics.
 #[derive(Debug, Default)]
 pub struct Conf {
     debug_panic: Option<String>,

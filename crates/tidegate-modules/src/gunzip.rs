@@ -20,7 +20,7 @@ use tidegate_http::Known;
 
 use crate::gzip;
 
-/// What is unpacked at a time.
+/// Bytes that are unpacked at a time.
 const OUTPUT_BYTES: usize = 32 << 10;
 
 /// What the directives say at one level.

@@ -58,7 +58,7 @@ const SPARES_MAX: usize = 8;
 /// What the compressor is given room for at a time.
 const OUTPUT_BYTES: usize = 16 << 10;
 
-/// What `gzip_disable` says.
+/// The patterns of `gzip_disable`.
 #[derive(Debug, Default)]
 struct Disable {
     msie6: bool,

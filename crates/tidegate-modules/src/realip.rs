@@ -31,7 +31,7 @@ pub struct Conf {
     real_ip_recursive: Option<bool>,
 }
 
-/// Where the address comes from.
+/// The source of the client's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     XRealIp,

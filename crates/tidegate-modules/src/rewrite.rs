@@ -273,7 +273,7 @@ fn uninitialized_variable_warn(
     Ok(())
 }
 
-/// What `return` answers.
+/// The response of a `return` directive.
 pub struct Return {
     status: u16,
     text: Text,

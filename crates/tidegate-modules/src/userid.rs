@@ -42,14 +42,14 @@ const LOG: u32 = 1;
 const V1: u32 = 2;
 const ON: u32 = 3;
 
-/// When a cookie expires.
+/// The time at which a cookie expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expires {
     /// With the browser.
     Never,
     /// In so many seconds.
     In(i64),
-    /// Not in this life.
+    /// The latest time that a cookie can have.
     Max,
 }
 

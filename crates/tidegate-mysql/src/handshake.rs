@@ -37,7 +37,7 @@ pub mod capability {
 /// Largest packet that the client says it takes: the protocol's own limit.
 const PACKET_BYTES_MAX: u32 = 1 << 30;
 
-/// What a server begins with.
+/// The first packet of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
     /// Version, e.g. `5.5.5-10.11.6-MariaDB` or `8.4.0`.
@@ -113,7 +113,7 @@ impl Greeting {
     }
 }
 
-/// What a client logs in with.
+/// The packet with which a client logs in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
     /// What the client wants, see [`capability`].

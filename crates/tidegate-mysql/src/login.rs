@@ -39,7 +39,7 @@ const LOGIN_PACKETS_MAX: usize = 16;
 pub(crate) struct Login {
     pub(crate) channel: Channel,
     pub(crate) greeting: Greeting,
-    /// What both sides can do.
+    /// Capabilities that both sides have.
     pub(crate) capabilities: u32,
     /// Whether the handshake could not set the character set.
     pub(crate) must_set_names: bool,

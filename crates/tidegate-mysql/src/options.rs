@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use crate::tls::TlsClient;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A host name or IP address (IPv6 without brackets), and a port.
@@ -70,10 +70,10 @@ impl Default for Timeouts {
     }
 }
 
-/// What a connection is made with.
+/// The settings that a connection is made with.
 #[derive(Clone)]
 pub struct ConnectOptions {
-    /// Where the server listens.
+    /// Address of the server.
     pub address: Address,
     /// User.
     pub user: String,

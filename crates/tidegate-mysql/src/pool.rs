@@ -133,7 +133,7 @@ impl Pool {
         Self(Arc::new(Shared { options, core, balancer, shelves: RwLock::default(), cancellations: Mutex::default() }))
     }
 
-    /// What the pool was made of.
+    /// The settings that the pool was made with.
     pub fn options(&self) -> &PoolOptions {
         &self.0.options
     }

@@ -27,9 +27,9 @@ const TYPE_VAR_STRING: u16 = 253;
 pub struct Prepared {
     /// The server's number for it.
     pub id: u32,
-    /// How many parameters it takes.
+    /// Number of parameters.
     pub params: u16,
-    /// How many columns it returns.
+    /// Number of columns.
     pub columns: u16,
 }
 

@@ -27,7 +27,7 @@ pub enum TlsVerify {
 /// What a [`TlsClient`] is made of.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// What is verified.
+    /// The part of the certificate that is verified.
     pub verify: TlsVerify,
     /// Trusted authorities, PEM.
     pub authorities: Vec<u8>,
@@ -45,10 +45,10 @@ pub enum TlsError {
     /// Verification without trusted authorities.
     #[error("verifying the server's certificate needs the certificates of trusted authorities")]
     NoAuthorities,
-    /// Not PEM.
+    /// The file is not PEM.
     #[error("cannot read {what}")]
     Pem {
-        /// What was read.
+        /// Kind of the file that was read.
         what: &'static str,
         /// Cause.
         #[source]

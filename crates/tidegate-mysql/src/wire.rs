@@ -25,7 +25,7 @@ pub const NULL: u8 = 0xfb;
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// What has not been read.
+    /// The bytes that have not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }

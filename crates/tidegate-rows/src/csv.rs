@@ -28,7 +28,7 @@ impl Default for CsvOptions {
     }
 }
 
-/// What ends a row.
+/// The text that ends a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CsvTerminator {
     /// `\r\n`.

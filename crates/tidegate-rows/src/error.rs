@@ -68,7 +68,7 @@ pub enum QueryError {
     PoolBusy {
         /// Name of the pool.
         pool: String,
-        /// How long the caller waited.
+        /// Time that the caller waited.
         waited: Duration,
     },
     /// No connection could be made.
@@ -100,7 +100,7 @@ pub enum QueryError {
     Protocol {
         /// Address.
         peer: String,
-        /// What was wrong.
+        /// Description of the mistake.
         what: String,
     },
     /// The receiver of the rows has gone.

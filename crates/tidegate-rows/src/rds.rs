@@ -194,7 +194,7 @@ pub enum RdsError {
     /// The stream ends within the length of a value.
     #[error("field size is incomplete at offset {offset}, row {row}, col {column}")]
     SizeIncomplete {
-        /// Where, in bytes.
+        /// Position in the stream, in bytes.
         offset: usize,
         /// Number of the row.
         row: usize,
@@ -204,7 +204,7 @@ pub enum RdsError {
     /// The stream ends within a value.
     #[error("field value is incomplete at offset {offset}, row {row}, col {column}")]
     ValueIncomplete {
-        /// Where, in bytes.
+        /// Position in the stream, in bytes.
         offset: usize,
         /// Number of the row.
         row: usize,
@@ -214,7 +214,7 @@ pub enum RdsError {
     /// Bytes behind the last row.
     #[error("seen unexpected leve-over data bytes at offset {offset}, row {row}")]
     Leftover {
-        /// Where, in bytes.
+        /// Position in the stream, in bytes.
         offset: usize,
         /// Number of the row that would have been next.
         row: usize,
@@ -280,7 +280,7 @@ impl<'a> RdsCursor<'a> {
         Self { input, offset: 0, row: 0, column: 0 }
     }
 
-    /// How many bytes were read.
+    /// Number of bytes that were read.
     pub fn offset(&self) -> usize {
         self.offset
     }

@@ -80,9 +80,9 @@ pub trait Format {
 /// A `Vec<u8>` as destination: collects everything, is never full.
 #[derive(Debug, Default)]
 pub struct Collect<F> {
-    /// How rows are written.
+    /// Notation in which rows are written.
     pub format: F,
-    /// What was written so far.
+    /// The text that was written so far.
     pub out: Vec<u8>,
 }
 

@@ -20,22 +20,22 @@ use tidegate_rows::ServerError;
 pub(crate) use crate::directory::{Schema, is_virtual};
 pub use crate::directory::{file_of_schema, file_to_restore, schema_of_file};
 
-/// When a commit is acknowledged.
+/// The moment at which a commit is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// When it is on the disk.
+    /// The moment when the commit is on the disk.
     #[default]
     Full,
     /// At once; a crash of the machine can lose the last moments, a crash of the process cannot.
     Normal,
 }
 
-/// How to open an engine.
+/// The settings that an engine is opened with.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// The data directory; created if it does not exist.
     pub path: PathBuf,
-    /// When commits are acknowledged.
+    /// Moment at which commits are acknowledged.
     pub durability: Durability,
     /// `sql_mode` of new sessions.
     pub sql_mode: String,
@@ -165,7 +165,7 @@ impl Settings {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.report);
     }
 
-    /// When commits are acknowledged.
+    /// The moment at which commits are acknowledged.
     pub(crate) fn durability(&self) -> Durability {
         if self.acknowledges_early.load(Ordering::Relaxed) { Durability::Normal } else { Durability::Full }
     }

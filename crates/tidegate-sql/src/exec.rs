@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) read_names: Vec<(String, String)>,
 }
 
-/// What a plan does.
+/// The kinds of plans.
 #[derive(Debug)]
 pub(crate) enum PlanKind {
     Select(SelectPlan),

@@ -16,7 +16,7 @@ use nix::sys::socket::{
 /// Longest message: a kind and a path or a sentence.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
-/// What the supervisor says.
+/// Messages of the supervisor to the server process.
 #[derive(Debug)]
 pub(crate) enum ToServer {
     /// Finish the requests and go.
@@ -35,7 +35,7 @@ pub(crate) enum ToServer {
     File(PathBuf, OwnedFd),
 }
 
-/// What the server process says.
+/// Messages of the server process to the supervisor.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ToSupervisor {
     /// The configuration is served.

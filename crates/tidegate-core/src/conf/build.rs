@@ -45,13 +45,13 @@ pub struct ListenFlags {
 
 /// A `listen` of a server.
 pub struct ListenDraft {
-    /// Where and how.
+    /// Address and options of the socket.
     pub spec: ListenSpec,
     /// The server that says so.
     pub server: ServerId,
-    /// What it says beyond the socket.
+    /// Flags of the directive that do not belong to the socket.
     pub flags: ListenFlags,
-    /// Where it stands.
+    /// Place of the directive in the configuration.
     pub span: Option<Span>,
 }
 
@@ -60,7 +60,7 @@ pub struct Build<'a> {
     registry: &'static Registry,
     /// The files.
     pub sources: &'a SourceMap,
-    /// What was found wrong so far.
+    /// The problems that were found so far.
     pub diagnostics: &'a mut Diagnostics,
     /// Variables; see [`Build::template`] for references.
     pub variables: Variables,

@@ -7,7 +7,7 @@ use tidegate_conf::{Diagnostics, ParseOptions, SourceMap};
 use super::{Build, Config, LevelId};
 use crate::{files, module::Context, registry::Registry};
 
-/// Where to load from.
+/// The files and settings that a configuration is loaded with.
 pub struct LoadOptions {
     /// Directory that relative paths start from (`-p`).
     pub prefix: PathBuf,

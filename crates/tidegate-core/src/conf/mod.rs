@@ -115,7 +115,7 @@ pub struct Server {
 
 /// An address with the servers that listen on it.
 pub struct Listen {
-    /// Where and how.
+    /// Address and options of the socket.
     pub spec: ListenSpec,
     /// The server for names that no other has.
     pub default: ServerId,

@@ -12,7 +12,7 @@ use super::error::SysError;
 use super::syslog::{Sender, SyslogTarget};
 use super::{Level, registry, writer};
 
-/// Where lines go.
+/// The places that lines can be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// A file, appended to.
@@ -36,7 +36,7 @@ pub struct BadDestination(pub String);
 pub struct OpenError {
     /// The file.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     #[source]
     pub source: io::Error,
 }

@@ -20,7 +20,7 @@ pub enum Level {
     Warn = 5,
     /// Milestones of the process.
     Notice = 6,
-    /// What clients do wrong.
+    /// Mistakes of clients.
     Info = 7,
     /// Everything.
     Debug = 8,

@@ -10,7 +10,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is asked for.
+/// The kinds of records that the resolver asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// IPv4 addresses.
@@ -28,7 +28,7 @@ const LABEL_BYTES_MAX: usize = 63;
 /// Jumps that a compressed name may take: each must lead backwards, but not for ever.
 const JUMPS_MAX: usize = 64;
 
-/// What a server answered.
+/// The answer of a name server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reply {
     /// Addresses, none if the name has none of this kind, and for how many seconds they are good.

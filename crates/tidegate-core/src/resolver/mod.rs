@@ -176,7 +176,7 @@ pub enum ResolveError {
     /// The server does not want to.
     #[error("5: Operation refused")]
     Refused,
-    /// Nobody answered in time.
+    /// No server answered in time.
     #[error("110: Operation timed out")]
     TimedOut,
 }

@@ -57,7 +57,7 @@ pub fn replaces_another() -> bool {
     REPLACES_ANOTHER.load(Ordering::Relaxed)
 }
 
-/// What a worker is told.
+/// Orders to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Close the listeners and idle connections now, finish the requests, then return.
@@ -66,11 +66,11 @@ pub enum Control {
     Stop,
 }
 
-/// What a worker starts with.
+/// The things that a worker starts with.
 pub struct WorkerStart {
     /// Its number, from 0, stable over restarts and reloads.
     pub id: usize,
-    /// How many workers there are.
+    /// Number of workers.
     pub worker_count: usize,
     /// Listening sockets that it accepts connections from.
     pub listeners: Vec<Listener>,
@@ -113,7 +113,7 @@ pub struct Workers {
     pub shutdown_timeout: Option<Duration>,
 }
 
-/// What happened.
+/// Events of the server that its owner waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The generation that was started last serves; its predecessor quits.

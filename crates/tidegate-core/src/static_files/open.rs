@@ -27,7 +27,7 @@ use crate::{
 /// Files up to this size are kept in memory: copying them into the output costs less than `sendfile`.
 pub const CONTENT_BYTES_MAX: u64 = 64 << 10;
 
-/// What something on disk is.
+/// The kinds of things on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -50,7 +50,7 @@ pub struct FileInfo {
     ctime_nsec: i64,
     dev: u64,
     ino: u64,
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
 }
 
@@ -80,7 +80,7 @@ impl FileInfo {
 /// A file as it was when it was opened.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// What `stat` says.
+    /// Result of `stat`.
     pub info: FileInfo,
     /// The value of its `ETag`.
     pub etag: Box<[u8]>,

@@ -26,7 +26,7 @@ const BODY_PIECE_BYTES: usize = 32 << 10;
 /// Interim responses (1xx) that may come ahead of an answer.
 const INTERIM_COUNT_MAX: u32 = 100;
 
-/// What became of sending.
+/// The outcome of sending a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sent {
     /// Everything has been sent.

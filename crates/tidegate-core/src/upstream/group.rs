@@ -87,7 +87,7 @@ impl Default for KeepAlive {
 /// Settings of a group, beside its peers.
 #[derive(Default)]
 pub struct GroupOptions {
-    /// How a peer is chosen.
+    /// Method of choosing a peer.
     pub method: Method,
     /// Rules for keeping connections after a response.
     pub keepalive: KeepAlive,

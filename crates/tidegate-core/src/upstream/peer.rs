@@ -9,7 +9,7 @@ use super::Address;
 /// One address of a server.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where it is.
+    /// Address of the peer.
     pub address: Address,
     /// The address as text: `$upstream_addr`.
     pub name: BString,

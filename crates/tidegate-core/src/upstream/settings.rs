@@ -204,7 +204,7 @@ pub struct Settings {
     pub socket_keepalive: bool,
     /// Bytes a second that a response is read with, if it is buffered.
     pub limit_rate: Option<Template>,
-    /// Where connections come from.
+    /// Local address of connections.
     bind: Option<(Template, bool)>,
     /// Fields that the client does not get.
     pub hidden: HiddenFields,

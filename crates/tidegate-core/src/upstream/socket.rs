@@ -31,7 +31,7 @@ pub struct Socket {
     pub sent: u64,
     /// Bytes received for the request under way.
     pub received: u64,
-    /// What it was made for.
+    /// The settings that the connection was made with.
     destination: OwnedDestination,
     deadline: Rc<Deadline>,
 }
@@ -85,12 +85,12 @@ impl OwnedDestination {
     }
 }
 
-/// What became of a wait.
+/// The outcome of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// What was waited for.
+    /// The event came.
     Ready,
-    /// It took too long.
+    /// The event did not come in time.
     TimedOut,
     /// The client has closed its connection.
     ClientGone,

@@ -22,13 +22,13 @@ pub struct Url {
     pub host: BString,
     /// The port, if one was written.
     pub port: Option<u16>,
-    /// What kind of host that is.
+    /// Kind of the host.
     pub kind: HostKind,
     /// What follows, from the first `/` or `?` on; empty if nothing does.
     pub uri: BString,
 }
 
-/// What kind of host a URL has.
+/// The kinds of hosts in a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKind {
     /// A name that has to be looked up.

@@ -70,7 +70,7 @@ fn id() -> c_int {
     }
 }
 
-/// How many workers there are.
+/// Number of workers.
 fn count() -> c_int {
     let configured = current().and_then(|worker| worker.config().main().worker_processes).unwrap_or(1);
     let count = match configured {

@@ -35,7 +35,7 @@ struct Tuning {
     packet_bytes_max: usize,
 }
 
-/// What to connect to.
+/// The back end that `connect` will connect to.
 enum Plan {
     Server { target: Target, options: Box<ConnectOptions> },
     Embedded { schema: String },

@@ -22,7 +22,7 @@ use crate::scheduler::Answer;
 use crate::socket::push_nil_error;
 use crate::stack::Lua;
 
-/// What the script waits for.
+/// The result that the script waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The first result.

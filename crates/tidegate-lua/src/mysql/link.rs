@@ -12,7 +12,7 @@ use tidegate_sql::Session;
 use super::login::Login;
 use crate::socket::pool::{Place, Pooled, Pools};
 
-/// What statements run on.
+/// The back end that runs the statements.
 pub(super) enum Backend {
     /// A connection to a server.
     Server(Box<Conn>),
@@ -35,7 +35,7 @@ pub(super) struct Link {
 
 /// What a session has beside what statements run on: all that its pool must know.
 pub(super) struct Membership {
-    /// Who it was made for.
+    /// The login that the session was made for.
     pub(super) login: Rc<Login<'static>>,
     /// How often it came out of its pool.
     pub(super) reused: u64,

@@ -24,7 +24,7 @@ pub(super) struct Login<'a> {
     pub(super) encryption: Option<Encryption>,
 }
 
-/// Where the server is.
+/// The address of the server.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Server<'a> {
     Inet {

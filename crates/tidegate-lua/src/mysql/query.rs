@@ -30,11 +30,11 @@ pub(super) struct Begun {
     pub(super) host: Host,
     pub(super) link: Link,
     pub(super) vm: Rc<Vm>,
-    /// How long each wait may take.
+    /// Longest time of each wait.
     pub(super) limit: Duration,
 }
 
-/// What a statement runs as.
+/// The forms in which a statement runs.
 pub(super) enum Command {
     Text(Vec<u8>),
     Prepared(Vec<u8>, Vec<Param>),

@@ -11,7 +11,7 @@ const DATA_BYTES_MAX: usize = 64 << 10;
 /// The same for the count of calls.
 const STEPS_MAX: usize = 8 << 10;
 
-/// What the back end called.
+/// A call of the back end.
 enum Step {
     Columns(Vec<Column>),
     BeginRow,

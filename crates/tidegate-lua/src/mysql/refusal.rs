@@ -11,7 +11,7 @@ use crate::host::{Host, LogLevel};
 use crate::socket::{Failure, Settings, explain_certificate};
 use crate::stack::Lua;
 
-/// What was under way.
+/// The operation that was under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     Connecting,

@@ -44,7 +44,7 @@ fn blocks_per_page(class: u8) -> usize {
     if block_bytes < 64 { blocks - (blocks / 8).div_ceil(block_bytes) } else { blocks }
 }
 
-/// What is in use.
+/// The memory that is in use.
 #[derive(Debug, Default)]
 struct Used {
     pages: usize,

@@ -24,7 +24,7 @@ use crate::host::{Host, LogLevel};
 use crate::scheduler::{Answer, with_run};
 use crate::stack::{Lua, Type};
 
-/// Where to connect to.
+/// The address to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     Inet(SocketAddr),

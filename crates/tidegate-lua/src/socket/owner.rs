@@ -32,7 +32,7 @@ pub struct OpenSockets {
 #[derive(Default)]
 pub(super) struct Identity;
 
-/// Whom a socket belongs to.
+/// The request or run that a socket belongs to.
 #[derive(Clone, Default)]
 pub(crate) struct Owner {
     sockets: Weak<OpenSockets>,

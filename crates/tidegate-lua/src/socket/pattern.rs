@@ -6,7 +6,7 @@ use std::rc::Rc;
 use memchr::memchr;
 use memchr::memmem::Finder;
 
-/// What a reader waits for.
+/// The amount that a reader waits for.
 #[derive(Clone)]
 pub(super) enum Want {
     /// A line, given without its end.

@@ -101,7 +101,7 @@ struct Idle<C> {
 /// An open connection's place in its pool, given up when dropped.
 pub(crate) struct Place<C: Pooled>(Rc<Pool<C>>);
 
-/// What a waiter gets.
+/// The thing that a waiter gets from a pool.
 pub(crate) enum Grant<C: Pooled> {
     /// A connection.
     Conn(C),
@@ -115,13 +115,13 @@ struct Waiter<C: Pooled> {
     waker: Cell<Option<Waker>>,
 }
 
-/// What there is for one who wants a connection.
+/// The answer of a pool to a caller that wants a connection.
 pub(crate) enum Offer<C: Pooled> {
-    /// A connection, or leave to make one.
+    /// A connection, or permission to make one.
     Grant(Grant<C>),
-    /// Nothing now: a place in the queue.
+    /// No connection now: a place in the queue.
     Queue(Queued<C>),
-    /// Not even that.
+    /// The queue is full as well.
     Full,
 }
 

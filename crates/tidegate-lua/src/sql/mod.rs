@@ -87,7 +87,7 @@ pub(crate) fn default_schema() -> String {
     worker.and_then(|worker| database::first_schema(worker.config())).unwrap_or_default()
 }
 
-/// Where a statement runs.
+/// The schema or transaction that a statement runs in.
 pub(crate) enum Place {
     /// On any session in this schema.
     Schema(String),
@@ -104,7 +104,7 @@ pub(crate) struct Job {
     pub(crate) watch: bool,
 }
 
-/// What a statement did.
+/// The effects of a statement.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) gathered: Gathered,

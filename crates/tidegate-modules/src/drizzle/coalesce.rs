@@ -83,7 +83,7 @@ struct State {
     task: Option<AbortHandle>,
 }
 
-/// Where a reader stands.
+/// The position of a reader in the output of a flight.
 struct Place {
     id: u64,
     /// Number of the piece that it takes next.
@@ -296,7 +296,7 @@ impl Sink for Pilot {
     }
 }
 
-/// What a reader gets.
+/// The next thing that a reader gets.
 enum Next {
     /// All pieces that have come meanwhile; the last one if the statement has ended.
     Pieces(Chunk),

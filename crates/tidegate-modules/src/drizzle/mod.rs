@@ -47,7 +47,7 @@ pub struct Conf {
     pub drizzle_query: Option<Arc<Queries>>,
     /// `drizzle_pass`
     pub drizzle_pass: Option<Template>,
-    /// Where it stands.
+    /// Place of `drizzle_pass` in the configuration.
     pass_span: Option<Span>,
     /// `drizzle_param`: names with values.
     pub drizzle_param: Option<Vec<(BString, Bound)>>,

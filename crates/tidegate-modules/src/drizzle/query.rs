@@ -38,7 +38,7 @@ pub(super) struct Traits {
     pub(super) may_be_shared: bool,
     /// It may run on a connection behind others.
     pub(super) may_travel: bool,
-    /// It may have several results.
+    /// The statement may have several results.
     pub(super) has_several_results: bool,
     /// How many of its bytes are sent: what follows a last semicolon would be an empty statement with a result of its own.
     pub(super) len: usize,

@@ -15,7 +15,7 @@ pub(super) struct ServerDraft {
     pub(super) dbname: String,
     /// Name and password for the embedded engine.
     login: (String, Vec<u8>),
-    /// Where it stands.
+    /// Place of the directive in the configuration.
     pub(super) span: Span,
 }
 

@@ -14,10 +14,10 @@ use tidegate_mysql::PoolStats;
 
 use super::{backend::Backend, backends};
 
-/// How much `drizzle_status` tells.
+/// The two forms of `drizzle_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// What upstream's module tells.
+    /// The lines that the original module prints.
     Brief,
     /// Counts and times as well.
     Full,

@@ -73,7 +73,7 @@ impl Names {
     }
 }
 
-/// Where one request goes.
+/// The server and URI that one request is sent to.
 pub(super) struct Target {
     pub(super) group: Arc<Group>,
     /// With variables in the URL: names and path that they gave.

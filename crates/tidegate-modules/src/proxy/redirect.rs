@@ -15,7 +15,7 @@ use tidegate_core::{
 
 use super::pass::Pass;
 
-/// How a text is recognised.
+/// The pattern that a text is compared with.
 #[derive(Debug, Clone)]
 pub(super) enum Pattern {
     /// By its beginning.

@@ -25,7 +25,7 @@ use tidegate_core::{
 
 use super::emerg;
 
-/// What `if` tests.
+/// The condition of an `if`.
 pub struct Condition {
     test: Test,
     negated: bool,

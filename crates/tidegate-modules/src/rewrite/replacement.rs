@@ -21,7 +21,7 @@ use tidegate_http::{
 
 use super::{condition::Pattern, emerg};
 
-/// What happens after a match.
+/// The step that follows a match.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     /// The script goes on.

@@ -7,7 +7,7 @@ use tidegate_core::clock;
 /// The longest text.
 const BYTES_MAX: usize = 256;
 
-/// Where the clock hangs.
+/// The time zone of a formatted time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Zone {
     /// In Greenwich.

@@ -283,7 +283,7 @@ impl Lane {
         Ticket { lane: Rc::clone(self), number, is_first: number == 0 }
     }
 
-    /// Nobody joins any more.
+    /// Closes the lane: no further statement may join.
     fn close(&self) {
         // Without the list (the thread ends) there is nothing to leave.
         let _ = LANES.try_with(|lanes| {

@@ -42,7 +42,7 @@ pub struct Resolved {
 /// Looks up a host: name and port to addresses.
 pub type Resolver = Arc<dyn Fn(&str, u16) -> Pin<Box<dyn Future<Output = io::Result<Resolved>>>> + Send + Sync>;
 
-/// What a pool is made of.
+/// The settings that a pool is made with.
 #[derive(Clone)]
 pub struct PoolOptions {
     /// Name for messages, e.g. that of the upstream.

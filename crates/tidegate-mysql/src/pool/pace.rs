@@ -60,7 +60,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// How many times a statement runs alone after such a silence; twice as often after the next one, up to a million times.
 const BARRED: u64 = 2048;
 
-/// Where a statement ran.
+/// The position of a statement on its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
     /// On a connection of its own.

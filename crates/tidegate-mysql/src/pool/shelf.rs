@@ -28,7 +28,7 @@ pub(super) struct Waiter {
     pub(super) sender: oneshot::Sender<Grant>,
 }
 
-/// What a waiter gets.
+/// The thing that a waiter gets.
 pub(super) enum Grant {
     Conn(Box<Pooled>),
     Permit(Permit),

@@ -12,7 +12,7 @@ pub enum InvalidUtf8 {
     Pass,
 }
 
-/// How text becomes strings.
+/// Options for the strings that texts become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TextOptions {
     /// Bytes that are not UTF-8.

@@ -20,7 +20,7 @@ use crate::{
 
 pub(super) type Res<T> = Result<T, ServerError>;
 
-/// What a writing statement did.
+/// The effects of a writing statement.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) affected: u64,

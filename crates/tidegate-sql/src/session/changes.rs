@@ -19,9 +19,9 @@ use crate::{
 /// A table that a query has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableRead {
-    /// Its schema.
+    /// Schema of the table.
     pub schema: String,
-    /// Its name.
+    /// Name of the table.
     pub table: String,
     /// Commits that had changed it when the query began; `None` inside of a transaction, whose view of the table may be
     /// older than the newest commit or hold changes of its own.
@@ -31,9 +31,9 @@ pub struct TableRead {
 /// A table that a commit has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableChange {
-    /// Its schema.
+    /// Schema of the table.
     pub schema: String,
-    /// Its name.
+    /// Name of the table.
     pub table: String,
     /// Commits that have changed it, with this one.
     pub version: u64,

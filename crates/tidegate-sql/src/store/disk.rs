@@ -20,7 +20,7 @@ pub(crate) enum File<'a> {
     Directory(&'a CStr),
 }
 
-/// What is done to a file.
+/// A change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code, reason = "only tests look inside"))]
 pub(crate) enum Change<'a> {

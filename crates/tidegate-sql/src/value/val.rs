@@ -85,7 +85,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// As floating point.
+    /// Converts the value to floating point.
     pub(crate) fn to_f64(&self) -> Result<f64, (f64, Incorrect)> {
         Ok(match self {
             Val::Null => 0.0,
@@ -106,7 +106,7 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// As an exact number.
+    /// Converts the value to an exact number.
     pub(crate) fn to_decimal(&self) -> Result<Decimal, (Decimal, Incorrect)> {
         Ok(match self {
             Val::Null => Decimal::ZERO,
@@ -159,7 +159,7 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// As a date and time.
+    /// Converts the value to a date and time.
     pub(crate) fn to_datetime(&self) -> Result<Option<Datetime>, Incorrect> {
         let wrong = Incorrect("datetime");
         Ok(Some(match self {
@@ -188,7 +188,7 @@ impl<'a> Val<'a> {
         }))
     }
 
-    /// As a TIME.
+    /// Converts the value to a TIME.
     pub(crate) fn to_time(&self) -> Result<Option<i64>, Incorrect> {
         let wrong = Incorrect("time");
         Ok(Some(match self {

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{clock, phase::Ready, request::Request, template::Template};
 
-/// How a peer is chosen.
+/// The methods of choosing a peer.
 #[derive(Debug, Default, Clone)]
 pub enum Method {
     /// In turn, by weight.
@@ -62,11 +62,11 @@ impl Method {
 /// Time limits of a try, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Of connecting.
+    /// Limit for connecting.
     pub connect_ms: u64,
-    /// Of the pauses while the request is sent.
+    /// Limit for pauses while the request is sent.
     pub send_ms: u64,
-    /// Of the pauses while the answer is read.
+    /// Limit for pauses while the answer is read.
     pub read_ms: u64,
 }
 
