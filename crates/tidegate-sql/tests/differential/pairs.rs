@@ -137,7 +137,7 @@ fn vary(random: &mut Random, sql: &str) -> String {
 fn other_text(random: &mut Random, old: &str, prefixed: bool) -> String {
     if prefixed && !old.contains('-') {
         // The inside of x'41'.
-        return if old.len() % 2 == 0 {
+        return if old.len().is_multiple_of(2) {
             random.pick(&["'41'", "'4142'", "''", "'ff'"]).to_owned()
         } else {
             old.to_owned()
