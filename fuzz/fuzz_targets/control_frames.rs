@@ -10,9 +10,9 @@ fuzz_target!(|input: &[u8]| {
     let mut reader = FrameReader::new(input);
     let mut read = 0;
     while let Ok(frame) = reader.next_frame() {
-        read += 5 + frame.payload.0.len();
+        read += 5 + frame.payload.len();
         assert!(read <= input.len());
-        let bytes = frame.payload.0;
+        let bytes = frame.payload;
         let _ = Payload(bytes).columns();
         let mut values = Payload(bytes);
         while values.value().is_some() {}

@@ -1,7 +1,7 @@
 //! Functions that Lua calls through the FFI: one list gives the function's shim and its C declaration, so that the two cannot
 //! differ.
 //!
-//! ```ignore
+//! ```text
 //! ffi: ffi_functions! { escape as "escape": (Bytes, c_int, TextOut) },
 //!
 //! fn escape(text: &[u8], kind: c_int, out: &mut Vec<u8>) { … }
