@@ -21,6 +21,7 @@ pub static MODULE: Module<Conf> = Module {
         conf.debug_panic.replace(place).map_or(Ok(()), |_| Err(duplicate(directive)))
     })
     .within(Context::LOCATION)
+    .syntax("place")
     .doc("Panics in the given place (development builds only).")],
     install: |conf, program| {
         if let Some(place) = &conf.debug_panic {

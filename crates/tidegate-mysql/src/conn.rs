@@ -518,10 +518,15 @@ impl Conn {
 
     /// Statements that make a session what the options say.
     fn session_statements(&self) -> Vec<String> {
-        // MySQL forgets the login's character set, MariaDB returns to it. Both return to the server's own.
         let is_servers = self.options.server_charset && self.options.charset.is_empty();
-        let names = self.must_set_names || !(self.is_mariadb || is_servers);
-        names.then(|| self.set_names()).into_iter().chain(self.options.init.iter().cloned()).collect()
+        let names = match (is_servers && !self.must_set_names, self.is_mariadb) {
+            // A MariaDB whose login left the choice to it takes that of some earlier connection then (10.11).
+            (true, true) => Some("SET NAMES DEFAULT".to_owned()),
+            (true, false) => None,
+            // MySQL forgets the login's character set, MariaDB returns to it.
+            (false, is_mariadb) => (self.must_set_names || !is_mariadb).then(|| self.set_names()),
+        };
+        names.into_iter().chain(self.options.init.iter().cloned()).collect()
     }
 
     /// Adds the commands that reset the session, if that is due. They travel with the statement, and their answers are

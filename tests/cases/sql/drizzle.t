@@ -127,7 +127,7 @@ location / {
 --- request
 GET /?x=a'b"c;--+%20x
 --- response_body chomp
-[{"x":"a'b\"c;--+%20x","n":13}]
+[{"x":"a'b\"c;--  x","n":11}]
 
 
 === TEST 8: CSV

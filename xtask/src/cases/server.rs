@@ -186,7 +186,7 @@ fn template(case: &Case, config: Option<&str>, kind: &ServerKind) -> String {
     };
     format!(
         "daemon off;\nmaster_process {master};\nworker_processes 1;\npid logs/nginx.pid;\n\
-         error_log logs/error.log {level};\n{}\nevents {{\n    worker_connections 256;\n{}\n}}\nhttp {{\n    \
+         error_log logs/error.log {level};\n{}\nevents {{\n    worker_connections 256; {}\n}}\nhttp {{\n    \
          default_type text/plain;\n    \
          {paths}\n{}\n{server}}}\n",
         section("main_config"),
