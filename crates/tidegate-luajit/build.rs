@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const CHECKHOOK: &str = "-DLUAJIT_ENABLE_CHECKHOOK";
 
 /// Our additions to LuaJIT's internals.
-const SOURCES: [&str; 4] = ["extension.c", "rows.c", "entries.c", "guard.c"];
+const SOURCES: [&str; 5] = ["extension.c", "rows.c", "entries.c", "guard.c", "stack.c"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -49,6 +49,13 @@ tidegate_lua_allocated(lua_State *L)
     return G(L)->gc.total;
 }
 
+/* Where the collector counts them. It stays there as long as the state lives. */
+const size_t *
+tidegate_lua_allocation_count(lua_State *L)
+{
+    return &G(L)->gc.total;
+}
+
 lua_State *
 tidegate_lua_mainthread(lua_State *L)
 {
@@ -99,6 +106,19 @@ tidegate_lua_newstate(lua_Alloc allocate, void *data)
     return L;
 }
 
+/* The block of a userdata if it is a plain one of `size` bytes; otherwise NULL. */
+static inline void *
+block_of_size(cTValue *value, size_t size)
+{
+    GCudata *block;
+
+    if (!tvisudata(value)) {
+        return NULL;
+    }
+    block = udataV(value);
+    return block->udtype == UDTYPE_USERDATA && block->len == size ? uddata(block) : NULL;
+}
+
 /*
  * The block of the userdata at `index` (no pseudo-index) if it is a plain one of `size` bytes; otherwise NULL. Its metatable
  * is not asked: scripts can change that.
@@ -107,13 +127,20 @@ void *
 tidegate_lua_userdata(lua_State *L, int index, size_t size)
 {
     cTValue *value = index > 0 ? L->base + (index - 1) : L->top + index;
-    GCudata *block;
 
-    if (value < L->base || value >= L->top || !tvisudata(value)) {
+    return value >= L->base && value < L->top ? block_of_size(value, size) : NULL;
+}
+
+/* The same for upvalue `number` of the C function that runs, counted from 1. */
+void *
+tidegate_lua_userdata_upvalue(lua_State *L, int number, size_t size)
+{
+    GCfunc *function = curr_func(L);
+
+    if (!iscfunc(function) || number < 1 || number > function->c.nupvalues) {
         return NULL;
     }
-    block = udataV(value);
-    return block->udtype == UDTYPE_USERDATA && block->len == size ? uddata(block) : NULL;
+    return block_of_size(&function->c.upvalue[number - 1], size);
 }
 
 /*

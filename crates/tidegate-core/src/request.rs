@@ -345,6 +345,7 @@ impl Request {
     }
 
     /// The configuration that the request was accepted under.
+    #[inline]
     pub fn conf(&self) -> &Config {
         self.conn.config()
     }

@@ -180,6 +180,7 @@ impl Variables {
     }
 
     /// Whether there is a variable of this number.
+    #[inline]
     pub fn has(&self, id: VariableId) -> bool {
         (id.0 as usize) < self.list.len()
     }

@@ -8,17 +8,23 @@ use std::ffi::c_void;
 use std::ptr;
 
 use mlua_sys as ffi;
+use mlua_sys::lua_State;
 
 use crate::stack::Lua;
+
+unsafe extern "C" {
+    /// See `tidegate-luajit/extension.c`.
+    fn tidegate_lua_allocation_count(state: *mut lua_State) -> *const usize;
+}
 
 /// A full collection runs when this share of the limit is in use, in percent.
 const RELIEF_PERCENT: usize = 75;
 
-/// Counts what one virtual machine allocates.
+/// Looks at what one virtual machine allocates. LuaJIT counts it for its collector anyway.
 pub(crate) struct MemoryLimit {
     inner: ffi::lua_Alloc,
     inner_data: *mut c_void,
-    used: Cell<usize>,
+    used: *const usize,
     limit: usize,
     /// Use after the last relief; the next waits until a tenth of the limit was added.
     relieved_at: Cell<usize>,
@@ -35,7 +41,8 @@ impl MemoryLimit {
         let memory = Box::new(Self {
             inner,
             inner_data,
-            used: Cell::new(main.allocated_bytes()),
+            // SAFETY: a live state.
+            used: unsafe { tidegate_lua_allocation_count(main.raw()) },
             limit,
             relieved_at: Cell::new(0),
             refused: Cell::new(false),
@@ -51,6 +58,13 @@ impl MemoryLimit {
         self.limit
     }
 
+    #[inline]
+    fn used(&self) -> usize {
+        // SAFETY: the count lives as long as the state, which is used no more after `uninstall`. LuaJIT writes it between calls
+        // only, on this thread.
+        unsafe { self.used.read() }
+    }
+
     /// Puts the allocator back, before the state ends.
     pub(crate) fn uninstall(&self, main: Lua) {
         // SAFETY: every block came from the inner allocator.
@@ -60,7 +74,7 @@ impl MemoryLimit {
     /// Collects garbage when the limit is near. Called between runs, when a script's last objects are garbage.
     /// `guard` watches over finalizers.
     pub(crate) fn relieve<G>(&self, main: Lua, guard: impl FnOnce() -> G) {
-        let used = self.used.get();
+        let used = self.used();
         let near = used >= self.limit / 100 * RELIEF_PERCENT && used >= self.relieved_at.get() + self.limit / 10;
         if !near && !self.refused.replace(false) {
             return;
@@ -68,23 +82,17 @@ impl MemoryLimit {
         let _guarded = guard();
         // SAFETY: a full collection raises nothing: errors of finalizers are swallowed by LuaJIT.
         unsafe { ffi::lua_gc(main.raw(), ffi::LUA_GCCOLLECT, 0) };
-        self.relieved_at.set(self.used.get());
+        self.relieved_at.set(self.used());
     }
 }
 
 unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void {
     // SAFETY: `install` passed this address, and the box outlives the state's use of it.
     let memory = unsafe { &*data.cast::<MemoryLimit>() };
-    let used = memory.used.get();
-    let after = used.saturating_sub(old).saturating_add(new);
-    if new > old && after > memory.limit {
+    if new > old && memory.used().saturating_add(new - old) > memory.limit {
         memory.refused.set(true);
         return ptr::null_mut();
     }
     // SAFETY: forwards LuaJIT's request to the allocator that the state was made with.
-    let result = unsafe { (memory.inner)(memory.inner_data, block, old, new) };
-    if new == 0 || !result.is_null() {
-        memory.used.set(after);
-    }
-    result
+    unsafe { (memory.inner)(memory.inner_data, block, old, new) }
 }

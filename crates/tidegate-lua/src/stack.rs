@@ -40,6 +40,13 @@ unsafe extern "C-unwind" {
     fn tidegate_lua_has_hook(state: *mut lua_State) -> c_int;
     /// See `tidegate-luajit/guard.c`.
     fn tidegate_lua_may_nest() -> c_int;
+    /// See `tidegate-luajit/stack.c`, which has the functions below too.
+    fn tidegate_lua_pop(state: *mut lua_State, count: c_int);
+    fn tidegate_lua_raw_get(state: *mut lua_State, table: c_int);
+    fn tidegate_lua_raw_set(state: *mut lua_State, table: c_int);
+    fn tidegate_lua_raw_get_index(state: *mut lua_State, table: c_int, index: c_int);
+    fn tidegate_lua_raw_set_index(state: *mut lua_State, table: c_int, index: c_int);
+    fn tidegate_lua_raw_next(state: *mut lua_State, table: c_int) -> c_int;
     /// In LuaJIT since 2.1, missing in mlua-sys' list for Lua 5.1.
     fn lua_isyieldable(state: *mut lua_State) -> c_int;
 }
@@ -128,20 +135,14 @@ impl Lua {
 
     /// Removes `count` values from the top, or all that there are.
     pub fn pop(self, count: c_int) {
-        self.set_top((self.top() - count).max(0));
+        // SAFETY: any count is acceptable.
+        unsafe { tidegate_lua_pop(self.state, count) }
     }
 
     /// Whether `index` is a slot of the running function, counted from the bottom (1, 2, …) or the top (-1, -2, …).
     #[inline]
     fn is_slot(self, index: c_int) -> bool {
         index != 0 && index.abs() <= self.top()
-    }
-
-    #[inline]
-    fn is_table(self, index: c_int) -> bool {
-        // SAFETY: any index is acceptable to lua_type.
-        (index <= ffi::LUA_REGISTRYINDEX || self.is_slot(index))
-            && unsafe { ffi::lua_type(self.state, index) } == ffi::LUA_TTABLE
     }
 
     /// Makes sure of `count` free slots.
@@ -410,56 +411,34 @@ impl Lua {
 
     /// Pushes `table[key]` without metamethods, the key being popped from the top; nil if that is no table.
     pub fn raw_get(self, table: c_int) {
-        if self.is_table(table) && self.top() >= 1 {
-            // SAFETY: a table stands at the index, a key on top.
-            unsafe { ffi::lua_rawget_(self.state, table) }
-        } else {
-            self.pop(1);
-            self.push_nil();
-        }
+        // SAFETY: any index and any stack are acceptable.
+        unsafe { tidegate_lua_raw_get(self.state, table) }
     }
 
     /// Pops value and key into `table[key]` without metamethods; just pops them if that is no table. *May raise* (memory,
     /// a key that is nil or no number).
     pub fn raw_set(self, table: c_int) {
-        if self.is_table(table) && self.top() >= 2 {
-            // SAFETY: a table stands at the index, key and value on top.
-            unsafe { ffi::lua_rawset(self.state, table) }
-        } else {
-            self.pop(2);
-        }
+        // SAFETY: any index and any stack are acceptable.
+        unsafe { tidegate_lua_raw_set(self.state, table) }
     }
 
     /// Pushes `table[index]` without metamethods; nil if that is no table.
     pub fn raw_get_index(self, table: c_int, index: c_int) {
-        if self.is_table(table) {
-            // SAFETY: a table stands at the index.
-            unsafe { ffi::lua_rawgeti_(self.state, table, index) }
-        } else {
-            self.push_nil();
-        }
+        // SAFETY: any index is acceptable.
+        unsafe { tidegate_lua_raw_get_index(self.state, table, index) }
     }
 
     /// Pops a value into `table[index]` without metamethods; just pops it if that is no table. *May raise* (memory).
     pub fn raw_set_index(self, table: c_int, index: c_int) {
-        if self.is_table(table) && self.top() >= 1 {
-            // SAFETY: a table stands at the index, a value on top.
-            unsafe { ffi::lua_rawseti_(self.state, table, index) }
-        } else {
-            self.pop(1);
-        }
+        // SAFETY: any index and any stack are acceptable.
+        unsafe { tidegate_lua_raw_set_index(self.state, table, index) }
     }
 
     /// Pops a key and pushes the next key and value of the table; pushes nothing at the end, and where there is no table.
     /// *May raise* (a key that the table does not have).
     pub fn next(self, table: c_int) -> bool {
-        if self.is_table(table) && self.top() >= 1 {
-            // SAFETY: a table stands at the index, a key on top.
-            unsafe { ffi::lua_next(self.state, table) != 0 }
-        } else {
-            self.pop(1);
-            false
-        }
+        // SAFETY: any index and any stack are acceptable.
+        unsafe { tidegate_lua_raw_next(self.state, table) != 0 }
     }
 
     /// The length of a table's sequence, without metamethods.
@@ -500,7 +479,7 @@ impl Lua {
 
     /// Pops a table and makes it the metatable of the value at `index`; just pops what is no table.
     pub fn set_metatable(self, index: c_int) {
-        if self.is_slot(index) && self.is_table(-1) {
+        if self.is_slot(index) && self.type_of(-1) == Type::Table {
             // SAFETY: there is a value at the index and a table on top.
             unsafe { ffi::lua_setmetatable(self.state, index) };
         } else {

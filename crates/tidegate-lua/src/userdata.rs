@@ -19,6 +19,8 @@ use mlua_sys::lua_State;
 unsafe extern "C-unwind" {
     /// See `tidegate-luajit/extension.c`.
     fn tidegate_lua_userdata(state: *mut lua_State, index: c_int, size: usize) -> *mut c_void;
+    /// See `tidegate-luajit/extension.c`.
+    fn tidegate_lua_userdata_upvalue(state: *mut lua_State, number: c_int, size: usize) -> *mut c_void;
 }
 
 use crate::error::LuaError;
@@ -101,23 +103,21 @@ pub fn to_userdata<T: Userdata>(lua: Lua, index: c_int) -> Option<T> {
 }
 
 /// Upvalue `n` of the running function as a `T`, if it is one.
+#[inline]
 pub fn upvalue<T: Userdata>(lua: Lua, n: c_int) -> Option<T> {
-    let index = ffi::lua_upvalueindex(n);
-    if lua.type_of(index) != Type::Userdata || lua.raw_len(index) != mem::size_of::<Block<T>>() {
-        return None;
-    }
-    // SAFETY: as in `to_userdata`; the size was just compared.
-    unsafe { block_of::<T>(lua.to_userdata(index)) }?.value.clone()
+    // SAFETY: looks at a value and raises nothing.
+    let block = unsafe { tidegate_lua_userdata_upvalue(lua.raw(), n, mem::size_of::<Block<T>>()) };
+    // SAFETY: as in `to_userdata`.
+    unsafe { block_of::<T>(block) }?.value.clone()
 }
 
 /// Puts another value into upvalue `n` of the running function, if that is a `T`.
 pub fn set_upvalue<T: Userdata>(lua: Lua, n: c_int, value: T) {
-    let index = ffi::lua_upvalueindex(n);
-    if lua.type_of(index) == Type::Userdata && lua.raw_len(index) == mem::size_of::<Block<T>>() {
-        // SAFETY: as in `upvalue`.
-        if let Some(block) = unsafe { block_of::<T>(lua.to_userdata(index)) } {
-            block.value = Some(value);
-        }
+    // SAFETY: looks at a value and raises nothing.
+    let block = unsafe { tidegate_lua_userdata_upvalue(lua.raw(), n, mem::size_of::<Block<T>>()) };
+    // SAFETY: as in `to_userdata`.
+    if let Some(block) = unsafe { block_of::<T>(block) } {
+        block.value = Some(value);
     }
 }
 

@@ -22,9 +22,9 @@
 //!
 //! A panic gives the result's [`FfiResult::FAILED`], and ends the request ([`crate::panics`]).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Ref, RefCell, RefMut};
 use std::ffi::{c_int, c_void};
-use std::mem;
+use std::ptr;
 use std::rc::Rc;
 use std::thread::LocalKey;
 
@@ -125,12 +125,22 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
     /// Where texts are written. It stays as it is until the next call, long after the Lua half's copy.
-    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The cell of a thread-local key, for the time of one call: a guard can hold it, which a closure's reference does not allow.
+///
+/// # Safety
+/// The result is used before the function that Lua called returns, hence before the thread ends.
+#[inline]
+unsafe fn cell_of<T>(key: &'static LocalKey<RefCell<T>>) -> &'static RefCell<T> {
+    // SAFETY: as the function demands; what is thread-local stays in its place.
+    key.with(|cell| unsafe { &*ptr::from_ref(cell) })
 }
 
 /// The buffer while a function writes its text.
 pub(crate) struct TextOut {
-    text: Vec<u8>,
+    text: RefMut<'static, Vec<u8>>,
     out: *mut Text,
 }
 
@@ -138,12 +148,14 @@ impl TextOut {
     /// Takes the buffer; when this is dropped, `out` says where it is.
     ///
     /// # Safety
-    /// `out` is null or points to a `tg_str` of the Lua half's, which outlives this.
+    /// `out` is null or points to a `tg_str` of the Lua half's, which outlives this; this does not outlive the function that
+    /// Lua called.
     #[inline]
     pub(crate) unsafe fn begin(out: *mut Text) -> Self {
-        let mut text = BUFFER.take();
+        // SAFETY: as this function demands.
+        let mut text = unsafe { cell_of(&BUFFER) }.borrow_mut();
         if text.capacity() > TEXT_BYTES_MAX {
-            text = Vec::new();
+            *text = Vec::new();
         }
         text.clear();
         Self { text, out }
@@ -163,7 +175,6 @@ impl Drop for TextOut {
             // SAFETY: `begin` was told so.
             unsafe { self.out.write(Text { data: self.text.as_ptr(), len: self.text.len() }) };
         }
-        BUFFER.set(mem::take(&mut self.text));
     }
 }
 
@@ -178,6 +189,22 @@ pub(crate) unsafe fn bytes_of<'a>(data: *const u8, len: usize) -> Option<&'a [u8
     }
     // SAFETY: as the function demands; a slice is never longer than `isize::MAX`.
     Some(unsafe { std::slice::from_raw_parts(data, len.min(isize::MAX as usize)) })
+}
+
+/// A struct of the Lua half's with the default value.
+///
+/// # Safety
+/// `out` is null, or points to a `T` that outlives the result and is nobody else's meanwhile.
+#[inline]
+pub(crate) unsafe fn emptied<'a, T: Filled>(out: *mut T) -> Option<&'a mut T> {
+    if out.is_null() {
+        return None;
+    }
+    // SAFETY: as the function demands.
+    unsafe {
+        out.write(T::default());
+        Some(&mut *out)
+    }
 }
 
 /// Bits of a handle that are the index of its object; the others count how often the place was used.
@@ -222,6 +249,11 @@ impl<T: Handled> Handles<T> {
     }
 
     #[inline]
+    fn object(&self, handle: u32) -> Option<&Rc<T>> {
+        let place = self.places.get((handle & INDEX_MASK) as usize)?;
+        if place.generation == handle >> INDEX_BITS { place.object.as_ref() } else { None }
+    }
+
     fn place(&mut self, handle: u32) -> Option<&mut Place<T>> {
         self.places.get_mut((handle & INDEX_MASK) as usize).filter(|place| place.generation == handle >> INDEX_BITS)
     }
@@ -232,10 +264,21 @@ pub(crate) fn hold<T: Handled>(object: T) -> Option<u32> {
     T::handles().with_borrow_mut(|handles| handles.insert(object))
 }
 
-/// The object with a number.
-#[inline]
+/// The object with a number, for functions that may run Lua code.
 pub(crate) fn find<T: Handled>(handle: u32) -> Option<Rc<T>> {
-    T::handles().with_borrow_mut(|handles| handles.place(handle)?.object.clone())
+    T::handles().with_borrow(|handles| handles.object(handle).cloned())
+}
+
+/// The object with a number, for a function called through the FFI: it runs no Lua code, so that nothing is released
+/// meanwhile.
+///
+/// # Safety
+/// The result does not outlive the function that Lua called.
+#[inline]
+pub(crate) unsafe fn borrow<T: Handled>(handle: u32) -> Option<Ref<'static, T>> {
+    // SAFETY: as this function demands.
+    let handles = unsafe { cell_of(T::handles()) }.borrow();
+    Ref::filter_map(handles, |handles| handles.object(handle).map(|object| &**object)).ok()
 }
 
 /// Takes the number from its object, which goes unless a function is busy with it. Wrong numbers do nothing.
@@ -260,62 +303,71 @@ macro_rules! ffi_functions {
 }
 pub(crate) use ffi_functions;
 
-/// One of them: takes the parameters one by one, and collects those of the shim, what it does with them before, after and
-/// in the place of the call, and the C types.
+/// One of them: takes the parameters one by one, and collects those of the shim, what it does with them before and in
+/// the place of the call, and the C types.
 macro_rules! ffi_function {
     (@result $function:ident $name:literal [] $($rest:tt)*) => {
-        $crate::api::compiled::ffi_function!(@take $function $name () [] [] [] [] [] [] $($rest)*)
+        $crate::api::compiled::ffi_function!(@take $function $name () [] [] [] [] [] $($rest)*)
     };
     (@result $function:ident $name:literal [$result:ty] $($rest:tt)*) => {
-        $crate::api::compiled::ffi_function!(@take $function $name ($result) [] [] [] [] [] [] $($rest)*)
+        $crate::api::compiled::ffi_function!(@take $function $name ($result) [] [] [] [] [] $($rest)*)
     };
-    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*] [$($after:tt)*]
+    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*]
         [$($failed:tt)*] [$($c:tt)*] Bytes $(, $($rest:tt)*)?) => {
         $crate::api::compiled::ffi_function!(@take $function $name $result
             [$($raw)* data: *const u8, len: usize,]
             // SAFETY: the Lua half passes a string, which is an argument of this call, with its length.
             [$($before)* let bytes = unsafe { $crate::api::compiled::bytes_of(data, len) }.unwrap_or_default();]
-            [$($argument)* bytes,] [$($after)*] [$($failed)*] [$($c)* "const char *", "size_t",] $($($rest)*)?)
+            [$($argument)* bytes,] [$($failed)*] [$($c)* "const char *", "size_t",] $($($rest)*)?)
     };
-    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*] [$($after:tt)*]
+    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*]
         [$($failed:tt)*] [$($c:tt)*] OptBytes $(, $($rest:tt)*)?) => {
         $crate::api::compiled::ffi_function!(@take $function $name $result
             [$($raw)* data: *const u8, len: usize,]
             // SAFETY: the Lua half passes nil, or a string, which is an argument of this call, with its length.
             [$($before)* let bytes = unsafe { $crate::api::compiled::bytes_of(data, len) };]
-            [$($argument)* bytes,] [$($after)*] [$($failed)*] [$($c)* "const char *", "size_t",] $($($rest)*)?)
+            [$($argument)* bytes,] [$($failed)*] [$($c)* "const char *", "size_t",] $($($rest)*)?)
     };
-    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*] [$($after:tt)*]
+    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*]
         [$($failed:tt)*] [$($c:tt)*] TextOut $(, $($rest:tt)*)?) => {
         $crate::api::compiled::ffi_function!(@take $function $name $result
             [$($raw)* out: *mut $crate::api::compiled::Text,]
             // SAFETY: by the declaration LuaJIT accepts nil or a `tg_str` only.
             [$($before)* let mut text = unsafe { $crate::api::compiled::TextOut::begin(out) };]
-            [$($argument)* text.text(),] [$($after)*] [$($failed)*] [$($c)* "tg_str *",] $($($rest)*)?)
+            [$($argument)* text.text(),] [$($failed)*] [$($c)* "tg_str *",] $($($rest)*)?)
     };
-    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*] [$($after:tt)*]
+    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*]
         [$($failed:tt)*] [$($c:tt)*] Out<$filled:ty> $(, $($rest:tt)*)?) => {
         $crate::api::compiled::ffi_function!(@take $function $name $result
             [$($raw)* out: *mut $filled,]
-            [$($before)* let mut filled = <$filled>::default();]
-            [$($argument)* &mut filled,]
-            // SAFETY: by the declaration LuaJIT accepts nil or such a struct only.
-            [$($after)* if !out.is_null() { unsafe { out.write(filled) } }]
+            [$($before)*
+                let mut unwanted;
+                // SAFETY: by the declaration LuaJIT accepts nil or such a struct only; nobody else looks at it meanwhile.
+                let filled = match unsafe { $crate::api::compiled::emptied(out) } {
+                    Some(filled) => filled,
+                    None => {
+                        unwanted = <$filled>::default();
+                        &mut unwanted
+                    }
+                };
+            ]
+            [$($argument)* filled,]
             // SAFETY: as above.
             [$($failed)* if !out.is_null() { unsafe { out.write(<$filled>::default()) } }]
             [$($c)* <$filled as $crate::api::compiled::Filled>::POINTER,] $($($rest)*)?)
     };
     (@take $function:ident $name:literal ($($result:ty)?) [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*]
-        [$($after:tt)*] [$($failed:tt)*] [$($c:tt)*] Handle<$object:ty> $(, $($rest:tt)*)?) => {
+        [$($failed:tt)*] [$($c:tt)*] Handle<$object:ty> $(, $($rest:tt)*)?) => {
         $crate::api::compiled::ffi_function!(@take $function $name ($($result)?)
             [$($raw)* handle: u32,]
-            [$($before)* let object = $crate::api::compiled::find::<$object>(handle)?;]
-            [$($argument)* &object,] [$($after)*] [$($failed)*] [$($c)* "uint32_t",] $($($rest)*)?)
+            // SAFETY: the shim drops it.
+            [$($before)* let object = unsafe { $crate::api::compiled::borrow::<$object>(handle) }?;]
+            [$($argument)* &object,] [$($failed)*] [$($c)* "uint32_t",] $($($rest)*)?)
     };
-    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*] [$($after:tt)*]
+    (@take $function:ident $name:literal $result:tt [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*]
         [$($failed:tt)*] [$($c:tt)*] $number:ident $(, $($rest:tt)*)?) => {
         $crate::api::compiled::ffi_function!(@take $function $name $result
-            [$($raw)* number: $number,] [$($before)*] [$($argument)* number,] [$($after)*] [$($failed)*]
+            [$($raw)* number: $number,] [$($before)*] [$($argument)* number,] [$($failed)*]
             [$($c)* <$number as $crate::api::compiled::Number>::C,] $($($rest)*)?)
     };
     (@take $function:ident $name:literal () $($collected:tt)*) => {
@@ -324,13 +376,12 @@ macro_rules! ffi_function {
     (@take $function:ident $name:literal ($result:ty) $($collected:tt)*) => {
         $crate::api::compiled::ffi_function!(@end $function $name ($result) $($collected)*)
     };
-    (@end $function:ident $name:literal ($result:ty) [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*] [$($after:tt)*]
+    (@end $function:ident $name:literal ($result:ty) [$($raw:tt)*] [$($before:tt)*] [$($argument:tt)*]
         [$($failed:tt)*] [$($c:tt)*]) => {{
         unsafe extern "C" fn shim($($raw)*) -> $result {
             let called = $crate::panics::ffi_guard(move || {
                 $($before)*
                 let result: $result = $function($($argument)*);
-                $($after)*
                 Some(result)
             });
             match called {
