@@ -308,6 +308,18 @@ impl Response {
             self.fields.remove(known);
         }
     }
+
+    /// Drops the head that was prepared, before another response takes its place: nothing that belongs to the old one
+    /// (cookies, lifetimes for caches, an encoding) may go out with the new one.
+    pub fn drop_head(&mut self) {
+        self.clear_body_headers();
+        self.status = 0;
+        self.status_line.clear();
+        self.content_type.clear();
+        self.fields.clear();
+        self.trailers.clear();
+        self.expect_trailers = false;
+    }
 }
 
 impl Request {
@@ -523,6 +535,13 @@ impl Request {
     /// Called by a header filter: the response that was prepared is dropped, and the request ends with `status`, for
     /// which error pages apply.
     pub fn finalize_from_filter(&self, status: u16) -> Ready<Result<(), Closed>> {
+        self.response.borrow_mut().drop_head();
+        self.finalize_with_head(status)
+    }
+
+    /// As [`finalize_from_filter`](Self::finalize_from_filter), but the fields of the prepared head go out with the new
+    /// status: they describe the resource and not its body.
+    pub fn finalize_with_head(&self, status: u16) -> Ready<Result<(), Closed>> {
         self.response.borrow_mut().finalize = status;
         Ready::Now(Err(Closed))
     }

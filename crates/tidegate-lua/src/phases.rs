@@ -350,10 +350,8 @@ fn conclude_header_filter(req: &Rc<Request>, outcome: Outcome) -> Result<(), Clo
             let mut page = Vec::new();
             let has_page = write_error_page(status, product_of(req), &mut page);
             let mut response = req.response.borrow_mut();
-            response.clear_body_headers();
+            response.drop_head();
             response.status = status;
-            response.status_line.clear();
-            response.content_type.clear();
             if has_page {
                 response.content_type.extend_from_slice(b"text/html");
             }

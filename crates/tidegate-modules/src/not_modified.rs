@@ -64,7 +64,6 @@ fn filter(req: &Rc<Request>, conf: &Arc<Conf>) -> Ready<Result<(), Closed>> {
     match verdict {
         Verdict::Send => {}
         Verdict::PreconditionFailed => {
-            response.fields.clear();
             drop(response);
             return req.finalize_from_filter(412);
         }

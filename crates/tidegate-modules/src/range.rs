@@ -73,7 +73,7 @@ fn filter(req: &Rc<Request>, conf: &Arc<Conf>) -> Ready<Result<(), Closed>> {
             response.fields.append_known(Known::ContentRange, content_range_unsatisfied(length).as_bytes());
             response.content_length = None;
             drop(response);
-            return req.finalize_from_filter(416);
+            return req.finalize_with_head(416);
         }
     }
     Ready::Now(Ok(()))

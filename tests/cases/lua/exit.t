@@ -125,3 +125,24 @@ GET /t
 --- abort: 50ms
 --- error_log
 said: nil nginx output filter error
+
+=== TEST 10: a status from a header filter drops the cookies and lifetimes of the response that it refuses
+--- config
+location /t/ {
+    content_by_lua_block {
+        ngx.header.set_cookie = "session=secret"
+        ngx.header.cache_control = "max-age=99"
+        ngx.header.content_encoding = "gzip"
+        ngx.header.last_modified = "Mon, 23 Nov 2020 00:00:00 GMT"
+        ngx.header.location = "/secret"
+        ngx.header.x_secret = "1"
+        ngx.say("secret")
+    }
+    header_filter_by_lua_block { return ngx.exit(tonumber(ngx.var.uri:sub(4))) }
+}
+--- requests
+GET /t/403
+~~~
+GET /t/204
+--- error_code: 403 204
+--- raw_response_unlike: secret|max-age|gzip|2020
