@@ -103,6 +103,26 @@ impl Out {
         }
     }
 
+    /// The value of a cell, for storing it in a column of the type `column`.
+    ///
+    /// Only the type knows the text of a value as a reader sees it: the zeros behind a DECIMAL, the fraction of a time, the member
+    /// of an ENUM. A column of text gets that text.
+    pub(crate) fn value_for<'v>(&self, cell: Cell<'v>, column: &SqlType) -> Val<'v> {
+        // A number is the position of a member for ENUM and the members' bits for SET.
+        let strings = matches!(column.rep(), Rep::Text | Rep::Blob);
+        match Val::of(cell, self.rep) {
+            value @ (Val::Null | Val::Text(_) | Val::Blob(_)) => value,
+            // More digits than the type shows are kept, and ZEROFILL is not copied, as in MariaDB.
+            Val::Dec(value) if strings => Val::Dec(value.rescale(self.ty.decimals.max(value.scale)).unwrap_or(value)),
+            _ if strings || matches!(self.rep, Rep::Enum | Rep::Set) => {
+                let mut text = Vec::new();
+                self.write(cell, &mut text);
+                Val::Text(text.into())
+            }
+            value => value,
+        }
+    }
+
     /// Appends the text of a value.
     pub(crate) fn write(&self, cell: Cell<'_>, buf: &mut Vec<u8>) {
         match self.rep {

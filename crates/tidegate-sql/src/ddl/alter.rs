@@ -26,7 +26,7 @@ use crate::{
     parse::{AlterItem, ColumnSpec, KeyKind, TableName, alter::Place, ddl::TableOptions},
     session::Core,
     store::conn::{Cell, Conn, Step},
-    value::{Base, Datum, Rep, SqlType, Val},
+    value::{Base, Datum, Rep, SqlType},
     variables,
 };
 
@@ -547,15 +547,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
 
 /// A value of an old column for a new one.
 fn convert(target: &Target<'_>, old: &Column, cell: Cell<'_>) -> Res<Datum> {
-    let value = Val::of(cell, old.ty.rep());
-    let value = match old.ty.rep() {
-        Rep::Enum | Rep::Set if !value.is_null() => {
-            let mut text = Vec::new();
-            crate::exec::Out::of(&old.ty).write(cell, &mut text);
-            Val::Text(text.into())
-        }
-        _ => value,
-    };
+    let value = crate::exec::Out::of(&old.ty).value_for(cell, &target.column.ty);
     let stored = target.coerce(value).map_err(|error| match error.code {
         1406 => errors::data_truncated(&target.column.name, target.row),
         _ => error,

@@ -13,7 +13,7 @@ use crate::{
     store::conn::{Bound, Cell, Stmt, to_server_error},
     translate::{Bind, Source},
     value::{
-        Rep, Val,
+        Base, Rep, SqlType, Val,
         decimal::Decimal,
         number::{bit_bytes, hex_bytes, parse_f64},
         temporal::truncate_micros,
@@ -60,13 +60,8 @@ impl<'a> Constants<'a> {
 
     #[inline]
     fn bind_one(&self, stmt: &mut Bound<'_>, number: usize, bind: &Bind) -> Res<()> {
-        let mut value = self.value(&bind.source)?;
-        if let (Source::Literal(index), Val::Blob(bytes)) = (&bind.source, &value)
-            && matches!(bind.rep, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number)
-            && self.literals.get(*index).is_some_and(|l| matches!(l.kind, LiteralKind::HexNumber | LiteralKind::Bits))
-        {
-            value = Val::Uint(big_endian(bytes));
-        }
+        let numeric = matches!(bind.rep, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number);
+        let value = if numeric { self.number(&bind.source) } else { self.value(&bind.source) }?;
         let internal = |error| to_server_error(&error);
         match (&value, bind.rep) {
             (Val::Int(value), Rep::Int | Rep::Uint) => stmt.bind(number, Cell::Int(*value)).map_err(internal),
@@ -101,6 +96,28 @@ impl<'a> Constants<'a> {
             (Val::Blob(text), Rep::Text) => Val::Text(text),
             (value, rep) => cast_val(value, rep)?,
         })
+    }
+
+    /// The value of a constant where a number is wanted: `0x41` and `b'101'` are numbers there.
+    fn number(&self, source: &Source) -> Res<Val<'a>> {
+        let value = self.value(source)?;
+        if let (Source::Literal(index), Val::Blob(bytes)) = (source, &value)
+            && self.literals.get(*index).is_some_and(|l| matches!(l.kind, LiteralKind::HexNumber | LiteralKind::Bits))
+        {
+            return Ok(Val::Uint(big_endian(bytes)));
+        }
+        Ok(value)
+    }
+
+    /// The value of a constant, for storing it in a column of the type `column`.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value).
+    pub(crate) fn value_for(&self, source: &Source, column: &SqlType) -> Res<Val<'a>> {
+        if matches!(column.rep(), Rep::Int | Rep::Uint | Rep::Real | Rep::Dec) && column.base != Base::Bit {
+            return self.number(source);
+        }
+        self.value(source)
     }
 
     /// The value of a constant.

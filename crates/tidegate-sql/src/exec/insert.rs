@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     conflict::{entry, is_foreign_key},
     rules::{Rule, RuleKind},
-    write::{Res, Writer, Written, internal, named},
+    write::{Res, Writer, Written, internal},
 };
 use crate::{
     catalog::{Default, Table},
@@ -65,8 +65,8 @@ impl Writer<'_> {
             let rows = self.collect(feed)?;
             for (number, row) in rows.iter().enumerate() {
                 let (values, pending) = self.row_of(plan, number + 1, false, |index| {
-                    Ok(Some(Val::of(row[index].as_cell(), feed.outs[index].rep))
-                        .map(|value| named(value, &feed.outs[index])))
+                    let column = &plan.table.columns[plan.columns[index]];
+                    Ok(Some(feed.outs[index].value_for(row[index].as_cell(), &column.ty)))
                 })?;
                 self.insert_one(plan, run, values, &pending)?;
             }
@@ -94,12 +94,13 @@ impl Writer<'_> {
         let outs = row.feed.as_ref().map_or(&[][..], |feed| &feed.outs);
         let constants = self.constants;
         self.row_of(plan, number, single, |index| {
+            let target = &plan.table.columns[plan.columns[index]].ty;
             Ok(match row.values.get(index) {
                 None | Some(Cellish::Default) => None,
-                Some(Cellish::Const(source)) => Some(constants.value(source)?),
-                Some(Cellish::Column(column)) => evaluated
-                    .as_ref()
-                    .map(|rows| named(Val::of(rows.cells[*column].as_cell(), outs[*column].rep), &outs[*column])),
+                Some(Cellish::Const(source)) => Some(constants.value_for(source, target)?),
+                Some(Cellish::Column(column)) => {
+                    evaluated.as_ref().map(|rows| outs[*column].value_for(rows.cells[*column].as_cell(), target))
+                }
             })
         })
     }

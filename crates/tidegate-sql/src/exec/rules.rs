@@ -15,7 +15,7 @@ use crate::{
     lexer::{LexMode, Literals, tokens},
     store::conn::{Cell, Step, Stmt, to_server_error},
     translate::{Bind, Res, Session, Translator, scope::Scope, scope::Source, scope::SourceColumn},
-    value::{Datum, Rep, Val},
+    value::Datum,
 };
 
 /// One expression of a table.
@@ -178,15 +178,7 @@ impl Rule {
         target: &Target<'_>,
     ) -> Res<Datum> {
         let value = self.value(stmt, constants, row)?;
-        let mut named = Vec::new();
-        let typed = match self.out.rep {
-            Rep::Enum | Rep::Set if !value.is_null() => {
-                self.out.write(value.as_cell(), &mut named);
-                Val::Text(named.into())
-            }
-            rep => Val::of(value.as_cell(), rep),
-        };
-        let stored = target.coerce(typed)?;
+        let stored = target.coerce(self.out.value_for(value.as_cell(), &target.column.ty))?;
         if stored.is_null() && !target.column.nullable {
             let error = errors::null_not_allowed(&target.column.name);
             if target.strict {

@@ -7,7 +7,7 @@ use super::{
     conflict::is_foreign_key,
     insert::InsertRun,
     rules::Rule,
-    write::{Res, Rows, Writer, Written, internal, named},
+    write::{Res, Rows, Writer, Written, internal},
 };
 use crate::{
     catalog::Table,
@@ -16,7 +16,7 @@ use crate::{
     errors,
     store::conn::{Cell, Step},
     translate::dml::{Cellish, DeletePlan, InsertPlan, UpdatePlan, UpdateTarget, Upsert},
-    value::{Datum, Val, uint_of},
+    value::{Datum, uint_of},
 };
 
 impl Writer<'_> {
@@ -67,10 +67,9 @@ impl Writer<'_> {
     pub(super) fn new_value(&self, target: &Target<'_>, value: &Cellish, cells: &[Datum], outs: &[Out]) -> Res<Datum> {
         match value {
             Cellish::Default => self.default(target),
-            Cellish::Const(source) => self.store(target, self.constants.value(source)?, false),
+            Cellish::Const(source) => self.store(target, self.constants.value_for(source, &target.column.ty)?, false),
             Cellish::Column(index) => {
-                let value = named(Val::of(cells[*index].as_cell(), outs[*index].rep), &outs[*index]);
-                self.store(target, value, false)
+                self.store(target, outs[*index].value_for(cells[*index].as_cell(), &target.column.ty), false)
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidegate_rows::ServerError;
 
-use super::{Out, bind::Constants};
+use super::bind::Constants;
 use crate::{
     catalog::{Column, Default, Table, TableState},
     coerce::Target,
@@ -200,18 +200,4 @@ impl Writer<'_> {
         }
         Ok(stored)
     }
-}
-
-/// A value of ENUM or SET by its text, so that it means the same in another column.
-pub(super) fn named<'v>(value: Val<'v>, out: &Out) -> Val<'v> {
-    if matches!(out.rep, Rep::Enum | Rep::Set) && !value.is_null() {
-        let mut text = Vec::new();
-        let datum = value.into_datum();
-        out.write(datum.as_cell(), &mut text);
-        return Val::Text(text.into());
-    }
-    if out.ty.base == Base::Date || out.ty.zerofill {
-        return value;
-    }
-    value
 }
