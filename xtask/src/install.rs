@@ -40,6 +40,8 @@ const MODULES: &str = "/usr/lib/nginx/modules";
 /// Where Debian has a `-core` package of a database, that one brings the program: it starts nothing at boot.
 const NEEDS: &[Need] = &[
     need(Group::Tests, "cc", &["gcc"]),
+    // The fuzz targets are compiled with their driver.
+    need(Group::Tests, "c++", &["g++"]),
     need(Group::Tests, "make", &["make"]),
     need(Group::Tests, "mariadbd", &["mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server"]),
     need(Group::Tests, "mariadb-install-db", &["mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server"]),
