@@ -15,6 +15,21 @@ pub enum Part {
     Capture(u8),
 }
 
+impl Part {
+    /// Appends its text for `req` to `out`.
+    pub fn write(&self, req: &Request, out: &mut Vec<u8>) {
+        match self {
+            Part::Literal(text) => out.extend_from_slice(text),
+            Part::Variable(id) => {
+                req.variable(*id, out);
+            }
+            Part::Capture(group) => {
+                req.capture(usize::from(*group), out);
+            }
+        }
+    }
+}
+
 /// Text with variables, ready to be evaluated for a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template {
@@ -58,15 +73,7 @@ impl Template {
     /// Appends the text for `req` to `out`.
     pub fn write(&self, req: &Request, out: &mut Vec<u8>) {
         for part in &self.parts {
-            match part {
-                Part::Literal(text) => out.extend_from_slice(text),
-                Part::Variable(id) => {
-                    req.variable(*id, out);
-                }
-                Part::Capture(group) => {
-                    req.capture(usize::from(*group), out);
-                }
-            }
+            part.write(req, out);
         }
     }
 

@@ -183,9 +183,7 @@ impl Directory {
         collation: Collation,
         if_not_exists: bool,
     ) -> Result<bool, ServerError> {
-        if name.is_empty() || name.len() > NAME_MAX || name.ends_with(' ') {
-            return Err(errors::wrong_database_name(name));
-        }
+        check_name(name)?;
         let mut lock = self.locked();
         self.hold(&mut lock)?;
         let path = self.path.join(file_of_schema(name));
@@ -215,9 +213,7 @@ impl Directory {
     /// # Errors
     /// 1007 if it exists, 1034 if the file is no copy of a schema, storage errors.
     pub(crate) fn restore_schema(&self, name: &str) -> Result<(), ServerError> {
-        if name.is_empty() || name.len() > NAME_MAX || name.ends_with(' ') {
-            return Err(errors::wrong_database_name(name));
-        }
+        check_name(name)?;
         let mut lock = self.locked();
         self.hold(&mut lock)?;
         let path = self.path.join(file_of_schema(name));
@@ -280,6 +276,17 @@ impl Directory {
         schema.forget_file();
         Ok(Some(tables))
     }
+}
+
+/// Whether a schema may have this name.
+///
+/// # Errors
+/// 1102 if not.
+fn check_name(name: &str) -> Result<(), ServerError> {
+    if name.is_empty() || name.len() > NAME_MAX || name.ends_with(' ') {
+        return Err(errors::wrong_database_name(name));
+    }
+    Ok(())
 }
 
 /// The schemas of a directory; those that are known begin anew.

@@ -314,8 +314,7 @@ impl<'a> Build<'a> {
 
     /// Takes note of a directory that workers write to, relative to the prefix.
     pub fn temp_path(&mut self, path: &[u8]) {
-        use std::os::unix::ffi::OsStrExt;
-        let path = self.prefix.join(std::ffi::OsStr::from_bytes(path));
+        let path = self.full_path(path.as_bstr());
         if !self.temp_paths.contains(&path) {
             self.temp_paths.push(path);
         }
@@ -323,8 +322,7 @@ impl<'a> Build<'a> {
 
     /// As [`temp_path`](Self::temp_path), for a directory whose absence keeps only its module from working.
     pub fn data_path(&mut self, path: &[u8]) {
-        use std::os::unix::ffi::OsStrExt;
-        let path = self.prefix.join(std::ffi::OsStr::from_bytes(path));
+        let path = self.full_path(path.as_bstr());
         if !self.data_paths.contains(&path) {
             self.data_paths.push(path);
         }

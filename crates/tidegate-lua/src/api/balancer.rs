@@ -96,9 +96,6 @@ fn enable_keepalive(lua: Lua) -> CResult {
             time_ms: u64::MAX,
             timeout_ms: if timeout_ms == 0 { u64::MAX } else { timeout_ms },
         };
-        if let Some(bind) = attempt.bind {
-            attempt.keepalive_key.extend_from_slice(format!(" from {}:{}", bind.ip, bind.port).as_bytes());
-        }
         Ok(None)
     })
 }

@@ -1,7 +1,7 @@
 //! What can be said of `drizzle_*` before a request comes.
 
 use bstr::ByteSlice;
-use tidegate_conf::{Diagnostic, Diagnostics};
+use tidegate_conf::Diagnostics;
 use tidegate_core::module::{Checked, Context};
 
 use super::{Conf, MODULE, params::replace_names};
@@ -34,13 +34,11 @@ fn check_target(conf: &Conf, checked: &Checked<'_>, diagnostics: &mut Diagnostic
     match config.find_upstream(name) {
         None => {
             let known = super::backends(config).filter_map(|(level, _)| level.name.to_str().ok());
-            let near = Diagnostic::unknown_value(name, span, known).hint;
-            let error = diagnostics.error(span, format!("drizzle: upstream \"{}\" not found", name.as_bstr()));
-            error.hint(
-                near.unwrap_or_else(|| {
-                    format!("it needs an \"upstream {} {{ drizzle_server ...; }}\"", name.as_bstr())
-                }),
-            );
+            let hint = match tidegate_conf::closest(name, known) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => format!("it needs an \"upstream {} {{ drizzle_server ...; }}\"", name.as_bstr()),
+            };
+            diagnostics.error(span, format!("drizzle: upstream \"{}\" not found", name.as_bstr())).hint(hint);
         }
         Some(level) if config.levels[level.0 as usize].conf(&MODULE).servers.is_empty() => {
             let message = format!("drizzle: no drizzle_server defined in upstream \"{}\"", name.as_bstr());

@@ -58,7 +58,7 @@ impl Bound {
                         Part::Variable(id) if self.encoded.contains(id) => {
                             out.extend(req.variable_bytes(*id).map(|value| decoded(&value)).unwrap_or_default());
                         }
-                        part => Template::new(vec![part.clone()]).write(req, &mut out),
+                        part => part.write(req, &mut out),
                     }
                 }
                 Param::Bytes(out.into())
