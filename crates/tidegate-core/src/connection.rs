@@ -7,21 +7,21 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     future::poll_fn,
     io,
-    net::SocketAddr,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use tidegate_http::proxy_protocol::ProxyHeader;
+pub use tidegate_net::Peer;
 
 use crate::{
     client_socket::ClientSocket,
     clock,
     conf::{Config, ServerId},
     limit_rate::Throttle,
+    listeners::ListenAddr,
     parked::Parked,
-    sockets::ListenAddr,
     stream::Stream,
     transfer::OutputQueue,
     worker::Worker,
@@ -37,15 +37,6 @@ pub(crate) const BUSY_IDLE_MS_MAX: u64 = 1000;
 /// How long a worker that shuts down waits for that request: a client that finds the connection closed would take it for
 /// a failure.
 pub(crate) const BUSY_WAIT_MS: u64 = 400;
-
-/// Address of a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
-    /// An IP address with port.
-    Inet(SocketAddr),
-    /// A unix domain socket.
-    Unix,
-}
 
 /// A client's connection.
 pub struct Connection {

@@ -5,19 +5,10 @@ use std::{fmt, fmt::Write, rc::Rc};
 use bstr::BStr;
 
 use crate::{
-    connection::{Connection, Peer},
+    connection::Connection,
     log::{ErrorLog, Level, Line},
     request::Request,
 };
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Peer::Inet(address) => write!(f, "{}", address.ip()),
-            Peer::Unix => f.write_str("unix:"),
-        }
-    }
-}
 
 /// Calls `use_log` with the log that a request's lines go to: that of its level, of the top level, of the process, which has
 /// what the top level lacks.

@@ -18,13 +18,13 @@ use crate::{
         build::{ListenDraft, ListenFlags},
     },
     inherit,
+    listeners::{ListenAddr, ListenOptions, ListenSpec},
     location::{LocationDraft, Match},
     log::{ErrorLog, Level, LogFile},
     main_conf::{bad_value, block_of, check_temp_levels, error_log_target},
     module::{Context, Directive, Module},
     regex::{Regex, RegexOptions},
     request::Request,
-    sockets::{ListenAddr, ListenOptions, ListenSpec},
     template::Template,
 };
 

@@ -1,7 +1,7 @@
 //! The phase engine: servers, locations, variables, requests, filters, modules.
 //!
 //! What it does not know: any directive beyond nginx's core ones, Lua, SQL. Those are modules in crates above, made of
-//! the types here.
+//! the types here. What is not HTTP is below, in [`tidegate_net`].
 //!
 //! In reading order:
 //!
@@ -12,16 +12,14 @@
 //! - [`request`], [`body`], [`output`], [`byte_ranges`], `transfer`: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
-//! - [`connection`], `serve`, `parked`, [`keepalive`], [`stream`], [`client_socket`], [`worker`], [`server`]: sockets and threads
+//! - [`connection`], `serve`, `parked`, [`keepalive`], [`worker`]: connections and their worker
 //! - [`resolver`]: addresses of names
 //! - [`upstream`]: talking to other servers for a request
-//! - [`log`], [`error_log`], [`clock`], [`deadline`], [`sleep`], [`sockets`], [`files`], [`memory`]: what they stand on
+//! - [`error_log`], [`deadline`], [`sleep`], [`files`]: what they stand on
 
 mod accepted;
 pub mod body;
 pub mod byte_ranges;
-pub mod client_socket;
-pub mod clock;
 pub mod conf;
 pub mod connection;
 pub mod deadline;
@@ -33,9 +31,7 @@ pub mod keepalive;
 pub mod limit_rate;
 mod listen;
 pub mod location;
-pub mod log;
 pub mod main_conf;
-pub mod memory;
 pub mod module;
 pub mod output;
 mod parked;
@@ -45,14 +41,11 @@ pub mod registry;
 pub mod request;
 pub mod resolver;
 mod serve;
-pub mod server;
 pub mod server_name;
 pub mod sleep;
-pub mod sockets;
 pub mod special_response;
 mod spill;
 pub mod static_files;
-pub mod stream;
 pub mod subrequest;
 mod temp_file;
 pub mod template;
@@ -61,6 +54,8 @@ pub mod upstream;
 pub mod variable;
 pub mod variables;
 pub mod worker;
+
+pub use tidegate_net::{client_socket, clock, generations, listeners, log, memory, stream};
 
 /// The core's own modules.
 pub(crate) static MODULES: &[&dyn module::AnyModule] = &[

@@ -14,7 +14,7 @@ use tidegate_conf::{Diagnostic, Level, ast, values};
 
 use crate::{
     conf::build::ListenFlags,
-    sockets::{KeepAlive, ListenAddr, ListenOptions},
+    listeners::{KeepAlive, ListenAddr, ListenOptions},
 };
 
 /// The port of an address without one.

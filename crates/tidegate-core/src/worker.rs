@@ -27,13 +27,13 @@ use crate::{
     clock,
     conf::Config,
     connection::{Connection, Peer},
+    generations::{Control, WorkerBody, WorkerStart},
+    listeners::Listener,
     log::{self, Level},
     module::WorkerEnd,
     parked,
     request::Request,
     serve::{self, serve},
-    server::{Control, WorkerBody, WorkerStart},
-    sockets::Listener,
     stream::Stream,
 };
 
@@ -638,10 +638,10 @@ pub fn start_agent(worker: &Rc<Worker>) -> io::Result<()> {
         worker_count: 1,
         listeners: Vec::new(),
         control: receiver,
-        ready: crate::server::Ready::nobody(),
+        ready: crate::generations::Ready::nobody(),
     };
     let (ended, mut end) = tokio::sync::oneshot::channel();
-    crate::server::spawn_agent(body(worker.config.clone()), start, move || {
+    crate::generations::spawn_agent(body(worker.config.clone()), start, move || {
         // The worker may have gone first.
         let _ = ended.send(());
     })?;

@@ -10,11 +10,11 @@ use bstr::ByteSlice;
 use tidegate_conf::{Diagnostics, SourceMap};
 use tidegate_core::conf::{self, Config, LoadOptions};
 use tidegate_core::http_core;
-use tidegate_core::log::{self, ErrorLog, Level, note};
 use tidegate_core::registry::Registry;
-use tidegate_core::server::Workers;
-use tidegate_core::server::affinity::CpuSet;
 use tidegate_core::worker;
+use tidegate_net::generations::Workers;
+use tidegate_net::generations::affinity::CpuSet;
+use tidegate_net::log::{self, ErrorLog, Level, note};
 
 use crate::identity::Identity;
 use crate::privileges::{self, Account, to_path};

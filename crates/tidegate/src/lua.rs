@@ -9,9 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_core::log::{self, Destination, ErrorLog, Level, LogFile};
-use tidegate_core::{server, worker};
+use tidegate_core::worker;
 use tidegate_lua::command::{self, Command, Script};
+use tidegate_net::generations;
+use tidegate_net::log::{self, Destination, ErrorLog, Level, LogFile};
 
 use crate::engine::{BadConfiguration, Loader};
 use crate::identity::Identity;
@@ -221,7 +222,7 @@ fn run_script(options: Options) -> i32 {
     };
     let Ok::<_, BadConfiguration>(config) = loader.load() else { return 1 };
     command::set(options.command);
-    match server::run_alone(worker::body(config)) {
+    match generations::run_alone(worker::body(config)) {
         Ok(()) => 0,
         Err(reason) => {
             eprintln!("tidegate: {reason}");

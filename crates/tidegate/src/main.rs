@@ -36,7 +36,7 @@ mod upgrade;
 use std::ffi::OsString;
 
 use identity::Identity;
-use tidegate_core::log::{self, Level, note};
+use tidegate_net::log::{self, Level, note};
 
 #[cfg(not(feature = "sanitizer"))]
 #[global_allocator]
@@ -44,7 +44,7 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() {
     #[cfg(not(feature = "sanitizer"))]
-    tidegate_core::memory::set_collector(allocator::collect);
+    tidegate_net::memory::set_collector(allocator::collect);
     let mut arguments = std::env::args_os();
     let identity = Identity::of(&arguments.next().unwrap_or_default());
     let arguments: Vec<OsString> = arguments.collect();

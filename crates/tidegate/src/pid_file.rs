@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tidegate_core::log::{Level, SysError, note};
+use tidegate_net::log::{Level, SysError, note};
 
 /// What nginx appends to the name while a new binary takes over.
 const OLD_SUFFIX: &str = ".oldbin";

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User};
 use tidegate_core::environment::{KEPT, note_limited};
-use tidegate_core::log::{Level, SysError, note};
+use tidegate_net::log::{Level, SysError, note};
 
 use crate::engine::Settings;
 

@@ -6,9 +6,9 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use tidegate_core::conf::Config;
 use tidegate_core::files;
-use tidegate_core::log::{self, ErrorLog, Level, SysError, note};
-use tidegate_core::server::{Outcome, Server};
-use tidegate_core::sockets::{Provided, Purpose, Sockets};
+use tidegate_net::generations::{Generations, Outcome};
+use tidegate_net::listeners::{Provided, Purpose, Sockets};
+use tidegate_net::log::{self, ErrorLog, Level, SysError, note};
 
 use crate::channel::{SupervisorEnd, ToServer, ToSupervisor};
 use crate::engine::{self, Loader};
@@ -38,7 +38,7 @@ pub(crate) struct Served {
 struct Process<'a> {
     loader: &'a Loader,
     link: Link,
-    server: Server,
+    generations: Generations,
     serving: Served,
     /// A reload whose workers are starting, and the error log to go back to if they cannot.
     pending: Option<(Served, Arc<ErrorLog>)>,
@@ -54,9 +54,9 @@ struct Process<'a> {
 
 /// Serves until told to end. Returns the exit code.
 pub(crate) fn run(loader: &Loader, served: Served, signals: &Signals, link: Link) -> i32 {
-    let server = log::start_writer().and_then(|()| Server::new());
-    let server = match server {
-        Ok(server) => server,
+    let generations = log::start_writer().and_then(|()| Generations::new());
+    let generations = match generations {
+        Ok(generations) => generations,
         Err(error) => {
             note(Level::Emerg, format_args!("cannot start {}", SysError(&error)));
             return EXIT_FAILED;
@@ -65,7 +65,7 @@ pub(crate) fn run(loader: &Loader, served: Served, signals: &Signals, link: Link
     let mut process = Process {
         loader,
         link,
-        server,
+        generations,
         serving: served,
         pending: None,
         reload_again: false,
@@ -85,14 +85,14 @@ pub(crate) fn run(loader: &Loader, served: Served, signals: &Signals, link: Link
 impl Process<'_> {
     fn start_first(&mut self) {
         let workers = engine::workers(&self.serving.config);
-        if let Err(error) = self.server.start(workers, self.serving.sockets.clone()) {
+        if let Err(error) = self.generations.start(workers, self.serving.sockets.clone()) {
             self.fail_start(&format!("cannot start worker threads {}", SysError(&error)));
         }
     }
 
     fn turn(&mut self, signals: &Signals) {
-        let timeout = self.server.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        let mut fds = vec![signals.fd(), self.server.fd()];
+        let timeout = self.generations.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        let mut fds = vec![signals.fd(), self.generations.fd()];
         if let Link::Supervised(end) = &self.link {
             fds.push(end.fd());
         }
@@ -103,7 +103,7 @@ impl Process<'_> {
             self.obey_signal(received);
         }
         self.obey_supervisor();
-        for outcome in self.server.turn() {
+        for outcome in self.generations.turn() {
             self.note_outcome(outcome);
         }
         if self.pending.is_none() && std::mem::take(&mut self.reload_again) {
@@ -160,13 +160,13 @@ impl Process<'_> {
 
     fn quit(&mut self) {
         note(Level::Notice, format_args!("gracefully shutting down"));
-        self.server.quit();
+        self.generations.quit();
         self.release_sockets();
     }
 
     fn stop(&mut self) {
         note(Level::Notice, format_args!("exiting"));
-        self.server.stop();
+        self.generations.stop();
         self.release_sockets();
     }
 
@@ -180,7 +180,7 @@ impl Process<'_> {
                 sockets.unlink_removed(&Sockets::default());
             }
         }
-        if !self.server.has_workers() {
+        if !self.generations.has_workers() {
             self.exit = Some(0);
         }
     }
@@ -219,7 +219,7 @@ impl Process<'_> {
         let previous_log = log::main();
         log::set_main(engine::error_log(&next.config, self.loader));
         let workers = engine::workers(&next.config);
-        let started = self.server.start(workers, next.sockets.clone());
+        let started = self.generations.start(workers, next.sockets.clone());
         self.pending = Some((next, previous_log));
         if let Err(error) = started {
             self.fail_start(&format!("cannot start worker threads {}", SysError(&error)));
@@ -278,7 +278,7 @@ impl Process<'_> {
             }
         }
         self.tell(&ToSupervisor::Failed(reason.to_owned()));
-        if !self.server.is_serving() && !self.has_served {
+        if !self.generations.is_serving() && !self.has_served {
             self.exit = Some(EXIT_FAILED);
         }
     }
@@ -303,8 +303,8 @@ impl Process<'_> {
 
     /// The last steps, in nginx's order except for the pid file: when it is gone, so is everything else.
     fn finish(self) -> i32 {
-        let Self { link, server, serving, exit, .. } = self;
-        drop(server);
+        let Self { link, generations, serving, exit, .. } = self;
+        drop(generations);
         let code = exit.unwrap_or(0);
         if let Link::Alone { pid_file, .. } = link {
             serving.sockets.unlink_removed(&Sockets::default());

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tidegate_core::conf::Config;
-use tidegate_core::log::{self, Destination, ErrorLog, Level, LogFile, SysError, note};
-use tidegate_core::sockets::{Provided, Purpose, Sockets};
 use tidegate_core::special_response::{product, set_configure_arguments, set_product};
+use tidegate_net::listeners::{Provided, Purpose, Sockets};
+use tidegate_net::log::{self, Destination, ErrorLog, Level, LogFile, SysError, note};
 
 use crate::cli::{self, Options, SignalName};
 use crate::engine::{self, Loader, Settings};
@@ -25,7 +25,7 @@ pub(crate) fn run(options: Options, identity: Identity) -> i32 {
     // SAFETY: nothing before this point of the program starts a thread.
     let inherited = unsafe { upgrade::take_variable() };
     if inherited.is_some() {
-        tidegate_core::server::set_replaces_another();
+        tidegate_net::generations::set_replaces_another();
     }
     log::echo_to_stderr(Some(identity.name()));
     set_product(identity.product());

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
 use nix::unistd::ForkResult;
-use tidegate_core::log::{Level, SysError, note};
+use tidegate_net::log::{Level, SysError, note};
 
 /// Tells the command that was typed how the start went; dropping it without a word means failure.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) fn daemonize() -> io::Result<Daemonized> {
         }
         ForkResult::Child => {
             drop(read);
-            tidegate_core::log::after_fork();
+            tidegate_net::log::after_fork();
             nix::unistd::setsid()?;
             let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
             nix::unistd::dup2_stdin(&null)?;
@@ -59,10 +59,10 @@ pub(crate) fn daemonize() -> io::Result<Daemonized> {
 /// Points the standard error to the main error log, so that nothing that a library prints is lost; unless some `error_log` of
 /// the configuration, whose it may be, is the standard error itself.
 pub(crate) fn stderr_follows_error_log() {
-    if tidegate_core::log::is_stderr_used() {
+    if tidegate_net::log::is_stderr_used() {
         return;
     }
-    let main = tidegate_core::log::main();
+    let main = tidegate_net::log::main();
     if let Some(fd) = main.file().and_then(|file| file.fd())
         && let Err(error) = nix::unistd::dup2_stderr(fd.as_fd())
     {

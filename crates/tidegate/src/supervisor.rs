@@ -15,8 +15,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use tidegate_core::files;
-use tidegate_core::log::{self, Level, SysError, note};
-use tidegate_core::sockets::{Provided, Purpose, Sockets};
+use tidegate_net::listeners::{Provided, Purpose, Sockets};
+use tidegate_net::log::{self, Level, SysError, note};
 
 use crate::channel::{Channel, ServerEnd, SupervisorEnd, ToSupervisor};
 use crate::engine::{self, Loader, Settings};

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::{Pid, getppid};
-use tidegate_core::sockets::Sockets;
+use tidegate_net::listeners::Sockets;
 
 /// The variable that names inherited sockets.
 const VARIABLE: &str = "NGINX";

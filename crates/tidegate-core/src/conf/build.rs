@@ -7,13 +7,13 @@ use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, SourceMap, Span,
 
 use crate::{
     conf::{Config, CoreConfs, Level, LevelId, Listen, MethodSet, Server, ServerId},
+    listeners::{ListenAddr, ListenSpec},
     location::{LocationDraft, Locations},
     module::{AnyConf, Context, DirectiveInfo, Module, Shape},
     phase::Program,
     regex::Regex,
     registry::Registry,
     server_name::ServerNames,
-    sockets::{ListenAddr, ListenSpec},
     template::{Part, Template},
     variable::{VariableId, Variables},
 };

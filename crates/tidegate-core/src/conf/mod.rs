@@ -16,11 +16,11 @@ use tidegate_conf::Diagnostics;
 use tidegate_http::Method;
 
 use crate::{
+    listeners::ListenSpec,
     location::Locations,
     module::{AnyConf, Checked, Context, Module, WorkerEnd},
     phase::Program,
     server_name::ServerNames,
-    sockets::ListenSpec,
     variable::Variables,
 };
 

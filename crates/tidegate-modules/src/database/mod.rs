@@ -377,7 +377,7 @@ fn open(conf: &Conf, path: &Path, handover: Duration) -> Result<Engine, EngineEr
         match Engine::open(options(conf, path)) {
             Ok(engine) => return Ok(engine),
             Err(error @ OpenError::Locked { .. }) => {
-                let patient = tidegate_core::server::replaces_another();
+                let patient = tidegate_net::generations::replaces_another();
                 if !patient && begun.elapsed() >= handover {
                     let reason = format!("{error}; a data directory serves one process at a time");
                     return Err(EngineError::Refused(reason));

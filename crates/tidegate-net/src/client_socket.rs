@@ -19,13 +19,13 @@ use tokio::io::{Interest, unix::AsyncFd};
 ///
 /// # Safety
 /// `as_raw_fd` always gives the same open descriptor, which nothing but dropping the value closes.
-pub(crate) unsafe trait OwnsDescriptor: AsRawFd {}
+pub unsafe trait OwnsDescriptor: AsRawFd {}
 
 // SAFETY: that is what the standard library promises of the type.
 unsafe impl OwnsDescriptor for OwnedFd {}
 
 /// Registers a descriptor with the event loop of this thread.
-pub(crate) fn watch<T: OwnsDescriptor>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+pub fn watch<T: OwnsDescriptor>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: the `AsyncFd` owns `descriptor`, which owns what it names, see `OwnsDescriptor`.
     unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(io::Error::from)
 }
@@ -96,7 +96,7 @@ impl ClientSocket {
         SockRef::from(&self.input).set_tcp_nodelay(nodelay)
     }
     /// Our end, if it has an IP address.
-    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+    pub fn local_addr(&self) -> Option<SocketAddr> {
         SockRef::from(&self.input).local_addr().ok()?.as_socket()
     }
 }
@@ -117,7 +117,7 @@ impl AsRawFd for ClientSocket {
 ///
 /// # Errors
 /// `WouldBlock` when there is none; those of accept(2).
-pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)> {
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let accept = |address: *mut socket2::SockAddrStorage, len: *mut libc::socklen_t| {
         // SAFETY: `address` and `len` describe memory for any address.
@@ -136,7 +136,7 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)
 /// which the kernel makes a socket with its file first.
 ///
 /// Source: tcp(7), `TCP_INFO`; of a listening socket `tcpi_unacked` is the length of its queue.
-pub(crate) fn waiting(listener: BorrowedFd<'_>) -> Option<usize> {
+pub fn waiting(listener: BorrowedFd<'_>) -> Option<usize> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = (offset_of!(libc::tcp_info, tcpi_unacked) + size_of::<u32>()) as libc::socklen_t;
     let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);

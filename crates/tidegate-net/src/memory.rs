@@ -13,7 +13,7 @@ pub fn set_collector(collector: fn()) {
 }
 
 /// Gives back what this thread does not use: some milliseconds for tens of megabytes.
-pub(crate) fn collect() {
+pub fn collect() {
     if let Some(collector) = COLLECTOR.get() {
         collector();
     }

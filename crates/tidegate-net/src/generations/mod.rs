@@ -11,8 +11,8 @@
 //! - G2: one generation at most is starting and one at most is serving; any number may be quitting.
 //! - G3: a worker that panics while serving is replaced, not sooner than [`RESTART_PAUSE`] after it was started.
 //!
-//! The owner polls [`Server::fd`] beside its signals and calls [`Server::turn`] when it is readable or when
-//! [`Server::deadline`] has passed. Nothing here blocks.
+//! The owner polls [`Generations::fd`] beside its signals and calls [`Generations::turn`] when it is readable or when
+//! [`Generations::deadline`] has passed. Nothing here blocks.
 //!
 //! What this does not know: configuration. A worker's body is a function.
 
@@ -32,8 +32,8 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc as channel;
 
 use self::affinity::CpuSet;
+use crate::listeners::{Listener, Sockets};
 use crate::log::{Level, SysError, note};
-use crate::sockets::{Listener, Sockets};
 
 /// A worker that dies again and again is started at most once in this time.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ pub struct Ready(Box<dyn FnOnce() + Send>);
 
 impl Ready {
     /// Tells nobody.
-    pub(crate) fn nobody() -> Self {
+    pub fn nobody() -> Self {
         Self(Box::new(|| {}))
     }
     /// The worker serves from now on.
@@ -113,7 +113,7 @@ pub struct Workers {
     pub shutdown_timeout: Option<Duration>,
 }
 
-/// Events of the server that its owner waits for.
+/// Events that the owner waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The generation that was started last serves; its predecessor quits.
@@ -125,7 +125,7 @@ pub enum Outcome {
 }
 
 /// The workers of a process.
-pub struct Server {
+pub struct Generations {
     generations: Vec<Generation>,
     number_next: u64,
     events: mpsc::Receiver<Event>,
@@ -196,8 +196,8 @@ impl Sender {
     }
 }
 
-impl Server {
-    /// A server without workers.
+impl Generations {
+    /// No workers yet.
     ///
     /// # Errors
     /// The system gives no event descriptor.
@@ -470,11 +470,7 @@ pub fn run_alone(body: WorkerBody) -> Result<(), String> {
 ///
 /// # Errors
 /// The system refuses a thread.
-pub(crate) fn spawn_agent(
-    body: WorkerBody,
-    start: WorkerStart,
-    ended: impl FnOnce() + Send + 'static,
-) -> io::Result<()> {
+pub fn spawn_agent(body: WorkerBody, start: WorkerStart, ended: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let run = move || {
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| run_worker(&body, start)));
         match result.unwrap_or(Ended::Panicked) {

@@ -57,7 +57,7 @@ impl Stream {
     ///
     /// # Errors
     /// `NotConnected` for anything else.
-    pub(crate) fn into_fd(self) -> io::Result<OwnedFd> {
+    pub fn into_fd(self) -> io::Result<OwnedFd> {
         match self {
             Stream::Client(socket) => Ok(socket.into_fd()),
             _ => closed(),
