@@ -151,6 +151,25 @@ pub fn unescape_uri(bytes: &[u8], kind: Unescape, out: &mut Vec<u8>) -> usize {
     at
 }
 
+/// Appends the decoded form of a value of a form or a query string to `out`: `%20` and `+` are a space, and a broken
+/// escape stays as it is.
+///
+/// Source: WHATWG URL, "application/x-www-form-urlencoded parsing".
+pub fn unescape_form(bytes: &[u8], out: &mut Vec<u8>) {
+    let mut rest = bytes;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match (byte, after) {
+            (b'+', _) => out.push(b' '),
+            (b'%', [high, low, behind @ ..]) if let (Some(high), Some(low)) = (hex_digit(*high), hex_digit(*low)) => {
+                out.push(high << 4 | low);
+                rest = behind;
+            }
+            _ => out.push(byte),
+        }
+    }
+}
+
 /// The value of a hex digit.
 pub(crate) fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
@@ -200,6 +219,22 @@ mod tests {
         assert_eq!(escaped_uri(b"a b%\xff\n", Escape::MailAuth).as_ref(), b"a%20b%25\xff%0A");
         assert!(matches!(escaped_uri(b"/a/b.c", Escape::Uri), Cow::Borrowed(_)));
         assert_eq!(escaped_uri(b" /a?\xc3\xa9 ", Escape::Uri).as_ref(), b"%20/a%3F%C3%A9%20");
+    }
+
+    #[test]
+    fn unescapes_forms() {
+        #[track_caller]
+        fn check(text: &str, expected: &str) {
+            let mut out = Vec::new();
+            unescape_form(text.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
+        check("a%20b+c", "a b c");
+        check("try %search%%20%again%", "try %search% %again%");
+        check("Tom%2BJerry", "Tom+Jerry");
+        check("%", "%");
+        check("%4", "%4");
+        check("%4g%41", "%4gA");
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use std::ffi::c_int;
 
+use tidegate_http::escape::unescape_form;
+
 use super::compiled::ffi_functions;
-use super::uri::{Kind, escape_into, unescape_into};
+use super::uri::{Kind, escape_into};
 use super::{Family, ffi_request, log_debug, request};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
@@ -37,12 +39,12 @@ fn decode_into(lua: Lua, table: c_int, args: &[u8], max: i64) -> bool {
         rest = end.map(|end| &text[end + 1..]);
         let equals = memchr::memchr(b'=', pair);
         key.clear();
-        unescape_into(&pair[..equals.unwrap_or(pair.len())], &mut key);
+        unescape_form(&pair[..equals.unwrap_or(pair.len())], &mut key);
         if !key.is_empty() {
             match equals {
                 Some(at) => {
                     value.clear();
-                    unescape_into(&pair[at + 1..], &mut value);
+                    unescape_form(&pair[at + 1..], &mut value);
                     lua.add_multi(table, &key, |lua| lua.push_bytes(&value));
                 }
                 None => lua.add_multi(table, &key, |lua| lua.push_bool(true)),

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use tidegate_http::escape::percent_encode;
+use tidegate_http::escape::{percent_encode, unescape_form};
 
 use super::Family;
 use super::compiled::ffi_functions;
@@ -74,28 +74,6 @@ pub(crate) fn escape_into(text: &[u8], kind: Kind, out: &mut Vec<u8>) {
     percent_encode(text, |byte| kind.escapes(byte), out);
 }
 
-/// Appends the decoded form of `text` to `out`: `+` is a space, a broken escape stays as it is.
-pub(crate) fn unescape_into(text: &[u8], out: &mut Vec<u8>) {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        let escape = match text.get(at + 1..at + 3) {
-            Some(&[high, low]) if byte == b'%' => digit(high).zip(digit(low)),
-            _ => None,
-        };
-        match escape {
-            Some((high, low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            None => {
-                out.push(if byte == b'+' { b' ' } else { byte });
-                at += 1;
-            }
-        }
-    }
-}
-
 /// Puts the byte `new` in the place of each `old`.
 fn replace(text: &[u8], old: c_int, new: c_int, out: &mut Vec<u8>) {
     out.extend(text.iter().map(|&byte| if c_int::from(byte) == old { new as u8 } else { byte }));
@@ -115,7 +93,7 @@ fn escape(text: &[u8], kind: c_int, out: &mut Vec<u8>) {
 }
 
 fn unescape(text: &[u8], out: &mut Vec<u8>) {
-    unescape_into(text, out);
+    unescape_form(text, out);
 }
 
 #[cfg(test)]
@@ -139,20 +117,5 @@ mod tests {
         check(Kind::Memcached, "a b%\u{e9}", "a%20b%25\u{e9}");
         check(Kind::HeaderName, "X-A:b", "X-A%3Ab");
         check(Kind::HeaderValue, "a\tb\r\n", "a\tb%0D%0A");
-    }
-
-    #[test]
-    fn unescapes() {
-        #[track_caller]
-        fn check(text: &str, expected: &str) {
-            let mut out = Vec::new();
-            unescape_into(text.as_bytes(), &mut out);
-            assert_eq!(String::from_utf8_lossy(&out), expected);
-        }
-        check("a%20b+c", "a b c");
-        check("try %search%%20%again%", "try %search% %again%");
-        check("%", "%");
-        check("%4", "%4");
-        check("%4g%41", "%4gA");
     }
 }

@@ -427,15 +427,9 @@ fn may_enter(directory: &Path) -> bool {
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
 }
 
-/// The name of a user in `/etc/passwd`, or the number.
+/// The name of a user, or the number if nobody has it.
 fn name_of(uid: u32) -> String {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let of = |line: &str| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)? == uid.to_string()).then(|| name.to_owned())
-    };
-    users.lines().find_map(of).unwrap_or_else(|| uid.to_string())
+    nix::unistd::User::from_uid(uid.into()).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 fn options(conf: &Conf, path: &Path) -> EngineOptions {

@@ -12,6 +12,7 @@ use tidegate_core::{
     template::{Part, Template},
     variable::VariableId,
 };
+use tidegate_http::escape::unescape_form;
 use tidegate_mysql::Sharing;
 use tidegate_rows::{Param, Statement};
 
@@ -67,26 +68,11 @@ impl Bound {
     }
 }
 
-/// What a form or a link has encoded: `%20` and `+` are a space. What is no escape stays as it is.
+/// A value that a client has sent in a form or a link, as it was meant.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match (byte, after) {
-            (b'+', _) => out.push(b' '),
-            (b'%', [high, low, behind @ ..]) if let (Some(high), Some(low)) = (hex(*high), hex(*low)) => {
-                out.push(high << 4 | low);
-                rest = behind;
-            }
-            _ => out.push(byte),
-        }
-    }
+    unescape_form(text, &mut out);
     out
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|digit| digit as u8)
 }
 
 /// A statement with its parameters, for one request.
