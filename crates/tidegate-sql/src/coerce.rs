@@ -10,7 +10,7 @@ use crate::{
     errors,
     session::Env,
     value::{
-        Base, Datum, Rep, Val,
+        Base, Datum, Rep, SqlType, Val,
         decimal::{Decimal, PRECISION_MAX, pow10},
         latin1,
         number::{parse_decimal, parse_f64},
@@ -562,18 +562,23 @@ impl Target<'_> {
 
     /// The value that an omitted or NULL column gets when nothing stops it: zero, empty, the first member.
     pub(crate) fn implicit_default(&self) -> Datum {
-        let ty = &self.column.ty;
-        match ty.rep() {
-            Rep::Int | Rep::Uint | Rep::Set | Rep::Datetime | Rep::Timestamp | Rep::Time => Datum::Int(0),
-            Rep::Enum => Datum::Int(1),
-            Rep::Real | Rep::Number => Datum::Real(0.0),
-            Rep::Dec => Datum::Blob(Decimal::ZERO.to_blob()),
-            Rep::Blob if ty.base == Base::Binary => Datum::Blob(vec![0; ty.length as usize].into()),
-            Rep::Blob => Datum::Blob(Box::default()),
-            Rep::Text | Rep::Null => Datum::Text(Box::default()),
-        }
+        implicit_default(&self.column.ty)
     }
 }
+
+/// What stands in a column that must not be NULL and has no default: zero, the empty text, the first member.
+pub(crate) fn implicit_default(ty: &SqlType) -> Datum {
+    match ty.rep() {
+        Rep::Int | Rep::Uint | Rep::Set | Rep::Datetime | Rep::Timestamp | Rep::Time => Datum::Int(0),
+        Rep::Enum => Datum::Int(1),
+        Rep::Real | Rep::Number => Datum::Real(0.0),
+        Rep::Dec => Datum::Blob(Decimal::ZERO.to_blob()),
+        Rep::Blob if ty.base == Base::Binary => Datum::Blob(vec![0; ty.length as usize].into()),
+        Rep::Blob => Datum::Blob(Box::default()),
+        Rep::Text | Rep::Null => Datum::Text(Box::default()),
+    }
+}
+
 /// The first bytes of a text that does not fit, as errors show them.
 fn printable(bytes: &[u8]) -> String {
     const SHOWN: usize = 6;

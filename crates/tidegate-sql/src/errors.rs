@@ -90,6 +90,8 @@ errors! {
     ambiguous_column(name, place) = 1052 b"23000" "Column '{name}' in {place} is ambiguous";
     /// `sql_safe_updates` and an UPDATE or DELETE of a whole table.
     update_without_key() = 1175 b"HY000" "You are using safe update mode and you tried to update a table without a WHERE that uses a KEY column";
+    /// A sub-query reads the table that the statement writes.
+    target_is_read(table) = 1093 b"HY000" "Table '{table}' is specified twice, both as a target and as a separate source for data";
     /// A column that no table has.
     unknown_column(name, place) = 1054 b"42S22" "Unknown column '{name}' in '{place}'";
     /// A sub-query names an aggregate of the query around it.

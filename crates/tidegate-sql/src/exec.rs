@@ -4,6 +4,7 @@ mod auto;
 pub(crate) mod bind;
 pub(crate) mod conflict;
 mod insert;
+mod late;
 pub(crate) mod params;
 pub(crate) mod rules;
 mod update;
@@ -205,6 +206,26 @@ fn stopped() -> QueryError {
     } else {
         QueryError::SinkClosed(tidegate_rows::SinkClosed)
     }
+}
+
+/// Hands the rows of RETURNING to the sink.
+///
+/// # Errors
+/// That the sink has gone.
+pub(crate) fn send_returned(rows: &write::ReturnedRows, sink: &mut dyn Sink) -> Result<(), QueryError> {
+    let returned = &rows.returned;
+    sink.columns(&returned.columns);
+    let mut buf = Vec::new();
+    for row in rows.cells.chunks(returned.outs.len().max(1)) {
+        sink.begin_row();
+        for (index, (out, value)) in returned.outs.iter().zip(row).enumerate() {
+            out.emit(index, value.as_cell(), &mut buf, sink);
+        }
+        if sink.end_row() == Flow::Full {
+            task::block_on_to_end(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| stopped())??;
+        }
+    }
+    Ok(())
 }
 
 /// Steps a bound query to its end and hands its rows to the sink. Answers their number.

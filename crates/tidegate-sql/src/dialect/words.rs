@@ -83,6 +83,7 @@ static RESERVED: &[&str] = &[
     "REPLACE",
     "RESTRICT",
     "RETURN",
+    "RETURNING",
     "REVOKE",
     "RLIKE",
     "SCHEMA",

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use super::{
     conflict::{entry, is_foreign_key},
     rules::{Rule, RuleKind},
-    write::{Res, Writer, Written, internal},
+    write::{Res, ReturnedRows, Writer, Written, internal},
 };
 use crate::{
     catalog::{Default, Table},
     engine::Schema,
     errors,
     store::conn::Stmt,
-    translate::dml::{Cellish, InsertPlan, InsertRow},
+    translate::{
+        assign::{LateValue, RowValue},
+        dml::{Cellish, InsertPlan, InsertRow},
+    },
     value::{Datum, Val},
 };
 
@@ -35,7 +38,11 @@ impl Writer<'_> {
         let table = &plan.table;
         let mut run = InsertRun {
             stmt: self.main(|| insert_sql(table))?,
-            written: Written { touched: vec![Arc::clone(&table.state)], ..Written::default() },
+            written: Written {
+                touched: vec![Arc::clone(&table.state)],
+                returned: plan.returning.as_ref().map(|returning| ReturnedRows::new(&returning.returned)),
+                ..Written::default()
+            },
             rows: 0,
             duplicates: 0,
             spare: None,
@@ -54,6 +61,10 @@ impl Writer<'_> {
         }
         let InsertRun { stmt, mut written, rows, duplicates, single, .. } = run;
         self.stmts.push(stmt);
+        if plan.query.is_some() && plan.on_duplicate.is_some() && written.last_insert_id.is_none() {
+            // Here MariaDB answers generated values only.
+            written.insert_id = 0;
+        }
         if !single {
             written.info = format!("Records: {rows}  Duplicates: {duplicates}  Warnings: {}", self.env.warning_count());
         }
@@ -66,9 +77,9 @@ impl Writer<'_> {
             for (number, row) in rows.iter().enumerate() {
                 let (values, pending) = self.row_of(plan, number + 1, false, |index| {
                     let column = &plan.table.columns[plan.columns[index]];
-                    Ok(Some(feed.outs[index].value_for(row[index].as_cell(), &column.ty)))
+                    Ok(Given::Value(feed.outs[index].value_for(row[index].as_cell(), &column.ty)))
                 })?;
-                self.insert_one(plan, run, values, &pending)?;
+                self.insert_one(plan, run, values, &pending, row)?;
             }
             return Ok(());
         }
@@ -78,7 +89,7 @@ impl Writer<'_> {
                 run.rows += 1;
                 continue;
             };
-            self.insert_one(plan, run, values, &pending)?;
+            self.insert_one(plan, run, values, &pending, &[])?;
         }
         Ok(())
     }
@@ -96,11 +107,13 @@ impl Writer<'_> {
         self.row_of(plan, number, single, |index| {
             let target = &plan.table.columns[plan.columns[index]].ty;
             Ok(match row.values.get(index) {
-                None | Some(Cellish::Default) => None,
-                Some(Cellish::Const(source)) => Some(constants.value_for(source, target)?),
-                Some(Cellish::Column(column)) => {
-                    evaluated.as_ref().map(|rows| outs[*column].value_for(rows.cells[*column].as_cell(), target))
-                }
+                None | Some(Cellish::Default) => Given::Default,
+                Some(Cellish::Const(source)) => Given::Value(constants.value_for(source, target)?),
+                Some(Cellish::Column(column)) => match &evaluated {
+                    Some(rows) => Given::Value(outs[*column].value_for(rows.cells[*column].as_cell(), target)),
+                    None => Given::Default,
+                },
+                Some(Cellish::Late(late)) => Given::Late(late),
             })
         })
     }
@@ -118,23 +131,34 @@ impl Writer<'_> {
 
     /// All columns of a new row: given values coerced, the others by default; and those whose default is an expression.
     pub(super) fn row_of<'v>(
-        &self,
+        &mut self,
         plan: &InsertPlan,
         number: usize,
         single: bool,
-        mut value: impl FnMut(usize) -> Res<Option<Val<'v>>>,
+        mut given: impl FnMut(usize) -> Res<Given<'v>>,
     ) -> Res<(Vec<Datum>, Vec<usize>)> {
         let table = &plan.table;
         let mut row: Vec<Option<Datum>> = vec![None; table.columns.len()];
         for (index, &column) in plan.columns.iter().enumerate() {
-            if let Some(value) = value(index)? {
-                if table.columns[column].generated.is_some() {
-                    self.generated_value(table, column, plan.ignore)?;
-                    continue;
-                }
-                let target = self.target(&plan.schema, table, column, number, plan.ignore);
-                row[column] = Some(self.store(&target, value, single)?);
+            let given = given(index)?;
+            if matches!(given, Given::Default) {
+                continue;
             }
+            if table.columns[column].generated.is_some() {
+                self.generated_value(table, column, plan.ignore)?;
+                continue;
+            }
+            let late = match given {
+                Given::Late(late) => Some((self.late(late, |value| stored_so_far(table, &row, value))?, &late.out)),
+                _ => None,
+            };
+            let target = self.target(&plan.schema, table, column, number, plan.ignore);
+            let value = match (given, &late) {
+                (Given::Value(value), _) => value,
+                (_, Some((value, out))) => out.value_for(value.as_cell(), &target.column.ty),
+                (_, None) => continue,
+            };
+            row[column] = Some(self.store(&target, value, single)?);
         }
         let mut pending = Vec::new();
         let row = row
@@ -205,6 +229,7 @@ impl Writer<'_> {
         run: &mut InsertRun,
         mut row: Vec<Datum>,
         pending: &[usize],
+        selected: &[Datum],
     ) -> Res<()> {
         run.rows += 1;
         let table = &plan.table;
@@ -232,7 +257,8 @@ impl Writer<'_> {
                 Ok(_) => {
                     run.written.affected += 1;
                     self.note_auto(table, &row, generated, &mut run.written);
-                    return Ok(());
+                    let rowid = self.conn.last_insert_rowid();
+                    return self.note_returned(plan, rowid, &mut run.written);
                 }
                 Err(error) => error,
             };
@@ -256,7 +282,8 @@ impl Writer<'_> {
                 run.duplicates += 1;
                 run.spare = run.spare.or(generated);
                 run.written.cascades = true;
-                return self.update_duplicate(plan, upsert, rowid, &row, run);
+                self.update_duplicate(plan, upsert, rowid, &row, selected, run)?;
+                return self.note_returned(plan, rowid, &mut run.written);
             }
             let error = errors::duplicate_entry(entry(table, index, &row), &index.name);
             if plan.ignore {
@@ -267,6 +294,27 @@ impl Writer<'_> {
             }
             return Err(error);
         }
+    }
+}
+
+/// What the text of a statement gives for a column.
+pub(super) enum Given<'v> {
+    Default,
+    Value(Val<'v>),
+    Late(&'v LateValue),
+}
+
+/// What an expression of a row sees of a column: the value that is stored, or the one that stands there before.
+fn stored_so_far(table: &Table, row: &[Option<Datum>], value: RowValue) -> Datum {
+    let RowValue::Stored(column) = value else { return Datum::Null };
+    if let Some(stored) = &row[column] {
+        return stored.clone();
+    }
+    let column = &table.columns[column];
+    match &column.default {
+        Default::Literal { value, .. } => value.clone(),
+        Default::None if !column.nullable => crate::coerce::implicit_default(&column.ty),
+        _ => Datum::Null,
     }
 }
 

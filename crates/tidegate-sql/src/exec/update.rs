@@ -7,7 +7,7 @@ use super::{
     conflict::is_foreign_key,
     insert::InsertRun,
     rules::Rule,
-    write::{Res, Rows, Writer, Written, internal},
+    write::{Res, ReturnedRows, Rows, Writer, Written, internal},
 };
 use crate::{
     catalog::Table,
@@ -15,7 +15,10 @@ use crate::{
     engine::Schema,
     errors,
     store::conn::{Cell, Step},
-    translate::dml::{Cellish, DeletePlan, InsertPlan, UpdatePlan, UpdateTarget, Upsert},
+    translate::{
+        assign::RowValue,
+        dml::{Cellish, DeletePlan, InsertPlan, UpdatePlan, UpdateTarget, Upsert},
+    },
     value::{Datum, uint_of},
 };
 
@@ -26,19 +29,23 @@ impl Writer<'_> {
         upsert: &Upsert,
         rowid: i64,
         row: &[Datum],
+        selected: &[Datum],
         run: &mut InsertRun,
     ) -> Res<()> {
         let table = &plan.table;
+        let input = |value: RowValue, changes: &[(usize, Datum)], cells: &[Datum]| match value {
+            RowValue::Fed(index) => cells[index].clone(),
+            RowValue::Stored(column) => changed(changes, column).unwrap_or(&cells[column]).clone(),
+            RowValue::Refused(column) => row[column].clone(),
+            RowValue::Selected(index) => selected[index].clone(),
+        };
         let mut stmt = self.conn.prepare(&upsert.feed.sql).map_err(internal)?;
         let mut stmt = self.constants.bind(&mut stmt, &upsert.feed.binds)?;
         let base = upsert.feed.binds.len();
-        let count = stmt.parameter_count();
-        for (index, value) in row.iter().enumerate() {
-            if base + index < count {
-                stmt.bind(base + index + 1, value.as_cell()).map_err(internal)?;
-            }
+        for (index, value) in upsert.inputs.iter().enumerate() {
+            stmt.bind(base + index + 1, input(*value, &[], &[]).as_cell()).map_err(internal)?;
         }
-        stmt.bind(base + row.len() + 1, Cell::Int(rowid)).map_err(internal)?;
+        stmt.bind(base + upsert.inputs.len() + 1, Cell::Int(rowid)).map_err(internal)?;
         if stmt.step().map_err(internal)? != Step::Row {
             return Err(errors::internal("the duplicate row has gone"));
         }
@@ -46,13 +53,16 @@ impl Writer<'_> {
         drop(stmt);
         let mut changes = Vec::new();
         for (&column, value) in upsert.columns.iter().zip(&upsert.values) {
+            let late = match value {
+                Cellish::Late(late) => Some(self.late(late, |value| input(value, &changes, &cells))?),
+                _ => None,
+            };
             let target = self.target(&plan.schema, table, column, run.rows, plan.ignore);
-            let new = self.new_value(&target, value, &cells, &upsert.feed.outs)?;
-            changes.push((column, new));
+            let new = self.new_value(&target, value, late.as_ref(), &cells, &upsert.feed.outs)?;
+            change(&mut changes, column, new);
         }
         if let Some(auto) = table.auto_column() {
-            let new = changes.iter().find(|(column, _)| *column == auto);
-            run.written.insert_id = uint_of(new.map_or(&cells[auto], |(_, value)| value).as_cell());
+            run.written.insert_id = uint_of(changed(&changes, auto).unwrap_or(&cells[auto]).as_cell());
         }
         debug_assert_eq!(upsert.old, table.columns.len());
         let old = |column: usize| &cells[column];
@@ -64,14 +74,23 @@ impl Writer<'_> {
         self.keep_raised_auto(table, upsert.columns.iter().copied())
     }
 
-    pub(super) fn new_value(&self, target: &Target<'_>, value: &Cellish, cells: &[Datum], outs: &[Out]) -> Res<Datum> {
-        match value {
-            Cellish::Default => self.default(target),
-            Cellish::Const(source) => self.store(target, self.constants.value_for(source, &target.column.ty)?, false),
-            Cellish::Column(index) => {
-                self.store(target, outs[*index].value_for(cells[*index].as_cell(), &target.column.ty), false)
-            }
-        }
+    /// The value that a column gets: `late` is what an expression over the row gives, if the value is one.
+    fn new_value(
+        &self,
+        target: &Target<'_>,
+        value: &Cellish,
+        late: Option<&Datum>,
+        cells: &[Datum],
+        outs: &[Out],
+    ) -> Res<Datum> {
+        let ty = &target.column.ty;
+        let value = match value {
+            Cellish::Default => return self.default(target),
+            Cellish::Const(source) => self.constants.value_for(source, ty)?,
+            Cellish::Column(index) => outs[*index].value_for(cells[*index].as_cell(), ty),
+            Cellish::Late(expression) => expression.out.value_for(late.unwrap_or(&Datum::Null).as_cell(), ty),
+        };
+        self.store(target, value, false)
     }
 
     /// Writes changed columns of one row; answers whether any value is a new one.
@@ -204,25 +223,7 @@ impl Writer<'_> {
                 continue;
             }
             *matched += 1;
-            let number = *matched as usize;
-            let mut changes = Vec::with_capacity(target.assignments.len());
-            for (column, _, value) in &target.assignments {
-                if target.table.columns[*column].generated.is_some() {
-                    if !matches!(value, Cellish::Default) {
-                        self.generated_value(&target.table, *column, plan.ignore)?;
-                    }
-                    continue;
-                }
-                let place = self.target(&target.schema, &target.table, *column, number, plan.ignore);
-                let new = self.new_value(&place, value, cells, &plan.feed.outs);
-                match self.or_skip(new, plan.ignore)? {
-                    Some(new) => changes.push((*column, new)),
-                    None => {
-                        changes.clear();
-                        break;
-                    }
-                }
-            }
+            let changes = self.changes_of(plan, target, cells, *matched as usize)?;
             let old = |column: usize| {
                 let place = target.assignments.iter().find(|(known, ..)| *known == column);
                 place.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
@@ -232,6 +233,40 @@ impl Writer<'_> {
             }
         }
         self.keep_raised_auto(&target.table, target.assignments.iter().map(|(column, ..)| *column))
+    }
+
+    /// The new values of a row; none if the row stays as it is.
+    fn changes_of(
+        &mut self,
+        plan: &UpdatePlan,
+        target: &UpdateTarget,
+        cells: &[Datum],
+        number: usize,
+    ) -> Res<Vec<(usize, Datum)>> {
+        let mut changes = Vec::with_capacity(target.assignments.len());
+        for (column, _, value) in &target.assignments {
+            if target.table.columns[*column].generated.is_some() {
+                if !matches!(value, Cellish::Default) {
+                    self.generated_value(&target.table, *column, plan.ignore)?;
+                }
+                continue;
+            }
+            let late = match value {
+                Cellish::Late(late) => Some(self.late(late, |value| match value {
+                    RowValue::Fed(index) => cells[index].clone(),
+                    RowValue::Stored(column) => target.value_of(column, &changes, cells),
+                    RowValue::Refused(_) | RowValue::Selected(_) => Datum::Null,
+                })?),
+                _ => None,
+            };
+            let place = self.target(&target.schema, &target.table, *column, number, plan.ignore);
+            let new = self.new_value(&place, value, late.as_ref(), cells, &plan.feed.outs);
+            match self.or_skip(new, plan.ignore)? {
+                Some(new) => change(&mut changes, *column, new),
+                None => return Ok(Vec::new()),
+            }
+        }
+        Ok(changes)
     }
 
     /// Carries out DELETE.
@@ -258,6 +293,7 @@ impl Writer<'_> {
             return Ok(written);
         }
         let rows = self.collect(&plan.feed)?;
+        written.returned = plan.returning.as_ref().map(ReturnedRows::new);
         for (schema, table, column) in &plan.targets {
             let mut stmt =
                 self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
@@ -269,7 +305,13 @@ impl Writer<'_> {
                 }
                 stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
                 match stmt.run() {
-                    Ok(()) => written.affected += self.conn.changes().min(1),
+                    Ok(()) => {
+                        written.affected += self.conn.changes().min(1);
+                        if let Some(returned) = &mut written.returned {
+                            let mut values = cells[column + 1..].iter();
+                            values.try_for_each(|value| returned.push(value.clone(), self.memory_max))?;
+                        }
+                    }
                     Err(error) if plan.ignore && is_foreign_key(&error) => {
                         self.env.warn(self.parent_error(&error, schema, table));
                     }
@@ -285,5 +327,26 @@ impl Writer<'_> {
         let mut stmt = self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
         stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
         stmt.run().map_err(|error| self.parent_error(&error, schema, table))
+    }
+}
+
+impl UpdateTarget {
+    /// A column of the row as it is after some changes.
+    fn value_of(&self, column: usize, changes: &[(usize, Datum)], cells: &[Datum]) -> Datum {
+        let old = || self.assignments.iter().find(|(known, ..)| *known == column).map(|(_, old, _)| &cells[*old]);
+        changed(changes, column).or_else(old).cloned().unwrap_or(Datum::Null)
+    }
+}
+
+/// The new value of a column.
+fn changed(changes: &[(usize, Datum)], column: usize) -> Option<&Datum> {
+    changes.iter().find(|(known, _)| *known == column).map(|(_, value)| value)
+}
+
+/// Gives a column another value; the last one counts.
+fn change(changes: &mut Vec<(usize, Datum)>, column: usize, value: Datum) {
+    match changes.iter_mut().find(|(known, _)| *known == column) {
+        Some((_, known)) => *known = value,
+        None => changes.push((column, value)),
     }
 }

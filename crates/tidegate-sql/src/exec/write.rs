@@ -12,8 +12,8 @@ use crate::{
     engine::Schema,
     errors,
     session::Env,
-    store::conn::{Cell, Conn, SqliteError, Step, Stmt, to_server_error},
-    translate::dml::Feed,
+    store::conn::{Conn, SqliteError, Step, Stmt, to_server_error},
+    translate::{dml::Feed, returning::Returned},
     value::{Base, Datum, Rep, Val},
     variables,
 };
@@ -31,7 +31,37 @@ pub(crate) struct Written {
     pub(crate) touched: Vec<Arc<TableState>>,
     /// An INSERT has deleted or updated rows: their foreign keys may have reached other tables.
     pub(crate) cascades: bool,
+    /// The rows of RETURNING.
+    pub(crate) returned: Option<ReturnedRows>,
 }
+
+/// Rows that a writing statement answers.
+#[derive(Debug)]
+pub(crate) struct ReturnedRows {
+    pub(crate) returned: Arc<Returned>,
+    pub(crate) cells: Vec<Datum>,
+    bytes: usize,
+}
+
+impl ReturnedRows {
+    /// No rows yet.
+    pub(super) fn new(returned: &Arc<Returned>) -> Self {
+        Self { returned: Arc::clone(returned), cells: Vec::new(), bytes: 0 }
+    }
+
+    /// Keeps a value of a row.
+    ///
+    /// # Errors
+    /// 1235 beyond `bytes_max`.
+    pub(super) fn push(&mut self, value: Datum, bytes_max: usize) -> Res<()> {
+        self.bytes += value.size();
+        self.cells.push(value);
+        if self.bytes > bytes_max { Err(errors::unsupported(TOO_MUCH)) } else { Ok(()) }
+    }
+}
+
+/// What a statement of too many rows is told.
+const TOO_MUCH: &str = "a statement that changes this much at once; divide it";
 
 /// What a statement needs while it writes.
 pub(crate) struct Writer<'a> {
@@ -137,14 +167,12 @@ impl Writer<'_> {
         while stmt.step().map_err(internal)? == Step::Row {
             for index in 0..width {
                 let cell = stmt.cell(index);
-                bytes += size_of::<Datum>();
-                if let Cell::Text(data) | Cell::Blob(data) = cell {
-                    bytes += data.len();
-                }
-                rows.cells.push(cell.to_owned());
+                let value = cell.to_owned();
+                bytes += value.size();
+                rows.cells.push(value);
             }
             if bytes > self.memory_max {
-                return Err(errors::unsupported("a statement that changes this much at once; divide it"));
+                return Err(errors::unsupported(TOO_MUCH));
             }
         }
         Ok(rows)

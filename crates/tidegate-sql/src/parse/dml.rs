@@ -6,7 +6,9 @@ use sqlparser::{
     tokenizer::Token,
 };
 
-use super::{Delete, Insert, InsertSource, Result, TableName, Update, comma_separated, table_name, to_table_name};
+use super::{
+    Delete, Insert, InsertSource, Result, Returning, TableName, Update, comma_separated, table_name, to_table_name,
+};
 use crate::dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected};
 
 pub(super) fn insert(p: &mut Parser, replace: bool) -> Result<Insert> {
@@ -63,7 +65,16 @@ pub(super) fn insert(p: &mut Parser, replace: bool) -> Result<Insert> {
     if !replace && take_words(p, &["ON", "DUPLICATE", "KEY", "UPDATE"]) {
         on_duplicate = comma_separated(p, assignment)?;
     }
-    Ok(Insert { replace, ignore, table, columns, source, row_alias, on_duplicate })
+    let returning = returning(p)?;
+    Ok(Insert { replace, ignore, table, columns, source, row_alias, on_duplicate, returning })
+}
+
+fn returning(p: &mut Parser) -> Result<Option<Returning>> {
+    let start = p.peek_token_ref().span.start.column;
+    if !take_word(p, "RETURNING") {
+        return Ok(None);
+    }
+    Ok(Some(Returning { start, items: p.parse_projection()? }))
 }
 
 /// A column in INSERT's list; a table in front must be the target, which MySQL checks no further.
@@ -135,7 +146,8 @@ pub(super) fn delete(p: &mut Parser) -> Result<Delete> {
         from = comma_separated(p, |p| p.parse_table_and_joins())?;
     }
     let (selection, order_by, limit) = tail(p)?;
-    Ok(Delete { ignore, targets, from, selection, order_by, limit })
+    let returning = if targets.is_empty() { returning(p)? } else { None };
+    Ok(Delete { ignore, targets, from, selection, order_by, limit, returning })
 }
 
 fn target_list(p: &mut Parser) -> Result<Vec<TableName>> {

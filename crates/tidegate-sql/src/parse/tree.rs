@@ -1,6 +1,6 @@
 //! The trees of statements: what the engine can do, and no more.
 
-use sqlparser::ast::{Assignment, Expr, OrderByExpr, Query, TableWithJoins};
+use sqlparser::ast::{Assignment, Expr, OrderByExpr, Query, SelectItem, TableWithJoins};
 
 use super::{AlterItem, CreateTable};
 use crate::lexer::Rows;
@@ -130,6 +130,15 @@ pub(crate) struct Insert {
     pub(crate) source: InsertSource,
     pub(crate) row_alias: Option<String>,
     pub(crate) on_duplicate: Vec<Assignment>,
+    pub(crate) returning: Option<Returning>,
+}
+
+/// RETURNING of a statement that writes.
+#[derive(Debug, Clone)]
+pub(crate) struct Returning {
+    /// Where the word stands in the text.
+    pub(crate) start: u64,
+    pub(crate) items: Vec<SelectItem>,
 }
 
 /// Where the rows of an INSERT come from.
@@ -163,6 +172,7 @@ pub(crate) struct Delete {
     pub(crate) selection: Option<Expr>,
     pub(crate) order_by: Vec<OrderByExpr>,
     pub(crate) limit: Option<Expr>,
+    pub(crate) returning: Option<Returning>,
 }
 
 /// Which transactions SET TRANSACTION is about.

@@ -43,7 +43,7 @@ impl Core {
                 let limit = translator.session.inputs.select_limit;
                 translator.outermost_limit = (limit < u64::MAX).then_some(limit.min(i64::MAX as u64));
                 let rel = translator.query(query, None, Wanted::Any)?;
-                let columns = rel.columns.iter().map(describe).collect();
+                let columns = rel.columns.iter().map(|column| column.describe()).collect();
                 let outs = rel.columns.iter().map(|column| Out::of(&column.ex.ty)).collect();
                 if rel.unlimited.is_some() && translator.effects.ordered > 0 {
                     return Err(errors::unsupported("SQL_CALC_FOUND_ROWS in a query with effects"));
@@ -139,16 +139,4 @@ impl Plan {
     pub(crate) fn is_current(&self) -> bool {
         self.catalogs.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
     }
-}
-
-fn describe(column: &translate::select::RelColumn) -> tidegate_rows::Column {
-    let mut described = column.ex.ty.describe(column.name.as_bytes(), !column.ex.nullable);
-    if let Some(origin) = &column.ex.origin {
-        described.schema = origin.schema.as_bytes().into();
-        described.table = origin.alias.as_bytes().into();
-        described.org_table = origin.table.as_bytes().into();
-        described.org_name = origin.column.as_bytes().into();
-        described.flags.0 |= origin.flags;
-    }
-    described
 }

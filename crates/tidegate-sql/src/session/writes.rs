@@ -45,6 +45,7 @@ impl Core {
         let plan = &entry.plan;
         entry.brief
             && !matches!(plan.kind, PlanKind::Select(_))
+            && !plan.returns()
             && plan.attached.is_empty()
             && plan.home.is_some()
             && self.transaction.is_none()
@@ -206,7 +207,14 @@ impl Core {
         }
         match written {
             Done::Rows(rows) => self.finish_select(&plan, rows, more, sink),
-            Done::Written(written) => self.finish_write(written, more, sink),
+            Done::Written(written) => match written.returned {
+                None => self.finish_write(written, more, sink),
+                Some(ref rows) => {
+                    // The rows are safe by now: however long the client takes for them, no lock waits for it.
+                    crate::exec::send_returned(rows, sink)?;
+                    self.finish_returned(written, more, sink);
+                }
+            },
         }
         Ok(())
     }
@@ -253,6 +261,21 @@ impl Core {
         let written = written?;
         transaction.touch(&written.touched);
         Ok(Done::Written(written))
+    }
+
+    /// The end of a result that a writing statement has given: as that of a query.
+    fn finish_returned(&mut self, written: Written, more: bool, sink: &mut dyn Sink) {
+        if let Some(id) = written.last_insert_id {
+            self.env.last_insert_id.set(id);
+        }
+        self.env.row_count.set(-1);
+        self.last_query = None;
+        sink.end_result(&Summary {
+            warnings: self.env.warning_count(),
+            status: self.status(),
+            more_results: more,
+            ..Summary::default()
+        });
     }
 
     fn finish_write(&mut self, written: Written, more: bool, sink: &mut dyn Sink) {
@@ -340,6 +363,15 @@ fn writes_once(plan: &Plan) -> bool {
 const BRIEF_ROWS_MAX: usize = 64;
 
 impl Plan {
+    /// Whether a writing statement answers rows.
+    fn returns(&self) -> bool {
+        match &self.kind {
+            PlanKind::Insert(insert) => insert.returning.is_some(),
+            PlanKind::Delete(delete) => delete.returning.is_some(),
+            PlanKind::Select(_) | PlanKind::Update(_) => false,
+        }
+    }
+
     /// Whether a statement is short by its very form.
     pub(crate) fn is_brief(&self) -> bool {
         match &self.kind {

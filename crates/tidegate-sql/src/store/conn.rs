@@ -218,6 +218,12 @@ impl Conn {
         unsafe { ffi::sqlite3_changes64(self.db) as u64 }
     }
 
+    /// The row id of the row that was inserted last.
+    pub(crate) fn last_insert_rowid(&self) -> i64 {
+        // SAFETY: the handle is open.
+        unsafe { ffi::sqlite3_last_insert_rowid(self.db) }
+    }
+
     /// The raw handle, for registration of functions.
     pub(crate) fn handle(&self) -> *mut ffi::sqlite3 {
         self.db

@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{Assignment, AssignmentTarget, Expr, SetExpr, TableWithJoins};
+use sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem, SetExpr, TableWithJoins};
 
 use super::{
-    Bind, Code, Coercibility, Res, Source, Translator,
+    Bind, Code, Coercibility, Res, Source as Constant, Translator,
+    assign::{FeedColumns, LateValue, RowValue, number_marks},
     expr::unnest,
-    scope::{NewRow, Scope, SourceColumn},
+    returning::{Returned, Returning},
+    scope::{NewRow, Scope, Source, SourceColumn},
     select::Wanted,
 };
 use crate::{
-    catalog::{Table, same_name},
+    catalog::Table,
     dialect::SPECIAL,
     engine::Schema,
     errors,
@@ -22,7 +24,7 @@ use crate::{
     },
     lexer::Item,
     parse::{self, InsertSource, TableName},
-    value::{Base, Datum, Rep},
+    value::{Datum, Rep},
 };
 
 /// A value for a column.
@@ -30,9 +32,11 @@ use crate::{
 pub(crate) enum Cellish {
     Default,
     /// A constant of the statement.
-    Const(Source),
+    Const(Constant),
     /// Column of the plan's query.
     Column(usize),
+    /// An expression over what has been stored before it.
+    Late(Box<LateValue>),
 }
 
 /// A query that feeds a writing statement.
@@ -54,7 +58,8 @@ pub(crate) struct InsertPlan {
     pub(crate) query: Option<Feed>,
     pub(crate) replace: bool,
     pub(crate) ignore: bool,
-    pub(crate) on_duplicate: Option<Upsert>,
+    pub(crate) on_duplicate: Option<Box<Upsert>>,
+    pub(crate) returning: Option<Arc<Returning>>,
     pub(crate) rules: Arc<[Rule]>,
 }
 
@@ -71,9 +76,12 @@ pub(crate) struct Upsert {
     /// Positions of the assigned columns.
     pub(crate) columns: Vec<usize>,
     pub(crate) values: Vec<Cellish>,
-    /// Gives the old values of all columns, then the expressions. Its last parameters are the new row's columns, then the row id.
+    /// Gives the old values of all columns, then the expressions. Behind its binds come the inputs, then the row id.
     pub(crate) feed: Feed,
+    pub(crate) inputs: Vec<RowValue>,
     pub(crate) old: usize,
+    /// Columns of the query behind those that are inserted.
+    pub(crate) selected: usize,
 }
 
 /// UPDATE.
@@ -88,8 +96,7 @@ pub(crate) struct UpdatePlan {
 #[derive(Default)]
 struct Set {
     targets: Vec<(usize, UpdateTarget)>,
-    texts: Vec<String>,
-    outs: Vec<Out>,
+    feed: FeedColumns,
 }
 
 /// A table that an UPDATE changes.
@@ -114,10 +121,41 @@ pub(crate) struct DeletePlan {
     /// One table without ORDER BY and LIMIT: SQLite's own DELETE.
     pub(crate) direct: bool,
     pub(crate) ignore: bool,
+    /// What the columns of the feed behind the row id are.
+    pub(crate) returning: Option<Arc<Returned>>,
+}
+
+impl Upsert {
+    /// Numbers the columns of the query that the assignments name, in the order of their first use, behind `inserted` others.
+    /// Answers their places among the columns of the query's tables.
+    fn number_selected(&mut self, inserted: usize) -> Vec<usize> {
+        let mut used = Vec::new();
+        let late = self.values.iter_mut().filter_map(|value| match value {
+            Cellish::Late(late) => Some(&mut late.inputs),
+            _ => None,
+        });
+        for input in late.chain([&mut self.inputs]).flatten() {
+            if let RowValue::Selected(index) = input {
+                let known = used.iter().position(|known| known == index);
+                let place = known.unwrap_or_else(|| {
+                    used.push(*index);
+                    used.len() - 1
+                });
+                *index = inserted + place;
+            }
+        }
+        self.selected = used.len();
+        used
+    }
+}
+
+/// The columns of a table in FROM, each with the table's alias.
+fn columns_by_alias(source: &Source) -> Vec<(String, String)> {
+    source.columns.iter().map(|column| (source.alias.clone(), column.name.clone())).collect()
 }
 
 impl Translator<'_> {
-    fn feed_of(&mut self, sql: String, outs: Vec<Out>) -> Feed {
+    pub(super) fn feed_of(&mut self, sql: String, outs: Vec<Out>) -> Feed {
         Feed { sql, binds: std::mem::take(&mut self.binds), outs }
     }
 
@@ -149,13 +187,16 @@ impl Translator<'_> {
             replace: insert.replace,
             ignore: insert.ignore,
             on_duplicate: None,
+            returning: None,
             rules: self.rules(&schema, &table)?,
         };
         match &insert.source {
             InsertSource::Values(rows) => {
                 let explicit = insert.columns.as_ref().is_some_and(|names| !names.is_empty());
+                let mut row_scope = None;
                 for (number, row) in rows.iter().enumerate() {
-                    plan.rows.push(self.insert_row(&plan.columns, row, number + 1, explicit)?);
+                    let row = self.insert_row(&plan, row, number + 1, explicit, &mut row_scope)?;
+                    plan.rows.push(row);
                 }
                 if rows.iter().all(Vec::is_empty) {
                     plan.columns.clear();
@@ -170,18 +211,58 @@ impl Translator<'_> {
                 if let SetExpr::Values(_) = &*query.body {
                     return Err(errors::unsupported("VALUES as a query"));
                 }
-                let rel = self.query(query, None, Wanted::Any)?;
-                if rel.columns.len() != plan.columns.len() {
-                    return Err(errors::wrong_value_count(1));
-                }
-                let outs = rel.columns.iter().map(|column| Out::of(&column.ex.ty)).collect();
-                plan.query = Some(self.feed_of(rel.sql, outs));
+                self.insert_query(&mut plan, insert, query)?;
             }
         }
-        if !insert.on_duplicate.is_empty() {
-            plan.on_duplicate = Some(self.upsert(&schema, &table, insert)?);
+        if !insert.on_duplicate.is_empty() && plan.on_duplicate.is_none() {
+            plan.on_duplicate = Some(Box::new(self.upsert(&schema, &table, insert, Vec::new())?));
+        }
+        if let Some(returning) = &insert.returning {
+            plan.returning = Some(self.returning(&schema, &table, returning)?);
         }
         Ok(plan)
+    }
+
+    /// The query that gives the rows, with the columns of its tables that ON DUPLICATE KEY UPDATE names behind those that are inserted.
+    fn insert_query(&mut self, plan: &mut InsertPlan, insert: &parse::Insert, query: &Query) -> Res<()> {
+        let mut query = std::borrow::Cow::Borrowed(query);
+        if !insert.on_duplicate.is_empty() {
+            let sources = self.selected_sources(&query)?;
+            let names: Vec<(String, String)> = sources.iter().flat_map(columns_by_alias).collect();
+            let mut upsert = self.upsert(&plan.schema, &plan.table, insert, sources)?;
+            for index in upsert.number_selected(plan.columns.len()) {
+                let (alias, column) = &names[index];
+                let parts = vec![Ident::with_quote('`', alias), Ident::with_quote('`', column)];
+                if let SetExpr::Select(select) = &mut *query.to_mut().body {
+                    select.projection.push(SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)));
+                }
+            }
+            plan.on_duplicate = Some(Box::new(upsert));
+        }
+        let rel = self.query(&query, None, Wanted::Any)?;
+        let selected = plan.on_duplicate.as_ref().map_or(0, |upsert| upsert.selected);
+        if rel.columns.len() != plan.columns.len() + selected {
+            return Err(errors::wrong_value_count(1));
+        }
+        let outs = rel.columns.iter().map(|column| Out::of(&column.ex.ty)).collect();
+        plan.query = Some(self.feed_of(rel.sql, outs));
+        Ok(())
+    }
+
+    /// The tables of a query whose columns ON DUPLICATE KEY UPDATE may name: those of a plain SELECT, whose rows are those of its tables.
+    fn selected_sources(&mut self, query: &Query) -> Res<Vec<Source>> {
+        let SetExpr::Select(select) = &*query.body else { return Ok(Vec::new()) };
+        let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(terms, _) if terms.is_empty());
+        if query.with.is_some() || grouped || select.distinct.is_some() || select.having.is_some() {
+            return Ok(Vec::new());
+        }
+        // The same tables are translated once more as a part of the query: what is left of this time is their columns.
+        let (binds, effects) = (self.binds.len(), self.effects);
+        let mut scope = Scope::default();
+        self.from(&select.from, &mut scope)?;
+        self.binds.truncate(binds);
+        self.effects = effects;
+        Ok(scope.sources)
     }
 
     /// The expressions of a table's rows.
@@ -204,45 +285,68 @@ impl Translator<'_> {
         Ok(columns)
     }
 
-    fn insert_row(&mut self, columns: &[usize], row: &[Expr], number: usize, explicit: bool) -> Res<InsertRow> {
+    fn insert_row(
+        &mut self,
+        plan: &InsertPlan,
+        row: &[Expr],
+        number: usize,
+        explicit: bool,
+        row_scope: &mut Option<Scope<'static>>,
+    ) -> Res<InsertRow> {
         if row.is_empty() && !explicit {
             return Ok(InsertRow { values: Vec::new(), feed: None });
         }
-        if row.len() != columns.len() {
+        if row.len() != plan.columns.len() {
             return Err(errors::wrong_value_count(number));
         }
         let mut values = Vec::new();
-        let (mut texts, mut outs) = (Vec::new(), Vec::new());
+        let mut feed = FeedColumns::default();
         for expr in row {
             if is_default(expr) {
                 values.push(Cellish::Default);
                 continue;
             }
-            let ex = self.expr(expr, &Scope::default())?;
-            match &ex.code {
-                Code::Const(source) => values.push(Cellish::Const(source.clone())),
-                Code::Sql(sql) => {
-                    values.push(Cellish::Column(texts.len()));
-                    texts.push(format!("{sql} AS r{}", texts.len()));
-                    outs.push(Out::of(&ex.ty));
+            let (binds, effects) = (self.binds.len(), self.effects);
+            let ex = match self.expr(expr, &Scope::default()) {
+                Err(error) if error.code == 1054 => {
+                    // It may be a column of the row itself.
+                    self.binds.truncate(binds);
+                    self.effects = effects;
+                    values.push(self.value_of_row(expr, (&plan.schema, &plan.table), row_scope)?);
+                    continue;
                 }
-            }
+                ex => ex?,
+            };
+            values.push(match ex.code {
+                Code::Const(source) => Cellish::Const(source),
+                Code::Sql(sql) => {
+                    let text = format!("{sql} AS r{}", feed.texts.len());
+                    Cellish::Column(feed.push(text, Out::of(&ex.ty)))
+                }
+            });
         }
+        let FeedColumns { texts, outs } = feed;
         let feed = (!texts.is_empty()).then(|| self.feed_of(format!("SELECT {}", texts.join(", ")), outs));
         self.binds.clear();
         Ok(InsertRow { values, feed })
     }
 
-    fn upsert(&mut self, schema: &Arc<Schema>, table: &Arc<Table>, insert: &parse::Insert) -> Res<Upsert> {
+    /// ON DUPLICATE KEY UPDATE, which may name the columns of `selected` too.
+    fn upsert(
+        &mut self,
+        schema: &Arc<Schema>,
+        table: &Arc<Table>,
+        insert: &parse::Insert,
+        selected: Vec<Source>,
+    ) -> Res<Upsert> {
         let (from, source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
-        // The new row's columns are parameters behind all others: numbered from 10001 on, moved when the plan is prepared.
         let new_columns = table
             .columns
             .iter()
             .enumerate()
             .map(|(index, column)| SourceColumn {
                 name: column.name.clone(),
-                sql: format!("?{}", NEW_ROW_BASE + index),
+                sql: RowValue::Refused(index).mark(),
                 ty: column.ty.clone(),
                 nullable: true,
                 coercibility: Coercibility::Column,
@@ -250,104 +354,29 @@ impl Translator<'_> {
                 hidden: false,
             })
             .collect();
+        let mut feed = FeedColumns::default();
+        for (index, column) in table.columns.iter().enumerate() {
+            feed.push(format!("{}.{}", source.sql_alias, source.columns[index].sql), Out::of(&column.ty));
+        }
+        let condition = format!("{}.rowid", source.sql_alias);
         let mut scope = Scope { sources: vec![source], ..Scope::default() };
+        scope.sources.extend(selected);
+        let places = (1..scope.sources.len()).flat_map(|at| (0..scope.sources[at].columns.len()).map(move |c| (at, c)));
+        for (index, (at, column)) in places.collect::<Vec<_>>().into_iter().enumerate() {
+            scope.assign(at, column, scope.column_as(at, column, RowValue::Selected(index).mark()));
+        }
         scope.new_row = Some(NewRow { alias: insert.row_alias.clone(), columns: new_columns });
-        let mut texts: Vec<String> = (0..table.columns.len())
-            .map(|index| format!("{}.{}", scope.sources[0].sql_alias, scope.sources[0].columns[index].sql))
-            .collect();
-        let mut outs: Vec<Out> = table.columns.iter().map(|column| Out::of(&column.ty)).collect();
-        let old = texts.len();
         let (mut columns, mut values) = (Vec::new(), Vec::new());
         for assignment in &insert.on_duplicate {
-            let (_, column) = self.target_column(assignment, &scope)?;
+            let (_, column) = self.target_column(assignment, &scope.sources[..1])?;
             columns.push(column);
-            values.push(self.assigned_value(&assignment.value, &mut scope, 0, column, &mut texts, &mut outs)?);
+            values.push(self.assigned_value(&assignment.value, &mut scope, 0, column, &mut feed)?);
         }
-        let sql = format!(
-            "SELECT {} FROM {from} WHERE {}.rowid = ?{}",
-            texts.join(", "),
-            scope.sources[0].sql_alias,
-            ROWID_PARAM
-        );
-        let sql = renumber(&sql, self.binds.len(), table.columns.len());
-        Ok(Upsert { columns, values, feed: self.feed_of(sql, outs), old })
-    }
-
-    /// The source and column that an assignment changes.
-    fn target_column(&self, assignment: &Assignment, scope: &Scope<'_>) -> Res<(usize, usize)> {
-        let AssignmentTarget::ColumnName(name) = &assignment.target else {
-            return Err(errors::unsupported("assignment to a row"));
-        };
-        let parts: Vec<String> =
-            name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.clone()).collect();
-        let (column, qualifiers) = parts.split_last().ok_or_else(|| errors::syntax(name))?;
-        let shown = parts.join(".");
-        let mut found = None;
-        for (index, source) in scope.sources.iter().enumerate() {
-            let fits = match qualifiers {
-                [] => true,
-                [table] => source.alias == *table,
-                [schema, table] => source.alias == *table && source.schema == *schema,
-                _ => false,
-            };
-            let position = source.columns.iter().position(|known| same_name(&known.name, column));
-            if let (true, Some(position)) = (fits, position) {
-                if found.is_some() {
-                    return Err(errors::ambiguous_column(shown, "field list"));
-                }
-                found = Some((index, position));
-            }
-        }
-        found.ok_or_else(|| errors::unknown_column(shown, "field list"))
-    }
-
-    /// The new value of an assignment; later assignments of the same statement see it.
-    fn assigned_value(
-        &mut self,
-        value: &Expr,
-        scope: &mut Scope<'_>,
-        source: usize,
-        column: usize,
-        texts: &mut Vec<String>,
-        outs: &mut Vec<Out>,
-    ) -> Res<Cellish> {
-        if is_default(value) {
-            return Ok(Cellish::Default);
-        }
-        let fresh = self.effects.fresh;
-        let ex = self.expr(value, scope)?;
-        if ex.aggregate {
-            return Err(errors::invalid_group_use());
-        }
-        let repeatable = self.effects.fresh == fresh;
-        let known = &scope.sources[source].columns[column];
-        let mut seen = ex.clone();
-        // Only where storing changes nothing can later assignments read the expression in place of the column.
-        let same = matches!(ex.ty.rep(), Rep::Int | Rep::Real)
-            && ex.ty.rep() == known.ty.rep()
-            && known.ty.base != Base::Float;
-        let same = same || ex.is_const() && ex.ty.rep() == known.ty.rep() && ex.ty.rep() == Rep::Text;
-        if same && repeatable {
-            seen.ty = known.ty.clone();
-        } else {
-            seen.code = Code::Sql(UNREADABLE.to_owned());
-        }
-        let name = known.name.clone();
-        scope.assigned.retain(|(known, at, _)| !(*at == source && *known == name));
-        scope.assigned.push((name, source, seen));
-        Ok(match &ex.code {
-            Code::Const(constant) => Cellish::Const(constant.clone()),
-            Code::Sql(sql) => {
-                if sql.contains(UNREADABLE) {
-                    return Err(errors::unsupported(
-                        "reading a column that the same statement has assigned a converted value",
-                    ));
-                }
-                texts.push(sql.clone());
-                outs.push(Out::of(&ex.ty));
-                Cellish::Column(texts.len() - 1)
-            }
-        })
+        let FeedColumns { texts, outs } = feed;
+        let sql = format!("SELECT {} FROM {from} WHERE {condition} = ", texts.join(", "));
+        let (sql, inputs) = number_marks(&sql, self.binds.len());
+        let sql = format!("{sql}?{}", self.binds.len() + inputs.len() + 1);
+        Ok(Upsert { columns, values, feed: self.feed_of(sql, outs), inputs, old: table.columns.len(), selected: 0 })
     }
 
     /// Translates UPDATE.
@@ -378,9 +407,9 @@ impl Translator<'_> {
             tail.push_str(&limit);
         }
         self.check_safe_update(&scope, &update.from, update.selection.as_ref(), update.limit.is_some())?;
-        let sql = format!("SELECT {}{tail}", set.texts.join(", "));
+        let sql = format!("SELECT {}{tail}", set.feed.texts.join(", "));
         self.one_home(set.targets.iter().map(|(_, target)| &target.schema))?;
-        let feed = self.feed_of(sql, set.outs);
+        let feed = self.feed_of(sql, set.feed.outs);
         let targets = set.targets.into_iter().map(|(_, target)| target).collect();
         Ok(UpdatePlan { targets, feed, ignore: update.ignore })
     }
@@ -388,36 +417,34 @@ impl Translator<'_> {
     /// What UPDATE assigns.
     fn assignments(&mut self, update: &parse::Update, scope: &mut Scope<'_>) -> Res<Set> {
         scope.clause = "field list";
-        let Set { mut targets, mut texts, mut outs } = Set::default();
+        let Set { mut targets, mut feed } = Set::default();
         for assignment in &update.assignments {
-            let (source, column) = self.target_column(assignment, scope)?;
+            let (source, column) = self.target_column(assignment, &scope.sources)?;
             let target = match targets.iter().position(|(index, _)| *index == source) {
                 Some(target) => target,
                 None => {
                     let (schema, table) = self.writable(scope, source)?;
-                    texts.push(scope.sources[source].rowid_text());
-                    outs.push(Out::rowid());
+                    let rowid = feed.push(scope.sources[source].rowid_text(), Out::rowid());
                     targets.push((
                         source,
                         UpdateTarget {
                             rules: self.rules(&schema, &table)?,
                             schema,
                             table,
-                            rowid: texts.len() - 1,
+                            rowid,
                             assignments: Vec::new(),
                         },
                     ));
                     targets.len() - 1
                 }
             };
-            texts.push(format!("{}.{}", scope.sources[source].sql_alias, scope.sources[source].columns[column].sql));
-            outs.push(Out::of(&scope.sources[source].columns[column].ty));
-            let old = texts.len() - 1;
-            let value = self.assigned_value(&assignment.value, scope, source, column, &mut texts, &mut outs)?;
-            targets[target].1.assignments.retain(|(known, ..)| *known != column);
+            let known = &scope.sources[source];
+            let text = format!("{}.{}", known.sql_alias, known.columns[column].sql);
+            let old = feed.push(text, Out::of(&known.columns[column].ty));
+            let value = self.assigned_value(&assignment.value, scope, source, column, &mut feed)?;
             targets[target].1.assignments.push((column, old, value));
         }
-        Ok(Set { targets, texts, outs })
+        Ok(Set { targets, feed })
     }
 
     /// Makes the first table's schema the one whose file is written.
@@ -498,18 +525,32 @@ impl Translator<'_> {
         if single {
             let (schema, table) = self.writable(&scope, 0)?;
             self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), delete.limit.is_some())?;
-            if delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty() && !delete.ignore
-            {
+            let plain = delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty();
+            if plain && !delete.ignore && delete.returning.is_none() {
                 let feed = self.feed_of(format!("DELETE FROM {from}{condition}"), Vec::new());
-                return Ok(DeletePlan { targets: vec![(schema, table, 0)], feed, direct: true, ignore: false });
+                let targets = vec![(schema, table, 0)];
+                return Ok(DeletePlan { targets, feed, direct: true, ignore: false, returning: None });
             }
             if !delete.from[0].joins.is_empty() {
                 return Err(errors::syntax("JOIN"));
             }
             let tail = self.order_and_limit(&delete.order_by, delete.limit.as_ref(), &scope)?;
-            let sql = format!("SELECT {}.rowid FROM {from}{condition}{tail}", scope.sources[0].sql_alias);
-            let feed = self.feed_of(sql, vec![Out::rowid()]);
-            return Ok(DeletePlan { targets: vec![(schema, table, 0)], feed, direct: false, ignore: delete.ignore });
+            let (mut texts, mut outs) = (vec![scope.sources[0].rowid_text()], vec![Out::rowid()]);
+            let mut returning = None;
+            if let Some(list) = &delete.returning {
+                let before = self.effects;
+                let (list, returned) = self.returned(list, &mut scope, &table)?;
+                if self.effects.ordered > before.ordered && !delete.order_by.is_empty() {
+                    return Err(errors::unsupported("effects in RETURNING of a DELETE with ORDER BY"));
+                }
+                texts.extend(list);
+                outs.extend(returned.outs.iter().cloned());
+                returning = Some(Arc::new(returned));
+            }
+            let sql = format!("SELECT {} FROM {from}{condition}{tail}", texts.join(", "));
+            let feed = self.feed_of(sql, outs);
+            let targets = vec![(schema, table, 0)];
+            return Ok(DeletePlan { targets, feed, direct: false, ignore: delete.ignore, returning });
         }
         self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), false)?;
         let (mut targets, mut texts) = (Vec::new(), Vec::new());
@@ -522,41 +563,27 @@ impl Translator<'_> {
         self.one_home(targets.iter().map(|(schema, ..)| schema))?;
         let outs = texts.iter().map(|_| Out::rowid()).collect();
         let feed = self.feed_of(format!("SELECT {} FROM {from}{condition}", texts.join(", ")), outs);
-        Ok(DeletePlan { targets, feed, direct: false, ignore: delete.ignore })
+        Ok(DeletePlan { targets, feed, direct: false, ignore: delete.ignore, returning: None })
     }
 }
 
-/// Stands for a column that an earlier assignment has changed in a way that the text cannot repeat.
-const UNREADABLE: &str = "tg_unreadable()";
-const NEW_ROW_BASE: usize = 20_001;
-const ROWID_PARAM: usize = 20_000;
-
-/// Moves the parameters of the new row behind the binds: columns first, the row id last.
-fn renumber(sql: &str, binds: usize, columns: usize) -> String {
-    let mut out = sql.replace(&format!("?{ROWID_PARAM}"), &format!("?{}", binds + columns + 1));
-    for index in (0..columns).rev() {
-        out = out.replace(&format!("?{}", NEW_ROW_BASE + index), &format!("?{}", binds + index + 1));
-    }
-    out
-}
-
-/// Whether an expression is the bare word DEFAULT, or DEFAULT(column).
 /// A row that is made of literals alone.
 fn literal_row(columns: &[usize], row: &[Item], number: usize) -> Res<InsertRow> {
     if row.len() != columns.len() {
         return Err(errors::wrong_value_count(number));
     }
     let value = |item: &Item| match *item {
-        Item::Literal(index) => Cellish::Const(Source::Literal(index as usize)),
-        Item::Negative(index) => Cellish::Const(Source::Negative(index as usize)),
-        Item::Param(index) => Cellish::Const(Source::Param(index as usize)),
-        Item::Null => Cellish::Const(Source::Value(Datum::Null, Rep::Null)),
+        Item::Literal(index) => Cellish::Const(Constant::Literal(index as usize)),
+        Item::Negative(index) => Cellish::Const(Constant::Negative(index as usize)),
+        Item::Param(index) => Cellish::Const(Constant::Param(index as usize)),
+        Item::Null => Cellish::Const(Constant::Value(Datum::Null, Rep::Null)),
         Item::Default => Cellish::Default,
     };
     Ok(InsertRow { values: row.iter().map(value).collect(), feed: None })
 }
 
-fn is_default(expr: &Expr) -> bool {
+/// Whether an expression is the bare word DEFAULT, or DEFAULT(column).
+pub(super) fn is_default(expr: &Expr) -> bool {
     matches!(unnest(expr), Expr::Function(function)
         if function.name.to_string().trim_matches('`') == format!("{SPECIAL}default"))
 }

@@ -72,6 +72,21 @@ impl Listed {
     }
 }
 
+impl RelColumn {
+    /// The column as a result describes it.
+    pub(crate) fn describe(&self) -> tidegate_rows::Column {
+        let mut described = self.ex.ty.describe(self.name.as_bytes(), !self.ex.nullable);
+        if let Some(origin) = &self.ex.origin {
+            described.schema = origin.schema.as_bytes().into();
+            described.table = origin.alias.as_bytes().into();
+            described.org_table = origin.table.as_bytes().into();
+            described.org_name = origin.column.as_bytes().into();
+            described.flags.0 |= origin.flags;
+        }
+        described
+    }
+}
+
 impl Scope<'_> {
     /// The item of the select list that a name means, by its position.
     ///

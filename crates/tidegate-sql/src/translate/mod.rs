@@ -7,6 +7,7 @@
 //!
 //! Reading order: this file (context, constants, conversions), `scope` (names), `expr` (operators), `select`, `dml`.
 
+pub(crate) mod assign;
 pub(crate) mod compare;
 pub(crate) mod dml;
 pub(crate) mod effects;
@@ -17,6 +18,7 @@ pub(crate) mod inputs;
 pub(crate) mod list;
 pub(crate) mod literals;
 mod names;
+pub(crate) mod returning;
 mod rollup;
 mod safe_updates;
 pub(crate) mod scope;

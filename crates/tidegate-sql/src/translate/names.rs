@@ -1,8 +1,8 @@
 //! Names of the columns of a result: an alias, a column, or the expression as it was written.
 
 use sqlparser::{
-    ast::{Expr, Select, SelectItem, UnaryOperator, Value},
-    tokenizer::Token,
+    ast::{Expr, SelectItem, UnaryOperator, Value},
+    tokenizer::{Token, TokenWithSpan},
 };
 
 use super::{Code, Ex, Source as Constant, Translator, expr::unnest};
@@ -59,11 +59,10 @@ impl Translator<'_> {
     }
 
     /// The text of each item of the select list as written, without its alias. Literals in it become part of the plan.
-    pub(super) fn item_texts(&mut self, select: &Select) -> Vec<String> {
-        let start = select.select_token.0.span.start.column;
-        let Some(first) =
-            self.tokens.iter().position(|token| token.span.start.column == start && is_word(token, "SELECT"))
-        else {
+    /// `start` is the place of the word SELECT or RETURNING.
+    pub(super) fn item_texts(&mut self, items: &[SelectItem], start: u64) -> Vec<String> {
+        let begins = |token: &TokenWithSpan| is_word(token, "SELECT") || is_word(token, "RETURNING");
+        let Some(first) = self.tokens.iter().position(|token| token.span.start.column == start && begins(token)) else {
             return Vec::new();
         };
         const MODIFIERS: [&str; 10] = [
@@ -100,7 +99,7 @@ impl Translator<'_> {
         }
         let (mut texts, mut depth, mut begin, mut last) = (Vec::new(), 0usize, index, index);
         let sql = self.sql;
-        let text = |from: usize, to: usize, tokens: &[sqlparser::tokenizer::TokenWithSpan]| {
+        let text = |from: usize, to: usize, tokens: &[TokenWithSpan]| {
             let range = tokens[from].span.start.column as usize..tokens[to].span.end.column as usize;
             String::from_utf8_lossy(sql.get(range).unwrap_or_default()).into_owned()
         };
@@ -110,7 +109,7 @@ impl Translator<'_> {
                 || depth == 0 && (token.token == Token::RParen || ENDS.iter().any(|word| is_word(token, word)));
             if ends || depth == 0 && token.token == Token::Comma {
                 texts.push(text(begin, last, self.tokens));
-                let unnamed = matches!(select.projection.get(texts.len() - 1), Some(SelectItem::UnnamedExpr(_)));
+                let unnamed = matches!(items.get(texts.len() - 1), Some(SelectItem::UnnamedExpr(_)));
                 if unnamed {
                     if last > begin || matches!(self.tokens[begin].token, Token::Placeholder(_)) {
                         self.named_to = self.named_to.max(self.tokens[last].span.end.column as usize);

@@ -278,7 +278,7 @@ impl Translator<'_> {
         }
         scope.clause = "field list";
         let list = self.effects;
-        let bare = self.projection(select, &mut scope)?;
+        let bare = self.projection(&select.projection, select.select_token.0.span.start.column, &mut scope)?;
         let items: Vec<RelColumn> = scope.list.iter().map(Listed::shown).collect();
         let groups = self.group_by(&select.group_by, &mut scope)?;
         let grouped = !groups.is_empty();
@@ -310,7 +310,7 @@ impl Translator<'_> {
             tail = self.sorted_source(&mut scope, &tail, order, "")?;
             scope.list.clear();
             scope.clause = "field list";
-            self.projection(select, &mut scope)?;
+            self.projection(&select.projection, select.select_token.0.span.start.column, &mut scope)?;
             let items = scope.list.iter().map(Listed::shown).collect();
             return Ok(Parts { head: "SELECT ".into(), items, tail, limit_one: false });
         }
@@ -414,14 +414,19 @@ impl Translator<'_> {
         Ok(found.map(|(position, _)| position))
     }
 
-    /// The select list, which becomes the scope's; and the columns that each item names outside of aggregates if ONLY_FULL_GROUP_BY
+    /// The select list behind the word at `start`, which becomes the scope's; and the columns that each item names outside of aggregates if ONLY_FULL_GROUP_BY
     /// asks for them.
-    fn projection(&mut self, select: &Select, scope: &mut Scope<'_>) -> Res<Vec<Vec<Bare>>> {
-        let texts = self.item_texts(select);
+    pub(super) fn projection(
+        &mut self,
+        items: &[SelectItem],
+        start: u64,
+        scope: &mut Scope<'_>,
+    ) -> Res<Vec<Vec<Bare>>> {
+        let texts = self.item_texts(items, start);
         let mut bare = Vec::new();
         let aggregating = std::mem::take(&mut self.aggregating);
         scope.sees = Sees::TablesOnly;
-        for (index, item) in select.projection.iter().enumerate() {
+        for (index, item) in items.iter().enumerate() {
             let (first, noted) = (scope.list.len(), self.bare.len());
             let star = match item {
                 SelectItem::UnnamedExpr(expr) => {

@@ -41,6 +41,15 @@ pub(crate) enum Datum {
 }
 
 impl Datum {
+    /// Bytes that it takes in memory.
+    pub(crate) fn size(&self) -> usize {
+        let outside = match self {
+            Datum::Text(data) | Datum::Blob(data) => data.len(),
+            Datum::Null | Datum::Int(_) | Datum::Real(_) => 0,
+        };
+        size_of::<Self>() + outside
+    }
+
     /// The value as SQLite takes it.
     pub(crate) fn as_cell(&self) -> Cell<'_> {
         match self {
