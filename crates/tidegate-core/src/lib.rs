@@ -12,17 +12,16 @@
 //! - [`request`], [`body`], [`output`], [`byte_ranges`], `transfer`: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
-//! - [`connection`], `serve`, `parked`, [`keepalive`], [`worker`]: connections and their worker
+//! - [`connection`], `serve`, [`keepalive`], [`worker`]: connections and their worker
 //! - [`resolver`]: addresses of names
 //! - [`upstream`]: talking to other servers for a request
-//! - [`error_log`], [`deadline`], [`sleep`], [`files`]: what they stand on
+//! - [`error_log`], [`files`]: what they stand on
 
 mod accepted;
 pub mod body;
 pub mod byte_ranges;
 pub mod conf;
 pub mod connection;
-pub mod deadline;
 pub mod environment;
 pub mod error_log;
 pub mod files;
@@ -34,7 +33,6 @@ pub mod location;
 pub mod main_conf;
 pub mod module;
 pub mod output;
-mod parked;
 pub mod phase;
 pub mod regex;
 pub mod registry;
@@ -42,7 +40,6 @@ pub mod request;
 pub mod resolver;
 mod serve;
 pub mod server_name;
-pub mod sleep;
 pub mod special_response;
 mod spill;
 pub mod static_files;
@@ -55,7 +52,7 @@ pub mod variable;
 pub mod variables;
 pub mod worker;
 
-pub use tidegate_net::{client_socket, clock, generations, listeners, log, memory, stream};
+pub use tidegate_net::{client_socket, clock, deadline, generations, listeners, log, memory, sleep, stream};
 
 /// The core's own modules.
 pub(crate) static MODULES: &[&dyn module::AnyModule] = &[

@@ -15,6 +15,7 @@ use std::{
 
 use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Diagnostics, ast};
+pub use tidegate_net::service::WorkerEnd;
 
 use crate::{
     conf::{Build, Config, Level},
@@ -297,15 +298,6 @@ pub struct Checked<'a> {
     pub config: &'a Config,
     /// The level whose configuration is looked at.
     pub level: &'a Level,
-}
-
-/// The ways in which a worker ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WorkerEnd {
-    /// Its requests have ended.
-    Finished,
-    /// It is stopped, whatever it does.
-    Stopped,
 }
 
 /// Position of a module in the registry.

@@ -6,15 +6,21 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::Poll,
 };
 
 use bstr::ByteSlice;
 use tidegate_http::{BadRequest, Method, Parsed, RequestHead, parse_request, proxy_protocol::parse_proxy_header};
+use tidegate_net::{
+    service::{Conversation, Opening, Service},
+    session::{End, Wait},
+};
 
 use crate::{
     clock,
-    connection::{Connection, Wait},
+    conf::Config,
+    connection::Connection,
     http_core::Conf as HttpConf,
     log::{Level, SysError},
     output::Progress,
@@ -26,6 +32,9 @@ use crate::{
 
 /// Output of pipelined requests that comes together before it is written.
 const PIPELINE_BYTES_MAX: u64 = 64 << 10;
+
+/// A part of a head that has become longer than this is parsed, whether its line has ended or not.
+const PARKED_BYTES_MAX: usize = 1024;
 
 /// The outcome of reading a head.
 enum Head {
@@ -48,17 +57,44 @@ enum Cause {
     Failed(io::Error),
 }
 
-/// Why a connection is not served any longer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It is closed when nobody refers to it any more.
-    Closed,
-    /// Nothing has happened on it for a while: it may be parked.
-    Idle,
+/// HTTP at an address.
+pub(crate) struct HttpPort {
+    config: Arc<Config>,
+    /// Position of the address among the configuration's.
+    listen: usize,
+}
+
+impl HttpPort {
+    /// HTTP as `config` has it, at its address of this position.
+    pub(crate) fn new(config: Arc<Config>, listen: usize) -> Self {
+        HttpPort { config, listen }
+    }
+}
+
+impl Service for HttpPort {
+    fn begin(&self, worker: &Rc<Worker>, opening: Opening) {
+        worker.start(Connection::new(opening, self.config.clone()));
+    }
+    fn head_timeout_ms(&self) -> u64 {
+        self.config.default_http(self.listen).client_header_timeout_ms()
+    }
+    /// Parsing what ends no line would come to nothing.
+    fn stays_parked(&self, input: &[u8], before: usize) -> bool {
+        input.len() < PARKED_BYTES_MAX && memchr::memchr(b'\n', &input[before..]).is_none()
+    }
+}
+
+impl Conversation for Connection {
+    async fn converse(self: &Rc<Self>, worker: &Rc<Worker>) -> End {
+        serve(self, worker).await
+    }
+    fn park(self) -> Opening {
+        Connection::park(self)
+    }
 }
 
 /// Serves a connection until it ends, or nothing has happened on it for a while. A panic outside of a request's handlers ends the connection, not the worker.
-pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
+async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
     let mut serving = std::pin::pin!(serve_to_end(conn, worker));
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(cx))) {
         Ok(poll) => poll,
@@ -97,11 +133,11 @@ async fn serve_to_end(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
 
 /// Reads the header of the PROXY protocol, where one is expected; `false` when it does not come or is malformed.
 async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
-    let expected = conn.config().listens.get(conn.listen).is_some_and(|listen| listen.proxy_protocol);
+    let expected = conn.config().listens.get(conn.port).is_some_and(|listen| listen.proxy_protocol);
     if !expected || conn.proxy_header.get().is_some() {
         return true;
     }
-    let core = conn.config().default_http(conn.listen);
+    let core = conn.config().default_http(conn.port);
     loop {
         // All of it is to come in time, however small the pieces.
         let elapsed_ms = clock::now_ms().saturating_sub(conn.accepted_ms);
@@ -127,6 +163,7 @@ async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
             Ok(Some((header, used))) => {
                 conn.consume_input(used);
                 let _ = conn.proxy_header.set(Box::new(header));
+                conn.set_fresh(conn.input.borrow().is_empty());
                 return true;
             }
             Err(error) => {
@@ -186,9 +223,8 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
     if !(may_wait || conn.flush_now()) && conn.flush(timeout_ms).await.is_err() {
         return end(conn, req).await;
     }
-    if !conn.nodelay.get() && req.files_conf().tcp_nodelay != Some(false) {
-        conn.nodelay.set(true);
-        conn.stream.set_nodelay();
+    if req.files_conf().tcp_nodelay != Some(false) {
+        conn.set_nodelay();
     }
     if !is_left {
         recycle(req);
@@ -357,18 +393,26 @@ fn send_timeout_ms(req: &Request) -> u64 {
     req.http_conf().send_timeout_ms()
 }
 
+/// A request for `conn`.
+fn begin_request(conn: &Rc<Connection>, worker: &Worker) -> Rc<Request> {
+    worker.count_request();
+    let mut req = worker::take_request();
+    unshared(&mut req).attach(conn.clone());
+    req
+}
+
 /// Reads the next head.
 async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
     let first = conn.requests.get() == 0;
-    let core = conn.config().default_http(conn.listen);
+    let core = conn.config().default_http(conn.port);
     let waits = conn.input.borrow().is_empty();
     let pipelined = !waits && !first && conn.head_since_ms.get() == 0;
     if waits && let Err(head) = begin_to_read(conn, worker, core, first).await {
         return head;
     }
     // Without a wait too: the head may have come with the header of the PROXY protocol.
-    conn.waits_for_head.set(false);
-    let mut req = worker.begin_request(conn);
+    conn.request_has_come();
+    let mut req = begin_request(conn, worker);
     if conn.head_since_ms.get() == 0 {
         conn.head_since_ms.set(clock::now_ms());
     }
@@ -395,20 +439,16 @@ async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Head {
 
 /// Waits for the first bytes of a head; an error is what reading it comes to without them.
 async fn begin_to_read(conn: &Rc<Connection>, worker: &Worker, core: &HttpConf, first: bool) -> Result<(), Head> {
-    conn.waiting_since_ms.set(clock::now_ms());
-    conn.idle_since_ms.set(clock::now_ms());
-    conn.waits_for_head.set(true);
     // Whoever has just connected is about to ask, and would take a closed connection for a failure.
-    conn.idle.set(!first || conn.surplus.get());
+    conn.await_request(!first);
     let timeout_ms = if first { core.client_header_timeout_ms() } else { conn.idle_timeout_ms.get() };
     let waiting = worker.waiting();
     let read = conn.read_more(timeout_ms).await;
     drop(waiting);
-    conn.idle.set(false);
-    conn.waiting_since_ms.set(0);
+    conn.end_await();
     match read {
         Ok(1..) => Ok(()),
-        Err(_) if conn.parking.take() => Err(Head::Idle),
+        Err(_) if conn.take_parking() => Err(Head::Idle),
         end => {
             note_end_of_wait(conn, first, &end);
             Err(Head::End)
@@ -426,16 +466,16 @@ async fn read_rest(
     let elapsed_ms = clock::now_ms().saturating_sub(req.start_ms.get());
     let left_ms = core.client_header_timeout_ms().saturating_sub(elapsed_ms).max(1);
     let reading = worker.reading();
-    conn.waiting_since_ms.set(clock::now_ms());
+    conn.await_rest();
     let read = conn.read_more(left_ms).await;
-    conn.waiting_since_ms.set(0);
+    conn.end_await();
     drop(reading);
     let cause = match read {
         Ok(1..) => {
             clock::update();
             return Ok(req);
         }
-        Err(_) if conn.parking.take() => {
+        Err(_) if conn.take_parking() => {
             // It will be parsed again, from its beginning.
             worker::give_request(req);
             return Err(Head::Idle);

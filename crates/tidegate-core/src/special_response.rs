@@ -263,7 +263,7 @@ impl Request {
         parts.vary_accept_encoding = response.vary_accept_encoding;
         let mut output = self.conn.output.borrow_mut();
         if output.buf.capacity() == 0 {
-            output.buf = crate::worker::take_buffer();
+            output.buf = tidegate_net::buffers::take();
         }
         let before = output.len();
         write_parts(&parts, has_date.then_some(clock::http_date), clock::now_unix(), &mut output.buf);

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use tidegate_http::{Fields, Method};
+use tidegate_net::buffers;
 
 use crate::{
     output::{Closed, Progress},
@@ -70,7 +71,7 @@ impl Subrequest {
         if parent.subrequest_depth >= DEPTH_MAX {
             return Err(SubrequestError::Cycle);
         }
-        let body = Rc::new(RefCell::new(if options.capture { worker::take_buffer() } else { Vec::new() }));
+        let body = Rc::new(RefCell::new(if options.capture { buffers::take() } else { Vec::new() }));
         let sink = match (options.capture, options.discard) {
             (true, _) => Sink::Capture(body.clone()),
             (false, true) => Sink::Nowhere,
@@ -109,7 +110,7 @@ impl Subrequest {
     pub fn recycle(self) {
         worker::give_request(self.req);
         if let Ok(body) = Rc::try_unwrap(self.body) {
-            worker::give_buffer(body.into_inner());
+            buffers::give(body.into_inner());
         }
     }
 

@@ -92,13 +92,14 @@ fn own_vm(req: &Rc<Request>) -> Option<Rc<Vm>> {
 /// The first worker to come runs `init_by_lua*` for all; the runs of the others repeat it (`init_once`).
 pub(crate) fn init(conf: &Arc<Conf>) -> Result<(), String> {
     let worker = worker::current().ok_or("no worker on this thread")?;
-    let settings = worker.config().http_conf(&settings::MODULE);
+    let config = worker::config().ok_or("no worker on this thread")?;
+    let settings = config.http_conf(&settings::MODULE);
     if !settings.used {
         return Ok(());
     }
     note_pid(&worker);
     log::capture::install(settings.lua_capture_error_log.unwrap_or(0));
-    let vm = Vm::new(settings.vm_config(worker.config().prefix.clone()))
+    let vm = Vm::new(settings.vm_config(config.prefix.clone()))
         .map_err(|failure| format!("cannot create a Lua virtual machine: {failure}"))?;
     WORKER_VM.set(Some(vm.clone()));
     if let Some(code) = &conf.init {

@@ -11,9 +11,10 @@ use tidegate_core::{
     module::{Context, Directive, Module},
     phase::{Ready, Step},
     variable::VariableDef,
-    worker::{self, COUNTERS},
+    worker,
 };
 use tidegate_http::Method;
+use tidegate_net::counters::COUNTERS;
 
 /// What the directives say at one level.
 #[derive(Debug, Default)]

@@ -402,9 +402,10 @@ const RESOLVE_RETRY_MS: u64 = 5_000;
 
 /// Starts looking up names, on one of the workers for all.
 fn init_worker(http: &Arc<Conf>) -> Result<(), String> {
-    let Some(worker) = worker::current().filter(|worker| worker.id == 0) else { return Ok(()) };
+    let is_first = worker::current().is_some_and(|worker| worker.id == 0);
+    let Some(config) = worker::config().filter(|_| is_first) else { return Ok(()) };
     for index in 0..http.resolving.len() {
-        let (http, config) = (http.clone(), worker.config().clone());
+        let (http, config) = (http.clone(), config.clone());
         tokio::task::spawn_local(async move {
             let resolving = &http.resolving[index];
             let resolver = config.levels[resolving.level.0 as usize].conf(&resolver::MODULE);

@@ -5,16 +5,29 @@
 //! In reading order:
 //!
 //! - [`generations`]: the worker threads of a process and how a reload exchanges them
-//! - [`listeners`]: listening sockets; [`client_socket`], [`stream`]: connected ones
-//! - [`log`], [`clock`], [`memory`]: what the others stand on
+//! - [`worker`]: what one of them does; [`service`]: what it has to know of a protocol
+//! - [`session`], `sessions`, `parked`: the connections of a worker, those on which nothing happens apart
+//! - [`listeners`], [`accept`]: listening sockets; [`client_socket`], [`stream`]: connected ones
+//! - [`deadline`], [`sleep`]: time limits and sleeps of thousands
+//! - [`log`], [`clock`], [`counters`], [`buffers`], [`memory`]: what the others stand on
 
+pub mod accept;
 mod address;
+pub mod buffers;
 pub mod client_socket;
 pub mod clock;
+pub mod counters;
+pub mod deadline;
 pub mod generations;
 pub mod listeners;
 pub mod log;
 pub mod memory;
+mod parked;
+pub mod service;
+pub mod session;
+mod sessions;
+pub mod sleep;
 pub mod stream;
+pub mod worker;
 
 pub use address::Peer;

@@ -35,7 +35,7 @@ pub(crate) fn take_agent_wanted() -> bool {
 
 /// Whether a supervisor runs beside the server.
 pub(crate) fn is_supervised() -> bool {
-    worker::current().is_some_and(|worker| worker.config().main().master_process != Some(false))
+    worker::config().is_some_and(|config| config.main().master_process != Some(false))
 }
 
 /// `role()`: what the process is while `init_by_lua*` runs, and afterwards.

@@ -86,8 +86,8 @@ unsafe extern "C-unwind" fn tidegate_lua_blocked(state: *mut lua_State, name: *c
 /// `getenv(name)`: the variable's value under the worker's configuration, which a reload may have changed.
 fn getenv(lua: Lua) -> CResult {
     let name = lua.check_bytes(1)?.as_bstr();
-    let value = match worker::current() {
-        Some(worker) => environment::variable(&worker.config().main().env, name),
+    let value = match worker::config() {
+        Some(config) => environment::variable(&config.main().env, name),
         None => name.to_os_str().ok().and_then(std::env::var_os),
     };
     match value {

@@ -28,7 +28,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 fn groups() -> Vec<Arc<Group>> {
-    worker::current().map_or_else(Vec::new, |worker| worker.config().http_conf(&upstream::MODULE).named.clone())
+    worker::config().map_or_else(Vec::new, |config| config.http_conf(&upstream::MODULE).named.clone())
 }
 
 /// The group that argument 1 names.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use tidegate_core::special_response::configure_arguments;
-use tidegate_core::worker::{Worker, current};
+use tidegate_core::worker::{Worker, config, current};
 
 use super::Family;
 use super::compiled::ffi_functions;
@@ -72,7 +72,7 @@ fn id() -> c_int {
 
 /// Number of workers.
 fn count() -> c_int {
-    let configured = current().and_then(|worker| worker.config().main().worker_processes).unwrap_or(1);
+    let configured = config().and_then(|config| config.main().worker_processes).unwrap_or(1);
     let count = match configured {
         // `auto`
         0 => std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
@@ -100,7 +100,7 @@ fn pid() -> c_int {
 fn pids(lua: Lua) -> CResult {
     let mut pids = PIDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // After a reload there may be fewer workers than before.
-    let count = current().and_then(|worker| worker.config().main().worker_processes).unwrap_or(1);
+    let count = config().and_then(|config| config.main().worker_processes).unwrap_or(1);
     if count > 0 {
         pids.truncate(usize::try_from(count).unwrap_or(usize::MAX));
     }

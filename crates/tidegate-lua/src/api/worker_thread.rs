@@ -50,8 +50,8 @@ fn run(lua: Lua) -> CResult {
         return refuse(lua, b"threadpool should be a string");
     }
     let name = lua.to_bytes(1).unwrap_or_default().to_vec();
-    let Some(worker) = worker::current() else { return refuse(lua, b"no worker on this thread") };
-    let Some(pool) = Pool::find(worker.config(), name.as_bstr()) else {
+    let Some(config) = worker::config() else { return refuse(lua, b"no worker on this thread") };
+    let Some(pool) = Pool::find(&config, name.as_bstr()) else {
         return refuse(lua, &[b"thread pool ", name.as_slice(), b" not found"].concat());
     };
     if !matches!(lua.type_of(2), Type::String | Type::Number) {
@@ -60,7 +60,7 @@ fn run(lua: Lua) -> CResult {
     if !matches!(lua.type_of(3), Type::String | Type::Number) {
         return refuse(lua, b"function name should be a string");
     }
-    let settings = worker.config().http_conf(&settings::MODULE);
+    let settings = config.http_conf(&settings::MODULE);
     let limit = settings.lua_worker_thread_vm_pool_size.unwrap_or(VM_POOL_SIZE);
     let Some(slot) = Slot::take(usize::try_from(limit).unwrap_or(usize::MAX)) else {
         return refuse(lua, b"no available Lua vm");
@@ -72,7 +72,7 @@ fn run(lua: Lua) -> CResult {
     };
     let (reply, answer) = oneshot::channel();
     let task = Task {
-        config: worker.config().clone(),
+        config: config.clone(),
         module: lua.to_bytes(2).unwrap_or_default().to_vec(),
         function: lua.to_bytes(3).unwrap_or_default().to_vec(),
         arguments,

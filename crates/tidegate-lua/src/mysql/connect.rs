@@ -145,9 +145,8 @@ fn plan(login: &Login<'_>, tuning: Tuning) -> Result<Plan, Refusal> {
     let schema = utf8(schema, "database")?;
     let (target, address) = match server {
         Server::Embedded => {
-            if let Some(worker) = worker::current() {
-                database::check_user(worker.config(), user, password)
-                    .map_err(|why| format!("failed to connect: {why}"))?;
+            if let Some(config) = worker::config() {
+                database::check_user(&config, user, password).map_err(|why| format!("failed to connect: {why}"))?;
             }
             return Ok(Plan::Embedded { schema });
         }
@@ -239,8 +238,7 @@ impl Job {
     }
 
     async fn open_session(&self, schema: &str) -> Result<Backend, Refusal> {
-        let Some(worker) = worker::current() else { return Err("failed to connect: no embedded engine here".into()) };
-        let config = worker.config().clone();
+        let Some(config) = worker::config() else { return Err("failed to connect: no embedded engine here".into()) };
         let engine = match database::open_engine(&config) {
             Some(engine) => engine.clone(),
             // No `database` block: the directory is opened now, which reads files.

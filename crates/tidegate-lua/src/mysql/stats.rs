@@ -40,7 +40,7 @@ pub(super) fn pool_stats(lua: Lua) -> CResult {
 /// `drizzle_stats()`: a table of the pools of `drizzle_server`s by the names of their upstreams, over all workers.
 pub(super) fn drizzle_stats(lua: Lua) -> CResult {
     lua.reserve(8)?;
-    let pools = worker::current().map(|worker| drizzle::pool_stats(worker.config())).unwrap_or_default();
+    let pools = worker::config().map(|config| drizzle::pool_stats(&config)).unwrap_or_default();
     lua.push_table(0, i32::try_from(pools.len()).unwrap_or(0));
     for (name, max, stats) in pools {
         let numbers = [

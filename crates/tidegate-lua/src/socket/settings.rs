@@ -27,8 +27,8 @@ impl Settings {
     pub(crate) fn of(host: &Host) -> Settings {
         match host.request() {
             Some(req) => Self::from_conf(req.module_conf(&MODULE)),
-            None => match worker::current() {
-                Some(worker) => Self::from_conf(worker.config().http_conf(&MODULE)),
+            None => match worker::config() {
+                Some(config) => Self::from_conf(config.http_conf(&MODULE)),
                 None => Self::from_conf(&Conf::default()),
             },
         }
@@ -51,8 +51,8 @@ impl Settings {
 pub(crate) fn with_resolver<R>(host: &Host, body: impl FnOnce(&resolver::Conf) -> R) -> R {
     match host.request() {
         Some(req) => body(req.module_conf(&resolver::MODULE)),
-        None => match worker::current() {
-            Some(worker) => body(worker.config().http_conf(&resolver::MODULE)),
+        None => match worker::config() {
+            Some(config) => body(config.http_conf(&resolver::MODULE)),
             None => body(&resolver::Conf::default()),
         },
     }

@@ -577,8 +577,8 @@ fn push_session(lua: Lua, wants_session: bool) -> CResult {
 fn with_conf<R>(host: &Host, body: impl FnOnce(&Conf) -> R) -> R {
     match host.request() {
         Some(req) => body(req.module_conf(&MODULE)),
-        None => match worker::current() {
-            Some(worker) => body(worker.config().http_conf(&MODULE)),
+        None => match worker::config() {
+            Some(config) => body(config.http_conf(&MODULE)),
             None => body(&Conf::default()),
         },
     }

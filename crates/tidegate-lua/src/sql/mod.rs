@@ -76,15 +76,13 @@ impl From<QueryError> for Refusal {
 /// # Errors
 /// When the configuration has none.
 pub(crate) fn engine() -> Result<Engine, Refusal> {
-    let worker =
-        tidegate_core::worker::current().ok_or_else(|| Refusal::plain("there is no embedded database here"))?;
-    database::reopen(worker.config()).map_err(|reason| Refusal::plain(&reason))
+    let config = tidegate_core::worker::config().ok_or_else(|| Refusal::plain("there is no embedded database here"))?;
+    database::reopen(&config).map_err(|reason| Refusal::plain(&reason))
 }
 
 /// The schema that statements use unless told otherwise: the first that the `database` block names.
 pub(crate) fn default_schema() -> String {
-    let worker = tidegate_core::worker::current();
-    worker.and_then(|worker| database::first_schema(worker.config())).unwrap_or_default()
+    tidegate_core::worker::config().and_then(|config| database::first_schema(&config)).unwrap_or_default()
 }
 
 /// The schema or transaction that a statement runs in.

@@ -15,7 +15,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tidegate_core::log::{self, Level};
+use tidegate_net::{
+    accept::accept_all,
+    log::{self, Level},
+};
 use tidegate_rows::{
     Column, Execute, Flow, Format, QueryError, ServerError, Sink, SinkClosed, Statement, Summary, Value,
     frames::{self, Frames, tag},
@@ -24,7 +27,7 @@ use tidegate_sql::{Engine, Session};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
-        UnixListener, UnixStream,
+        UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
     sync::Notify,
@@ -68,20 +71,14 @@ pub fn serve(engine: Engine, directory: &Path) -> io::Result<()> {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     spawn("sql-control", move || async move {
-        let listener = match UnixListener::from_std(listener) {
-            Ok(listener) => listener,
-            Err(error) => return log::note(Level::Error, format_args!("database: {SOCKET}: {error}")),
-        };
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    tokio::task::spawn_local(converse(engine.clone(), stream));
-                }
-                Err(error) => {
-                    log::note(Level::Error, format_args!("database: {SOCKET}: {error}"));
-                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-                }
+        let accepted = accept_all(listener.into(), |client, _| {
+            // A client that the event loop cannot watch is closed.
+            if let Ok(stream) = UnixStream::from_std(client.into()) {
+                tokio::task::spawn_local(converse(engine.clone(), stream));
             }
+        });
+        if let Err(error) = accepted.await {
+            log::note(Level::Error, format_args!("database: {SOCKET}: {error}"));
         }
     })
 }

@@ -117,8 +117,8 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, _| {
         inherit!(child, parent; declared);
     },
-    init_worker: Some(|_| match tidegate_core::worker::current() {
-        Some(worker) if is_declared(worker.config()) => start(worker.config()),
+    init_worker: Some(|_| match tidegate_core::worker::config() {
+        Some(config) if is_declared(&config) => start(&config),
         _ => Ok(()),
     }),
     example: "
@@ -339,10 +339,9 @@ pub fn reopen(config: &Config) -> Result<Engine, String> {
     };
     if !failed.is_retried
         && failed.at.elapsed() >= RETRY_INTERVAL
-        && let Some(worker) = tidegate_core::worker::current()
+        && let Some(config) = tidegate_core::worker::config()
     {
         failed.is_retried = true;
-        let config = worker.config().clone();
         // Opening reads files, and may run a script that fills a schema.
         tokio::task::spawn_blocking(move || retry(&config));
     }

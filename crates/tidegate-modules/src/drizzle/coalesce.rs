@@ -152,15 +152,15 @@ impl Flight {
         FLIGHTS.with_borrow_mut(|flights| flights.insert(key, Rc::downgrade(&flight)));
         let mut pilot = Pilot { flight: flight.clone(), format, out: Vec::new() };
         let task = tokio::task::spawn_local(async move {
-            let result = match worker::current() {
-                Some(worker) => {
+            let result = match worker::config() {
+                Some(config) => {
                     let flight = pilot.flight.clone();
                     let notice = move |event: Event<'_>| {
                         if let Event::Began(id) = event {
                             flight.state.borrow_mut().thread_id = id;
                         }
                     };
-                    backend.execute(worker.config(), &conf, statements.run(&conf), &mut pilot, notice).await
+                    backend.execute(&config, &conf, statements.run(&conf), &mut pilot, notice).await
                 }
                 None => Err(abandoned()),
             };

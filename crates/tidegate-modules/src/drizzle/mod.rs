@@ -173,13 +173,12 @@ pub static MODULE: Module<Conf> = Module {
     install,
     check: Some(check::check),
     init_worker: Some(|_| {
-        if let Some(worker) = tidegate_core::worker::current() {
-            let config = worker.config();
-            for server in backends(config).flat_map(|(_, conf)| &conf.servers).filter(|server| server.is_embedded()) {
-                crate::database::start(config)?;
-                server.check_user(config).map_err(|why| format!("drizzle_server embedded: {why}"))?;
+        if let Some(config) = tidegate_core::worker::config() {
+            for server in backends(&config).flat_map(|(_, conf)| &conf.servers).filter(|server| server.is_embedded()) {
+                crate::database::start(&config)?;
+                server.check_user(&config).map_err(|why| format!("drizzle_server embedded: {why}"))?;
             }
-            tokio::task::spawn_local(sweep(config.clone()));
+            tokio::task::spawn_local(sweep(config));
         }
         Ok(())
     }),

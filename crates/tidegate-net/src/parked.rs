@@ -1,11 +1,12 @@
 //! Connections on which nothing happens: a descriptor and what must not be forgotten, nothing else.
 //!
-//! A connection that has waited for a head for a while, between two requests or in the middle of one, gives up its task,
-//! its buffers and its place in the event loop. Its socket moves to an epoll instance of the worker that is watched as
+//! A connection that has waited for a request for a while, between two or in the middle of one, gives up its task, its
+//! buffers and its place in the event loop. Its socket moves to an epoll instance of the worker that is watched as
 //! one, and what is left is a [`Parked`] in a table. Bytes make it a connection again. So does its time limit, unless
 //! all that it would do is close. A connection that is busy never comes here and pays nothing.
 //!
-//! A client that sends its head byte by byte stays here: a byte that ends no line, the first one too, is only kept.
+//! A client that sends its request byte by byte stays here as long as its service has no use for the bytes: they are
+//! only kept.
 //!
 //! What is considered and measured stands in `docs/decisions/0005-parked-connections.md`.
 
@@ -16,40 +17,78 @@ use std::{
 };
 
 use slab::Slab;
-use tidegate_http::proxy_protocol::ProxyHeader;
 use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::{
-    client_socket, clock,
-    conf::Config,
-    connection::{BUSY_IDLE_MS_MAX, BUSY_WAIT_MS, FRESH_WAIT_MS_MAX, Peer},
+    Peer, buffers,
+    client_socket::{self, ClientSocket},
+    clock,
     log::{self, Level},
-    worker::{Worker, give_buffer, take_buffer},
+    service::{Memo, Opening, Service},
+    session::{BUSY_IDLE_MS_MAX, BUSY_WAIT_MS, FRESH_WAIT_MS_MAX, Session},
+    stream::Stream,
+    worker::Worker,
 };
 
 /// Sockets that are looked at before others have their turn.
 const EVENTS_MAX: usize = 16;
 
-/// A part of a head that has become longer than this is parsed, whether its line has ended or not.
-const INPUT_BYTES_MAX: usize = 1024;
-
 /// A connection on which nothing happens.
 pub(crate) struct Parked {
-    pub(crate) socket: OwnedFd,
-    pub(crate) peer: Peer,
-    pub(crate) listen: u32,
-    pub(crate) nodelay: bool,
-    pub(crate) number: u64,
-    pub(crate) requests: u64,
-    pub(crate) accepted_ms: u64,
-    /// Since when it is idle, or when the first byte of the head came, in milliseconds.
-    pub(crate) since_ms: u64,
-    pub(crate) proxy_header: Option<Box<ProxyHeader>>,
-    /// The part of a head that has come.
+    socket: OwnedFd,
+    port: u32,
+    nodelay: bool,
+    peer: Peer,
+    number: u64,
+    requests: u64,
+    accepted_ms: u64,
+    /// Since when it is idle, or when the first byte of the request came, in milliseconds.
+    since_ms: u64,
+    memo: Option<Memo>,
+    /// The part of a request that has come.
     pub(crate) input: Vec<u8>,
 }
 
 impl Parked {
+    /// The socket of a conversation and what must not be forgotten.
+    pub(crate) fn of(opening: Opening) -> io::Result<Self> {
+        let Opening { session, mut input, memo } = opening;
+        let since_ms = if input.is_empty() { session.idle_since_ms.get() } else { session.head_since_ms.get() };
+        if !input.is_empty() {
+            // No more memory than the bytes need.
+            let part = input.as_slice().into();
+            buffers::give(std::mem::replace(&mut input, part));
+        }
+        Ok(Parked {
+            port: session.port as u32,
+            nodelay: session.nodelay.get(),
+            peer: session.peer,
+            number: session.number,
+            requests: session.requests.get(),
+            accepted_ms: session.accepted_ms,
+            since_ms,
+            memo,
+            input,
+            socket: session.stream.into_fd()?,
+        })
+    }
+
+    /// The connection again. `expired`: none of the bytes came in time. `closing`: its worker quits.
+    pub(crate) fn wake(self, expired: bool, closing: bool) -> io::Result<Opening> {
+        let Parked { socket, port, nodelay, peer, number, requests, accepted_ms, since_ms, memo, input } = self;
+        let mut session = Session::nobody();
+        session.stream = Stream::Client(ClientSocket::register(socket)?);
+        (session.number, session.peer, session.port) = (number, peer, port as usize);
+        session.accepted_ms = accepted_ms;
+        session.requests.set(requests);
+        session.fresh.set(requests == 0 && input.is_empty());
+        session.nodelay.set(nodelay);
+        session.head_since_ms.set(if input.is_empty() { 0 } else { since_ms });
+        session.expired.set(expired);
+        session.closing.set(closing);
+        Ok(Opening { session, input, memo })
+    }
+
     /// Whether it has not sent a byte yet.
     fn is_fresh(&self) -> bool {
         self.requests == 0 && self.input.is_empty()
@@ -68,10 +107,9 @@ struct Entry {
 }
 
 impl Entry {
-    /// The first bytes of a head have come: from now on its time counts. Answers when that is over, in milliseconds.
-    fn begin_head(&mut self, config: &Config) -> u64 {
-        let http = config.default_http(self.parked.listen as usize);
-        self.deadline_ms = self.parked.since_ms + http.client_header_timeout_ms();
+    /// The first bytes of a request have come: from now on its time counts. Answers when that is over, in milliseconds.
+    fn begin_head(&mut self, service: &dyn Service) -> u64 {
+        self.deadline_ms = self.parked.since_ms + service.head_timeout_ms();
         self.deadline_ms
     }
 }
@@ -164,10 +202,10 @@ enum Arrival {
 
 impl Parked {
     /// Reads what has come. `ended`: so has the end of it, or an error.
-    fn read(&mut self, ended: bool) -> Arrival {
+    fn read(&mut self, ended: bool, service: &dyn Service) -> Arrival {
         let before = self.input.len();
         let (is_first, is_idle) = (before == 0, self.is_idle());
-        let mut buffer = if is_first { take_buffer() } else { std::mem::take(&mut self.input) };
+        let mut buffer = if is_first { buffers::take() } else { std::mem::take(&mut self.input) };
         let read = receive(self.socket.as_fd(), &mut buffer);
         if is_first && !buffer.is_empty() {
             self.since_ms = clock::now_ms();
@@ -176,14 +214,14 @@ impl Parked {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && (is_idle || !ended) => Arrival::Stay,
             // A client that has nothing under way is free to go.
             Ok(0) | Err(_) if is_idle => Arrival::Close,
-            Ok(1..) if !ended && is_inside_line(&buffer, before) => Arrival::Stay,
+            Ok(1..) if !ended && service.stays_parked(&buffer, before) => Arrival::Stay,
             // Whatever it is, the connection can tell.
             _ => Arrival::Resume,
         };
         if is_first && (buffer.is_empty() || matches!(arrival, Arrival::Stay)) {
             // No more memory than the bytes need.
             self.input = buffer.as_slice().into();
-            give_buffer(buffer);
+            buffers::give(buffer);
         } else {
             self.input = buffer;
         }
@@ -191,15 +229,10 @@ impl Parked {
     }
 }
 
-/// Whether what came behind the first `before` bytes ends no line, so that parsing it would come to nothing.
-fn is_inside_line(input: &[u8], before: usize) -> bool {
-    input.len() < INPUT_BYTES_MAX && memchr::memchr(b'\n', &input[before..]).is_none()
-}
-
 impl Worker {
     /// Watches the parked connections; ends when the system fails it.
     pub(crate) async fn watch_parked(self: Rc<Self>) {
-        let epoll = self.parked.borrow().epoll.clone();
+        let epoll = self.sessions.parked.borrow().epoll.clone();
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
         while let Ok(mut ready) = epoll.readable().await {
             clock::update();
@@ -220,10 +253,11 @@ impl Worker {
 
     fn parked_event(self: &Rc<Self>, key: usize, events: u32) {
         const END: i32 = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
-        let mut table = self.parked.borrow_mut();
+        let mut table = self.sessions.parked.borrow_mut();
         let Some(entry) = table.entries.get_mut(key) else { return };
+        let service = &*self.port(entry.parked.port as usize).service;
         let was_reading = !entry.parked.input.is_empty();
-        let mut arrival = entry.parked.read(events & END as u32 != 0);
+        let mut arrival = entry.parked.read(events & END as u32 != 0, service);
         let begins = !was_reading && !entry.parked.input.is_empty();
         if begins && self.is_quitting() {
             // How long a worker that quits waits for whom is the connection's business.
@@ -234,7 +268,7 @@ impl Worker {
             self.count_parked(true, 1);
         }
         if begins && matches!(arrival, Arrival::Stay) {
-            let deadline_ms = entry.begin_head(self.config());
+            let deadline_ms = entry.begin_head(service);
             table.note_deadline(deadline_ms);
         }
         drop(table);
@@ -250,19 +284,19 @@ impl Worker {
 
     /// What `take` takes out of the table, no longer counted.
     fn take_parked(&self, take: impl FnOnce(&mut Table) -> Option<Parked>) -> Option<Parked> {
-        let parked = take(&mut self.parked.borrow_mut())?;
+        let parked = take(&mut self.sessions.parked.borrow_mut())?;
         self.count_parked(!parked.input.is_empty(), -1);
         Some(parked)
     }
 
     /// Looks for those whose time is over.
     pub(crate) fn check_parked(self: &Rc<Self>, now_ms: u64) {
-        if self.ending_parked.get() {
+        if self.sessions.ending_parked.get() {
             return;
         }
-        let expired = self.parked.borrow_mut().expired(now_ms);
+        let expired = self.sessions.parked.borrow_mut().expired(now_ms);
         self.in_turns(
-            |worker| &worker.ending_parked,
+            |sessions| &sessions.ending_parked,
             expired,
             move |worker, key| {
                 // Another connection may have the place by now.
@@ -285,7 +319,7 @@ impl Worker {
 
     /// Closes all: the worker stops.
     pub(crate) fn drop_all_parked(&self) {
-        let keys: Vec<_> = self.parked.borrow().entries.iter().map(|(key, _)| key).collect();
+        let keys: Vec<_> = self.sessions.parked.borrow().entries.iter().map(|(key, _)| key).collect();
         keys.into_iter().for_each(|key| self.drop_parked(key));
     }
 
@@ -301,10 +335,10 @@ impl Worker {
     }
 
     /// The worker shuts down: closes those that are idle, and leaves a moment to those that may be about to send something,
-    /// as [`crate::connection::Connection::close_when_idle`] does.
+    /// as [`Session::close_when_idle`] does.
     pub(crate) fn quit_parked(&self, now_ms: u64) {
         let mut idle = Vec::new();
-        let mut table = self.parked.borrow_mut();
+        let mut table = self.sessions.parked.borrow_mut();
         let mut earliest_ms = u64::MAX;
         for (key, Entry { deadline_ms, parked }) in &mut table.entries {
             let latest_ms = if parked.is_fresh() {
@@ -394,19 +428,32 @@ mod tests {
 
     use super::*;
 
+    /// A service whose requests begin with a line.
+    struct Lines;
+
+    impl Service for Lines {
+        fn begin(&self, _: &Rc<Worker>, _: Opening) {}
+        fn head_timeout_ms(&self) -> u64 {
+            100
+        }
+        fn stays_parked(&self, input: &[u8], before: usize) -> bool {
+            !input[before..].contains(&b'\n')
+        }
+    }
+
     fn pair(requests: u64, input: &[u8]) -> (UnixStream, Parked) {
         let (client, socket) = UnixStream::pair().expect("a pair of sockets");
         socket.set_nonblocking(true).expect("a socket that does not block");
         let parked = Parked {
             socket: socket.into(),
-            peer: Peer::Unix,
-            listen: 0,
+            port: 0,
             nodelay: false,
+            peer: Peer::Unix,
             number: 1,
             requests,
             accepted_ms: 1,
             since_ms: 1,
-            proxy_header: None,
+            memo: None,
             input: input.to_vec(),
         };
         (client, parked)
@@ -420,27 +467,27 @@ mod tests {
     #[test]
     fn bytes_inside_a_line_change_nothing() {
         let (mut client, mut parked) = pair(0, b"GE");
-        assert!(matches!(parked.read(false), Arrival::Stay));
+        assert!(matches!(parked.read(false, &Lines), Arrival::Stay));
         client.write_all(b"T / HT").expect("room");
-        assert!(matches!(parked.read(false), Arrival::Stay));
+        assert!(matches!(parked.read(false, &Lines), Arrival::Stay));
         assert_eq!(parked.input, b"GET / HT");
         client.write_all(b"TP/1.1\r\nH").expect("room");
-        assert!(matches!(parked.read(false), Arrival::Resume));
+        assert!(matches!(parked.read(false, &Lines), Arrival::Resume));
         assert_eq!(parked.input, b"GET / HTTP/1.1\r\nH");
     }
 
     #[test]
     fn the_first_line_resumes() {
         let (mut client, mut parked) = pair(3, b"");
-        assert!(matches!(parked.read(false), Arrival::Stay));
+        assert!(matches!(parked.read(false, &Lines), Arrival::Stay));
         client.write_all(b"G").expect("room");
         let idle_since_ms = parked.since_ms;
-        assert!(matches!(parked.read(false), Arrival::Stay));
+        assert!(matches!(parked.read(false, &Lines), Arrival::Stay));
         assert!(parked.since_ms > idle_since_ms, "the request begins with its first byte");
         assert_eq!((parked.input.as_slice(), parked.input.capacity()), (b"G".as_slice(), 1));
         let (mut client, mut parked) = pair(3, b"");
         client.write_all(b"GET / HTTP/1.1\r\n").expect("room");
-        assert!(matches!(parked.read(false), Arrival::Resume));
+        assert!(matches!(parked.read(false, &Lines), Arrival::Resume));
         assert_eq!(parked.input, b"GET / HTTP/1.1\r\n");
     }
 
@@ -449,7 +496,7 @@ mod tests {
         for (requests, input, closes) in [(1, "", true), (0, "", false), (1, "GET", false)] {
             let (client, mut parked) = pair(requests, input.as_bytes());
             drop(client);
-            assert_eq!(matches!(parked.read(true), Arrival::Close), closes, "{requests} {input}");
+            assert_eq!(matches!(parked.read(true, &Lines), Arrival::Close), closes, "{requests} {input}");
         }
     }
 
