@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     directory::Directory,
-    session::Session,
+    session::{Env, Session},
     store::{background::Background, vfs},
 };
 use tidegate_rows::ServerError;
@@ -138,6 +138,8 @@ pub(crate) struct EngineInner {
     next_connection: AtomicU64,
     /// The locks of GET_LOCK().
     pub(crate) locks: Arc<crate::locks::Locks>,
+    /// What SET GLOBAL has set.
+    pub(crate) globals: crate::variables::Globals,
 }
 
 /// What [`Engine::configure`] changes while sessions work.
@@ -230,6 +232,7 @@ impl Engine {
                 background,
                 next_connection: AtomicU64::new(1),
                 locks: Arc::default(),
+                globals: crate::variables::Globals::default(),
             }),
         })
     }
@@ -274,6 +277,13 @@ impl Engine {
 }
 
 impl EngineInner {
+    /// Modes, time and variables as a new session begins with them.
+    pub(crate) fn environment(&self, connection_id: u64) -> Env {
+        let env = Env::new(connection_id, &self.settings, Arc::clone(&self.locks));
+        self.globals.begin(&env);
+        env
+    }
+
     /// How many commits have changed a table since the engine was opened, if there is such a table.
     pub(crate) fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
         let schema = self.schema(schema).ok()?;

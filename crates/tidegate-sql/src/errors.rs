@@ -90,6 +90,16 @@ errors! {
     ambiguous_column(name, place) = 1052 b"23000" "Column '{name}' in {place} is ambiguous";
     /// `sql_safe_updates` and an UPDATE or DELETE of a whole table.
     update_without_key() = 1175 b"HY000" "You are using safe update mode and you tried to update a table without a WHERE that uses a KEY column";
+    /// SET GLOBAL of a variable that only sessions have.
+    session_to_set(name) = 1228 b"HY000" "Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL";
+    /// SET of a variable that sessions do not have.
+    global_to_set(name) = 1229 b"HY000" "Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL";
+    /// `@@global.name` of a variable that only sessions have.
+    only_of_session(name) = 1238 b"HY000" "Variable '{name}' is a SESSION variable";
+    /// `@@session.name` of a variable that sessions do not have.
+    only_global(name) = 1238 b"HY000" "Variable '{name}' is a GLOBAL variable";
+    /// SET GLOBAL of a variable that changes nothing here.
+    no_effect(name) = 1105 b"HY000" "Variable '{name}' has no effect in this engine; its value is kept for show";
     /// A sub-query reads the table that the statement writes.
     target_is_read(table) = 1093 b"HY000" "Table '{table}' is specified twice, both as a target and as a separate source for data";
     /// A column that no table has.

@@ -83,7 +83,7 @@ thread_local! {
 
 impl Session {
     pub(crate) fn new(engine: Arc<EngineInner>, id: u64) -> Self {
-        let env = Rc::new(Env::new(id, &engine.settings, Arc::clone(&engine.locks)));
+        let env = Rc::new(engine.environment(id));
         Self {
             core: Core {
                 engine,
@@ -158,7 +158,7 @@ impl Session {
         *napping = None;
         *joined = None;
         (*caches, *batches) = (true, true);
-        let fresh = env.renewed(&engine.settings);
+        let fresh = engine.environment(env.connection_id);
         match Rc::get_mut(env) {
             Some(env) => *env = fresh,
             None => *env = Rc::new(fresh),

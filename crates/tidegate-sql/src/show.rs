@@ -102,7 +102,10 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let text = format!("CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET {} COLLATE {} */", collation.charset(), collation.name());
             return rows(core, &["Database", "Create Database"], &[vec![Some(name.clone()), Some(text)]], more, sink);
         }
-        ShowWhat::Variables => ("SELECT variable_name AS `Variable_name`, variable_value AS `Value` FROM information_schema.session_variables".into(), "1"),
+        ShowWhat::Variables { global } => {
+            let scope = if *global { "global" } else { "session" };
+            (format!("SELECT variable_name AS `Variable_name`, variable_value AS `Value` FROM information_schema.{scope}_variables"), "1")
+        }
         ShowWhat::Status => ("SELECT variable_name AS `Variable_name`, variable_value AS `Value` FROM information_schema.session_status".into(), "1"),
         ShowWhat::Warnings | ShowWhat::Errors => return warnings(core, matches!(show.what, ShowWhat::Errors), more, sink),
         ShowWhat::Engines => ("SELECT engine AS `Engine`, support AS `Support`, comment AS `Comment`, transactions AS `Transactions`, xa AS `XA`, savepoints AS `Savepoints` FROM information_schema.engines".into(), ""),

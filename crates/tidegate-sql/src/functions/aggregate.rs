@@ -18,7 +18,7 @@ use crate::{
     value::{
         Base, Datum, Rep, SqlType,
         collation::Collation,
-        decimal::{Decimal, PRECISION_MAX},
+        decimal::{Decimal, PRECISION_MAX, SCALE_MAX},
     },
 };
 use tidegate_rows::ServerError;
@@ -121,7 +121,7 @@ struct Average {
 
 impl Accumulate for Average {
     fn add(&mut self, args: &Args<'_>) -> Done {
-        self.scale = args.int(1).clamp(0, 30) as u8;
+        self.scale = args.int(1).clamp(0, SCALE_MAX.into()) as u8;
         self.sum.add(args)
     }
     fn remove(&mut self, args: &Args<'_>) -> Done {
@@ -482,16 +482,16 @@ fn average(t: &mut Translator<'_>, arg: &Ex, distinct: bool) -> Res<Ex> {
         let (precision, scale) = digits(arg);
         let sql = t.convert(arg, Rep::Dec);
         let more = t.session.inputs.division_digits;
-        let scale = (scale + more).min(30);
+        let scale = (scale + more).min(SCALE_MAX);
         if distinct {
             // SQLite's DISTINCT takes one argument: the average is a quotient then.
             let quotient = format!(
-                "tg_dec_div(tg_sum(DISTINCT {sql}), tg_cv(count(DISTINCT {sql}), {}, 0, 0, 0), {scale})",
+                "tg_dec_div(tg_sum(DISTINCT {sql}), tg_cv(count(DISTINCT {sql}), {}, 0, 0, 0), {scale}, {scale})",
                 16 + 4
             );
             return Ok(Ex::sql(quotient, SqlType::decimal((precision + u32::from(more)).min(PRECISION_MAX), scale)));
         }
-        let ty = SqlType::decimal((precision + u32::from(more)).clamp(u32::from(scale) + 1, PRECISION_MAX), scale);
+        let ty = SqlType::decimal((precision + u32::from(more)).max(u32::from(scale) + 1).min(PRECISION_MAX), scale);
         return Ok(Ex::sql(format!("tg_avg({sql}, {scale})"), ty));
     }
     let each = if distinct { "DISTINCT " } else { "" };

@@ -41,7 +41,7 @@ static UDFS: &[Udf] = &[
     }),
     // `tg_dec_fit(value, precision, scale)`: a decimal within its type, the nearest one if it does not fit.
     Udf::new("tg_dec_fit", 3, |args, out| {
-        let (value, precision, scale) = (args.dec(0), args.int(1).clamp(1, 38) as u32, args.int(2).clamp(0, 30) as u8);
+        let (value, precision, scale) = (args.dec(0), args.int(1).clamp(1, 38) as u32, args.int(2).clamp(0, decimal::SCALE_MAX.into()) as u8);
         let limit = decimal::pow10(precision).unwrap_or(i128::MAX) - 1;
         let fitted = match value.rescale(scale) {
             Some(fitted) if fitted.mantissa.abs() <= limit => fitted,

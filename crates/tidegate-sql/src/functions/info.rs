@@ -10,8 +10,11 @@ use crate::{
     session::UserValue,
     task,
     translate::{Code, Coercibility, Ex, Res, Source, Translator, conversion_code, quote, rep_of_code},
-    value::{Base, Datum, Rep, SqlType, Val, decimal::PRECISION_MAX},
-    variables,
+    value::{
+        Base, Datum, Rep, SqlType, Val,
+        decimal::{PRECISION_MAX, SCALE_MAX},
+    },
+    variables::{self, VariableScope},
 };
 
 pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, aggregates: &[] };
@@ -26,7 +29,7 @@ static UDFS: &[Udf] = &[
             Rep::Int => SqlType::bigint(),
             Rep::Uint => SqlType::ubigint(),
             Rep::Real => SqlType::new(Base::Double),
-            Rep::Dec => SqlType::decimal(PRECISION_MAX, args.int(3).clamp(0, 30) as u8),
+            Rep::Dec => SqlType::decimal(PRECISION_MAX, args.int(3).clamp(0, SCALE_MAX.into()) as u8),
             Rep::Blob => SqlType::new(Base::LongBlob),
             _ => SqlType::new(Base::LongText),
         };
@@ -217,30 +220,25 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
         return Ok(Ex { nullable: true, coercibility: Coercibility::Column, ..ex });
     };
     let lower = system.to_ascii_lowercase();
-    let bare = lower.rsplit_once('.').map_or(lower.as_str(), |(_, bare)| bare);
-    let value = variables::get(now.engine, now.env, bare).ok_or_else(|| errors::unknown_variable(bare))?;
+    let (scope, bare) = lower.rsplit_once('.').unwrap_or(("", &lower));
+    let scope = match scope {
+        "" => VariableScope::Any,
+        "global" => VariableScope::Global,
+        _ => VariableScope::Session,
+    };
+    let value = variables::read(now.engine, now.env, bare, scope)?;
+    if let (true, Ok(number)) = (variables::is_real(bare), value.parse::<f64>()) {
+        let ty = SqlType { decimals: 6, ..SqlType::new(Base::Double) };
+        return Ok(Ex::constant(Source::Value(Datum::Real(number), Rep::Real), ty));
+    }
     Ok(match value.parse::<i64>() {
-        Ok(number) if is_unsigned(bare) => Ex { ty: SqlType::ubigint(), ..Ex::known_int(number) },
+        Ok(number) if variables::is_unsigned(bare) => Ex { ty: SqlType::ubigint(), ..Ex::known_int(number) },
         Ok(number) => Ex::known_int(number),
         Err(_) => match value.parse::<u64>() {
             Ok(number) => Ex::constant(Source::Value(Datum::from_u64(number), Rep::Uint), SqlType::ubigint()),
             Err(_) => Ex::known_text(&value),
         },
     })
-}
-
-/// Whether a system variable is an unsigned number.
-fn is_unsigned(name: &str) -> bool {
-    matches!(
-        name,
-        "warning_count"
-            | "error_count"
-            | "sql_select_limit"
-            | "div_precision_increment"
-            | "auto_increment_increment"
-            | "auto_increment_offset"
-            | "insert_id"
-    )
 }
 
 /// `@name := value`.

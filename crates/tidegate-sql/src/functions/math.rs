@@ -13,7 +13,7 @@ use crate::{
     },
     value::{
         Base, Rep, SqlType,
-        decimal::{Decimal, PRECISION_MAX},
+        decimal::{Decimal, PRECISION_MAX, SCALE_MAX},
         temporal::Datetime,
         types::{Marks, NOT_FIXED},
     },
@@ -266,7 +266,7 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         }
         Rep::Dec => {
             let (precision, scale) = digits(ex);
-            let kept = places.map_or(scale, |places| places.clamp(0, 30) as u8);
+            let kept = places.map_or(scale, |places| places.clamp(0, SCALE_MAX.into()) as u8);
             let whole = precision - u32::from(scale).min(precision);
             let precision = (whole + u32::from(kept) + 1).clamp(1, PRECISION_MAX);
             Ex::sql(format!("tg_dec_{kind}({}, {places_sql})", t.text(ex)), SqlType::decimal(precision, kept))

@@ -10,7 +10,7 @@ use crate::{
     value::{
         Base, Rep, Val,
         collation::{Collation, Order, next_char},
-        decimal::Decimal,
+        decimal::{Decimal, SCALE_MAX},
         temporal::Datetime,
         val::Incorrect,
     },
@@ -52,7 +52,7 @@ static UDFS: &[Udf] = &[
     Udf::new("tg_dec_add", 3, |args, out| dec(args, out, "+", Decimal::add)),
     Udf::new("tg_dec_sub", 3, |args, out| dec(args, out, "-", Decimal::sub)),
     Udf::new("tg_dec_mul", 3, |args, out| dec(args, out, "*", Decimal::mul)),
-    Udf::new("tg_dec_div", 3, dec_div),
+    Udf::new("tg_dec_div", 4, dec_div),
     Udf::new("tg_dec_intdiv", 3, dec_intdiv),
     Udf::new("tg_dec_mod", 2, dec_mod),
     Udf::new("tg_dec_neg", 1, |args, out| {
@@ -62,7 +62,7 @@ static UDFS: &[Udf] = &[
     }),
     Udf::new("tg_dec_round", 2, |args, out| {
         let value = args.dec(0);
-        out.dec(value.rescale(args.int(1).clamp(0, 30) as u8).unwrap_or(value));
+        out.dec(value.rescale(args.int(1).clamp(0, SCALE_MAX.into()) as u8).unwrap_or(value));
         Ok(())
     }),
     Udf::new("tg_bitor", 2, |args, out| { out.uint(args.uint(0) | args.uint(1)); Ok(()) }),
@@ -386,14 +386,15 @@ fn dec_div(args: &Args<'_>, out: &mut Out) -> Done {
     if b.mantissa == 0 {
         return warn_division_by_zero();
     }
-    let scale = args.int(2).clamp(0, 30) as u8;
-    // With many digits in front of the point fewer fit behind it.
+    let digits = |index| args.int(index).clamp(0, SCALE_MAX.into()) as u8;
+    let (kept, shown) = (digits(2), digits(3));
+    // With many digits in front of the point fewer fit behind it: not fewer than are shown.
     let quotient = |scale: u8| {
         // Whole groups of digits: what lies behind them is cut, not rounded.
-        let next = a.div(b, (scale + 2).min(30)).map(|exact| exact.truncate(scale));
+        let next = a.div(b, (scale + 2).min(SCALE_MAX)).map(|exact| exact.truncate(scale));
         next.or_else(|| a.div(b, scale))
     };
-    match (4..=scale).rev().find_map(quotient).or_else(|| a.div(b, 0)) {
+    match (shown..=kept).rev().find_map(quotient) {
         Some(value) => out.dec(value),
         None => return Err(errors::value_out_of_range("DECIMAL", format!("{a} / {b}"))),
     }

@@ -12,6 +12,7 @@ use crate::{
     value::{
         Rep, SqlType,
         collation::{Collation, next_char},
+        decimal::SCALE_MAX,
         number::hex_bytes,
     },
 };
@@ -34,7 +35,7 @@ static UDFS: &[Udf] = &[
     }),
     // `tg_format(decimal, digits)`: commas between thousands.
     Udf::new("tg_format", 2, |args, out| {
-        let digits = args.int(1).clamp(0, 30) as u8;
+        let digits = args.int(1).clamp(0, SCALE_MAX.into()) as u8;
         let value = args.dec(0);
         let mut text = Vec::new();
         value.rescale(digits).unwrap_or(value).write(&mut text);

@@ -15,11 +15,12 @@ pub(super) fn set(p: &mut Parser) -> Result<Vec<SetItem>> {
         let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
         return Ok(vec![SetItem::Names { charset, collation: None }]);
     }
-    comma_separated(p, set_item)
+    let mut global = false;
+    comma_separated(p, |p| set_item(p, &mut global))
 }
 
-fn set_item(p: &mut Parser) -> Result<SetItem> {
-    let mut global = false;
+/// One assignment; `global` says whether one without a scope follows GLOBAL, which counts for all that come after it.
+fn set_item(p: &mut Parser, global: &mut bool) -> Result<SetItem> {
     if let Token::DollarQuotedString(variable) = &p.peek_token_ref().token {
         let name = variable.value.clone();
         p.advance_token();
@@ -34,10 +35,11 @@ fn set_item(p: &mut Parser) -> Result<SetItem> {
         return Ok(SetItem::System { global: scope == "global", name: bare.to_owned(), value: set_value(p)? });
     }
     let mut scope = IsolationScope::Next;
-    if take_word(p, "GLOBAL") || take_word(p, "PERSIST") {
-        global = true;
+    if take_word(p, "GLOBAL") {
+        *global = true;
         scope = IsolationScope::Global;
     } else if take_word(p, "SESSION") || take_word(p, "LOCAL") {
+        *global = false;
         scope = IsolationScope::Session;
     }
     if take_word(p, "TRANSACTION") {
@@ -47,7 +49,7 @@ fn set_item(p: &mut Parser) -> Result<SetItem> {
     if !p.consume_token(&Token::Eq) && !p.consume_token(&Token::Assignment) {
         return unexpected(p);
     }
-    Ok(SetItem::System { global, name, value: set_value(p)? })
+    Ok(SetItem::System { global: *global, name, value: set_value(p)? })
 }
 
 /// The value of SET; bare words such as ON and names count as strings.

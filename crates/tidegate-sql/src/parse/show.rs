@@ -28,8 +28,9 @@ fn of_table(p: &mut Parser) -> Result<TableName> {
 
 pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     let full = take_word(p, "FULL");
-    if !take_word(p, "GLOBAL") {
-        take_word(p, "SESSION");
+    let global = take_word(p, "GLOBAL");
+    if !global && !take_word(p, "SESSION") {
+        take_word(p, "LOCAL");
     }
     let what = if take_word(p, "DATABASES") || take_word(p, "SCHEMAS") {
         ShowWhat::Databases
@@ -44,7 +45,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     } else if take_word(p, "CREATE") {
         return show_create(p);
     } else if take_word(p, "VARIABLES") {
-        ShowWhat::Variables
+        ShowWhat::Variables { global }
     } else if take_word(p, "STATUS") {
         ShowWhat::Status
     } else if take_word(p, "WARNINGS") {

@@ -252,7 +252,9 @@ pub(crate) enum ShowWhat {
     CreateTable(TableName),
     CreateView(TableName),
     CreateDatabase(String),
-    Variables,
+    Variables {
+        global: bool,
+    },
     Status,
     Warnings,
     Errors,

@@ -148,7 +148,7 @@ pub(crate) enum Zone {
 }
 
 impl Env {
-    pub(super) fn new(connection_id: u64, settings: &Settings, locks: Arc<Locks>) -> Self {
+    pub(crate) fn new(connection_id: u64, settings: &Settings, locks: Arc<Locks>) -> Self {
         Self {
             connection_id,
             sql_mode: Cell::new(settings.sql_mode()),
@@ -184,11 +184,6 @@ impl Env {
             tables: RefCell::default(),
             seeds: RefCell::default(),
         }
-    }
-
-    /// The environment of a new session with the same number; locks that this one holds are free when it is dropped.
-    pub(super) fn renewed(&self, settings: &Settings) -> Self {
-        Self::new(self.connection_id, settings, Arc::clone(&self.locks))
     }
 
     /// GET_LOCK(): as [`Locks::get`].
@@ -319,6 +314,11 @@ impl Env {
     /// The statement's own error, for SHOW WARNINGS.
     pub(crate) fn note_error(&self, error: &ServerError) {
         self.push(Warning { level: "Error", ..error.clone().into() });
+    }
+
+    /// Adds the warnings of another session.
+    pub(crate) fn take_warnings(&self, other: &Env) {
+        other.warnings.take().into_iter().for_each(|warning| self.push(warning));
     }
 
     fn push(&self, warning: Warning) {

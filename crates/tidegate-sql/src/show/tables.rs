@@ -16,7 +16,7 @@ use crate::{
         scope::{Scope, Source, SourceColumn},
     },
     value::{Base, Rep, SqlType, collation::Collation, types::NOT_FIXED},
-    variables,
+    variables::{self, VariableScope},
 };
 
 /// Rows that are counted one by one.
@@ -72,8 +72,8 @@ static TABLES: &[Definition] = &[
     Definition { name: "character_sets", columns: "character_set_name default_collate_name description maxlen#", make: character_sets },
     Definition { name: "collations", columns: "collation_name character_set_name id# is_default is_compiled sortlen#", make: collations },
     Definition { name: "collation_character_set_applicability", columns: "collation_name character_set_name", make: |_| Ok(Collation::all().map(|c| vec![c.name().into(), c.charset().into()]).collect()) },
-    Definition { name: "session_variables", columns: "variable_name variable_value", make: system_variables },
-    Definition { name: "global_variables", columns: "variable_name variable_value", make: system_variables },
+    Definition { name: "session_variables", columns: "variable_name variable_value", make: |t| Ok(system_variables(t, VariableScope::Session)) },
+    Definition { name: "global_variables", columns: "variable_name variable_value", make: |t| Ok(system_variables(t, VariableScope::Global)) },
     Definition { name: "session_status", columns: "variable_name variable_value", make: status },
     Definition { name: "global_status", columns: "variable_name variable_value", make: status },
     Definition { name: "processlist", columns: "id# user host db command time# state info", make: processlist },
@@ -591,14 +591,10 @@ fn collations(_: &Translator<'_>) -> Res<Rows> {
         .collect())
 }
 
-fn system_variables(translator: &Translator<'_>) -> Res<Rows> {
+fn system_variables(translator: &Translator<'_>, scope: VariableScope) -> Rows {
     let now = translator.now();
-    Ok(variables::names()
-        .map(|name| {
-            let value = variables::get(now.engine, now.env, name).unwrap_or_default();
-            vec![name.into(), variables::shown(name, value).into()]
-        })
-        .collect())
+    let all = variables::all(now.engine, now.env, scope);
+    all.into_iter().map(|(name, value)| vec![name.into(), value.into()]).collect()
 }
 
 fn status(translator: &Translator<'_>) -> Res<Rows> {

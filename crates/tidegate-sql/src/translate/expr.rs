@@ -397,16 +397,15 @@ impl Translator<'_> {
         let (pa, sa) = digits(a);
         let (_, sb) = digits(b);
         let scale = (u32::from(sa) + u32::from(more_digits)).min(u32::from(decimal::SCALE_MAX)) as u8;
-        let precision =
-            (pa + u32::from(sb) + u32::from(more_digits)).clamp(u32::from(scale) + 1, decimal::PRECISION_MAX);
+        let precision = (pa + u32::from(sb) + u32::from(more_digits)).max(u32::from(scale) + 1);
         // The quotient has more digits than it shows: whole groups of nine, as MySQL's arithmetic works.
         let groups = |scale: u32| scale.div_ceil(9) * 9;
         let (fa, fb) = (groups(u32::from(sa)), groups(u32::from(sb)));
         let more = u32::from(more_digits).saturating_sub(fa - u32::from(sa) + fb - u32::from(sb));
         let kept = groups(fa + fb + more).clamp(u32::from(scale), u32::from(decimal::SCALE_MAX));
         let unsigned = unsigned_operand(a) && unsigned_operand(b);
-        let ty = SqlType { unsigned, ..SqlType::decimal(precision, scale) };
-        Ok(Ex::sql(format!("tg_dec_div({x}, {y}, {kept})"), ty))
+        let ty = SqlType { unsigned, ..SqlType::decimal(precision.min(decimal::PRECISION_MAX), scale) };
+        Ok(Ex::sql(format!("tg_dec_div({x}, {y}, {kept}, {scale})"), ty))
     }
 
     fn integer_divide(&mut self, a: &Ex, b: &Ex) -> Res<Ex> {

@@ -15,8 +15,8 @@ use std::{cmp::Ordering, fmt::Write};
 
 /// Digits that a mantissa can hold.
 pub(crate) const PRECISION_MAX: u32 = 38;
-/// Digits behind the point that MySQL allows.
-pub(crate) const SCALE_MAX: u8 = 30;
+/// Digits behind the point that MariaDB allows.
+pub(crate) const SCALE_MAX: u8 = 38;
 
 /// An exact decimal number.
 #[derive(Debug, Clone, Copy)]
