@@ -5,7 +5,7 @@ use std::{fmt, fmt::Write, rc::Rc};
 use bstr::BStr;
 
 use crate::{
-    connection::Connection,
+    http1::Connection,
     log::{ErrorLog, Level, Line},
     request::Request,
 };

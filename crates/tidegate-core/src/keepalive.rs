@@ -1,6 +1,6 @@
 //! How a client's connection goes on after a response, and how it ends: `keepalive_*`, `lingering_*`.
 //!
-//! What this does not know: how bytes are read and written. That is [`crate::connection`].
+//! What this does not know: how bytes are read and written. That is [`crate::http1`].
 //!
 //! Source: nginx, `ngx_http_update_location_config`, `ngx_http_finalize_connection`.
 

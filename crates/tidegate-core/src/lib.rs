@@ -9,10 +9,10 @@
 //! - [`conf`]: from syntax trees to a [`conf::Config`]; [`main_conf`], [`http_core`]: the core's own directives
 //! - [`variable`], [`variables`], [`template`], [`regex`]: values in texts
 //! - [`server_name`], [`location`]: which block a request belongs to
-//! - [`request`], [`body`], [`output`], [`byte_ranges`], `transfer`: a request, its body, its response
-//! - [`phase`]: how handlers are called; [`special_response`]: error pages; [`subrequest`]
+//! - [`request`], [`body`], [`output`], [`byte_ranges`]: a request, its body, its response
+//! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
-//! - [`connection`], `serve`, [`keepalive`], [`worker`]: connections and their worker
+//! - [`http1`], [`keepalive`]: connections of clients; [`worker`]: who serves them
 //! - [`resolver`]: addresses of names
 //! - [`upstream`]: talking to other servers for a request
 //! - [`error_log`], [`files`]: what they stand on
@@ -21,10 +21,10 @@ mod accepted;
 pub mod body;
 pub mod byte_ranges;
 pub mod conf;
-pub mod connection;
 pub mod environment;
 pub mod error_log;
 pub mod files;
+pub mod http1;
 pub mod http_core;
 pub mod keepalive;
 pub mod limit_rate;
@@ -33,12 +33,13 @@ pub mod location;
 pub mod main_conf;
 pub mod module;
 pub mod output;
+mod panics;
 pub mod phase;
+pub mod product;
 pub mod regex;
 pub mod registry;
 pub mod request;
 pub mod resolver;
-mod serve;
 pub mod server_name;
 pub mod special_response;
 mod spill;
@@ -46,7 +47,6 @@ pub mod static_files;
 pub mod subrequest;
 mod temp_file;
 pub mod template;
-mod transfer;
 pub mod upstream;
 pub mod variable;
 pub mod variables;

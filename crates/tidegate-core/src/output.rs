@@ -10,11 +10,12 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::{
     byte_ranges::ByteRanges,
+    http1::transfer::COPY_BYTES_MAX,
     log::{Level, SysError},
+    panics,
     phase::{LocalFuture, Ready},
     request::{Request, Sink},
-    serve, static_files,
-    transfer::COPY_BYTES_MAX,
+    static_files,
 };
 
 /// Output that may wait for the client while a filter or handler makes more of it in parts ([`Request::pace`]).
@@ -121,7 +122,7 @@ impl Chunk {
         for buf in &mut self.bufs {
             if let Buf::File { .. } = buf {
                 let mut bytes = Vec::new();
-                crate::transfer::append_to(buf, &mut bytes)?;
+                crate::http1::transfer::append_to(buf, &mut bytes)?;
                 *buf = Buf::Bytes(bytes.into());
             }
         }
@@ -459,7 +460,7 @@ impl Request {
     ) -> Ready<Result<(), Closed>> {
         let req = self.clone();
         let task = tokio::task::spawn_local(async move {
-            let passed = serve::catch_panic(&req, chain).await.unwrap_or(Err(Closed));
+            let passed = panics::catch_panic(&req, chain).await.unwrap_or(Err(Closed));
             drop(turn);
             req.check_passed(passed)
         });

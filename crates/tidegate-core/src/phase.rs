@@ -10,8 +10,8 @@ use bstr::BStr;
 use crate::{
     log::Level,
     output::{Chunk, Closed},
+    panics,
     request::{Request, Sink},
-    serve,
     worker::{self, Hold},
 };
 
@@ -315,7 +315,7 @@ pub(crate) fn log(req: &Rc<Request>) {
 fn log_later(req: &Rc<Request>, future: LocalFuture<Step>) {
     let running = LogRun::begin(req);
     tokio::task::spawn_local(async move {
-        serve::catch_panic(&running.req, future).await;
+        panics::catch_panic(&running.req, future).await;
     });
 }
 

@@ -11,12 +11,13 @@ use std::{
 
 use bstr::{BStr, BString};
 use tidegate_http::{Known, Method, RequestHead};
+use tidegate_net::Peer;
 use tidegate_reuse::{Keep, Reset};
 
 use crate::{
     body::RequestBody,
     conf::{Config, Level, LevelId, ServerId},
-    connection::{Connection, Peer},
+    http1::Connection,
     module::Module,
     output::{Progress, Response},
     phase::{Restart, URI_CHANGES_MAX},

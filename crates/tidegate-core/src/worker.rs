@@ -10,7 +10,11 @@ use tidegate_net::{
 };
 use tidegate_reuse::Pool;
 
-use crate::{conf::Config, connection::Connection, request::Request, serve::HttpPort};
+use crate::{
+    conf::Config,
+    http1::{Connection, HttpPort},
+    request::Request,
+};
 
 /// Requests that a worker keeps for reuse.
 const SPARES_MAX: usize = 256;

@@ -13,8 +13,8 @@ use bstr::BStr;
 use tidegate_core::log;
 use tidegate_core::output::{Buf, Chunk, Closed, Progress};
 use tidegate_core::phase::{Outcome as Answer, Phase as CorePhase, Program, Ready, Step};
+use tidegate_core::product::product;
 use tidegate_core::request::Request;
-use tidegate_core::special_response::product;
 use tidegate_http::error_page::write_error_page;
 
 use crate::api::output;

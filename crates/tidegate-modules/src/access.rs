@@ -5,12 +5,12 @@
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
-    connection::Peer,
     http_core::SATISFY_ANY,
     log::Level,
     module::{Context, Directive, Module},
     phase::{Phase, Ready, Step},
 };
+use tidegate_net::Peer;
 
 use crate::network::Network;
 

@@ -10,12 +10,12 @@ use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
-    connection::Peer,
     main_conf::block_of,
     module::{Context, Directive, Module},
     request::Request,
     template::{Part, Template},
 };
+use tidegate_net::Peer;
 
 use self::table::{Networks, Ranges};
 use crate::{network::Network, realip};

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bstr::ByteSlice;
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
-use tidegate_core::{conf::Build, connection::Peer};
+use tidegate_core::conf::Build;
+use tidegate_net::Peer;
 
 /// Some addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,6 @@ use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
-    connection::Peer,
     inherit,
     module::{Directive, Module},
     phase::{Phase, Ready, Step},
@@ -20,6 +19,7 @@ use tidegate_core::{
     variable::VariableDef,
 };
 use tidegate_http::Known;
+use tidegate_net::Peer;
 
 use crate::network::Network;
 

@@ -25,7 +25,6 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
     clock,
     conf::Build,
-    connection::Peer,
     inherit,
     log::Level,
     module::{Directive, Module},
@@ -36,6 +35,7 @@ use tidegate_core::{
     variable::{VariableDef, VariableId},
 };
 use tidegate_http::{basic_auth::decode_base64, cookie::cookie, date::write_cookie_date};
+use tidegate_net::Peer;
 
 const OFF: u32 = 0;
 const LOG: u32 = 1;

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use tidegate_core::NGINX_VERSION;
-use tidegate_core::special_response::Product;
+use tidegate_core::product::Product;
 
 /// Our own version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

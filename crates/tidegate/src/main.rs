@@ -1,7 +1,7 @@
 //! The binary: command line, supervisor, server process.
 //!
 //! In reading order: [`cli`] and [`identity`], what was typed and under which name; [`startup`], from there to
-//! running processes; [`supervisor`], which keeps a server process alive; [`serve`], that process; [`channel`], what
+//! running processes; [`supervisor`], which keeps a server process alive; [`server_process`], that process; [`channel`], what
 //! the two say to each other; [`engine`], the only place that knows the crates below; then the smaller parts:
 //! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`], [`lua`],
 //! [`exports`], [`allocator`]; [`sql`], the sub-command.
@@ -25,7 +25,7 @@ mod lua;
 mod pid_file;
 mod privileges;
 mod reference;
-mod serve;
+mod server_process;
 mod signals;
 mod sql;
 mod startup;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tidegate_core::conf::Config;
-use tidegate_core::special_response::{product, set_configure_arguments, set_product};
+use tidegate_core::product::{product, set_configure_arguments, set_product};
 use tidegate_net::listeners::{Provided, Purpose, Sockets};
 use tidegate_net::log::{self, Destination, ErrorLog, Level, LogFile, SysError, note};
 
@@ -15,7 +15,7 @@ use crate::cli::{self, Options, SignalName};
 use crate::engine::{self, Loader, Settings};
 use crate::identity::Identity;
 use crate::pid_file::{self, PidFile};
-use crate::serve::{self, EXIT_FAILED, Link, Served};
+use crate::server_process::{self, EXIT_FAILED, Link, Served};
 use crate::signals::Signals;
 use crate::stdio::{self, Daemonized, Starter};
 use crate::{configure, privileges, supervisor, upgrade};
@@ -278,9 +278,9 @@ fn run_processes(loader: &Loader, served: Served, settings: &Settings, starter: 
     }
     // As in nginx, a process without a supervisor keeps its user.
     privileges::apply_limits(settings);
-    // SAFETY: the first threads are those that `serve::run` starts.
+    // SAFETY: the first threads are those that `server_process::run` starts.
     unsafe { privileges::limit_environment(&settings.env) };
-    serve::run(loader, served, &signals, Link::Alone { pid_file, starter })
+    server_process::run(loader, served, &signals, Link::Alone { pid_file, starter })
 }
 
 /// What nginx notes at every start.

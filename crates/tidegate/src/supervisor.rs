@@ -22,7 +22,7 @@ use crate::channel::{Channel, ServerEnd, SupervisorEnd, ToSupervisor};
 use crate::engine::{self, Loader, Settings};
 use crate::pid_file::PidFile;
 use crate::privileges::{self, Account};
-use crate::serve::{self, EXIT_FAILED, Link, Served};
+use crate::server_process::{self, EXIT_FAILED, Link, Served};
 use crate::signals::{Received, Signals, wait};
 use crate::stdio::{self, Starter};
 use crate::upgrade;
@@ -217,7 +217,7 @@ impl Supervisor<'_> {
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(signal_mask), None);
         // Checked when the configuration was loaded.
         let account = Account::find(settings.user.as_ref()).unwrap_or(None);
-        // SAFETY: fork(2) leaves this process the calling thread alone; the next are those that `serve::run` starts.
+        // SAFETY: fork(2) leaves this process the calling thread alone; the next are those that `server_process::run` starts.
         unsafe { privileges::limit_environment(&settings.env) };
         if let Err(reason) = privileges::apply(&settings, account.as_ref()) {
             note(Level::Emerg, format_args!("{reason}"));
@@ -226,7 +226,7 @@ impl Supervisor<'_> {
         // No copy may stay here: a port is free only when its last descriptor is closed.
         let sockets = std::mem::take(&mut self.serving.sockets);
         let served = Served { config: Arc::clone(&self.serving.config), sockets };
-        serve::run(self.loader, served, &signals, Link::Supervised(end))
+        server_process::run(self.loader, served, &signals, Link::Supervised(end))
     }
 
     fn hear_child(&mut self) {

@@ -3,7 +3,9 @@
 use std::{io::Write, net::SocketAddr};
 
 use super::{number, put, seconds};
-use crate::{clock, connection::Peer, request::Request};
+use tidegate_net::Peer;
+
+use crate::{clock, request::Request};
 
 pub(super) fn server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     match req.conn.local() {

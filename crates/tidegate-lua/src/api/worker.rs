@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
-use tidegate_core::special_response::configure_arguments;
+use tidegate_core::product::configure_arguments;
 use tidegate_core::worker::{Worker, config, current};
 
 use super::Family;

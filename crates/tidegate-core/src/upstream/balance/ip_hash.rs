@@ -4,8 +4,10 @@
 
 use std::{net::IpAddr, rc::Rc};
 
+use tidegate_net::Peer;
+
 use super::{HASH_TRIES_MAX, Position, Tried, by_weight, is_usable, mark_checked};
-use crate::{connection, request::Request, upstream::group::Tier};
+use crate::{request::Request, upstream::group::Tier};
 
 const HASH_START: u64 = 89;
 const HASH_FACTOR: u64 = 113;
@@ -15,11 +17,11 @@ const HASH_MODULUS: u64 = 6271;
 pub(super) fn begin(req: &Rc<Request>, position: &mut Position) {
     position.hash = HASH_START;
     match req.peer() {
-        connection::Peer::Inet(address) => match address.ip() {
+        Peer::Inet(address) => match address.ip() {
             IpAddr::V4(ip) => position.key.extend_from_slice(&ip.octets()[..3]),
             IpAddr::V6(ip) => position.key.extend_from_slice(&ip.octets()),
         },
-        connection::Peer::Unix => position.key.extend_from_slice(&[0; 3]),
+        Peer::Unix => position.key.extend_from_slice(&[0; 3]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A client's connection: its socket, what was read and is to be written, and the waits for both.
 //!
-//! What happens on it, request by request, is [`crate::serve`]; a connection on which nothing happens for a while is parked
+//! What happens on it, request by request, is `requests`; a connection on which nothing happens for a while is parked
 //! by its worker.
 
 use std::{
@@ -13,20 +13,19 @@ use std::{
 };
 
 use tidegate_http::proxy_protocol::ProxyHeader;
-pub use tidegate_net::Peer;
 use tidegate_net::{
-    buffers,
+    Peer, buffers,
     service::{HasSession, Memo, Opening},
     session::{Session, Wait},
 };
 
+use super::transfer::OutputQueue;
 use crate::{
     clock,
     conf::{Config, ServerId},
     limit_rate::Throttle,
     listeners::ListenAddr,
     stream::Stream,
-    transfer::OutputQueue,
 };
 
 /// A client's connection.

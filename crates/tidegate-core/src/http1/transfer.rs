@@ -18,8 +18,8 @@ use bytes::{Buf as _, Bytes};
 use tidegate_http::chunked::write_last_chunk;
 use tokio::task::JoinHandle;
 
+use super::connection::Connection;
 use crate::{
-    connection::Connection,
     log::{Level, SysError},
     output::{Buf, Chunk, Closed, Progress, Response},
     request::{Request, Sink},

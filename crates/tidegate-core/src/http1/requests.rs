@@ -1,0 +1,289 @@
+//! What happens on a client's connection, request by request: each is read, run and answered, and the next one taken.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    rc::Rc,
+    task::Poll,
+};
+
+use tidegate_net::session::{End, Wait};
+
+use super::{
+    connection::Connection,
+    head::{Cause, Head, read_head, read_proxy_header},
+    transfer::OutputQueue,
+};
+use crate::{
+    clock,
+    log::{Level, SysError},
+    panics::{panic_text, report_panic},
+    phase::{self, LateLog, LocalFuture, Ready},
+    request::Request,
+    worker::{self, Worker},
+};
+
+/// Output of pipelined requests that comes together before it is written.
+const PIPELINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Serves a connection until it ends, or nothing has happened on it for a while. A panic outside of a request's handlers ends the connection, not the worker.
+pub(super) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
+    let mut serving = std::pin::pin!(serve_to_end(conn, worker));
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(cx))) {
+        Ok(poll) => poll,
+        Err(panic) => {
+            let message = format_args!("connection handler panicked: {}", panic_text(&*panic));
+            crate::error_log::write_for_connection(conn, Level::Alert, message);
+            conn.mark_broken();
+            conn.stream.shutdown();
+            Poll::Ready(End::Closed)
+        }
+    })
+    .await
+}
+
+/// Serves a connection until it ends, or nothing has happened on it for a while.
+async fn serve_to_end(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
+    let mut end = End::Closed;
+    if read_proxy_header(conn).await {
+        loop {
+            match serve_one(conn, worker).await {
+                Next::Request => {}
+                Next::Close => break,
+                Next::Park => {
+                    end = End::Idle;
+                    break;
+                }
+            }
+        }
+    }
+    if end == End::Closed {
+        close(conn).await;
+    }
+    conn.release();
+    end
+}
+
+/// Whether a connection goes on.
+enum Next {
+    Request,
+    Park,
+    Close,
+}
+
+async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
+    let req = match read_head(conn, worker).await {
+        Head::Complete(req) => req,
+        Head::Bad(req, bad) => {
+            req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
+            req.flags().malformed.set(true);
+            run(conn, &req, |req| phase::reject(req, bad.status())).await;
+            return end(conn, req).await;
+        }
+        Head::Unfinished(req, cause) => {
+            give_up_head(conn, &req, &cause);
+            return end(conn, req).await;
+        }
+        Head::End => return Next::Close,
+        Head::Idle => return Next::Park,
+    };
+    run(conn, &req, phase::run).await;
+    let is_left = leave(&req);
+    if conn.is_broken() {
+        return end(conn, req).await;
+    }
+    let idle_timeout_ms = req.keepalive_conf().timeout_ms();
+    let keep_alive = req.flags().keep_alive.get() && !worker.is_quitting() && idle_timeout_ms > 0;
+    if !keep_alive {
+        return end(conn, req).await;
+    }
+    conn.idle_timeout_ms.set(idle_timeout_ms);
+    let timeout_ms = send_timeout_ms(&req);
+    if !req.body.is_consumed() && !matches!(req.discard_buffered_body(), Ok(true)) {
+        // The client may wait for the answer before it sends the rest.
+        if conn.flush(timeout_ms).await.is_err() || req.discard_body().await.is_err() {
+            return end(conn, req).await;
+        }
+    }
+    // A client that sends requests ahead gets the answers together.
+    let pipelined = !conn.input.borrow().is_empty();
+    let may_wait = pipelined && conn.unsent_bytes() < PIPELINE_BYTES_MAX;
+    if !(may_wait || conn.flush_now()) && conn.flush(timeout_ms).await.is_err() {
+        return end(conn, req).await;
+    }
+    if req.files_conf().tcp_nodelay != Some(false) {
+        conn.set_nodelay();
+    }
+    if !is_left {
+        recycle(req);
+    }
+    Next::Request
+}
+
+/// Logs a request whose head was never complete. The client gets no response: it is too slow to read one, or has gone.
+#[cold]
+fn give_up_head(conn: &Connection, req: &Rc<Request>, cause: &Cause) {
+    let part = if req.head.borrow().has_request_line() { "headers" } else { "line" };
+    let log = |what: std::fmt::Arguments<'_>| {
+        req.log(Level::Info, format_args!("{what} while reading client request {part}"));
+    };
+    let status = match cause {
+        Cause::TimedOut => {
+            log(format_args!("client timed out (110: Connection timed out)"));
+            conn.timed_out.set(true);
+            408
+        }
+        Cause::Closed => {
+            log(format_args!("client prematurely closed connection"));
+            400
+        }
+        Cause::Failed(error) => {
+            log(format_args!("recv() failed {}", SysError(error)));
+            400
+        }
+    };
+    req.response.borrow_mut().status = status;
+    phase::log(req);
+    conn.mark_broken();
+}
+
+/// Gives the memory of a request that is over to those that come.
+fn recycle(req: Rc<Request>) {
+    // While it is whole: what is dropped may look at the request.
+    req.forget_contexts();
+    worker::give_request(req);
+}
+
+/// Ends what a request keeps, unless log handlers still run: then the request is left to them, and `true`.
+fn leave(req: &Rc<Request>) -> bool {
+    let is_left = req.find_lasting_context::<LateLog>().is_some_and(|late_log| late_log.take_over());
+    if !is_left {
+        req.end_lasting_contexts();
+    }
+    is_left
+}
+
+/// Ends a connection with its last response.
+async fn end(conn: &Rc<Connection>, req: Rc<Request>) -> Next {
+    let flushed = !conn.is_broken() && conn.flush(send_timeout_ms(&req)).await.is_ok();
+    match conn.send_errno.take() {
+        0 => {}
+        errno => report_send_error(&req, errno),
+    }
+    let conf = req.keepalive_conf();
+    if conn.timed_out.get() && conf.resets_timed_out() {
+        conn.stream.reset_on_close();
+        conn.kept.set(false);
+    } else if flushed && conf.lingers(!req.body.is_consumed() || !conn.input.borrow().is_empty()) {
+        linger(conn, &req).await;
+    }
+    if !leave(&req) {
+        recycle(req);
+    }
+    Next::Close
+}
+
+/// Runs a request to its end; a panic inside ends the request, not the worker.
+async fn run(conn: &Rc<Connection>, req: &Rc<Request>, start: impl FnOnce(&Rc<Request>) -> Ready<()>) {
+    // The answers to requests that came with this one.
+    let owes = conn.unsent_bytes() > 0;
+    match catch_unwind(AssertUnwindSafe(|| start(req))) {
+        Ok(Ready::Now(())) => {}
+        Ok(Ready::Later(future)) => drive(conn, req, future, owes).await,
+        Err(panic) => report_panic(req, &*panic),
+    }
+}
+
+/// Polls a waiting request; meanwhile output that was flushed goes out. `owes`: so do answers to earlier requests, which
+/// are not to wait with this one.
+async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>, mut owes: bool) {
+    // Runs while `limit_rate` wants a pause.
+    let mut pause: Option<Pin<Box<tokio::time::Sleep>>> = None;
+    let mut has_waited = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_waited, true) {
+            // Time has passed.
+            clock::update();
+        }
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(Poll::Ready(())) => return Poll::Ready(()),
+            Ok(Poll::Pending) => {}
+            Err(panic) => {
+                report_panic(req, &*panic);
+                return Poll::Ready(());
+            }
+        }
+        let mut output = conn.output.borrow_mut();
+        output.flush |= std::mem::take(&mut owes);
+        while output.flush && !conn.is_broken() && output.poll_read(cx).is_ready() {
+            if let Some(time) = conn.pause() {
+                let sleep = pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+                if sleep.as_mut().poll(cx).is_pending() {
+                    break;
+                }
+                pause = None;
+                continue;
+            }
+            if conn.stream.poll_write_ready(cx).is_pending() {
+                break;
+            }
+            if let Err(error) = output.write_to(conn) {
+                conn.send_failed(&error);
+            }
+            if output.take_turn_end() {
+                cx.waker().wake_by_ref();
+                break;
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Clients that go away are everyday life, so this is for those who look.
+#[cold]
+fn report_send_error(req: &Request, errno: i32) {
+    let error = io::Error::from_raw_os_error(errno);
+    let what = if errno == libc::ETIMEDOUT { "client timed out" } else { "writev() failed" };
+    req.log(Level::Info, format_args!("{what} {} while sending response to client", SysError(&error)));
+}
+
+fn send_timeout_ms(req: &Request) -> u64 {
+    req.http_conf().send_timeout_ms()
+}
+
+/// Reads what a client still sends after an answer that it did not wait for, so that the answer is not lost to a reset.
+///
+/// Source: nginx, `lingering_close`.
+async fn linger(conn: &Rc<Connection>, req: &Rc<Request>) {
+    conn.stream.shutdown_write();
+    let mut buf = vec![0u8; 4096];
+    loop {
+        clock::update();
+        let Some(pause_ms) = req.lingering_pause_ms() else { return };
+        match conn.readable(pause_ms).await {
+            Ok(Wait::Ready(())) => {}
+            _ => return,
+        }
+        match conn.stream.try_read(&mut buf) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+async fn close(conn: &Rc<Connection>) {
+    if !conn.is_broken() && !conn.output.borrow().is_empty() {
+        let timeout_ms = 60_000;
+        let _ = conn.flush(timeout_ms).await;
+    }
+    conn.input.borrow_mut().clear();
+    *conn.output.borrow_mut() = OutputQueue::default();
+    if conn.kept.get() {
+        conn.stream.shutdown();
+    }
+}
