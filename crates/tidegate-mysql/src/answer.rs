@@ -24,6 +24,8 @@ pub const MORE_DATA: u8 = 0x01;
 pub const LOCAL_INFILE: u8 = 0xfb;
 /// First byte of an EOF packet, of the OK packet behind the rows, and of a login's switch to another plugin.
 pub const EOF: u8 = 0xfe;
+/// Longest EOF packet: its first byte, warnings, status.
+const EOF_SIZE_MAX: usize = 5;
 /// First byte of an ERR packet.
 pub const ERR: u8 = 0xff;
 
@@ -65,6 +67,9 @@ pub fn end_of_rows(packet: &[u8], deprecate_eof: bool) -> Result<Summary, Malfor
     if deprecate_eof {
         let summary = ok(packet)?;
         return Ok(Summary { affected_rows: 0, insert_id: 0, ..summary });
+    }
+    if packet.len() > EOF_SIZE_MAX {
+        return Err(Malformed("more than an end of rows"));
     }
     let mut reader = Reader(packet);
     reader.u8()?;

@@ -290,10 +290,20 @@ impl Channel {
         }
     }
 
+    /// Whether bytes have arrived that are not taken yet.
+    fn holds_bytes(&self) -> bool {
+        !self.input.is_empty() || self.compressed.as_ref().is_some_and(|compressed| !compressed.is_empty())
+    }
+
+    /// Whether more has arrived than the answer that was just taken. On a shared connection that is the next answer.
+    pub(crate) fn holds_unasked(&self) -> bool {
+        self.outbox.is_none() && self.holds_bytes()
+    }
+
     /// Whether the idle connection is still open. Bytes that nobody asked for count as closed: they are the server's
     /// farewell.
     pub(crate) fn is_open(&mut self) -> bool {
-        if !self.input.is_empty() || self.compressed.as_ref().is_some_and(|compressed| !compressed.is_empty()) {
+        if self.holds_bytes() {
             return false;
         }
         let mut byte = [0];
@@ -309,6 +319,12 @@ impl Channel {
     #[cold]
     pub(crate) fn last_words(&mut self) -> Option<ServerError> {
         let _ = self.poll_fill(&mut Context::from_waker(Waker::noop()));
+        self.arrived_error()
+    }
+
+    /// The error that the bytes which have arrived begin with, whatever its place in the sequence.
+    #[cold]
+    pub(crate) fn arrived_error(&mut self) -> Option<ServerError> {
         self.input.follow_sequence();
         let at = self.input.take().ok()??;
         let packet = self.input.payload(at);

@@ -31,12 +31,12 @@ const COM_QUERY: u8 = 0x03;
 const COM_PING: u8 = 0x0e;
 const COM_RESET_CONNECTION: u8 = 0x1f;
 
-/// Errors behind which the server closes the connection.
+/// Errors behind which the server closes the connection, and 0: a packet that ends before its number.
 ///
 /// ER_SERVER_SHUTDOWN, ER_NEW_ABORTING_CONNECTION, ER_NET_* (1153-1161), ER_CONNECTION_KILLED,
 /// ER_CLIENT_INTERACTION_TIMEOUT.
 const FATAL_ERRORS: &[u16] =
-    &[1053, 1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031];
+    &[0, 1053, 1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1927, 3169, 4031];
 /// ER_UNKNOWN_STMT_HANDLER and ER_NEED_REPREPARE: the statement must be prepared anew.
 const PREPARE_AGAIN: &[u16] = &[1243, 1615];
 /// ER_WRONG_ARGUMENTS.
@@ -465,14 +465,25 @@ impl Conn {
     }
 
     /// Ends an operation: `next` is the state if it went well.
+    ///
+    /// Bytes behind a whole answer belong to nothing that was asked: the connection is not used again, so that no
+    /// statement takes them for its answer. The result fails too, since its end was not its end, unless the bytes are the
+    /// farewell of a server that closes.
     fn settle<T>(&mut self, result: Result<T, QueryError>, next: State) -> Result<T, QueryError> {
+        let is_overrun = next != State::MoreResults && self.channel.holds_unasked();
+        let result = match result {
+            Ok(_) if is_overrun && self.channel.arrived_error().is_none() => {
+                Err(self.channel.protocol("more came than the answer"))
+            }
+            result => result,
+        };
         self.state = match &result {
-            Ok(_) => next,
-            Err(QueryError::Server(error)) if !FATAL_ERRORS.contains(&error.code) => State::Idle,
-            Err(_) => State::Broken,
+            Ok(_) if !is_overrun => next,
+            Err(QueryError::Server(error)) if !is_overrun && !FATAL_ERRORS.contains(&error.code) => State::Idle,
+            _ => State::Broken,
         };
         self.unfinished = match &result {
-            Ok(_) => self.state != State::Idle,
+            Ok(_) => !matches!(self.state, State::Idle | State::Broken),
             Err(QueryError::Timeout { .. } | QueryError::SinkClosed(_)) => true,
             Err(_) => false,
         };

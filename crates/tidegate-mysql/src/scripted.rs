@@ -1,5 +1,7 @@
 //! Tests against a server made by hand: logins of servers that are not at hand, and servers that misbehave.
 
+mod lies;
+
 use std::{sync::Arc, time::Duration};
 
 use sha2::{Digest, Sha256};
@@ -393,11 +395,13 @@ async fn results_that_break_the_protocol() {
         assert!(matches!(&error, QueryError::Protocol { .. }) && error.to_string().contains(expected), "{error}");
         assert!(!idle);
     }
+    let ends_with = |packet: &[u8]| [&result_set()[..4], &[packet.to_vec()]].concat();
     // An error between rows is the statement's.
-    let (result, idle) = answer(with(4, b"\xff\x25\x05#70100Query execution was interrupted"), CAPABILITIES).await;
+    let interrupted = ends_with(b"\xff\x25\x05#70100Query execution was interrupted");
+    let (result, idle) = answer(interrupted, CAPABILITIES).await;
     assert!(matches!(result, Err(QueryError::Server(error)) if error.code == 1317) && idle);
     // One behind which the server closes.
-    let (result, idle) = answer(with(4, b"\xff\x1d\x04#08S01Server shutdown in progress"), CAPABILITIES).await;
+    let (result, idle) = answer(ends_with(b"\xff\x1d\x04#08S01Server shutdown in progress"), CAPABILITIES).await;
     assert!(matches!(result, Err(QueryError::Server(error)) if error.code == 1053) && !idle);
 }
 

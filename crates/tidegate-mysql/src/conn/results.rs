@@ -55,10 +55,13 @@ impl Conn {
         }
         let prepared = Prepared::read(packet).map_err(|error| self.channel.malformed(error))?;
         for count in [prepared.params, prepared.columns] {
-            // The definitions come again with each result.
-            let ends = usize::from(!self.deprecate_eof && count > 0);
-            for _ in 0..usize::from(count) + ends {
-                self.channel.packet(Stage::RecvColumns).await?;
+            for _ in 0..count {
+                let at = self.channel.packet(Stage::RecvColumns).await?;
+                // The definitions come again with each result: here they only must be some.
+                answer::column(self.channel.input.payload(at)).map_err(|error| self.channel.malformed(error))?;
+            }
+            if count > 0 {
+                self.end_of_columns().await?;
             }
         }
         if let Some(gone) = self.statements.insert(sql, prepared) {
@@ -88,7 +91,11 @@ impl Conn {
             Some(&answer::ERR) => Err(answer::error(packet).into()),
             Some(&answer::LOCAL_INFILE) => Err(Box::pin(self.refuse_file()).await?.into()),
             _ => {
-                let count = Reader(packet).lenenc().map_err(|error| self.channel.malformed(error))?;
+                let mut reader = Reader(packet);
+                let count = reader.lenenc().map_err(|error| self.channel.malformed(error))?;
+                if !reader.is_empty() {
+                    return Err(self.channel.malformed(Malformed("more than a count of columns")));
+                }
                 self.result_set(count, protocol, sink).await
             }
         }
@@ -109,16 +116,23 @@ impl Conn {
             let set = self.columns.set(index, count, self.channel.input.payload(at));
             set.map_err(|error| self.channel.malformed(error))?;
         }
-        if !self.deprecate_eof {
-            let at = self.channel.packet(Stage::RecvColumns).await?;
-            if !answer::ends_rows(self.channel.input.payload(at)) {
-                return Err(self.channel.protocol("no end of the columns"));
-            }
-        }
+        self.end_of_columns().await?;
         sink.columns(self.columns.columns());
         let summary = self.rows(protocol, sink).await?;
         sink.end_result(&summary);
         Ok(summary)
+    }
+
+    /// Reads the packet with which older servers end definitions of columns.
+    async fn end_of_columns(&mut self) -> Result<(), QueryError> {
+        if self.deprecate_eof {
+            return Ok(());
+        }
+        let at = self.channel.packet(Stage::RecvColumns).await?;
+        if answer::ends_rows(self.channel.input.payload(at)) {
+            return Ok(());
+        }
+        Err(self.channel.protocol("no end of the columns"))
     }
 
     async fn rows<S: Sink>(&mut self, protocol: Protocol, sink: &mut S) -> Result<Summary, QueryError> {
