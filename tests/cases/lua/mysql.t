@@ -497,6 +497,7 @@ nilnot initialized
 \z
 --- error_log
 none.sock failed (2: No such file or directory)
+lua ssl certificate verify error: (
 lua tcp socket connect timed out
 
 

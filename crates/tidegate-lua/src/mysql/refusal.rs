@@ -116,7 +116,9 @@ fn log(error: &QueryError, doing: Doing, host: &Host) {
         }
         (QueryError::Timeout { .. }, _) => host.log(LogLevel::Error, b"lua tcp socket read timed out"),
         (QueryError::Connect { peer, source }, _) => {
-            if let Some(number) = source.raw_os_error() {
+            if let Some(certificate) = explain_certificate(source) {
+                host.log(LogLevel::Error, format!("lua ssl certificate verify error: ({certificate})").as_bytes());
+            } else if let Some(number) = source.raw_os_error() {
                 Failure::System(number).log_call(host, &format!("connect() to {peer}"));
             }
         }
