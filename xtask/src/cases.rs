@@ -18,6 +18,7 @@ mod response;
 mod run;
 mod script;
 mod server;
+mod sockets;
 mod vars;
 
 pub(crate) use files::write_plain as write_files;

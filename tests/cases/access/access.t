@@ -41,6 +41,8 @@ GET /a/x
 ~~~
 GET /b/x
 --- error_code: 403 200
+--- error_log
+access forbidden by rule
 
 === TEST 4: limit_except
 --- config
@@ -53,6 +55,8 @@ HEAD /
 POST /
 x
 --- error_code: 200 200 403
+--- error_log
+access forbidden by rule
 
 === TEST 5: auth_basic
 --- config
@@ -160,6 +164,8 @@ X: y
 ~~~
 Authorization: Basic amVycnk6bW91c2U=
 --- error_code: 200 401 200
+--- error_log
+no user/password was provided for basic authentication
 
 === TEST 9: satisfy all
 --- config
@@ -174,6 +180,8 @@ GET /
 --- more_headers
 Authorization: Basic amVycnk6bW91c2U=
 --- error_code: 403
+--- error_log
+access forbidden by rule
 
 === TEST 10: allow unix and IPv6 networks are understood
 --- config

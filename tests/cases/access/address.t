@@ -45,6 +45,8 @@ x
 ~~~
 DELETE /
 --- error_code: 200 200 200 403 403
+--- error_log
+access forbidden by rule
 
 === TEST 3: limit_except in a named location
 --- config
@@ -156,6 +158,8 @@ X-Real-IP: 1.2.3.4
 ~~~
 X: y
 --- error_code: 403 200
+--- error_log
+access forbidden by rule, client: 1.2.3.4
 
 === TEST 13: realip: nobody of that name
 --- config
@@ -188,9 +192,9 @@ server {
 }
 --- raw_request escapes
 \r\n\r\n\0\r\nQUIT\n\x21
-~~~ 20ms
+~~~ read
 \x11\x00\x0c\x01\x02\x03\x04\x05\x06\x07\x08\x00\x09\x00
-~~~ 20ms
+~~~ read
 \x0aGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n
 --- response_body
 127.0.0.1 1.2.3.4 9

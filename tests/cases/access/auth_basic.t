@@ -199,6 +199,8 @@ X: y
 ~~~
 Authorization: Basic dG9tOmNhdA==
 --- error_code: 200 401 200
+--- error_log
+no user/password was provided for basic authentication
 
 === TEST 8: twice
 --- config
@@ -285,3 +287,5 @@ GET /?f=none
 --- more_headers
 Authorization: Basic YTpi
 --- error_code: 200 403
+--- error_log
+conf/none" failed (2: No such file or directory)

@@ -32,13 +32,13 @@ hello world
 location / { echo_read_request_body; echo_request_body; }
 --- raw_request
 POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5
-~~~ 20ms
+~~~ read
 \r
-~~~ 20ms
+~~~ read
 \nhel
-~~~ 20ms
+~~~ read
 lo\r\n
-~~~ 20ms
+~~~ read
 0\r\n\r\n
 --- response_body chomp
 hello
@@ -135,7 +135,7 @@ POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc
 location / { echo_read_request_body; echo x; }
 --- raw_request
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc
---- abort: 20ms
+--- abort: read
 --- error_log
 client prematurely closed connection
 --- output_file_like
@@ -187,7 +187,7 @@ location = /in { proxy_pass http://127.0.0.1:$TEST_PORT/echo; proxy_set_header X
 location = /echo { return 200 "$http_x_body\n"; }
 --- raw_request
 POST /in HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\n01234
-~~~ 50ms
+~~~ read
 56789
 --- response_body
 0123456789

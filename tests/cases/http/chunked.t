@@ -99,6 +99,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc\r\n0\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 10: data that is longer
 --- config
@@ -107,6 +109,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcX\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 11: a sign
 --- config
@@ -115,6 +119,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 12: a size beyond 64 bits
 --- config
@@ -123,6 +129,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 13: no size
 --- config
@@ -131,6 +139,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\r\n0\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 14: a prefix
 --- config
@@ -139,6 +149,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 15: a second chunk that is none
 --- config
@@ -147,6 +159,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 16: a space first
 --- config
@@ -155,6 +169,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n 3\r\nabc\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 17: an end that is none
 --- config
@@ -163,6 +179,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\rX
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 18: a line end without LF
 --- config
@@ -171,6 +189,8 @@ location / { return 200 "x"; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\rabc\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 19: an answer that is an error stays what it is
 --- config

@@ -83,11 +83,11 @@ $
 
 === TEST 8: keepalive_time
 --- config
-keepalive_time 100ms;
+keepalive_time 1s;
 location / { return 200 "x\n"; }
 --- requests
 GET /
-~~~ same connection, 300ms
+~~~ same connection, 1s
 GET /
 --- more_headers
 Connection: keep-alive
@@ -110,7 +110,7 @@ lingering_close on;
 location / { return 200 "x\n"; }
 --- raw_request
 POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 20\r\n\r\n0123456789
-~~~ 100ms
+~~~ read
 0123456789
 --- response_body
 x
@@ -123,11 +123,12 @@ lingering_timeout 100ms;
 location / { return 200 "x\n"; }
 --- raw_request
 GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
-~~~ 50ms
+~~~ read
 more
 --- response_body
 x
 --- connection: closed
+--- timeout: 3s
 
 === TEST 12: lingering_close off
 --- config
@@ -228,7 +229,7 @@ client 127.0.0.1 closed keepalive connection
 --- config
 lingering_close always;
 lingering_time 1s;
-lingering_timeout 5s;
+lingering_timeout 60s;
 location / { return 200 "x\n"; }
 --- raw_request
 GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n

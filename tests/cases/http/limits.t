@@ -90,10 +90,12 @@ GET /r
 --- error_log
 rewrite or internal redirection cycle
 
-=== TEST 6: more headers than large_client_header_buffers take, and more fields than max_headers
+=== TEST 6: a field that large_client_header_buffers cannot take
 --- config
 location / { return 200; }
 --- raw_request
 GET / HTTP/1.1\r\nHost: a\r\nX: %{x x 9000}\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent too long header line: "X: x

@@ -146,6 +146,8 @@ location / { return 200 "wrong\n"; }
 --- request
 GET /../etc/passwd
 --- error_code: 400
+--- error_log
+client sent invalid request while reading client request line
 
 === TEST 10: an encoded zero byte is refused
 --- config
@@ -153,6 +155,8 @@ location / { return 200 "wrong\n"; }
 --- request
 GET /a%00b
 --- error_code: 400
+--- error_log
+client sent invalid request while reading client request line
 
 === TEST 11: a broken escape is refused
 --- config
@@ -162,6 +166,8 @@ GET /a%zz
 ~~~
 GET /a%2
 --- error_code: 400
+--- error_log
+client sent invalid request while reading client request line
 
 === TEST 12: a doubled location is refused
 --- config

@@ -151,6 +151,8 @@ GET / HTTP/1.1\r\nHo
 st a\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid header line: "Host\x20..."
 
 === TEST 10: stub_status counts them
 --- events: park_after 20ms;

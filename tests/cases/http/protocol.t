@@ -113,15 +113,15 @@ file a
 location / { return 200 "$uri $http_x\n"; }
 --- raw_request
 GE
-~~~ 20ms
+~~~ read
 T /pie
-~~~ 20ms
+~~~ read
 ces HTTP/1.1\r
-~~~ 20ms
+~~~ read
 \nHost: a\r\nX: sl
-~~~ 20ms
+~~~ read
 ow\r\nConnection: close\r\n\r
-~~~ 20ms
+~~~ read
 \n
 --- response_body
 /pieces slow
@@ -157,6 +157,8 @@ location / { return 200; }
 GET / HTTP/2.0\r\nHost: a\r\n\r\n
 --- error_code: 505
 --- connection: closed
+--- error_log
+client sent invalid version while reading client request line
 
 === TEST 12: rubbish is refused
 --- config
@@ -165,6 +167,8 @@ location / { return 200; }
 \x16\x03\x01\x02\x00\x01\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid method while reading client request line
 
 === TEST 13: lower-case methods are refused
 --- config
@@ -173,6 +177,8 @@ location / { return 200; }
 get / HTTP/1.1\r\nHost: a\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid method while reading client request line
 
 === TEST 14: unknown methods reach the location
 --- config
@@ -206,6 +212,8 @@ TRACE /
 ~~~
 CONNECT a:80
 --- error_code: 405 400
+--- error_log
+client sent TRACE method
 
 === TEST 17: Expect: 100-continue
 --- config
@@ -213,7 +221,7 @@ location / { proxy_pass http://127.0.0.1:$TEST_PORT/up; }
 location /up { return 200 "read $http_content_length\n"; }
 --- raw_request
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n
-~~~ 30ms
+~~~ received 100 Continue
 abc
 --- raw_response_like
 ^HTTP/1\.1 100 Continue\r\n\r\nHTTP/1\.1 200 OK\r\n
@@ -259,6 +267,8 @@ GET /
 %{X-Header: 0123456789012345678901234567890123456789
  x 2000}
 --- error_code: 400
+--- error_log
+client sent too long header line: "X-Header: 
 
 === TEST 22: keepalive_requests
 --- config
@@ -419,3 +429,5 @@ GET /
 ~~~
 GET /%{a x 300}
 --- error_code: 204 414
+--- error_log
+client sent too long URI

@@ -84,6 +84,8 @@ location / { return 200; }
 GET / HTTP/1.1\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent HTTP/1.1 request without "Host" header
 
 === TEST 5: two Host headers are refused
 --- config
@@ -95,6 +97,8 @@ Host: b\r\n
 \r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent duplicate host header: "Host: b", previous value: "Host: a"
 
 === TEST 6: the target's host wins over the header
 --- http_config
@@ -129,6 +133,8 @@ Host: a/b
 ~~~
 Host: a..b
 --- error_code: 400
+--- error_log
+client sent invalid host header
 
 === TEST 9: conflicting names are a warning
 --- http_config

@@ -7,6 +7,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent "Content-Length" and "Transfer-Encoding" headers at the same time
 
 === TEST 2: two Content-Length headers
 --- config
@@ -15,6 +17,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent duplicate header line: "Content-Length: 1", previous value: "Content-Length: 1"
 
 === TEST 3: an unknown Transfer-Encoding
 --- config
@@ -23,6 +27,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n
 --- error_code: 501
 --- connection: closed
+--- error_log
+client sent unknown "Transfer-Encoding": "gzip, chunked"
 
 === TEST 4: two Transfer-Encoding headers
 --- config
@@ -31,6 +37,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent duplicate header line: "Transfer-Encoding: chunked", previous value: "Transfer-Encoding: chunked"
 
 === TEST 5: Transfer-Encoding in HTTP/1.0
 --- config
@@ -39,6 +47,8 @@ location / { return 200; }
 POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent HTTP/1.0 request with "Transfer-Encoding" header
 
 === TEST 6: a length that is no number
 --- config
@@ -47,6 +57,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nabcde
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid "Content-Length" header
 
 === TEST 7: a list of lengths
 --- config
@@ -55,6 +67,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\nabcde
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid "Content-Length" header
 
 === TEST 8: a length beyond 64 bits
 --- config
@@ -63,6 +77,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\nabcde
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid "Content-Length" header
 
 === TEST 9: a chunk size beyond 64 bits
 --- config
@@ -72,6 +88,8 @@ location /up { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\nabc
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 10: a space before the colon
 --- tidegate_only: nginx ignores the header
@@ -81,6 +99,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\nabcde
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid header line: "Content-Length\x20..."
 
 === TEST 11: a folded header line
 --- tidegate_only: nginx ignores the line
@@ -90,6 +110,8 @@ location / { return 200; }
 GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid header line: "\x20..."
 
 === TEST 12: a bare CR within a header
 --- tidegate_only: nginx 1.22 lets it through
@@ -99,6 +121,8 @@ location / { return 200; }
 GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid header line: "X: a\x0d..."
 
 === TEST 13: a zero byte in a header
 --- config
@@ -107,6 +131,8 @@ location / { return 200; }
 GET / HTTP/1.1\r\nHost: a\r\nX: a\x00b\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid header line: "X: a\x00..."
 
 === TEST 14: a control character in the request line
 --- config
@@ -115,6 +141,8 @@ location / { return 200; }
 GET /a\x01b HTTP/1.1\r\nHost: a\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid request while reading client request line
 
 === TEST 15: a space in the target
 --- config
@@ -123,6 +151,8 @@ location / { return 200; }
 GET /a b HTTP/1.1\r\nHost: a\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid request while reading client request line
 
 === TEST 16: a chunk longer than its size
 --- config
@@ -132,6 +162,8 @@ location /up { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body
 
 === TEST 17: what follows a refused request is not answered
 --- config
@@ -151,6 +183,8 @@ location / { return 200; }
 GET / HTTP/1.1\r\nHost: a\r\n: a\r\n\r\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid header line: "\x3a..."
 
 === TEST 19: an empty Transfer-Encoding
 --- config
@@ -159,6 +193,8 @@ location / { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\nContent-Length: 2\r\n\r\nab
 --- error_code: 501
 --- connection: closed
+--- error_log
+client sent unknown "Transfer-Encoding": ""
 
 === TEST 20: a bare LF ends no chunk line
 --- tidegate_only: nginx 1.22 accepts it
@@ -169,3 +205,5 @@ location /up { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\nab\n0\n\n
 --- error_code: 400
 --- connection: closed
+--- error_log
+client sent invalid chunked body

@@ -174,7 +174,7 @@ location / { limit_rate 1; alias html/; }
 %{a x 200000}
 --- request
 GET /a.txt
---- abort: 200ms
+--- abort: received HTTP/1.1
 --- output_file_like
 >>> logs/how.log
 ^\[\]

@@ -170,7 +170,7 @@ an info
 location / { return 200 "x\n"; }
 --- requests
 GET /1
-~~~ remove ../logs/access.log, signal USR1, 100ms
+~~~ remove ../logs/access.log, signal USR1, seen logs/access.log
 GET /2
 --- output_file_like
 >>> logs/access.log

@@ -135,7 +135,7 @@ location = /t {
 }
 --- requests
 GET /t
-~~~ 150ms
+~~~ seen logs/error.log fields: true
 GET /t
 --- response_body
 ok

@@ -122,7 +122,7 @@ location /t {
 }
 --- request
 GET /t
---- abort: 50ms
+--- abort: read
 --- error_log
 said: nil nginx output filter error
 

@@ -248,7 +248,7 @@ location /told {
 GET /ends
 ~~~ new connection
 GET /told
---- abort: 50ms
+--- abort: read
 --- error_log
 registered: 1 duplicate call
 client left

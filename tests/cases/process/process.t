@@ -32,7 +32,7 @@ location / { return 200 "old\n"; }
 location / { retrun 200 "new\n"; }
 --- requests
 GET /
-~~~ reload, 300ms
+~~~ reload, seen logs/error.log unknown directive
 GET /
 --- response_body
 old

@@ -4,9 +4,7 @@
 --- config
 location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- tcp_reply
-HTTP/1.1 200 OK\r\nX-Accel-Buffering: no\r\nContent-Length: 6\r\n\r\nfirst
-~~~ 100ms
-!
+HTTP/1.1 200 OK\r\nX-Accel-Buffering: no\r\nContent-Length: 6\r\n\r\nfirst!
 --- request
 GET /
 --- response_headers
@@ -81,3 +79,13 @@ GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n\r\n
 --- raw_response_like
 1\r\nx\r\n0\r\nX-Sum: 7\r\n\r\n$
 --- tidegate_only: nginx 1.22 does not know proxy_pass_trailers
+
+=== TEST 7: X-Accel-Buffering: no, and the client has the first bytes before the last ones are there
+--- config
+location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nX-Accel-Buffering: no\r\nContent-Length: 6\r\n\r\nfirst
+~~~ hold
+--- request
+GET /
+--- abort: received first

@@ -27,11 +27,11 @@ upstream prematurely closed connection while reading response header from upstre
 location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- tcp_reply
 HTTP/1.1 200 O
-~~~ 20ms
+~~~ read
 K\r\nContent-Length: 3\r
-~~~ 20ms
+~~~ read
 \n\r
-~~~ 20ms
+~~~ read
 \nabc
 --- request
 GET /
@@ -100,7 +100,7 @@ ok
 location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- tcp_reply
 HTTP/1.0 200 OK\r\nContent-Type: text/x\r\n\r\nabc
-~~~ 20ms
+~~~ read
 def
 --- request
 GET /
@@ -115,7 +115,7 @@ abcdef
 location / { proxy_http_version 1.1; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- tcp_reply
 HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nab
-~~~ 20ms
+~~~ read
 c\r\n2\r\nde\r\n0\r\nX-Trailer: t\r\n\r\n
 --- request
 GET /
@@ -139,7 +139,7 @@ upstream sent invalid chunked response while reading upstream
 location / { proxy_http_version 1.1; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- tcp_reply
 HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n
-~~~ 50ms
+~~~ read
 zz\r\nabc
 --- raw_request
 GET / HTTP/1.1\r\nHost: a\r\n\r\n
@@ -215,7 +215,7 @@ location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 ~~~ hold
 --- request
 GET /
---- abort: 100ms
+--- abort: read
 --- error_log
 client prematurely closed connection
 --- output_file_like
@@ -226,11 +226,11 @@ client prematurely closed connection
 --- config
 location / { proxy_ignore_client_abort on; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- tcp_reply
-~~~ 300ms
+~~~ left
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok
 --- requests
 GET /
---- abort: 100ms
+--- abort: read
 --- no_error_log
 client prematurely closed connection
 --- output_file_like
@@ -295,7 +295,7 @@ HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: upgrade\r\n\r\n
 bye\n
 --- raw_request
 GET / HTTP/1.1\r\nHost: a\r\nUpgrade: echo\r\nConnection: upgrade\r\n\r\n
-~~~ 50ms
+~~~ received hello from behind
 from the client\r\n\r\n
 --- raw_response_like
 ^HTTP/1\.1 101 Switching Protocols\r\n.*Connection: upgrade\r\n.*\r\n\r\nhello from behind\nbye\n$

@@ -274,7 +274,7 @@ location / { proxy_request_buffering off; proxy_http_version 1.1; proxy_pass htt
 server { listen 127.0.0.1:$TEST_PORT_2; location / { echo_read_request_body; echo "[$http_transfer_encoding] $request_body"; } }
 --- raw_request
 POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n
-~~~ 30ms
+~~~ read
 2\r\nde\r\n0\r\n\r\n
 --- response_body
 [chunked] abcde
@@ -353,7 +353,7 @@ server {
 }
 --- raw_request
 GET / HTTP/1.1\r\nHost: a\r\nUpgrade: echo\r\nConnection: upgrade\r\n\r\n
-~~~ 50ms
+~~~ received 101 Switching Protocols
 hello\n
 --- raw_response_like
 ^HTTP/1\.1 101 Switching Protocols\r\n.*Upgrade: echo\r\n.*\r\ngot hello\n$

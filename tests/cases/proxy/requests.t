@@ -42,11 +42,11 @@ POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\
 --- config
 location / { proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- tcp_reply
-~~~ 3s
+~~~ received de\r\n0\r\n\r\n
 HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n
 --- raw_request
 POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n
-~~~ 30ms
+~~~ read
 2\r\nde\r\n0\r\n\r\n
 --- tcp_query_like
 \r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n$
@@ -56,7 +56,7 @@ POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\
 client_body_buffer_size 1k;
 location / { proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- tcp_reply
-~~~ 2s
+~~~ received xEND
 HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n
 --- request
 POST /

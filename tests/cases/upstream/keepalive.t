@@ -35,7 +35,7 @@ HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n1\n
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n2\n
 --- requests
 GET /
-~~~ 50ms
+~~~ disconnected $TEST_PORT_4
 GET /
 --- response_body
 1
@@ -105,7 +105,7 @@ GET /
 
 === TEST 6: keepalive_timeout
 --- http_config
-upstream u { server 127.0.0.1:$TEST_PORT_2; keepalive 2; keepalive_timeout 100ms; }
+upstream u { server 127.0.0.1:$TEST_PORT_2; keepalive 2; keepalive_timeout 1s; }
 server { listen 127.0.0.1:$TEST_PORT_2; return 200 "$connection_requests\n"; }
 --- config
 location / { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://u; }
@@ -113,7 +113,7 @@ location / { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass 
 GET /
 ~~~
 GET /
-~~~ 400ms
+~~~ disconnected $TEST_PORT_2
 GET /
 --- response_body
 1

@@ -16,7 +16,7 @@ HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n2\n
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n3\n
 --- raw_request
 POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\nabc
-~~~ 100ms
+~~~ read
 0123456789GET /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
 --- response_body
 2
@@ -42,7 +42,7 @@ HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n2\n
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n3\n
 --- raw_request
 POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n
-~~~ 100ms
+~~~ read
 0\r\n\r\nGET /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
 --- response_body
 2
@@ -69,7 +69,7 @@ HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n2\n
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n3\n
 --- raw_request
 POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\nabc
-~~~ 100ms
+~~~ read
 0123456789GET /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
 --- response_body
 2
@@ -334,6 +334,7 @@ hello
 
 === TEST 12: mirror, with the body and without it
 --- http_config
+log_format copies $request_uri;
 upstream u { server 127.0.0.1:$TEST_PORT_4; keepalive 4; }
 proxy_http_version 1.1;
 proxy_set_header Connection "";
@@ -341,7 +342,7 @@ proxy_set_header Connection "";
 location /a { mirror /copy; content_by_lua_block { ngx.print("") } }
 location /b { mirror /copy; mirror_request_body off; content_by_lua_block { ngx.print("") } }
 location /c { proxy_pass http://u; }
-location /copy { proxy_pass http://u; }
+location /copy { log_subrequest on; access_log logs/copies.log copies; proxy_pass http://u; }
 --- tcp_reply
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n1\n
 ~~~ request
@@ -351,10 +352,10 @@ HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n3\n
 --- requests
 POST /a
 abc
-~~~ 100ms
+~~~ seen logs/copies.log /a
 POST /b
 abc
-~~~ 100ms
+~~~ seen logs/copies.log /b
 GET /c
 --- response_body
 ~~~
@@ -440,13 +441,13 @@ proxy_set_header Connection "";
 location / { proxy_pass http://u; }
 --- tcp_reply
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n1\n
-~~~ 50ms
+~~~ read
 HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbad\n
 ~~~ connection
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n2\n
 --- requests
 GET /
-~~~ 200ms
+~~~ disconnected $TEST_PORT_4
 GET /
 --- response_body
 1
@@ -466,7 +467,7 @@ HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n1\n
 HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n2\n
 --- raw_request
 POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\nabc
-~~~ 100ms
+~~~ read
 0123456789GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
 --- response_body
 1

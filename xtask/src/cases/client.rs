@@ -1,12 +1,14 @@
 //! The client's end of a connection: raw bytes out, responses in, with a deadline on everything.
 
 use super::response::{self, Parsed, Response};
-use crate::process::POLL;
-use std::fs;
+use super::sockets;
+use crate::process::patient;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::thread;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
+
+/// How long a server that is busy may take to read what was sent before a pause; some never do.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection to the server under test.
 pub(crate) struct Client {
@@ -50,18 +52,25 @@ impl Client {
         }
     }
 
-    /// Waits until the server has read everything that was sent, or has closed the connection; gives up after a time, since
-    /// a server may mean to leave bytes where they are.
-    pub(crate) fn wait_until_read(&self, at_most: Duration) {
-        let port = |address: std::io::Result<SocketAddr>| address.map_or(0, |address| address.port());
-        let (ours, theirs) = (port(self.stream.local_addr()), port(self.stream.peer_addr()));
-        let deadline = Instant::now() + at_most;
-        // The case may run in a network of its own, and then only its thread does.
-        while Instant::now() < deadline
-            && fs::read_to_string("/proc/thread-self/net/tcp").is_ok_and(|table| is_unread(&table, theirs, ours))
-        {
-            thread::sleep(POLL);
+    /// Waits until the server has read everything that was sent.
+    pub(crate) fn wait_until_read(&self) {
+        sockets::wait_until_read(&self.stream, patient(READ_PATIENCE));
+    }
+
+    /// Waits until `bytes` have been received.
+    ///
+    /// # Errors
+    /// When time is up or the server closes before; shows what came.
+    pub(crate) fn wait_until_received(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let deadline = Instant::now() + self.timeout;
+        while !self.received.windows(bytes.len()).any(|window| window == bytes) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.closed || left.is_zero() {
+                return Err(format!("\"{}\" did not come{}", bytes.escape_ascii(), self.excerpt()));
+            }
+            self.read_once(left);
         }
+        Ok(())
     }
 
     /// Tells the server that nothing more will be sent.
@@ -112,14 +121,6 @@ impl Client {
         Ok(())
     }
 
-    /// Reads for that long whatever comes.
-    pub(crate) fn read_for(&mut self, time: Duration) {
-        let deadline = Instant::now() + time;
-        while !self.closed && Instant::now() < deadline {
-            self.read_once(deadline.saturating_duration_since(Instant::now()));
-        }
-    }
-
     /// Bytes that belong to no response, which there must not be.
     pub(crate) fn surplus(&self) -> Option<String> {
         (!self.unread.is_empty()).then(|| format!("bytes after the last response{}", self.excerpt()))
@@ -159,43 +160,6 @@ impl Client {
     }
 }
 
-/// Whether a connection is open of which the local side has not been accepted or has bytes to read, in the kernel's table.
-/// From proc(5): local address, remote address, state (1 is open), queues and, as the tenth word, the number of the socket, 0
-/// until it was accepted.
-fn is_unread(table: &str, local_port: u16, remote_port: u16) -> bool {
-    let ends_with = |word: &str, port: u16| word.ends_with(&format!(":{port:04X}"));
-    table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|row| {
-        row.len() > 9
-            && ends_with(row[1], local_port)
-            && ends_with(row[2], remote_port)
-            && row[3] == "01"
-            && (row[9] == "0" || !row[4].ends_with(":00000000"))
-    })
-}
-
 fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-
-    #[test]
-    fn what_was_not_read_is_seen() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let mut client = Client::connect(port, Duration::from_secs(60)).unwrap();
-        let ours = client.stream.local_addr().unwrap().port();
-        let is_unread = || is_unread(&fs::read_to_string("/proc/thread-self/net/tcp").unwrap(), port, ours);
-        assert!(is_unread());
-        let (mut server, _) = listener.accept().unwrap();
-        assert!(!is_unread());
-        client.send(b"x");
-        assert!(is_unread());
-        server.read_exact(&mut [0]).unwrap();
-        assert!(!is_unread());
-        client.wait_until_read(Duration::from_secs(60));
-    }
 }

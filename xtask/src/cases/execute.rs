@@ -5,8 +5,9 @@ use super::check;
 use super::client::Client;
 use super::output;
 use super::peer::Peer;
-use super::script::{self, Action, Step, Text};
+use super::script::{self, Action, Step, Text, Until};
 use super::server::{Server, ServerKind, Site};
+use super::sockets;
 use super::vars::Vars;
 use crate::process::{self, POLL, Process, patient};
 use crate::sections;
@@ -22,8 +23,6 @@ const EVENTUALLY_PAUSE: Duration = Duration::from_millis(20);
 const START_TRIES: usize = 3;
 /// How long a process may be there after its parent has ended.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a server that is busy may take to read what was sent before a pause; some never do.
-const READ_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a line may take to its log after the response. Only a case that fails, or whose line comes with the end of the
 /// server, waits that long.
 const LOGS_PATIENCE: Duration = Duration::from_secs(2);
@@ -201,6 +200,24 @@ impl Talk<'_> {
                 self.site.write_config(self.case, &self.settings.kind, self.case.value("later_config"))?;
                 self.site.signal("HUP")?;
             }
+            Action::Seen { path, text } => self.wait_until_seen(path, &self.site.vars.expand(text)?)?,
+            Action::Disconnected { port } => {
+                let port = self.site.vars.expand(port)?.parse().map_err(|_| format!("\"{port}\" is no port"))?;
+                if !sockets::wait_until_disconnected(port, self.case.timeout) {
+                    return Err(format!("the server keeps its connection to port {port}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_until_seen(&self, path: &str, text: &str) -> Result<(), String> {
+        let deadline = Instant::now() + self.case.timeout;
+        while !fs::read_to_string(self.site.dir().join(path)).is_ok_and(|found| found.contains(text)) {
+            if Instant::now() > deadline {
+                return Err(format!("{path} does not say \"{text}\""));
+            }
+            thread::sleep(POLL);
         }
         Ok(())
     }
@@ -216,10 +233,9 @@ impl Talk<'_> {
         };
         let mut unsent = Vec::new();
         for part in &step.parts {
-            if !part.pause.is_zero() {
+            if part.until != Until::Now {
                 client.send(&std::mem::take(&mut unsent));
-                client.wait_until_read(patient(READ_PATIENCE));
-                thread::sleep(part.pause);
+                wait(client, &part.until)?;
             }
             unsent.extend(part_bytes(self.case, &self.site.vars, &part.text)?);
         }
@@ -227,9 +243,8 @@ impl Talk<'_> {
         if self.case.value("shutdown").is_some() {
             client.finish_sending();
         }
-        if let Some(time) = self.case.value("abort") {
-            let time = if time.is_empty() { Duration::ZERO } else { script::parse_duration(time)? };
-            client.read_for(time);
+        if let Some(note) = self.case.value("abort").filter(|_| !step.eventually) {
+            wait(client, &Until::parse(note)?)?;
             self.client = None;
             return Ok(Vec::new());
         }
@@ -268,6 +283,20 @@ impl Talk<'_> {
         self.hang_up();
         check::raw(self.case, &self.site.vars, &self.received)
     }
+}
+
+/// Waits for what stands in front of a client's next bytes, or of its end.
+fn wait(client: &mut Client, until: &Until) -> Result<(), String> {
+    match until {
+        Until::Now => {}
+        Until::Read => client.wait_until_read(),
+        Until::Received(text) => client.wait_until_received(&sections::unescape(text))?,
+        Until::Time(time) => {
+            client.wait_until_read();
+            thread::sleep(*time);
+        }
+    }
+    Ok(())
 }
 
 fn part_bytes(case: &Case, vars: &Vars, text: &Text) -> Result<Vec<u8>, String> {

@@ -2,11 +2,13 @@
 //! `tcp_query_like`.
 //!
 //! Each connection first waits for the head of a request. The notes of the pieces say what happens before their bytes are
-//! sent: `50ms` (a pause), `request` (the head of another request on the same connection), `connection` (this one
-//! is closed; another is waited for), `reset` (the same, but with a reset), `hold` (nothing, until the other side closes).
+//! sent: `read` (what was sent before has been read), `received TEXT` (that has come), `left` (all clients of the server have
+//! left), `50ms` (a pause), `request` (the head of another request on the same connection), `connection` (this one is closed;
+//! another is waited for), `reset` (the same, but with a reset), `hold` (nothing, until the other side closes).
 
 use super::case::Case;
-use super::script;
+use super::script::Until;
+use super::sockets;
 use super::vars::Vars;
 use crate::process::patient;
 use crate::sections;
@@ -23,7 +25,8 @@ const POLL: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(8);
 
 enum Act {
-    Pause(Duration),
+    Wait(Until),
+    AwaitLeft,
     AwaitRequest,
     AwaitConnection { reset: bool },
     Hold,
@@ -50,8 +53,14 @@ impl Peer {
         listener.set_nonblocking(true).map_err(|e| format!("port {port}: {e}"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let received = Arc::new(Mutex::new(Vec::new()));
-        let mut run =
-            Run { listener, stop: stop.clone(), received: received.clone(), stream: None, unread: Vec::new() };
+        let mut run = Run {
+            listener,
+            server_port: vars.get("TEST_PORT").and_then(|port| port.parse().ok()).ok_or("no $TEST_PORT")?,
+            stop: stop.clone(),
+            received: received.clone(),
+            stream: None,
+            unread: Vec::new(),
+        };
         let thread = thread::spawn(move || run.play(&acts));
         Ok(Some(Peer { stop, received, thread: Some(thread) }))
     }
@@ -80,12 +89,12 @@ fn parse(text: &str, vars: &Vars) -> Result<Vec<Act>, String> {
     let mut acts = vec![Act::AwaitConnection { reset: false }, Act::AwaitRequest];
     for piece in sections::pieces(text) {
         match piece.note.as_str() {
-            "" => {}
+            "left" => acts.push(Act::AwaitLeft),
             "request" => acts.push(Act::AwaitRequest),
             "connection" => acts.extend([Act::AwaitConnection { reset: false }, Act::AwaitRequest]),
             "reset" => acts.extend([Act::AwaitConnection { reset: true }, Act::AwaitRequest]),
             "hold" => acts.push(Act::Hold),
-            pause => acts.push(Act::Pause(script::parse_duration(pause)?)),
+            note => acts.push(Act::Wait(Until::parse(note)?)),
         }
         let bytes = sections::unescape(&vars.expand(&piece.text.replace('\n', ""))?);
         if !bytes.is_empty() {
@@ -97,6 +106,8 @@ fn parse(text: &str, vars: &Vars) -> Result<Vec<Act>, String> {
 
 struct Run {
     listener: TcpListener,
+    /// Port of the server under test.
+    server_port: u16,
     stop: Arc<AtomicBool>,
     received: Arc<Mutex<Vec<u8>>>,
     stream: Option<TcpStream>,
@@ -108,10 +119,11 @@ impl Run {
     fn play(&mut self, acts: &[Act]) {
         for act in acts {
             let goes_on = match act {
-                Act::Pause(time) => {
-                    thread::sleep(*time);
+                Act::Wait(until) => {
+                    self.wait(until);
                     true
                 }
+                Act::AwaitLeft => sockets::wait_until_left(self.server_port, patient(PATIENCE)),
                 Act::AwaitConnection { reset } => {
                     self.close(*reset);
                     self.accept()
@@ -136,6 +148,23 @@ impl Run {
         }
         self.drain();
         self.close(false);
+    }
+
+    fn wait(&mut self, until: &Until) {
+        match until {
+            Until::Now => {}
+            Until::Read => {
+                if let Some(stream) = &self.stream {
+                    sockets::wait_until_read(stream, patient(PATIENCE));
+                }
+            }
+            Until::Received(text) => {
+                let text = sections::unescape(text);
+                let end = |bytes: &[u8]| bytes.windows(text.len()).position(|window| window == text);
+                self.read_until(|bytes| end(bytes).map(|at| at + text.len()));
+            }
+            Until::Time(time) => thread::sleep(*time),
+        }
     }
 
     fn accept(&mut self) -> bool {

@@ -18,12 +18,44 @@ pub(crate) enum Action {
     Remove(String),
     /// Put `later_config` in the place of `config` and send HUP.
     Reload,
+    /// Wait until a file is there and holds this text.
+    Seen { path: String, text: String },
+    /// Wait until the server has closed its connections to a port.
+    Disconnected { port: String },
 }
 
-/// Bytes to send after a pause.
+/// What is waited for before bytes are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Nothing: they leave together with those before them.
+    Now,
+    /// That the other side has read the bytes before them.
+    Read,
+    /// That these have come from the other side; with escapes.
+    Received(String),
+    /// That the bytes before them were read, and then that long: only where time itself is what the case is about.
+    Time(Duration),
+}
+
+impl Until {
+    /// Understands the note of a piece.
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub(crate) fn parse(note: &str) -> Result<Self, String> {
+        match note.split_once(' ').unwrap_or((note, "")) {
+            ("", "") => Ok(Self::Now),
+            ("read", "") => Ok(Self::Read),
+            ("received", text) if !text.is_empty() => Ok(Self::Received(text.to_owned())),
+            _ => parse_duration(note).map(Self::Time),
+        }
+    }
+}
+
+/// Bytes to send when the time has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
-    pub(crate) pause: Duration,
+    pub(crate) until: Until,
     pub(crate) text: Text,
 }
 
@@ -75,7 +107,7 @@ fn sequence(block: &Block, name: &str) -> Result<Vec<Step>, String> {
         let close = !steps.get(index + 1).is_some_and(|next: &Step| next.same_connection);
         let headers = headers_of(block, index)?;
         let (text, method) = request(&pieces[index].text, headers, close)?;
-        steps[index].parts.push(Part { pause: Duration::ZERO, text });
+        steps[index].parts.push(Part { until: Until::Now, text });
         steps[index].methods.push(method);
     }
     Ok(steps)
@@ -93,7 +125,7 @@ fn pipelined_step(block: &Block) -> Result<Step, String> {
     for (index, piece) in requests.iter().enumerate() {
         let close = index + 1 == requests.len();
         let (text, method) = request(piece, headers_of(block, index)?, close)?;
-        step.parts.push(Part { pause: Duration::ZERO, text });
+        step.parts.push(Part { until: Until::Now, text });
         step.methods.push(method);
     }
     Ok(step)
@@ -103,8 +135,7 @@ fn raw_step(block: &Block) -> Result<Step, String> {
     let value = block.value("raw_request").unwrap_or_default();
     let mut step = step_of_note("")?;
     for Piece { note, text } in sections::pieces(value) {
-        let pause = if note.is_empty() { Duration::ZERO } else { parse_duration(&note)? };
-        step.parts.push(Part { pause, text: Text::Raw(text) });
+        step.parts.push(Part { until: Until::parse(&note)?, text: Text::Raw(text) });
     }
     // Every list section counts responses; without one there is one.
     let codes = block.value("error_code").map_or(1, |v| v.split_whitespace().count());
@@ -147,6 +178,13 @@ fn step_of_note(note: &str) -> Result<Step, String> {
             ("write", "") => step.actions.push(Action::Write),
             ("reload", "") => step.actions.push(Action::Reload),
             ("remove", path) if !path.is_empty() => step.actions.push(Action::Remove(path.to_owned())),
+            ("seen", what) if !what.is_empty() => {
+                let (path, text) = what.split_once(' ').unwrap_or((what, ""));
+                step.actions.push(Action::Seen { path: path.to_owned(), text: text.to_owned() });
+            }
+            ("disconnected", port) if !port.is_empty() => {
+                step.actions.push(Action::Disconnected { port: port.to_owned() });
+            }
             ("signal", name) if !name.is_empty() => step.actions.push(Action::Signal(name.to_owned())),
             _ => step.actions.push(Action::Wait(parse_duration(word)?)),
         }
@@ -234,7 +272,18 @@ mod tests {
         let steps =
             steps("--- raw_request\nHEAD / HTTP/1.1\\r\\n\n~~~ 20ms\n\\r\\n\n--- error_code: 200 400\n").unwrap();
         assert_eq!(steps[0].methods, ["HEAD", "HEAD"]);
-        assert_eq!(steps[0].parts[1].pause, Duration::from_millis(20));
+        assert_eq!(steps[0].parts[1].until, Until::Time(Duration::from_millis(20)));
+    }
+
+    #[test]
+    fn waits() {
+        assert_eq!(Until::parse(""), Ok(Until::Now));
+        assert_eq!(Until::parse("read"), Ok(Until::Read));
+        assert_eq!(Until::parse("received a b"), Ok(Until::Received("a b".to_owned())));
+        assert!(Until::parse("received").is_err() && Until::parse("reads").is_err());
+        let steps = steps("--- requests\nGET /\n~~~ seen logs/error.log a b, disconnected 80\nGET /\n").unwrap();
+        let seen = Action::Seen { path: "logs/error.log".to_owned(), text: "a b".to_owned() };
+        assert_eq!(steps[1].actions, [seen, Action::Disconnected { port: "80".to_owned() }]);
     }
 
     #[track_caller]
