@@ -86,6 +86,13 @@ impl Seeds {
         ] {
             inputs.iter().for_each(|input| self.add(target, input));
         }
+        // Three bytes choose the form; the packets behind them stand each behind its length.
+        for form in 0..16 {
+            let packets: [&[u8]; 4] = [b"\xa2id", b"\x18name", b"\x0212\x03bob", b"\0\0\x01\0\0\0\x03bob"];
+            let mut input = vec![form, 2, 1];
+            packets.iter().for_each(|packet| input.extend([&[packet.len() as u8], *packet].concat()));
+            self.add("resty_mysql", &input);
+        }
         // The first byte chooses what the rest is taken for, the second how it is cut.
         for kind in 0..8 {
             let packet = [kind, 3, 5, 0, 0, 0, 3, b'd', b'e', b'f', 0, 1, 0, 0, 1, 1];

@@ -73,3 +73,5 @@ mod soundness;
 mod testing;
 
 pub use directives::MODULES;
+#[cfg(feature = "fuzzing")]
+pub use mysql::check_any_result;

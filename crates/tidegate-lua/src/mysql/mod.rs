@@ -32,6 +32,8 @@
 //! * M3: a session in a transaction never goes into the pool: it is closed, which rolls back.
 //! * M4: a session in the pool is as one that was made anew with its login, and only that login gets it.
 
+#[cfg(any(test, feature = "fuzzing"))]
+mod any_result;
 mod argument;
 mod connect;
 mod db;
@@ -72,6 +74,12 @@ pub(crate) static FUNCTIONS: &[(&str, lua_CFunction)] = &[
     ("pool_stats", function(stats::pool_stats)),
     ("drizzle_stats", function(stats::drizzle_stats)),
 ];
+
+/// Makes tables of any packets, and checks them: for `fuzz/`.
+#[cfg(feature = "fuzzing")]
+pub fn check_any_result(vm: &std::rc::Rc<crate::vm::Vm>, input: &[u8]) {
+    any_result::check(vm, input);
+}
 
 /// Closes the idle sessions of this worker.
 pub(crate) fn close_pools() {

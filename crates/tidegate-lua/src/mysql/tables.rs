@@ -158,7 +158,7 @@ impl Tables {
     }
 
     /// Runs `body` with the result under way on the stack of a protected call.
-    fn within(&self, body: impl FnOnce() -> bool) -> Result<(), Failure> {
+    pub(super) fn within(&self, body: impl FnOnce() -> bool) -> Result<(), Failure> {
         self.vm.main().protect(|lua| {
             self.enter(lua)?;
             if !body() {
