@@ -42,6 +42,140 @@ is_special_table(lua_State *L, int index)
     return index <= LUA_REGISTRYINDEX && lua_type(L, index) == LUA_TTABLE;
 }
 
+/* Where no stack has a value. */
+#define NOWHERE (1 << 24)
+
+/* `index` if the public API may be asked about it: LuaJIT itself looks only whether there is a value above the top. */
+static inline int
+known(lua_State *L, int index)
+{
+    if (index > 0) {
+        return index < NOWHERE ? index : NOWHERE;
+    }
+    if (index < 0 && -(ptrdiff_t)index <= count(L)) {
+        return index;
+    }
+    return index == LUA_REGISTRYINDEX || index == LUA_GLOBALSINDEX ? index : NOWHERE;
+}
+
+int
+tidegate_lua_type(lua_State *L, int index)
+{
+    return lua_type(L, known(L, index));
+}
+
+int
+tidegate_lua_is_c_function(lua_State *L, int index)
+{
+    return lua_iscfunction(L, known(L, index));
+}
+
+/* A string's bytes; a number becomes one, in its slot. NULL for other values. May raise. */
+const char *
+tidegate_lua_to_bytes(lua_State *L, int index, size_t *len)
+{
+    TValue *value = slot(L, index);
+
+    if (LJ_LIKELY(value != NULL && tvisstr(value))) {
+        *len = strV(value)->len;
+        return strVdata(value);
+    }
+    return value != NULL ? lua_tolstring(L, index, len) : NULL;
+}
+
+int
+tidegate_lua_to_bool(lua_State *L, int index)
+{
+    return lua_toboolean(L, known(L, index));
+}
+
+/* Whether there is a number, or a string that looks like one. */
+int
+tidegate_lua_to_number(lua_State *L, int index, lua_Number *number)
+{
+    TValue *value = slot(L, index);
+
+    if (LJ_LIKELY(value != NULL && tvisnum(value))) {
+        *number = numV(value);
+        return 1;
+    }
+    if (value == NULL || !lua_isnumber(L, index)) {
+        return 0;
+    }
+    *number = lua_tonumber(L, index);
+    return 1;
+}
+
+lua_State *
+tidegate_lua_to_thread(lua_State *L, int index)
+{
+    return lua_tothread(L, known(L, index));
+}
+
+void *
+tidegate_lua_to_userdata(lua_State *L, int index)
+{
+    return lua_touserdata(L, known(L, index));
+}
+
+size_t
+tidegate_lua_raw_len(lua_State *L, int index)
+{
+    return lua_objlen(L, known(L, index));
+}
+
+/* Pushes a copy of a value, or nil. May raise (the stack grows). */
+void
+tidegate_lua_push_value(lua_State *L, int index)
+{
+    index = known(L, index);
+    if (index > 0 && index > count(L)) {
+        lua_pushnil(L);
+    } else {
+        lua_pushvalue(L, index);
+    }
+}
+
+/* Pushes a coroutine of the same machine; nil for one of another. May raise (the stack grows). */
+void
+tidegate_lua_push_coroutine(lua_State *L, lua_State *coroutine)
+{
+    lua_pushnil(L);
+    if (G(L) == G(coroutine)) {
+        setthreadV(L, L->top - 1, coroutine);
+    }
+}
+
+/* Moves values from the top, or all that there are, to another coroutine; pops them if that is another machine's. May raise. */
+void
+tidegate_lua_move(lua_State *from, lua_State *to, int values)
+{
+    if (values > count(from)) {
+        values = (int)count(from);
+    }
+    if (values <= 0) {
+        return;
+    }
+    if (G(from) == G(to)) {
+        lua_xmove(from, to, values);
+    } else {
+        from->top -= values;
+    }
+}
+
+/* Moves all values of a coroutine that does not run; gives their count. May raise. */
+int
+tidegate_lua_take(lua_State *to, lua_State *from)
+{
+    int values = (int)count(from);
+
+    if (from == to || from->cframe != NULL || G(from) != G(to)) {
+        return 0;
+    }
+    lua_xmove(from, to, values);
+    return values;
+}
+
 /* Removes values from the top, or all that there are. */
 void
 tidegate_lua_pop(lua_State *L, int values)

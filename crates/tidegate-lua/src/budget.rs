@@ -23,7 +23,8 @@ use std::time::Duration;
 use mlua_sys::lua_State;
 
 use crate::function::place_of_script;
-use crate::stack::Lua;
+use crate::panics;
+use crate::stack::{Coroutine, Lua};
 
 /// The signal that interrupts a worker. Its default action is to do nothing, so that a late one harms nobody.
 const SIGNAL: c_int = libc::SIGURG;
@@ -55,16 +56,16 @@ pub(crate) struct Watch {
 /// A stretch of time in which scripts of one request run. Dropping it ends it.
 pub(crate) struct Slice<'a> {
     watch: &'a Watch,
-    lua: Lua,
+    lua: Coroutine,
     /// The script around this one, or null.
     outer: *mut lua_State,
 }
 
 unsafe extern "C-unwind" {
     /// See `tidegate-luajit/guard.c`.
-    fn tidegate_lua_stop(state: *mut lua_State);
+    pub(crate) fn tidegate_lua_stop(state: *mut lua_State);
     /// See `tidegate-luajit/guard.c`.
-    fn tidegate_lua_unstop(state: *mut lua_State);
+    pub(crate) fn tidegate_lua_unstop(state: *mut lua_State);
 }
 
 thread_local! {
@@ -95,7 +96,7 @@ impl Watch {
 
     /// Scripts of the machine with the main state `lua` run from here on.
     #[inline]
-    pub(crate) fn begin(&self, lua: Lua) -> Slice<'_> {
+    pub(crate) fn begin(&self, lua: Coroutine) -> Slice<'_> {
         let outer = RUNNING.replace(lua.raw());
         if outer.is_null() {
             RUNNING_WATCH.set(Arc::as_ptr(&self.shared));
@@ -266,8 +267,11 @@ extern "C" fn on_signal(_signal: c_int) {
 /// `state` is the one that runs.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn tidegate_lua_push_stop_message(state: *mut lua_State, level: c_int) {
-    // SAFETY: the caller's state is live.
+    // SAFETY: live, by this function's contract.
     let lua = unsafe { Lua::from_raw(state) };
+    if let Some(message) = panics::stop_message() {
+        return lua.push_bytes(message);
+    }
     let message = MESSAGE.with_borrow_mut(|message| {
         if message.is_empty() {
             let limit_ms = outermost().map_or(0, |watched| watched.limit.as_millis());

@@ -16,7 +16,7 @@ pub(crate) fn source(name: &[u8]) -> Option<&'static [u8]> {
 }
 
 /// `load(name)`: the loader function of a bundled module, or nothing.
-pub(crate) fn load(lua: Lua) -> CResult {
+pub(crate) fn load(lua: &mut Lua) -> CResult {
     let name = lua.check_bytes(1)?.to_vec();
     if name.starts_with(b"tidegate.") {
         return Ok(0);

@@ -21,7 +21,7 @@ const PROTO_VARARG: u8 = 0x02;
 
 /// Puts a function without varargs in the place of the chunk on top of the stack, which was compiled from `source`.
 /// Leaves it as it is when it uses its varargs or is bytecode.
-pub(crate) fn fix_arguments(lua: Lua, source: &[u8], name: &CStr) {
+pub(crate) fn fix_arguments(lua: &mut Lua, source: &[u8], name: &CStr) {
     if source.first() == MAGIC.first() || uses_varargs(lua, source, name) {
         return;
     }
@@ -32,7 +32,7 @@ pub(crate) fn fix_arguments(lua: Lua, source: &[u8], name: &CStr) {
 }
 
 /// Whether the outermost code says `...`: inside a function without parameters it does not compile then.
-fn uses_varargs(lua: Lua, source: &[u8], name: &CStr) -> bool {
+fn uses_varargs(lua: &mut Lua, source: &[u8], name: &CStr) -> bool {
     let wrapped = [b"return function() ", source, b"\nend"].concat();
     let fits = lua.load(&wrapped, name).is_ok();
     if fits {
@@ -86,7 +86,8 @@ mod tests {
     #[track_caller]
     fn check(source: &str, takes_varargs: bool) {
         let vm = Vm::new(VmConfig::default()).expect("a virtual machine");
-        let lua = vm.main();
+        // SAFETY: nobody else works with the main state.
+        let lua = unsafe { vm.main().lua() };
         lua.load(source.as_bytes(), c"=chunk").expect("compiles");
         fix_arguments(lua, source.as_bytes(), c"=chunk");
         lua.load(

@@ -139,7 +139,8 @@ pub(crate) fn skip_shebang(source: &[u8]) -> &[u8] {
 fn compile(vm: &Vm, source: &[u8], name: &std::ffi::CStr) -> Result<Ref, Failure> {
     vm.relieve_memory();
     let mut compiled = None;
-    vm.main().protect(|lua| {
+    // SAFETY: the body uses its own stack only.
+    unsafe { vm.main().lua() }.protect(|lua| {
         compiled = Some(lua.load(source, name).map(|()| {
             bytecode::fix_arguments(lua, source, name);
             lua.make_ref()

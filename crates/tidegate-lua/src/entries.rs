@@ -7,7 +7,7 @@ use std::{ptr, slice};
 
 use mlua_sys::lua_State;
 
-use crate::stack::Lua;
+use crate::stack::{Coroutine, Lua};
 
 /// As in `entries.c`.
 #[repr(C)]
@@ -68,8 +68,8 @@ pub(crate) struct Other<'a>(*const c_void, PhantomData<&'a ()>);
 impl Other<'_> {
     /// Pushes the value. *May raise* (the stack grows).
     #[inline]
-    pub(crate) fn push(self, lua: Lua) {
-        // SAFETY: the slot is one of the table's, which has not changed since.
+    pub(crate) fn push(self, lua: &Lua) {
+        // SAFETY: the slot is one of the table's, which does not change (`Entries::of`).
         unsafe { tidegate_lua_push_part(lua.raw(), self.0) }
     }
 }
@@ -95,7 +95,7 @@ const BATCH: u32 = 8;
 
 /// Walks over a table.
 pub(crate) struct Entries {
-    lua: Lua,
+    lua: Coroutine,
     index: c_int,
     cursor: u32,
     at: u32,
@@ -104,11 +104,14 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Over the table at `index` of the stack, counted from 1, which must not change meanwhile.
+    /// Over the table at `index` of the stack, counted from 1.
+    ///
+    /// # Safety
+    /// The table stays in that slot and does not change as long as the entries are in use.
     #[inline]
-    pub(crate) fn of(lua: Lua, index: c_int) -> Self {
+    pub(crate) unsafe fn of(lua: &Lua, index: c_int) -> Self {
         let batch = [const { MaybeUninit::uninit() }; BATCH as usize];
-        Self { lua, index, cursor: 0, at: BATCH, count: BATCH, batch }
+        Self { lua: lua.coroutine(), index, cursor: 0, at: BATCH, count: BATCH, batch }
     }
 
     /// The next key and value, in the order of `lua_next`.
@@ -128,7 +131,7 @@ impl Entries {
         }
         let entry = &self.batch[self.at as usize];
         self.at += 1;
-        // SAFETY: the first `count` were written, and the table keeps its strings alive.
+        // SAFETY: the first `count` were written, and the table keeps its strings alive (`Entries::of`).
         unsafe {
             let entry = entry.assume_init_ref();
             Some((entry.key.part(), entry.value.part()))
@@ -138,7 +141,7 @@ impl Entries {
 
 /// Whether the first entry of the table at `index` of the stack, counted from 1, has a string for its key; and the
 /// metatable's identity, or null.
-pub(crate) fn is_keyed(lua: Lua, index: c_int) -> (bool, *const c_void) {
+pub(crate) fn is_keyed(lua: &Lua, index: c_int) -> (bool, *const c_void) {
     let mut meta = ptr::null();
     // SAFETY: any index and value are acceptable.
     let keyed = unsafe { tidegate_lua_is_keyed(lua.raw(), index, &raw mut meta) } != 0;

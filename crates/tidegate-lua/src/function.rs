@@ -1,7 +1,7 @@
 //! Rust functions that Lua calls through the classic C API.
 //!
 //! ```ignore
-//! fn pid(lua: Lua) -> CResult {
+//! fn pid(lua: &mut Lua) -> CResult {
 //!     lua.push_integer(i64::from(std::process::id()));
 //!     Ok(1)
 //! }
@@ -26,7 +26,7 @@ use crate::stack::Lua;
 /// Makes a `lua_CFunction` of a Rust function. The function must be a plain `fn` item or a closure that captures nothing.
 pub const fn function<F>(_body: F) -> lua_CFunction
 where
-    F: Fn(Lua) -> CResult + Copy + 'static,
+    F: Fn(&mut Lua) -> CResult + Copy + 'static,
 {
     const { assert!(mem::size_of::<F>() == 0, "a function for Lua captures nothing") };
     shim::<F>
@@ -34,18 +34,18 @@ where
 
 unsafe extern "C-unwind" fn shim<F>(state: *mut lua_State) -> c_int
 where
-    F: Fn(Lua) -> CResult + Copy + 'static,
+    F: Fn(&mut Lua) -> CResult + Copy + 'static,
 {
     // SAFETY: `F` has no size (asserted in `function`) and is `Copy`: any bit pattern of no bits is a value of it.
     let body: F = unsafe { mem::zeroed() };
     // SAFETY: LuaJIT passes the state that calls.
     let lua = unsafe { Lua::from_raw(state) };
-    let outcome = guard(lua, || body(lua)).unwrap_or_else(Err);
+    let outcome = guard(lua, body).unwrap_or_else(Err);
     finish(lua, outcome)
 }
 
 /// Ends a function called by Lua: gives its count of results, or raises its error.
-pub(crate) fn finish(lua: Lua, outcome: CResult) -> c_int {
+pub(crate) fn finish(lua: &mut Lua, outcome: CResult) -> c_int {
     let error = match outcome {
         Ok(count) => return count,
         Err(error) => error,
@@ -76,7 +76,7 @@ enum Raise {
 
 /// Puts the error's text on the stack and drops the error.
 #[cold]
-fn prepare(lua: Lua, error: LuaError) -> Raise {
+fn prepare(lua: &mut Lua, error: LuaError) -> Raise {
     match error {
         LuaError::Message(message) => {
             let text = [place_of_script(lua, 1).as_slice(), message.as_bytes()].concat();
@@ -110,7 +110,7 @@ fn prepare(lua: Lua, error: LuaError) -> Raise {
 
 /// The complaint about an argument when the Lua half of one of our functions stands between us and the script: as if the
 /// script had called us itself, by the name that it used.
-fn argument_error_of_half(lua: Lua, mut argument: c_int, reason: &str) -> Option<Vec<u8>> {
+fn argument_error_of_half(lua: &mut Lua, mut argument: c_int, reason: &str) -> Option<Vec<u8>> {
     let mut debug = MaybeUninit::<lua_Debug>::zeroed();
     // SAFETY: LuaJIT fills `debug` when the level exists; its texts belong to a live function or are static.
     let (name, is_method) = unsafe {
@@ -143,7 +143,7 @@ pub(crate) fn is_internal(source: &[u8]) -> bool {
 
 /// `file:line: ` of the script at `level` of the stack or above, past the Lua halves of our own API; empty when a C
 /// function comes first.
-pub(crate) fn place_of_script(lua: Lua, mut level: c_int) -> Vec<u8> {
+pub(crate) fn place_of_script(lua: &mut Lua, mut level: c_int) -> Vec<u8> {
     let mut debug = MaybeUninit::<lua_Debug>::zeroed();
     // SAFETY: LuaJIT fills `debug` when the level exists; `source` belongs to a live function.
     unsafe {

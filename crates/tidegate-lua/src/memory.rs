@@ -10,7 +10,7 @@ use std::ptr;
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
-use crate::stack::Lua;
+use crate::stack::Coroutine;
 
 unsafe extern "C" {
     /// See `tidegate-luajit/extension.c`.
@@ -34,7 +34,7 @@ pub(crate) struct MemoryLimit {
 
 impl MemoryLimit {
     /// Puts a limit of `limit` bytes on the virtual machine of `main`.
-    pub(crate) fn install(main: Lua, limit: usize) -> Box<Self> {
+    pub(crate) fn install(main: Coroutine, limit: usize) -> Box<Self> {
         let mut inner_data = ptr::null_mut();
         // SAFETY: a live state.
         let inner = unsafe { ffi::lua_getallocf(main.raw(), &raw mut inner_data) };
@@ -66,14 +66,14 @@ impl MemoryLimit {
     }
 
     /// Puts the allocator back, before the state ends.
-    pub(crate) fn uninstall(&self, main: Lua) {
+    pub(crate) fn uninstall(&self, main: Coroutine) {
         // SAFETY: every block came from the inner allocator.
         unsafe { ffi::lua_setallocf(main.raw(), self.inner, self.inner_data) };
     }
 
     /// Collects garbage when the limit is near. Called between runs, when a script's last objects are garbage.
     /// `guard` watches over finalizers.
-    pub(crate) fn relieve<G>(&self, main: Lua, guard: impl FnOnce() -> G) {
+    pub(crate) fn relieve<G>(&self, main: Coroutine, guard: impl FnOnce() -> G) {
         let used = self.used();
         let near = used >= self.limit / 100 * RELIEF_PERCENT && used >= self.relieved_at.get() + self.limit / 10;
         if !near && !self.refused.replace(false) {

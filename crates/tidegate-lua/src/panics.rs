@@ -4,8 +4,8 @@
 //! goes over Lua as a Lua error:
 //!
 //! 1. Every function of ours that Lua calls runs its body within [`guard`], which catches panics and lets Lua's errors
-//!    pass ([`ffi_guard`] where none can be raised). [`note`] keeps the panic and sets a hook, so that the script that runs
-//!    gets an error, and gets it again at its next instruction if it has caught it.
+//!    pass ([`ffi_guard`] where none can be raised). [`note`] keeps the panic and stops the script that runs, as the budget
+//!    does: it gets an error, and gets it again at its next instruction if it has caught it.
 //! 2. What called Lua ([`crate::stack::Lua::call`], [`crate::stack::Lua::protect`], a run) calls [`go_on`] when Lua has
 //!    returned, whatever it has returned: the panic goes on there.
 //! 3. At the end the request's connection, the timer's task or the thread catches it, as it does any panic.
@@ -23,12 +23,10 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use mlua_sys as ffi;
-use mlua_sys::{lua_Debug, lua_State};
-
+use crate::budget::{tidegate_lua_stop, tidegate_lua_unstop};
 use crate::error::LuaError;
 use crate::scheduler::with_run;
-use crate::stack::Lua;
+use crate::stack::{Coroutine, Lua};
 
 type Payload = Box<dyn Any + Send>;
 
@@ -38,7 +36,7 @@ thread_local! {
     /// What it carries.
     static PAYLOAD: RefCell<Option<Payload>> = const { RefCell::new(None) };
     /// Main state of the machine whose script gets errors until the panic has passed.
-    static HOOKED: Cell<Option<Lua>> = const { Cell::new(None) };
+    static STOPPED: Cell<Option<Coroutine>> = const { Cell::new(None) };
 }
 
 /// The error that scripts get meanwhile.
@@ -49,12 +47,12 @@ const MESSAGE: &[u8] = b"internal error";
 /// # Errors
 /// When it panicked: the error is to be raised.
 #[inline]
-pub(crate) fn guard<R>(lua: Lua, body: impl FnOnce() -> R) -> Result<R, LuaError> {
-    match attempt(body) {
+pub(crate) fn guard<R>(lua: &mut Lua, body: impl FnOnce(&mut Lua) -> R) -> Result<R, LuaError> {
+    match attempt(|| body(lua)) {
         Ok(result) => Ok(result),
         Err(exception) => {
             // SAFETY: the exception was just caught, and goes on here.
-            note(unsafe { payload_of(exception) }, Some(lua.main()));
+            note(unsafe { payload_of(exception) }, Some(lua.coroutine().main()));
             Err(LuaError::Bare(MESSAGE.to_vec()))
         }
     }
@@ -83,9 +81,9 @@ pub(crate) fn go_on() {
 #[cold]
 fn resume() {
     PENDING.set(false);
-    if let Some(hooked) = HOOKED.take() {
-        // SAFETY: the machine lives (`forget`); removes the hook that `note` set.
-        unsafe { ffi::lua_sethook(hooked.raw(), None, 0, 0) };
+    if let Some(stopped) = STOPPED.take() {
+        // SAFETY: the machine lives (`forget`).
+        unsafe { tidegate_lua_unstop(stopped.raw()) };
     }
     if let Some(payload) = PAYLOAD.take() {
         resume_unwind(payload);
@@ -93,9 +91,9 @@ fn resume() {
 }
 
 /// The machine of the main state `main` has ended. A panic in its finalizers ends nothing: there is no request any more.
-pub(crate) fn forget(main: Lua) {
-    if HOOKED.get() == Some(main) {
-        HOOKED.set(None);
+pub(crate) fn forget(main: Coroutine) {
+    if STOPPED.get() == Some(main) {
+        STOPPED.set(None);
         PENDING.set(false);
         PAYLOAD.take();
     }
@@ -103,24 +101,20 @@ pub(crate) fn forget(main: Lua) {
 
 /// Keeps a panic until Lua has returned, and stops the script that runs in the machine of the main state `main`.
 #[cold]
-fn note(payload: Payload, main: Option<Lua>) {
+fn note(payload: Payload, main: Option<Coroutine>) {
     PENDING.set(true);
     // The first one is the cause of those that follow.
     PAYLOAD.with_borrow_mut(|kept| _ = kept.get_or_insert(payload));
     if let Some(main) = main {
-        HOOKED.set(Some(main));
-        // SAFETY: a live state of the machine that runs; hooks may be set at any time.
-        unsafe { ffi::lua_sethook(main.raw(), Some(on_hook), ffi::LUA_MASKCOUNT, 1) };
+        STOPPED.set(Some(main));
+        // SAFETY: a live state of the machine that runs.
+        unsafe { tidegate_lua_stop(main.raw()) };
     }
 }
 
-/// Runs in the script, between two instructions.
-unsafe extern "C-unwind" fn on_hook(state: *mut lua_State, _debug: *mut lua_Debug) {
-    // SAFETY: LuaJIT passes the state that runs.
-    let lua = unsafe { Lua::from_raw(state) };
-    lua.push_bytes(MESSAGE);
-    // SAFETY: a hook may raise errors; nothing with a destructor is alive.
-    unsafe { ffi::lua_error(state) };
+/// The error that a stopped script gets, if a panic has stopped it.
+pub(crate) fn stop_message() -> Option<&'static [u8]> {
+    PENDING.get().then_some(MESSAGE)
 }
 
 /// What the unwinder hands around: the head of an exception of any language.

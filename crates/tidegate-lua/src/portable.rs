@@ -3,7 +3,7 @@
 use mlua_sys as ffi;
 
 use crate::error::LuaError;
-use crate::stack::{Lua, Type};
+use crate::stack::{Coroutine, Lua, Type};
 
 /// Tables may be nested so deep.
 ///
@@ -32,11 +32,11 @@ impl Value {
     ///
     /// # Errors
     /// lua-nginx-module's words for what cannot be copied.
-    pub(crate) fn copy(lua: Lua, index: i32) -> Result<Value, &'static str> {
+    pub(crate) fn copy(lua: &mut Lua, index: i32) -> Result<Value, &'static str> {
         Self::copy_nested(lua, index, 0)
     }
 
-    fn copy_nested(lua: Lua, index: i32, depth: u32) -> Result<Value, &'static str> {
+    fn copy_nested(lua: &mut Lua, index: i32, depth: u32) -> Result<Value, &'static str> {
         Ok(match lua.type_of(index) {
             Type::Nil | Type::None => Value::Nil,
             Type::Boolean => Value::Boolean(lua.to_bool(index)),
@@ -51,7 +51,7 @@ impl Value {
         })
     }
 
-    fn copy_table(lua: Lua, index: i32, depth: u32) -> Result<Value, &'static str> {
+    fn copy_table(lua: &mut Lua, index: i32, depth: u32) -> Result<Value, &'static str> {
         if depth >= DEPTH_MAX {
             return Err("suspicious circular references, table depth exceed max depth: 100");
         }
@@ -78,7 +78,7 @@ impl Value {
     ///
     /// # Errors
     /// When the stack is full.
-    pub(crate) fn push(&self, lua: Lua) -> Result<(), LuaError> {
+    pub(crate) fn push(&self, lua: &mut Lua) -> Result<(), LuaError> {
         lua.reserve(4)?;
         match self {
             Value::Nil => lua.push_nil(),
@@ -100,9 +100,10 @@ impl Value {
 }
 
 /// Collects all garbage of a virtual machine.
-pub(crate) fn collect_garbage(lua: Lua) {
+pub(crate) fn collect_garbage(main: Coroutine) {
     // Finalizers that fail are the only errors that this can meet; they end it early.
-    let _ = lua.protect(|lua| {
+    // SAFETY: the body uses its own stack only.
+    let _ = unsafe { main.lua() }.protect(|lua| {
         // SAFETY: a live state in a protected context.
         unsafe { ffi::lua_gc(lua.raw(), ffi::LUA_GCCOLLECT, 0) };
         Ok(())
@@ -118,7 +119,8 @@ mod tests {
     #[track_caller]
     fn check(source: &str, expected: Result<Value, &str>) {
         let vm = Vm::new(VmConfig::default()).expect("a virtual machine");
-        vm.main()
+        // SAFETY: nobody else works with the main state.
+        unsafe { vm.main().lua() }
             .protect(|lua| {
                 lua.load(source.as_bytes(), c"=test").expect("compiles");
                 lua.call(0, 1).expect("runs");

@@ -1,5 +1,6 @@
 //! What no script can do, whatever it tries: every function with wrong objects, numbers and nulls.
 
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use mlua_sys as ffi;
@@ -8,6 +9,7 @@ use crate::api;
 use crate::phase::Phase;
 use crate::scheduler::Outcome;
 use crate::shdict::Zone;
+use crate::stack::Type;
 use crate::testing::{run_in, vm_with};
 use crate::vm::VmConfig;
 
@@ -41,10 +43,83 @@ const LEFT_OUT: &str = "
     }
 ";
 
+/// Indexes of every kind: slots, none, the registry and its like, and what is neither.
+const INDEXES: [c_int; 18] = [
+    0,
+    1,
+    2,
+    3,
+    -1,
+    -2,
+    -3,
+    -4,
+    1 << 20,
+    -(1 << 20),
+    c_int::MAX,
+    c_int::MIN,
+    c_int::MIN + 1,
+    ffi::LUA_REGISTRYINDEX,
+    ffi::LUA_ENVIRONINDEX,
+    ffi::LUA_GLOBALSINDEX,
+    ffi::LUA_GLOBALSINDEX - 1,
+    ffi::LUA_GLOBALSINDEX - 300,
+];
+
+#[test]
+fn no_index_leads_beyond_the_stack() {
+    let vm = vm_with(VmConfig::default());
+    let other = vm_with(VmConfig::default());
+    // SAFETY: nobody else works with the main state.
+    let main = unsafe { vm.main().lua() };
+    for values in 0..3 {
+        for index in INDEXES {
+            main.protect(|lua| {
+                lua.set_top(values);
+                let is_slot = (1..=values).contains(&index) || (-values..0).contains(&index);
+                let is_table = [ffi::LUA_REGISTRYINDEX, ffi::LUA_GLOBALSINDEX].contains(&index);
+                let expected = match (is_slot, is_table) {
+                    (true, _) => Type::Nil,
+                    (_, true) => Type::Table,
+                    _ => Type::None,
+                };
+                assert_eq!(lua.type_of(index), expected, "{index} of {values}");
+                assert_eq!(lua.to_bytes(index), None);
+                assert_eq!(lua.to_number(index), None);
+                assert_eq!(lua.to_bool(index), is_table);
+                assert_eq!(lua.to_thread(index), None);
+                assert!(lua.to_userdata(index).is_null() && !lua.is_c_function(index));
+                assert_eq!(lua.raw_len(index), 0);
+                lua.push_value(index);
+                assert_eq!(lua.type_of(-1), if is_table { Type::Table } else { Type::Nil });
+                lua.set_top(values);
+                lua.insert(index);
+                lua.replace(index);
+                lua.remove(index);
+                lua.set_metatable(index);
+                lua.raw_get(index);
+                lua.raw_get_index(index, 7);
+                lua.next(index);
+                lua.pop(index);
+                lua.move_to(vm.main(), index);
+                lua.move_to(other.main(), index);
+                assert_eq!(lua.take(other.main()) + lua.take(vm.main()), 0);
+                lua.set_top(values);
+                if !(0..values).contains(&index) {
+                    lua.call(index, 0).expect_err("there is no such function");
+                }
+                assert_eq!(lua.top(), values);
+                Ok(())
+            })
+            .expect("no error");
+        }
+    }
+}
+
 fn attack(code: &str) {
     let zone = Zone::open(&"soundness".into(), 100 << 10);
     let vm = vm_with(VmConfig { shared_dicts: vec![Arc::clone(&zone)], ..VmConfig::default() });
-    vm.main()
+    // SAFETY: nobody else works with the main state.
+    unsafe { vm.main().lua() }
         .protect(|lua| {
             api::push_everything(lua);
             lua.raw_set_field(ffi::LUA_GLOBALSINDEX, b"compiled");

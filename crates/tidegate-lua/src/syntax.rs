@@ -15,7 +15,7 @@ use tidegate_core::log::SysError;
 
 use crate::allocator;
 use crate::chunk::skip_shebang;
-use crate::stack::Lua;
+use crate::stack::Coroutine;
 
 /// Warns if `source`, which stands in the configuration under `block` or comes from the argument at `span`, does not compile.
 pub(crate) fn check_inline(
@@ -45,13 +45,13 @@ pub(crate) fn check_file(path: &[u8], span: Span, build: &mut Build<'_>) {
 }
 
 /// A state without libraries, for compiling only.
-struct Compiler(Lua);
+struct Compiler(Coroutine);
 
 impl Compiler {
     fn new() -> Option<Self> {
         let state = allocator::new_state();
         // SAFETY: a new state, which `drop` closes.
-        (!state.is_null()).then(|| Self(unsafe { Lua::from_raw(state) }))
+        (!state.is_null()).then(|| Self(unsafe { Coroutine::from_raw(state) }))
     }
 }
 
@@ -67,7 +67,8 @@ fn error_of(source: &[u8], name: &CStr) -> Option<Vec<u8>> {
     let compiler = Compiler::new()?;
     let mut complaint = None;
     // A failure outside of the compiler is a want of memory: the first request will tell.
-    let _ = compiler.0.protect(|lua| {
+    // SAFETY: nobody else works with the state.
+    let _ = unsafe { compiler.0.lua() }.protect(|lua| {
         complaint = lua.load(source, name).err().map(|failure| failure.message);
         Ok(())
     });

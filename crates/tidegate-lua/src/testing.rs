@@ -57,7 +57,7 @@ impl Surroundings for TestHost {
 }
 
 /// `out(...)`: the arguments as text, separated by blanks.
-fn out(lua: Lua) -> CResult {
+fn out(lua: &mut Lua) -> CResult {
     let mut line = Vec::new();
     for index in 1..=lua.top() {
         lua.push_value(index);
@@ -77,7 +77,8 @@ fn out(lua: Lua) -> CResult {
 /// A virtual machine with `out` as a global.
 pub(crate) fn vm_with(config: VmConfig) -> Rc<Vm> {
     let vm = Vm::new(config).expect("a virtual machine");
-    vm.main()
+    // SAFETY: nobody else works with the main state.
+    unsafe { vm.main().lua() }
         .protect(|lua| {
             lua.push_function(function(out));
             lua.raw_set_field(ffi::LUA_GLOBALSINDEX, b"out");

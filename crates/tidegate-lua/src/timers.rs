@@ -231,21 +231,23 @@ async fn expire(vm: &Rc<Vm>, alarm: &Alarm, delay: Duration) -> bool {
 /// A second coroutine with the same function and arguments.
 fn copy(vm: &Rc<Vm>, thread: &LightThread) -> Option<Rc<LightThread>> {
     let next = vm.take_thread().ok()?;
-    let from = thread.lua();
+    // SAFETY: it does not run, and only its timer works with its stack.
+    let from = unsafe { thread.coroutine().lua() };
     let count = from.top();
-    if from.reserve(count).is_err() || next.lua().reserve(count).is_err() {
+    if from.reserve(count).is_err() || next.coroutine().reserve(count).is_err() {
         vm.give_thread(next);
         return None;
     }
     for index in 1..=count {
         from.push_value(index);
     }
-    from.move_to(next.lua(), count);
+    from.move_to(next.coroutine(), count);
     Some(next)
 }
 
 async fn run(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, premature: bool, chain: Option<Rc<Meter>>) {
-    let lua = thread.lua();
+    // SAFETY: it does not run yet, and only its timer works with its stack.
+    let lua = unsafe { thread.coroutine().lua() };
     if vm.timers.running() >= vm.timers.running_max {
         let place = place_of_function(lua);
         let text = format!(": {} lua_max_running_timers are not enough", vm.timers.running_max);
@@ -277,7 +279,7 @@ fn start(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, args: c_int, chain: R
 }
 
 /// `source:line` of the function at the bottom of the stack.
-fn place_of_function(lua: Lua) -> Vec<u8> {
+fn place_of_function(lua: &mut Lua) -> Vec<u8> {
     let mut debug = MaybeUninit::<lua_Debug>::zeroed();
     lua.push_value(1);
     // SAFETY: the function is on top, which ">" pops; `source` belongs to the function below, which stays.

@@ -14,7 +14,7 @@ use mlua_sys::{lua_Debug, lua_State};
 use crate::error::{Failure, FailureKind};
 use crate::function::{c_bytes, is_internal};
 use crate::panics::guard;
-use crate::stack::{Lua, Type};
+use crate::stack::{Coroutine, Lua, Type};
 
 /// Levels of one coroutine that a traceback shows; lua-nginx-module's number.
 const LEVELS_MAX: c_int = 22;
@@ -22,7 +22,7 @@ const LEVELS_MAX: c_int = 22;
 const COROUTINES_MAX: usize = 5;
 
 /// The text of the error value on top of the stack.
-pub(crate) fn error_text(lua: Lua) -> Vec<u8> {
+pub(crate) fn error_text(lua: &Lua) -> Vec<u8> {
     match lua.type_of(-1) {
         Type::String | Type::Number => lua.to_bytes(-1).map_or_else(Vec::new, <[u8]>::to_vec),
         _ => b"unknown reason".to_vec(),
@@ -40,22 +40,22 @@ pub(crate) fn of_coroutines(chain: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
 }
 
 /// The lines of one coroutine's stack.
-pub(crate) fn levels(lua: Lua) -> Vec<u8> {
+pub(crate) fn levels(coroutine: Coroutine) -> Vec<u8> {
     let mut text = Vec::new();
-    append_levels(&mut text, lua, 0);
+    append_levels(&mut text, coroutine, 0);
     text
 }
 
 /// Appends the levels of one coroutine. The Lua halves of our API show as what they are to the user, one function:
 /// `[C]: in function 'wait'`.
-fn append_levels(text: &mut Vec<u8>, lua: Lua, first: c_int) {
+fn append_levels(text: &mut Vec<u8>, coroutine: Coroutine, first: c_int) {
     let mut debug = MaybeUninit::<lua_Debug>::zeroed();
     let mut level = first;
     // Where the lines of the functions begin that an internal one called.
     let mut called_at = text.len();
     let mut after_internal = false;
     // SAFETY: LuaJIT fills `debug` when it returns 1.
-    while unsafe { ffi::lua_getstack(lua.raw(), level, debug.as_mut_ptr()) } == 1 {
+    while unsafe { ffi::lua_getstack(coroutine.raw(), level, debug.as_mut_ptr()) } == 1 {
         level += 1;
         if level - first > LEVELS_MAX {
             text.extend_from_slice(b"\n\t...");
@@ -63,7 +63,7 @@ fn append_levels(text: &mut Vec<u8>, lua: Lua, first: c_int) {
         }
         // SAFETY: `debug` describes a live level of this very state, whose stack does not move meanwhile.
         let debug = unsafe {
-            ffi::lua_getinfo(lua.raw(), c"Snl".as_ptr(), debug.as_mut_ptr());
+            ffi::lua_getinfo(coroutine.raw(), c"Snl".as_ptr(), debug.as_mut_ptr());
             debug.assume_init_ref()
         };
         // SAFETY: filled just now.
@@ -160,19 +160,19 @@ pub(crate) unsafe extern "C-unwind" fn message_handler(state: *mut lua_State) ->
     // SAFETY: LuaJIT passes the state that failed.
     let lua = unsafe { Lua::from_raw(state) };
     // If this panics, the error stays what it is.
-    let _ = guard(lua, || {
+    let _ = guard(lua, |lua| {
         let mut text = error_text(lua);
         text.push(0);
         text.extend_from_slice(b"stack traceback:");
         // Level 0 is this handler.
-        append_levels(&mut text, lua, 1);
+        append_levels(&mut text, lua.coroutine(), 1);
         lua.push_bytes(&text);
     });
     1
 }
 
 /// The failure whose text [`message_handler`] left on top of the stack.
-pub(crate) fn take_handled(lua: Lua, status: c_int) -> Failure {
+pub(crate) fn take_handled(lua: &Lua, status: c_int) -> Failure {
     let text = error_text(lua);
     // A traceback holds no zero byte, a message might.
     let (message, traceback) = match text.iter().rposition(|&byte| byte == 0) {

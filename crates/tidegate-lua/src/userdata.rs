@@ -48,19 +48,19 @@ struct Block<T> {
 /// Pushes `value` as a userdata with the metatable of its type. *May raise* (memory).
 ///
 /// The metatable is made at the first use, with only `__gc`; Lua halves add `__index` where methods are wanted.
-pub fn push_userdata<T: Userdata>(lua: Lua, value: T) {
+pub fn push_userdata<T: Userdata>(lua: &mut Lua, value: T) {
     push_block(lua, value);
     push_metatable::<T>(lua);
     lua.set_metatable(-2);
 }
 
 /// Pushes `value` as a userdata without a metatable: only closures see it, and it is never dropped. *May raise* (memory).
-pub fn push_plain_userdata<T: Userdata>(lua: Lua, value: T) {
+pub fn push_plain_userdata<T: Userdata>(lua: &mut Lua, value: T) {
     const { assert!(!mem::needs_drop::<T>(), "without a metatable nothing drops it") };
     push_block(lua, value);
 }
 
-fn push_block<T: Userdata>(lua: Lua, value: T) {
+fn push_block<T: Userdata>(lua: &mut Lua, value: T) {
     const { assert!(mem::align_of::<Block<T>>() <= 8, "LuaJIT aligns userdata to 8 bytes") };
     // SAFETY: a protected context by the contract of both callers; the block has the size of a `Block<T>`.
     let block = unsafe { ffi::lua_newuserdata(lua.raw(), mem::size_of::<Block<T>>()) }.cast::<Block<T>>();
@@ -69,7 +69,7 @@ fn push_block<T: Userdata>(lua: Lua, value: T) {
 }
 
 /// Pushes the metatable of `T`. *May raise* (memory).
-pub fn push_metatable<T: Userdata>(lua: Lua) {
+pub fn push_metatable<T: Userdata>(lua: &mut Lua) {
     lua.raw_get_field(ffi::LUA_REGISTRYINDEX, T::NAME.to_bytes());
     // With the debug library a script may have put something else there.
     if lua.type_of(-1) == Type::Table {
@@ -89,13 +89,13 @@ pub fn push_metatable<T: Userdata>(lua: Lua) {
 ///
 /// # Errors
 /// When it is something else, or was collected.
-pub fn check_userdata<T: Userdata>(lua: Lua, n: c_int) -> Result<T, LuaError> {
+pub fn check_userdata<T: Userdata>(lua: &Lua, n: c_int) -> Result<T, LuaError> {
     to_userdata(lua, n).ok_or(LuaError::ArgumentType { argument: n, expected: T::TYPE_NAME })
 }
 
 /// The value at `index` as a `T`, if it is one that was not collected. No pseudo-index will do.
 #[inline]
-pub fn to_userdata<T: Userdata>(lua: Lua, index: c_int) -> Option<T> {
+pub fn to_userdata<T: Userdata>(lua: &Lua, index: c_int) -> Option<T> {
     // SAFETY: looks at a value and raises nothing.
     let block = unsafe { tidegate_lua_userdata(lua.raw(), index, mem::size_of::<Block<T>>()) };
     // SAFETY: the block of a userdata with the size of a `Block<T>`; nobody holds a reference into one while Lua code runs.
@@ -104,7 +104,7 @@ pub fn to_userdata<T: Userdata>(lua: Lua, index: c_int) -> Option<T> {
 
 /// Upvalue `n` of the running function as a `T`, if it is one.
 #[inline]
-pub fn upvalue<T: Userdata>(lua: Lua, n: c_int) -> Option<T> {
+pub fn upvalue<T: Userdata>(lua: &Lua, n: c_int) -> Option<T> {
     // SAFETY: looks at a value and raises nothing.
     let block = unsafe { tidegate_lua_userdata_upvalue(lua.raw(), n, mem::size_of::<Block<T>>()) };
     // SAFETY: as in `to_userdata`.
@@ -112,7 +112,7 @@ pub fn upvalue<T: Userdata>(lua: Lua, n: c_int) -> Option<T> {
 }
 
 /// Puts another value into upvalue `n` of the running function, if that is a `T`.
-pub fn set_upvalue<T: Userdata>(lua: Lua, n: c_int, value: T) {
+pub fn set_upvalue<T: Userdata>(lua: &Lua, n: c_int, value: T) {
     // SAFETY: looks at a value and raises nothing.
     let block = unsafe { tidegate_lua_userdata_upvalue(lua.raw(), n, mem::size_of::<Block<T>>()) };
     // SAFETY: as in `to_userdata`.
@@ -142,7 +142,7 @@ unsafe fn block_of<'a, T: Userdata>(block: *mut c_void) -> Option<&'a mut Block<
 }
 
 /// `__gc`: called by LuaJIT, or by a script with whatever it likes.
-fn collect<T: Userdata>(lua: Lua) -> crate::error::CResult {
+fn collect<T: Userdata>(lua: &mut Lua) -> crate::error::CResult {
     // SAFETY: looks at a value and raises nothing.
     let block = unsafe { tidegate_lua_userdata(lua.raw(), 1, mem::size_of::<Block<T>>()) };
     // SAFETY: as in `to_userdata`. The value leaves its block before its destructor runs.

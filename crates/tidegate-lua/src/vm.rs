@@ -25,7 +25,7 @@ use crate::panics;
 use crate::phase::Phase;
 use crate::scheduler::LightThread;
 use crate::shdict::Zone;
-use crate::stack::{Lua, Ref};
+use crate::stack::{Coroutine, Lua, Ref};
 use crate::timers::Timers;
 
 /// What the `lua_*` directives of the `http` level say.
@@ -99,7 +99,7 @@ impl OsExit {
 
 /// A virtual machine and what the Rust side keeps beside it.
 pub struct Vm {
-    main: Lua,
+    main: Coroutine,
     config: VmConfig,
     dicts: Vec<OpenDict>,
     idle: RefCell<Vec<Rc<LightThread>>>,
@@ -147,7 +147,7 @@ impl Vm {
             });
         }
         // SAFETY: just created; `Vm` closes it when dropped.
-        let main = unsafe { Lua::from_raw(state) };
+        let main = unsafe { Coroutine::from_raw(state) };
         main.guard_stack();
         let vm = Rc::new(Self {
             main,
@@ -166,7 +166,8 @@ impl Vm {
             keeps_hook: Cell::new(false),
         });
         budget::outside(|| {
-            main.protect(|lua| {
+            // SAFETY: nobody else works with the new state.
+            unsafe { main.lua() }.protect(|lua| {
                 // SAFETY: a fresh state in a protected context.
                 unsafe { ffi::luaL_openlibs(lua.raw()) };
                 Ok(())
@@ -177,7 +178,7 @@ impl Vm {
     }
 
     /// The main state. Its stack is empty between calls.
-    pub fn main(&self) -> Lua {
+    pub fn main(&self) -> Coroutine {
         self.main
     }
 
@@ -202,7 +203,7 @@ impl Vm {
     }
 
     /// Whether the value at `index` is the token.
-    pub(crate) fn is_token(&self, lua: Lua, index: c_int) -> bool {
+    pub(crate) fn is_token(&self, lua: &Lua, index: c_int) -> bool {
         std::ptr::eq(lua.to_userdata(index), Self::token())
     }
 
@@ -220,7 +221,8 @@ impl Vm {
     #[cold]
     fn new_thread(&self) -> Result<Rc<LightThread>, LuaError> {
         let mut created = None;
-        let made = self.main.protect(|lua| {
+        // SAFETY: the body uses its own stack only.
+        let made = unsafe { self.main.lua() }.protect(|lua| {
             let thread = lua.push_new_thread();
             created = Some((thread, lua.make_ref()));
             Ok(())
@@ -249,7 +251,7 @@ impl Vm {
     /// Takes a coroutine back, whatever state it is in.
     pub(crate) fn give_thread(&self, thread: Rc<LightThread>) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < self.config.thread_cache_max_entries && thread.lua().reset() {
+        if idle.len() < self.config.thread_cache_max_entries && thread.coroutine().reset() {
             idle.push(thread);
             return;
         }
@@ -270,15 +272,15 @@ impl Vm {
     }
 
     /// Marks a coroutine of the scheduler's, so that a script that gets hold of it cannot resume it.
-    fn guard_thread(&self, thread: Lua) {
+    fn guard_thread(&self, thread: Coroutine) {
         // A failure here is a want of memory; the script then merely could do harm to itself.
-        let _ = self.main.protect(|lua| {
+        // SAFETY: the body uses its own stack only.
+        let _ = unsafe { self.main.lua() }.protect(|lua| {
             lua.push_light(api::coroutine::guard_key());
             lua.raw_get(ffi::LUA_REGISTRYINDEX);
             if lua.type_of(-1) == crate::stack::Type::Table {
                 lua.reserve(2)?;
-                thread.push_thread();
-                thread.move_to(lua, 1);
+                lua.push_coroutine(thread);
                 lua.push_bool(true);
                 lua.raw_set(-3);
             }
@@ -381,7 +383,8 @@ mod tests {
     fn tables_until_collected(config: VmConfig) -> usize {
         let vm = Vm::new(config).unwrap();
         let mut made = 0;
-        let counted = vm.main().protect(|lua| {
+        // SAFETY: nobody else works with the main state.
+        let counted = unsafe { vm.main().lua() }.protect(|lua| {
             // SAFETY: a protected context.
             unsafe { ffi::lua_gc(lua.raw(), ffi::LUA_GCCOLLECT, 0) };
             vm.relieve_memory();

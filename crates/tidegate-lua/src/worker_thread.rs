@@ -208,7 +208,8 @@ pub(crate) fn runner_key() -> *const c_void {
 fn call(vm: &Rc<Vm>, module: &[u8], function: &[u8], arguments: &[Value]) -> Results {
     let no_memory = |_| b"no memory".to_vec();
     let thread = vm.take_thread().map_err(no_memory)?;
-    let prepared = vm.main().protect(|lua| {
+    // SAFETY: the body uses its own stack only.
+    let prepared = unsafe { vm.main().lua() }.protect(|lua| {
         lua.reserve(8)?;
         push_registry(lua, runner_key());
         lua.push_bytes(module);
@@ -217,15 +218,15 @@ fn call(vm: &Rc<Vm>, module: &[u8], function: &[u8], arguments: &[Value]) -> Res
             argument.push(lua)?;
         }
         let count = lua.top();
-        thread.lua().reserve(count)?;
-        lua.move_to(thread.lua(), count);
+        thread.coroutine().reserve(count)?;
+        lua.move_to(thread.coroutine(), count);
         Ok(())
     });
     if let Err(failure) = prepared {
         vm.give_thread(thread);
         return Err(failure.message);
     }
-    let args = thread.lua().top() - 1;
+    let args = thread.coroutine().top() - 1;
     let host = Detached::host(Phase::WorkerThread.context_name());
     RESULTS.set(None);
     match Run::launch(vm, host, Phase::WorkerThread, false, thread, args) {

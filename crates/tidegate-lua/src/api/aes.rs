@@ -277,7 +277,7 @@ fn bytes_to_key<D: Digest>(password: &[u8], salt: &[u8], rounds: u32, bytes: usi
 const ROUNDS_MAX: i64 = 10_000_000;
 
 /// `derive(hash, password, salt, rounds, bytes)`
-fn derive(lua: Lua) -> CResult {
+fn derive(lua: &mut Lua) -> CResult {
     let (hash, password) = (lua.check_bytes(1)?, lua.check_bytes(2)?);
     let salt = lua.to_bytes(3).unwrap_or_default();
     let rounds = u32::try_from(lua.check_integer(4)?.clamp(1, ROUNDS_MAX)).unwrap_or(1);
@@ -337,8 +337,8 @@ impl<'a> Arguments<'a> {
 }
 
 /// `encrypt(mode, key, iv, padded, data, associated)`: the encrypted data, with GCM also the tag; or nil.
-fn encrypt(lua: Lua) -> CResult {
-    let arguments = Arguments::take(&lua)?;
+fn encrypt(lua: &mut Lua) -> CResult {
+    let arguments = Arguments::take(lua)?;
     let Some(output) = arguments.run(true) else {
         lua.push_nil();
         return Ok(1);
@@ -353,8 +353,8 @@ fn encrypt(lua: Lua) -> CResult {
 }
 
 /// `decrypt(mode, key, iv, padded, data, associated, tag)`: the data, or nil when padding or tag are wrong.
-fn decrypt(lua: Lua) -> CResult {
-    let arguments = Arguments::take(&lua)?;
+fn decrypt(lua: &mut Lua) -> CResult {
+    let arguments = Arguments::take(lua)?;
     if arguments.mode == Mode::Gcm {
         let tag = if lua.type_of(7) == Type::String { lua.check_bytes(7)? } else { b"" };
         let expected = Gcm::new(&arguments.cipher, arguments.iv).tag(arguments.associated, arguments.data);

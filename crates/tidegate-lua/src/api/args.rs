@@ -29,7 +29,7 @@ const COUNT_MAX: i64 = 100;
 /// Decodes arguments into the table at `table`; answers whether there were more than `max` (0 or less: no limit).
 ///
 /// An argument without `=` is `true`, one without a name is left out, one that comes again gets a list.
-fn decode_into(lua: Lua, table: c_int, args: &[u8], max: i64) -> bool {
+fn decode_into(lua: &mut Lua, table: c_int, args: &[u8], max: i64) -> bool {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     let mut count = 0;
     let mut rest = Some(args);
@@ -60,12 +60,12 @@ fn decode_into(lua: Lua, table: c_int, args: &[u8], max: i64) -> bool {
 }
 
 /// The limit in argument `n`, or the default.
-fn limit(lua: Lua, n: c_int) -> Result<i64, LuaError> {
+fn limit(lua: &mut Lua, n: c_int) -> Result<i64, LuaError> {
     if lua.is_none_or_nil(n) { Ok(COUNT_MAX) } else { lua.check_integer(n) }
 }
 
 /// The results: the table on top, and why it is not complete.
-fn finish(lua: Lua, truncated: bool) -> CResult {
+fn finish(lua: &mut Lua, truncated: bool) -> CResult {
     if truncated {
         lua.push_bytes(b"truncated");
         return Ok(2);
@@ -74,7 +74,7 @@ fn finish(lua: Lua, truncated: bool) -> CResult {
 }
 
 /// Pushes the table that the script gave as argument `n`, or a new one.
-fn push_result_table(lua: Lua, n: c_int, args: &[u8]) {
+fn push_result_table(lua: &mut Lua, n: c_int, args: &[u8]) {
     if lua.type_of(n) == Type::Table {
         lua.push_value(n);
     } else {
@@ -84,7 +84,7 @@ fn push_result_table(lua: Lua, n: c_int, args: &[u8]) {
 }
 
 /// `decode(text, max?, table?)`; the Lua half emptied the table.
-fn decode(lua: Lua) -> CResult {
+fn decode(lua: &mut Lua) -> CResult {
     let text = lua.check_bytes(1)?.to_vec();
     let max = limit(lua, 2)?;
     push_result_table(lua, 3, &text);
@@ -93,7 +93,7 @@ fn decode(lua: Lua) -> CResult {
 }
 
 /// `uri_args(max?, table?)`
-fn uri_args(lua: Lua) -> CResult {
+fn uri_args(lua: &mut Lua) -> CResult {
     let max = limit(lua, 1)?;
     let req = request(Phases::EVERYWHERE)?;
     // A copy: building the table may raise, and must not leave the request borrowed.
@@ -105,7 +105,7 @@ fn uri_args(lua: Lua) -> CResult {
 }
 
 /// `post_args(max?, table?)`
-fn post_args(lua: Lua) -> CResult {
+fn post_args(lua: &mut Lua) -> CResult {
     let max = limit(lua, 1)?;
     let req = request(Phases::EVERYWHERE)?;
     if !req.body.is_loaded() {

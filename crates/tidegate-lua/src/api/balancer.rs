@@ -37,7 +37,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 /// Lets `change` decide about the attempt; answers `true` (and what it pushed), or `nil` and why not.
-fn decide(lua: Lua, change: impl FnOnce(&mut Attempt) -> Result<Option<&'static str>, String>) -> CResult {
+fn decide(lua: &mut Lua, change: impl FnOnce(&mut Attempt) -> Result<Option<&'static str>, String>) -> CResult {
     let decided = with_run(|run| {
         let Ok(req) = run.any_request() else { return Err(LuaError::new("no request found")) };
         let refuse = |reason: &str| Ok(Err(reason.to_owned()));
@@ -67,7 +67,7 @@ fn decide(lua: Lua, change: impl FnOnce(&mut Attempt) -> Result<Option<&'static 
 }
 
 /// `set_current_peer(address, port, host?)`
-fn set_current_peer(lua: Lua) -> CResult {
+fn set_current_peer(lua: &mut Lua) -> CResult {
     let text = BString::from(lua.check_bytes(1)?);
     let port = lua.check_number(2)?;
     let host = BString::from(lua.to_bytes(3).unwrap_or_default());
@@ -84,7 +84,7 @@ fn set_current_peer(lua: Lua) -> CResult {
 }
 
 /// `enable_keepalive(idle_timeout_ms, max_requests)`
-fn enable_keepalive(lua: Lua) -> CResult {
+fn enable_keepalive(lua: &mut Lua) -> CResult {
     let (timeout_ms, requests) = (lua.check_number(1)? as u64, lua.check_number(2)? as u64);
     decide(lua, |attempt| {
         if attempt.peer.is_none() {
@@ -101,7 +101,7 @@ fn enable_keepalive(lua: Lua) -> CResult {
 }
 
 /// `set_more_tries(count)`: `true`, and a warning when there may not be so many.
-fn set_more_tries(lua: Lua) -> CResult {
+fn set_more_tries(lua: &mut Lua) -> CResult {
     let count = lua.check_number(1)? as i64;
     decide(lua, |attempt| {
         let mut count = u32::try_from(count).unwrap_or(0);
@@ -118,7 +118,7 @@ fn set_more_tries(lua: Lua) -> CResult {
 }
 
 /// `get_last_failure()`: nothing before the first try, else `"next"` or `"failed"` and the status that it came to.
-fn get_last_failure(lua: Lua) -> CResult {
+fn get_last_failure(lua: &mut Lua) -> CResult {
     let mut last = None;
     let answers = decide(lua, |attempt| {
         last = attempt.last_failure;
@@ -140,7 +140,7 @@ fn get_last_failure(lua: Lua) -> CResult {
 }
 
 /// `set_timeouts(connect_ms, send_ms, read_ms)`; 0 leaves one as it is.
-fn set_timeouts(lua: Lua) -> CResult {
+fn set_timeouts(lua: &mut Lua) -> CResult {
     let times = [lua.check_number(1)?, lua.check_number(2)?, lua.check_number(3)?];
     decide(lua, |attempt| {
         let timeouts = &mut attempt.timeouts;
@@ -155,7 +155,7 @@ fn set_timeouts(lua: Lua) -> CResult {
 }
 
 /// `recreate_request()`
-fn recreate_request(lua: Lua) -> CResult {
+fn recreate_request(lua: &mut Lua) -> CResult {
     decide(lua, |attempt| {
         attempt.recreate_request = true;
         Ok(None)
@@ -163,13 +163,13 @@ fn recreate_request(lua: Lua) -> CResult {
 }
 
 /// `set_upstream_tls(on)`
-fn set_upstream_tls(lua: Lua) -> CResult {
+fn set_upstream_tls(lua: &mut Lua) -> CResult {
     let on = lua.to_bool(1);
     decide(lua, |_| if on { Err("upstream TLS is not supported by this build".to_owned()) } else { Ok(None) })
 }
 
 /// `bind_to_local_addr(address)`
-fn bind_to_local_addr(lua: Lua) -> CResult {
+fn bind_to_local_addr(lua: &mut Lua) -> CResult {
     let text = BString::from(lua.check_bytes(1)?);
     decide(lua, |attempt| {
         let url = Url::parse(text.as_bstr(), false).ok();

@@ -29,7 +29,7 @@ fn phase() -> c_int {
 }
 
 /// `collect()`: the results of the wait that just ended.
-fn collect(lua: Lua) -> CResult {
+fn collect(lua: &mut Lua) -> CResult {
     let Some(answer) = with_run(|run| run.take_answer()) else { return Ok(0) };
     let thread = if let Answer::Thread(thread) = &answer { Some(*thread) } else { None };
     let results = answer.push(lua);
@@ -40,7 +40,7 @@ fn collect(lua: Lua) -> CResult {
 }
 
 /// `fail(message)`: raises an error at the place of the script that called the API function.
-fn fail(lua: Lua) -> CResult {
+fn fail(lua: &mut Lua) -> CResult {
     let message = String::from_utf8_lossy(lua.check_bytes(1)?).into_owned();
     Err(LuaError::from(message))
 }

@@ -45,7 +45,7 @@ const PHASES: Phases = Phases::of(&[
     Phase::Balancer,
 ]);
 
-fn no_arguments(lua: Lua) -> Result<(), LuaError> {
+fn no_arguments(lua: &mut Lua) -> Result<(), LuaError> {
     match lua.top() {
         0 => Ok(()),
         count => Err(LuaError::from(format!("expecting 0 arguments but seen {count}"))),
@@ -63,7 +63,7 @@ fn status_of(error: &BodyError) -> i64 {
 }
 
 /// `read()`: `false` when that is all, a status to exit with, or nothing when the Lua half is to await one of these.
-fn read(lua: Lua) -> CResult {
+fn read(lua: &mut Lua) -> CResult {
     no_arguments(lua)?;
     let req = request(PHASES)?;
     match req.read_body() {
@@ -84,7 +84,7 @@ fn read(lua: Lua) -> CResult {
     }
 }
 
-fn push_read(lua: Lua, read: &Result<(), BodyError>) -> CResult {
+fn push_read(lua: &mut Lua, read: &Result<(), BodyError>) -> CResult {
     match read {
         Ok(()) => lua.push_bool(false),
         Err(error) => lua.push_integer(status_of(error)),
@@ -93,7 +93,7 @@ fn push_read(lua: Lua, read: &Result<(), BodyError>) -> CResult {
 }
 
 /// `discard()`: what is left of the body is dropped when the response has been sent.
-fn discard(lua: Lua) -> CResult {
+fn discard(lua: &mut Lua) -> CResult {
     no_arguments(lua)?;
     let req = some_request(PHASES)?;
     req.body.mark_loaded();
@@ -103,7 +103,7 @@ fn discard(lua: Lua) -> CResult {
 const GET: Phases = Phases::EVERYWHERE;
 
 /// `data(max?)`: the body in memory; nil when there is none or it went to a file.
-fn data(lua: Lua) -> CResult {
+fn data(lua: &mut Lua) -> CResult {
     let count = lua.top();
     if count > 1 {
         return Err(LuaError::from(format!("expecting 0 or 1 arguments but seen {count}")));
@@ -132,7 +132,7 @@ fn data(lua: Lua) -> CResult {
 }
 
 /// `file()`: the path of the file that holds the body, or nil.
-fn file(lua: Lua) -> CResult {
+fn file(lua: &mut Lua) -> CResult {
     no_arguments(lua)?;
     let req = some_request(GET)?;
     let path = req.body.file.borrow().as_ref().map(|file| file.path.as_os_str().as_bytes().to_vec());
@@ -166,7 +166,7 @@ fn describe(req: &Request, len: u64) {
     set_field(req, b"Content-Length", Some(len.to_string().as_bytes()), true);
 }
 
-fn arguments(lua: Lua, wanted: c_int) -> Result<(), LuaError> {
+fn arguments(lua: &mut Lua, wanted: c_int) -> Result<(), LuaError> {
     match lua.top() {
         count if count == wanted => Ok(()),
         count => Err(LuaError::from(format!("expecting {wanted} arguments but seen {count}"))),
@@ -174,7 +174,7 @@ fn arguments(lua: Lua, wanted: c_int) -> Result<(), LuaError> {
 }
 
 /// `set_data(text)`
-fn set_data(lua: Lua) -> CResult {
+fn set_data(lua: &mut Lua) -> CResult {
     arguments(lua, 1)?;
     let text = lua.check_bytes(1)?.to_vec();
     let req = with_read_body()?;
@@ -185,7 +185,7 @@ fn set_data(lua: Lua) -> CResult {
 }
 
 /// `set_file(path, auto_clean?)`
-fn set_file(lua: Lua) -> CResult {
+fn set_file(lua: &mut Lua) -> CResult {
     let count = lua.top();
     if !(1..=2).contains(&count) {
         return Err(LuaError::from(format!("expecting 1 or 2 arguments but seen {count}")));
@@ -212,7 +212,7 @@ fn set_file(lua: Lua) -> CResult {
 }
 
 /// `init(size?)`: begins a new body.
-fn init(lua: Lua) -> CResult {
+fn init(lua: &mut Lua) -> CResult {
     let count = lua.top();
     if count > 1 {
         return Err(LuaError::from(format!("expecting 0 or 1 argument but seen {count}")));
@@ -234,7 +234,7 @@ fn init(lua: Lua) -> CResult {
 }
 
 /// `append(text)`
-fn append(lua: Lua) -> CResult {
+fn append(lua: &mut Lua) -> CResult {
     arguments(lua, 1)?;
     let req = some_request(PHASES)?;
     let text = lua.check_bytes(1)?;
@@ -249,7 +249,7 @@ fn append(lua: Lua) -> CResult {
 }
 
 /// `finish()`: the new body takes the old one's place.
-fn finish(lua: Lua) -> CResult {
+fn finish(lua: &mut Lua) -> CResult {
     if lua.top() != 0 {
         return Err(LuaError::from(format!("expecting 0 argument but seen {}", lua.top())));
     }

@@ -63,7 +63,7 @@ type List = SmallVec<[Subrequest; 1]>;
 /// `capture(uri, args, options, …)`: the values of a result for each, or nothing when the Lua half is to await them; the
 /// scheduler's token, which the Lua half yields, when a sub-request has ended the whole request. `args` is a string or
 /// nil, `options` a table or nil.
-fn capture(lua: Lua) -> CResult {
+fn capture(lua: &mut Lua) -> CResult {
     let req = request(PHASES)?;
     let count = lua.top() / VALUES;
     let mut list = List::new();
@@ -146,13 +146,14 @@ struct Query {
     ctx: Option<c_int>,
 }
 
-fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaError> {
-    let uri = lua.check_bytes(at)?;
+fn prepare(lua: &mut Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaError> {
+    // SAFETY: both stay where they are, below what is pushed and popped here.
+    let (uri, args) = unsafe { (lua.held_bytes(at)?, lua.held_bytes(at + 1).ok()) };
     let Some((path, uri_args)) = split_uri(parent, uri) else {
         let uri = String::from_utf8_lossy(uri);
         return Err(LuaError::from(format!("unsafe uri in argument #1: {uri}")));
     };
-    let args = match lua.to_bytes(at + 1) {
+    let args = match args {
         None | Some(b"") => Cow::Borrowed(uri_args),
         Some(args) if uri_args.is_empty() => Cow::Borrowed(args),
         Some(more) => Cow::Owned([uri_args, b"&", more].concat()),
@@ -177,7 +178,7 @@ fn prepare(lua: Lua, parent: &Rc<Request>, at: c_int) -> Result<Subrequest, LuaE
 }
 
 /// Reads the options table at `table`. What it pushes stays on the stack until the function returns.
-fn read_options(lua: Lua, table: c_int, query: &mut Query) -> Result<(), LuaError> {
+fn read_options(lua: &mut Lua, table: c_int, query: &mut Query) -> Result<(), LuaError> {
     lua.raw_get_field(table, b"method");
     if !lua.is_none_or_nil(-1) {
         let number = if lua.type_of(-1) == Type::Number { lua.to_number(-1) } else { None };
@@ -217,7 +218,7 @@ fn read_options(lua: Lua, table: c_int, query: &mut Query) -> Result<(), LuaErro
 }
 
 /// Reads a boolean option; `strict` is the complaint about other types, which otherwise count by Lua's rules.
-fn flag(lua: Lua, table: c_int, name: &[u8], strict: Option<&'static str>) -> Result<bool, LuaError> {
+fn flag(lua: &mut Lua, table: c_int, name: &[u8], strict: Option<&'static str>) -> Result<bool, LuaError> {
     lua.raw_get_field(table, name);
     let (kind, value) = (lua.type_of(-1), lua.to_bool(-1));
     lua.pop(1);
@@ -229,7 +230,7 @@ fn flag(lua: Lua, table: c_int, name: &[u8], strict: Option<&'static str>) -> Re
 
 /// Reads an option that is a table of texts.
 fn pairs(
-    lua: Lua,
+    lua: &mut Lua,
     table: c_int,
     name: &'static [u8],
     complaint: &'static str,
@@ -324,7 +325,7 @@ fn describe_body(head: &mut RequestHead, length: Option<u64>) {
     }
 }
 
-fn push_results(lua: Lua, list: List) -> CResult {
+fn push_results(lua: &mut Lua, list: List) -> CResult {
     if list.iter().any(|sub| sub.req.flags().output_failed.get()) {
         with_run(|run| run.stop(lua, Stop::Exit(code::ERROR))).unwrap_or(Ok(()))?;
         lua.push_light(Vm::token());
@@ -340,7 +341,7 @@ fn push_results(lua: Lua, list: List) -> CResult {
 }
 
 /// Pushes the [`RESULT_VALUES`] of a sub-request.
-fn push_result(lua: Lua, sub: &Subrequest) {
+fn push_result(lua: &mut Lua, sub: &Subrequest) {
     let response = sub.req.response.borrow();
     let status = if response.status == 0 { 200 } else { response.status };
     lua.push_integer(status.into());
@@ -358,7 +359,7 @@ fn push_result(lua: Lua, sub: &Subrequest) {
     }
 }
 
-fn push_content_type(lua: Lua, response: &Response) {
+fn push_content_type(lua: &mut Lua, response: &Response) {
     match (&response.content_type[..], &response.charset[..]) {
         (b"", _) => lua.push_nil(),
         (content_type, b"") => lua.push_bytes(content_type),
@@ -367,7 +368,7 @@ fn push_content_type(lua: Lua, response: &Response) {
 }
 
 /// Pushes the table of all fields. Content type and length are the two values on top of the stack.
-fn push_header(lua: Lua, response: &Response) {
+fn push_header(lua: &mut Lua, response: &Response) {
     let content_type = lua.top() - 1;
     lua.push_table(0, c_int::try_from(response.fields.len() + 3).unwrap_or(0));
     let table = lua.top();

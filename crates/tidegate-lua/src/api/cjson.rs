@@ -93,7 +93,7 @@ impl Userdata for Config {
 }
 
 /// The settings behind the running closure: its first upvalue.
-fn config(lua: Lua) -> Result<Config, LuaError> {
+fn config(lua: &Lua) -> Result<Config, LuaError> {
     upvalue(lua, 1).ok_or(LuaError::new("the module has lost its settings"))
 }
 
@@ -113,13 +113,13 @@ static METHODS: &[Method] = &[
     ("encode_skip_unsupported_value_types", function(|lua| flag(lua, |c| &mut c.encode_skip_unsupported))),
 ];
 
-fn new(lua: Lua) -> CResult {
+fn new(lua: &mut Lua) -> CResult {
     let own: [Method; 3] = [("encode", function(encode)), ("decode", function(decode)), ("new", function(new))];
     push_module(lua, b"cjson", &own);
     Ok(1)
 }
 
-fn new_safe(lua: Lua) -> CResult {
+fn new_safe(lua: &mut Lua) -> CResult {
     let own: [Method; 3] =
         [("encode", function(encode_safe)), ("decode", function(decode_safe)), ("new", function(new_safe))];
     push_module(lua, b"cjson.safe", &own);
@@ -127,7 +127,7 @@ fn new_safe(lua: Lua) -> CResult {
 }
 
 /// Pushes a module with settings of its own. *May raise* (memory).
-fn push_module(lua: Lua, name: &[u8], own: &[Method]) {
+fn push_module(lua: &mut Lua, name: &[u8], own: &[Method]) {
     let (array_mt, empty_array_mt) = (shared_table(lua, &ARRAY_MT), shared_table(lua, &EMPTY_ARRAY_MT));
     push_plain_userdata(lua, Config { array_mt, empty_array_mt, ..Config::default() });
     let block = lua.top();
@@ -153,7 +153,7 @@ fn push_module(lua: Lua, name: &[u8], own: &[Method]) {
 }
 
 /// Pushes the metatable kept under `key`, made at the first use. *May raise* (memory).
-fn push_shared_table(lua: Lua, key: &'static u8) {
+fn push_shared_table(lua: &mut Lua, key: &'static u8) {
     super::push_registry(lua, pointer(key));
     if lua.type_of(-1) == Type::Table {
         return;
@@ -166,7 +166,7 @@ fn push_shared_table(lua: Lua, key: &'static u8) {
 }
 
 /// The identity of the metatable kept under `key`. *May raise* (memory).
-fn shared_table(lua: Lua, key: &'static u8) -> *const c_void {
+fn shared_table(lua: &mut Lua, key: &'static u8) -> *const c_void {
     push_shared_table(lua, key);
     // SAFETY: the value is on top.
     let table = unsafe { ffi::lua_topointer(lua.raw(), -1) };
@@ -175,22 +175,24 @@ fn shared_table(lua: Lua, key: &'static u8) -> *const c_void {
 }
 
 /// Demands exactly one argument.
-fn one_argument(lua: Lua) -> Result<(), LuaError> {
+fn one_argument(lua: &mut Lua) -> Result<(), LuaError> {
     if lua.top() == 1 { Ok(()) } else { Err(LuaError::argument(1, "expected 1 argument")) }
 }
 
-fn encode(lua: Lua) -> CResult {
+fn encode(lua: &mut Lua) -> CResult {
     one_argument(lua)?;
-    encode::run(lua, config(lua)?)
+    let config = config(lua)?;
+    encode::run(lua, config)
 }
 
-fn decode(lua: Lua) -> CResult {
+fn decode(lua: &mut Lua) -> CResult {
     one_argument(lua)?;
-    decode::run(lua, config(lua)?)
+    let config = config(lua)?;
+    decode::run(lua, config)
 }
 
 /// `nil, message` in the place of an error. lua-cjson calls itself through `pcall`, so that its function has no name.
-fn caught(lua: Lua, outcome: CResult) -> CResult {
+fn caught(lua: &mut Lua, outcome: CResult) -> CResult {
     let message = match outcome {
         Err(LuaError::Message(message)) => message,
         Err(LuaError::Argument { argument, reason }) => format!("bad argument #{argument} to '?' ({reason})").into(),
@@ -205,23 +207,27 @@ fn caught(lua: Lua, outcome: CResult) -> CResult {
     Ok(2)
 }
 
-fn encode_safe(lua: Lua) -> CResult {
+fn encode_safe(lua: &mut Lua) -> CResult {
     one_argument(lua)?;
-    caught(lua, encode::run(lua, config(lua)?))
+    let config = config(lua)?;
+    let outcome = encode::run(lua, config);
+    caught(lua, outcome)
 }
 
-fn decode_safe(lua: Lua) -> CResult {
+fn decode_safe(lua: &mut Lua) -> CResult {
     one_argument(lua)?;
-    caught(lua, decode::run(lua, config(lua)?))
+    let config = config(lua)?;
+    let outcome = decode::run(lua, config);
+    caught(lua, outcome)
 }
 
 /// Demands at most `max` arguments.
-fn at_most(lua: Lua, max: c_int) -> Result<(), LuaError> {
+fn at_most(lua: &mut Lua, max: c_int) -> Result<(), LuaError> {
     if lua.top() <= max { Ok(()) } else { Err(LuaError::argument(max + 1, "found too many arguments")) }
 }
 
 /// Changes `value` if argument `n` is there.
-fn integer_option(lua: Lua, n: c_int, value: &mut i64, min: i64, max: i64) -> Result<(), LuaError> {
+fn integer_option(lua: &Lua, n: c_int, value: &mut i64, min: i64, max: i64) -> Result<(), LuaError> {
     if !lua.is_none_or_nil(n) {
         let number = lua.check_integer(n)?;
         if !(min..=max).contains(&number) {
@@ -233,7 +239,7 @@ fn integer_option(lua: Lua, n: c_int, value: &mut i64, min: i64, max: i64) -> Re
 }
 
 /// Changes `value` if argument `n` is there: a boolean, or `off` and `on`.
-fn flag_option(lua: Lua, n: c_int, value: &mut bool) -> Result<(), LuaError> {
+fn flag_option(lua: &Lua, n: c_int, value: &mut bool) -> Result<(), LuaError> {
     if lua.is_none_or_nil(n) {
         return Ok(());
     }
@@ -254,16 +260,16 @@ fn invalid_option(n: c_int, given: &[u8]) -> LuaError {
 }
 
 /// Lets `set` change the settings behind the running closure, which takes at most `max` arguments.
-fn change(lua: Lua, max: c_int, set: impl FnOnce(&mut Config) -> CResult) -> CResult {
+fn change(lua: &mut Lua, max: c_int, set: impl FnOnce(&Lua, &mut Config) -> CResult) -> CResult {
     at_most(lua, max)?;
     let mut changed = config(lua)?;
-    let outcome = set(&mut changed);
+    let outcome = set(lua, &mut changed);
     set_upvalue(lua, 1, changed);
     outcome
 }
 
-fn depth(lua: Lua, field: fn(&mut Config) -> &mut i64) -> CResult {
-    change(lua, 1, |config| {
+fn depth(lua: &mut Lua, field: fn(&mut Config) -> &mut i64) -> CResult {
+    change(lua, 1, |lua, config| {
         let value = field(config);
         integer_option(lua, 1, value, 1, i64::from(i32::MAX))?;
         lua.push_integer(*value);
@@ -271,8 +277,8 @@ fn depth(lua: Lua, field: fn(&mut Config) -> &mut i64) -> CResult {
     })
 }
 
-fn flag(lua: Lua, field: fn(&mut Config) -> &mut bool) -> CResult {
-    change(lua, 1, |config| {
+fn flag(lua: &mut Lua, field: fn(&mut Config) -> &mut bool) -> CResult {
+    change(lua, 1, |lua, config| {
         let value = field(config);
         flag_option(lua, 1, value)?;
         lua.push_bool(*value);
@@ -280,8 +286,8 @@ fn flag(lua: Lua, field: fn(&mut Config) -> &mut bool) -> CResult {
     })
 }
 
-fn encode_sparse_array(lua: Lua) -> CResult {
-    change(lua, 3, |config| {
+fn encode_sparse_array(lua: &mut Lua) -> CResult {
+    change(lua, 3, |lua, config| {
         flag_option(lua, 1, &mut config.encode_sparse_convert)?;
         integer_option(lua, 2, &mut config.encode_sparse_ratio, 0, i64::from(i32::MAX))?;
         integer_option(lua, 3, &mut config.encode_sparse_safe, 0, i64::from(i32::MAX))?;
@@ -292,8 +298,8 @@ fn encode_sparse_array(lua: Lua) -> CResult {
     })
 }
 
-fn encode_number_precision(lua: Lua) -> CResult {
-    change(lua, 1, |config| {
+fn encode_number_precision(lua: &mut Lua) -> CResult {
+    change(lua, 1, |lua, config| {
         let value = &mut config.encode_number_precision;
         integer_option(lua, 1, value, 1, 16)?;
         lua.push_integer(*value);
@@ -301,8 +307,8 @@ fn encode_number_precision(lua: Lua) -> CResult {
     })
 }
 
-fn encode_invalid_numbers(lua: Lua) -> CResult {
-    change(lua, 1, |config| {
+fn encode_invalid_numbers(lua: &mut Lua) -> CResult {
+    change(lua, 1, |lua, config| {
         let value = &mut config.encode_invalid_numbers;
         if lua.type_of(1) == Type::Boolean {
             *value = if lua.to_bool(1) { InvalidNumbers::Written } else { InvalidNumbers::Refused };

@@ -9,7 +9,7 @@ use crate::stack::Lua;
 pub(crate) static FAMILY: Family =
     Family { name: "command", cdef: "", ffi: &[], functions: &[("take", function(take)), ("exit", function(exit))] };
 
-fn push_list(lua: Lua, list: &[Vec<u8>]) {
+fn push_list(lua: &mut Lua, list: &[Vec<u8>]) {
     lua.push_table(i32::try_from(list.len()).unwrap_or(0), 0);
     for (number, text) in (1..).zip(list) {
         lua.push_bytes(text);
@@ -18,7 +18,7 @@ fn push_list(lua: Lua, list: &[Vec<u8>]) {
 }
 
 /// `take()`: libraries, chunks, the path of the script (`true` for the standard input, `false` for none), arguments.
-fn take(lua: Lua) -> CResult {
+fn take(lua: &mut Lua) -> CResult {
     let Some(command) = command::get() else { return Ok(0) };
     push_list(lua, &command.libraries);
     push_list(lua, &command.chunks);
@@ -32,7 +32,7 @@ fn take(lua: Lua) -> CResult {
 }
 
 /// `exit(status)`: ends the process. What was logged is written first.
-fn exit(lua: Lua) -> CResult {
+fn exit(lua: &mut Lua) -> CResult {
     let status = lua.check_integer(1)? as i32;
     tidegate_core::log::flush();
     std::process::exit(status)

@@ -26,7 +26,7 @@ const PHASES: Phases = Phases::of(&[
 const NOT_STATUSES: [i64; 2] = [-2, -4];
 
 /// `exit(status)`: whether the Lua half is to await. In the phases where it is not, code goes on to its end.
-fn exit(lua: Lua) -> CResult {
+fn exit(lua: &mut Lua) -> CResult {
     let status = lua.check_integer(1)?;
     if NOT_STATUSES.contains(&status) {
         return Err(LuaError::new("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE"));

@@ -33,7 +33,7 @@ pub(crate) fn guard_key() -> *const c_void {
 }
 
 /// Creates the guard. *May raise* (memory).
-pub(super) fn create_guard(lua: Lua) {
+pub(super) fn create_guard(lua: &mut Lua) {
     lua.push_light(guard_key());
     lua.push_table(0, 64);
     lua.push_table(0, 1);
@@ -44,13 +44,13 @@ pub(super) fn create_guard(lua: Lua) {
 }
 
 /// `guard()`: the table itself.
-fn guard(lua: Lua) -> CResult {
+fn guard(lua: &mut Lua) -> CResult {
     push_registry(lua, guard_key());
     Ok(1)
 }
 
 /// `thread_status(co)` for a guarded coroutine that LuaJIT calls suspended: it waits, or it ended and has results.
-fn thread_status(lua: Lua) -> CResult {
+fn thread_status(lua: &mut Lua) -> CResult {
     let thread = lua.to_thread(1).ok_or(LuaError::argument(1, "coroutine expected"))?;
     let alive = with_run(|run| run.is_alive(thread)).unwrap_or(false) || thread.status() == ffi::LUA_YIELD;
     let status: &[u8] = match (alive, thread.top()) {
@@ -63,13 +63,13 @@ fn thread_status(lua: Lua) -> CResult {
 }
 
 /// `has_room()`: whether the C stack has room for another coroutine, which runs on top of the one that resumes it.
-fn has_room(lua: Lua) -> CResult {
+fn has_room(lua: &mut Lua) -> CResult {
     lua.push_bool(stack::has_room());
     Ok(1)
 }
 
 /// `note_failure(co, error)`: the error of a wrapped coroutine goes on to its caller; a traceback will want its stack.
-fn note_failure(lua: Lua) -> CResult {
+fn note_failure(lua: &mut Lua) -> CResult {
     if let (Some(thread), Some(message)) = (lua.to_thread(1), lua.to_bytes(2)) {
         with_run(|run| run.note_failure(thread, message));
     }

@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::phase::Phase;
 use crate::request_context::LuaContext;
 use crate::scheduler::with_run;
-use crate::stack::{Lua, Type};
+use crate::stack::{Coroutine, Lua, Type};
 
 pub(crate) static FAMILY: Family = Family {
     name: "ctx",
@@ -54,7 +54,7 @@ impl Numbers {
 }
 
 /// `tables()`: the table of tables.
-fn tables(lua: Lua) -> CResult {
+fn tables(lua: &mut Lua) -> CResult {
     push_registry(lua, (&raw const TABLES).cast());
     if lua.type_of(-1) != Type::Table {
         lua.pop(1);
@@ -67,7 +67,7 @@ fn tables(lua: Lua) -> CResult {
 }
 
 /// Pops a table and puts it under a number. *May raise* (memory).
-pub(crate) fn put(lua: Lua, number: c_int) {
+pub(crate) fn put(lua: &mut Lua, number: c_int) {
     // Always one result, and never an error.
     let _ = tables(lua);
     lua.insert(-2);
@@ -76,7 +76,9 @@ pub(crate) fn put(lua: Lua, number: c_int) {
 }
 
 /// Takes the table with this number out of the table of tables.
-pub(crate) fn forget(lua: Lua, number: c_int) {
+pub(crate) fn forget(main: Coroutine, number: c_int) {
+    // SAFETY: used here only, for values of its own on top.
+    let lua = unsafe { main.lua() };
     push_registry(lua, (&raw const TABLES).cast());
     lua.raw_get_index(-1, number);
     let is_there = lua.type_of(-1) != Type::Nil;

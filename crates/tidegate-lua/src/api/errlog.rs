@@ -26,7 +26,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-fn refuse(lua: Lua, reason: &str) -> CResult {
+fn refuse(lua: &mut Lua, reason: &str) -> CResult {
     lua.push_nil();
     lua.push_bytes(reason.as_bytes());
     Ok(2)
@@ -44,7 +44,7 @@ fn level_of(number: i64) -> Option<LogLevel> {
 }
 
 /// `set_filter_level(level)`
-fn set_filter_level(lua: Lua) -> CResult {
+fn set_filter_level(lua: &mut Lua) -> CResult {
     if lua.is_none_or_nil(1) || (lua.type_of(1) == Type::Boolean && !lua.to_bool(1)) {
         return refuse(lua, "missing \"level\" argument");
     }
@@ -59,7 +59,7 @@ fn set_filter_level(lua: Lua) -> CResult {
 }
 
 /// `get_logs(max, table)`: the table with level, time and line of each, the oldest first; taken out of the buffer.
-fn get_logs(lua: Lua) -> CResult {
+fn get_logs(lua: &mut Lua) -> CResult {
     let max = lua.opt_number(1, 10.0)? as u32;
     lua.set_top(2);
     if lua.type_of(2) != Type::Table {
@@ -87,7 +87,7 @@ fn get_logs(lua: Lua) -> CResult {
 }
 
 /// `get_sys_filter_level()`: the level of the error log that lines from here go to.
-fn get_sys_filter_level(lua: Lua) -> CResult {
+fn get_sys_filter_level(lua: &mut Lua) -> CResult {
     let of_request = with_run(|run| run.request().and_then(|req| error_log::level(req))).flatten();
     let level = of_request.or_else(|| log::main().level()).unwrap_or(LogLevel::Error);
     lua.push_integer(level.number().into());

@@ -40,7 +40,7 @@ pub(crate) fn result_set_begins() {
 }
 
 /// `call()`: panics.
-fn call(_lua: Lua) -> CResult {
+fn call(_lua: &mut Lua) -> CResult {
     panic!("a test wanted a panic in a function");
 }
 
@@ -66,28 +66,28 @@ impl Drop for Bomb {
 }
 
 /// `object()`: an object that panics when it is collected.
-fn object(lua: Lua) -> CResult {
+fn object(lua: &mut Lua) -> CResult {
     push_userdata(lua, Bomb);
     Ok(1)
 }
 
-fn await_in(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
+fn await_in(lua: &mut Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
     with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found")))?;
     Ok(0)
 }
 
 /// `wait()`: panics when the wait is polled.
-fn wait(lua: Lua) -> CResult {
+fn wait(lua: &mut Lua) -> CResult {
     await_in(lua, poll_fn(|_| panic!("a test wanted a panic in a wait")))
 }
 
 /// `answer()`: panics when the results of a wait are pushed.
-fn answer(lua: Lua) -> CResult {
+fn answer(lua: &mut Lua) -> CResult {
     await_in(lua, async { Answer::Push(Box::new(|_| panic!("a test wanted a panic in an answer"))) })
 }
 
 /// `rows()`: the next result set of `resty.mysql` on this worker panics.
-fn rows(_lua: Lua) -> CResult {
+fn rows(_lua: &mut Lua) -> CResult {
     ROWS.set(true);
     Ok(0)
 }

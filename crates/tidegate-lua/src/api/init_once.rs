@@ -7,7 +7,7 @@ use crate::error::{CResult, Failure, LuaError};
 use crate::function::function;
 use crate::init_once;
 use crate::portable::Value;
-use crate::stack::Lua;
+use crate::stack::{Coroutine, Lua};
 
 pub(crate) static FAMILY: Family = Family {
     name: "init_once",
@@ -32,13 +32,14 @@ pub(crate) enum Mode {
     Repeat = 2,
 }
 
-/// Tells the Lua half.
+/// Tells the Lua half in the machine of the main state `main`.
 ///
 /// # Errors
 /// When it fails, which would be a bug.
-pub(crate) fn switch(lua: Lua, mode: Mode) -> Result<(), Failure> {
+pub(crate) fn switch(main: Coroutine, mode: Mode) -> Result<(), Failure> {
     let mut result = Ok(());
-    lua.protect(|lua| {
+    // SAFETY: the body uses its own stack only.
+    unsafe { main.lua() }.protect(|lua| {
         lua.reserve(4)?;
         push_registry(lua, switch_key());
         lua.push_integer(mode as i64);
@@ -49,7 +50,7 @@ pub(crate) fn switch(lua: Lua, mode: Mode) -> Result<(), Failure> {
 }
 
 /// `set_switch(function)`: the function that [`switch`] calls.
-fn set_switch(lua: Lua) -> CResult {
+fn set_switch(lua: &mut Lua) -> CResult {
     lua.set_top(1);
     lua.push_light(switch_key());
     lua.insert(1);
@@ -62,12 +63,12 @@ fn switch_key() -> *const c_void {
     (&raw const KEY).cast()
 }
 
-fn function_number(lua: Lua) -> Result<u32, LuaError> {
+fn function_number(lua: &mut Lua) -> Result<u32, LuaError> {
     Ok(u32::try_from(lua.check_integer(1)?).unwrap_or(u32::MAX))
 }
 
 /// `keep(function, …)`: keeps the results of a call.
-fn keep(lua: Lua) -> CResult {
+fn keep(lua: &mut Lua) -> CResult {
     let number = function_number(lua)?;
     let results = (2..=lua.top()).map(|index| Value::copy(lua, index)).collect::<Result<Vec<_>, _>>();
     if let Ok(results) = results {
@@ -77,7 +78,7 @@ fn keep(lua: Lua) -> CResult {
 }
 
 /// `recall(function)`: true and the results of the same call in the first run; false when there was none.
-fn recall(lua: Lua) -> CResult {
+fn recall(lua: &mut Lua) -> CResult {
     let results = init_once::recall(function_number(lua)?);
     lua.push_bool(results.is_some());
     let results = results.unwrap_or_default();
@@ -90,7 +91,7 @@ fn recall(lua: Lua) -> CResult {
 }
 
 /// `hold_clock(ms)`: the worker's clock shows this time until it is read again.
-fn hold_clock(lua: Lua) -> CResult {
+fn hold_clock(lua: &mut Lua) -> CResult {
     // The cast saturates.
     tidegate_core::clock::hold(lua.check_number(1)? as u64);
     Ok(0)

@@ -19,7 +19,7 @@ pub(crate) static FAMILY: Family =
     Family { name: "log", cdef: "", ffi: &[], functions: &[("log", function(log)), ("print", function(print))] };
 
 /// `ngx.log(level, …)`
-fn log(lua: Lua) -> CResult {
+fn log(lua: &mut Lua) -> CResult {
     let number = lua.check_integer(1)?;
     let level = match number {
         0 => Some(LogLevel::Stderr),
@@ -31,11 +31,11 @@ fn log(lua: Lua) -> CResult {
 }
 
 /// `print(…)`: `ngx.log(ngx.NOTICE, …)`
-fn print(lua: Lua) -> CResult {
+fn print(lua: &mut Lua) -> CResult {
     write(lua, LogLevel::Notice)
 }
 
-fn write(lua: Lua, level: LogLevel) -> CResult {
+fn write(lua: &mut Lua, level: LogLevel) -> CResult {
     // The host outlives the call: its run is on the stack.
     let host = with_run(|run| run.host().clone()).filter(|host| host.logs(level) && !init_once::repeats());
     let Some(host) = host else { return Ok(0) };
@@ -47,14 +47,14 @@ fn write(lua: Lua, level: LogLevel) -> CResult {
     let mut line = b"[lua] ".to_vec();
     append_place(&mut line, lua);
     for index in 1..=count {
-        append_value(&mut line, &lua, index);
+        append_value(&mut line, lua, index);
     }
     host.log(level, &line);
     Ok(0)
 }
 
 /// Turns the value at `index` into something that [`append_value`] knows, or refuses it.
-fn prepare(lua: Lua, index: c_int) -> Result<(), LuaError> {
+fn prepare(lua: &mut Lua, index: c_int) -> Result<(), LuaError> {
     match lua.type_of(index) {
         Type::Number | Type::String | Type::Nil | Type::Boolean => Ok(()),
         Type::Table => {
@@ -84,7 +84,7 @@ fn append_value(line: &mut Vec<u8>, lua: &Lua, index: c_int) {
 }
 
 /// `file.lua:12: name(): `, the place that logs.
-fn append_place(line: &mut Vec<u8>, lua: Lua) {
+fn append_place(line: &mut Vec<u8>, lua: &mut Lua) {
     let mut debug = MaybeUninit::<lua_Debug>::zeroed();
     // SAFETY: LuaJIT fills `debug` when level 1, the caller, exists.
     let debug = unsafe {

@@ -174,14 +174,14 @@ pub(crate) fn ffi_lua_error(error: &LuaError) -> c_int {
 }
 
 /// The message of the FFI function that failed last.
-pub(crate) fn take_ffi_error(lua: Lua) -> CResult {
+pub(crate) fn take_ffi_error(lua: &mut Lua) -> CResult {
     let message = FFI_ERROR.take();
     lua.push_bytes(&message);
     Ok(1)
 }
 
 /// Raises the message of the FFI function that failed last, at the place of the script that called the API function.
-pub(crate) fn raise_ffi_error(_lua: Lua) -> CResult {
+pub(crate) fn raise_ffi_error(_lua: &mut Lua) -> CResult {
     Err(LuaError::from(String::from_utf8_lossy(&FFI_ERROR.take()).into_owned()))
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn log_debug(text: impl FnOnce() -> String) {
 /// Pushes a table of all functions that scripts can ever come by: `{ family = { name = function } }`, and one of the FFI
 /// functions: `{ family = { name = { C type, address, C types of parameters … } } }`.
 #[cfg(test)]
-pub(crate) fn push_everything(lua: Lua) {
+pub(crate) fn push_everything(lua: &mut Lua) {
     lua.push_table(0, 0);
     lua.push_table(0, 0);
     for family in FAMILIES {
@@ -256,7 +256,8 @@ pub(crate) fn push_everything(lua: Lua) {
 
 /// Loads the API into a new virtual machine.
 pub(crate) fn load(vm: &Rc<Vm>) -> Result<(), Failure> {
-    let lua = vm.main();
+    // SAFETY: nobody else works with the new machine; the body uses its own stack only.
+    let lua = unsafe { vm.main().lua() };
     let mut broken = None;
     lua.protect(|lua| {
         lua.reserve(16)?;
@@ -273,7 +274,7 @@ pub(crate) fn load(vm: &Rc<Vm>) -> Result<(), Failure> {
 }
 
 /// Pushes the boot chunk and its argument.
-fn push_boot(lua: Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
+fn push_boot(lua: &mut Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
     push_chunk(lua, "tidegate.boot")?;
     lua.push_table(0, 8);
     lua.push_table(c_int::try_from(FAMILIES.len()).unwrap_or(0), 0);
@@ -314,7 +315,7 @@ fn push_boot(lua: Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn push_family(lua: Lua, family: &Family) -> Result<(), Failure> {
+fn push_family(lua: &mut Lua, family: &Family) -> Result<(), Failure> {
     lua.push_table(0, 5);
     lua.push_bytes(family.name.as_bytes());
     lua.raw_set_field(-2, b"name");
@@ -345,17 +346,17 @@ fn push_family(lua: Lua, family: &Family) -> Result<(), Failure> {
 }
 
 /// Compiles the internal module `name` and pushes the function.
-fn push_chunk(lua: Lua, name: &str) -> Result<(), Failure> {
+fn push_chunk(lua: &mut Lua, name: &str) -> Result<(), Failure> {
     let chunk_name = CString::new(format!("={name}")).unwrap_or_default();
     push_chunk_as(lua, name, &chunk_name)
 }
 
-fn push_chunk_as(lua: Lua, name: &str, chunk_name: &CStr) -> Result<(), Failure> {
+fn push_chunk_as(lua: &mut Lua, name: &str, chunk_name: &CStr) -> Result<(), Failure> {
     lua.load(bundle::source(name.as_bytes()).unwrap_or_default(), chunk_name)
 }
 
 /// Demands that argument `n` is a Lua function (C functions cannot be entry points in OpenResty).
-pub(crate) fn check_lua_function(lua: Lua, n: c_int) -> Result<(), LuaError> {
+pub(crate) fn check_lua_function(lua: &mut Lua, n: c_int) -> Result<(), LuaError> {
     if lua.type_of(n) == Type::Function && !lua.is_c_function(n) {
         return Ok(());
     }
@@ -363,7 +364,7 @@ pub(crate) fn check_lua_function(lua: Lua, n: c_int) -> Result<(), LuaError> {
 }
 
 /// Pushes the registry's value under the light key `key`.
-pub(crate) fn push_registry(lua: Lua, key: *const c_void) {
+pub(crate) fn push_registry(lua: &mut Lua, key: *const c_void) {
     lua.push_light(key);
     lua.raw_get(ffi::LUA_REGISTRYINDEX);
 }

@@ -19,7 +19,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 /// `knows(directive)`: whether it computes a value of one value.
-fn knows(lua: Lua) -> CResult {
+fn knows(lua: &mut Lua) -> CResult {
     let known = set_misc::function(lua.check_bytes(1)?).is_some();
     lua.push_bool(known);
     Ok(1)

@@ -180,7 +180,7 @@ fn to_answer(sent: Result<(), Closed>) -> Answer {
 }
 
 /// Pushes the answer, or lets the Lua half await it.
-fn settle(lua: Lua, sent: Ready<Result<(), Closed>>) -> CResult {
+fn settle(lua: &mut Lua, sent: Ready<Result<(), Closed>>) -> CResult {
     match sent {
         Ready::Now(sent) => to_answer(sent).push(lua),
         Ready::Later(future) => {
@@ -190,12 +190,12 @@ fn settle(lua: Lua, sent: Ready<Result<(), Closed>>) -> CResult {
     }
 }
 
-fn refuse(lua: Lua, why: &'static str) -> CResult {
+fn refuse(lua: &mut Lua, why: &'static str) -> CResult {
     Answer::NilError(why.into()).push(lua)
 }
 
 /// `send_slow(text)`: results, or nothing when the Lua half is to await.
-fn send_slow(lua: Lua) -> CResult {
+fn send_slow(lua: &mut Lua) -> CResult {
     let bytes = lua.check_bytes(1)?.to_vec();
     let req = request(PHASES)?;
     match state(&req) {
@@ -212,7 +212,7 @@ fn send_slow(lua: Lua) -> CResult {
 }
 
 /// `send_headers()`: results, or nothing when the Lua half is to await.
-fn send_headers(lua: Lua) -> CResult {
+fn send_headers(lua: &mut Lua) -> CResult {
     let req = request(PHASES)?;
     if req.header_sent() || is_held(&req) {
         return Answer::One.push(lua);
@@ -222,7 +222,7 @@ fn send_headers(lua: Lua) -> CResult {
 }
 
 /// `flush(wait?)`: results, or nothing when the Lua half is to await.
-fn flush(lua: Lua) -> CResult {
+fn flush(lua: &mut Lua) -> CResult {
     let count = lua.top();
     if count > 1 {
         return Err(LuaError::from(format!("attempt to pass {count} arguments, but accepted 0 or 1")));
@@ -273,7 +273,7 @@ fn flush(lua: Lua) -> CResult {
 }
 
 /// `eof()`: results, or nothing when the Lua half is to await.
-fn eof(lua: Lua) -> CResult {
+fn eof(lua: &mut Lua) -> CResult {
     if lua.top() != 0 {
         return Err(LuaError::new("no argument is expected"));
     }

@@ -40,11 +40,11 @@ impl Userdata for Handle {
     const TYPE_NAME: &'static str = "process";
 }
 
-fn process(lua: Lua) -> Result<Rc<Process>, LuaError> {
+fn process(lua: &Lua) -> Result<Rc<Process>, LuaError> {
     to_userdata::<Handle>(lua, 1).map(|handle| handle.0).ok_or(LuaError::new("not a process instance"))
 }
 
-fn refuse(lua: Lua, reason: &str) -> CResult {
+fn refuse(lua: &mut Lua, reason: &str) -> CResult {
     lua.push_nil();
     lua.push_bytes(reason.as_bytes());
     Ok(2)
@@ -53,7 +53,7 @@ fn refuse(lua: Lua, reason: &str) -> CResult {
 /// Where processes are started: there must be an event loop.
 const SPAWN: Phases = Phases::except(&[Phase::Init, Phase::WorkerThread]);
 
-fn strings(lua: Lua, table: i32) -> Vec<Vec<u8>> {
+fn strings(lua: &mut Lua, table: i32) -> Vec<Vec<u8>> {
     let count = i32::try_from(lua.raw_len(table)).unwrap_or(i32::MAX);
     let mut list = Vec::new();
     for index in 1..=count {
@@ -69,7 +69,7 @@ fn strings(lua: Lua, table: i32) -> Vec<Vec<u8>> {
 }
 
 /// `spawn(arguments, environment or nil, merge_stderr, buffer_size)`: a process, or nil and a message.
-fn spawn(lua: Lua) -> CResult {
+fn spawn(lua: &mut Lua) -> CResult {
     with_run(|run| {
         if SPAWN.contains(run.phase()) { Ok(()) } else { Err(LuaError::new("API disabled in the current context")) }
     })
@@ -111,19 +111,19 @@ fn report_program(program: &Program, error: &io::Error) {
 }
 
 /// `metatable()`: that of processes.
-fn metatable(lua: Lua) -> CResult {
+fn metatable(lua: &mut Lua) -> CResult {
     push_metatable::<Handle>(lua);
     Ok(1)
 }
 
 /// `pid(process)`
-fn pid(lua: Lua) -> CResult {
+fn pid(lua: &mut Lua) -> CResult {
     lua.push_integer(process(lua)?.pid.into());
     Ok(1)
 }
 
 /// `set_timeout(process, which, ms)`; `which`: 1 write, 2 stdout read, 3 stderr read, 4 wait.
-fn set_timeout(lua: Lua) -> CResult {
+fn set_timeout(lua: &mut Lua) -> CResult {
     let process = process(lua)?;
     let which = usize::try_from(lua.check_integer(2)?).unwrap_or(0);
     let ms = lua.check_number(3)? as u64;
@@ -168,13 +168,13 @@ impl Drop for Cleanup {
 }
 
 /// Lets the light thread wait for `future`.
-fn wait_for(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
+fn wait_for(lua: &mut Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
     with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found")))?;
     Ok(0)
 }
 
 /// `read(process, from_stderr, what, size)`; `what`: 0 all, 1 bytes, 2 line, 3 any.
-fn read(lua: Lua) -> CResult {
+fn read(lua: &mut Lua) -> CResult {
     let process = process(lua)?;
     check_wait()?;
     let direction = if lua.to_bool(2) { Direction::Stderr } else { Direction::Stdout };
@@ -214,7 +214,7 @@ fn read(lua: Lua) -> CResult {
 }
 
 /// `write(process, data)`: how many bytes.
-fn write(lua: Lua) -> CResult {
+fn write(lua: &mut Lua) -> CResult {
     let process = process(lua)?;
     check_wait()?;
     let data = lua.check_bytes(2)?.to_vec();
@@ -238,7 +238,7 @@ fn write(lua: Lua) -> CResult {
     })
 }
 
-fn push_written(lua: Lua, result: &Result<usize, Trouble>) -> CResult {
+fn push_written(lua: &mut Lua, result: &Result<usize, Trouble>) -> CResult {
     match result {
         Ok(count) => {
             lua.push_integer(i64::try_from(*count).unwrap_or(i64::MAX));
@@ -249,7 +249,7 @@ fn push_written(lua: Lua, result: &Result<usize, Trouble>) -> CResult {
 }
 
 /// `wait(process)`: whether it ended well, "exit" or "signal", and the number of that.
-fn wait(lua: Lua) -> CResult {
+fn wait(lua: &mut Lua) -> CResult {
     let process = process(lua)?;
     check_wait()?;
     log_debug(|| format!("lua pipe wait process:{:X} pid:{}", process.pid, process.pid));
@@ -271,7 +271,7 @@ fn wait(lua: Lua) -> CResult {
     })
 }
 
-fn push_end(lua: Lua, end: crate::pipe::End) -> CResult {
+fn push_end(lua: &mut Lua, end: crate::pipe::End) -> CResult {
     lua.push_bool(end == crate::pipe::End::Exit(0));
     lua.push_bytes(end.reason().as_bytes());
     lua.push_integer(end.number().into());
@@ -279,7 +279,7 @@ fn push_end(lua: Lua, end: crate::pipe::End) -> CResult {
 }
 
 /// `kill(process, signal)`
-fn kill(lua: Lua) -> CResult {
+fn kill(lua: &mut Lua) -> CResult {
     let process = process(lua)?;
     let signal = i32::try_from(lua.check_integer(2)?).unwrap_or(-1);
     match process.kill(signal) {
@@ -292,7 +292,7 @@ fn kill(lua: Lua) -> CResult {
 }
 
 /// `shutdown(process, direction)`; `direction`: 0 stdin, 1 stdout, 2 stderr.
-fn shutdown(lua: Lua) -> CResult {
+fn shutdown(lua: &mut Lua) -> CResult {
     let process = process(lua)?;
     let direction = match lua.check_integer(2)? {
         0 => Direction::Stdin,

@@ -39,7 +39,7 @@ pub(crate) fn is_supervised() -> bool {
 }
 
 /// `role()`: what the process is while `init_by_lua*` runs, and afterwards.
-fn role(lua: Lua) -> CResult {
+fn role(lua: &mut Lua) -> CResult {
     let (init, later) = match worker::current() {
         Some(worker) if worker.is_agent() => ("master", "privileged agent"),
         _ if is_supervised() => ("master", "worker"),
@@ -61,13 +61,13 @@ pub(crate) fn supervisor_pid() -> u32 {
 }
 
 /// `master_pid()`: number of the supervisor, or of this process where there is none.
-fn master_pid(lua: Lua) -> CResult {
+fn master_pid(lua: &mut Lua) -> CResult {
     lua.push_integer(supervisor_pid().into());
     Ok(1)
 }
 
 /// `enable_privileged_agent()`: true, or nil and why not.
-fn enable_privileged_agent(lua: Lua) -> CResult {
+fn enable_privileged_agent(lua: &mut Lua) -> CResult {
     if with_run(|run| run.phase()) != Some(Phase::Init) {
         lua.push_nil();
         lua.push_bytes(b"API disabled in the current context");
@@ -80,7 +80,7 @@ fn enable_privileged_agent(lua: Lua) -> CResult {
 
 /// `signal_graceful_exit()`: the worker finishes its requests and ends; another one takes its place. Without a supervisor the
 /// worker is the process, which ends as at a `QUIT`.
-fn signal_graceful_exit(_: Lua) -> CResult {
+fn signal_graceful_exit(_: &mut Lua) -> CResult {
     let Some(worker) = worker::current() else { return Err(LuaError::new("no worker on this thread")) };
     if is_supervised() || worker.is_agent() {
         worker.quit_gracefully();

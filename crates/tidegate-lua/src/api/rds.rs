@@ -33,8 +33,9 @@ impl From<LuaError> for Bad {
 }
 
 /// `parse(stream)`: a table, or nil and why not.
-fn parse(lua: Lua) -> CResult {
-    let input = lua.check_bytes(1)?;
+fn parse(lua: &mut Lua) -> CResult {
+    // SAFETY: the argument stays where it is, below what is pushed and popped here.
+    let input = unsafe { lua.held_bytes(1) }?;
     match push_result(lua, input) {
         Ok(()) => Ok(1),
         Err(Bad::Lua(error)) => Err(error),
@@ -48,13 +49,13 @@ fn parse(lua: Lua) -> CResult {
 }
 
 /// Pushes the table for one result. `input` stays on the stack below, so nothing here is copied twice.
-fn push_result(lua: Lua, input: &[u8]) -> Result<(), Bad> {
+fn push_result(lua: &mut Lua, input: &[u8]) -> Result<(), Bad> {
     let mut cursor = RdsCursor::new(input);
     let header = cursor.header()?;
     lua.reserve(8)?;
     lua.push_table(0, 5);
     let result = lua.top();
-    let number = |name: &[u8], value: u64| {
+    let mut number = |name: &[u8], value: u64| {
         lua.push_number(value as f64);
         lua.raw_set_field(result, name);
     };
@@ -74,7 +75,7 @@ fn push_result(lua: Lua, input: &[u8]) -> Result<(), Bad> {
 }
 
 /// Pushes a list of rows, each a table by column name. The names stand on the stack while the rows are read.
-fn push_rows(lua: Lua, cursor: &mut RdsCursor<'_>, columns: u16) -> Result<(), Bad> {
+fn push_rows(lua: &mut Lua, cursor: &mut RdsCursor<'_>, columns: u16) -> Result<(), Bad> {
     let columns = c_int::from(columns);
     // A row's table, key and value come on top of the names and classes.
     lua.push_table(columns, 0);
@@ -111,7 +112,7 @@ fn push_rows(lua: Lua, cursor: &mut RdsCursor<'_>, columns: u16) -> Result<(), B
     Ok(())
 }
 
-fn push_value(lua: Lua, class: i64, value: Option<&[u8]>) {
+fn push_value(lua: &mut Lua, class: i64, value: Option<&[u8]>) {
     const INT: i64 = RdsClass::Int as i64;
     const FLOAT: i64 = RdsClass::Float as i64;
     const BOOL: i64 = RdsClass::Bool as i64;

@@ -25,12 +25,12 @@ pub(crate) static FAMILY: Family = Family {
 const PHASES: Phases =
     Phases::of(&[Phase::ServerRewrite, Phase::Rewrite, Phase::Access, Phase::Precontent, Phase::Content]);
 
-fn stop(lua: Lua, reason: Stop) -> Result<(), LuaError> {
+fn stop(lua: &mut Lua, reason: Stop) -> Result<(), LuaError> {
     with_run(|run| run.stop(lua, reason)).unwrap_or(Ok(()))
 }
 
 /// `exec(uri, args?)`: the Lua half made a string of the arguments, and awaits next.
-fn exec(lua: Lua) -> CResult {
+fn exec(lua: &mut Lua) -> CResult {
     let uri = lua.check_bytes(1)?.to_vec();
     let args = lua.to_bytes(2).map(<[u8]>::to_vec);
     let req = request(PHASES)?;
@@ -77,7 +77,7 @@ pub(super) fn split_uri<'u>(req: &Request, uri: &'u [u8]) -> Option<(Cow<'u, [u8
 const STATUSES: [i64; 5] = [301, 302, 303, 307, 308];
 
 /// `redirect(uri, status?)`: the Lua half awaits next.
-fn redirect(lua: Lua) -> CResult {
+fn redirect(lua: &mut Lua) -> CResult {
     let count = lua.top();
     if !(1..=2).contains(&count) {
         return Err(LuaError::new("expecting one or two arguments"));

@@ -153,7 +153,7 @@ fn is_subrequest() -> c_int {
 }
 
 /// `headers(max?, raw?)`: a table of the request's fields; the Lua half gives it its metatable.
-fn headers(lua: Lua) -> CResult {
+fn headers(lua: &mut Lua) -> CResult {
     let max = if lua.is_none_or_nil(1) { FIELD_COUNT_MAX } else { lua.check_integer(1)? };
     let raw = lua.to_bool(2);
     let req = request(Phases::EVERYWHERE)?;
@@ -165,7 +165,7 @@ fn headers(lua: Lua) -> CResult {
 
 /// Pushes a table of fields, and "truncated" if there are more than `max` (0 or less: no limit).
 pub(super) fn push_fields<'f>(
-    lua: Lua,
+    lua: &mut Lua,
     fields: impl ExactSizeIterator<Item = (&'f [u8], &'f [u8])>,
     max: i64,
     raw: bool,
@@ -199,7 +199,7 @@ pub(super) fn push_fields<'f>(
 }
 
 /// `raw_header(no_request_line?)`
-fn raw_header(lua: Lua) -> CResult {
+fn raw_header(lua: &mut Lua) -> CResult {
     let no_line = lua.to_bool(1);
     let req = request(Phases::EVERYWHERE)?;
     let text = {
@@ -225,7 +225,7 @@ const SET_URI: Phases = Phases::of(&[
 ]);
 
 /// `set_uri(path, jump?, binary?)`: `true` when the Lua half is to await the jump.
-fn set_uri(lua: Lua) -> CResult {
+fn set_uri(lua: &mut Lua) -> CResult {
     let count = lua.top();
     if !(1..=3).contains(&count) {
         return Err(LuaError::from(format!("expecting 1, 2 or 3 arguments but seen {count}")));

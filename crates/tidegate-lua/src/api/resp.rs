@@ -236,7 +236,7 @@ fn headers_sent() -> c_int {
 }
 
 /// `headers(max?, raw?)`: a table of the response's fields; the Lua half gives it its metatable.
-fn headers(lua: Lua) -> CResult {
+fn headers(lua: &mut Lua) -> CResult {
     let max = if lua.is_none_or_nil(1) { FIELD_COUNT_MAX } else { lua.check_integer(1)? };
     let raw = lua.to_bool(2);
     let req = request(Phases::EVERYWHERE)?;

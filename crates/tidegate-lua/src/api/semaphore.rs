@@ -89,7 +89,7 @@ impl Semaphore {
 }
 
 /// `new(count)`
-fn new(lua: Lua) -> CResult {
+fn new(lua: &mut Lua) -> CResult {
     let resources = lua.check_integer(1)?;
     let semaphore = Semaphore { resources: Cell::new(resources.unsigned_abs()), ..Semaphore::default() };
     push_userdata(lua, Handle(Rc::new(semaphore)));
@@ -97,14 +97,14 @@ fn new(lua: Lua) -> CResult {
 }
 
 /// `post(semaphore, count)`
-fn post(lua: Lua) -> CResult {
+fn post(lua: &mut Lua) -> CResult {
     let count = lua.check_integer(2)?.unsigned_abs();
     check_userdata::<Handle>(lua, 1)?.0.post(count);
     Ok(0)
 }
 
 /// `count(semaphore)`: resources, or minus the number of waiters.
-fn count(lua: Lua) -> CResult {
+fn count(lua: &mut Lua) -> CResult {
     let semaphore = &check_userdata::<Handle>(lua, 1)?.0;
     let waiters = i64::try_from(semaphore.waiters.borrow().len()).unwrap_or(i64::MAX);
     let resources = i64::try_from(semaphore.resources.get()).unwrap_or(i64::MAX);
@@ -113,7 +113,7 @@ fn count(lua: Lua) -> CResult {
 }
 
 /// `wait(semaphore, seconds)`: `true`, `nil, "timeout"`, or nothing when the Lua half is to await.
-fn wait(lua: Lua) -> CResult {
+fn wait(lua: &mut Lua) -> CResult {
     let semaphore = check_userdata::<Handle>(lua, 1)?.0;
     let ms = (lua.check_number(2)? * 1000.0) as u64;
     with_run(|run| {

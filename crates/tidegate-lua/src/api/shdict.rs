@@ -242,7 +242,7 @@ fn free_space(dict: &Dict) -> f64 {
 }
 
 /// `keys(dict, max)`: a table of keys.
-fn keys(lua: Lua) -> CResult {
+fn keys(lua: &mut Lua) -> CResult {
     // The cast saturates.
     let dict = lua.to_number(1).and_then(|handle| find::<Dict>(handle as u32));
     let dict = dict.ok_or(LuaError::new("bad \"zone\" argument"))?;

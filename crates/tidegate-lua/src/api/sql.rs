@@ -38,7 +38,7 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 /// Reads `place, watch, statement, parameters…`; a place is a transaction or the name of a schema.
-fn job(lua: Lua) -> Result<Job, LuaError> {
+fn job(lua: &mut Lua) -> Result<Job, LuaError> {
     let place = match to_userdata::<link::Handle>(lua, 1) {
         Some(handle) => Place::Link(Rc::clone(&handle.0)),
         None => Place::Schema(String::from_utf8_lossy(lua.check_bytes(1)?).into_owned()),
@@ -53,18 +53,18 @@ fn job(lua: Lua) -> Result<Job, LuaError> {
 }
 
 /// Demands that the script may wait here: a statement may have to, whatever it is.
-fn check_wait(lua: Lua) -> Result<(), LuaError> {
+fn check_wait(lua: &mut Lua) -> Result<(), LuaError> {
     with_run(|run| Phases::YIELDABLE.check(run.phase())).unwrap_or(Err(LuaError::new("no request found")))?;
     if lua.is_yieldable() { Ok(()) } else { Err(LuaError::new("attempt to yield across C-call boundary")) }
 }
 
 /// Answers at once where the statement needs no wait, or has the Lua half await.
 fn settle(
-    lua: Lua,
+    lua: &mut Lua,
     mut future: Pin<Box<dyn Future<Output = Result<Outcome, Refusal>>>>,
-    push: fn(&Outcome, Lua) -> CResult,
+    push: fn(&Outcome, &mut Lua) -> CResult,
 ) -> CResult {
-    let give = move |lua: Lua, ended: Result<Outcome, Refusal>| match ended {
+    let give = move |lua: &mut Lua, ended: Result<Outcome, Refusal>| match ended {
         Ok(outcome) => push(&outcome, lua),
         Err(refusal) => Ok(refusal.push(lua)),
     };
@@ -77,31 +77,31 @@ fn settle(
     })
 }
 
-fn wait(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
+fn wait(lua: &mut Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
     with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found")))?;
     Ok(0)
 }
 
 /// `query(place, watch, statement, …)`: rows, and with `watch` what was read; or nothing when the Lua half is to await.
-fn query(lua: Lua) -> CResult {
+fn query(lua: &mut Lua) -> CResult {
     check_wait(lua)?;
     let job = job(lua)?;
     let push = if job.watch {
-        |outcome: &Outcome, lua: Lua| outcome.push_rows(lua, true)
+        |outcome: &Outcome, lua: &mut Lua| outcome.push_rows(lua, true)
     } else {
-        |outcome: &Outcome, lua: Lua| outcome.push_rows(lua, false)
+        |outcome: &Outcome, lua: &mut Lua| outcome.push_rows(lua, false)
     };
     settle(lua, Box::pin(run(job)), push)
 }
 
 /// `exec(place, watch, statement, …)`: what the statement did, value by value, as `query` otherwise.
-fn exec(lua: Lua) -> CResult {
+fn exec(lua: &mut Lua) -> CResult {
     check_wait(lua)?;
     let job = job(lua)?;
     let push = if job.watch {
-        |outcome: &Outcome, lua: Lua| outcome.push_summary(lua, true)
+        |outcome: &Outcome, lua: &mut Lua| outcome.push_summary(lua, true)
     } else {
-        |outcome: &Outcome, lua: Lua| outcome.push_summary(lua, false)
+        |outcome: &Outcome, lua: &mut Lua| outcome.push_summary(lua, false)
     };
     settle(lua, Box::pin(run(job)), push)
 }
@@ -113,7 +113,7 @@ fn own(closing: &Rc<impl Closing + 'static>) {
 }
 
 /// `open(schema)`: a session for a transaction.
-fn open(lua: Lua) -> CResult {
+fn open(lua: &mut Lua) -> CResult {
     check_wait(lua)?;
     let schema = String::from_utf8_lossy(lua.check_bytes(1)?).into_owned();
     match Link::open(&schema) {
@@ -127,19 +127,21 @@ fn open(lua: Lua) -> CResult {
 }
 
 /// `is_open(transaction)`: whether it can still be committed.
-fn is_open(lua: Lua) -> CResult {
-    lua.push_bool(check_userdata::<link::Handle>(lua, 1)?.0.is_open());
+fn is_open(lua: &mut Lua) -> CResult {
+    let open = check_userdata::<link::Handle>(lua, 1)?.0.is_open();
+    lua.push_bool(open);
     Ok(1)
 }
 
 /// `is_closed(transaction)`: whether it was committed, rolled back, or left with its request.
-fn is_closed(lua: Lua) -> CResult {
-    lua.push_bool(check_userdata::<link::Handle>(lua, 1)?.0.is_closed());
+fn is_closed(lua: &mut Lua) -> CResult {
+    let closed = check_userdata::<link::Handle>(lua, 1)?.0.is_closed();
+    lua.push_bool(closed);
     Ok(1)
 }
 
 /// `close(transaction or rows)`: rolls back, or ends the statement.
-fn close(lua: Lua) -> CResult {
+fn close(lua: &mut Lua) -> CResult {
     if let Some(handle) = to_userdata::<stream::Handle>(lua, 1) {
         handle.0.close_now();
     } else {
@@ -150,14 +152,14 @@ fn close(lua: Lua) -> CResult {
 
 /// `rows(place, false, statement, …)`: a stream whose columns are known, or the error; or nothing when the Lua half is
 /// to await.
-fn rows(lua: Lua) -> CResult {
+fn rows(lua: &mut Lua) -> CResult {
     check_wait(lua)?;
     let stream = match Stream::new(job(lua)?) {
         Ok(stream) => stream,
         Err(refusal) => return Ok(refusal.push(lua)),
     };
     own(&stream);
-    let give = |lua: Lua, stream: Rc<Stream>| match stream.take_early_failure() {
+    let give = |lua: &mut Lua, stream: Rc<Stream>| match stream.take_early_failure() {
         Some(refusal) => Ok(refusal.push(lua)),
         None => {
             push_userdata(lua, stream::Handle(stream));
@@ -174,7 +176,7 @@ fn rows(lua: Lua) -> CResult {
 }
 
 /// `next(rows)`: a row, `nil` at the end, `nil` and the error; or nothing when the Lua half is to await.
-fn next(lua: Lua) -> CResult {
+fn next(lua: &mut Lua) -> CResult {
     let stream = check_userdata::<stream::Handle>(lua, 1)?.0;
     let yields = stream.has_used_its_slice();
     if !yields && stream.poll_row(&mut Context::from_waker(Waker::noop())).is_ready() {
@@ -190,12 +192,12 @@ fn next(lua: Lua) -> CResult {
 }
 
 /// `columns(rows)`: a list of names.
-fn columns(lua: Lua) -> CResult {
+fn columns(lua: &mut Lua) -> CResult {
     check_userdata::<stream::Handle>(lua, 1)?.0.push_columns(lua)
 }
 
 /// `version(schema, table)`: commits that have changed the table, or nil.
-fn version(lua: Lua) -> CResult {
+fn version(lua: &mut Lua) -> CResult {
     let schema = String::from_utf8_lossy(lua.check_bytes(1)?).into_owned();
     let table = String::from_utf8_lossy(lua.check_bytes(2)?).into_owned();
     match engine() {
@@ -209,7 +211,7 @@ fn version(lua: Lua) -> CResult {
 }
 
 /// `default_schema()`: the first schema of the `database` block, empty if it names none.
-fn push_default_schema(lua: Lua) -> CResult {
+fn push_default_schema(lua: &mut Lua) -> CResult {
     lua.push_bytes(default_schema().as_bytes());
     Ok(1)
 }

@@ -39,7 +39,7 @@ const EXIT_PHASES: Phases = Phases::of(&[
 ]);
 
 /// `exit(…)`: true when the process is to end, false when the Lua half is to await the end of the request.
-fn exit(lua: Lua) -> CResult {
+fn exit(lua: &mut Lua) -> CResult {
     let ends_process = with_run(|run| match run.vm().config().os_exit {
         OsExit::Process => Ok(true),
         OsExit::Request if EXIT_PHASES.contains(run.phase()) => {
@@ -84,7 +84,7 @@ unsafe extern "C-unwind" fn tidegate_lua_blocked(state: *mut lua_State, name: *c
 }
 
 /// `getenv(name)`: the variable's value under the worker's configuration, which a reload may have changed.
-fn getenv(lua: Lua) -> CResult {
+fn getenv(lua: &mut Lua) -> CResult {
     let name = lua.check_bytes(1)?.as_bstr();
     let value = match worker::config() {
         Some(config) => environment::variable(&config.main().env, name),
@@ -98,7 +98,7 @@ fn getenv(lua: Lua) -> CResult {
 }
 
 /// `flush_logs()`: writes what waits for the thread that writes logs.
-fn flush_logs(_: Lua) -> CResult {
+fn flush_logs(_: &mut Lua) -> CResult {
     log::flush();
     Ok(0)
 }

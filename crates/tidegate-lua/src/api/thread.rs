@@ -13,7 +13,7 @@ use crate::function::function;
 use crate::phase::{Phase, Phases};
 use crate::scheduler::{Run, with_run};
 use crate::settings;
-use crate::stack::{Lua, Ref, Type};
+use crate::stack::{Coroutine, Lua, Ref, Type};
 
 pub(crate) static FAMILY: Family = Family {
     name: "thread",
@@ -30,7 +30,7 @@ pub(crate) static FAMILY: Family = Family {
 static PARENTS_KEY: u8 = 0;
 
 /// Pushes the table of parents: coroutine to light pointer. *May raise* (memory).
-fn push_parents(lua: Lua) {
+fn push_parents(lua: &mut Lua) {
     let key = (&raw const PARENTS_KEY).cast::<c_void>();
     push_registry(lua, key);
     if lua.type_of(-1) == Type::Table {
@@ -47,30 +47,30 @@ fn push_parents(lua: Lua) {
     lua.raw_set(ffi::LUA_REGISTRYINDEX);
 }
 
-fn in_run(lua: Lua, body: impl FnOnce(&Run) -> CResult) -> CResult {
+fn in_run(lua: &mut Lua, body: impl FnOnce(&Run, &mut Lua) -> CResult) -> CResult {
     with_run(|run| {
         Phases::YIELDABLE.check(run.phase())?;
         if !lua.is_yieldable() {
             return Err(LuaError::new("attempt to yield across C-call boundary"));
         }
-        body(run)
+        body(run, lua)
     })
     .unwrap_or(Err(LuaError::new("no request found")))
 }
 
 /// `spawn(function, …)`: the new light thread. The Lua half awaits next: the new one runs first.
-fn spawn(lua: Lua) -> CResult {
+fn spawn(lua: &mut Lua) -> CResult {
     check_lua_function(lua, 1)?;
-    in_run(lua, |run| {
+    in_run(lua, |run, lua| {
         let count = lua.top();
         let (thread, anchor) = prepare(lua)?;
-        run.spawn(thread, anchor, count - 1, lua);
+        run.spawn(thread, anchor, count - 1, lua.coroutine());
         Ok(1)
     })
 }
 
 /// Moves the function and its arguments from the stack to a new coroutine, which takes their place.
-fn prepare(lua: Lua) -> Result<(Lua, Ref), LuaError> {
+fn prepare(lua: &mut Lua) -> Result<(Coroutine, Ref), LuaError> {
     let count = lua.top();
     lua.reserve(8)?;
     let thread = lua.push_new_thread();
@@ -93,32 +93,34 @@ fn prepare(lua: Lua) -> Result<(Lua, Ref), LuaError> {
 }
 
 /// `ngx.on_abort(function)`: 1, or nil and why not.
-fn on_abort(lua: Lua) -> CResult {
-    let refuse = |reason: &[u8]| {
-        lua.push_nil();
-        lua.push_bytes(reason);
-        Ok(2)
-    };
+fn on_abort(lua: &mut Lua) -> CResult {
     with_run(|run| {
         if run.request().is_none() {
             ABORTABLE.check(run.phase())?;
         }
         let req = run.any_request()?;
         if req.module_conf(&settings::MODULE).lua_check_client_abort != Some(true) {
-            return refuse(b"lua_check_client_abort is off");
+            return refuse(lua, b"lua_check_client_abort is off");
         }
         ABORTABLE.check(run.phase())?;
         check_lua_function(lua, 1)?;
         lua.set_top(1);
         let (thread, anchor) = prepare(lua)?;
-        if !run.set_on_abort(thread, anchor, lua) {
-            lua.unref(anchor);
-            return refuse(b"duplicate call");
+        if !run.set_on_abort(thread, anchor, lua.coroutine()) {
+            lua.coroutine().unref(anchor);
+            return refuse(lua, b"duplicate call");
         }
         lua.push_integer(1);
         Ok(1)
     })
     .unwrap_or(Err(LuaError::new("no request found")))
+}
+
+/// `nil` and why not.
+fn refuse(lua: &mut Lua, reason: &[u8]) -> CResult {
+    lua.push_nil();
+    lua.push_bytes(reason);
+    Ok(2)
 }
 
 /// Where `ngx.on_abort` may be called.
@@ -131,7 +133,7 @@ enum Relation {
     Parent,
 }
 
-fn relation(lua: Lua, index: c_int) -> Relation {
+fn relation(lua: &mut Lua, index: c_int) -> Relation {
     push_parents(lua);
     lua.push_value(index);
     lua.raw_get(-2);
@@ -147,8 +149,8 @@ fn relation(lua: Lua, index: c_int) -> Relation {
 }
 
 /// `wait(thread, …)`: the results of the first that ended; nothing when all run and the Lua half is to await.
-fn wait(lua: Lua) -> CResult {
-    in_run(lua, |run| {
+fn wait(lua: &mut Lua) -> CResult {
+    in_run(lua, |run, lua| {
         let count = lua.top();
         if count == 0 {
             return Err(LuaError::new("at least one coroutine should be specified"));
@@ -170,10 +172,9 @@ fn wait(lua: Lua) -> CResult {
                 waited.push(thread);
                 continue;
             }
-            let results = thread.top();
+            lua.reserve(thread.top())?;
+            let results = lua.take(thread);
             if results > 0 {
-                lua.reserve(results)?;
-                thread.move_to(lua, results);
                 return Ok(results);
             }
             if index == count && waited.is_empty() {
@@ -188,12 +189,7 @@ fn wait(lua: Lua) -> CResult {
 }
 
 /// `kill(thread)`: 1, or nil and why not.
-fn kill(lua: Lua) -> CResult {
-    let refuse = |reason: &[u8]| {
-        lua.push_nil();
-        lua.push_bytes(reason);
-        Ok(2)
-    };
+fn kill(lua: &mut Lua) -> CResult {
     let Some(thread) = lua.to_thread(1) else { return Err(LuaError::argument(1, "lua thread expected")) };
     let Some(killed) = with_run(|run| -> Result<Option<&str>, LuaError> {
         Phases::YIELDABLE.check(run.phase())?;
@@ -203,7 +199,7 @@ fn kill(lua: Lua) -> CResult {
             Relation::Parent => Ok(if run.kill(thread) {
                 None
             } else if thread.top() > 0 {
-                thread.set_top(0);
+                thread.reset();
                 Some("already terminated")
             } else {
                 Some("already waited or killed")
@@ -213,7 +209,7 @@ fn kill(lua: Lua) -> CResult {
         return Err(LuaError::new("no request found"));
     };
     match killed? {
-        Some(reason) => refuse(reason.as_bytes()),
+        Some(reason) => refuse(lua, reason.as_bytes()),
         None => {
             lua.push_integer(1);
             Ok(1)

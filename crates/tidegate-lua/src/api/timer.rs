@@ -23,16 +23,16 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 /// `ngx.timer.at(delay, function, …)`
-fn at(lua: Lua) -> CResult {
+fn at(lua: &mut Lua) -> CResult {
     create(lua, false)
 }
 
 /// `ngx.timer.every(delay, function, …)`
-fn every(lua: Lua) -> CResult {
+fn every(lua: &mut Lua) -> CResult {
     create(lua, true)
 }
 
-fn create(lua: Lua, repeat: bool) -> CResult {
+fn create(lua: &mut Lua, repeat: bool) -> CResult {
     let count = lua.top();
     if count < 2 {
         return Err(LuaError::from(format!("expecting at least 2 arguments but got {count}")));
@@ -60,21 +60,21 @@ fn create(lua: Lua, repeat: bool) -> CResult {
         return Ok(2);
     }
     let thread = vm.take_thread()?;
-    thread.lua().reserve(count)?;
+    thread.coroutine().reserve(count)?;
     // The function and its arguments; the delay below them stays.
-    lua.move_to(thread.lua(), count - 1);
+    lua.move_to(thread.coroutine(), count - 1);
     timers::launch(&vm, host.timer_host(), thread, delay, repeat);
     lua.push_integer(1);
     Ok(1)
 }
 
-fn running_count(lua: Lua) -> CResult {
+fn running_count(lua: &mut Lua) -> CResult {
     let count = with_run(|run| run.vm().timers.running()).unwrap_or(0);
     lua.push_integer(i64::try_from(count).unwrap_or(i64::MAX));
     Ok(1)
 }
 
-fn pending_count(lua: Lua) -> CResult {
+fn pending_count(lua: &mut Lua) -> CResult {
     let count = with_run(|run| run.vm().timers.pending()).unwrap_or(0);
     lua.push_integer(i64::try_from(count).unwrap_or(i64::MAX));
     Ok(1)

@@ -32,19 +32,19 @@ fn groups() -> Vec<Arc<Group>> {
 }
 
 /// The group that argument 1 names.
-fn group(lua: Lua) -> Result<Option<Arc<Group>>, LuaError> {
+fn group(lua: &mut Lua) -> Result<Option<Arc<Group>>, LuaError> {
     let name = lua.check_bytes(1)?;
     Ok(groups().into_iter().find(|group| group.name == name))
 }
 
-fn refuse(lua: Lua, reason: &[u8]) -> CResult {
+fn refuse(lua: &mut Lua, reason: &[u8]) -> CResult {
     lua.push_nil();
     lua.push_bytes(reason);
     Ok(2)
 }
 
 /// `names()`: the names of all groups.
-fn names(lua: Lua) -> CResult {
+fn names(lua: &mut Lua) -> CResult {
     lua.push_table(0, 0);
     for (number, group) in (1..).zip(groups()) {
         lua.push_bytes(&group.name);
@@ -54,7 +54,7 @@ fn names(lua: Lua) -> CResult {
 }
 
 /// `current()`: the name of the group that the request goes to, or nil.
-fn current(lua: Lua) -> CResult {
+fn current(lua: &mut Lua) -> CResult {
     let req = request(Phases::EVERYWHERE)?;
     match req.upstream_record(|record| record.group.clone()).flatten() {
         Some(group) => lua.push_bytes(&group.name),
@@ -64,7 +64,7 @@ fn current(lua: Lua) -> CResult {
 }
 
 /// `peers(group, backup)`: a table for each peer of that rank; nil and why not.
-fn peers(lua: Lua) -> CResult {
+fn peers(lua: &mut Lua) -> CResult {
     let Some(group) = group(lua)? else { return refuse(lua, b"upstream not found") };
     let reports = group.report(lua.to_bool(2));
     drop(group);
@@ -77,7 +77,7 @@ fn peers(lua: Lua) -> CResult {
     Ok(1)
 }
 
-fn push_report(lua: Lua, id: i32, report: &PeerReport) {
+fn push_report(lua: &mut Lua, id: i32, report: &PeerReport) {
     let peer = &report.peer;
     lua.push_table(0, 12);
     let seconds = |second: u64| i64::try_from(second).unwrap_or(i64::MAX);
@@ -111,7 +111,7 @@ fn push_report(lua: Lua, id: i32, report: &PeerReport) {
 }
 
 /// `set_peer_down(group, backup, id, down)`: true, or nil and why not.
-fn set_peer_down(lua: Lua) -> CResult {
+fn set_peer_down(lua: &mut Lua) -> CResult {
     let Some(group) = group(lua)? else { return refuse(lua, b"upstream not found") };
     let id = usize::try_from(lua.check_integer(3)?).ok();
     if !id.is_some_and(|id| group.set_peer_down(lua.to_bool(2), id, lua.to_bool(4))) {

@@ -97,7 +97,7 @@ fn pid() -> c_int {
 }
 
 /// `pids()`: the numbers of all workers that have started.
-fn pids(lua: Lua) -> CResult {
+fn pids(lua: &mut Lua) -> CResult {
     let mut pids = PIDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // After a reload there may be fewer workers than before.
     let count = config().and_then(|config| config.main().worker_processes).unwrap_or(1);
@@ -113,13 +113,13 @@ fn pids(lua: Lua) -> CResult {
 }
 
 /// `configure()`: how the program was built, in the words of nginx's `configure`.
-fn configure(lua: Lua) -> CResult {
+fn configure(lua: &mut Lua) -> CResult {
     lua.push_bytes(configure_arguments().as_bytes());
     Ok(1)
 }
 
 /// `version()`: nginx's version that is followed, as a number: 1027001 for 1.27.1.
-fn version(lua: Lua) -> CResult {
+fn version(lua: &mut Lua) -> CResult {
     let number = tidegate_core::NGINX_VERSION
         .split('.')
         .fold(0, |number, part| number * 1000 + part.parse::<i64>().unwrap_or(0));

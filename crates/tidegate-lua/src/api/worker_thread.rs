@@ -32,7 +32,7 @@ const VM_POOL_SIZE: u64 = 10;
 /// Wherever a light thread may wait.
 const PHASES: Phases = Phases::except(&[Phase::Init, Phase::ExitWorker, Phase::WorkerThread]);
 
-fn refuse(lua: Lua, reason: &[u8]) -> CResult {
+fn refuse(lua: &mut Lua, reason: &[u8]) -> CResult {
     lua.set_top(0);
     lua.push_bool(false);
     lua.push_bytes(reason);
@@ -40,7 +40,7 @@ fn refuse(lua: Lua, reason: &[u8]) -> CResult {
 }
 
 /// `run(pool, module, function, …)`: `false` and why not, or nothing when the Lua half is to await the results.
-fn run(lua: Lua) -> CResult {
+fn run(lua: &mut Lua) -> CResult {
     with_run(|run| PHASES.check(run.phase())).unwrap_or(Err(LuaError::new("no request found")))?;
     let count = lua.top();
     if count < 3 {
@@ -92,7 +92,7 @@ fn run(lua: Lua) -> CResult {
     Ok(0)
 }
 
-fn push_results(lua: Lua, results: &Results) -> CResult {
+fn push_results(lua: &mut Lua, results: &Results) -> CResult {
     match results {
         Ok(values) => {
             let count = i32::try_from(values.len()).unwrap_or(i32::MAX - 1);
@@ -112,20 +112,20 @@ fn push_results(lua: Lua, results: &Results) -> CResult {
 }
 
 /// `keep_results(…)`: what the user's function returned.
-fn keep(lua: Lua) -> CResult {
+fn keep(lua: &mut Lua) -> CResult {
     let values = (1..=lua.top()).map(|index| Value::copy(lua, index)).collect::<Result<Vec<_>, _>>();
     keep_results(values.map_err(|reason| format!("{reason} in the return value").into_bytes()));
     Ok(0)
 }
 
 /// `keep_failure(message)`: the error that the user's function raised.
-fn keep_failure(lua: Lua) -> CResult {
+fn keep_failure(lua: &mut Lua) -> CResult {
     keep_results(Err(lua.check_bytes(1)?.to_vec()));
     Ok(0)
 }
 
 /// `set_runner(function)`: the function that calls the user's.
-fn set_runner(lua: Lua) -> CResult {
+fn set_runner(lua: &mut Lua) -> CResult {
     lua.set_top(1);
     lua.push_light(runner_key());
     lua.insert(1);

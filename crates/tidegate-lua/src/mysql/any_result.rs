@@ -105,7 +105,8 @@ pub(super) fn check(vm: &Rc<Vm>, input: &[u8]) {
     assert_eq!(vm.main().top(), 0);
     let Some(first) = built.first() else { return };
     assert!(built.len() == 1 && !sink.is_too_wide());
-    let compared = vm.main().protect(|lua| {
+    // SAFETY: nobody else works with the main state.
+    let compared = unsafe { vm.main().lua() }.protect(|lua| {
         lua.reserve(8)?;
         first.table.push(lua);
         compare(lua, &columns, shape.compact, &values.rows);
@@ -127,7 +128,7 @@ fn column(packet: &[u8]) -> Column {
 }
 
 /// Compares the table on top with the rows that it was made of.
-fn compare(lua: Lua, columns: &[Column], is_compact: bool, rows: &[Vec<Given>]) {
+fn compare(lua: &mut Lua, columns: &[Column], is_compact: bool, rows: &[Vec<Given>]) {
     assert_eq!(lua.raw_len(-1), rows.len());
     for (number, row) in rows.iter().enumerate() {
         lua.raw_get_index(-1, number as c_int + 1);
@@ -149,7 +150,7 @@ fn compare(lua: Lua, columns: &[Column], is_compact: bool, rows: &[Vec<Given>]) 
     lua.pop(1);
 }
 
-fn compare_value(lua: Lua, column: &Column, given: &Given) {
+fn compare_value(lua: &mut Lua, column: &Column, given: &Given) {
     let found = lua.type_of(-1);
     match given {
         Given::Null => assert!(found == Type::LightUserdata && lua.to_userdata(-1).is_null()),

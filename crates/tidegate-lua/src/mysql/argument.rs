@@ -17,7 +17,7 @@ const PARAMS_MAX: usize = 0xffff;
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A statement's text at `index`: a string, a number, or a table of fragments, nested as one likes.
-pub(super) fn sql(lua: Lua, index: c_int) -> Result<Vec<u8>, LuaError> {
+pub(super) fn sql(lua: &mut Lua, index: c_int) -> Result<Vec<u8>, LuaError> {
     match lua.type_of(index) {
         Type::String => Ok(lua.to_bytes(index).unwrap_or_default().to_vec()),
         Type::Number | Type::Table => text_of(lua, index),
@@ -26,7 +26,7 @@ pub(super) fn sql(lua: Lua, index: c_int) -> Result<Vec<u8>, LuaError> {
 }
 
 /// The parameters in the table at `index`: its field `n` says how many, or else its length.
-pub(super) fn params(lua: Lua, index: c_int) -> Result<Vec<Param>, LuaError> {
+pub(super) fn params(lua: &mut Lua, index: c_int) -> Result<Vec<Param>, LuaError> {
     lua.reserve(2)?;
     lua.raw_get_field(index, b"n");
     let given = lua.to_number(-1);
@@ -53,7 +53,7 @@ pub(super) fn params(lua: Lua, index: c_int) -> Result<Vec<Param>, LuaError> {
 }
 
 /// The parameter at `index`, counted from 1.
-fn param(lua: Lua, index: c_int) -> Option<Param> {
+fn param(lua: &mut Lua, index: c_int) -> Option<Param> {
     Some(match lua.type_of(index) {
         Type::Nil => Param::Null,
         Type::LightUserdata if lua.to_userdata(index).is_null() => Param::Null,

@@ -46,7 +46,7 @@ const LOGIN: i32 = 7;
 
 /// `connect(handle, key, pool_size?, backlog?, max_packet_size?, int64?, host?, port?, path?, embedded?, user?, password?,
 /// database?, charset?, ssl?, ssl_verify?)`: results, or nothing when the Lua half is to await.
-pub(super) fn connect(lua: Lua) -> CResult {
+pub(super) fn connect(lua: &mut Lua) -> CResult {
     with_run(|run| Phases::YIELDABLE.check(run.phase())).unwrap_or(Err(LuaError::new("no request found")))?;
     let Call { db, host } = call(lua)?;
     if let Some(operation) = db.busy() {
@@ -56,7 +56,7 @@ pub(super) fn connect(lua: Lua) -> CResult {
         db.check_owner(&host)?;
     }
     db.close_now();
-    let key = lua.check_bytes(2)?;
+    lua.check_bytes(2)?;
     let backlog = count(lua, 4, 0)?;
     let size = count(lua, 3, 1)?.or(backlog.map(|_| Settings::of(&host).pool_size));
     let tuning = Tuning { limit: db.limit(&host), packet_bytes_max: count(lua, 5, 1)?.unwrap_or(PACKET_BYTES_MAX) };
@@ -66,10 +66,11 @@ pub(super) fn connect(lua: Lua) -> CResult {
         Some(b"number") => BigInt::Number,
         Some(_) => return push_nil_error(lua, "int64 must be \"string\", \"cdata\" or \"number\""),
     });
-    let login = match Login::of_arguments(&lua, LOGIN, &host) {
+    let login = match Login::of_arguments(lua, LOGIN, &host) {
         Ok(login) => login,
         Err(refusal) => return refusal.push(lua),
     };
+    let key = lua.check_bytes(2)?;
     {
         let mut own = db.key.borrow_mut();
         own.clear();
@@ -104,7 +105,7 @@ pub(super) fn connect(lua: Lua) -> CResult {
 }
 
 /// The whole number at `index`, if there is one.
-fn count(lua: Lua, index: i32, least: usize) -> Result<Option<usize>, LuaError> {
+fn count(lua: &mut Lua, index: i32, least: usize) -> Result<Option<usize>, LuaError> {
     const NAMES: [&str; 3] = ["pool_size", "backlog", "max_packet_size"];
     if lua.is_none_or_nil(index) {
         return Ok(None);

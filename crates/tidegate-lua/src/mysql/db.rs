@@ -171,20 +171,20 @@ pub(super) struct Call {
 }
 
 /// The object in argument 1, and whom the script serves.
-pub(super) fn call(lua: Lua) -> Result<Call, LuaError> {
+pub(super) fn call(lua: &mut Lua) -> Result<Call, LuaError> {
     let db = check_userdata::<Handle>(lua, 1)?.0;
     let host = with_run(|run| run.host().clone()).ok_or(LuaError::new("no request found"))?;
     Ok(Call { db, host })
 }
 
 /// `new()`
-pub(super) fn new(lua: Lua) -> CResult {
+pub(super) fn new(lua: &mut Lua) -> CResult {
     push_userdata(lua, Handle(Rc::new(Db::default())));
     Ok(1)
 }
 
 /// `set_timeout(handle, ms)`: for every wait from now on; 0 and nil for the directives' values.
-pub(super) fn set_timeout(lua: Lua) -> CResult {
+pub(super) fn set_timeout(lua: &mut Lua) -> CResult {
     let db = check_userdata::<Handle>(lua, 1)?.0;
     let limit = if lua.is_none_or_nil(2) {
         None
@@ -200,7 +200,7 @@ pub(super) fn set_timeout(lua: Lua) -> CResult {
 }
 
 /// `server_ver(handle)`: the version that the server told, or nil before the first `connect`.
-pub(super) fn server_version(lua: Lua) -> CResult {
+pub(super) fn server_version(lua: &mut Lua) -> CResult {
     let db = check_userdata::<Handle>(lua, 1)?.0;
     let version = db.version.borrow().clone();
     if version.is_empty() {
@@ -212,7 +212,7 @@ pub(super) fn server_version(lua: Lua) -> CResult {
 }
 
 /// `get_reused_times(handle)`: how often the session came out of its pool.
-pub(super) fn reused_times(lua: Lua) -> CResult {
+pub(super) fn reused_times(lua: &mut Lua) -> CResult {
     let Call { db, host } = call(lua)?;
     let reused = db.link.borrow().as_ref().map(|link| link.membership.reused);
     match (reused, db.busy()) {
@@ -227,7 +227,7 @@ pub(super) fn reused_times(lua: Lua) -> CResult {
 }
 
 /// `close(handle)`: says goodbye to the server.
-pub(super) fn close(lua: Lua) -> CResult {
+pub(super) fn close(lua: &mut Lua) -> CResult {
     let Call { db, host } = call(lua)?;
     if let Some(operation) = db.busy() {
         return push_nil_error(lua, operation.busy());
@@ -243,7 +243,7 @@ pub(super) fn close(lua: Lua) -> CResult {
 }
 
 /// `set_keepalive(handle, max_idle_ms?, pool_size?)`: puts the session into its pool.
-pub(super) fn set_keepalive(lua: Lua) -> CResult {
+pub(super) fn set_keepalive(lua: &mut Lua) -> CResult {
     let Call { db, host } = call(lua)?;
     if db.state.get() != State::Connected {
         let state = db.state.get().as_str();

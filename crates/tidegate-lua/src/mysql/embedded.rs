@@ -46,7 +46,7 @@ struct Batch {
 }
 
 /// Runs a statement, or a batch of them.
-pub(super) fn run(lua: Lua, begun: Begun, command: Command, shape: Shape, wanted: Wanted) -> CResult {
+pub(super) fn run(lua: &mut Lua, begun: Begun, command: Command, shape: Shape, wanted: Wanted) -> CResult {
     let Begun { db, link, vm, limit, .. } = begun;
     let Link { backend, membership } = link;
     let Backend::Embedded(mut embedded) = backend else { return push_nil_error(lua, "closed") };
@@ -99,7 +99,7 @@ impl Batch {
 }
 
 /// Pushes the answer: `res, err, errcode, sqlstate` and, if there are more, an array of what `read_result` will return.
-fn push(lua: Lua, wanted: Wanted, built: &[Built], error: Option<&Refusal>) -> CResult {
+fn push(lua: &mut Lua, wanted: Wanted, built: &[Built], error: Option<&Refusal>) -> CResult {
     lua.reserve(12)?;
     if let Wanted::Bytes(bytes) = wanted {
         lua.push_integer(i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -122,7 +122,7 @@ fn push(lua: Lua, wanted: Wanted, built: &[Built], error: Option<&Refusal>) -> C
 }
 
 /// Pushes an array of results, each `{ res, err, errcode, sqlstate }`.
-fn push_rest(lua: Lua, built: &[Built], error: Option<&Refusal>) -> Result<(), LuaError> {
+fn push_rest(lua: &mut Lua, built: &[Built], error: Option<&Refusal>) -> Result<(), LuaError> {
     let count = c_int::try_from(built.len()).unwrap_or(0);
     lua.push_table(count + 1, 0);
     for (number, built) in (1..).zip(built) {

@@ -62,7 +62,7 @@ impl<'a> Login<'a> {
             Server::Embedded
         } else {
             match (given(0), given(2)) {
-                (Some(name), _) => Server::Inet { host: name.into(), port: port(*lua, first + 1)? },
+                (Some(name), _) => Server::Inet { host: name.into(), port: port(lua, first + 1)? },
                 (None, Some(path)) => Server::Unix(path.into()),
                 (None, None) => return Err("neither \"host\" nor \"path\" options are specified".into()),
             }
@@ -99,7 +99,7 @@ impl<'a> Login<'a> {
 }
 
 /// The port at `index`; MySQL's own if there is none.
-fn port(lua: Lua, index: i32) -> Result<u16, Refusal> {
+fn port(lua: &Lua, index: i32) -> Result<u16, Refusal> {
     if lua.is_none_or_nil(index) {
         return Ok(3306);
     }

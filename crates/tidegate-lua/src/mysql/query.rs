@@ -51,9 +51,9 @@ impl Command {
 }
 
 /// Demands that a statement may begin, or says why not, with `prefix` in front.
-fn begin(lua: Lua, prefix: &str) -> Result<Result<Begun, c_int>, LuaError> {
+fn begin(lua: &mut Lua, prefix: &str) -> Result<Result<Begun, c_int>, LuaError> {
     let Call { db, host } = call(lua)?;
-    let refuse = |message: &str| push_nil_error(lua, &format!("{prefix}{message}")).map(Err);
+    let mut refuse = |message: &str| push_nil_error(lua, &format!("{prefix}{message}")).map(Err);
     if db.state.get() != State::Connected {
         return refuse(&format!("cannot send query in the current context: {}", db.state.get().as_str()));
     }
@@ -72,12 +72,12 @@ fn begin(lua: Lua, prefix: &str) -> Result<Result<Begun, c_int>, LuaError> {
 }
 
 /// The shape of tables: `nrows` and `compact` at these indexes.
-fn shape(lua: Lua, rows: c_int, compact: c_int, db: &Db) -> Shape {
+fn shape(lua: &mut Lua, rows: c_int, compact: c_int, db: &Db) -> Shape {
     let hint = lua.to_number(rows).map_or(ROWS_HINT_DEFAULT, |rows| (rows as c_int).clamp(0, ROWS_HINT_MAX));
     Shape { compact: lua.to_bool(compact), rows_hint: hint, bigint: db.bigint.get() }
 }
 
-pub(super) fn wait(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
+pub(super) fn wait(lua: &mut Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
     let future = Box::pin(future);
     with_run(|run| run.wait_boxed(lua, future)).unwrap_or(Err(LuaError::new("no request found"))).map(|()| 0)
 }
@@ -85,7 +85,7 @@ pub(super) fn wait(lua: Lua, future: impl Future<Output = Answer> + 'static) -> 
 /// `send_query(handle, sql, compact?)`: the count of bytes sent.
 ///
 /// The embedded engine runs the statement now: its results follow the count, for the Lua half to keep.
-pub(super) fn send_query(lua: Lua) -> CResult {
+pub(super) fn send_query(lua: &mut Lua) -> CResult {
     let sql = argument::sql(lua, 2)?;
     let begun = match begin(lua, "")? {
         Ok(begun) => begun,
@@ -129,7 +129,7 @@ pub(super) fn refused(refusal: Refusal) -> Answer {
 
 /// `query(handle, sql, params | nil, nrows?, compact?)`: the first result. With a table of parameters the statement is
 /// prepared, once for each connection, and the parameters travel beside it.
-pub(super) fn query(lua: Lua) -> CResult {
+pub(super) fn query(lua: &mut Lua) -> CResult {
     let sql = argument::sql(lua, 2)?;
     let command = match lua.type_of(3) {
         Type::Table => Command::Prepared(sql, argument::params(lua, 3)?),
@@ -151,7 +151,7 @@ pub(super) fn query(lua: Lua) -> CResult {
 }
 
 /// `read_result(handle, nrows?, compact?)`: the next result.
-pub(super) fn read_result(lua: Lua) -> CResult {
+pub(super) fn read_result(lua: &mut Lua) -> CResult {
     let Call { db, host } = call(lua)?;
     if db.state.get() != State::CommandSent {
         let state = db.state.get().as_str();
@@ -237,7 +237,7 @@ fn first_of(built: Vec<Built>) -> Answer {
 }
 
 /// Pushes a result and, unless it is the last one, `"again"`; gives the count of values.
-pub(super) fn push_result(lua: Lua, built: &Built) -> c_int {
+pub(super) fn push_result(lua: &mut Lua, built: &Built) -> c_int {
     built.table.push(lua);
     if !built.more {
         return 1;
@@ -247,7 +247,7 @@ pub(super) fn push_result(lua: Lua, built: &Built) -> c_int {
 }
 
 /// `prepare(handle, sql)`: how many parameters the statement takes; `true` where only running it tells.
-pub(super) fn prepare(lua: Lua) -> CResult {
+pub(super) fn prepare(lua: &mut Lua) -> CResult {
     let sql = argument::sql(lua, 2)?;
     let begun = match begin(lua, "")? {
         Ok(begun) => begun,
@@ -281,14 +281,14 @@ async fn prepare_on_server(begun: Begun, sql: Vec<u8>, busy: Busy) -> Answer {
 }
 
 /// `forget(handle, sql)`: a prepared statement is not needed any more.
-pub(super) fn forget(lua: Lua) -> CResult {
+pub(super) fn forget(lua: &mut Lua) -> CResult {
     let Call { db, .. } = call(lua)?;
     db.forget_statement(&argument::sql(lua, 2)?);
     Ok(0)
 }
 
 /// `results_read(handle)`: the Lua half has given the last of the results that it kept.
-pub(super) fn results_read(lua: Lua) -> CResult {
+pub(super) fn results_read(lua: &mut Lua) -> CResult {
     let Call { db, .. } = call(lua)?;
     if db.state.get() == State::CommandSent && db.busy().is_none() && db.is_open() {
         db.state.set(State::Connected);

@@ -95,7 +95,7 @@ impl Refusal {
     }
 
     /// Pushes `nil`, the message and, if there are, code and SQLSTATE.
-    pub(super) fn push(&self, lua: Lua) -> CResult {
+    pub(super) fn push(&self, lua: &mut Lua) -> CResult {
         lua.push_nil();
         lua.push_bytes(self.message.as_bytes());
         let Some((code, sqlstate)) = &self.code else { return Ok(2) };

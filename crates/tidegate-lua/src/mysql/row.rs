@@ -7,7 +7,7 @@ use std::rc::Rc;
 use mlua_sys::lua_State;
 use tidegate_rows::Column;
 
-use crate::stack::{Lua, Ref};
+use crate::stack::{Coroutine, Lua, Ref};
 
 unsafe extern "C-unwind" {
     fn tidegate_lua_row_slot(state: *mut lua_State, row: c_int, key: c_int) -> isize;
@@ -26,7 +26,7 @@ pub(super) enum Int64 {
 }
 
 /// Pushes an `int64_t` or `uint64_t`. *May raise* (memory).
-pub(super) fn push_int64(lua: Lua, value: Int64) {
+pub(super) fn push_int64(lua: &mut Lua, value: Int64) {
     let (bits, is_unsigned) = match value {
         Int64::Signed(value) => (value.cast_unsigned(), 0),
         Int64::Unsigned(value) => (value, 1),
@@ -36,7 +36,7 @@ pub(super) fn push_int64(lua: Lua, value: Int64) {
 }
 
 /// The `int64_t` or `uint64_t` at `index`, counted from 1.
-pub(super) fn to_int64(lua: Lua, index: c_int) -> Option<Int64> {
+pub(super) fn to_int64(lua: &mut Lua, index: c_int) -> Option<Int64> {
     let mut bits = 0;
     // SAFETY: any index and value are acceptable.
     match unsafe { tidegate_lua_to_int64(lua.raw(), index, &raw mut bits) } {
@@ -75,7 +75,7 @@ struct Shape {
 impl Shapes {
     /// Pushes a table that has the columns' names for keys, of which rows are copies, and gives its slots; `None` and
     /// `false` if there are none. *May raise* (memory). The caller reserved a slot for each column and three more.
-    pub(super) fn push(&self, lua: Lua, columns: &[Column]) -> Option<Slots> {
+    pub(super) fn push(&self, lua: &mut Lua, columns: &[Column]) -> Option<Slots> {
         let fits = |shape: &&Shape| {
             shape.names.len() == columns.len()
                 && shape.names.iter().zip(columns).all(|(name, column)| *name == column.name)
@@ -109,7 +109,7 @@ impl Shapes {
             known.push(shape);
         } else {
             let oldest = self.oldest.replace((self.oldest.get() + 1) % SHAPES_MAX);
-            lua.unref(std::mem::replace(&mut known[oldest], shape).template);
+            lua.coroutine().unref(std::mem::replace(&mut known[oldest], shape).template);
         }
         Some(slots)
     }
@@ -118,7 +118,7 @@ impl Shapes {
 /// A copy under way: the table on top of the stack.
 #[derive(Clone, Copy)]
 pub(super) struct Copy {
-    lua: Lua,
+    lua: Coroutine,
     base: *mut c_char,
     /// Of the slots, in bytes.
     size: usize,
@@ -137,7 +137,7 @@ impl Copy {
 
 impl Slots {
     /// Those of the table at `row` for the `count` keys from `first_key` on; `None` unless it has all of them, and some.
-    fn of(lua: Lua, row: c_int, first_key: c_int, count: c_int) -> Option<Self> {
+    fn of(lua: &mut Lua, row: c_int, first_key: c_int, count: c_int) -> Option<Self> {
         let slot = |key: c_int| {
             // SAFETY: any indexes and values are acceptable.
             let slot = unsafe { tidegate_lua_row_slot(lua.raw(), row, key) };
@@ -149,24 +149,30 @@ impl Slots {
     /// Pushes a copy of the table at `row`, which these slots are of. *May raise* (memory).
     ///
     /// Until the copy is stored somewhere, only its own methods may be called on the state.
-    pub(super) fn copy(&self, lua: Lua, row: c_int) -> Copy {
+    pub(super) fn copy(&self, lua: &mut Lua, row: c_int) -> Copy {
         let mut size = 0;
         // SAFETY: any index and value are acceptable; LuaJIT grows the stack where there is no room.
         let base = unsafe { tidegate_lua_row_copy(lua.raw(), row, &raw mut size) };
-        Copy { lua, base, size }
+        Copy { lua: lua.coroutine(), base, size }
     }
 
     /// Writes bytes as column `column`'s value. *May raise* (memory).
+    ///
+    /// # Safety
+    /// The copy is on top of its stack, as [`Slots::copy`] has left it there.
     #[inline]
-    pub(super) fn set_bytes(&self, copy: Copy, column: usize, bytes: &[u8]) {
+    pub(super) unsafe fn set_bytes(&self, copy: Copy, column: usize, bytes: &[u8]) {
         let Some(slot) = copy.slot(self.0[column]) else { return };
-        // SAFETY: the slot is one of the table on top, whose slots nobody has moved since.
+        // SAFETY: the slot is one of the table on top, by this function's contract.
         unsafe { tidegate_lua_slot_bytes(copy.lua.raw(), slot, bytes.as_ptr().cast(), bytes.len()) }
     }
 
     /// Writes a number as column `column`'s value.
+    ///
+    /// # Safety
+    /// As for [`Slots::set_bytes`].
     #[inline]
-    pub(super) fn set_number(&self, copy: Copy, column: usize, number: f64) {
+    pub(super) unsafe fn set_number(&self, copy: Copy, column: usize, number: f64) {
         // LuaJIT has one not-a-number: the others' bits are values of other types.
         let number = if number.is_nan() { CANONICAL_NAN } else { number };
         let Some(slot) = copy.slot(self.0[column]) else { return };
@@ -175,7 +181,10 @@ impl Slots {
     }
 
     /// Writes the value at `index` of the stack (counted from 1) as column `column`'s value.
-    pub(super) fn set_value(&self, copy: Copy, column: usize, index: c_int) {
+    ///
+    /// # Safety
+    /// As for [`Slots::set_bytes`], but for values that were pushed on top of the copy.
+    pub(super) unsafe fn set_value(&self, copy: Copy, column: usize, index: c_int) {
         let Some(slot) = copy.slot(self.0[column]) else { return };
         // SAFETY: as for `set_bytes`; any index is acceptable.
         unsafe { tidegate_lua_slot_value(copy.lua.raw(), slot, index) }
@@ -196,13 +205,15 @@ mod tests {
     /// The numbers of a row of `names` whose values count up from 1, by name; -1 where there is none.
     fn row_of(vm: &Vm, names: &[&str]) -> Vec<f64> {
         let mut found = Vec::new();
-        let made = vm.main().protect(|lua| {
+        // SAFETY: nobody else works with the main state.
+        let made = unsafe { vm.main().lua() }.protect(|lua| {
             lua.reserve(20)?;
             let template = lua.top() + 1;
             let Some(slots) = vm.row_shapes.push(lua, &columns(names)) else { return Ok(()) };
             let copy = slots.copy(lua, template);
             for column in 0..names.len() {
-                slots.set_number(copy, column, column as f64 + 1.0);
+                // SAFETY: the copy is on top.
+                unsafe { slots.set_number(copy, column, column as f64 + 1.0) };
             }
             for name in names {
                 lua.raw_get_field(-1, name.as_bytes());

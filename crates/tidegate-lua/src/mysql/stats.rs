@@ -10,7 +10,7 @@ use crate::socket::pool;
 use crate::stack::Lua;
 
 /// `pool_stats()`: a table of this worker's pools by name.
-pub(super) fn pool_stats(lua: Lua) -> CResult {
+pub(super) fn pool_stats(lua: &mut Lua) -> CResult {
     lua.reserve(8)?;
     let pools = pool::all::<Link>();
     lua.push_table(0, i32::try_from(pools.len()).unwrap_or(0));
@@ -38,7 +38,7 @@ pub(super) fn pool_stats(lua: Lua) -> CResult {
 }
 
 /// `drizzle_stats()`: a table of the pools of `drizzle_server`s by the names of their upstreams, over all workers.
-pub(super) fn drizzle_stats(lua: Lua) -> CResult {
+pub(super) fn drizzle_stats(lua: &mut Lua) -> CResult {
     lua.reserve(8)?;
     let pools = worker::config().map(|config| drizzle::pool_stats(&config)).unwrap_or_default();
     lua.push_table(0, i32::try_from(pools.len()).unwrap_or(0));
@@ -67,27 +67,29 @@ pub(super) fn drizzle_stats(lua: Lua) -> CResult {
     Ok(1)
 }
 
-fn push_pool(lua: Lua, numbers: &[(&str, u64)], latency: &Histogram) {
+/// `table[name] = value` for the table on top.
+fn set(lua: &mut Lua, name: &str, value: u64) {
+    lua.push_number(value as f64);
+    lua.raw_set_field(-2, name.as_bytes());
+}
+
+fn push_pool(lua: &mut Lua, numbers: &[(&str, u64)], latency: &Histogram) {
     lua.push_table(0, i32::try_from(numbers.len()).unwrap_or(0) + 1);
-    let set = |name: &str, value: u64| {
-        lua.push_number(value as f64);
-        lua.raw_set_field(-2, name.as_bytes());
-    };
     for (name, value) in numbers {
-        set(name, *value);
+        set(lua, name, *value);
     }
     let us = |quantile| latency.quantile(quantile).as_micros() as u64;
     lua.push_table(0, 6);
-    set("sum_us", latency.sum().as_micros() as u64);
-    set("p50_us", us(0.5));
-    set("p90_us", us(0.9));
-    set("p99_us", us(0.99));
-    set("max_us", us(1.0));
+    set(lua, "sum_us", latency.sum().as_micros() as u64);
+    set(lua, "p50_us", us(0.5));
+    set(lua, "p90_us", us(0.9));
+    set(lua, "p99_us", us(0.99));
+    set(lua, "max_us", us(1.0));
     lua.push_table(0, 0);
     for (number, (end, count)) in (1..).zip(latency.buckets()) {
         lua.push_table(0, 2);
-        set("below_us", end.as_micros() as u64);
-        set("count", count);
+        set(lua, "below_us", end.as_micros() as u64);
+        set(lua, "count", count);
         lua.raw_set_index(-2, number);
     }
     lua.raw_set_field(-2, b"buckets");

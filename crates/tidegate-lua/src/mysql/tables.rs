@@ -25,7 +25,7 @@ use tidegate_rows::{Column, ColumnType, Flow, Sink, SinkClosed, Summary, Value};
 use super::row::{self, Int64, Slots};
 use crate::api::fault;
 use crate::error::{Failure, LuaError};
-use crate::stack::{Lua, Ref};
+use crate::stack::{Coroutine, Lua, Ref};
 use crate::vm::Vm;
 
 /// What becomes of `BIGINT` values.
@@ -66,11 +66,11 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Pops the value on top. *May raise* (memory).
-    fn take(vm: &Rc<Vm>, lua: Lua) -> Self {
+    fn take(vm: &Rc<Vm>, lua: &mut Lua) -> Self {
         Self { vm: vm.clone(), reference: lua.make_ref() }
     }
 
-    pub(super) fn push(&self, lua: Lua) {
+    pub(super) fn push(&self, lua: &mut Lua) {
         lua.push_ref(self.reference);
     }
 }
@@ -98,8 +98,10 @@ struct Parts {
 pub(super) struct Tables {
     vm: Rc<Vm>,
     /// Where tables are built, within [`Tables::enter`] and [`Tables::leave`].
-    lua: Cell<Lua>,
+    lua: Cell<Coroutine>,
     base: Cell<c_int>,
+    /// The row under way, as long as it is on top of the stack.
+    copy: Cell<Option<row::Copy>>,
     /// A result with rows is under way.
     has_rows: Cell<bool>,
     parts: RefCell<Option<Parts>>,
@@ -118,6 +120,7 @@ impl Tables {
             lua: Cell::new(vm.main()),
             vm,
             base: Cell::new(0),
+            copy: Cell::new(None),
             has_rows: Cell::new(false),
             parts: RefCell::default(),
             built: RefCell::default(),
@@ -130,8 +133,8 @@ impl Tables {
     }
 
     /// Puts the result under way back on the stack. *May raise* (memory).
-    fn enter(&self, lua: Lua) -> Result<(), LuaError> {
-        self.lua.set(lua);
+    fn enter(&self, lua: &mut Lua) -> Result<(), LuaError> {
+        self.lua.set(lua.coroutine());
         self.base.set(lua.top());
         lua.reserve(TEMPLATE + WORK_SLOTS)?;
         let parts = self.parts.take();
@@ -144,12 +147,12 @@ impl Tables {
     }
 
     /// Keeps the result under way until the next poll. *May raise* (memory).
-    fn leave(&self) {
+    fn leave(&self, lua: &mut Lua) {
         if !self.has_rows.get() || self.parts.borrow().is_some() {
             return;
         }
-        let (lua, base) = (self.lua.get(), self.base.get());
-        let keep = |index: c_int| {
+        let base = self.base.get();
+        let mut keep = |index: c_int| {
             lua.push_value(base + index);
             Kept::take(&self.vm, lua)
         };
@@ -159,13 +162,26 @@ impl Tables {
 
     /// Runs `body` with the result under way on the stack of a protected call.
     pub(super) fn within(&self, body: impl FnOnce() -> bool) -> Result<(), Failure> {
-        self.vm.main().protect(|lua| {
+        // SAFETY: the body brings nothing that it has borrowed of the main state's stack.
+        let main = unsafe { self.vm.main().lua() };
+        let outcome = main.protect(|lua| {
             self.enter(lua)?;
             if !body() {
-                self.leave();
+                self.leave(lua);
             }
             Ok(())
-        })
+        });
+        self.copy.set(None);
+        outcome
+    }
+
+    /// The stack that [`Tables::within`] has entered, and where its part of it begins.
+    ///
+    /// # Safety
+    /// Called within [`Tables::within`] only, and what the last call gave is not used any more.
+    unsafe fn stack<'a>(&self) -> (&'a mut Lua, c_int) {
+        // SAFETY: `within` keeps nothing that it has borrowed of the stack while its body runs; nor do other callers.
+        (unsafe { self.lua.get().lua() }, self.base.get())
     }
 
     /// Hands a record's calls to `sink`, whose tables these are.
@@ -243,7 +259,6 @@ pub(super) struct TableSink {
     row_count: c_int,
     /// Those of the rows; `None` with `compact_arrays`.
     slots: Option<Slots>,
-    copy: Option<row::Copy>,
     /// Not one row can be built: there is no room for the columns.
     too_wide: bool,
     text: Vec<u8>,
@@ -251,16 +266,7 @@ pub(super) struct TableSink {
 
 impl TableSink {
     pub(super) fn new(tables: Rc<Tables>, shape: Shape) -> Self {
-        Self {
-            tables,
-            shape,
-            kinds: Vec::new(),
-            row_count: 0,
-            slots: None,
-            copy: None,
-            too_wide: false,
-            text: Vec::new(),
-        }
+        Self { tables, shape, kinds: Vec::new(), row_count: 0, slots: None, too_wide: false, text: Vec::new() }
     }
 
     /// Whether a result had more columns than Lua's stack has room for, so that its rows are missing.
@@ -270,41 +276,45 @@ impl TableSink {
 
     fn any_value(&mut self, index: usize, value: Value<'_>) {
         let Some(kind) = self.kinds.get(index).copied().filter(|_| !self.too_wide) else { return };
-        let lua = self.tables.lua.get();
+        // SAFETY: a sink is called while its statement is polled, within `within`.
+        let (lua, _) = unsafe { self.tables.stack() };
         let mut text = std::mem::take(&mut self.text);
         let value = cook(kind, value, &mut text);
-        match (&self.copy, &self.slots) {
-            (Some(copy), Some(slots)) => self.set_in_copy(lua, *copy, slots, index, value),
+        match (self.tables.copy.get(), &self.slots) {
+            (Some(copy), Some(slots)) => self.set_in_copy(lua, copy, slots, index, value),
             _ => self.set_element(lua, index, value),
         }
         self.text = text;
     }
 
-    fn finish(&self, lua: Lua, more: bool) {
+    fn finish(&self, lua: &mut Lua, more: bool) {
         let table = Kept::take(&self.tables.vm, lua);
         self.tables.built.borrow_mut().push(Built { table, more });
     }
 
-    fn set_in_copy(&self, lua: Lua, copy: row::Copy, slots: &Slots, index: usize, value: Cooked<'_>) {
-        match value {
-            Cooked::Number(number) => slots.set_number(copy, index, number),
-            Cooked::Bytes(bytes) => slots.set_bytes(copy, index, bytes),
-            Cooked::Null => slots.set_value(copy, index, self.tables.base.get() + NULL),
-            Cooked::Nothing => {
-                lua.push_nil();
-                slots.set_value(copy, index, lua.top());
-                lua.pop(1);
-            }
-            Cooked::Int64(value) => {
-                row::push_int64(lua, value);
-                slots.set_value(copy, index, lua.top());
-                lua.pop(1);
+    fn set_in_copy(&self, lua: &mut Lua, copy: row::Copy, slots: &Slots, index: usize, value: Cooked<'_>) {
+        // SAFETY: `Tables::copy` holds it as long as it is on top; what is pushed here is popped again.
+        unsafe {
+            match value {
+                Cooked::Number(number) => slots.set_number(copy, index, number),
+                Cooked::Bytes(bytes) => slots.set_bytes(copy, index, bytes),
+                Cooked::Null => slots.set_value(copy, index, self.tables.base.get() + NULL),
+                Cooked::Nothing => {
+                    lua.push_nil();
+                    slots.set_value(copy, index, lua.top());
+                    lua.pop(1);
+                }
+                Cooked::Int64(value) => {
+                    row::push_int64(lua, value);
+                    slots.set_value(copy, index, lua.top());
+                    lua.pop(1);
+                }
             }
         }
     }
 
     /// Sets an element of the array on top.
-    fn set_element(&self, lua: Lua, index: usize, value: Cooked<'_>) {
+    fn set_element(&self, lua: &mut Lua, index: usize, value: Cooked<'_>) {
         match value {
             Cooked::Number(value) => lua.push_number(value),
             Cooked::Bytes(bytes) => lua.push_bytes(bytes),
@@ -319,11 +329,13 @@ impl TableSink {
 impl Sink for TableSink {
     fn columns(&mut self, columns: &[Column]) {
         fault::result_set_begins();
-        let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
+        // SAFETY: as in `any_value`.
+        let (lua, base) = unsafe { self.tables.stack() };
         self.kinds.clear();
         self.kinds.extend(columns.iter().map(|column| Kind::of(column, self.shape.bigint)));
         self.row_count = 0;
         self.slots = None;
+        self.tables.copy.set(None);
         lua.set_top(base);
         let count = c_int::try_from(columns.len()).unwrap_or(c_int::MAX);
         self.too_wide = lua.reserve(count.saturating_add(TEMPLATE + WORK_SLOTS)).is_err();
@@ -341,9 +353,10 @@ impl Sink for TableSink {
         if self.too_wide {
             return;
         }
-        let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
+        // SAFETY: as in `any_value`.
+        let (lua, base) = unsafe { self.tables.stack() };
         match &self.slots {
-            Some(slots) => self.copy = Some(slots.copy(lua, base + TEMPLATE)),
+            Some(slots) => self.tables.copy.set(Some(slots.copy(lua, base + TEMPLATE))),
             None => lua.push_table(c_int::try_from(self.kinds.len()).unwrap_or(0), 0),
         }
     }
@@ -351,12 +364,14 @@ impl Sink for TableSink {
     #[inline]
     fn value(&mut self, index: usize, value: Value<'_>) {
         // What nearly all values are: a text of the text protocol, or a whole number.
-        if let (Some(copy), Some(slots), Value::Bytes(bytes)) = (&self.copy, &self.slots, value) {
+        if let (Some(copy), Some(slots), Value::Bytes(bytes)) = (self.tables.copy.get(), &self.slots, value) {
             match self.kinds.get(index) {
-                Some(Kind::Text) => return slots.set_bytes(*copy, index, bytes),
+                // SAFETY: `Tables::copy` holds it as long as it is on top.
+                Some(Kind::Text) => return unsafe { slots.set_bytes(copy, index, bytes) },
                 Some(Kind::Number) => {
                     if let Some(number) = whole_number(bytes) {
-                        return slots.set_number(*copy, index, number);
+                        // SAFETY: as above.
+                        return unsafe { slots.set_number(copy, index, number) };
                     }
                 }
                 _ => {}
@@ -369,15 +384,17 @@ impl Sink for TableSink {
         if self.too_wide {
             return Flow::More;
         }
-        let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
-        self.copy = None;
+        // SAFETY: as in `any_value`.
+        let (lua, base) = unsafe { self.tables.stack() };
+        self.tables.copy.set(None);
         self.row_count += 1;
         lua.raw_set_index(base + ROWS, self.row_count);
         Flow::More
     }
 
     fn end_result(&mut self, summary: &Summary) {
-        let (lua, base) = (self.tables.lua.get(), self.tables.base.get());
+        // SAFETY: as in `any_value`.
+        let (lua, base) = unsafe { self.tables.stack() };
         if self.tables.has_rows.replace(false) {
             lua.set_top(base + ROWS);
             let parts = self.tables.parts.take();
@@ -395,7 +412,7 @@ impl Sink for TableSink {
 }
 
 /// What a statement without rows gives.
-fn push_summary(lua: Lua, bigint: BigInt, summary: &Summary) {
+fn push_summary(lua: &mut Lua, bigint: BigInt, summary: &Summary) {
     lua.push_table(0, 5);
     for (name, value) in [
         ("affected_rows", summary.affected_rows),

@@ -23,8 +23,12 @@
 //! * I2: [`current`](with_run) is set exactly while `lua_resume` is on the stack, and nests.
 //! * I3: no `RefCell` of a run is borrowed while Lua runs or a future is polled.
 
+mod answer;
+mod failure;
 mod run;
 mod thread;
+mod threads;
+mod turn;
 mod waker;
 
 #[cfg(test)]
@@ -32,5 +36,7 @@ mod reuse;
 #[cfg(test)]
 mod tests;
 
-pub use run::{Answer, Outcome, Run, Started, Stop, Waiting, start, start_with, with_run};
+pub use answer::Answer;
+pub use run::{Outcome, Run, Started, Stop, start, start_with, with_run};
 pub(crate) use thread::LightThread;
+pub use turn::Waiting;

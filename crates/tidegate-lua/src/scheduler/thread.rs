@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::run::Answer;
+use super::answer::Answer;
 use super::waker::ThreadWaker;
-use crate::stack::{Lua, Ref};
+use crate::stack::{Coroutine, Ref};
 
 /// What a light thread waits for.
 #[derive(Default)]
@@ -21,17 +21,17 @@ pub(super) enum Wait {
     /// An API call's future.
     Future(Pin<Box<dyn Future<Output = Answer>>>),
     /// The first of some light threads to end.
-    Threads(Vec<Lua>),
+    Threads(Vec<Coroutine>),
 }
 
 /// One light thread. Entry threads are pooled by the virtual machine and reused.
 pub(crate) struct LightThread {
-    pub(super) lua: Lua,
+    pub(super) coroutine: Coroutine,
     /// Keeps the coroutine alive.
     pub(crate) anchor: Ref,
     pub(super) alive: Cell<bool>,
     /// The coroutine that spawned it: only that one may wait for it or kill it. Never dereferenced.
-    pub(super) parent: Cell<Option<Lua>>,
+    pub(super) parent: Cell<Option<Coroutine>>,
     /// Values on its stack that the next resume takes as arguments.
     pub(super) args: Cell<c_int>,
     pub(super) wait: RefCell<Wait>,
@@ -42,9 +42,9 @@ pub(crate) struct LightThread {
 }
 
 impl LightThread {
-    pub(crate) fn new(lua: Lua, anchor: Ref) -> Rc<Self> {
+    pub(crate) fn new(coroutine: Coroutine, anchor: Ref) -> Rc<Self> {
         Rc::new(Self {
-            lua,
+            coroutine,
             anchor,
             alive: Cell::new(false),
             parent: Cell::new(None),
@@ -56,11 +56,12 @@ impl LightThread {
         })
     }
 
-    pub(crate) fn lua(&self) -> Lua {
-        self.lua
+    /// Its coroutine.
+    pub(crate) fn coroutine(&self) -> Coroutine {
+        self.coroutine
     }
 
-    pub(super) fn begin(&self, args: c_int, parent: Option<Lua>) {
+    pub(super) fn begin(&self, args: c_int, parent: Option<Coroutine>) {
         self.alive.set(true);
         self.args.set(args);
         self.parent.set(parent);
@@ -70,7 +71,7 @@ impl LightThread {
     /// [`Lua::reset`]. A new field does not compile until somebody decides what becomes of it.
     #[inline]
     pub(super) fn end(&self) {
-        let Self { lua: _, anchor: _, alive, parent, args, wait, answer, waker, polled_directly } = self;
+        let Self { coroutine: _, anchor: _, alive, parent, args, wait, answer, waker, polled_directly } = self;
         alive.set(false);
         parent.set(None);
         args.set(0);

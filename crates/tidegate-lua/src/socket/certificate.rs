@@ -35,13 +35,13 @@ impl Userdata for Key {
     const TYPE_NAME: &'static str = "private key";
 }
 
-fn push_chain(lua: Lua, chain: Vec<CertificateDer<'static>>) -> CResult {
+fn push_chain(lua: &mut Lua, chain: Vec<CertificateDer<'static>>) -> CResult {
     push_userdata(lua, Chain(Arc::new(chain)));
     Ok(1)
 }
 
 /// `parse_pem_cert(text)`: the certificates in a text, the server's own first; or nil and a message.
-pub(super) fn parse_pem_cert(lua: Lua) -> CResult {
+pub(super) fn parse_pem_cert(lua: &mut Lua) -> CResult {
     let text = lua.check_bytes(1)?;
     match CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>() {
         Ok(chain) if !chain.is_empty() => push_chain(lua, chain),
@@ -50,7 +50,7 @@ pub(super) fn parse_pem_cert(lua: Lua) -> CResult {
 }
 
 /// `parse_der_cert(bytes)`
-pub(super) fn parse_der_cert(lua: Lua) -> CResult {
+pub(super) fn parse_der_cert(lua: &mut Lua) -> CResult {
     let bytes = lua.check_bytes(1)?.to_vec();
     if webpki_refuses(&bytes) {
         return push_nil_error(lua, "d2i_X509_bio() failed");
@@ -64,7 +64,7 @@ fn webpki_refuses(bytes: &[u8]) -> bool {
 }
 
 /// `parse_pem_key(text)`: the private key in a text, or nil and a message.
-pub(super) fn parse_pem_key(lua: Lua) -> CResult {
+pub(super) fn parse_pem_key(lua: &mut Lua) -> CResult {
     match PrivateKeyDer::from_pem_slice(lua.check_bytes(1)?) {
         Ok(key) => {
             push_userdata(lua, Key(Arc::new(key)));
@@ -75,7 +75,7 @@ pub(super) fn parse_pem_key(lua: Lua) -> CResult {
 }
 
 /// `parse_der_key(bytes)`
-pub(super) fn parse_der_key(lua: Lua) -> CResult {
+pub(super) fn parse_der_key(lua: &mut Lua) -> CResult {
     let bytes = lua.check_bytes(1)?.to_vec();
     let key = PrivateKeyDer::try_from(bytes.clone()).unwrap_or(PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(bytes)));
     push_userdata(lua, Key(Arc::new(key)));
@@ -83,7 +83,7 @@ pub(super) fn parse_der_key(lua: Lua) -> CResult {
 }
 
 /// `cert_to_der(text)`: the certificates of a text, their bytes one after the other.
-pub(super) fn cert_to_der(lua: Lua) -> CResult {
+pub(super) fn cert_to_der(lua: &mut Lua) -> CResult {
     let chain = CertificateDer::pem_slice_iter(lua.check_bytes(1)?).collect::<Result<Vec<_>, _>>();
     match chain {
         Ok(chain) if !chain.is_empty() => {
@@ -95,7 +95,7 @@ pub(super) fn cert_to_der(lua: Lua) -> CResult {
 }
 
 /// `key_to_der(text)`
-pub(super) fn key_to_der(lua: Lua) -> CResult {
+pub(super) fn key_to_der(lua: &mut Lua) -> CResult {
     match PrivateKeyDer::from_pem_slice(lua.check_bytes(1)?) {
         Ok(key) => {
             lua.push_bytes(key.secret_der());
@@ -106,7 +106,7 @@ pub(super) fn key_to_der(lua: Lua) -> CResult {
 }
 
 /// `set_client_cert(socket, certificates, key)`: what the next handshakes show; nothing for nil and nil.
-pub(super) fn set_client_cert(lua: Lua) -> CResult {
+pub(super) fn set_client_cert(lua: &mut Lua) -> CResult {
     let Call { tcp, .. } = call(lua)?;
     let identity = match (lua.is_none_or_nil(2), lua.is_none_or_nil(3)) {
         (true, true) => None,

@@ -41,7 +41,7 @@ struct Options {
 }
 
 /// `connect(socket, host, port?, options?)`: results, or nothing when the Lua half is to await.
-pub(super) fn connect(lua: Lua) -> CResult {
+pub(super) fn connect(lua: &mut Lua) -> CResult {
     let mut count = lua.top();
     if !(2..=4).contains(&count) {
         let text = "ngx.socket connect: expecting 2, 3, or 4 arguments (including the object), but seen";
@@ -99,7 +99,7 @@ pub(super) fn connect(lua: Lua) -> CResult {
     }
 }
 
-fn wait(lua: Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
+fn wait(lua: &mut Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
     with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found")))?;
     Ok(0)
 }
@@ -123,12 +123,12 @@ fn make_ready(tcp: &Rc<Tcp>, host: &Host) -> Result<(), super::tcp::Refusal> {
     Ok(())
 }
 
-fn options(lua: Lua, index: i32, settings: &Settings) -> Result<Options, LuaError> {
+fn options(lua: &mut Lua, index: i32, settings: &Settings) -> Result<Options, LuaError> {
     let bad = |what: &str, name: &str, value: String| {
         LuaError::argument(index, format!("bad \"{name}\" option {what}: {value}"))
     };
     // No option, or one of a wrong type.
-    let number = |name: &'static str| -> Result<Option<i64>, LuaError> {
+    let number = |lua: &mut Lua, name: &'static str| -> Result<Option<i64>, LuaError> {
         lua.raw_get_field(index, name.as_bytes());
         let value = lua.to_number(-1);
         let (kind, absent) = (lua.type_name(-1), lua.is_none_or_nil(-1));
@@ -140,14 +140,13 @@ fn options(lua: Lua, index: i32, settings: &Settings) -> Result<Options, LuaErro
         }
     };
     let mut options = Options::default();
-    if let Some(size) = number("pool_size")? {
+    if let Some(size) = number(lua, "pool_size")? {
         let size = usize::try_from(size).ok().filter(|&size| size > 0);
-        options.size =
-            Some(size.ok_or_else(|| {
-                bad("value", "pool_size", number("pool_size").ok().flatten().unwrap_or(0).to_string())
-            })?);
+        options.size = Some(size.ok_or_else(|| {
+            bad("value", "pool_size", number(lua, "pool_size").ok().flatten().unwrap_or(0).to_string())
+        })?);
     }
-    if let Some(backlog) = number("backlog")? {
+    if let Some(backlog) = number(lua, "backlog")? {
         let backlog = usize::try_from(backlog).map_err(|_| bad("value", "backlog", backlog.to_string()))?;
         options.backlog = Some(backlog);
         options.size = options.size.or(Some(settings.pool_size));
@@ -163,7 +162,7 @@ fn options(lua: Lua, index: i32, settings: &Settings) -> Result<Options, LuaErro
 }
 
 /// Reads host and port from arguments 2 and 3; an error is what the script gets.
-fn target(lua: Lua, count: i32) -> Result<Target, String> {
+fn target(lua: &mut Lua, count: i32) -> Result<Target, String> {
     let host = lua.to_bytes(2).unwrap_or_default();
     let unix = host.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"unix:"));
     let port = if count == 3 { lua.to_number(3) } else { None };
@@ -205,7 +204,7 @@ pub(crate) fn host_target(text: &str, port: u16) -> Result<Target, String> {
 }
 
 /// The pool's name where none was given.
-fn default_key(lua: Lua, target: &Target) -> Vec<u8> {
+fn default_key(lua: &mut Lua, target: &Target) -> Vec<u8> {
     let host = lua.to_bytes(2).unwrap_or_default();
     match target {
         Target::Inet(address) => [host, b":", address.port().to_string().as_bytes()].concat(),
@@ -225,7 +224,7 @@ struct Job {
 
 impl Job {
     /// Connects at once where the system allows it, or waits.
-    fn begin(self, lua: Lua, place: Option<Place<Rc<Conn>>>) -> CResult {
+    fn begin(self, lua: &mut Lua, place: Option<Place<Rc<Conn>>>) -> CResult {
         if let Target::Unix(path) = &self.target {
             match connect_unix(path) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -19,7 +19,7 @@ const PHASES: Phases =
     Phases::of(&[Phase::Rewrite, Phase::ServerRewrite, Phase::Access, Phase::Precontent, Phase::Content]);
 
 /// `req_socket(raw?)`: a socket, or `nil` and a message.
-pub(super) fn req_socket(lua: Lua) -> CResult {
+pub(super) fn req_socket(lua: &mut Lua) -> CResult {
     if lua.top() > 1 {
         return Err(LuaError::from(format!("expecting 0 or 1 argument, but got {}", lua.top())));
     }

@@ -65,7 +65,7 @@ impl Failure {
     }
 
     /// Pushes `nil` and the message.
-    pub(crate) fn push(&self, lua: Lua) -> CResult {
+    pub(crate) fn push(&self, lua: &mut Lua) -> CResult {
         push_nil_error(lua, &self.message())
     }
 
@@ -102,7 +102,7 @@ pub(crate) fn debug(host: &Host, message: impl FnOnce() -> String) {
 }
 
 /// Pushes `nil` and `message`.
-pub(crate) fn push_nil_error(lua: Lua, message: &str) -> CResult {
+pub(crate) fn push_nil_error(lua: &mut Lua, message: &str) -> CResult {
     lua.push_nil();
     lua.push_bytes(message.as_bytes());
     Ok(2)

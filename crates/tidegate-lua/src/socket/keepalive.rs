@@ -13,7 +13,7 @@ use crate::error::{CResult, LuaError};
 use crate::stack::Lua;
 
 /// `setkeepalive(socket, timeout?, size?)`: puts the connection into its pool.
-pub(super) fn set_keepalive(lua: Lua) -> CResult {
+pub(super) fn set_keepalive(lua: &mut Lua) -> CResult {
     if !(1..=3).contains(&lua.top()) {
         let text = "expecting 1 to 3 arguments (including the object), but got";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -98,7 +98,7 @@ pub(super) fn set_keepalive(lua: Lua) -> CResult {
 }
 
 /// `getreusedtimes(socket)`: how often the connection came out of a pool.
-pub(super) fn reused_times(lua: Lua) -> CResult {
+pub(super) fn reused_times(lua: &mut Lua) -> CResult {
     if lua.top() != 1 {
         return Err(LuaError::from(format!("expecting 1 argument (including the object), but got {}", lua.top())));
     }

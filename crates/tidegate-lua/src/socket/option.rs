@@ -37,7 +37,7 @@ fn name(text: &[u8]) -> Option<Name> {
 }
 
 /// The option in argument 2, or what the script gets instead.
-fn wanted(lua: Lua) -> Result<Name, String> {
+fn wanted(lua: &mut Lua) -> Result<Name, String> {
     if lua.is_none_or_nil(2) {
         return Err("missing the \"option\" argument".to_owned());
     }
@@ -46,7 +46,7 @@ fn wanted(lua: Lua) -> Result<Name, String> {
 }
 
 /// `setoption(socket, option, value)`
-pub(super) fn set(lua: Lua) -> CResult {
+pub(super) fn set(lua: &mut Lua) -> CResult {
     let Call { tcp, .. } = call(lua)?;
     if lua.to_bytes(2) == Some(b"ip-transparent") {
         tcp.transparent.set(lua.to_bool(3));
@@ -104,7 +104,7 @@ fn apply(socket: SockRef<'_>, name: Name, value: f64) -> io::Result<()> {
 }
 
 /// `getoption(socket, option)`
-pub(super) fn get(lua: Lua) -> CResult {
+pub(super) fn get(lua: &mut Lua) -> CResult {
     let Call { tcp, .. } = call(lua)?;
     let name = match wanted(lua) {
         Ok(name) => name,
@@ -138,7 +138,7 @@ fn read(socket: SockRef<'_>, name: Name) -> io::Result<f64> {
 }
 
 /// `getfd(socket)`: the descriptor's number, for libraries that look at it.
-pub(super) fn fd(lua: Lua) -> CResult {
+pub(super) fn fd(lua: &mut Lua) -> CResult {
     let Call { tcp, .. } = call(lua)?;
     let number = tcp.conn().and_then(|conn| {
         let transport = conn.transport().borrow();

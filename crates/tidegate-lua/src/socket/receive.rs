@@ -28,7 +28,7 @@ impl Userdata for Pattern {
 }
 
 /// `receive(socket, pattern?)`: results, or nothing when the Lua half is to await.
-pub(super) fn receive(lua: Lua) -> CResult {
+pub(super) fn receive(lua: &mut Lua) -> CResult {
     if !(1..=2).contains(&lua.top()) {
         let text = "expecting 1 or 2 arguments (including the object), but got";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -47,7 +47,7 @@ pub(super) fn receive(lua: Lua) -> CResult {
 }
 
 /// The pattern in argument 2.
-fn wanted(lua: Lua) -> Result<Want, LuaError> {
+fn wanted(lua: &mut Lua) -> Result<Want, LuaError> {
     match lua.type_of(2) {
         Type::None => Ok(Want::Line),
         Type::Number | Type::String => match lua.to_number(2) {
@@ -67,7 +67,7 @@ fn wanted(lua: Lua) -> Result<Want, LuaError> {
 }
 
 /// `receiveany(socket, max)`
-pub(super) fn receive_any(lua: Lua) -> CResult {
+pub(super) fn receive_any(lua: &mut Lua) -> CResult {
     if lua.top() != 2 {
         let text = "expecting 2 arguments (including the object), but got";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -90,7 +90,7 @@ pub(super) fn receive_any(lua: Lua) -> CResult {
 }
 
 /// `receiveuntil(socket, text, options?)`: a pattern for [`iterate`], or `nil` and a message.
-pub(super) fn receive_until(lua: Lua) -> CResult {
+pub(super) fn receive_until(lua: &mut Lua) -> CResult {
     if !(2..=3).contains(&lua.top()) {
         let text = "expecting 2 or 3 arguments (including the object), but got";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -122,7 +122,7 @@ pub(super) fn receive_until(lua: Lua) -> CResult {
 }
 
 /// `iterate(socket, pattern, size?)`: the next piece.
-pub(super) fn iterate(lua: Lua) -> CResult {
+pub(super) fn iterate(lua: &mut Lua) -> CResult {
     let extra = lua.top() - 2;
     if extra > 1 {
         return Err(LuaError::from(format!("expecting 0 or 1 argument, but seen {extra}")));
@@ -163,7 +163,7 @@ fn conn_for_reading(called: &Call, log: bool) -> Result<Rc<Conn>, Refusal> {
 }
 
 /// Reads what is there; waits for the rest.
-fn read(lua: Lua, called: Call, conn: Rc<Conn>, want: Want) -> CResult {
+fn read(lua: &mut Lua, called: Call, conn: Rc<Conn>, want: Want) -> CResult {
     let Call { tcp, host } = called;
     let settings = Settings::of(&host);
     let limit = tcp.read_timeout.get().unwrap_or(settings.read_timeout);
@@ -240,7 +240,7 @@ impl Reader {
 
 /// Pushes the results, or `nil`, the message and what was read.
 fn finish(
-    lua: Lua,
+    lua: &mut Lua,
     tcp: &Tcp,
     reader: &Reader,
     result: Result<Found, Failure>,
@@ -268,7 +268,7 @@ fn finish(
     Ok(3)
 }
 
-fn push_found(lua: Lua, conn: &Conn, want: &Want, found: Found) -> CResult {
+fn push_found(lua: &mut Lua, conn: &Conn, want: &Want, found: Found) -> CResult {
     let input = conn.input.borrow();
     let bytes = &input.bytes()[..found.len];
     if matches!(want, Want::Line) && memchr(b'\r', bytes).is_some() {
@@ -286,7 +286,7 @@ fn push_found(lua: Lua, conn: &Conn, want: &Want, found: Found) -> CResult {
 }
 
 /// OpenResty leaves out every carriage return of a line, not just the one at its end.
-fn push_without_returns(lua: Lua, bytes: &[u8]) {
+fn push_without_returns(lua: &mut Lua, bytes: &[u8]) {
     match bytes.split_last() {
         Some((b'\r', rest)) if memchr(b'\r', rest).is_none() => lua.push_bytes(rest),
         _ => {

@@ -51,7 +51,7 @@ thread_local! {
 }
 
 /// `send(socket, data)`: the count of bytes, or nothing when the Lua half is to await.
-pub(super) fn send(lua: Lua) -> CResult {
+pub(super) fn send(lua: &mut Lua) -> CResult {
     if lua.top() != 2 {
         let text = "expecting 2 arguments (including the object), but got";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -135,7 +135,7 @@ impl Pieces {
     }
 
     /// Adds the value at `index`. Nothing here runs Lua code or allocates Lua memory but for numbers as text.
-    fn gather(&mut self, lua: Lua, index: i32, depth: u32) -> Result<(), LuaError> {
+    fn gather(&mut self, lua: &mut Lua, index: i32, depth: u32) -> Result<(), LuaError> {
         match lua.type_of(index) {
             Type::String => {
                 let bytes = lua.to_bytes(index).unwrap_or_default();
@@ -157,7 +157,7 @@ impl Pieces {
         Ok(())
     }
 
-    fn gather_table(&mut self, lua: Lua, index: i32, depth: u32) -> Result<(), LuaError> {
+    fn gather_table(&mut self, lua: &mut Lua, index: i32, depth: u32) -> Result<(), LuaError> {
         if depth >= DEPTH_MAX {
             return Err(LuaError::argument(2, "tables are nested too deeply"));
         }
@@ -221,14 +221,14 @@ impl Pieces {
 }
 
 /// The bytes of argument `index`, for those who need them in one piece.
-pub(crate) fn text_of(lua: Lua, index: i32) -> Result<Vec<u8>, LuaError> {
+pub(crate) fn text_of(lua: &mut Lua, index: i32) -> Result<Vec<u8>, LuaError> {
     let mut pieces = Pieces::default();
     pieces.gather(lua, index, 0)?;
     Ok(pieces.rest(0))
 }
 
 #[cold]
-fn bad_type(lua: Lua, index: i32, depth: u32, kind: Type) -> LuaError {
+fn bad_type(lua: &mut Lua, index: i32, depth: u32, kind: Type) -> LuaError {
     let name = lua.type_name(index);
     if depth == 0 {
         LuaError::argument(2, format!("string, number, boolean, nil, or array table expected, got {name}"))
@@ -240,7 +240,7 @@ fn bad_type(lua: Lua, index: i32, depth: u32, kind: Type) -> LuaError {
 }
 
 /// The highest index of a table that has positive integer keys only.
-fn array_length(lua: Lua, table: i32) -> Result<i32, LuaError> {
+fn array_length(lua: &mut Lua, table: i32) -> Result<i32, LuaError> {
     let mut most = 0_i32;
     lua.push_nil();
     // SAFETY: `table` holds a table and the key on top came from the call before; there is room for both values.

@@ -75,7 +75,7 @@ impl From<LuaError> for Refusal {
 }
 
 impl Refusal {
-    pub(super) fn end(self, lua: Lua) -> CResult {
+    pub(super) fn end(self, lua: &mut Lua) -> CResult {
         match self {
             Self::Nil(message) => push_nil_error(lua, message),
             Self::Raise(error) => Err(error),
@@ -222,7 +222,7 @@ impl Drop for Tcp {
 }
 
 /// The socket in argument 1, a table that holds it, and whom the script serves.
-pub(super) fn call(lua: Lua) -> Result<Call, LuaError> {
+pub(super) fn call(lua: &mut Lua) -> Result<Call, LuaError> {
     if lua.type_of(1) != Type::Table {
         return Err(LuaError::ArgumentType { argument: 1, expected: "table" });
     }
@@ -240,7 +240,7 @@ pub(super) fn check_phase() -> Result<(), LuaError> {
 }
 
 /// `tcp()`: a socket.
-pub(super) fn new(lua: Lua) -> CResult {
+pub(super) fn new(lua: &mut Lua) -> CResult {
     if lua.top() != 0 {
         return Err(LuaError::from(format!("expecting zero arguments, but got {}", lua.top())));
     }
@@ -250,7 +250,7 @@ pub(super) fn new(lua: Lua) -> CResult {
 }
 
 /// A time-out in milliseconds; `None` for the directive's.
-fn timeout(lua: Lua, index: i32) -> Result<Option<Duration>, LuaError> {
+fn timeout(lua: &mut Lua, index: i32) -> Result<Option<Duration>, LuaError> {
     // As in OpenResty, what is no number stands for the directive's time.
     match lua.to_number(index).unwrap_or(0.0) as i64 {
         0 => Ok(None),
@@ -260,7 +260,7 @@ fn timeout(lua: Lua, index: i32) -> Result<Option<Duration>, LuaError> {
 }
 
 /// `settimeout(socket, ms)`
-pub(super) fn set_timeout(lua: Lua) -> CResult {
+pub(super) fn set_timeout(lua: &mut Lua) -> CResult {
     if lua.top() != 2 {
         let text = "ngx.socket settimeout: expecting 2 arguments (including the object) but seen";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -274,7 +274,7 @@ pub(super) fn set_timeout(lua: Lua) -> CResult {
 }
 
 /// `settimeouts(socket, connect, send, read)`
-pub(super) fn set_timeouts(lua: Lua) -> CResult {
+pub(super) fn set_timeouts(lua: &mut Lua) -> CResult {
     if lua.top() != 4 {
         let text = "ngx.socket settimeouts: expecting 4 arguments (including the object) but seen";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -288,7 +288,7 @@ pub(super) fn set_timeouts(lua: Lua) -> CResult {
 }
 
 /// `bind(socket, ip, port)`: our own address for the next `connect`.
-pub(super) fn bind(lua: Lua) -> CResult {
+pub(super) fn bind(lua: &mut Lua) -> CResult {
     if !(2..=3).contains(&lua.top()) {
         return Err(LuaError::from(format!("expecting 2 or 3 arguments, but got {}", lua.top())));
     }
@@ -318,7 +318,7 @@ pub(super) fn bind(lua: Lua) -> CResult {
 const ALL: &[Operation] = &[Operation::Connect, Operation::Read, Operation::Write];
 
 /// `close(socket)`
-pub(super) fn close(lua: Lua) -> CResult {
+pub(super) fn close(lua: &mut Lua) -> CResult {
     if lua.top() != 1 {
         return Err(LuaError::from(format!("expecting 1 argument (including the object) but seen {}", lua.top())));
     }
@@ -341,7 +341,7 @@ pub(super) fn close(lua: Lua) -> CResult {
 }
 
 /// `shutdown(socket, direction)`: tells the peer that nothing more is sent.
-pub(super) fn shutdown(lua: Lua) -> CResult {
+pub(super) fn shutdown(lua: &mut Lua) -> CResult {
     if lua.top() != 2 {
         return Err(LuaError::from(format!("expecting 2 arguments (including the object) but seen {}", lua.top())));
     }

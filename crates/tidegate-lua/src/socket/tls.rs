@@ -464,7 +464,7 @@ impl ServerCertVerifier for Verifier {
 
 /// `sslhandshake(socket, session?, server_name?, verify?, send_status_req?)`: `1` where the Lua half is to give a session,
 /// `true` where the script wants none.
-pub(super) fn handshake(lua: Lua) -> CResult {
+pub(super) fn handshake(lua: &mut Lua) -> CResult {
     if !(1..=5).contains(&lua.top()) {
         let text = "ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -565,7 +565,7 @@ pub(crate) fn explain_certificate(error: &std::io::Error) -> Option<String> {
     })
 }
 
-fn push_session(lua: Lua, wants_session: bool) -> CResult {
+fn push_session(lua: &mut Lua, wants_session: bool) -> CResult {
     if wants_session {
         lua.push_integer(1);
     } else {

@@ -114,7 +114,7 @@ impl Socket {
     }
 }
 
-fn call(lua: Lua) -> Result<(Rc<Udp>, Host), LuaError> {
+fn call(lua: &mut Lua) -> Result<(Rc<Udp>, Host), LuaError> {
     if lua.type_of(1) != Type::Table {
         return Err(LuaError::ArgumentType { argument: 1, expected: "table" });
     }
@@ -126,7 +126,7 @@ fn call(lua: Lua) -> Result<(Rc<Udp>, Host), LuaError> {
 }
 
 /// The open socket, or what the script gets instead.
-fn open_socket(lua: Lua, udp: &Udp, host: &Host, what: &str) -> Result<Rc<Socket>, CResult> {
+fn open_socket(lua: &mut Lua, udp: &Udp, host: &Host, what: &str) -> Result<Rc<Socket>, CResult> {
     let socket = udp.socket.borrow().clone();
     let Some(socket) = socket else {
         if Settings::of(host).log_errors && !what.is_empty() {
@@ -149,7 +149,7 @@ fn open_socket(lua: Lua, udp: &Udp, host: &Host, what: &str) -> Result<Rc<Socket
 }
 
 /// `udp()`: a socket.
-pub(super) fn new(lua: Lua) -> CResult {
+pub(super) fn new(lua: &mut Lua) -> CResult {
     if lua.top() != 0 {
         return Err(LuaError::from(format!("expecting zero arguments, but got {}", lua.top())));
     }
@@ -159,7 +159,7 @@ pub(super) fn new(lua: Lua) -> CResult {
 }
 
 /// `bind(socket, ip)`
-pub(super) fn bind(lua: Lua) -> CResult {
+pub(super) fn bind(lua: &mut Lua) -> CResult {
     if lua.top() != 2 {
         return Err(LuaError::from(format!("expecting 2 arguments, but got {}", lua.top())));
     }
@@ -172,7 +172,7 @@ pub(super) fn bind(lua: Lua) -> CResult {
 }
 
 /// `settimeout(socket, ms)`
-pub(super) fn set_timeout(lua: Lua) -> CResult {
+pub(super) fn set_timeout(lua: &mut Lua) -> CResult {
     if lua.top() < 2 {
         let text = "ngx.socket settimeout: expecting at least 2 arguments (including the object) but seen";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -184,7 +184,7 @@ pub(super) fn set_timeout(lua: Lua) -> CResult {
 }
 
 /// `setpeername(socket, host, port?)`: results, or nothing when the Lua half is to await.
-pub(super) fn set_peer_name(lua: Lua) -> CResult {
+pub(super) fn set_peer_name(lua: &mut Lua) -> CResult {
     if !(2..=3).contains(&lua.top()) {
         let text = "ngx.socket.udp setpeername: expecting 2 or 3 arguments (including the object), but seen";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -287,7 +287,7 @@ fn bind_to_any_name(socket: &socket2::Socket) -> io::Result<()> {
 }
 
 /// `send(socket, data)`
-pub(super) fn send(lua: Lua) -> CResult {
+pub(super) fn send(lua: &mut Lua) -> CResult {
     if lua.top() != 2 {
         let text = "expecting 2 arguments (including the object), but got";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -345,7 +345,7 @@ fn take_datagram() -> Vec<u8> {
 }
 
 /// `receive(socket, size?)`
-pub(super) fn receive(lua: Lua) -> CResult {
+pub(super) fn receive(lua: &mut Lua) -> CResult {
     if !(1..=2).contains(&lua.top()) {
         let text = "expecting 1 or 2 arguments (including the object), but got";
         return Err(LuaError::from(format!("{text} {}", lua.top())));
@@ -399,7 +399,13 @@ pub(super) fn receive(lua: Lua) -> CResult {
     Ok(0)
 }
 
-fn finish_receive(lua: Lua, buf: Vec<u8>, received: Result<usize, Failure>, host: &Host, log_errors: bool) -> CResult {
+fn finish_receive(
+    lua: &mut Lua,
+    buf: Vec<u8>,
+    received: Result<usize, Failure>,
+    host: &Host,
+    log_errors: bool,
+) -> CResult {
     let result = match received {
         Ok(count) => {
             lua.push_bytes(&buf[..count]);
@@ -420,7 +426,7 @@ fn finish_receive(lua: Lua, buf: Vec<u8>, received: Result<usize, Failure>, host
 }
 
 /// `close(socket)`
-pub(super) fn close(lua: Lua) -> CResult {
+pub(super) fn close(lua: &mut Lua) -> CResult {
     if lua.top() != 1 {
         return Err(LuaError::from(format!("expecting 1 argument (including the object) but seen {}", lua.top())));
     }

@@ -42,7 +42,7 @@ impl Refusal {
     }
 
     /// Pushes `nil, message, code, sqlstate`.
-    pub(crate) fn push(&self, lua: Lua) -> std::ffi::c_int {
+    pub(crate) fn push(&self, lua: &mut Lua) -> std::ffi::c_int {
         lua.push_nil();
         lua.push_bytes(self.message.as_bytes());
         match (self.code, &self.sqlstate) {
@@ -178,7 +178,7 @@ pub(crate) async fn run(job: Job) -> Result<Outcome, Refusal> {
 ///
 /// # Errors
 /// For values that SQL has no form of.
-pub(crate) fn params(lua: Lua, first: i32) -> Result<Vec<Param>, LuaError> {
+pub(crate) fn params(lua: &mut Lua, first: i32) -> Result<Vec<Param>, LuaError> {
     let mut params = Vec::with_capacity(usize::try_from(lua.top() - first + 1).unwrap_or(0));
     for index in first..=lua.top() {
         params.push(match lua.type_of(index) {

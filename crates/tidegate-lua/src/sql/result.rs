@@ -66,7 +66,7 @@ impl Cells {
         }
     }
 
-    fn push(&self, lua: Lua, cell: Cell) {
+    fn push(&self, lua: &mut Lua, cell: Cell) {
         match cell {
             Cell::Null => lua.push_light(std::ptr::null()),
             Cell::Number(number) => lua.push_number(number),
@@ -135,7 +135,7 @@ impl Sink for Gathered {
 }
 
 /// Pushes the names, to be used for each row. They lie at the answered index and behind it.
-fn push_names(lua: Lua, names: &[Box<[u8]>]) -> Result<i32, LuaError> {
+fn push_names(lua: &mut Lua, names: &[Box<[u8]>]) -> Result<i32, LuaError> {
     lua.reserve(i32::try_from(names.len()).unwrap_or(i32::MAX).saturating_add(8))?;
     for name in names {
         lua.push_bytes(name);
@@ -144,7 +144,7 @@ fn push_names(lua: Lua, names: &[Box<[u8]>]) -> Result<i32, LuaError> {
 }
 
 /// Pushes a row as a table by column name.
-fn push_row(lua: Lua, cells: &Cells, row: &[Cell], names: i32) {
+fn push_row(lua: &mut Lua, cells: &Cells, row: &[Cell], names: i32) {
     lua.push_table(0, row.len() as i32);
     let table = lua.top();
     for (name, cell) in (names..).zip(row) {
@@ -156,7 +156,7 @@ fn push_row(lua: Lua, cells: &Cells, row: &[Cell], names: i32) {
 
 impl Outcome {
     /// Pushes the rows as a list of tables, and what was read if the script wanted to know.
-    pub(crate) fn push_rows(&self, lua: Lua, watch: bool) -> CResult {
+    pub(crate) fn push_rows(&self, lua: &mut Lua, watch: bool) -> CResult {
         let gathered = &self.gathered;
         let names = push_names(lua, &gathered.names)?;
         lua.push_table(i32::try_from(gathered.rows).unwrap_or(0), 0);
@@ -176,7 +176,7 @@ impl Outcome {
 
     /// Pushes what a statement did: affected rows, insert id, warnings, info or nil, and what it changed if the script
     /// wanted to know.
-    pub(crate) fn push_summary(&self, lua: Lua, watch: bool) -> CResult {
+    pub(crate) fn push_summary(&self, lua: &mut Lua, watch: bool) -> CResult {
         lua.reserve(8)?;
         let summary = &self.gathered.summary;
         lua.push_number(summary.affected_rows as f64);
@@ -198,7 +198,7 @@ impl Outcome {
 
 /// Pushes `{ ["schema.table"] = version }`; a table without a version is `false`.
 fn push_versions<'a>(
-    lua: Lua,
+    lua: &mut Lua,
     tables: impl ExactSizeIterator<Item = (&'a String, &'a String, Option<u64>)>,
 ) -> Result<(), LuaError> {
     lua.reserve(4)?;
@@ -268,7 +268,7 @@ impl Piece {
     ///
     /// # Errors
     /// No room on Lua's stack.
-    pub(crate) fn push_next(&mut self, lua: Lua) -> Result<bool, LuaError> {
+    pub(crate) fn push_next(&mut self, lua: &mut Lua) -> Result<bool, LuaError> {
         let Some(start) = self.rows.pop_front() else { return Ok(false) };
         let row = self.cells.cells.get(start..start + self.names.len()).unwrap_or_default();
         let names = push_names(lua, &self.names)?;

@@ -124,7 +124,7 @@ impl Stream {
     }
 
     /// Pushes the next row; `nil` at the end; `nil` and the error where the statement failed.
-    pub(crate) fn push_next(&self, lua: Lua) -> CResult {
+    pub(crate) fn push_next(&self, lua: &mut Lua) -> CResult {
         if self.piece.borrow_mut().push_next(lua)? {
             return Ok(1);
         }
@@ -141,7 +141,7 @@ impl Stream {
     }
 
     /// Pushes a list of the columns' names.
-    pub(crate) fn push_columns(&self, lua: Lua) -> CResult {
+    pub(crate) fn push_columns(&self, lua: &mut Lua) -> CResult {
         lua.reserve(4)?;
         lua.push_table(0, 0);
         let list = lua.top();

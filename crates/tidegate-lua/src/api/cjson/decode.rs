@@ -3,8 +3,6 @@
 use std::ffi::{c_char, c_int};
 use std::ptr;
 
-use mlua_sys as ffi;
-
 use super::{ARRAY_MT, Config, NESTING_MAX, push_shared_table};
 use crate::error::{CResult, LuaError};
 use crate::stack::{Lua, may_nest};
@@ -47,7 +45,6 @@ impl Token {
 }
 
 struct Parser<'a> {
-    lua: Lua,
     config: Config,
     text: &'a [u8],
     /// Offset of what was not read yet.
@@ -75,23 +72,16 @@ const SIZED_DEPTHS: usize = 8;
 const SIZE_MAX: c_int = 32;
 
 /// Decodes argument 1.
-pub(super) fn run(lua: Lua, config: Config) -> CResult {
-    let text = lua.check_bytes(1)?;
+pub(super) fn run(lua: &mut Lua, config: Config) -> CResult {
+    // SAFETY: the argument stays where it is, below what the parser pushes and pops.
+    let text = unsafe { lua.held_bytes(1) }?;
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err(LuaError::new("JSON parser does not support UTF-16 or UTF-32"));
     }
-    let mut parser = Parser {
-        lua,
-        config,
-        text,
-        at: 0,
-        token_at: 0,
-        string: None,
-        unescaped: Vec::new(),
-        sizes: Default::default(),
-    };
+    let mut parser =
+        Parser { config, text, at: 0, token_at: 0, string: None, unescaped: Vec::new(), sizes: Default::default() };
     let first = parser.token();
-    parser.value(first, 0)?;
+    parser.value(lua, first, 0)?;
     let last = parser.token();
     if last != Token::End {
         return Err(parser.expected("the end", last));
@@ -282,29 +272,29 @@ impl Parser<'_> {
     }
 
     /// Pushes the string that was read last.
-    fn push_string(&self) {
+    fn push_string(&self, lua: &Lua) {
         match self.string {
-            Some((start, end)) => self.lua.push_bytes(&self.text[start..end]),
-            None => self.lua.push_bytes(&self.unescaped),
+            Some((start, end)) => lua.push_bytes(&self.text[start..end]),
+            None => lua.push_bytes(&self.unescaped),
         }
     }
 
     /// Pushes the value that `token` begins.
-    fn value(&mut self, token: Token, depth: i64) -> Result<(), LuaError> {
+    fn value(&mut self, lua: &mut Lua, token: Token, depth: i64) -> Result<(), LuaError> {
         match token {
-            Token::String => self.push_string(),
-            Token::Number(number) => self.lua.push_number(number),
-            Token::Boolean(value) => self.lua.push_bool(value),
-            Token::Null => self.lua.push_light(ptr::null()),
-            Token::ObjectBegin => return self.object(depth + 1),
-            Token::ArrayBegin => return self.array(depth + 1),
+            Token::String => self.push_string(lua),
+            Token::Number(number) => lua.push_number(number),
+            Token::Boolean(value) => lua.push_bool(value),
+            Token::Null => lua.push_light(ptr::null()),
+            Token::ObjectBegin => return self.object(lua, depth + 1),
+            Token::ArrayBegin => return self.array(lua, depth + 1),
             other => return Err(self.expected("value", other)),
         }
         Ok(())
     }
 
-    fn descend(&self, depth: i64) -> Result<(), LuaError> {
-        if depth <= self.config.decode_max_depth.min(NESTING_MAX) && may_nest() && self.lua.reserve(4).is_ok() {
+    fn descend(&self, lua: &Lua, depth: i64) -> Result<(), LuaError> {
+        if depth <= self.config.decode_max_depth.min(NESTING_MAX) && may_nest() && lua.reserve(4).is_ok() {
             return Ok(());
         }
         Err(LuaError::from(format!("Found too many nested data structures ({depth}) at character {}", self.at)))
@@ -314,27 +304,27 @@ impl Parser<'_> {
         &mut self.sizes[usize::try_from(depth).unwrap_or(0).min(SIZED_DEPTHS - 1)]
     }
 
-    fn object(&mut self, depth: i64) -> Result<(), LuaError> {
-        self.descend(depth)?;
+    fn object(&mut self, lua: &mut Lua, depth: i64) -> Result<(), LuaError> {
+        self.descend(lua, depth)?;
         let mut token = self.token();
         if token == Token::ObjectEnd {
-            self.lua.push_table(0, 0);
+            lua.push_table(0, 0);
             return Ok(());
         }
-        self.lua.push_table(0, c_int::from(self.sizes(depth).members));
+        lua.push_table(0, c_int::from(self.sizes(depth).members));
         let mut count = 0;
         loop {
             if token != Token::String {
                 return Err(self.expected("object key string", token));
             }
-            self.push_string();
+            self.push_string(lua);
             token = self.token();
             if token != Token::Colon {
                 return Err(self.expected("colon", token));
             }
             token = self.token();
-            self.value(token, depth)?;
-            self.lua.raw_set(-3);
+            self.value(lua, token, depth)?;
+            lua.raw_set(-3);
             count += 1;
             token = self.token();
             match token {
@@ -348,23 +338,21 @@ impl Parser<'_> {
         }
     }
 
-    fn array(&mut self, depth: i64) -> Result<(), LuaError> {
-        self.descend(depth)?;
-        let lua = self.lua;
+    fn array(&mut self, lua: &mut Lua, depth: i64) -> Result<(), LuaError> {
+        self.descend(lua, depth)?;
         let mut token = self.token();
         let elements = if token == Token::ArrayEnd { 0 } else { self.sizes(depth).elements };
         lua.push_table(c_int::from(elements), 0);
         if self.config.decode_array_with_array_mt {
             push_shared_table(lua, &ARRAY_MT);
-            // SAFETY: the metatable is on top, the array below it.
-            unsafe { ffi::lua_setmetatable(lua.raw(), -2) };
+            lua.set_metatable(-2);
         }
         if token == Token::ArrayEnd {
             return Ok(());
         }
         let mut index = 1;
         loop {
-            self.value(token, depth)?;
+            self.value(lua, token, depth)?;
             lua.raw_set_index(-2, index);
             index += 1;
             token = self.token();

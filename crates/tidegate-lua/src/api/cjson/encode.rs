@@ -4,8 +4,6 @@ use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::io::Write as _;
 
-use mlua_sys as ffi;
-
 use super::{Config, EMPTY_ARRAY, InvalidNumbers, NESTING_MAX, pointer};
 use crate::entries::{Entries, Part, is_keyed};
 use crate::error::{CResult, LuaError};
@@ -52,7 +50,6 @@ struct KnownKey {
 }
 
 struct Encoder {
-    lua: Lua,
     config: Config,
     out: Vec<u8>,
     /// Whether a table that begins as an array was an array to its end so far.
@@ -63,11 +60,11 @@ struct Encoder {
 }
 
 /// Encodes argument 1.
-pub(super) fn run(lua: Lua, config: Config) -> CResult {
+pub(super) fn run(lua: &mut Lua, config: Config) -> CResult {
     let mut out = BUFFER.take();
     out.clear();
-    let mut encoder = Encoder { lua, config, out, arrays_are_plain: true, known_keys: Vec::new(), repeats: false };
-    let outcome = encoder.value(1);
+    let mut encoder = Encoder { config, out, arrays_are_plain: true, known_keys: Vec::new(), repeats: false };
+    let outcome = encoder.value(lua, 1);
     let mut out = encoder.out;
     if outcome.is_ok() {
         lua.push_bytes(&out);
@@ -81,14 +78,13 @@ pub(super) fn run(lua: Lua, config: Config) -> CResult {
     outcome.map(|_| 1)
 }
 
-fn unsupported(lua: Lua, reason: &str) -> LuaError {
+fn unsupported(lua: &Lua, reason: &str) -> LuaError {
     LuaError::from(format!("Cannot serialise {}: {reason}", lua.type_name(-1)))
 }
 
 impl Encoder {
     /// Appends the value on top of the stack; `false` when it was skipped.
-    fn value(&mut self, depth: i64) -> Result<bool, LuaError> {
-        let lua = self.lua;
+    fn value(&mut self, lua: &mut Lua, depth: i64) -> Result<bool, LuaError> {
         match lua.type_of(-1) {
             Type::String => self.string(lua.to_bytes(-1).unwrap_or_default()),
             Type::Number => self.number(lua.to_number(-1).unwrap_or_default())?,
@@ -98,48 +94,45 @@ impl Encoder {
             Type::LightUserdata if std::ptr::eq(lua.to_userdata(-1), pointer(&EMPTY_ARRAY)) => {
                 self.out.extend_from_slice(b"[]");
             }
-            Type::Table => self.table(depth)?,
+            Type::Table => self.table(lua, depth)?,
             _ if self.config.encode_skip_unsupported => return Ok(false),
             _ => return Err(unsupported(lua, "type not supported")),
         }
         Ok(true)
     }
 
-    fn table(&mut self, depth: i64) -> Result<(), LuaError> {
-        let lua = self.lua;
+    fn table(&mut self, lua: &mut Lua, depth: i64) -> Result<(), LuaError> {
         if depth > self.config.encode_max_depth.min(NESTING_MAX) || !may_nest() || lua.reserve(4).is_err() {
             return Err(LuaError::from(format!("Cannot serialise, excessive depth ({depth})")));
         }
         let (keyed, meta) = is_keyed(lua, lua.top());
         if !meta.is_null() && meta == self.config.array_mt {
-            // SAFETY: a table is on top.
-            let len = unsafe { ffi::lua_objlen(lua.raw(), -1) };
-            return self.array(len as c_int, depth);
+            return self.array(lua, lua.raw_len(-1) as c_int, depth);
         }
         if keyed {
-            return self.object(depth);
+            return self.object(lua, depth);
         }
-        if self.arrays_are_plain && self.plain_array(depth)? {
+        if self.arrays_are_plain && self.plain_array(lua, depth)? {
             return Ok(());
         }
-        match self.array_len()? {
+        match self.array_len(lua)? {
             Some(0) if meta.is_null() || meta != self.config.empty_array_mt => {
                 let empty: &[u8] = if self.config.encode_empty_table_as_object { b"{}" } else { b"[]" };
                 self.out.extend_from_slice(empty);
                 Ok(())
             }
-            Some(len) => self.array(len, depth),
-            None => self.object(depth),
+            Some(len) => self.array(lua, len, depth),
+            None => self.object(lua, depth),
         }
     }
 
     /// Appends the table on top in one pass if its keys come as 1, 2, 3 and so on. Otherwise nothing is appended, and no
     /// other table is tried: the work would double with each level of nesting.
-    fn plain_array(&mut self, depth: i64) -> Result<bool, LuaError> {
-        let lua = self.lua;
+    fn plain_array(&mut self, lua: &mut Lua, depth: i64) -> Result<bool, LuaError> {
         let start = self.out.len();
         let mut expected = 0.0;
-        let mut entries = Entries::of(lua, lua.top());
+        // SAFETY: what is encoded stays below what `member` pushes and pops, and no Lua code runs that could change it.
+        let mut entries = unsafe { Entries::of(lua, lua.top()) };
         while let Some((key, value)) = entries.next() {
             expected += 1.0;
             if !matches!(key, Part::Number(key) if key == expected) {
@@ -149,7 +142,7 @@ impl Encoder {
             }
             let before = self.out.len();
             self.out.push(b',');
-            self.member(value, before, depth)?;
+            self.member(lua, value, before, depth)?;
             self.repeats = true;
         }
         if expected == 0.0 {
@@ -161,14 +154,14 @@ impl Encoder {
 
     /// Appends a value of the table on top; what stands behind `before`, its comma and key, goes if it was skipped.
     #[inline]
-    fn member(&mut self, value: Part<'_>, before: usize, depth: i64) -> Result<(), LuaError> {
+    fn member(&mut self, lua: &mut Lua, value: Part<'_>, before: usize, depth: i64) -> Result<(), LuaError> {
         match value {
             Part::String(bytes) => self.string(bytes),
             Part::Number(number) => self.number(number)?,
             Part::Other(other) => {
-                other.push(self.lua);
-                let written = self.value(depth + 1)?;
-                self.lua.pop(1);
+                other.push(lua);
+                let written = self.value(lua, depth + 1)?;
+                lua.pop(1);
                 if !written {
                     self.out.truncate(before);
                 }
@@ -187,12 +180,10 @@ impl Encoder {
     }
 
     /// The length of the table on top as an array; `None` when it is an object.
-    fn array_len(&self) -> Result<Option<c_int>, LuaError> {
-        let (lua, state) = (self.lua, self.lua.raw());
+    fn array_len(&self, lua: &mut Lua) -> Result<Option<c_int>, LuaError> {
         let (mut max, mut count) = (0.0f64, 0i64);
         lua.push_nil();
-        // SAFETY: a table is below the key; the key is one that the table has, so that lua_next does not raise.
-        while unsafe { ffi::lua_next(state, -2) } != 0 {
+        while lua.next(-2) {
             let key = if lua.type_of(-2) == Type::Number { lua.to_number(-2) } else { None };
             match key {
                 Some(key) if key >= 1.0 && key.fract() == 0.0 => {
@@ -219,25 +210,25 @@ impl Encoder {
         Ok(Some(max as c_int))
     }
 
-    fn array(&mut self, len: c_int, depth: i64) -> Result<(), LuaError> {
+    fn array(&mut self, lua: &mut Lua, len: c_int, depth: i64) -> Result<(), LuaError> {
         let start = self.out.len();
         for index in 1..=len {
             let before = self.out.len();
             self.out.push(b',');
-            self.lua.raw_get_index(-1, index);
-            if !self.value(depth + 1)? {
+            lua.raw_get_index(-1, index);
+            if !self.value(lua, depth + 1)? {
                 self.out.truncate(before);
             }
-            self.lua.pop(1);
+            lua.pop(1);
         }
         self.close(start, b"[]");
         Ok(())
     }
 
-    fn object(&mut self, depth: i64) -> Result<(), LuaError> {
-        let lua = self.lua;
+    fn object(&mut self, lua: &mut Lua, depth: i64) -> Result<(), LuaError> {
         let start = self.out.len();
-        let mut entries = Entries::of(lua, lua.top());
+        // SAFETY: as in `plain_array`.
+        let mut entries = unsafe { Entries::of(lua, lua.top()) };
         let mut index = 0;
         while let Some((key, value)) = entries.next() {
             let before = self.out.len();
@@ -251,7 +242,7 @@ impl Encoder {
                 Part::Other(_) => return Err(unsupported(lua, "table key must be a number or string")),
             }
             index += 1;
-            self.member(value, before, depth)?;
+            self.member(lua, value, before, depth)?;
         }
         self.close(start, b"{}");
         Ok(())

@@ -1,0 +1,171 @@
+//! The light threads of a run: how they begin, wait for one another, and end.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::rc::Rc;
+
+use super::answer::Answer;
+use super::run::{Rest, Run};
+use super::thread::{LightThread, Wait};
+use crate::error::LuaError;
+use crate::stack::{Coroutine, Lua, Ref};
+use crate::vm::Vm;
+
+impl Run {
+    /// Whether `lua` is the coroutine of a light thread of this run that has not ended.
+    pub(crate) fn is_alive(&self, lua: Coroutine) -> bool {
+        (self.entry.coroutine == lua && self.entry.alive.get())
+            || self.rest().users.borrow().iter().any(|user| user.coroutine == lua)
+    }
+
+    /// Adds a light thread whose coroutine holds a function and `args` arguments, kept alive by `anchor`. It runs next;
+    /// its spawner, the running coroutine `parent`, goes on after those that are ready (it must call `await()`).
+    pub(crate) fn spawn(&self, lua: Coroutine, anchor: Ref, args: c_int, parent: Coroutine) {
+        let thread = LightThread::new(lua, anchor);
+        thread.begin(args, Some(parent));
+        self.rest().users.borrow_mut().push(thread.clone());
+        let current = self.current_rc();
+        let mut posted = self.rest().posted.borrow_mut();
+        posted.push_front(thread);
+        posted.extend(current);
+    }
+
+    /// Keeps a thread, whose coroutine holds a function, for the case that the client goes away. `false` if there is one
+    /// already.
+    pub(crate) fn set_on_abort(&self, lua: Coroutine, anchor: Ref, parent: Coroutine) -> bool {
+        let mut slot = self.rest().on_abort.borrow_mut();
+        if slot.is_some() {
+            return false;
+        }
+        let thread = LightThread::new(lua, anchor);
+        thread.begin(0, Some(parent));
+        *slot = Some(thread);
+        true
+    }
+
+    /// The client went away: starts the thread kept for that. `false` if there is none.
+    pub(super) fn client_aborted(&self) -> bool {
+        let Some(thread) = self.rest().on_abort.take() else { return false };
+        self.rest().users.borrow_mut().push(thread.clone());
+        self.rest().posted.borrow_mut().push_back(thread);
+        true
+    }
+
+    fn current_rc(&self) -> Option<Rc<LightThread>> {
+        let current = self.current.get();
+        if ptr::eq(current, Rc::as_ptr(&self.entry)) {
+            return Some(self.entry.clone());
+        }
+        self.rest().users.borrow().iter().find(|user| ptr::eq(current, Rc::as_ptr(user))).cloned()
+    }
+
+    /// Lets the running function wait for the first of `threads` to end.
+    ///
+    /// # Errors
+    /// As [`Run::wait`].
+    pub(crate) fn wait_threads(&self, lua: &Lua, threads: Vec<Coroutine>) -> Result<(), LuaError> {
+        self.check_wait(lua)?;
+        self.current_thread().wait_for(Wait::Threads(threads));
+        Ok(())
+    }
+
+    /// Ends the light thread of coroutine `lua` where it stands; `false` if it is none or ended before.
+    pub(crate) fn kill(&self, lua: Coroutine) -> bool {
+        let at = self.rest().users.borrow().iter().position(|user| user.coroutine == lua);
+        let Some(at) = at else { return false };
+        let killed = self.remove_user(at);
+        self.rest().posted.borrow_mut().retain(|thread| !Rc::ptr_eq(thread, &killed));
+        killed.end();
+        lua.reset();
+        self.vm.main().unref(killed.anchor);
+        true
+    }
+
+    fn remove_user(&self, at: usize) -> Rc<LightThread> {
+        // Those behind move up: the search for woken threads must not skip one of them (the entry thread is number 0).
+        let next = self.rest().poll_next.get();
+        if at + 1 < next {
+            self.rest().poll_next.set(next - 1);
+        }
+        self.rest().users.borrow_mut().remove(at)
+    }
+
+    /// Leaves `ok, results…` on the ended thread's stack and wakes a parent that waits for it.
+    #[inline(never)]
+    pub(super) fn end_user_thread(&self, thread: &Rc<LightThread>, ok: bool) {
+        let coroutine = thread.coroutine;
+        // SAFETY: it has ended, and nobody but the scheduler works with what it has left.
+        let lua = unsafe { coroutine.lua() };
+        if ok {
+            lua.push_bool(true);
+            lua.insert(1);
+        } else {
+            // The error value is all that remains of the failed function. As in lua-nginx-module it is what `error`
+            // was given, without the position that it put in front.
+            let shelf = self.vm.main();
+            if lua.top() > 1
+                && let (Some(given), Some(raised)) = (lua.to_bytes(1), lua.to_bytes(-1))
+                && raised.ends_with(given)
+            {
+                lua.set_top(1);
+            }
+            lua.move_to(shelf, 1);
+            coroutine.reset();
+            lua.push_bool(false);
+            // SAFETY: takes what was just put on top, and keeps nothing.
+            unsafe { shelf.lua() }.move_to(coroutine, 1);
+        }
+        thread.end();
+        let at = self.rest().users.borrow().iter().position(|user| Rc::ptr_eq(user, thread));
+        if let Some(at) = at {
+            self.remove_user(at);
+        }
+        match self.find_waiter(coroutine) {
+            Some(waiter) => {
+                waiter.wait.take();
+                waiter.answer.set(Some(Answer::Thread(coroutine)));
+                self.rest().posted.borrow_mut().push_front(waiter);
+                self.rest().lingering.borrow_mut().push(thread.clone());
+            }
+            // From here on only the script's own reference keeps it: an ended thread that nobody can wait for is garbage.
+            None => self.vm.main().unref(thread.anchor),
+        }
+    }
+
+    /// Lets go of an ended thread whose results were taken.
+    pub(crate) fn release(&self, lua: Coroutine) {
+        let released = {
+            let mut lingering = self.rest().lingering.borrow_mut();
+            let at = lingering.iter().position(|thread| thread.coroutine == lua);
+            at.map(|at| lingering.swap_remove(at))
+        };
+        if let Some(thread) = released {
+            self.vm.main().unref(thread.anchor);
+        }
+    }
+
+    fn find_waiter(&self, ended: Coroutine) -> Option<Rc<LightThread>> {
+        let waits =
+            |thread: &LightThread| matches!(&*thread.wait.borrow(), Wait::Threads(list) if list.contains(&ended));
+        if self.entry.alive.get() && waits(&self.entry) {
+            return Some(self.entry.clone());
+        }
+        self.rest().users.borrow().iter().find(|user| waits(user)).cloned()
+    }
+}
+
+impl Rest {
+    /// Ends the threads where they stand.
+    #[cold]
+    pub(super) fn end(self: Box<Self>, vm: &Vm) {
+        let kept = self.on_abort.take();
+        for user in self.users.take().into_iter().chain(kept) {
+            user.end();
+            user.coroutine.reset();
+            vm.main().unref(user.anchor);
+        }
+        for ended in self.lingering.take() {
+            vm.main().unref(ended.anchor);
+        }
+    }
+}
