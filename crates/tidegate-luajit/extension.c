@@ -70,13 +70,8 @@ message_of(lua_State *L)
     return message != NULL ? message : "?";
 }
 
-/* A finalizer failed: nobody else would hear of it. In the words of luaL_newstate. */
-static int
-finalizer_failed(lua_State *L)
-{
-    fprintf(stderr, "ERROR in finalizer: %s\n", message_of(L));
-    return 0;
-}
+/* A finalizer failed: nobody else would hear of it. In Rust: src/error.rs. */
+extern int tidegate_lua_finalizer_failed(lua_State *L);
 
 /* An error outside of any protected call: the process ends. */
 static int
@@ -98,7 +93,7 @@ tidegate_lua_newstate(lua_Alloc allocate, void *data)
     lua_atpanic(L, panic);
 #ifndef LUAJIT_DISABLE_VMEVENT
     luaL_findtable(L, LUA_REGISTRYINDEX, LJ_VMEVENTS_REGKEY, LJ_VMEVENTS_HSIZE);
-    lua_pushcfunction(L, finalizer_failed);
+    lua_pushcfunction(L, tidegate_lua_finalizer_failed);
     lua_rawseti(L, -2, VMEVENT_HASH(LJ_VMEVENT_ERRFIN));
     G(L)->vmevmask = VMEVENT_MASK(LJ_VMEVENT_ERRFIN);
     lua_pop(L, 1);

@@ -304,7 +304,7 @@ pub(crate) fn log(req: &Rc<Request>) {
         return;
     }
     for handler in req.level().program.handlers(Phase::Log) {
-        if let Ready::Later(future) = handler(req) {
+        if let Ready::Later(future) = panics::call_log_handler(req, || handler(req)) {
             log_later(req, future);
         }
     }
@@ -315,7 +315,7 @@ pub(crate) fn log(req: &Rc<Request>) {
 fn log_later(req: &Rc<Request>, future: LocalFuture<Step>) {
     let running = LogRun::begin(req);
     tokio::task::spawn_local(async move {
-        panics::catch_panic(&running.req, future).await;
+        panics::wait_for_log_handler(&running.req, future).await;
     });
 }
 

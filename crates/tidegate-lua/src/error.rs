@@ -3,6 +3,11 @@
 use std::borrow::Cow;
 use std::ffi::c_int;
 
+use crate::host::{Detached, LogLevel};
+use crate::scheduler::with_run;
+use crate::stack::Lua;
+use crate::{panics, traceback};
+
 /// Why a function that Lua called gives up. The shim in [`crate::function`] turns it into a Lua error.
 ///
 /// The texts are those of LuaJIT's own library, which users know: `bad argument #1 to 'sleep' (number expected, got nil)`.
@@ -68,6 +73,21 @@ impl Failure {
     pub fn memory() -> Self {
         Self { message: b"not enough memory".to_vec(), traceback: Vec::new(), kind: FailureKind::Memory }
     }
+}
+
+/// Called by LuaJIT with the error of a finalizer (`__gc`), which has ended nothing else: the log gets it, with the request
+/// during which the collector has run.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn tidegate_lua_finalizer_failed(state: *mut mlua_sys::lua_State) -> c_int {
+    // SAFETY: LuaJIT passes the state that calls, in a frame of its own.
+    let lua = unsafe { Lua::from_raw(state) };
+    // A panic in here has been noted, and goes on when the script has ended.
+    let _ = panics::guard(lua, |lua| {
+        let text = [b"lua finalizer failed: ", traceback::error_text(lua).as_slice()].concat();
+        let host = with_run(|run| run.host().clone()).unwrap_or_else(|| Detached::host(""));
+        host.log(LogLevel::Error, &text);
+    });
+    0
 }
 
 /// LuaJIT's error codes.

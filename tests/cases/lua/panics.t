@@ -248,3 +248,37 @@ location = /t { return 200; }
 --- must_die
 --- error_log
 a test wanted a panic in a function
+
+=== TEST 11: in a log handler, when the response is complete but has not gone out
+--- config
+location = /t {
+    content_by_lua_block { ngx.say("some text") }
+    log_by_lua_block { require("tidegate.fault").call() }
+}
+--- pipelined_requests
+GET /t
+GET /t
+--- raw_response_like
+(?s)200 OK.*some text.*200 OK.*some text
+--- error_log
+log handler panicked
+a test wanted a panic in a function
+
+=== TEST 12: an error in a finalizer is in the log, with the request during which the collector has run
+--- config
+location = /t {
+    content_by_lua_block {
+        local proxy = newproxy(true)
+        getmetatable(proxy).__gc = function() error("went wrong") end
+        proxy = nil
+        collectgarbage()
+        ngx.say("some text")
+    }
+}
+--- request
+GET /t
+--- response_body
+some text
+--- error_log
+lua finalizer failed:
+went wrong, client: 127.0.0.1, server: localhost, request: "GET /t
