@@ -1,7 +1,10 @@
 //! The shadow catalogue: what MySQL knows about a schema's tables, stored beside them and cached in memory.
 //!
 //! SQLite's own schema has physical names only (`t7`, `c2`); every name that a user sees comes from here. A change is written
-//! in the transaction of the DDL that makes it; [`Catalog`] itself is immutable and replaced as a whole.
+//! in the transaction of the DDL that makes it; [`Catalog`] itself is immutable and replaced as a whole. [`views`] shows the
+//! names to other programs.
+
+pub(crate) mod views;
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +23,7 @@ use crate::{
 use tidegate_rows::ServerError;
 
 /// Version of the storage format that this code reads and writes.
-pub(crate) const FORMAT_VERSION: i64 = 2;
+pub(crate) const FORMAT_VERSION: i64 = 3;
 
 /// All tables and views of a schema, by name.
 #[derive(Debug, Default)]
@@ -300,6 +303,7 @@ pub(crate) fn initialise(conn: &mut Conn, collation: Collation) -> Result<(), Sq
     let result = (|| {
         conn.execute(TABLES)?;
         conn.execute(CHECKS)?;
+        conn.execute(views::TABLE)?;
         let mut set = conn.prepare("INSERT INTO tg_meta VALUES (?1, ?2)")?;
         for (name, value) in
             [("format", FORMAT_VERSION), ("collation_version", 1), ("collation", i64::from(collation.0))]
@@ -341,30 +345,45 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
             Step::Done => None,
         })
     };
-    let mut format = meta("format")?;
-    if format == Some(1) {
-        conn.execute(&format!(
-            "BEGIN IMMEDIATE; {CHECKS} UPDATE tg_meta SET value = {FORMAT_VERSION} WHERE name = 'format'; COMMIT"
-        ))
-        .map_err(internal)?;
-        format = Some(FORMAT_VERSION);
-    }
-    if format != Some(FORMAT_VERSION) {
-        let format = format.map_or("unknown".to_owned(), |format| format.to_string());
-        return Err(errors::storage(format!(
-            "the schema has storage format {format}, this version reads {FORMAT_VERSION}"
-        )));
+    match meta("format")? {
+        Some(FORMAT_VERSION) => {}
+        Some(1..FORMAT_VERSION) => upgrade(conn).map_err(internal)?,
+        format => {
+            let format = format.map_or("unknown".to_owned(), |format| format.to_string());
+            return Err(errors::storage(format!(
+                "the schema has storage format {format}, this version reads {FORMAT_VERSION}"
+            )));
+        }
     }
     let collation = meta("collation")?.and_then(|id| u16::try_from(id).ok()).map(Collation);
     let mut catalog = Catalog { tables: BTreeMap::new(), collation };
-    let rows =
-        rows(conn, "SELECT id, name, engine, collation, comment, created, view, next_column, next_auto FROM tg_table")
-            .map_err(internal)?;
-    for row in rows {
-        let table = load_table(conn, &row, old).map_err(internal)?;
+    for table in load_tables(conn, old).map_err(internal)? {
         catalog.tables.insert(table.name.clone(), Arc::new(table));
     }
     Ok(Some(catalog))
+}
+
+/// Gives a file of an older format what the formats since have added.
+fn upgrade(conn: &Conn) -> Result<(), SqliteError> {
+    conn.execute("BEGIN IMMEDIATE")?;
+    let upgraded = (|| {
+        conn.execute(CHECKS)?;
+        conn.execute(views::TABLE)?;
+        for table in load_tables(conn, None)? {
+            views::make(conn, &table)?;
+        }
+        conn.execute(&format!("UPDATE tg_meta SET value = {FORMAT_VERSION} WHERE name = 'format'; COMMIT"))
+    })();
+    if upgraded.is_err() {
+        // SQLite may have rolled back already; the error that counts is the first one.
+        let _ = conn.execute("ROLLBACK");
+    }
+    upgraded
+}
+
+fn load_tables(conn: &Conn, old: Option<&Catalog>) -> Result<Vec<Table>, SqliteError> {
+    let sql = "SELECT id, name, engine, collation, comment, created, view, next_column, next_auto FROM tg_table";
+    rows(conn, sql)?.iter().map(|row| load_table(conn, row, old)).collect()
 }
 
 fn rows(conn: &Conn, sql: &str) -> Result<Vec<Vec<Datum>>, SqliteError> {
@@ -515,7 +534,7 @@ fn load_checks(conn: &Conn, table: i64) -> Result<Vec<Check>, SqliteError> {
     Ok(rows(conn, &sql)?.into_iter().map(check).collect())
 }
 
-/// Writes a table's entry anew, inside of the caller's transaction.
+/// Writes a table's entry and its view anew, inside of the caller's transaction.
 ///
 /// # Errors
 /// SQLite's.
@@ -625,14 +644,15 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
             ],
         )?;
     }
-    Ok(())
+    views::make(conn, table)
 }
 
-/// Removes a table's entry, inside of the caller's transaction.
+/// Removes a table's entry and its view, inside of the caller's transaction.
 ///
 /// # Errors
 /// SQLite's.
 pub(crate) fn remove(conn: &Conn, id: i64) -> Result<(), SqliteError> {
+    views::remove(conn, id)?;
     conn.execute(&format!(
         "DELETE FROM tg_table WHERE id = {id}; DELETE FROM tg_column WHERE table_id = {id}; \
          DELETE FROM tg_index WHERE table_id = {id}; DELETE FROM tg_foreign_key WHERE table_id = {id}; \

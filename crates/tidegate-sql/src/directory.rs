@@ -234,7 +234,7 @@ impl Directory {
             PathBuf::from(name)
         };
         // A log that was left there belongs to another file.
-        for log in [beside(&copy, "-wal"), beside(&path, "-wal")] {
+        for log in [beside(&copy, "-wal"), beside(&copy, "-shm"), beside(&path, "-wal")] {
             match fs::remove_file(log) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
                 _ => {}

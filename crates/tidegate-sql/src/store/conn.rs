@@ -581,6 +581,7 @@ pub(crate) fn to_server_error(error: &SqliteError) -> ServerError {
         ffi::SQLITE_NOMEM => errors::out_of_memory(),
         ffi::SQLITE_TOOBIG => errors::too_big(),
         ffi::SQLITE_BUSY if error.code == ffi::SQLITE_BUSY_SNAPSHOT => errors::deadlock(),
+        vfs::OPEN_ELSEWHERE => errors::storage("another program has the schema's file open"),
         ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => errors::lock_wait_timeout(),
         ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN | ffi::SQLITE_READONLY => errors::storage(&error.message),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => errors::corrupt(&error.message),

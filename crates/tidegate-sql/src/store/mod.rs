@@ -2,6 +2,7 @@
 //!
 //! All `unsafe` code that calls SQLite stands here and in `functions/abi.rs`.
 
+mod alone;
 pub(crate) mod background;
 pub(crate) mod conn;
 pub(crate) mod disk;

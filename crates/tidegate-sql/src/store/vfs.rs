@@ -30,6 +30,7 @@ use std::{
 use libsqlite3_sys as ffi;
 
 use super::{
+    alone::{Alone, OpenElsewhere},
     disk::{self, Change},
     identity::Identity,
     pace,
@@ -38,6 +39,8 @@ use super::{
 
 /// Name to open databases with.
 pub(crate) const NAME: &CStr = c"tidegate";
+/// SQLite's result code, which it has no use for itself, when another program has the database open.
+pub(super) const OPEN_ELSEWHERE: c_int = ffi::SQLITE_PERM;
 
 const LOCK_SLOTS: usize = 8;
 /// Value of a slot that is held exclusively; anything below counts shared holders.
@@ -70,6 +73,8 @@ struct Node {
     measuring: Mutex<()>,
     /// Of the database's WAL.
     room: Arc<Room>,
+    /// Keeps other programs out once there is an index.
+    alone: Mutex<Option<Alone>>,
 }
 
 /// An open main database file; the stock VFS's file object follows it in memory.
@@ -133,6 +138,7 @@ fn node(path: &CStr) -> Option<Arc<Node>> {
         is_retired: AtomicBool::new(false),
         measuring: Mutex::default(),
         room: Arc::default(),
+        alone: Mutex::default(),
     });
     nodes.insert(path.to_owned(), Arc::downgrade(&node));
     Some(node)
@@ -179,6 +185,7 @@ pub(crate) fn forget(path: &CStr) {
     let node = nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
     if let Some(node) = node.and_then(|node| node.upgrade()) {
         node.is_retired.store(true, Ordering::Release);
+        node.alone.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -468,6 +475,12 @@ unsafe extern "C" fn shm_map(
         if index >= regions.len() {
             if extend == 0 {
                 return ffi::SQLITE_OK;
+            }
+            if regions.is_empty() {
+                match Alone::lock(&node.database) {
+                    Ok(alone) => *node.alone.lock().unwrap_or_else(PoisonError::into_inner) = alone,
+                    Err(OpenElsewhere) => return OPEN_ELSEWHERE,
+                }
             }
             while regions.len() <= index {
                 regions.push(Box::new(Region(UnsafeCell::new([0; REGION_BYTES / 8]))));

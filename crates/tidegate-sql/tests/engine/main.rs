@@ -1,6 +1,7 @@
 //! The engine from outside: schemas, transactions, waiting, errors.
 
 mod directory;
+mod files;
 mod transactions;
 
 use std::time::Duration;
