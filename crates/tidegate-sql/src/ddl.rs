@@ -17,7 +17,7 @@ use crate::{
     errors,
     exec::params::Text,
     parse::{self, Statement, TableName},
-    session::{Core, acquire},
+    session::{Core, acquire_for},
     store::{
         conn::{Cell, Conn, SqliteError, Step, to_server_error},
         pool::Pool,
@@ -130,17 +130,19 @@ pub(super) fn schema_of(core: &Core, name: &TableName) -> Res<Arc<Schema>> {
     }
 }
 
-/// Runs `change` with the schema's write lock in a transaction, then makes the new catalogue visible and durable.
+/// Runs `change`, which is about these tables, with the schema's write lock in a transaction, then makes the new catalogue
+/// visible and durable.
 ///
 /// # Errors
-/// Those of `change`: nothing has changed then.
+/// Those of `change`: nothing has changed then. 1205 if others have a table locked.
 pub(super) fn change<T>(
     core: &Core,
     schema: &Arc<Schema>,
+    tables: &[&str],
     change: impl FnOnce(&mut Conn, &Catalog) -> Res<T>,
 ) -> Res<T> {
     schema.may_write()?;
-    let guard = acquire(schema, &core.env)?;
+    let guard = acquire_for(schema, &core.env, tables)?;
     let pool = Pool::of(schema);
     let mut conn = pool.take()?;
     let catalog = schema.catalog()?;
@@ -178,7 +180,7 @@ pub(super) fn change<T>(
 pub(crate) fn rebuild_indexes(core: &mut Core, schema: &str, name: &str) -> Res<()> {
     core.commit_open()?;
     let schema = core.engine.schema(schema)?;
-    change(core, &schema, |conn, catalog| match catalog.table(name).filter(|table| table.view.is_none()) {
+    change(core, &schema, &[name], |conn, catalog| match catalog.table(name).filter(|table| table.view.is_none()) {
         Some(table) => conn.execute(&format!("REINDEX {}", table.physical())).map_err(internal),
         None => Ok(()),
     })
@@ -297,7 +299,7 @@ fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: boo
 
 fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<()> {
     let checks = core.env.foreign_keys.get();
-    change(core, schema, |conn, catalog| {
+    change(core, schema, &[&table.name], |conn, catalog| {
         let child = catalog.tables.values().find(|other| {
             other.id != table.id && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(table.id))
         });
@@ -321,7 +323,7 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
         return Err(errors::no_such_table(&schema.name, &name.name));
     }
     let checks = core.env.foreign_keys.get();
-    change(core, &schema, |conn, catalog| {
+    change(core, &schema, &[&name.name], |conn, catalog| {
         let child = catalog.tables.values().find(|other| {
             other.id != table.id && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(table.id))
         });
@@ -360,7 +362,7 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
             comment: String::new(),
         })
         .collect();
-    change(core, &schema, |conn, catalog| {
+    change(core, &schema, &[&name.name], |conn, catalog| {
         let id = match catalog.table(&name.name) {
             Some(old) if old.is_view() && or_replace => old.id,
             Some(_) => return Err(errors::table_exists(&name.name)),

@@ -39,6 +39,7 @@ use crate::{
         vfs,
         writer::WriteLock,
     },
+    table_locks::TableLocks,
     value::collation::Collation,
 };
 use tidegate_rows::ServerError;
@@ -319,6 +320,7 @@ pub(crate) struct Schema {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) writer: Arc<WriteLock>,
+    pub(crate) table_locks: Arc<TableLocks>,
     pub(crate) sync: SyncState,
     pub(crate) readers: Readers,
     catalog: Mutex<Option<Arc<Catalog>>>,
@@ -340,6 +342,7 @@ impl Schema {
             name,
             path,
             writer: Arc::default(),
+            table_locks: Arc::default(),
             sync: SyncState::default(),
             readers: Readers::default(),
             catalog: Mutex::default(),

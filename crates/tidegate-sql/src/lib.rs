@@ -39,6 +39,7 @@ mod parse;
 mod pcre;
 mod show;
 mod store;
+mod table_locks;
 mod task;
 mod translate;
 mod value;

@@ -22,7 +22,7 @@ pub(crate) use group::Group;
 use group::Turn;
 pub use pooled::PooledSession;
 use transaction::Transaction;
-pub(crate) use transaction::acquire;
+pub(crate) use transaction::acquire_for;
 
 use crate::{
     cache::{self, Entry},

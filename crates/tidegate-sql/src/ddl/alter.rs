@@ -38,7 +38,7 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
     let schema = schema_of(core, name)?;
     let missing = || errors::no_such_table(&schema.name, &name.name);
     let old = schema.catalog()?.table(&name.name).cloned().filter(|table| !table.is_view()).ok_or_else(missing)?;
-    change(core, &schema, |conn, catalog| {
+    change(core, &schema, &[&name.name], |conn, catalog| {
         // The definition may have changed while this statement waited for the lock.
         let old = catalog.table(&old.name).filter(|table| table.id == old.id).cloned().ok_or_else(missing)?;
         let mut new = copy(&old);
@@ -574,7 +574,7 @@ pub(super) fn rename(core: &mut Core, from: &TableName, to: &TableName) -> Res<(
         return Err(errors::unsupported("moving a table to another schema"));
     }
     check_name(&to.name)?;
-    change(core, &schema, |conn, catalog| {
+    change(core, &schema, &[&from.name], |conn, catalog| {
         let table = catalog.table(&from.name).ok_or_else(|| errors::no_such_table(&schema.name, &from.name))?;
         if catalog.table(&to.name).is_some() {
             return Err(errors::table_exists(&to.name));

@@ -78,7 +78,7 @@ pub(super) fn create_table(
         }
         None => None,
     };
-    change(core, &schema, |conn, catalog| {
+    change(core, &schema, &[&create.name.name], |conn, catalog| {
         let table = match &like {
             Some(like) => copy_of(core, conn, like, &create.name.name)?,
             None => define(core, conn, catalog, &schema, &create, sql)?,

@@ -1,17 +1,31 @@
-//! LOCK TABLES: a session keeps the write locks of schemas until UNLOCK TABLES.
+//! LOCK TABLES: a session keeps others from writing to tables until UNLOCK TABLES.
 //!
-//! There is one writer in a schema, so that locking a table for writing is being that writer: other sessions wait as they wait
-//! for a transaction. Locking it for reading is the same, but the session itself may not write it either. Unlike MySQL's the locks
-//! of two readers exclude each other, and others go on reading what was committed. The statements of the session commit as
-//! they would without, and use the lock that the session has ([`WriteGuard::lent`]).
+//! Other sessions wait when they write to a locked table ([`crate::table_locks`]), and go on reading what was committed,
+//! unlike MySQL's. The statements of the session commit as they would without. FLUSH TABLES WITH READ LOCK keeps the write
+//! locks of all schemas; the session's own statements use them ([`WriteGuard::lent`]).
 
 use std::sync::Arc;
 
-use super::{Core, Env, Res, acquire};
-use crate::{catalog::Table, engine::Schema, errors, exec::PlanKind, parse::TableName, store::writer::WriteGuard};
+use super::{
+    Core, Env, Res,
+    transaction::{acquire, wait_at_most},
+};
+use crate::{
+    catalog::Table,
+    ddl::temporary,
+    engine::Schema,
+    errors,
+    exec::PlanKind,
+    parse::TableName,
+    store::writer::WriteGuard,
+    table_locks::{LockedIn, WantedLock},
+};
 
 /// What LOCK TABLES has locked.
 pub(super) struct LockedTables {
+    /// The locks in each schema.
+    _locks: Vec<LockedIn>,
+    /// The write locks that FLUSH TABLES WITH READ LOCK has taken.
     schemas: Vec<(Arc<Schema>, WriteGuard)>,
     /// Schema, table, whether it may be written; empty when everything is locked for reading.
     tables: Vec<(u64, String, bool)>,
@@ -29,7 +43,7 @@ impl Env {
         self.tables.borrow().is_some()
     }
 
-    /// The write lock of a schema, if LOCK TABLES has it.
+    /// The write lock of a schema, if FLUSH TABLES WITH READ LOCK has it.
     pub(super) fn lend(&self, schema: &Arc<Schema>) -> Option<WriteGuard> {
         let tables = self.tables.borrow();
         let held = tables.as_ref()?.schemas.iter().any(|(held, _)| Arc::ptr_eq(held, schema));
@@ -45,8 +59,8 @@ impl Env {
         let tables = self.tables.borrow();
         let Some(locked) = tables.as_ref() else { return Ok(()) };
         let check = |schema: &Schema, table: &Table| {
-            let name = crate::ddl::temporary::shown(&table.name);
-            if crate::ddl::temporary::is_hidden(&table.name) {
+            let name = temporary::shown(&table.name);
+            if temporary::is_hidden(&table.name) {
                 return Ok(());
             }
             match locked.tables.iter().find(|(id, known, _)| *id == schema.id && known == name) {
@@ -82,25 +96,41 @@ impl Core {
         self.commit_open()?;
         self.env.release_tables();
         let mut wanted: Vec<(Arc<Schema>, String, bool)> = Vec::new();
+        let mut locks: Vec<(Arc<Schema>, Vec<WantedLock>)> = Vec::new();
         for (name, write) in tables {
             let schema = match &name.schema {
                 Some(schema) if crate::engine::is_virtual(schema) => continue,
                 Some(schema) => self.engine.schema(schema)?,
                 None => self.schema.clone().ok_or_else(errors::no_database)?,
             };
-            if schema.catalog()?.table(&self.actual(name).name).is_none() {
-                return Err(errors::no_such_table(&schema.name, &name.name));
+            let actual = self.actual(name).name;
+            let catalog = schema.catalog()?;
+            let table = catalog.table(&actual).ok_or_else(|| errors::no_such_table(&schema.name, &name.name))?;
+            if !temporary::is_hidden(&actual) {
+                let lock = WantedLock { table: (!table.is_view()).then_some(actual), is_exclusive: *write };
+                match locks.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &schema)) {
+                    Some((_, locks)) => locks.push(lock),
+                    None => locks.push((Arc::clone(&schema), vec![lock])),
+                }
             }
             match wanted.iter_mut().find(|(known, table, _)| Arc::ptr_eq(known, &schema) && *table == name.name) {
                 Some(known) => known.2 |= *write,
                 None => wanted.push((schema, name.name.clone(), *write)),
             }
         }
-        let mut schemas: Vec<Arc<Schema>> = wanted.iter().map(|(schema, ..)| Arc::clone(schema)).collect();
         let tables = wanted.into_iter().map(|(schema, table, write)| (schema.id, table, write)).collect();
-        schemas.sort_by_key(|schema| schema.id);
-        schemas.dedup_by_key(|schema| schema.id);
-        self.lock_schemas(schemas, tables)
+        // In the order of the schemas' numbers, which keeps two sessions from waiting for each other.
+        locks.sort_by_key(|(schema, _)| schema.id);
+        let mut held = Vec::new();
+        for (schema, wanted) in locks {
+            let listed = wait_at_most(&self.env, schema.table_locks.list(self.env.connection_id, wanted))?;
+            // Whoever writes now ends first.
+            drop(acquire(&schema, &self.env)?);
+            listed.granted();
+            held.push(listed);
+        }
+        *self.env.tables.borrow_mut() = Some(LockedTables { _locks: held, schemas: Vec::new(), tables });
+        Ok(())
     }
 
     /// FLUSH TABLES WITH READ LOCK: nobody writes anywhere.
@@ -111,13 +141,9 @@ impl Core {
         self.commit_open()?;
         self.env.release_tables();
         let mut schemas = self.engine.all_schemas();
+        // As in `lock_tables`.
         schemas.sort_by_key(|schema| schema.id);
-        self.lock_schemas(schemas, Vec::new())
-    }
-
-    /// Takes the locks in the order of the schemas' numbers, which keeps two sessions from waiting for each other.
-    fn lock_schemas(&mut self, schemas: Vec<Arc<Schema>>, tables: Vec<(u64, String, bool)>) -> Res<()> {
-        let mut locked = LockedTables { schemas: Vec::new(), tables };
+        let mut locked = LockedTables { _locks: Vec::new(), schemas: Vec::new(), tables: Vec::new() };
         for schema in schemas {
             let guard = acquire(&schema, &self.env)?;
             locked.schemas.push((schema, guard));

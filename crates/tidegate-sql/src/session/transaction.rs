@@ -213,9 +213,9 @@ impl Transaction {
     /// Makes the transaction ready to write: waits for the lock.
     ///
     /// # Errors
-    /// 1205 if the wait takes too long, 1213 if others have committed since the snapshot, 1792 in a read-only transaction,
-    /// 1235 if it writes to another schema already.
-    pub(super) fn write(&mut self, env: &Env) -> Res<()> {
+    /// 1205 if the wait takes too long, 1213 if others have committed since the snapshot or wait for this transaction while it
+    /// would wait for their LOCK TABLES, 1792 in a read-only transaction, 1235 if it writes to another schema already.
+    pub(super) fn write(&mut self, env: &Env, tables: &[&str]) -> Res<()> {
         if self.read_only {
             return Err(errors::read_only_transaction());
         }
@@ -226,7 +226,9 @@ impl Transaction {
         let place = self.place()?;
         if place.guard.is_none() {
             place.pool.schema.may_write()?;
-            place.guard = Some(acquire(&place.pool.schema, env)?);
+            place.guard = Some(acquire_for(&place.pool.schema, env, tables)?);
+        } else if place.pool.schema.keeps_from(env, tables) {
+            return Err(errors::deadlock());
         }
         if place.conn.is_autocommit() {
             return self.begun(env, Conn::begin_immediate);
@@ -237,6 +239,12 @@ impl Transaction {
             Err(error) if error.code == ffi::SQLITE_BUSY_SNAPSHOT => Err(errors::deadlock()),
             Err(error) => Err(to_server_error(&error)),
         }
+    }
+
+    /// Whether SQLite has undone all that it had written, as it does when the disk is full or fails, and when a writing
+    /// statement is interrupted.
+    pub(super) fn is_undone(&self) -> bool {
+        self.places.iter().any(|place| place.guard.is_some() && place.conn.is_autocommit())
     }
 
     /// Notes tables that have changed.
@@ -321,20 +329,50 @@ fn savepoint_name(name: &str) -> String {
     format!("sp{plain}")
 }
 
+/// Waits for the right to write to tables of a schema: until nobody else has them locked, and for the write lock.
+///
+/// # Errors
+/// 1205 if it takes too long.
+pub(crate) fn acquire_for(schema: &Arc<Schema>, env: &Env, tables: &[&str]) -> Res<WriteGuard> {
+    loop {
+        if schema.table_locks.any() {
+            wait_at_most(env, schema.table_locks.wait(env.connection_id, tables))?;
+        }
+        let guard = acquire(schema, env)?;
+        if !schema.keeps_from(env, tables) {
+            return Ok(guard);
+        }
+    }
+}
+
+/// Waits for a lock of other sessions.
+///
+/// # Errors
+/// 1205 if it takes too long.
+pub(super) fn wait_at_most<T>(env: &Env, lock: impl Future<Output = T>) -> Res<T> {
+    match task::block_on(tokio::time::timeout(env.lock_wait.get(), lock)) {
+        Ok(Ok(locked)) => Ok(locked),
+        Ok(Err(_)) => Err(errors::lock_wait_timeout()),
+        Err(task::Cancelled) => Err(errors::interrupted()),
+    }
+}
+
+impl Schema {
+    /// Whether LOCK TABLES keeps one of these tables from the session. Asked with the write lock in hand.
+    pub(super) fn keeps_from(&self, env: &Env, tables: &[&str]) -> bool {
+        self.table_locks.any() && tables.iter().any(|table| self.table_locks.is_kept_from(env.connection_id, table))
+    }
+}
+
 /// Waits for the write lock of a schema.
 ///
 /// # Errors
 /// 1205 if it takes too long.
-pub(crate) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
+pub(super) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
     if let Some(guard) = env.lend(schema).or_else(|| schema.writer.try_acquire()) {
         return Ok(guard);
     }
-    let wait = tokio::time::timeout(env.lock_wait.get(), schema.writer.acquire());
-    match task::block_on(wait) {
-        Ok(Ok(guard)) => Ok(guard),
-        Ok(Err(_)) => Err(errors::lock_wait_timeout()),
-        Err(task::Cancelled) => Err(errors::interrupted()),
-    }
+    wait_at_most(env, schema.writer.acquire())
 }
 
 impl Core {

@@ -52,6 +52,13 @@ impl Core {
             && self.env.autocommit.get()
             && self.env.foreign_keys.get()
             && !self.env.has_tables()
+            && !plan.home.as_ref().is_some_and(|home| self.is_kept_from(plan, home))
+    }
+
+    /// Whether LOCK TABLES keeps a table that the plan writes to from the session.
+    #[inline]
+    fn is_kept_from(&self, plan: &Plan, home: &Schema) -> bool {
+        home.table_locks.any() && home.keeps_from(&self.env, &names_of(plan))
     }
 
     /// Runs the statement in the group that is open on this thread; `None` if that group does not know it.
@@ -94,12 +101,12 @@ impl Core {
         let memory_max = self.engine.settings.statement_memory_max();
         let before = task::suspensions();
         let result = match &plan.home {
-            Some(home) if plan.is_current() => {
+            Some(home) if plan.is_current() && !self.is_kept_from(&plan, home) => {
                 let savepoint = !writes_once(&plan);
                 let stmts = &mut entry.stmts;
                 turn.conn().and_then(|conn| write_on(conn, &plan, home, stmts, constants, memory_max, savepoint))
             }
-            // Somebody has changed the definition while this statement waited for the lock.
+            // Somebody has changed the definition, or locked the table, while this statement waited for the lock.
             _ => Err(errors::definition_changed()),
         };
         entry.brief = task::suspensions() == before;
@@ -191,7 +198,8 @@ impl Core {
             Ok(written) => written,
             Err(error) => {
                 let fatal = matches!(&error, QueryError::Server(error) if matches!(error.code, 1213 | 1021 | 1030))
-                    || transaction.has_ended();
+                    || transaction.has_ended()
+                    || transaction.is_undone();
                 if alone || fatal || !matches!(error, QueryError::Server(_)) {
                     transaction.rollback();
                 } else {
@@ -233,7 +241,7 @@ impl Core {
         let memory_max = self.engine.settings.statement_memory_max();
         if let PlanKind::Select(select) = &plan.kind {
             if select.for_update {
-                transaction.write(&self.env)?;
+                transaction.write(&self.env, &[])?;
                 if !plan.is_current() {
                     return Err(errors::definition_changed().into());
                 }
@@ -248,7 +256,7 @@ impl Core {
             return Ok(Done::Rows(rows));
         }
         self.env.may_write(&plan.kind)?;
-        transaction.write(&self.env)?;
+        transaction.write(&self.env, &names_of(plan))?;
         if !plan.is_current() {
             // Somebody has changed the definition while this statement waited for the lock.
             return Err(errors::definition_changed().into());
@@ -347,6 +355,10 @@ fn tables_of(plan: &Plan) -> Vec<&Arc<Table>> {
         PlanKind::Delete(delete) => delete.targets.iter().map(|(_, table, _)| table).collect(),
         PlanKind::Select(_) => Vec::new(),
     }
+}
+
+fn names_of(plan: &Plan) -> Vec<&str> {
+    tables_of(plan).into_iter().map(|table| table.name.as_str()).collect()
 }
 
 /// Whether a plan changes the file by one statement of SQLite's, which SQLite undoes alone when it fails.

@@ -249,7 +249,9 @@ async fn locked_tables_keep_other_writers_out() {
     run(&mut a, "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); ALTER TABLE t ADD x INT").await;
     assert_eq!(code(&mut a, "INSERT INTO u VALUES (1)").await, 1099);
     check_locked_out(&mut b, "INSERT INTO t VALUES (3, 0)").await;
-    check_locked_out(&mut b, "LOCK TABLES u READ").await;
+    check_locked_out(&mut b, "ALTER TABLE t ADD y INT").await;
+    check_locked_out(&mut b, "LOCK TABLES u WRITE").await;
+    run(&mut b, "LOCK TABLES u READ; UNLOCK TABLES").await;
     // Each statement has committed by itself.
     assert_eq!(one(&mut b, "SELECT COUNT(*) FROM t").await, "2");
     run(&mut a, "UNLOCK TABLES").await;
@@ -272,6 +274,45 @@ async fn locked_tables_keep_other_writers_out() {
     check_locked_out(&mut c, "DELETE FROM t").await;
     run(&mut b, "UNLOCK TABLES").await;
     run(&mut c, "DELETE FROM t WHERE i = 8").await;
+}
+
+#[tokio::test]
+async fn locked_tables_leave_others_to_others() {
+    let fixture = Fixture::new("locked-one-table");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    run(&mut a, "CREATE TABLE t (i INT PRIMARY KEY); CREATE TABLE u (i INT); CREATE VIEW v AS SELECT 1").await;
+    run(&mut b, "INSERT INTO t VALUES (0)").await;
+    run(&mut a, "LOCK TABLES t WRITE; INSERT INTO t VALUES (1)").await;
+    // Alone, in groups, in transactions, and definitions.
+    for _ in 0..2 {
+        run(&mut b, "INSERT INTO u VALUES (1)").await;
+        run(&mut b, "BEGIN; UPDATE u SET i = 2; COMMIT; CREATE TABLE w (i INT); DROP TABLE w").await;
+        check_locked_out(&mut b, "INSERT INTO t VALUES (2)").await;
+    }
+    run(&mut a, "INSERT INTO t VALUES (3)").await;
+    // Waiting for the table while the owner waits for this transaction would never end.
+    run(&mut b, "BEGIN; INSERT INTO u VALUES (9)").await;
+    assert_eq!(code(&mut b, "DELETE FROM t").await, 1213);
+    assert!(!b.in_transaction());
+    assert_eq!(one(&mut b, "SELECT COUNT(*) FROM u WHERE i = 9").await, "0");
+    // Whoever waits goes on when the table is free, also where the owner just goes.
+    let (deleted, ()) = tokio::join!(one(&mut b, "DELETE FROM t; SELECT COUNT(*) FROM t"), async {
+        tokio::task::yield_now().await;
+        run(&mut a, "UNLOCK TABLES").await;
+    });
+    assert_eq!(deleted, "0");
+    // The lock comes when the transactions have ended that wrote before.
+    run(&mut b, "BEGIN; INSERT INTO t VALUES (4)").await;
+    let ((), ()) = tokio::join!(async { drop(run(&mut a, "LOCK TABLES t READ").await) }, async {
+        tokio::task::yield_now().await;
+        run(&mut b, "INSERT INTO t VALUES (5); COMMIT").await;
+    });
+    check_locked_out(&mut b, "DELETE FROM t").await;
+    // What a view shows is not looked up: its lock is for the whole schema.
+    run(&mut a, "LOCK TABLES v READ").await;
+    check_locked_out(&mut b, "INSERT INTO u VALUES (1)").await;
+    drop(a);
+    run(&mut b, "INSERT INTO u VALUES (1)").await;
 }
 
 #[tokio::test]

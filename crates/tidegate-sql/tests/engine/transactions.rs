@@ -99,3 +99,33 @@ async fn savepoints_before_the_first_write() {
     run(&mut a, "SAVEPOINT s").await;
     assert_eq!(code(&mut a, "ROLLBACK TO s").await, 1305);
 }
+
+#[tokio::test]
+async fn a_transaction_that_sqlite_has_undone_is_over() {
+    let fixture = Fixture::new("undone");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    run(&mut a, "CREATE TABLE t (n INT); CREATE TABLE mum (i INT PRIMARY KEY); INSERT INTO mum VALUES (1), (2)").await;
+    run(&mut a, "CREATE TABLE kit (mum INT, FOREIGN KEY (mum) REFERENCES mum (i) ON DELETE CASCADE); INSERT INTO kit VALUES (1)").await;
+    for _ in 0..14 {
+        run(&mut a, "INSERT INTO kit SELECT mum FROM kit").await;
+    }
+    // Longer and longer, until the statement has the time that it needs: most of that goes into the kittens.
+    let (mut limit, mut undone, mut ended) = (0.002, 0, 1969);
+    while ended == 1969 {
+        run(&mut a, &format!("BEGIN; INSERT INTO t VALUES (1); SET max_statement_time = {limit:.6}")).await;
+        ended = code(&mut a, "DELETE FROM mum WHERE i = 1").await;
+        run(&mut a, "SET max_statement_time = 0").await;
+        // What was written before is there exactly as long as the transaction is.
+        assert_eq!(one(&mut a, "SELECT COUNT(*) FROM t").await == "1", a.in_transaction());
+        if !a.in_transaction() {
+            undone += 1;
+            // Nobody waits for a transaction that is over.
+            run(&mut b, "INSERT INTO kit VALUES (2)").await;
+        }
+        run(&mut a, "ROLLBACK").await;
+        assert_eq!(one(&mut a, "SELECT COUNT(*) FROM t").await, "0");
+        limit *= 1.4;
+    }
+    assert_eq!(ended, 0);
+    assert!(undone > 0, "no statement was interrupted while it wrote");
+}
