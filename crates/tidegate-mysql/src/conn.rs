@@ -88,6 +88,8 @@ pub struct Conn {
     status: u16,
     /// The session is not as it began.
     dirty: bool,
+    /// The session may hold what others wait for.
+    holds: bool,
     /// Not even a reset makes it so again.
     spoiled: bool,
     /// The session is to be reset before the next statement.
@@ -141,6 +143,7 @@ impl Conn {
             server_version: login.greeting.version,
             status: login.greeting.status,
             dirty: false,
+            holds: false,
             spoiled: false,
             reset_due: false,
             reset_works: false,
@@ -254,6 +257,11 @@ impl Conn {
     pub fn has_traces(&self) -> bool {
         let no_autocommit = self.status & answer::status::AUTOCOMMIT == 0;
         self.dirty || self.in_transaction() || no_autocommit
+    }
+
+    /// Whether others may wait for what the session holds: locks, rows of a transaction.
+    pub fn holds_locks(&self) -> bool {
+        self.holds || self.in_transaction()
     }
 
     /// Notes that the next statement must find the session as it began. The reset travels with that statement.
@@ -516,6 +524,7 @@ impl Conn {
     fn note_traces(&mut self, sql: &[u8]) {
         if session::leaves_traces(sql) {
             self.dirty = true;
+            self.holds |= session::may_hold(sql);
             self.spoiled |= self.options.schema.is_empty() && session::may_change_schema(sql);
         }
     }
@@ -524,6 +533,7 @@ impl Conn {
     fn forget_session(&mut self) {
         self.statements.clear();
         self.dirty = false;
+        self.holds = false;
         self.reset_due = false;
     }
 

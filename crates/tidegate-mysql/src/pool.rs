@@ -19,6 +19,7 @@ mod drain;
 mod lane;
 mod options;
 mod pace;
+mod reset;
 mod shelf;
 
 use std::{
@@ -595,7 +596,11 @@ impl Execute for PooledConn {
 impl Drop for PooledConn {
     fn drop(&mut self) {
         if let Some(pooled) = self.pooled.take() {
-            self.pool.give_back(pooled, &self.shelf);
+            if self.pool.0.options.reset && pooled.conn.holds_locks() && pooled.conn.is_idle() {
+                self.pool.reset_first(pooled, &self.shelf);
+            } else {
+                self.pool.give_back(pooled, &self.shelf);
+            }
         }
     }
 }

@@ -59,9 +59,26 @@ pub fn may_change_schema(sql: &[u8]) -> bool {
     has(b"use") || has(b"database") || has(b"schema")
 }
 
+/// Whether a statement that [leaves traces](leaves_traces) may make the session hold what others wait for, or what costs the
+/// server memory: GET_LOCK(), LOCK TABLES, FLUSH TABLES, temporary tables.
+pub fn may_hold(sql: &[u8]) -> bool {
+    let has = |word: &[u8]| sql.windows(word.len()).any(|found| found.eq_ignore_ascii_case(word));
+    has(b"lock") || has(b"flush") || has(b"temporary")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks() {
+        for holds in
+            ["SELECT GET_LOCK('a', 1)", "lock tables t write", "Flush tables", "create TEMPORARY table t (a int)"]
+        {
+            assert!(may_hold(holds.as_bytes()), "{holds}");
+        }
+        assert!(!may_hold(b"set @a = 1"));
+    }
 
     #[test]
     fn traces() {

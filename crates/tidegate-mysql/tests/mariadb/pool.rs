@@ -66,6 +66,16 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test]
+async fn locks_end_when_the_connection_goes_back() {
+    let pool = Pool::new(options(2, WAIT));
+    let (mut held, mut other) = (get(&pool).await, get(&pool).await);
+    assert_eq!(rows(&mut held, "select get_lock('tidegate-back', 0)").await.unwrap(), "1\n");
+    drop(held);
+    // Half a minute is more than the reset takes; the connection idles until the pool is dropped.
+    assert_eq!(rows(&mut other, "select get_lock('tidegate-back', 30)").await.unwrap(), "1\n");
+}
+
+#[tokio::test]
 async fn dirty_sessions_are_reset() {
     for (reset, expected) in [(true, ",0\n"), (false, "5,1\n")] {
         let pool = Pool::new(PoolOptions { reset, ..options(1, WAIT) });
