@@ -33,7 +33,7 @@ static UDFS: &[Udf] = &[
         let mut bytes = args.bytes(0).to_vec();
         let count = usize::try_from(args.int(1)).unwrap_or(0);
         if count > super::RESULT_BYTES_MAX {
-            return Err(errors::too_big());
+            return super::string::oversized("cast_as_binary");
         }
         bytes.resize(bytes.len().max(count), 0);
         out.cell(crate::store::conn::Cell::Blob(&bytes));

@@ -95,14 +95,14 @@ static FUNCTIONS: &[Function] = &[
         for index in 0..args.len() {
             text.extend_from_slice(args.bytes(index));
         }
-        bounded(args, out, text)
+        bounded("concat", args, out, text)
     }),
     udf_lenient("CONCAT_WS", "f_concat_ws", 2, MANY, &[Want::Text], all_lengths, |args, out| {
         if args.is_null(0) {
             return Ok(());
         }
         let parts: Vec<&[u8]> = (1..args.len()).filter(|index| !args.is_null(*index)).map(|index| args.bytes(index)).collect();
-        bounded(args, out, parts.join(args.bytes(0)))
+        bounded("concat_ws", args, out, parts.join(args.bytes(0)))
     }),
     udf("LENGTH", "f_length", 1, 1, &[Want::Bytes], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
     udf("OCTET_LENGTH", "f_octet_length", 1, 1, &[Want::Bytes], int, |args, out| { out.int(args.bytes(0).len() as i64); Ok(()) }),
@@ -125,11 +125,11 @@ static FUNCTIONS: &[Function] = &[
     udf("TRIM_TRAILING", "f_trim_trailing", 1, 2, &[Want::Text], like_first, |args, out| trim(args, out, false, true)),
     udf("LTRIM", "f_ltrim", 1, 1, &[Want::Text], like_first, |args, out| trim(args, out, true, false)),
     udf("RTRIM", "f_rtrim", 1, 1, &[Want::Text], like_first, |args, out| trim(args, out, false, true)),
-    udf("REPLACE", "f_replace", 3, 3, &[Want::Text], replaced, replace),
+    udf_lenient("REPLACE", "f_replace", 3, 3, &[Want::Text], replaced, replace),
     udf("REPEAT", "f_repeat", 2, 2, &[Want::Text, Want::Int], |args| times(args, super::text_length(&args[0])), |args, out| {
         let times = args.int(1).max(0) as usize;
         if args.bytes(0).len().saturating_mul(times) > BYTES_MAX {
-            return Err(errors::too_big());
+            return oversized("repeat");
         }
         out.string(args, args.bytes(0).repeat(times));
         Ok(())
@@ -137,7 +137,7 @@ static FUNCTIONS: &[Function] = &[
     udf("SPACE", "f_space", 1, 1, &[Want::Int], |args| times(&[args[0].clone(), args[0].clone()], 1), |args, out| {
         let count = args.int(0).max(0) as usize;
         if count > BYTES_MAX {
-            return Err(errors::too_big());
+            return oversized("space");
         }
         out.text(vec![b' '; count]);
         Ok(())
@@ -253,9 +253,15 @@ fn collation(id: i64) -> Collation {
     Collation(id as u16)
 }
 
-fn bounded(args: &Args<'_>, out: &mut Out, text: Vec<u8>) -> Done {
+/// A result that is larger than any packet: NULL with a warning.
+pub(super) fn oversized(function: &str) -> Done {
+    crate::task::env(|env| env.warn(errors::result_too_big(function, BYTES_MAX)));
+    Ok(())
+}
+
+fn bounded(function: &str, args: &Args<'_>, out: &mut Out, text: Vec<u8>) -> Done {
     if text.len() > BYTES_MAX {
-        return Err(errors::too_big());
+        return oversized(function);
     }
     out.string(args, text);
     Ok(())
@@ -395,9 +401,15 @@ fn trim(args: &Args<'_>, out: &mut Out, leading: bool, trailing: bool) -> Done {
 }
 
 fn replace(args: &Args<'_>, out: &mut Out) -> Done {
+    if args.is_null(0) || args.is_null(1) {
+        return Ok(());
+    }
     let (text, from, to) = (args.bytes(0), args.bytes(1), args.bytes(2));
     if from.is_empty() {
         out.string(args, text);
+        return Ok(());
+    }
+    if args.is_null(2) {
         return Ok(());
     }
     let mut result = Vec::with_capacity(text.len());
@@ -407,18 +419,22 @@ fn replace(args: &Args<'_>, out: &mut Out) -> Done {
         result.extend_from_slice(to);
         last = place + from.len();
         if result.len() > BYTES_MAX {
-            return Err(errors::too_big());
+            return oversized("replace");
         }
     }
     result.extend_from_slice(&text[last..]);
-    bounded(args, out, result)
+    bounded("replace", args, out, result)
 }
 
 fn pad(args: &Args<'_>, out: &mut Out, left: bool) -> Done {
     let wanted = args.int(1);
     let fill: &[u8] = if args.len() > 2 { args.bytes(2) } else { b" " };
-    if wanted < 0 || wanted as usize > BYTES_MAX {
+    let function = if left { "lpad" } else { "rpad" };
+    if wanted < 0 {
         return Ok(());
+    }
+    if wanted as usize > BYTES_MAX {
+        return oversized(function);
     }
     let (wanted, have) = (wanted as usize, count(args));
     if have >= wanted {
@@ -435,7 +451,7 @@ fn pad(args: &Args<'_>, out: &mut Out, left: bool) -> Done {
     padding.extend_from_slice(&fill[..if blob { rest } else { byte_of(fill, rest) }]);
     let text = args.bytes(0);
     let joined = if left { [&padding, text].concat() } else { [text, &padding].concat() };
-    bounded(args, out, joined)
+    bounded(function, args, out, joined)
 }
 
 fn insert(args: &Args<'_>, out: &mut Out) -> Done {
@@ -449,7 +465,7 @@ fn insert(args: &Args<'_>, out: &mut Out) -> Done {
     let len = if len < 0 { usize::MAX } else { len as usize };
     let (start, end) = part(args, from, len);
     let text = args.bytes(0);
-    bounded(args, out, [&text[..start], args.bytes(3), &text[end..]].concat())
+    bounded("insert", args, out, [&text[..start], args.bytes(3), &text[end..]].concat())
 }
 
 fn hex(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {

@@ -82,7 +82,7 @@ static TABLES: &[Definition] = &[
     Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_schema event_object_table action_statement action_timing created definer", make: |_| Ok(Vec::new()) },
     Definition { name: "events", columns: "event_catalog event_schema event_name definer event_definition status", make: |_| Ok(Vec::new()) },
     Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name partition_ordinal_position# partition_method", make: |_| Ok(Vec::new()) },
-    Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: |_| Ok(Vec::new()) },
+    Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: check_constraints },
     Definition { name: "plugins", columns: "plugin_name plugin_version plugin_status plugin_type", make: |_| Ok(Vec::new()) },
     Definition { name: "user_privileges", columns: "grantee table_catalog privilege_type is_grantable", make: |_| Ok(Vec::new()) },
     Definition { name: "schema_privileges", columns: "grantee table_catalog table_schema privilege_type is_grantable", make: |_| Ok(Vec::new()) },
@@ -507,6 +507,51 @@ fn table_constraints(translator: &Translator<'_>) -> Res<Rows> {
         }
         for key in &table.foreign_keys {
             row(&key.name, "FOREIGN KEY");
+        }
+        for check in checks_of(table) {
+            row(&check.name, "CHECK");
+        }
+    })?;
+    Ok(rows)
+}
+
+/// A CHECK as MariaDB tells it: one that stands with its column has the column's name.
+struct ShownCheck {
+    name: String,
+    level: &'static str,
+    clause: String,
+}
+
+fn checks_of(table: &Table) -> Vec<ShownCheck> {
+    let mut checks = Vec::new();
+    for column in &table.columns {
+        let own = table.checks.iter().find(|check| check.column == Some(column.id));
+        let clause = match own {
+            Some(check) => super::expression::shown(&check.text),
+            None if column.ty.base == Base::Json => format!("json_valid({})", super::quote_name(&column.name)),
+            None => continue,
+        };
+        checks.push(ShownCheck { name: column.name.clone(), level: "Column", clause });
+    }
+    for check in table.checks.iter().filter(|check| check.column.is_none()) {
+        let clause = super::expression::shown(&check.text);
+        checks.push(ShownCheck { name: check.name.clone(), level: "Table", clause });
+    }
+    checks
+}
+
+fn check_constraints(translator: &Translator<'_>) -> Res<Rows> {
+    let mut rows = Rows::new();
+    each_table(translator, |schema, _, table| {
+        for check in checks_of(table) {
+            rows.push(vec![
+                "def".into(),
+                schema.into(),
+                table.name.as_str().into(),
+                check.name.into(),
+                check.level.into(),
+                check.clause.into(),
+            ]);
         }
     })?;
     Ok(rows)

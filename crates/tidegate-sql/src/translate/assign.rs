@@ -12,6 +12,7 @@ use super::{
     Bind, Code, Ex, Res, Translator,
     dml::{Cellish, is_default},
     scope::{Scope, Source},
+    types::stored,
 };
 use crate::{
     catalog::{Table, same_name},
@@ -212,7 +213,7 @@ impl Translator<'_> {
         scope.assign(source, column, seen);
         Ok(match ex.code {
             Code::Const(constant) => Cellish::Const(constant),
-            Code::Sql(sql) => Cellish::Column(feed.push(sql, Out::of(&ex.ty))),
+            Code::Sql(ref sql) => Cellish::Column(feed.push(sql.clone(), stored(&ex))),
         })
     }
 
@@ -269,7 +270,7 @@ impl Translator<'_> {
             return Err(errors::unsupported("effects beside a column that the same statement has assigned"));
         }
         let (sql, inputs) = number_marks(&format!("SELECT {text} AS r0"), binds.len());
-        Ok(LateValue { sql, binds, out: Out::of(&ex.ty), inputs })
+        Ok(LateValue { sql, binds, out: stored(&ex), inputs })
     }
 
     /// A value of VALUES or SET that names columns of its own row; `row` keeps what they mean for the next one.

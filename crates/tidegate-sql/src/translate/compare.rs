@@ -196,8 +196,8 @@ impl Translator<'_> {
         }
         // A number of two digits is a year of our time where it meets a YEAR.
         match (a.ty.base == Base::Year, b.ty.base == Base::Year) {
-            (true, false) if b.is_const() && b.ty.rep() != Rep::Null => y = format!("tg_year({y})"),
-            (false, true) if a.is_const() && a.ty.rep() != Rep::Null => x = format!("tg_year({x})"),
+            (true, false) if is_constant(b) && b.ty.rep() != Rep::Null => y = format!("tg_year({y})"),
+            (false, true) if is_constant(a) && a.ty.rep() != Rep::Null => x = format!("tg_year({x})"),
             _ => {}
         }
         let collate = match ground {
@@ -265,7 +265,15 @@ impl Translator<'_> {
         }
         let left = self.expr(expr, scope)?;
         let mut items = list.iter().map(|item| self.expr(item, scope)).collect::<Res<Vec<_>>>()?;
-        if left.ty.base != Base::Year {
+        if let [item] = items.as_slice() {
+            // A list of one is a comparison.
+            let ex = self.compare(&left, if negated { "<>" } else { "=" }, item)?;
+            return Ok(Ex { nullable: true, ..ex });
+        }
+        // Each constant of the list may stand for a year; beside a column they are numbers.
+        let years = left.ty.base == Base::Year && items.iter().all(is_constant);
+        let left = if years { left } else { left.without_year() };
+        if !years {
             items = items.into_iter().map(Ex::without_year).collect();
         }
         let aggregate = left.aggregate || items.iter().any(|item| item.aggregate);
@@ -289,8 +297,6 @@ impl Translator<'_> {
         for ground in grounds.iter_mut().filter(|ground| matches!(ground, Ground::Text(_))) {
             *ground = Ground::Text(common.ty.collation);
         }
-        // Each number of the list may stand for a year.
-        let years = left.ty.base == Base::Year;
         let mut known: Vec<&Ground> =
             grounds.iter().zip(&items).filter(|(_, item)| item.ty.rep() != Rep::Null).map(|(g, _)| g).collect();
         known.dedup();
@@ -367,8 +373,8 @@ impl Translator<'_> {
         negated: bool,
         scope: &Scope<'_>,
     ) -> Res<Ex> {
-        let ex = self.expr(expr, scope)?;
-        let (low, high) = (self.expr(low, scope)?, self.expr(high, scope)?);
+        let ex = self.expr(expr, scope)?.as_written_json();
+        let (low, high) = (self.expr(low, scope)?.as_written_json(), self.expr(high, scope)?.as_written_json());
         let grounds = [self.ground(&ex, &low)?, self.ground(&ex, &high)?];
         let number = |ground: &Ground| {
             matches!(ground, Ground::Native | Ground::As(Rep::Dec | Rep::Real | Rep::Number | Rep::Uint))
@@ -493,6 +499,16 @@ fn common_ground(all: &[&Ex], grounds: &[Ground]) -> Ground {
     }
     let exact = known().all(|rep| matches!(rep, Rep::Int | Rep::Uint | Rep::Dec));
     Ground::As(if exact { Rep::Dec } else { Rep::Real })
+}
+
+impl Ex {
+    /// What JSON_EXTRACT has found with its quotes, also beside a text: CASE and BETWEEN do not take them off as `=` does.
+    pub(super) fn as_written_json(self) -> Self {
+        match &self.code {
+            Code::Sql(sql) if is_extract(&self) => Self { code: Code::Sql(format!("({sql})")), ..self },
+            _ => self,
+        }
+    }
 }
 
 /// Whether an expression is a call of JSON_EXTRACT.

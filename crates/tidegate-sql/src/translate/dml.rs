@@ -12,6 +12,7 @@ use super::{
     returning::{Returned, Returning},
     scope::{NewRow, Scope, Source, SourceColumn},
     select::Wanted,
+    types::stored,
 };
 use crate::{
     catalog::Table,
@@ -244,7 +245,7 @@ impl Translator<'_> {
         if rel.columns.len() != plan.columns.len() + selected {
             return Err(errors::wrong_value_count(1));
         }
-        let outs = rel.columns.iter().map(|column| Out::of(&column.ex.ty)).collect();
+        let outs = rel.columns.iter().map(|column| stored(&column.ex)).collect();
         plan.query = Some(self.feed_of(rel.sql, outs));
         Ok(())
     }
@@ -317,11 +318,11 @@ impl Translator<'_> {
                 }
                 ex => ex?,
             };
-            values.push(match ex.code {
-                Code::Const(source) => Cellish::Const(source),
+            values.push(match &ex.code {
+                Code::Const(source) => Cellish::Const(source.clone()),
                 Code::Sql(sql) => {
                     let text = format!("{sql} AS r{}", feed.texts.len());
-                    Cellish::Column(feed.push(text, Out::of(&ex.ty)))
+                    Cellish::Column(feed.push(text, stored(&ex)))
                 }
             });
         }

@@ -9,8 +9,8 @@ use super::{
     scope::{Named, Scope},
     select::Wanted,
     types::{
-        blob_of, common_of, decimal_result, digits, double_of, is_constant, is_negated_constant, numeric, settled,
-        unsigned_operand,
+        bits_beside_others, blob_of, common_of, decimal_result, digits, double_of, is_constant, is_negated_constant,
+        numeric, settled, unsigned_operand,
     },
 };
 use crate::{
@@ -482,13 +482,14 @@ impl Translator<'_> {
         scope: &Scope<'_>,
     ) -> Res<Ex> {
         // Unlike `=` it takes a number beside a YEAR for what it is.
-        let operand = operand.map(|operand| self.expr(operand, scope)).transpose()?.map(Ex::without_year);
+        let operand = operand.map(|operand| self.expr(operand, scope)).transpose()?;
+        let operand = operand.map(|operand| operand.without_year().as_written_json());
         let mut conditions = Vec::new();
         let mut results = Vec::new();
         for when in whens {
             let condition = self.expr(&when.condition, scope)?;
             conditions.push(match &operand {
-                Some(operand) => self.compare(operand, "=", &condition.without_year())?,
+                Some(operand) => self.compare(operand, "=", &condition.without_year().as_written_json())?,
                 None => condition,
             });
             results.push(self.expr(&when.result, scope)?);
@@ -542,6 +543,9 @@ impl Translator<'_> {
         }
         common.nullable = all.iter().any(|ex| ex.nullable);
         let union = operation == "UNION";
+        if let Some(ty) = bits_beside_others(all).filter(|_| union) {
+            common.ty = ty;
+        }
         if !(union && matches!(common.ty.base, Base::Bit | Base::Year)) {
             common.ty = settled(common.ty);
         }

@@ -1,7 +1,10 @@
 //! The types of results: those of arithmetic, and what several types have in common.
 
 use super::{Code, Ex};
-use crate::value::{Base, Rep, SqlType, collation::Collation, decimal, types::NOT_FIXED};
+use crate::{
+    exec::Out,
+    value::{Base, Rep, SqlType, collation::Collation, decimal, types::NOT_FIXED},
+};
 
 pub(super) fn numeric(mut ty: SqlType) -> SqlType {
     ty.marks.number = true;
@@ -97,6 +100,44 @@ pub(crate) fn settled(ty: SqlType) -> SqlType {
         }
         _ => SqlType { zerofill: false, ..ty },
     }
+}
+
+/// How an expression's value goes into a column: a column of text gets all digits of a quotient, which has more than it shows.
+pub(super) fn stored(ex: &Ex) -> Out {
+    let mut out = Out::of(&ex.ty);
+    if let (Rep::Dec, Code::Sql(sql)) = (ex.ty.rep(), &ex.code)
+        && !sql.contains("tg_dec_round(")
+    {
+        let kept = sql.match_indices("tg_dec_div(").filter_map(|(at, _)| digits_kept(&sql[at..])).max();
+        out.ty.decimals = out.ty.decimals.max(kept.unwrap_or(0));
+    }
+    out
+}
+
+/// The digits that the division at the beginning of a text keeps: its last argument but one.
+fn digits_kept(division: &str) -> Option<u8> {
+    let mut depth = 0usize;
+    let end = division.find(|c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ')' && depth == 0
+    })?;
+    division[..end].rsplit(", ").nth(1)?.parse().ok()
+}
+
+/// The type of a UNION's column that has BIT beside something else: the digits of the numbers, as bytes.
+pub(super) fn bits_beside_others(all: &[Ex]) -> Option<SqlType> {
+    let known = || all.iter().filter(|ex| ex.ty.base != Base::Null);
+    let bits = |ex: &Ex| ex.ty.base == Base::Bit;
+    let length = known().map(|ex| ex.ty.length).max()?;
+    (known().any(bits) && !known().all(bits)).then(|| SqlType {
+        length,
+        collation: Collation::BINARY,
+        ..SqlType::new(Base::Varbinary)
+    })
 }
 
 /// The type that holds values of both.

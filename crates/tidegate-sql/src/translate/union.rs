@@ -9,7 +9,11 @@ use super::{
     scope::{Cte, Scope},
     select::{Rel, RelColumn, direction},
 };
-use crate::{catalog::same_name, errors, value::Rep};
+use crate::{
+    catalog::same_name,
+    errors,
+    value::{Base, Rep, SqlType},
+};
 
 impl Translator<'_> {
     /// A recursive query: its first part gives the types. `None` if it does not refer to itself.
@@ -127,7 +131,11 @@ impl Translator<'_> {
             .iter()
             .enumerate()
             .map(|(index, column)| {
-                let from = Ex { code: Code::Sql(format!("{alias}.r{index}")), ..rel.columns[index].ex.clone() };
+                let mut from = Ex { code: Code::Sql(format!("{alias}.r{index}")), ..rel.columns[index].ex.clone() };
+                if from.ty.base == Base::Bit && column.ex.ty.rep() == Rep::Blob {
+                    // Beside something else BIT is a number, and its digits are the text.
+                    from.ty = SqlType::ubigint();
+                }
                 let mut sql = self.as_type(&from, &column.ex.ty);
                 let quotient = matches!(&rel.columns[index].ex.code, Code::Sql(sql) if sql.contains("tg_dec_div("));
                 if quotient && column.ex.ty.rep() == Rep::Dec {
