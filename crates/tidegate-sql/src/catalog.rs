@@ -41,6 +41,7 @@ pub(crate) struct Table {
     pub(crate) indexes: Vec<Index>,
     pub(crate) foreign_keys: Vec<ForeignKey>,
     pub(crate) checks: Vec<Check>,
+    /// The engine that the definition named; of a view the words of `sql_mode` by which its text is read.
     pub(crate) engine: String,
     pub(crate) collation: Collation,
     pub(crate) comment: String,
@@ -196,6 +197,11 @@ impl Table {
                 .columns
                 .iter()
                 .any(|column| column.generated.is_some() || matches!(column.default, Default::Expression(_)))
+    }
+
+    /// The `sql_mode` by which the text of a view is read.
+    pub(crate) fn view_mode(&self) -> u64 {
+        crate::variables::parse_sql_mode(&self.engine).unwrap_or(0)
     }
 
     /// Whether this is a view.

@@ -24,6 +24,7 @@ use crate::{
     },
     translate::{Translator, select::Wanted},
     value::collation::Collation,
+    variables,
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -343,7 +344,8 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
     check_name(&name.name)?;
     let schema = schema_of(core, name)?;
     // The view must mean something now; what its columns are is asked again at each use.
-    let described = describe_view(core, &text, &schema)?;
+    let mode = core.env.statement_mode() & variables::READING;
+    let described = describe_view(core, &text, mode, &schema)?;
     if !columns.is_empty() && columns.len() != described.len() {
         return Err(errors::view_columns());
     }
@@ -375,7 +377,7 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
             checks: Vec::new(),
-            engine: String::new(),
+            engine: variables::sql_mode_text(mode),
             collation: Collation::DEFAULT,
             comment: "VIEW".into(),
             created: core.env.now_micros() / 1_000_000,
@@ -389,24 +391,39 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
 }
 
 /// The columns of a view's text.
-fn describe_view(core: &Core, text: &str, schema: &Arc<Schema>) -> Res<Vec<crate::translate::select::RelColumn>> {
+fn describe_view(
+    core: &Core,
+    text: &str,
+    mode: u64,
+    schema: &Arc<Schema>,
+) -> Res<Vec<crate::translate::select::RelColumn>> {
     let session = crate::translate::Session::new(&core.engine, Some(schema), &core.env);
     let mut translator = Translator::new(session, &[], &[], &[], &[]);
-    let rel = translator.view("", text, schema)?;
+    let rel = translator.view("", text, mode, schema)?;
     Ok(rel.columns)
 }
 
 impl Translator<'_> {
-    /// Translates the text of a view.
+    /// Translates the text of a view, which is read by the `sql_mode` that it was made under.
     ///
     /// # Errors
     /// What the text says now: its tables may have gone.
-    pub(crate) fn view(&mut self, name: &str, text: &str, schema: &Arc<Schema>) -> Res<crate::translate::select::Rel> {
-        let (statement, tokens) =
-            parse::parse(text.as_bytes(), 0, self.session.inputs.lex_mode(), false, crate::lexer::Literals::Inline)?;
+    pub(crate) fn view(
+        &mut self,
+        name: &str,
+        text: &str,
+        mode: u64,
+        schema: &Arc<Schema>,
+    ) -> Res<crate::translate::select::Rel> {
+        let mut session = self.session.within(Some(schema));
+        session.inputs.sql_mode = variables::reading_as(session.inputs.sql_mode, mode);
+        // In a view `\` escapes whatever the mode.
+        session.inputs.like_escapes = true;
+        let concat = session.inputs.has(variables::PIPES_AS_CONCAT);
+        let mode = session.inputs.lex_mode();
+        let (statement, tokens) = parse::parse(text.as_bytes(), 0, mode, concat, crate::lexer::Literals::Inline)?;
         let Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
         self.in_view(name, |outer| {
-            let session = outer.session.within(Some(schema));
             outer.with_text(session, text.as_bytes(), &tokens, |inner| inner.query(&query, None, Wanted::Any))
         })
     }

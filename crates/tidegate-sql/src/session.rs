@@ -59,7 +59,7 @@ pub(crate) struct Core {
     pool: Option<Rc<Pool>>,
     pub(crate) env: Rc<Env>,
     transaction: Option<Transaction>,
-    pub(crate) prepared: std::collections::HashMap<String, Vec<u8>>,
+    pub(crate) prepared: std::collections::HashMap<String, Prepared>,
     /// Whether a text may hold several statements.
     batches: bool,
     /// The query that ran last: it knows what it has read.
@@ -72,6 +72,13 @@ pub(crate) struct Core {
     joined: Option<(group::Member, Written)>,
     /// Whether plans are kept and used again; only tests turn it off.
     caches: bool,
+}
+
+/// What PREPARE keeps.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    sql: Vec<u8>,
+    sql_mode: u64,
 }
 
 /// How often a statement is planned whose tables others change while it waits to write.
@@ -207,10 +214,13 @@ impl Execute for Session {
 mod status {
     pub(super) const IN_TRANSACTION: u16 = 1;
     pub(super) const AUTOCOMMIT: u16 = 2;
+    pub(super) const NO_BACKSLASH_ESCAPES: u16 = 512;
 }
 
 impl Core {
     fn run(&mut self, statement: Text<'_>, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        // An EXECUTE that was abandoned has left it.
+        self.env.prepared_mode.set(None);
         let mut from = 0;
         let mut first = true;
         loop {
@@ -302,7 +312,7 @@ impl Core {
         }
         let kinds: Vec<ParamKind> = text.params.kinds().collect();
         let mode = self.env.lex_mode();
-        let concat = self.env.sql_mode.get() & variables::PIPES_AS_CONCAT != 0;
+        let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
         let parsed = parse::parse(text.sql, from, mode, concat, Literals::Numbered);
         let numbered = matches!(
             &parsed,
@@ -397,7 +407,9 @@ impl Core {
 
     fn status(&self) -> u16 {
         let transaction = if self.transaction.is_some() { status::IN_TRANSACTION } else { 0 };
-        transaction | if self.env.autocommit.get() { status::AUTOCOMMIT } else { 0 }
+        let plain = self.env.sql_mode.get() & variables::NO_BACKSLASH_ESCAPES != 0;
+        let quoting = if plain { status::NO_BACKSLASH_ESCAPES } else { 0 };
+        transaction | quoting | if self.env.autocommit.get() { status::AUTOCOMMIT } else { 0 }
     }
 
     /// Makes the schemas that a plan needs reachable on a connection.

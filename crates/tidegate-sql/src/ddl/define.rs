@@ -57,7 +57,9 @@ pub(super) fn create_table(
     let mut fill = None;
     if let Some((from, to)) = create.query.take() {
         let select = String::from_utf8_lossy(&sql[from..to]).into_owned();
-        for column in super::describe_view(core, &select, core.schema.as_ref().unwrap_or(&schema))? {
+        for column in
+            super::describe_view(core, &select, core.env.statement_mode(), core.schema.as_ref().unwrap_or(&schema))?
+        {
             if !create.columns.iter().any(|known| same_name(&known.name, &column.name)) {
                 let default =
                     column.ex.origin.as_ref().map_or(DefaultSpec::None, |origin| default_of_origin(core, origin));

@@ -87,6 +87,8 @@ impl Numbers {
 pub(crate) struct Env {
     pub(crate) connection_id: u64,
     pub(crate) sql_mode: Cell<u64>,
+    /// The mode under which the prepared statement was made that runs.
+    pub(crate) prepared_mode: Cell<Option<u64>>,
     pub(crate) collation: Cell<Collation>,
     pub(crate) autocommit: Cell<bool>,
     pub(crate) read_committed: Cell<bool>,
@@ -152,6 +154,7 @@ impl Env {
         Self {
             connection_id,
             sql_mode: Cell::new(settings.sql_mode()),
+            prepared_mode: Cell::new(None),
             collation: Cell::new(Collation::DEFAULT),
             autocommit: Cell::new(true),
             read_committed: Cell::new(false),
@@ -263,10 +266,17 @@ impl Env {
         *self.warnings.borrow_mut() = old;
     }
 
+    /// `sql_mode` for the statement that runs: a prepared one is read as it was when it was made.
+    #[inline]
+    pub(crate) fn statement_mode(&self) -> u64 {
+        let mode = self.sql_mode.get();
+        self.prepared_mode.get().map_or(mode, |made| variables::reading_as(mode, made))
+    }
+
     /// How the lexer reads strings.
     #[inline]
     pub(crate) fn lex_mode(&self) -> LexMode {
-        let mode = self.sql_mode.get();
+        let mode = self.statement_mode();
         LexMode {
             ansi_quotes: mode & variables::ANSI_QUOTES != 0,
             no_backslash_escapes: mode & variables::NO_BACKSLASH_ESCAPES != 0,

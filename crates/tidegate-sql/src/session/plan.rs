@@ -80,7 +80,7 @@ impl Core {
         let part = &text.sql[from..to];
         let mut scan = Normalised::default();
         lexer::normalise(part, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(part, error.at))?;
-        let concat = self.env.sql_mode.get() & variables::PIPES_AS_CONCAT != 0;
+        let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
         let (statement, tokens) = parse::parse(part, 0, self.env.lex_mode(), concat, Literals::Inline)?;
         let constants = Constants { sql: part, literals: &[], params: text.params, env: &Rc::clone(&self.env) };
         let kinds: Vec<ParamKind> = text.params.kinds().collect();
@@ -112,7 +112,7 @@ impl Core {
 
     /// PREPARE reports what is wrong at once.
     pub(super) fn check_prepared(&mut self, sql: &[u8]) -> Res<()> {
-        let concat = self.env.sql_mode.get() & variables::PIPES_AS_CONCAT != 0;
+        let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
         let (statement, tokens) = parse::parse(sql, 0, self.env.lex_mode(), concat, Literals::Inline)?;
         if !matches!(
             statement,

@@ -2,7 +2,7 @@
 
 use tidegate_rows::{QueryError, Sink, Summary};
 
-use super::{Core, Numbers, Res, UserValue};
+use super::{Core, Numbers, Prepared, Res, UserValue};
 use crate::{
     ddl,
     engine::is_virtual,
@@ -57,7 +57,7 @@ impl Core {
             Statement::Prepare { name, source } => {
                 let sql = variables::prepare_source(self, &source)?;
                 self.check_prepared(&sql)?;
-                self.prepared.insert(name.to_lowercase(), sql);
+                self.prepared.insert(name.to_lowercase(), Prepared { sql, sql_mode: self.env.sql_mode.get() });
                 self.ok_with(0, "Statement prepared", more, sink);
                 return Ok(());
             }
@@ -134,11 +134,18 @@ impl Core {
         more: bool,
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
-        let sql = self.prepared.get(&name.to_lowercase()).cloned().ok_or_else(|| errors::unknown_prepared(name))?;
+        let prepared =
+            self.prepared.get(&name.to_lowercase()).cloned().ok_or_else(|| errors::unknown_prepared(name))?;
+        let Prepared { sql, sql_mode } = prepared;
         let values: Vec<UserValue> = variables.iter().map(|name| self.env.user_variable(name)).collect();
         let mut scan = Normalised::default();
-        lexer::normalise(&sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(&sql, error.at))?;
-        self.one(Text { sql: &sql, params: Params::Variables(&values) }, 0, &scan, more, sink)
+        self.env.prepared_mode.set(Some(sql_mode));
+        let result = match lexer::normalise(&sql, 0, self.env.lex_mode(), &mut scan) {
+            Ok(()) => self.one(Text { sql: &sql, params: Params::Variables(&values) }, 0, &scan, more, sink),
+            Err(error) => Err(parse::near(&sql, error.at).into()),
+        };
+        self.env.prepared_mode.set(None);
+        result
     }
 
     /// Statements that define tables, views, schemas.

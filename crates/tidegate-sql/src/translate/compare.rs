@@ -373,8 +373,8 @@ impl Translator<'_> {
         negated: bool,
         scope: &Scope<'_>,
     ) -> Res<Ex> {
-        let ex = self.expr(expr, scope)?.as_written_json();
-        let (low, high) = (self.expr(low, scope)?.as_written_json(), self.expr(high, scope)?.as_written_json());
+        let ex = self.expr(expr, scope)?.with_quoted_json();
+        let (low, high) = (self.expr(low, scope)?.with_quoted_json(), self.expr(high, scope)?.with_quoted_json());
         let grounds = [self.ground(&ex, &low)?, self.ground(&ex, &high)?];
         let number = |ground: &Ground| {
             matches!(ground, Ground::Native | Ground::As(Rep::Dec | Rep::Real | Rep::Number | Rep::Uint))
@@ -403,7 +403,7 @@ impl Translator<'_> {
         let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
         let (collation, _) = meet(&text, &pattern, "like")?;
         let escape = match escape {
-            None if self.session.inputs.lex_mode().no_backslash_escapes => String::new(),
+            None if !self.session.inputs.like_escapes => String::new(),
             None => "\\".to_owned(),
             Some(escape) => {
                 let escape = self.expr(escape, scope)?;
@@ -503,7 +503,7 @@ fn common_ground(all: &[&Ex], grounds: &[Ground]) -> Ground {
 
 impl Ex {
     /// What JSON_EXTRACT has found with its quotes, also beside a text: CASE and BETWEEN do not take them off as `=` does.
-    pub(super) fn as_written_json(self) -> Self {
+    pub(super) fn with_quoted_json(self) -> Self {
         match &self.code {
             Code::Sql(sql) if is_extract(&self) => Self { code: Code::Sql(format!("({sql})")), ..self },
             _ => self,

@@ -483,13 +483,13 @@ impl Translator<'_> {
     ) -> Res<Ex> {
         // Unlike `=` it takes a number beside a YEAR for what it is.
         let operand = operand.map(|operand| self.expr(operand, scope)).transpose()?;
-        let operand = operand.map(|operand| operand.without_year().as_written_json());
+        let operand = operand.map(|operand| operand.without_year().with_quoted_json());
         let mut conditions = Vec::new();
         let mut results = Vec::new();
         for when in whens {
             let condition = self.expr(&when.condition, scope)?;
             conditions.push(match &operand {
-                Some(operand) => self.compare(operand, "=", &condition.without_year().as_written_json())?,
+                Some(operand) => self.compare(operand, "=", &condition.without_year().with_quoted_json())?,
                 None => condition,
             });
             results.push(self.expr(&when.result, scope)?);

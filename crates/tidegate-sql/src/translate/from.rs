@@ -252,7 +252,7 @@ impl Translator<'_> {
         let (schema, table) = self.table(name)?;
         let alias = alias.unwrap_or_else(|| name.name.clone());
         if let Some(text) = table.view.clone() {
-            let rel = self.computed_once(|t| t.view(&table.name, &text, &schema))?;
+            let rel = self.computed_once(|t| t.view(&table.name, &text, table.view_mode(), &schema))?;
             let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             return self.derived(rel, &alias, &names, scope);

@@ -22,6 +22,8 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inputs {
     pub(crate) sql_mode: u64,
+    /// Whether `\` escapes in patterns of LIKE: that is asked when a statement runs, not when it was prepared.
+    pub(crate) like_escapes: bool,
     /// Of literals and of what is made of numbers.
     pub(crate) collation: Collation,
     /// The number of the current schema; 0 without one.
@@ -43,7 +45,8 @@ impl Inputs {
     #[inline]
     pub(crate) fn of(schema: Option<&Arc<Schema>>, env: &Env) -> Self {
         Self {
-            sql_mode: env.sql_mode.get(),
+            sql_mode: env.statement_mode(),
+            like_escapes: env.sql_mode.get() & variables::NO_BACKSLASH_ESCAPES == 0,
             collation: env.collation.get(),
             schema: schema.map_or(0, |schema| schema.id),
             // A view is in its own schema, wherever the session is.

@@ -102,11 +102,13 @@ pub(crate) fn settled(ty: SqlType) -> SqlType {
     }
 }
 
-/// How an expression's value goes into a column: a column of text gets all digits of a quotient, which has more than it shows.
+/// How an expression's value goes into a column: a column of text gets all digits of a quotient, which has more than it shows,
+/// also of a product or sum with one.
 pub(super) fn stored(ex: &Ex) -> Out {
     let mut out = Out::of(&ex.ty);
     if let (Rep::Dec, Code::Sql(sql)) = (ex.ty.rep(), &ex.code)
-        && !sql.contains("tg_dec_round(")
+        && sql.starts_with("tg_dec_")
+        && !["round", "trunc", "tg_dec_fit", "floor", "ceil", "intdiv", "mod("].iter().any(|cut| sql.contains(cut))
     {
         let kept = sql.match_indices("tg_dec_div(").filter_map(|(at, _)| digits_kept(&sql[at..])).max();
         out.ty.decimals = out.ty.decimals.max(kept.unwrap_or(0));

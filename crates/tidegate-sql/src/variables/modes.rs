@@ -8,6 +8,8 @@ pub(crate) const ANSI: u64 = 1 << 18;
 const TRADITIONAL: u64 = 1 << 27;
 /// `||` concatenates.
 pub(crate) const PIPES_AS_CONCAT: u64 = 1 << 1;
+/// Spaces may stand behind the name of a function, as they always may here.
+const IGNORE_SPACE: u64 = 1 << 3;
 /// `"` quotes names.
 pub(crate) const ANSI_QUOTES: u64 = 1 << 2;
 /// Strict for transactional tables: all of ours.
@@ -27,10 +29,18 @@ pub(crate) const ONLY_FULL_GROUP_BY: u64 = 1 << 5;
 /// `\` is a character like others.
 pub(crate) const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 
+/// Modes that decide how a text is read: a prepared statement and a view keep those that they were made under.
+pub(crate) const READING: u64 = REAL_AS_FLOAT | PIPES_AS_CONCAT | ANSI_QUOTES | IGNORE_SPACE | NO_BACKSLASH_ESCAPES;
+
+/// A mode whose bits that decide how a text is read are those of another one.
+pub(crate) fn reading_as(mode: u64, made: u64) -> u64 {
+    mode & !READING | made & READING
+}
+
 /// Modes by name; those without a constant above change nothing here and are kept for show.
 #[rustfmt::skip]
 static MODES: &[(&str, u64)] = &[
-    ("REAL_AS_FLOAT", REAL_AS_FLOAT), ("PIPES_AS_CONCAT", PIPES_AS_CONCAT), ("ANSI_QUOTES", ANSI_QUOTES), ("IGNORE_SPACE", 1 << 3),
+    ("REAL_AS_FLOAT", REAL_AS_FLOAT), ("PIPES_AS_CONCAT", PIPES_AS_CONCAT), ("ANSI_QUOTES", ANSI_QUOTES), ("IGNORE_SPACE", IGNORE_SPACE),
     ("ONLY_FULL_GROUP_BY", ONLY_FULL_GROUP_BY), ("NO_UNSIGNED_SUBTRACTION", 1 << 6), ("NO_DIR_IN_CREATE", 1 << 7),
     ("ANSI", ANSI),
     ("NO_AUTO_VALUE_ON_ZERO", NO_AUTO_VALUE_ON_ZERO), ("NO_BACKSLASH_ESCAPES", NO_BACKSLASH_ESCAPES),
@@ -72,7 +82,7 @@ pub(crate) fn parse_sql_mode(text: &str) -> Result<u64, String> {
                     | 1 << 28
                     | 1 << 30
             }
-            "ANSI" => REAL_AS_FLOAT | PIPES_AS_CONCAT | ANSI_QUOTES | 1 << 3 | ANSI,
+            "ANSI" => REAL_AS_FLOAT | PIPES_AS_CONCAT | ANSI_QUOTES | IGNORE_SPACE | ANSI,
             _ => MODES.iter().find(|(name, _)| *name == upper).map(|(_, bit)| *bit).ok_or_else(|| word.to_owned())?,
         };
     }

@@ -29,7 +29,7 @@ pub(super) fn run(client: &mut Client, text: &mut dyn BufRead, format: Format, f
         let ran = print(client, &statement.sql, format, &mut stdout);
         stdout.flush()?;
         good &= check(ran, &statement, force)?;
-        Ok(())
+        Ok(client.backslash_escapes)
     })?;
     Ok(good)
 }
@@ -63,8 +63,9 @@ fn check(ran: Result<(), Failure>, statement: &Statement, force: bool) -> Result
     }
 }
 
-/// Reads a text line by line and gives its statements with the count of bytes read so far.
-fn each(text: &mut dyn BufRead, mut found: impl FnMut(Statement, u64) -> Result<(), Failure>) -> Result<(), Failure> {
+/// Reads a text line by line and gives its statements with the count of bytes read so far; `found` answers whether `\` escapes in
+/// the strings behind the statement.
+fn each(text: &mut dyn BufRead, mut found: impl FnMut(Statement, u64) -> Result<bool, Failure>) -> Result<(), Failure> {
     let mut splitter = Splitter::default();
     let mut line = Vec::new();
     let mut read = 0;
@@ -77,10 +78,10 @@ fn each(text: &mut dyn BufRead, mut found: impl FnMut(Statement, u64) -> Result<
         read += count as u64;
         splitter.add(&line);
         while let Some(statement) = splitter.next() {
-            found(statement, read)?;
+            splitter.set_backslash_escapes(found(statement, read)?);
         }
     }
-    splitter.finish().map_or(Ok(()), |statement| found(statement, read))
+    splitter.finish().map_or(Ok(()), |statement| found(statement, read).map(|_| ()))
 }
 
 /// Runs the statements of a file; whether all ran.
@@ -112,7 +113,7 @@ pub(super) fn import(client: &mut Client, path: &Path, force: bool, quiet: bool)
             committed = read;
         }
         progress.show(read);
-        Ok(())
+        Ok(client.backslash_escapes)
     });
     progress.end();
     ended?;

@@ -27,8 +27,13 @@ pub(super) struct Client {
     pub(super) version: String,
     /// The current schema, empty if there is none.
     pub(super) schema: String,
+    /// Whether `\\` escapes in the session's strings.
+    pub(super) backslash_escapes: bool,
     directory: PathBuf,
 }
+
+/// The status bit of a session whose sql_mode has NO_BACKSLASH_ESCAPES.
+const NO_BACKSLASH_ESCAPES: u16 = 512;
 
 /// What a statement answers.
 pub(super) enum Event<'a> {
@@ -77,7 +82,8 @@ impl Client {
             (tag::HELLO, [frames::VERSION, version @ ..]) => String::from_utf8_lossy(version).into_owned(),
             _ => return Err("the server is of another version of Tidegate".to_owned()),
         };
-        Ok(Self { reader, writer, engine, version, schema: String::new(), directory: directory.to_owned() })
+        let (schema, directory) = (String::new(), directory.to_owned());
+        Ok(Self { reader, writer, engine, version, schema, backslash_escapes: true, directory })
     }
 
     /// Connects again to a server that has come back, in the schema of before. The directory is not opened here: that would
@@ -128,7 +134,11 @@ impl Client {
                     let values: Option<Vec<Value<'_>>> = columns.iter().map(|_| payload.value()).collect();
                     each(Event::Row(&columns, &values.ok_or_else(bad)?))
                 }
-                tag::SUMMARY => each(Event::End(&Payload(frame.payload).summary().ok_or_else(bad)?)),
+                tag::SUMMARY => {
+                    let summary = Payload(frame.payload).summary().ok_or_else(bad)?;
+                    self.backslash_escapes = summary.status & NO_BACKSLASH_ESCAPES == 0;
+                    each(Event::End(&summary))
+                }
                 tag::DONE => {
                     self.schema = String::from_utf8_lossy(frame.payload).into_owned();
                     return refused.map_or(Ok(()), Err);

@@ -101,6 +101,7 @@ pub(super) fn run(client: &mut Client, format: Format) -> Result<bool, Failure> 
                     renamed |= changes_names(&statement.sql);
                     let names = editor.helper().map_or(&[][..], |helper| &helper.own);
                     execute(client, &statement, format, pager.as_deref(), names)?;
+                    splitter.set_backslash_escapes(client.backslash_escapes);
                 }
                 if ran {
                     let _ = editor.add_history_entry(typed.trim_end());

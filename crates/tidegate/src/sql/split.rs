@@ -18,6 +18,8 @@ pub(super) struct Splitter {
     pos: usize,
     state: State,
     delimiter: Vec<u8>,
+    /// Whether `\\` escapes in strings: not with the sql_mode NO_BACKSLASH_ESCAPES.
+    backslash_escapes: bool,
     /// Something else than space and comments stands in the statement.
     has_content: bool,
     /// Number of the line that `text` begins in.
@@ -43,7 +45,15 @@ pub(super) struct Statement {
 
 impl Default for Splitter {
     fn default() -> Self {
-        Self { text: Vec::new(), pos: 0, state: State::Plain, delimiter: b";".to_vec(), has_content: false, line: 1 }
+        Self {
+            text: Vec::new(),
+            pos: 0,
+            state: State::Plain,
+            delimiter: b";".to_vec(),
+            backslash_escapes: true,
+            has_content: false,
+            line: 1,
+        }
     }
 }
 
@@ -51,6 +61,11 @@ impl Splitter {
     /// Adds a piece of the text. Pieces end with a line, so that no `--` or `*/` is cut.
     pub(super) fn add(&mut self, piece: &[u8]) {
         self.text.extend_from_slice(piece);
+    }
+
+    /// Says how the strings of what follows are read.
+    pub(super) fn set_backslash_escapes(&mut self, escapes: bool) {
+        self.backslash_escapes = escapes;
     }
 
     /// Whether a statement has begun that has not ended.
@@ -104,7 +119,11 @@ impl Splitter {
     fn pass_quoted(&mut self, quote: u8) {
         while let Some(at) = memchr::memchr2(quote, b'\\', &self.text[self.pos..]) {
             let at = self.pos + at;
-            if self.text[at] == b'\\' && quote != b'`' {
+            if self.text[at] == b'\\' && !(quote != b'`' && self.backslash_escapes) {
+                self.pos = at + 1;
+                continue;
+            }
+            if self.text[at] == b'\\' {
                 if at + 1 >= self.text.len() {
                     break;
                 }
@@ -226,6 +245,19 @@ mod tests {
         check("select 1\\G select 2\\g", &["select 1", "select 2"]);
         check("DELIMITER ;;\nbegin; end;;\nDELIMITER ;\nselect 1;", &["begin; end", "select 1"]);
         check("  \n\n", &[]);
+    }
+
+    #[test]
+    fn a_backslash_escapes_unless_the_mode_says_otherwise() {
+        let mut splitter = Splitter::default();
+        splitter.add(b"select '\\'; a'; select `\\`; select '\\'; b;\n");
+        let mut next = || String::from_utf8(splitter.next().expect("a statement").sql).expect("text");
+        assert_eq!(next(), "select '\\'; a'");
+        assert_eq!(next(), "select `\\`");
+        splitter.set_backslash_escapes(false);
+        let mut next = || String::from_utf8(splitter.next().expect("a statement").sql).expect("text");
+        assert_eq!(next(), "select '\\'");
+        assert_eq!(next(), "b");
     }
 
     #[test]
