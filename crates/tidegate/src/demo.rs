@@ -1,7 +1,8 @@
 //! `tidegate demo`: writes a sample site into a directory and serves it.
 //!
-//! The site is `examples/demo/` of the source tree. What a person changes in the directory is kept: files that exist are
-//! not written again, so the demo is a place to try things out.
+//! The site is `examples/demo/` of the source tree. What a person changes in the directory is kept, so the demo is a place
+//! to try things out. The files as they were written stand in `.written` there, too: a file that nobody has changed since
+//! is replaced by that of a newer version.
 
 use std::{
     ffi::OsString,
@@ -37,6 +38,9 @@ Options:
   -h, --help         : this help
 
 ";
+
+/// Directory with the files as they were written last.
+const WRITTEN: &str = ".written";
 
 /// What stands before the port in the configuration.
 const LISTEN: &str = "listen 127.0.0.1:";
@@ -118,26 +122,59 @@ fn claim(directory: &Path) -> Result<(), String> {
     if is_ours { Ok(()) } else { Err("belongs to somebody else".to_owned()) }
 }
 
-/// Writes what is not there yet; answers the port of the configuration, which is `port` if there is one.
+/// Writes what is not there yet or has not been changed since it was written; answers the port of the configuration, which
+/// is `port` if there is one.
 fn write_site(directory: &Path, port: Option<u16>) -> io::Result<u16> {
-    for directory in [directory.join("logs"), directory.join("html")] {
+    let written = directory.join(WRITTEN);
+    for directory in [directory.join("logs"), directory.join("html"), written.join("html")] {
         fs::create_dir_all(directory)?;
     }
+    let conf = fs::read_to_string(directory.join("nginx.conf")).ok();
+    let port = port.or_else(|| port_of(conf.as_deref()?)).unwrap_or(PORT_DEFAULT);
     for (name, text) in FILES {
-        let path = directory.join(name);
-        if !path.exists() {
-            fs::write(path, text)?;
+        let (path, written) = (directory.join(name), written.join(name));
+        let there = fs::read_to_string(&path).ok();
+        let before = fs::read_to_string(&written).ok();
+        let is_same = |other: &Option<String>| there.as_deref().map(plain) == other.as_deref().map(plain);
+        if there.is_none() || is_same(&before) {
+            write_if_other(&path, there.as_deref(), &with_port(text, port))?;
+        } else if before.as_deref() != Some(text) && !is_same(&Some(text.to_owned())) {
+            println!("{name} is kept: it is not as this version would write it. Remove it to have it written again.");
         }
+        write_if_other(&written, before.as_deref(), text)?;
     }
     let path = directory.join("nginx.conf");
-    let text = fs::read_to_string(&path)?;
-    let parts = text.split_once(LISTEN).and_then(|(before, rest)| Some((before, rest.split_once(';')?)));
-    let Some((before, (written, after))) = parts else { return Ok(port.unwrap_or(PORT_DEFAULT)) };
-    let wanted = port.or(written.parse().ok()).unwrap_or(PORT_DEFAULT);
-    if written != wanted.to_string() {
-        fs::write(&path, format!("{before}{LISTEN}{wanted};{after}"))?;
+    let conf = fs::read_to_string(&path)?;
+    write_if_other(&path, Some(&conf), &with_port(&conf, port))?;
+    Ok(port)
+}
+
+fn write_if_other(path: &Path, there: Option<&str>, text: &str) -> io::Result<()> {
+    if there == Some(text) { Ok(()) } else { fs::write(path, text) }
+}
+
+/// The text before the port of a configuration, the port, and the text behind it.
+fn around_port(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once(LISTEN)?;
+    let (port, after) = rest.split_once(';')?;
+    Some((before, port, after))
+}
+
+fn port_of(conf: &str) -> Option<u16> {
+    around_port(conf)?.1.parse().ok()
+}
+
+/// A file that serves on a port, if it says on which.
+fn with_port(text: &str, port: u16) -> String {
+    match around_port(text) {
+        Some((before, _, after)) => format!("{before}{LISTEN}{port};{after}"),
+        None => text.to_owned(),
     }
-    Ok(wanted)
+}
+
+/// A file whatever its port.
+fn plain(text: &str) -> String {
+    with_port(text, PORT_DEFAULT)
 }
 
 #[cfg(test)]
@@ -163,6 +200,17 @@ mod tests {
         let conf = fs::read_to_string(directory.join("nginx.conf")).expect("there");
         assert!(conf.contains("listen 127.0.0.1:4711;"), "{conf}");
         assert_eq!(claim(&directory), Ok(()), "it is still ours");
+        // An older version has written the page; a person has changed the configuration.
+        let page = directory.join("html/index.html");
+        fs::write(&page, "old").expect("written");
+        fs::write(directory.join(WRITTEN).join("html/index.html"), "old").expect("written");
+        fs::write(directory.join("nginx.conf"), format!("# mine\n{conf}")).expect("written");
+        assert_eq!(write_site(&directory, None).expect("written"), 4711);
+        assert_eq!(fs::read_to_string(&page).expect("there"), FILES[3].1);
+        assert!(fs::read_to_string(directory.join("nginx.conf")).expect("there").starts_with("# mine"));
+        fs::write(&page, "mine").expect("written");
+        assert_eq!(write_site(&directory, None).expect("written"), 4711);
+        assert_eq!(fs::read_to_string(&page).expect("there"), "mine");
         fs::remove_dir_all(&directory).expect("there");
         std::os::unix::fs::symlink("/", &directory).expect("linked");
         assert!(claim(&directory).is_err(), "a link");
