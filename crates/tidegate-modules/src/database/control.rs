@@ -8,11 +8,15 @@ use std::{
     io,
     os::{
         fd::AsRawFd,
-        unix::{fs::PermissionsExt, net::UnixListener as StdListener},
+        unix::{
+            fs::{MetadataExt, PermissionsExt},
+            net::{UnixListener as StdListener, UnixStream as StdStream},
+        },
     },
     path::{Path, PathBuf},
     rc::Rc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use tidegate_net::{
@@ -40,6 +44,9 @@ pub const SOCKET: &str = "tidegate.sock";
 /// Bytes on their way to a client before the statement waits.
 const BACKLOG_BYTES: usize = 256 << 10;
 
+/// How often the socket is looked for where it was made.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Longest path of a socket; a longer one goes through `/proc`.
 const SOCKET_PATH_MAX: usize = 100;
 
@@ -56,31 +63,83 @@ pub fn socket_path(directory: &Path) -> io::Result<(PathBuf, Option<std::fs::Fil
     Ok((PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())), Some(directory)))
 }
 
-/// Serves the socket of an open engine on a thread of its own, as long as the process lives.
+/// A socket in a data directory.
+struct Bound {
+    listener: StdListener,
+    file: (u64, u64),
+}
+
+impl Bound {
+    fn bind(directory: &Path) -> io::Result<Self> {
+        let (path, _directory) = socket_path(directory)?;
+        // Whoever left it has gone: the directory's lock is ours.
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = StdListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        let file = identity(directory).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { listener, file })
+    }
+
+    /// Makes the socket anew where the data directory was replaced and no other process serves the new one.
+    fn bind_again(engine: &Engine, directory: &Path, file: (u64, u64)) -> Option<Self> {
+        if identity(directory) == Some(file) || !directory.is_dir() {
+            return None;
+        }
+        // The engine takes the lock of the directory that is there now.
+        engine.schema_names();
+        let (path, _directory) = socket_path(directory).ok()?;
+        if StdStream::connect(path).is_ok() {
+            return None;
+        }
+        Self::bind(directory).ok()
+    }
+}
+
+/// Device and inode of the socket in a data directory.
+fn identity(directory: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(directory.join(SOCKET)).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// Serves the socket of an open engine on a thread of its own, as long as the process lives. A data directory that comes
+/// to stand at the path later gets a socket of its own.
 ///
 /// # Errors
 /// The system's: no socket there, no thread.
 pub fn serve(engine: Engine, directory: &Path) -> io::Result<()> {
-    let (path, _directory) = socket_path(directory)?;
-    // Whoever left it has gone: the directory's lock is ours.
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = StdListener::bind(&path)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-    listener.set_nonblocking(true)?;
+    let bound = Bound::bind(directory)?;
+    let directory = directory.to_owned();
     spawn("sql-control", move || async move {
-        let accepted = accept_all(listener.into(), |client, _| {
-            // A client that the event loop cannot watch is closed.
-            if let Ok(stream) = UnixStream::from_std(client.into()) {
-                tokio::task::spawn_local(converse(engine.clone(), stream));
+        let mut next = Some(bound);
+        while let Some(Bound { listener, file }) = next.take() {
+            let accepted = accept_all(listener.into(), |client, _| {
+                // A client that the event loop cannot watch is closed.
+                if let Ok(stream) = UnixStream::from_std(client.into()) {
+                    tokio::task::spawn_local(converse(engine.clone(), stream));
+                }
+            });
+            tokio::select! {
+                accepted = accepted => if let Err(error) = accepted {
+                    log::note(Level::Error, format_args!("database: {SOCKET}: {error}"));
+                },
+                bound = replaced(&engine, &directory, file) => next = Some(bound),
             }
-        });
-        if let Err(error) = accepted.await {
-            log::note(Level::Error, format_args!("database: {SOCKET}: {error}"));
         }
     })
+}
+
+/// Waits until the data directory is another one than that with this socket; gives the socket in the new one.
+async fn replaced(engine: &Engine, directory: &Path, file: (u64, u64)) -> Bound {
+    loop {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        if let Some(bound) = Bound::bind_again(engine, directory, file) {
+            return bound;
+        }
+    }
 }
 
 /// Serves one client on a thread of its own: what `tidegate sql` does with an engine that it has opened itself.
@@ -308,5 +367,29 @@ impl Sink for FrameSink {
         }
         self.line.waiter.set(Some(cx.waker().clone()));
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_sql::EngineOptions;
+
+    #[test]
+    fn a_replaced_directory_gets_a_socket() {
+        let place = std::env::temp_dir().join(format!("tidegate-control-{}", std::process::id()));
+        let (data, away) = (place.join("data"), place.join("away"));
+        let _ = std::fs::remove_dir_all(&place);
+        let engine = Engine::open(EngineOptions::new(&data)).expect("opened");
+        let bound = Bound::bind(&data).expect("bound");
+        assert!(Bound::bind_again(&engine, &data, bound.file).is_none(), "it is there");
+        std::fs::rename(&data, &away).expect("moved");
+        assert!(Bound::bind_again(&engine, &data, bound.file).is_none(), "there is no directory");
+        std::fs::create_dir(&data).expect("made");
+        let anew = Bound::bind_again(&engine, &data, bound.file).expect("bound");
+        assert!(StdStream::connect(data.join(SOCKET)).is_ok());
+        assert!(Bound::bind_again(&engine, &data, bound.file).is_none(), "somebody serves it");
+        drop((anew, engine));
+        std::fs::remove_dir_all(&place).expect("removed");
     }
 }
