@@ -13,7 +13,7 @@ use crate::{
     store::conn::{Bound, Cell, Stmt, to_server_error},
     translate::{Bind, Source},
     value::{
-        Base, Rep, SqlType, Val,
+        Base, Datum, Rep, SqlType, Val,
         decimal::Decimal,
         number::{bit_bytes, hex_bytes, parse_f64},
         temporal::truncate_micros,
@@ -145,6 +145,10 @@ impl<'a> Constants<'a> {
         let env = self.env;
         let now = |utc: bool| if utc { env.now_utc() } else { env.now_local() };
         match source {
+            // The stored form of a decimal does not keep the zeros behind its point; its text does.
+            Source::Value(Datum::Text(digits), Rep::Dec) => {
+                Decimal::parse_prefix(digits).map_or(Val::Null, |(value, _)| Val::Dec(value))
+            }
             Source::Value(datum, rep) => match Val::of(datum.as_cell(), *rep) {
                 Val::Text(text) => Val::Text(Cow::Owned(text.into_owned())),
                 Val::Blob(blob) => Val::Blob(Cow::Owned(blob.into_owned())),

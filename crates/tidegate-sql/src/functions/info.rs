@@ -216,7 +216,9 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
             Rep::Blob => SqlType::new(Base::LongBlob),
             _ => value.ty.clone(),
         };
-        let ex = Ex::constant(Source::Value(value.value, value.ty.rep()), ty);
+        let rep = value.ty.rep();
+        let value = if rep == Rep::Dec { Datum::text(variables::text(&value)) } else { value.value };
+        let ex = Ex::constant(Source::Value(value, rep), ty);
         return Ok(Ex { nullable: true, coercibility: Coercibility::Column, ..ex });
     };
     let lower = system.to_ascii_lowercase();

@@ -5,13 +5,14 @@
 //! a seed. `TIDEGATE_DIFF=NAME` runs the files whose name contains NAME only, `TIDEGATE_DIFF_DIR` those of another directory; `TIDEGATE_DIFF_SEED` and `TIDEGATE_DIFF_COUNT` choose what
 //! the random part does; the report is written to `target/tmp/differential.txt`.
 //!
-//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`], [`metamorphic`].
+//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`], [`prepared`], [`metamorphic`].
 
 mod accepted;
 mod corpus;
 mod metamorphic;
 mod outcome;
 mod pairs;
+mod prepared;
 mod random;
 mod report;
 #[allow(dead_code, unreachable_pub, reason = "shared with the client's tests, which use all of it")]

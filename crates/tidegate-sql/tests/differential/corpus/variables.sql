@@ -168,3 +168,10 @@ insert into a (v) values (17);
 select max(id) from a;
 set insert_id = 1000;
 insert into a (v) values (18);
+
+-- A decimal keeps the zeros behind its point.
+set @zeros = 1.50;
+select concat('a', @zeros), upper(@zeros), length(@zeros), @zeros in ('1.50', 'x'), left(@zeros, 4);
+create table zeros (s varchar(20));
+insert into zeros values (@zeros), (concat(@zeros, 'x'));
+select * from zeros order by s;
