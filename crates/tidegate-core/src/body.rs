@@ -248,6 +248,23 @@ impl RequestBody {
         let file = self.file.borrow();
         file.as_ref().map(|file| Buf::File { file: file.file.clone(), offset: 0, len: file.len })
     }
+    /// Appends at most `count` bytes of the loaded body from `offset` on to `out`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is shorter than it was.
+    pub fn read_piece(&self, offset: u64, count: usize, out: &mut Vec<u8>) -> io::Result<()> {
+        let left = self.len().saturating_sub(offset);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(count);
+        if let Some(file) = &*self.file.borrow() {
+            let start = out.len();
+            out.resize(start + count, 0);
+            return file.file.read_exact_at(&mut out[start..], offset);
+        }
+        let memory = self.memory.borrow();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(memory.len());
+        out.extend_from_slice(&memory[start..start + count]);
+        Ok(())
+    }
     /// Appends the loaded body to `out`, from the file too.
     ///
     /// # Errors

@@ -38,6 +38,7 @@ mod mime_types;
 pub mod mirror;
 mod network;
 pub mod not_modified;
+mod pass;
 pub mod proxy;
 pub mod random_index;
 pub mod range;

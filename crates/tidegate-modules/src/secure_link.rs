@@ -11,7 +11,7 @@ use tidegate_core::{
     module::{Context, Directive, Module},
     request::Request,
     template::Template,
-    upstream::settings::fill,
+    upstream::directives::fill,
     variable::VariableDef,
 };
 

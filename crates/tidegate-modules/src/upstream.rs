@@ -75,7 +75,7 @@ struct Resolving {
 
 struct Required {
     url: Url,
-    default_port: u16,
+    default_port: Option<u16>,
     span: Span,
     slot: GroupSlot,
 }
@@ -297,8 +297,9 @@ fn keepalive(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> 
     Ok(())
 }
 
-/// Asks for the group of a URL's host: an `upstream` block of that name, or the addresses of the host itself.
-pub fn require(build: &mut Build<'_>, url: Url, default_port: u16, span: Span) -> GroupSlot {
+/// Asks for the group of a URL's host: an `upstream` block of that name, or the addresses of the host itself. Without
+/// `default_port`, the URL of a host has to name a port.
+pub fn require(build: &mut Build<'_>, url: Url, default_port: Option<u16>, span: Span) -> GroupSlot {
     let slot = GroupSlot::default();
     let http = build.http_level().unwrap_or(LevelId(0));
     let required = Required { url, default_port, span, slot: slot.clone() };
@@ -327,7 +328,7 @@ fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
         }
     }
     // Locations that name the same server share what is known about it.
-    let mut implicit: Vec<(BString, u16, Arc<Group>)> = Vec::new();
+    let mut implicit: Vec<(BString, Option<u16>, Arc<Group>)> = Vec::new();
     for required in std::mem::take(&mut http.required) {
         let Required { url, default_port, span, slot } = required;
         let key = url.host.to_ascii_lowercase();
@@ -336,33 +337,36 @@ fn finish(http: &mut Conf, build: &mut Build<'_>) -> Result<(), Diagnostic> {
             build.diagnostics.push(emerg(span, format!("upstream \"{}\" may not have port {port}", url.host)));
             continue;
         }
-        let group = match block {
-            Some(level) => build.conf_mut(&MODULE, level).group.get().cloned(),
-            None => {
-                let known = implicit.iter().find(|(text, port, _)| *text == url.text && *port == default_port);
-                match known {
-                    Some((_, _, group)) => Some(group.clone()),
-                    None => match look_up(&url, default_port, span) {
-                        Ok(addresses) => {
-                            let server = Server::new(url.text.clone(), addresses);
-                            let group = Group::new(url.text.clone(), &[server], GroupOptions::default());
-                            let group = Arc::new(group);
-                            implicit.push((url.text.clone(), default_port, group.clone()));
-                            Some(group)
-                        }
-                        Err(diagnostic) => {
-                            build.diagnostics.push(diagnostic);
-                            None
-                        }
-                    },
+        let known = implicit.iter().find(|(text, port, _)| *text == url.text && *port == default_port);
+        let group = match (block, known) {
+            (Some(level), _) => build.conf_mut(&MODULE, level).group.get().cloned(),
+            (None, Some((_, _, group))) => Some(group.clone()),
+            (None, None) => match implicit_group(&url, default_port, span) {
+                Ok(group) => {
+                    implicit.push((url.text.clone(), default_port, group.clone()));
+                    Some(group)
                 }
-            }
+                Err(diagnostic) => {
+                    build.diagnostics.push(diagnostic);
+                    None
+                }
+            },
         };
         if let Some(group) = group {
             let _ = slot.set(group);
         }
     }
     Ok(())
+}
+
+/// The group of a server that no block describes.
+fn implicit_group(url: &Url, default_port: Option<u16>, span: Span) -> Result<Arc<Group>, Diagnostic> {
+    if url.kind != HostKind::Unix && url.port.or(default_port).is_none() {
+        return Err(emerg(span, format!("no port in upstream \"{}\"", url.text)));
+    }
+    let addresses = look_up(url, default_port.unwrap_or(0), span)?;
+    let server = Server::new(url.text.clone(), addresses);
+    Ok(Arc::new(Group::new(url.text.clone(), &[server], GroupOptions::default())))
 }
 
 impl Conf {

@@ -31,7 +31,7 @@ use tidegate_core::{
     output::Closed,
     phase::Ready,
     request::Request,
-    upstream::settings::fill,
+    upstream::directives::fill,
     variable::{VariableDef, VariableId},
 };
 use tidegate_http::{basic_auth::decode_base64, cookie::cookie, date::write_cookie_date};

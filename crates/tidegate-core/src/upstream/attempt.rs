@@ -1,39 +1,22 @@
 //! One try: a connection to the peer, the request over it, the head of the answer.
 
-use std::{io, io::IoSlice};
+use std::io;
 
 use bytes::Buf as _;
-use tidegate_http::Parsed;
 
 use super::{
     Address,
     balance::Lease,
-    exchange::{CONNECTING, Exchange, Promise, Protocol, READING_HEAD, SENDING, SendBody, Stop},
+    exchange::{CONNECTING, Exchange, HeadPart, Protocol, READING_HEAD, Stop},
     failure::{Failure, is_repeatable},
     keepalive,
-    record::Record,
+    send::Sent,
     socket::{ConnectError, Destination, Socket, Wait, with_timeout},
 };
 use crate::{
-    body::BodyError,
     log::{Level, SysError},
     phase::Step,
 };
-
-/// Bytes of a request's body that come together before they are sent, when it is sent as it comes.
-const BODY_PIECE_BYTES: usize = 32 << 10;
-
-/// Interim responses (1xx) that may come ahead of an answer.
-const INTERIM_COUNT_MAX: u32 = 100;
-
-/// The outcome of sending a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
-    /// Everything has been sent.
-    All,
-    /// The peer answers before it has everything.
-    Part,
-}
 
 impl<P: Protocol> Exchange<'_, P> {
     /// Asks one peer; answers the connection when a head has come that is not to be taken for a failure.
@@ -79,7 +62,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     fn can_repeat(&self) -> bool {
-        !self.sent || (is_repeatable(self.req.method.get()) && !self.body.is_framed())
+        !self.sent || (is_repeatable(self.req.method.get()) && !self.body.is_arriving())
     }
 
     async fn connect(&self, destination: Destination<'_>) -> Result<Socket, Stop> {
@@ -132,7 +115,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     #[cold]
-    fn broken(&self, call: &str, error: &io::Error, doing: &str, socket: &Socket, reused: bool) -> Stop {
+    pub(super) fn broken(&self, call: &str, error: &io::Error, doing: &str, socket: &Socket, reused: bool) -> Stop {
         if reused && socket.received == 0 {
             return Stop::Dead;
         }
@@ -144,6 +127,7 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn converse(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
         self.req.update_try(|last| last.connect_ms = Some(last.elapsed_ms()));
         self.req.upstream_record_mut(|record| record.head.clear());
+        self.protocol.begin_try();
         self.is_whole = false;
         // Nobody has asked yet: what is there is not the answer to this request, or not it alone.
         let is_quiet = !matches!(socket.stream.try_peek(), Ok(true));
@@ -175,173 +159,13 @@ impl<P: Protocol> Exchange<'_, P> {
         if allowed { Err(failure.into()) } else { Ok(()) }
     }
 
-    /// Whether everything that was sent is what the head announced.
-    fn kept_promise(&self, socket: &Socket) -> bool {
-        let head_bytes = self.req.upstream_record(|record| record.request.len() as u64).unwrap_or(0);
-        match self.promise {
-            Promise::Bytes(count) => socket.sent.checked_sub(head_bytes) == Some(count),
-            Promise::LastFrame => true,
-            Promise::Unclear => false,
-        }
-    }
-
-    /// Most bytes that may follow the head: the peer would take more for another request.
-    fn body_bytes_max(&self) -> u64 {
-        match self.promise {
-            Promise::Bytes(count) => count,
-            Promise::LastFrame | Promise::Unclear => u64::MAX,
-        }
-    }
-
-    async fn send(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
-        self.sent = true;
-        let sent = self.send_head(socket, reused).await?;
-        if sent == Sent::Part {
-            return Ok(sent);
-        }
-        match self.body {
-            SendBody::None => Ok(sent),
-            SendBody::Loaded(_) if self.req.body.file.borrow().is_none() => Ok(sent),
-            SendBody::Loaded(_) => Box::pin(self.send_file(socket, reused)).await,
-            SendBody::Framed(_) => Box::pin(self.send_pieces(socket, reused)).await,
-        }
-    }
-
-    /// Sends the head, and a body that is in memory together with it.
-    async fn send_head(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
-        let mut done = 0;
-        let body_bytes_max = usize::try_from(self.body_bytes_max()).unwrap_or(usize::MAX);
-        loop {
-            let written = {
-                let slot = self.req.upstream.borrow();
-                let head = slot.get().map_or(&[][..], |record: &Record| &record.request);
-                let memory = self.req.body.memory.borrow();
-                let body: &[u8] = if matches!(self.body, SendBody::Loaded(_)) { &memory } else { &[] };
-                let body = &body[..body.len().min(body_bytes_max)];
-                if done == head.len() + body.len() {
-                    return Ok(Sent::All);
-                }
-                match (head.get(done..), body) {
-                    (Some(head), []) => socket.stream.try_write(head),
-                    (Some(head), body) => socket.stream.try_write_vectored(&[IoSlice::new(head), IoSlice::new(body)]),
-                    (None, body) => socket.stream.try_write(&body[done - head.len()..]),
-                }
-            };
-            match self.after_write(socket, written, "writev()", reused).await? {
-                Some(count) => done += count,
-                None => return Ok(Sent::Part),
-            }
-        }
-    }
-
-    /// Takes the result of a write; waits when the socket is full. Answers how much was written, `None` when the peer
-    /// answers already.
-    async fn after_write(
-        &mut self,
-        socket: &mut Socket,
-        written: io::Result<usize>,
-        call: &str,
-        reused: bool,
-    ) -> Result<Option<usize>, Stop> {
-        match written {
-            Ok(count) => {
-                socket.sent += count as u64;
-                return Ok(Some(count));
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(self.broken(call, &error, SENDING, socket, reused)),
-        }
-        let mut answers = false;
-        let timeout_ms = self.selection.attempt.timeouts.send_ms;
-        let wait = socket.wait(timeout_ms, &self.watch, |stream, cx| {
-            if stream.poll_read_ready(cx).is_ready() {
-                answers = true;
-                return std::task::Poll::Ready(Ok(()));
-            }
-            stream.poll_write_ready(cx)
-        });
-        match wait.await {
-            Ok(Wait::Ready) if answers => Ok(None),
-            Ok(Wait::Ready) => Ok(Some(0)),
-            Ok(Wait::TimedOut) => Err(self.timed_out(SENDING)),
-            Ok(Wait::ClientGone) => Err(Stop::ClientGone),
-            Err(error) => Err(self.broken(call, &error, SENDING, socket, reused)),
-        }
-    }
-
-    /// Sends a body that is in a file.
-    async fn send_file(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
-        let Some((file, len)) = self.req.body.file.borrow().as_ref().map(|body| (body.file.clone(), body.len)) else {
-            return Ok(Sent::All);
-        };
-        let len = len.min(self.body_bytes_max());
-        let mut offset = 0;
-        while offset < len {
-            let written = socket.stream.try_sendfile(&file, offset, len - offset);
-            if matches!(written, Ok(0)) {
-                let message = format_args!("sendfile() reported that the request body was truncated at {offset}");
-                self.req.log(Level::Alert, message);
-                return Err(Stop::End(Step::Status(500)));
-            }
-            match self.after_write(socket, written, "sendfile()", reused).await? {
-                Some(count) => offset += count as u64,
-                None => return Ok(Sent::Part),
-            }
-            // Others have their turn in between.
-            tokio::task::yield_now().await;
-        }
-        Ok(Sent::All)
-    }
-
-    /// Sends a body as it comes from the client.
-    async fn send_pieces(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
-        socket.stream.set_nodelay();
-        // Whatever becomes of it, no other handler gets the rest of this body for a whole one.
-        self.req.body.mark_loaded();
-        let timeout_ms = self.req.http_conf().client_body_timeout_ms();
-        let (mut piece, mut framed) = (Vec::with_capacity(BODY_PIECE_BYTES), Vec::new());
-        let mut left = self.body_bytes_max();
-        loop {
-            piece.clear();
-            framed.clear();
-            let last = {
-                let reading = self.req.read_body_piece(&mut piece, timeout_ms);
-                let answer = std::future::poll_fn(|cx| socket.stream.poll_read_ready(cx));
-                tokio::select! {
-                    biased;
-                    read = reading => read.map_err(|error| self.body_failed(&error))?,
-                    _ = answer => return Ok(Sent::Part),
-                }
-            };
-            self.protocol.frame(&piece, last, &mut framed);
-            framed.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-            left -= framed.len() as u64;
-            let mut done = 0;
-            while done < framed.len() {
-                let written = socket.stream.try_write(&framed[done..]);
-                match self.after_write(socket, written, "send()", reused).await? {
-                    Some(count) => done += count,
-                    None => return Ok(Sent::Part),
-                }
-            }
-            if last {
-                return Ok(Sent::All);
-            }
-        }
-    }
-
-    fn body_failed(&self, error: &BodyError) -> Stop {
-        self.req.report_body_error(error);
-        match error {
-            BodyError::Gone => Stop::ClientGone,
-            error => Stop::End(error.step()),
-        }
-    }
-
     async fn read_head(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
         let head_bytes_max = self.settings.head_bytes_max;
         socket.reserve(head_bytes_max);
-        let mut interim_count = 0;
+        // The answer may have begun while the request was being sent.
+        if !socket.input.is_empty() && self.parse_head(socket)? {
+            return Ok(());
+        }
         loop {
             match socket.try_read() {
                 Ok(0) if reused && socket.received == 0 => return Err(Stop::Dead),
@@ -351,7 +175,7 @@ impl<P: Protocol> Exchange<'_, P> {
                     return Err(Failure::Error.into());
                 }
                 Ok(_) => {
-                    if self.parse_head(socket, &mut interim_count)? {
+                    if self.parse_head(socket)? {
                         return Ok(());
                     }
                     if socket.input.len() >= head_bytes_max {
@@ -374,40 +198,26 @@ impl<P: Protocol> Exchange<'_, P> {
         }
     }
 
-    /// Parses what has come; answers whether the head is complete. Interim responses are skipped.
-    fn parse_head(&mut self, socket: &mut Socket, interim_count: &mut u32) -> Result<bool, Stop> {
-        loop {
-            let parsed = self.req.upstream_record_mut(|record| {
-                let parsed = self.protocol.read_head(&socket.input, &mut record.head)?;
-                let status = record.head.status;
-                let interim = parsed != Parsed::Partial && (100..200).contains(&status) && status != 101;
-                if interim {
-                    record.head.clear();
-                }
-                Ok::<_, String>((parsed, interim))
-            });
-            match parsed {
-                Ok((Parsed::Partial, _)) => return Ok(false),
-                Ok((Parsed::Complete(count), interim)) => {
-                    socket.input.advance(count);
-                    if !interim {
-                        return Ok(true);
-                    }
-                    *interim_count += 1;
-                    if *interim_count > INTERIM_COUNT_MAX {
-                        let message = format_args!("upstream sent too many interim responses while {READING_HEAD}");
-                        self.req.log(Level::Error, message);
-                        return Err(Failure::InvalidHeader.into());
-                    }
-                    if socket.input.is_empty() {
-                        return Ok(false);
-                    }
-                }
-                Err(text) => {
-                    self.req.log(Level::Error, format_args!("{text} while {READING_HEAD}"));
-                    return Err(Failure::InvalidHeader.into());
-                }
+    /// Parses what has come; answers whether the head is complete.
+    fn parse_head(&mut self, socket: &mut Socket) -> Result<bool, Stop> {
+        let read = self.req.upstream_record_mut(|record| self.protocol.read_head(&socket.input, &mut record.head));
+        self.log_messages(READING_HEAD);
+        let (used, is_complete) = match read {
+            Ok(HeadPart::Partial(used)) => (used, false),
+            Ok(HeadPart::Complete(used)) => (used, true),
+            Err(text) => {
+                self.req.log(Level::Error, format_args!("{text} while {READING_HEAD}"));
+                return Err(Failure::InvalidHeader.into());
             }
+        };
+        socket.input.advance(used);
+        Ok(is_complete)
+    }
+
+    /// Logs what the protocol has to say.
+    pub(super) fn log_messages(&mut self, doing: &str) {
+        for (level, message) in self.protocol.take_messages() {
+            self.req.log(level, format_args!("{message} while {doing}"));
         }
     }
 }

@@ -5,11 +5,12 @@
 
 use std::{ops::Range, rc::Rc, sync::Arc};
 
-use tidegate_http::{BodyLength, BodyPart, Known, Parsed, ResponseHead};
+use tidegate_http::{BodyPart, Known, ResponseHead};
 
 use super::{
     Group, Settings,
     balance::{Lease, NoPeer, Selection},
+    body::{Promise, SendBody},
     failure::Failure,
     record::{Asked, Try},
     socket::Watch,
@@ -26,8 +27,11 @@ pub const STATUS_CLIENT_GONE: u16 = 499;
 pub trait Protocol {
     /// Scheme of the peers' addresses in the error log, e.g. `http://`.
     const SCHEME: &'static str;
-    /// Port of a server without one.
-    const DEFAULT_PORT: u16;
+    /// Peers may begin to answer while they still want the rest of the request.
+    const ANSWERS_EARLY: bool = false;
+    /// Peers say who they are and when they answer: a `Server` or `Date` that the client may see but a peer left out is not
+    /// added.
+    const NAMES_ITSELF: bool = false;
 
     /// What is sent behind the request's head, as things are now.
     fn body(&self, req: &Request) -> SendBody;
@@ -38,14 +42,24 @@ pub trait Protocol {
     /// The request ends with this step.
     fn write_request(&mut self, req: &Rc<Request>, body: SendBody, out: &mut Vec<u8>) -> Result<Written, Step>;
 
-    /// Frames a piece of a body that is sent as it comes; `last` ends it.
-    fn frame(&self, piece: &[u8], last: bool, out: &mut Vec<u8>);
+    /// Frames a piece of a body that is [`SendBody::Framed`]; `last` ends it.
+    fn frame(&self, piece: &[u8], _last: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(piece);
+    }
 
-    /// Reads a response's head off the start of `input`.
+    /// A peer is asked: what was read of another one's answer is void.
+    fn begin_try(&mut self) {}
+
+    /// Reads a response's head off the start of `input`, which lacks what earlier calls for the same head have used up.
     ///
     /// # Errors
     /// Text for the log: why it makes no sense.
-    fn read_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Parsed, String>;
+    fn read_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<HeadPart, String>;
+
+    /// What is to be said of the answer, or was said beside it, since the last call.
+    fn take_messages(&mut self) -> Vec<(Level, String)> {
+        Vec::new()
+    }
 
     /// The head is complete, and its body begins. Answers whether there may be one.
     fn begin_body(&mut self, head: &ResponseHead) -> bool;
@@ -55,9 +69,6 @@ pub trait Protocol {
     /// # Errors
     /// Text for the log: why it makes no sense.
     fn decode(&mut self, input: &[u8]) -> Result<BodyPart, String>;
-
-    /// Whether the body is complete.
-    fn is_done(&self) -> bool;
 
     /// How many bytes of the body are still to come, where the head announced its length.
     fn announced_left(&self) -> Option<u64> {
@@ -86,22 +97,13 @@ pub trait Protocol {
     }
 }
 
-/// What is sent behind the head of a request.
+/// How far a head has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendBody {
-    /// Nothing.
-    None,
-    /// What was read of the client's body: so many bytes.
-    Loaded(u64),
-    /// The client's body as it comes, each piece framed. Not a byte of it has been read.
-    Framed(BodyLength),
-}
-
-impl SendBody {
-    /// The body is gone once a part of it was sent.
-    pub(super) fn is_framed(self) -> bool {
-        matches!(self, SendBody::Framed(_))
-    }
+pub enum HeadPart {
+    /// More is to come; so many bytes of the input are used up.
+    Partial(usize),
+    /// It ends behind so many bytes.
+    Complete(usize),
 }
 
 /// What a protocol wrote ahead of a body.
@@ -111,19 +113,6 @@ pub struct Written {
     pub uri: Range<usize>,
     /// The length of the body as the head announces it to the peer.
     pub promise: Promise,
-}
-
-/// What the head of a request announces. A peer that gets less waits for more, and one that gets more takes that for
-/// another request: a connection serves another request only after a promise that was kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Promise {
-    /// So many bytes. No more than those are sent.
-    Bytes(u64),
-    /// Pieces up to the one that is framed as the last.
-    LastFrame,
-    /// Nobody can tell: the configuration wrote these fields itself. The connection serves no other request.
-    #[default]
-    Unclear,
 }
 
 /// Why a try ends without an answer to deliver.
@@ -182,7 +171,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
         let body = protocol.body(req);
         // While the body is read from the client, reading tells whether it has gone.
-        let watch = Watch::new(req, settings.watch_client && !body.is_framed());
+        let watch = Watch::new(req, settings.watch_client && !body.is_arriving());
         Exchange {
             req,
             settings,
@@ -308,7 +297,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let too_late = settings.next_timeout_ms > 0 && elapsed_ms >= settings.next_timeout_ms;
         let again = self.selection.tries > 0
             && settings.next.allow(failure, self.sent, self.req.method.get())
-            && !(self.sent && self.body.is_framed())
+            && !(self.sent && self.body.is_arriving())
             && !too_late;
         (!again).then_some(Step::Status(status))
     }

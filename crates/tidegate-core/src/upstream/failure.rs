@@ -35,8 +35,8 @@ const NON_IDEMPOTENT: u32 = 1024;
 const OFF: u32 = 2048;
 
 impl Failures {
-    /// The words of `proxy_next_upstream`.
-    pub const WORDS: &'static [(&'static str, Failures)] = &[
+    /// Words for a protocol whose answers are HTTP's.
+    pub const HTTP_WORDS: &'static [(&'static str, Failures)] = &[
         ("error", Failures(ERROR)),
         ("timeout", Failures(TIMEOUT)),
         ("invalid_header", Failures(INVALID_HEADER)),
@@ -45,6 +45,20 @@ impl Failures {
         ("http_502", Failures(HTTP_502)),
         ("http_503", Failures(HTTP_503)),
         ("http_504", Failures(HTTP_504)),
+        ("http_403", Failures(HTTP_403)),
+        ("http_404", Failures(HTTP_404)),
+        ("http_429", Failures(HTTP_429)),
+        ("off", Failures(OFF)),
+    ];
+
+    /// Words for programs behind a gateway: what a gateway itself says (502, 504) is none of theirs.
+    pub const CGI_WORDS: &'static [(&'static str, Failures)] = &[
+        ("error", Failures(ERROR)),
+        ("timeout", Failures(TIMEOUT)),
+        ("invalid_header", Failures(INVALID_HEADER)),
+        ("non_idempotent", Failures(NON_IDEMPOTENT)),
+        ("http_500", Failures(HTTP_500)),
+        ("http_503", Failures(HTTP_503)),
         ("http_403", Failures(HTTP_403)),
         ("http_404", Failures(HTTP_404)),
         ("http_429", Failures(HTTP_429)),
@@ -126,7 +140,7 @@ mod tests {
 
     #[track_caller]
     fn check(words: &[&str], failure: Failure, sent: bool, method: Method, expected: bool) {
-        let set = Failures::WORDS.iter().filter(|(word, _)| words.contains(word));
+        let set = Failures::HTTP_WORDS.iter().filter(|(word, _)| words.contains(word));
         let set = set.fold(Failures(0), |set, (_, failures)| set.and(*failures));
         assert_eq!(set.allow(failure, sent, method), expected, "{words:?} {failure:?}");
     }

@@ -11,8 +11,8 @@
 //! - [`peer`], [`group`], [`balance`]: the servers of an upstream, and the choice among them
 //! - [`socket`], [`keepalive`]: a connection to a peer
 //! - [`record`], [`variables`]: what became of each try
-//! - [`settings`]: the directives that all modules have in common
-//! - [`exchange`], `attempt`, [`failure`]: one request's way to a peer and back, and to the next one
+//! - [`directives`], [`settings`]: the directives that modules have in common
+//! - [`exchange`], `attempt`, [`body`], `send`, [`failure`]: one request's way to a peer and back, and to the next one
 //! - `response`: the head for the client; `pipe`: the body; `tunnel`: after an upgrade
 //!
 //! # Sharing
@@ -23,6 +23,8 @@
 pub mod address;
 mod attempt;
 pub mod balance;
+pub mod body;
+pub mod directives;
 pub mod exchange;
 pub mod failure;
 pub mod group;
@@ -31,6 +33,7 @@ pub mod peer;
 mod pipe;
 pub mod record;
 mod response;
+mod send;
 pub mod settings;
 pub mod socket;
 pub mod store;
@@ -39,7 +42,8 @@ pub mod url;
 pub mod variables;
 
 pub use address::Address;
-pub use exchange::{Exchange, Promise, Protocol, SendBody, Written};
+pub use body::{Promise, SendBody, Source};
+pub use exchange::{Exchange, HeadPart, Protocol, Written};
 pub use group::{Group, GroupOptions, Server};
 pub use peer::Peer;
 pub use settings::{Settings, UpstreamConf};

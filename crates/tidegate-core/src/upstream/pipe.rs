@@ -207,7 +207,9 @@ impl<P: Protocol> Exchange<'_, P> {
     ) -> Result<bool, Cut> {
         loop {
             let filled = socket.input.len().saturating_sub(unfilled);
-            match self.protocol.decode(&socket.input[..filled]) {
+            let decoded = self.protocol.decode(&socket.input[..filled]);
+            self.log_messages(READING);
+            match decoded {
                 Ok(BodyPart::Data { start, end }) => {
                     socket.input.advance(start);
                     self.req.update_try(|last| last.response_length += (end - start) as u64);

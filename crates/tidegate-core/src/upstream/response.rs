@@ -118,8 +118,9 @@ impl<P: Protocol> Exchange<'_, P> {
         if !usual {
             response.status_line.extend_from_slice(&text[text.len().min(4)..]);
         }
-        let lacks =
-            |known: Known, name: &[u8]| !head.fields.contains(known) && !self.settings.hidden.contains(known, name);
+        let lacks = |known: Known, name: &[u8]| {
+            P::NAMES_ITSELF && !head.fields.contains(known) && !self.settings.hidden.contains(known, name)
+        };
         response.omit_server = lacks(Known::Server, b"Server");
         response.omit_date = lacks(Known::Date, b"Date");
         response.content_length = head.content_length;

@@ -1,13 +1,10 @@
-//! The directives that all modules which ask upstreams have in common: `proxy_read_timeout`, `fastcgi_read_timeout` …
+//! What the common directives of modules that ask upstreams say: at one level, and for the requests of a location.
 //!
-//! A module embeds an [`UpstreamConf`] in its configuration and makes its table with
-//! [`upstream_directives!`](crate::upstream_directives), which puts the module's prefix before each name and the module's
-//! own directives behind them.
+//! A module embeds an [`UpstreamConf`] in its configuration; [`super::directives`] fills it.
 
 use std::{sync::Arc, time::Duration};
 
 use bstr::{BString, ByteSlice};
-use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_http::Known;
 
 use super::{
@@ -18,7 +15,6 @@ use super::{
     url::{HostKind, Url},
 };
 use crate::{
-    conf::Build,
     http_core::{limit_ms, ms},
     inherit,
     request::Request,
@@ -74,7 +70,7 @@ pub enum StoreTo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ignored(u32);
 
-const IGNORABLE: &[(&str, Ignored)] = &[
+pub(super) const IGNORABLE: &[(&str, Ignored)] = &[
     ("X-Accel-Redirect", Ignored::REDIRECT),
     ("X-Accel-Expires", Ignored(2)),
     ("X-Accel-Limit-Rate", Ignored::LIMIT_RATE),
@@ -87,6 +83,11 @@ const IGNORABLE: &[(&str, Ignored)] = &[
 ];
 
 impl Ignored {
+    /// These and others.
+    pub(super) fn and(self, other: Ignored) -> Ignored {
+        Ignored(self.0 | other.0)
+    }
+
     /// `X-Accel-Redirect`
     pub const REDIRECT: Ignored = Ignored(1);
     /// `X-Accel-Limit-Rate`
@@ -252,210 +253,4 @@ impl HiddenFields {
             known => self.known[known as usize],
         }
     }
-}
-
-fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
-    Diagnostic::new(Severity::Emerg, arg.span, message)
-}
-
-/// `…_next_upstream error timeout …;`
-///
-/// # Errors
-/// A word that is none of these.
-pub fn next_upstream(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
-    let mut set = Failures(0);
-    for arg in &directive.args {
-        let failures = values::word(arg.value.as_bstr(), Failures::WORDS).map_err(|_| {
-            let known = Failures::WORDS.iter().map(|(word, _)| *word);
-            Diagnostic::unknown_value(&arg.value, arg.span, known)
-        })?;
-        set = set.and(failures);
-    }
-    fill(&mut conf.next_upstream, set, directive)
-}
-
-/// `…_ignore_headers X-Accel-Redirect …;`
-///
-/// # Errors
-/// A field that has no effect anyway.
-pub fn ignore_headers(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
-    let mut set = Ignored::default();
-    for arg in &directive.args {
-        let field = values::word(arg.value.as_bstr(), IGNORABLE).map_err(|_| {
-            let known = IGNORABLE.iter().map(|(name, _)| *name);
-            Diagnostic::unknown_value(&arg.value, arg.span, known)
-        })?;
-        set.0 |= field.0;
-    }
-    fill(&mut conf.ignore_headers, set, directive)
-}
-
-/// `…_hide_header name;`, `…_pass_header name;`
-pub fn add_name(list: &mut Option<Arc<Vec<BString>>>, directive: &ast::Directive) {
-    let list = list.get_or_insert_default();
-    Arc::make_mut(list).push(directive.args[0].value.clone());
-}
-
-/// `…_buffers number size;`
-///
-/// # Errors
-/// Not a number and a size.
-pub fn buffers(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
-    let (number, size) = (&directive.args[0], &directive.args[1]);
-    let bad = |error: values::ValueError, arg| error.diagnostic(directive.name(), arg);
-    let count = values::integer(number.value.as_bstr()).map_err(|error| bad(error, number))?;
-    let bytes = values::size(size.value.as_bstr()).map_err(|error| bad(error, size))?;
-    if count < 2 {
-        return Err(emerg(number, format!("there must be at least 2 \"{}\"", directive.name())));
-    }
-    if bytes == 0 {
-        return Err(Diagnostic::invalid_value(directive.name(), size.span));
-    }
-    let as_usize = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    fill(&mut conf.buffers, (as_usize(count), as_usize(bytes)), directive)
-}
-
-/// `…_limit_rate rate;`
-///
-/// # Errors
-/// Not a size.
-pub fn limit_rate(
-    conf: &mut UpstreamConf,
-    directive: &ast::Directive,
-    build: &mut Build<'_>,
-) -> Result<(), Diagnostic> {
-    crate::limit_rate::size(&mut conf.limit_rate, directive, build)
-}
-
-/// `…_bind address [transparent] | off;`
-///
-/// # Errors
-/// No address.
-pub fn bind(conf: &mut UpstreamConf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let address = &directive.args[0];
-    if address.value == "off" {
-        return fill(&mut conf.bind, None, directive);
-    }
-    let transparent = match directive.args.get(1) {
-        None => false,
-        Some(word) if word.value == "transparent" => true,
-        Some(word) => return Err(Diagnostic::invalid_parameter(&word.value, word.span, ["transparent"])),
-    };
-    let template = build.template(address)?;
-    if let Some(text) = template.as_literal() {
-        let url = Url::parse(text.as_bstr(), false);
-        if !url.is_ok_and(|url| matches!(url.kind, HostKind::Ip(_))) {
-            return Err(emerg(address, format!("invalid address \"{}\"", address.value)));
-        }
-    }
-    fill(&mut conf.bind, Some((template, transparent)), directive)
-}
-
-/// Takes a value, once.
-///
-/// # Errors
-/// There is one already.
-pub fn fill<T>(field: &mut Option<T>, value: T, directive: &ast::Directive) -> Result<(), Diagnostic> {
-    match field.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Diagnostic::duplicate(directive.name(), directive.name.span)),
-    }
-}
-
-/// The table of a module that asks upstreams: the common directives with its prefix, then its own.
-///
-/// `upstream_directives!("proxy", Conf, upstream; Directive::…, …)`: `Conf` has a field `upstream` of the type
-/// [`UpstreamConf`].
-#[macro_export]
-macro_rules! upstream_directives {
-    ($prefix:literal, $conf:ty, $field:ident; $($more:expr),* $(,)?) => {
-        &[
-            $crate::module::Directive::time(concat!($prefix, "_connect_timeout"),
-                |c: &mut $conf| &mut c.$field.connect_timeout)
-                .default("60s").doc("Longest time to connect to a server."),
-            $crate::module::Directive::time(concat!($prefix, "_send_timeout"),
-                |c: &mut $conf| &mut c.$field.send_timeout)
-                .default("60s").doc("Longest pause while a server takes a request."),
-            $crate::module::Directive::time(concat!($prefix, "_read_timeout"),
-                |c: &mut $conf| &mut c.$field.read_timeout)
-                .default("60s").doc("Longest pause while a server sends a response."),
-            $crate::module::Directive::flag(concat!($prefix, "_buffering"),
-                |c: &mut $conf| &mut c.$field.buffering)
-                .default("on").doc("Responses are read as fast as they come; a slow client holds no server."),
-            $crate::module::Directive::flag(concat!($prefix, "_request_buffering"),
-                |c: &mut $conf| &mut c.$field.request_buffering)
-                .default("on").doc("Requests are sent when their body is complete."),
-            $crate::module::Directive::size(concat!($prefix, "_buffer_size"),
-                |c: &mut $conf| &mut c.$field.buffer_size)
-                .default("4k").doc("Longest head of a response."),
-            $crate::module::Directive::custom(concat!($prefix, "_buffers"), 2, 2,
-                |c: &mut $conf, d, _| $crate::upstream::settings::buffers(&mut c.$field, d))
-                .syntax("number size").default("8 4k").doc("Number and size of the buffers that keep a response in memory."),
-            $crate::module::Directive::size(concat!($prefix, "_busy_buffers_size"),
-                |c: &mut $conf| &mut c.$field.busy_buffers_size)
-                .doc("Accepted: what is being sent to a client counts as the rest."),
-            $crate::module::Directive::offset(concat!($prefix, "_max_temp_file_size"),
-                |c: &mut $conf| &mut c.$field.max_temp_file_size)
-                .default("1024m").doc("Largest temporary file for a response that exceeds the buffers in memory."),
-            $crate::module::Directive::size(concat!($prefix, "_temp_file_write_size"),
-                |c: &mut $conf| &mut c.$field.temp_file_write_size)
-                .doc("Accepted: each piece is written as it was read."),
-            $crate::module::Directive::custom(concat!($prefix, "_temp_path"), 1, 4,
-                |c: &mut $conf, d, b| {
-                    $crate::main_conf::check_temp_levels(d)?;
-                    b.temp_path(&d.args[0].value);
-                    $crate::upstream::settings::fill(&mut c.$field.temp_path, d.args[0].value.clone(), d)
-                })
-                .syntax("path [level1 [level2 [level3]]]").default(concat!($prefix, "_temp"))
-                .doc("Directory for temporary files of large responses."),
-            $crate::module::Directive::flag(concat!($prefix, "_ignore_client_abort"),
-                |c: &mut $conf| &mut c.$field.ignore_client_abort)
-                .default("off").doc("A request goes on when its client leaves."),
-            $crate::module::Directive::flag(concat!($prefix, "_intercept_errors"),
-                |c: &mut $conf| &mut c.$field.intercept_errors)
-                .default("off").doc("Statuses from 300 on lead to error_page."),
-            $crate::module::Directive::custom(concat!($prefix, "_next_upstream"), 1, u16::MAX,
-                |c: &mut $conf, d, _| $crate::upstream::settings::next_upstream(&mut c.$field, d))
-                .syntax("error | timeout | invalid_header | http_500 | ... | non_idempotent | off ...")
-                .default("error timeout").doc("Failures after which another server is asked."),
-            $crate::module::Directive::number(concat!($prefix, "_next_upstream_tries"),
-                |c: &mut $conf| &mut c.$field.next_upstream_tries)
-                .default("0").doc("Most servers that are asked."),
-            $crate::module::Directive::time(concat!($prefix, "_next_upstream_timeout"),
-                |c: &mut $conf| &mut c.$field.next_upstream_timeout)
-                .default("0").doc("Time after which no other server is asked."),
-            $crate::module::Directive::flag(concat!($prefix, "_pass_request_headers"),
-                |c: &mut $conf| &mut c.$field.pass_request_headers)
-                .default("on").doc("The client's fields are sent to the server."),
-            $crate::module::Directive::flag(concat!($prefix, "_pass_request_body"),
-                |c: &mut $conf| &mut c.$field.pass_request_body)
-                .default("on").doc("The client's body is sent to the server."),
-            $crate::module::Directive::custom(concat!($prefix, "_pass_header"), 1, 1,
-                |c: &mut $conf, d, _| { $crate::upstream::settings::add_name(&mut c.$field.pass_headers, d); Ok(()) })
-                .syntax("field").doc("Lets a field of responses through that is hidden by default."),
-            $crate::module::Directive::custom(concat!($prefix, "_hide_header"), 1, 1,
-                |c: &mut $conf, d, _| { $crate::upstream::settings::add_name(&mut c.$field.hide_headers, d); Ok(()) })
-                .syntax("field").doc("Hides a field of responses."),
-            $crate::module::Directive::custom(concat!($prefix, "_ignore_headers"), 1, u16::MAX,
-                |c: &mut $conf, d, _| $crate::upstream::settings::ignore_headers(&mut c.$field, d))
-                .syntax("field ...").doc("Fields of responses that have no effect."),
-            $crate::module::Directive::flag(concat!($prefix, "_force_ranges"),
-                |c: &mut $conf| &mut c.$field.force_ranges)
-                .default("off").doc("Ranges are served whatever the response says about them."),
-            $crate::module::Directive::flag(concat!($prefix, "_socket_keepalive"),
-                |c: &mut $conf| &mut c.$field.socket_keepalive)
-                .default("off").doc("TCP looks after connections to servers."),
-            $crate::module::Directive::custom(concat!($prefix, "_limit_rate"), 1, 1,
-                |c: &mut $conf, d, b| $crate::upstream::settings::limit_rate(&mut c.$field, d, b))
-                .syntax("rate").default("0")
-                .doc("Bytes a second that a buffered response is read with; 0 for any speed."),
-            $crate::module::Directive::size(concat!($prefix, "_send_lowat"),
-                |c: &mut $conf| &mut c.$field.send_lowat)
-                .default("0").doc("Accepted: has no effect on Linux."),
-            $crate::module::Directive::custom(concat!($prefix, "_bind"), 1, 2,
-                |c: &mut $conf, d, b| $crate::upstream::settings::bind(&mut c.$field, d, b))
-                .syntax("address [transparent] | off").doc("Address that connections to servers come from."),
-            $($more,)*
-        ]
-    };
 }

@@ -6,7 +6,7 @@ use tidegate_core::{
     log::Level,
     phase::Step,
     request::Request,
-    upstream::{Promise, Protocol, SendBody, Written},
+    upstream::{HeadPart, Promise, Protocol, SendBody, Source, Written},
 };
 use tidegate_http::{
     BodyDecoder, BodyLength, BodyPart, Fields, Known, Method, Parsed, ResponseHead,
@@ -21,12 +21,15 @@ use super::{
     request::{self, Announced},
 };
 
+/// Interim responses (1xx) that may come ahead of an answer.
+const INTERIM_COUNT_MAX: u32 = 100;
+
 /// One request's conversation with a server.
 pub(super) struct Http<'a> {
     location: &'a Location,
     target: Target,
-    /// The request's body is sent in chunks.
-    chunks: bool,
+    /// Interim responses (1xx) that came ahead of the answer.
+    interim_count: u32,
     /// The method that the server sees is HEAD.
     to_head: bool,
     decoder: BodyDecoder,
@@ -34,16 +37,16 @@ pub(super) struct Http<'a> {
 
 impl<'a> Http<'a> {
     pub(super) fn new(location: &'a Location, target: Target) -> Self {
-        Http { location, target, chunks: false, to_head: false, decoder: BodyDecoder::new(BodyLength::Known(0)) }
+        Http { location, target, interim_count: 0, to_head: false, decoder: BodyDecoder::new(BodyLength::Known(0)) }
     }
 }
 
 /// What the head says of `body`. A main request that came with one says so even when nothing is left of it.
 fn announced(req: &Request, body: SendBody) -> Announced {
     let length = match body {
-        SendBody::Framed(BodyLength::Chunked) => return Announced::Chunked,
-        SendBody::Framed(BodyLength::Known(length)) | SendBody::Loaded(length) => length,
-        SendBody::Framed(BodyLength::UntilClose) | SendBody::None => 0,
+        SendBody::Framed(_) => return Announced::Chunked,
+        SendBody::Raw(Source::Arriving(BodyLength::Known(length)) | Source::Loaded(length)) => length,
+        SendBody::Raw(Source::Arriving(_)) | SendBody::None => 0,
     };
     let head = req.head.borrow();
     let had_one = !req.is_subrequest() && (head.chunked || head.content_length.is_some());
@@ -52,22 +55,21 @@ fn announced(req: &Request, body: SendBody) -> Announced {
 
 impl Protocol for Http<'_> {
     const SCHEME: &'static str = "http://";
-    const DEFAULT_PORT: u16 = 80;
+    const NAMES_ITSELF: bool = true;
 
     fn body(&self, req: &Request) -> SendBody {
         let location = self.location;
         if location.conf.set_body.is_some() || !location.settings.pass_request_body {
             return SendBody::None;
         }
-        match req.body.untouched() {
-            Some(length) if !location.settings.request_buffering => SendBody::Framed(length),
-            _ => SendBody::Loaded(req.body.len()),
+        match Source::of(req, &location.settings) {
+            source @ Source::Arriving(BodyLength::Chunked) => SendBody::Framed(source),
+            source => SendBody::Raw(source),
         }
     }
 
     fn write_request(&mut self, req: &Rc<Request>, body: SendBody, out: &mut Vec<u8>) -> Result<Written, Step> {
         let location = self.location;
-        self.chunks = body == SendBody::Framed(BodyLength::Chunked);
         match &location.conf.method {
             Some(method) => method.write(req, out),
             None => request::write_method(req, out),
@@ -109,18 +111,33 @@ impl Protocol for Http<'_> {
     }
 
     fn frame(&self, piece: &[u8], last: bool, out: &mut Vec<u8>) {
-        if self.chunks {
-            write_chunk(piece, out);
-            if last {
-                out.extend_from_slice(LAST_CHUNK);
-            }
-        } else {
-            out.extend_from_slice(piece);
+        write_chunk(piece, out);
+        if last {
+            out.extend_from_slice(LAST_CHUNK);
         }
     }
 
-    fn read_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Parsed, String> {
-        parse_response(input, head).map_err(|error| error.to_string())
+    fn begin_try(&mut self) {
+        self.interim_count = 0;
+    }
+
+    fn read_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<HeadPart, String> {
+        let mut used = 0;
+        loop {
+            match parse_response(&input[used..], head).map_err(|error| error.to_string())? {
+                Parsed::Partial => return Ok(HeadPart::Partial(used)),
+                Parsed::Complete(count) => used += count,
+            }
+            // 101 ends the protocol, so it is an answer.
+            if !(100..200).contains(&head.status) || head.status == 101 {
+                return Ok(HeadPart::Complete(used));
+            }
+            head.clear();
+            self.interim_count += 1;
+            if self.interim_count > INTERIM_COUNT_MAX {
+                return Err("upstream sent too many interim responses".to_owned());
+            }
+        }
     }
 
     fn begin_body(&mut self, head: &ResponseHead) -> bool {
@@ -131,10 +148,6 @@ impl Protocol for Http<'_> {
 
     fn decode(&mut self, input: &[u8]) -> Result<BodyPart, String> {
         self.decoder.decode(input).map_err(|_| "upstream sent invalid chunked response".to_owned())
-    }
-
-    fn is_done(&self) -> bool {
-        self.decoder.is_done()
     }
 
     fn announced_left(&self) -> Option<u64> {

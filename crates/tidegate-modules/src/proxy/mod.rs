@@ -14,8 +14,7 @@ mod request;
 
 use std::{rc::Rc, sync::Arc};
 
-use bstr::ByteSlice;
-use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
     inherit,
@@ -23,11 +22,7 @@ use tidegate_core::{
     phase::{Outcome, Program, Ready},
     request::Request,
     template::Template,
-    upstream::{
-        Exchange, Settings, UpstreamConf,
-        settings::{StoreTo, fill},
-        store::ACCESS_DEFAULT,
-    },
+    upstream::{Exchange, Settings, UpstreamConf, directives::fill, failure::Failures},
     upstream_directives,
     variable::VariableDef,
 };
@@ -81,6 +76,9 @@ const HIDDEN: &[&str] = &[
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("proxy", Conf, upstream;
+        sockets,
+        retries(Failures::HTTP_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
+        requests, responses, headers, store, lowat;
         Directive::custom("proxy_pass", 1, 1, proxy_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF).or(Context::LIMIT_EXCEPT))
             .syntax("URL")
@@ -120,14 +118,6 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("off | cookie flag ...")
             .default("off")
             .doc("Sets or takes away flags of cookies."),
-        Directive::custom("proxy_store", 1, 1, proxy_store)
-            .syntax("on | off | string")
-            .default("off")
-            .doc("Complete responses are stored as files, under the path of the request or under this name."),
-        Directive::custom("proxy_store_access", 1, 3, proxy_store_access)
-            .syntax("users:permissions ...")
-            .default("user:rw")
-            .doc("Rights of stored files and the directories that are made for them."),
         Directive::number("proxy_headers_hash_max_size", |c: &mut Conf| &mut c.headers_hash_max_size)
             .default("512")
             .doc("Accepted: no such hash is built."),
@@ -185,42 +175,6 @@ fn proxy_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>
     fill(&mut conf.pass, pass, directive)
 }
 
-fn proxy_store(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let arg = &directive.args[0];
-    let store = match &**arg.value {
-        b"off" => None,
-        b"on" => Some(StoreTo::File),
-        b"" => {
-            return Err(Diagnostic::new(Severity::Emerg, arg.span, "empty path"));
-        }
-        _ => Some(StoreTo::Path(build.template(arg)?)),
-    };
-    fill(&mut conf.upstream.store, store, directive)
-}
-
-/// Source: nginx, `ngx_conf_set_access_slot`.
-fn proxy_store_access(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let (mut access, mut names_user) = (0, false);
-    for arg in &directive.args {
-        let invalid = || Diagnostic::new(Severity::Emerg, arg.span, format!("invalid value \"{}\"", arg.value));
-        let (who, rights) = arg.value.split_once_str(b":").ok_or_else(invalid)?;
-        let shift = match who {
-            b"user" => 6,
-            b"group" => 3,
-            b"all" => 0,
-            _ => return Err(invalid()),
-        };
-        names_user |= shift == 6;
-        access |= match rights {
-            b"rw" => 6,
-            b"r" => 4,
-            _ => return Err(invalid()),
-        } << shift;
-    }
-    let access = if names_user { access } else { access | ACCESS_DEFAULT };
-    fill(&mut conf.upstream.store_access, access, directive)
-}
-
 /// All that a location's requests need, made once.
 struct Location {
     conf: Arc<Conf>,
@@ -254,15 +208,16 @@ fn install(conf: &Arc<Conf>, program: &mut Program) {
 fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
     let (location, req) = (location.clone(), req.clone());
     Ready::later(async move {
-        let streams = location.streams_body(&req);
-        if !streams {
-            let read = match req.read_body() {
-                Ready::Now(read) => read,
-                Ready::Later(reading) => reading.await,
-            };
-            if let Err(error) = read {
-                return error.step();
-            }
+        let reading = match &location.conf.set_body {
+            Some(_) => req.read_body(),
+            None => location.settings.read_body(&req, location.is_http_11),
+        };
+        let read = match reading {
+            Ready::Now(read) => read,
+            Ready::Later(reading) => reading.await,
+        };
+        if let Err(error) = read {
+            return error.step();
         }
         let target = match location.pass.target(&req) {
             Ready::Now(target) => target,
@@ -279,21 +234,6 @@ fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
         let http = Http::new(&location, target);
         Exchange::new(&req, &location.settings, group, http).run().await
     })
-}
-
-impl Location {
-    /// Whether the body goes to the server as it comes from the client.
-    fn streams_body(&self, req: &Rc<Request>) -> bool {
-        !self.settings.request_buffering
-            && self.settings.pass_request_body
-            && self.conf.set_body.is_none()
-            && (self.is_http_11 || !req.head.borrow().chunked)
-            && {
-                req.load_body_at_hand();
-                // A body that is malformed from its beginning reaches no other server: reading it tells.
-                req.body.untouched().is_some() && !req.has_malformed_body()
-            }
-    }
 }
 
 fn with_names(req: &Request, write: impl FnOnce(&Names)) -> bool {

@@ -13,16 +13,18 @@ use tidegate_core::{
     module::Context,
     phase::{Ready, Step},
     request::Request,
-    resolver,
     template::Template,
     upstream::{
-        Address, Group, GroupOptions, Server,
+        Group,
         url::{HostKind, Url},
     },
 };
 use tidegate_http::escape::{Escape, escape_uri};
 
-use crate::upstream::{self, GroupSlot};
+use crate::{
+    pass,
+    upstream::{self, GroupSlot},
+};
 
 const HTTP: &[u8] = b"http://";
 const HTTPS: &[u8] = b"https://";
@@ -105,7 +107,7 @@ pub(super) fn parse(arg: &ast::Arg, build: &mut Build<'_>) -> Result<Pass, Diagn
         uri: url.uri.clone(),
         url: arg.value.clone(),
         location,
-        slot: upstream::require(build, url, DEFAULT_PORT, arg.span),
+        slot: upstream::require(build, url, Some(DEFAULT_PORT), arg.span),
     })))
 }
 
@@ -138,10 +140,7 @@ impl Pass {
     /// The URL of the variables cannot be used; the log has the reason.
     pub(super) fn target(&self, req: &Rc<Request>) -> Ready<Result<Target, Step>> {
         match self {
-            Pass::Fixed(fixed) => Ready::Now(match fixed.slot.get() {
-                Some(group) => Ok(Target { group: group.clone(), variable: None }),
-                None => Err(Step::Status(500)),
-            }),
+            Pass::Fixed(fixed) => Ready::Now(pass::required(&fixed.slot).map(|group| Target { group, variable: None })),
             Pass::Variable(template) => {
                 let (req, url) = (req.clone(), template.eval(req));
                 Ready::later(async move { variable_target(&req, &url).await })
@@ -176,34 +175,8 @@ async fn variable_target(req: &Rc<Request>, url: &[u8]) -> Result<Target, Step> 
         uri.insert(0, b'/');
     }
     let names = Names::of(&parsed);
-    let block = if parsed.port.is_none() { upstream::find(req, parsed.host.as_bstr()) } else { None };
-    let group = match block {
-        Some(group) => group.clone(),
-        None => {
-            let addresses = look_up(req, &parsed).await?;
-            let server = Server::new(parsed.text.clone(), addresses);
-            Arc::new(Group::new(parsed.text.clone(), &[server], GroupOptions::default()))
-        }
-    };
+    let group = pass::locate(req, &parsed, Some(DEFAULT_PORT)).await?;
     Ok(Target { group, variable: Some((names, uri)) })
-}
-
-/// Addresses of a host that only the request knows.
-async fn look_up(req: &Rc<Request>, url: &Url) -> Result<Vec<Address>, Step> {
-    if let Some(address) = url.address(DEFAULT_PORT) {
-        return Ok(vec![address]);
-    }
-    let host = String::from_utf8_lossy(&url.host).into_owned();
-    match req.module_conf(&resolver::MODULE).resolve(&host).await {
-        Ok(found) => {
-            let port = url.port.unwrap_or(DEFAULT_PORT);
-            Ok(found.addresses.iter().map(|ip| Address::Inet((*ip, port).into())).collect())
-        }
-        Err(error) => {
-            req.log(Level::Error, format_args!("{host} could not be resolved ({error})"));
-            Err(Step::Status(502))
-        }
-    }
 }
 
 /// Appends path and arguments for the server.
