@@ -6,7 +6,16 @@ use std::process::Command;
 
 /// Cargo, the one that runs us if it does.
 pub(crate) fn cargo() -> Command {
-    tool("CARGO", "cargo")
+    let mut command = tool("CARGO", "cargo");
+    // What it told us about our own package is nothing to its child: build scripts that look at such variables, and all
+    // that depends on them, would be built again after each change between the two.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&*name);
+        }
+    }
+    command
 }
 
 /// The compiler.
