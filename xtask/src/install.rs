@@ -51,6 +51,7 @@ const NEEDS: &[Need] = &[
     need(Group::Tests, "/usr/lib/mysql/plugin/auth_ed25519.so", &["mariadb-server", "mariadb-server-10.6"]),
     need(Group::Tests, "memcached", &["memcached"]),
     need(Group::Tests, "redis-server", &["redis-server"]),
+    need(Group::Tests, "php-fpm", &["php-fpm"]),
     need(Group::Tests, "ip", &["iproute2"]),
     need(Group::Tests, "/usr/share/lua/5.1/cjson/util.lua", &["lua-cjson"]),
     need(Group::Tests, "/usr/share/lua/5.1/re.lua", &["lua-lpeg"]),
@@ -77,6 +78,10 @@ const NEEDS: &[Need] = &[
     need(Group::Conformance, "/usr/share/perl5/Text/Diff.pm", &["libtext-diff-perl"]),
     need(Group::Conformance, "/usr/share/perl5/IPC/Run.pm", &["libipc-run-perl"]),
     need(Group::Conformance, "/usr/share/perl5/Protocol/WebSocket.pm", &["libprotocol-websocket-perl"]),
+    need(Group::Conformance, "/usr/lib/x86_64-linux-gnu/perl5/5.36/FCGI.pm", &["libfcgi-perl"]),
+    need(Group::Conformance, "/usr/share/perl5/SCGI.pm", &["libscgi-perl"]),
+    need(Group::Conformance, "uwsgi", &["uwsgi-core"]),
+    need(Group::Conformance, "/usr/lib/uwsgi/plugins/python3_plugin.so", &["uwsgi-plugin-python3"]),
 ];
 
 impl Need {
@@ -86,7 +91,7 @@ impl Need {
         } else if self.what.ends_with(".so") {
             Path::new(MODULES).join(self.what).exists()
         } else {
-            paths::program(self.what).is_some()
+            paths::program(self.what).or_else(|| paths::versioned_program(self.what)).is_some()
         }
     }
 }

@@ -23,6 +23,19 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// A program of that name, or with its version behind the name, as in Debian's `php-fpm8.2`.
+pub(crate) fn versioned_program(name: &str) -> Option<PathBuf> {
+    let is_version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
+        .filter_map(|dir| dir.read_dir().ok())
+        .flatten()
+        .flatten()
+        .find(|entry| entry.file_name().to_str().and_then(|file| file.strip_prefix(name)).is_some_and(is_version))
+        .map(|entry| entry.path())
+}
+
 /// A directory of this run below the system's temporary directory, removed when dropped.
 pub(crate) struct Scratch {
     path: PathBuf,

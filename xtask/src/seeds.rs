@@ -46,6 +46,11 @@ impl Seeds {
         if let Some(raw) = block.value("raw_request") {
             self.add("http1", &sections::unescape(&raw.replace('\n', "")));
         }
+        if let Some(reply) = block.value("tcp_reply").filter(|_| block.value("tcp_request_end").is_some()) {
+            for piece in sections::pieces(reply) {
+                self.add("fastcgi_records", &sections::unescape(&piece.text.replace('\n', "")));
+            }
+        }
         for name in ["request", "requests", "pipelined_requests"] {
             for line in block.value(name).unwrap_or_default().lines().filter(|line| line.contains(' ')) {
                 let fields = block.value("more_headers").unwrap_or_default().replace('\n', "\r\n");

@@ -232,18 +232,25 @@ fn spawn_redis(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, String
 
 fn spawn_php_fpm(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, String> {
     vars.set("TEST_PHP_FPM_PORT", port);
-    // Debian's program has the version in its name.
-    let names = ["php-fpm", "php-fpm8.4", "php-fpm8.3", "php-fpm8.2", "php-fpm8.1", "php-fpm7.4"];
-    let name = names.into_iter().find(|n| paths::program(n).is_some()).unwrap_or("php-fpm");
     let is_root = nix::unistd::geteuid().is_root();
     let user = if is_root { "user = root\ngroup = root\n" } else { "" };
+    let socket = dir.join("php-fpm.sock");
+    vars.set("TEST_PHP_FPM_SOCKET", socket.display());
+    let pool = |name: &str, listen: &str| {
+        format!("[{name}]\n{user}listen = {listen}\npm = static\npm.max_children = 2\npm.status_path = /status\n")
+    };
     let conf = format!(
-        "[global]\nerror_log = {0}/php.log\n[www]\n{user}listen = 127.0.0.1:{port}\npm = static\npm.max_children = 2\n",
-        dir.display()
+        "[global]\nerror_log = {}/php.log\n{}{}",
+        dir.display(),
+        pool("tcp", &format!("127.0.0.1:{port}")),
+        pool("unix", &socket.display().to_string())
     );
     let file = dir.join("php-fpm.conf");
     std::fs::write(&file, conf).map_err(|e| format!("{}: {e}", file.display()))?;
-    let mut command = command(name, dir)?;
+    let program =
+        paths::versioned_program("php-fpm").ok_or("php-fpm is not installed: `cargo xtask install` does that")?;
+    let mut command = Command::new(program);
+    log_to(&mut command, dir)?;
     command.args(["--nodaemonize", "--fpm-config"]).arg(file);
     if is_root {
         command.arg("--allow-to-run-as-root");

@@ -44,8 +44,15 @@ const fn uncached(name: &'static str) -> Directive<Conf> {
         .doc("Accepted without effect: there are no caches, so every request goes to the upstream.")
 }
 
-/// `proxy_cache`: without caches, "off" is all that it can say.
-fn proxy_cache(_: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+/// `proxy_cache` and its kin: without caches, "off" is all that they can say.
+const fn cache(name: &'static str) -> Directive<Conf> {
+    Directive::custom(name, 1, 1, cache_off)
+        .syntax("off")
+        .default("off")
+        .doc("Accepted: there are no caches to switch on.")
+}
+
+fn cache_off(_: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
     let zone = &directive.args[0];
     match &**zone.value {
         b"off" => Ok(()),
@@ -66,12 +73,18 @@ pub(crate) static MODULE: Module<Conf> = Module {
         Directive::flag("msie_refresh", |c: &mut Conf| &mut c.msie_refresh)
             .default("off")
             .doc("Accepted, nothing to tune: redirects are redirects for every browser."),
-        Directive::custom("proxy_cache", 1, 1, proxy_cache)
-            .syntax("off")
-            .default("off")
-            .doc("Accepted: there are no caches to switch on."),
+        cache("proxy_cache"),
         uncached("proxy_cache_bypass"),
         uncached("proxy_no_cache"),
+        cache("fastcgi_cache"),
+        uncached("fastcgi_cache_bypass"),
+        uncached("fastcgi_no_cache"),
+        cache("scgi_cache"),
+        uncached("scgi_cache_bypass"),
+        uncached("scgi_no_cache"),
+        cache("uwsgi_cache"),
+        uncached("uwsgi_cache_bypass"),
+        uncached("uwsgi_no_cache"),
         Directive::size("request_pool_size", |c: &mut Conf| &mut c.request_pool_size)
             .within(MAIN_SERVER)
             .default("4k")

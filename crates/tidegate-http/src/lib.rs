@@ -1,6 +1,6 @@
 //! Wire protocols of the web: pure functions and state machines over byte slices.
 //!
-//! What lives here: the grammar of HTTP/1 in both directions. What this crate does not know: configuration, sockets,
+//! What lives here: the grammar of HTTP/1 in both directions, and of FastCGI. What this crate does not know: configuration, sockets,
 //! time, buffers of its own. A caller hands over bytes and gets positions, values and errors; memory that a connection
 //! can reuse ([`Fields`], [`RequestHead`]) is the caller's.
 //!
@@ -10,7 +10,7 @@
 //! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`], [`basic_auth`] and [`user_agent`], [`chunked`]
 //! and [`body`] (where a body ends), [`conditional`] and [`range`] (what of an answer is wanted), [`status`],
 //! [`response`], [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered);
-//! [`proxy_protocol`] (what a balancer says ahead of all this).
+//! [`fastcgi`] (records around that); [`proxy_protocol`] (what a balancer says ahead of all this).
 //!
 //! What must hold for any input stands in `tests/invariants`; the fuzz target `http1` and a test drive it.
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ pub mod cookie;
 pub mod date;
 pub mod error_page;
 pub mod escape;
+pub mod fastcgi;
 mod field_line;
 pub mod fields;
 pub mod host;
@@ -48,5 +49,5 @@ pub use known::Known;
 pub use method::Method;
 pub use request::{HeadLimits, HeadOptions, Parsed, RequestHead, parse_request};
 pub use response::{ConnectionField, ResponseParts};
-pub use response_head::{BadResponse, ResponseHead, parse_response};
+pub use response_head::{BadResponse, ResponseHead, parse_cgi_response, parse_gateway_response, parse_response};
 pub use status::reason;

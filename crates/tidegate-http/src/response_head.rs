@@ -33,6 +33,9 @@ pub enum BadResponse {
     /// `Transfer-Encoding` is not exactly `chunked`.
     #[error("upstream sent unknown \"Transfer-Encoding\": \"{}\"", BStr::new(.0))]
     UnknownTransferEncoding(Box<[u8]>),
+    /// The `Status` of a program behind a gateway does not begin with a code of three digits; its value.
+    #[error("upstream sent invalid status \"{}\"", BStr::new(.0))]
+    InvalidStatus(Box<[u8]>),
 }
 
 /// A response head; kept and reused like a request head.
@@ -94,16 +97,58 @@ const FIRST_COUNTS: KnownSet = KnownSet::of(&[
 ///
 /// Source: nginx 1.22-1.27, `ngx_http_parse_status_line`, `ngx_http_upstream.c`.
 pub fn parse_response(buf: &[u8], head: &mut ResponseHead) -> Result<Parsed, BadResponse> {
+    read_on(buf, head, |head| head.parse(buf))
+}
+
+fn read_on(
+    buf: &[u8],
+    head: &mut ResponseHead,
+    parse: impl FnOnce(&mut ResponseHead) -> Result<Parsed, BadResponse>,
+) -> Result<Parsed, BadResponse> {
     if head.is_done || !buf.starts_with(&head.seen) {
         head.clear();
     }
-    let parsed = head.parse(buf);
+    let parsed = parse(head);
     head.is_done = parsed != Ok(Parsed::Partial);
     if !head.is_done {
         // The rest begins the buffer already.
         head.seen.extend_from_slice(&buf[head.seen.len()..]);
     }
     parsed
+}
+
+/// Parses as much of a program's response head (CGI) as `buf` holds: fields without a status line. The field `Status` says
+/// the status; without it, a `Location` means 302, and anything else 200.
+///
+/// `buf` and calls as with [`parse_response`].
+///
+/// # Errors
+/// [`BadResponse`].
+///
+/// Source: RFC 3875, section 6; nginx, `ngx_http_fastcgi_process_header`.
+pub fn parse_cgi_response(buf: &[u8], head: &mut ResponseHead) -> Result<Parsed, BadResponse> {
+    read_on(buf, head, |head| {
+        let parsed = head.parse_fields(buf)?;
+        if parsed != Parsed::Partial {
+            head.take_cgi_status()?;
+        }
+        Ok(parsed)
+    })
+}
+
+/// Parses a program's response head that may begin with a status line, as SCGI and uwsgi allow.
+///
+/// `buf` and calls as with [`parse_response`].
+///
+/// # Errors
+/// [`BadResponse`].
+///
+/// Source: nginx, `ngx_http_scgi_process_status_line`.
+pub fn parse_gateway_response(buf: &[u8], head: &mut ResponseHead) -> Result<Parsed, BadResponse> {
+    match parse_response(buf, head) {
+        Err(BadResponse::NoStatusLine) => parse_cgi_response(buf, head),
+        parsed => parsed,
+    }
 }
 
 impl ResponseHead {
@@ -161,13 +206,18 @@ impl ResponseHead {
         self.keep_alive && self.status != 101 && BodyLength::of_response(self, to_head) != BodyLength::UntilClose
     }
 
-    fn parse(&mut self, buf: &[u8]) -> Result<Parsed, BadResponse> {
-        // An incomplete line is read again only when its LF has come.
+    /// Whether no line can be complete that was not complete before: an incomplete one is read again only when its LF has
+    /// come.
+    fn lacks_line(&mut self, buf: &[u8]) -> bool {
         let searched = std::mem::replace(&mut self.searched, buf.len());
-        if searched != 0 && memchr::memchr(b'\n', buf.get(searched..).unwrap_or_default()).is_none() {
-            return Ok(Parsed::Partial);
-        }
+        searched != 0 && memchr::memchr(b'\n', buf.get(searched..).unwrap_or_default()).is_none()
+    }
+
+    fn parse(&mut self, buf: &[u8]) -> Result<Parsed, BadResponse> {
         if self.fields_start == 0 {
+            if self.lacks_line(buf) {
+                return Ok(Parsed::Partial);
+            }
             let Some(line) = parse_status_line(buf)? else { return Ok(Parsed::Partial) };
             self.status = line.status;
             self.version = line.version;
@@ -175,6 +225,14 @@ impl ResponseHead {
             self.status_text.extend_from_slice(line.text.of(buf));
             self.fields_start = line.next;
             self.line_start = line.next;
+            self.searched = 0;
+        }
+        self.parse_fields(buf)
+    }
+
+    fn parse_fields(&mut self, buf: &[u8]) -> Result<Parsed, BadResponse> {
+        if self.lacks_line(buf) {
+            return Ok(Parsed::Partial);
         }
         loop {
             let line = buf.get(self.line_start..).unwrap_or_default();
@@ -199,6 +257,27 @@ impl ResponseHead {
                 }
             }
         }
+    }
+
+    fn take_cgi_status(&mut self) -> Result<(), BadResponse> {
+        let text = match self.fields.get(Known::Status) {
+            Some(text) => {
+                let digits = text.get(..3).filter(|digits| digits.iter().all(u8::is_ascii_digit) && digits[0] != b'0');
+                let status = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+                self.status = status.ok_or_else(|| BadResponse::InvalidStatus(text.into()))?;
+                text
+            }
+            None if self.fields.contains(Known::Location) => {
+                self.status = 302;
+                b"302 Moved Temporarily"
+            }
+            None => {
+                self.status = 200;
+                b"200 OK"
+            }
+        };
+        self.status_text.extend_from_slice(text);
+        Ok(())
     }
 
     fn add(&mut self, buf: &[u8], entry: Entry) -> Result<(), BadResponse> {
@@ -407,6 +486,39 @@ mod tests {
         check_fields("Content-Length: 1\r\nTransfer-Encoding: chunked", both);
         check_fields("Transfer-Encoding: chunked\r\nContent-Length: 1", both);
         check_fields("Transfer-Encoding: gzip", "unknown \"Transfer-Encoding\": \"gzip\"");
+    }
+
+    #[test]
+    fn reads_heads_of_programs() {
+        #[track_caller]
+        fn check(parse: fn(&[u8], &mut ResponseHead) -> Result<Parsed, BadResponse>, input: &str, expected: &str) {
+            let mut head = ResponseHead::new();
+            for cut in 0..=input.len() {
+                let mut result = parse(&input.as_bytes()[..cut], &mut head);
+                if result == Ok(Parsed::Partial) {
+                    result = parse(input.as_bytes(), &mut head);
+                }
+                assert_eq!(summary(&result, &head), expected, "cut at {cut}: {input:?}");
+                head.clear();
+            }
+        }
+        check(parse_cgi_response, "A: b\r\n\r\nbody", "8 0.0 200 OK A=b UntilClose");
+        check(parse_cgi_response, "\n", "1 0.0 200 OK UntilClose");
+        check(parse_cgi_response, "Status: 404 Not Found\n\n", "23 0.0 404 Not Found Status=404 Not Found UntilClose");
+        check(parse_cgi_response, "Status: 204\n\n", "13 0.0 204 Status=204 Known(0)");
+        check(parse_cgi_response, "Location: /a\n\n", "14 0.0 302 Moved Temporarily Location=/a UntilClose");
+        check(
+            parse_cgi_response,
+            "Location: /a\nStatus: 201 x\n\n",
+            "28 0.0 201 x Location=/a Status=201 x UntilClose",
+        );
+        check(parse_cgi_response, "HTTP/1.1 404 No\nContent-Length: 1\n\n", "35 0.0 200 OK Content-Length=1 Known(1)");
+        check(parse_cgi_response, "Status: ok\n\n", "invalid status \"ok\"");
+        check(parse_cgi_response, "Status: 099 x\n\n", "invalid status \"099 x\"");
+        check(parse_cgi_response, "A: b\n", "partial");
+        check(parse_gateway_response, "HTTP/1.0 404 No\nA: b\n\n", "22 1.0 404 No A=b UntilClose");
+        check(parse_gateway_response, "HTTPS: on\n\n", "11 0.0 200 OK HTTPS=on UntilClose");
+        check(parse_gateway_response, "Status: 500 x\n\n", "15 0.0 500 x Status=500 x UntilClose");
     }
 
     #[test]

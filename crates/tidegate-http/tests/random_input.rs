@@ -20,6 +20,7 @@ const PIECES: &[&[u8]] = &[
     b" HTTP/1.1\r\n",
     b" HTTP/1.0\n",
     b"HTTP/1.1 200 OK\r\n",
+    b"Status: 404 x\n",
     b"http://Host",
     b"[::1]",
     b"Host: a\r\n",

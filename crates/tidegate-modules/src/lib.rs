@@ -12,6 +12,7 @@ pub mod array_var;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
+mod cgi;
 pub mod charset;
 pub mod database;
 #[cfg(debug_assertions)]
@@ -20,6 +21,7 @@ mod directory;
 pub mod drizzle;
 pub mod echo;
 pub mod empty_gif;
+pub mod fastcgi;
 pub mod form_input;
 pub mod geo;
 pub mod gunzip;
@@ -49,6 +51,7 @@ pub mod realip;
 pub mod referer;
 pub mod rewrite;
 mod row_format;
+pub mod scgi;
 pub mod secure_link;
 pub mod set_misc;
 pub mod split_clients;
@@ -58,6 +61,7 @@ pub mod sub_filter;
 pub mod try_files;
 pub mod upstream;
 pub mod userid;
+pub mod uwsgi;
 mod zone;
 
 use tidegate_core::module::AnyModule;
@@ -99,6 +103,9 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &stub_status::MODULE,
     &upstream::MODULE,
     &proxy::MODULE,
+    &fastcgi::MODULE,
+    &scgi::MODULE,
+    &uwsgi::MODULE,
     &database::MODULE,
     &database::BLOCK,
     &drizzle::MODULE,

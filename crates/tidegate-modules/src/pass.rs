@@ -6,12 +6,15 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use bstr::ByteSlice;
+use bstr::{BStr, ByteSlice};
+use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
+    conf::Build,
     log::Level,
-    phase::Step,
+    phase::{Ready, Step},
     request::Request,
     resolver,
+    template::Template,
     upstream::{
         Address, Group, GroupOptions, Server,
         url::{HostKind, Url},
@@ -19,6 +22,62 @@ use tidegate_core::{
 };
 
 use crate::upstream::{self, GroupSlot};
+
+/// A `*_pass` whose argument is a server and nothing else.
+#[derive(Debug, Clone)]
+pub(crate) enum Pass {
+    /// Known when the configuration is loaded.
+    Fixed(GroupSlot),
+    /// The server is found for each request. The scheme may stand ahead of it.
+    Variable(Template, &'static str),
+}
+
+impl Pass {
+    /// Reads the directive's argument: a server, behind `scheme` or without it. A server of such a protocol has no usual
+    /// port.
+    ///
+    /// # Errors
+    /// No server can be written like that.
+    pub(crate) fn parse(arg: &ast::Arg, build: &mut Build<'_>, scheme: &'static str) -> Result<Self, Diagnostic> {
+        let template = build.template(arg)?;
+        let Some(text) = template.as_literal() else { return Ok(Pass::Variable(template, scheme)) };
+        let text = without_scheme(text, scheme);
+        let url = Url::parse(text.as_bstr(), false).map_err(|error| {
+            Diagnostic::new(Severity::Emerg, arg.span, format!("{error} in upstream \"{}\"", BStr::new(text)))
+        })?;
+        Ok(Pass::Fixed(upstream::require(build, url, None, arg.span)))
+    }
+
+    /// The group that a request goes to.
+    ///
+    /// # Errors
+    /// The text of the variables names no server; the log has the reason.
+    pub(crate) fn group(&self, req: &Rc<Request>) -> Ready<Result<Arc<Group>, Step>> {
+        match self {
+            Pass::Fixed(slot) => Ready::Now(required(slot)),
+            Pass::Variable(template, scheme) => {
+                let (req, text, scheme) = (req.clone(), template.eval(req), *scheme);
+                Ready::later(async move {
+                    let text = without_scheme(&text, scheme);
+                    match Url::parse(text.as_bstr(), false) {
+                        Ok(url) => locate(&req, &url, None).await,
+                        Err(error) => {
+                            req.log(Level::Error, format_args!("{error} in upstream \"{}\"", BStr::new(text)));
+                            Err(Step::Status(500))
+                        }
+                    }
+                })
+            }
+        }
+    }
+}
+
+fn without_scheme<'a>(text: &'a [u8], scheme: &str) -> &'a [u8] {
+    match text.split_at_checked(scheme.len()) {
+        Some((start, server)) if start.eq_ignore_ascii_case(scheme.as_bytes()) => server,
+        _ => text,
+    }
+}
 
 /// The group in a slot: a configuration that was accepted has filled it.
 pub(crate) fn required(slot: &GroupSlot) -> Result<Arc<Group>, Step> {

@@ -499,3 +499,24 @@ GET /a HTTP/1.1\r\nHost: a\r\n\r\n
 Content-Length: 100\r\n.*\r\n\r\npartial$
 --- error_log
 upstream prematurely closed connection while reading upstream
+
+=== TEST 40: an answer whose body turns out to be empty stays empty
+--- config
+location / { proxy_http_version 1.1; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n
+~~~ connection
+HTTP/1.1 302 Found\r\nLocation: /there\r\n\r\n
+--- requests
+GET /a
+~~~
+GET /b
+--- error_code: 404 302
+--- response_headers
+!Location
+~~~
+Location: /there
+--- response_body_size
+0
+~~~
+0

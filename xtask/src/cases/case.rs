@@ -33,6 +33,7 @@ const SECTIONS: &[&str] = &[
     "later_config",
     "tcp_reply",
     "tcp_query_like",
+    "tcp_request_end",
     "timeout",
     "abort",
     "shutdown",

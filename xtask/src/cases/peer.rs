@@ -1,10 +1,11 @@
-//! A server that says exactly what a case wants, byte for byte, on `$TEST_PORT_4`: sections `tcp_reply` and
-//! `tcp_query_like`.
+//! A server that says exactly what a case wants, byte for byte, on `$TEST_PORT_4`: sections `tcp_reply`, `tcp_query_like` and
+//! `tcp_request_end`.
 //!
-//! Each connection first waits for the head of a request. The notes of the pieces say what happens before their bytes are
-//! sent: `read` (what was sent before has been read), `received TEXT` (that has come), `left` (all clients of the server have
-//! left), `50ms` (a pause), `request` (the head of another request on the same connection), `connection` (this one is closed;
-//! another is waited for), `reset` (the same, but with a reset), `hold` (nothing, until the other side closes).
+//! Each connection first waits for the head of a request, or for the bytes that end one in the case's protocol. The notes of
+//! the pieces say what happens before their bytes are sent: `read` (what was sent before has been read), `received TEXT` (that
+//! has come), `left` (all clients of the server have left), `50ms` (a pause), `request` (the head of another request on the
+//! same connection), `connection` (this one is closed; another is waited for), `reset` (the same, but with a reset), `hold`
+//! (nothing, until the other side closes).
 
 use super::case::Case;
 use super::script::Until;
@@ -53,8 +54,11 @@ impl Peer {
         listener.set_nonblocking(true).map_err(|e| format!("port {port}: {e}"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let received = Arc::new(Mutex::new(Vec::new()));
+        let request_end =
+            case.value("tcp_request_end").map_or(b"\r\n\r\n".to_vec(), |end| sections::unescape(end.trim_end()));
         let mut run = Run {
             listener,
+            request_end,
             server_port: vars.get("TEST_PORT").and_then(|port| port.parse().ok()).ok_or("no $TEST_PORT")?,
             stop: stop.clone(),
             received: received.clone(),
@@ -108,6 +112,7 @@ struct Run {
     listener: TcpListener,
     /// Port of the server under test.
     server_port: u16,
+    request_end: Vec<u8>,
     stop: Arc<AtomicBool>,
     received: Arc<Mutex<Vec<u8>>>,
     stream: Option<TcpStream>,
@@ -130,7 +135,8 @@ impl Run {
                 }
                 // Who closes instead of asking is not an error: the next act may be another connection.
                 Act::AwaitRequest => {
-                    self.read_until(|bytes| bytes.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at + 4));
+                    let end = self.request_end.clone();
+                    self.read_until(|bytes| bytes.windows(end.len()).position(|w| w == end).map(|at| at + end.len()));
                     true
                 }
                 Act::Hold => {

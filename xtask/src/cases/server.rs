@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::files;
 use super::vars::Vars;
-use crate::paths::Scratch;
+use crate::paths::{self, Scratch};
 use crate::ports::free_port;
 use crate::process::{POLL, Process, patient};
 use nix::sys::signal::{Signal, kill};
@@ -73,6 +73,7 @@ impl Site {
         let mut site = Site { scratch, vars: services.clone() };
         let dir = site.dir().display().to_string();
         site.vars.set("TEST_DIR", dir);
+        site.vars.set("TEST_CONF_FILES", paths::repository().join("conf").display());
         site.choose_ports();
         for dir in ["conf", "logs", "html"] {
             fs::create_dir(site.dir().join(dir)).map_err(|e| format!("cannot create {dir}: {e}"))?;

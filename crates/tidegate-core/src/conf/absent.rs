@@ -6,7 +6,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("acme_", "ACME"),
     ("brotli", "brotli"),
     ("dav_", "WebDAV"),
-    ("fastcgi_", "FastCGI"),
+    ("fastcgi_cache", "caching"),
     ("flv", "streaming of FLV"),
     ("geoip", "GeoIP"),
     ("grpc_", "gRPC"),
@@ -24,13 +24,14 @@ const FEATURES: &[(&str, &str)] = &[
     ("proxy_ssl_", "TLS to upstreams"),
     ("quic_", "HTTP/3"),
     ("redis2_", "Redis"),
-    ("scgi_", "SCGI"),
+    ("scgi_cache", "caching"),
     ("slice", "slicing"),
     ("srcache_", "caching"),
     ("ssi", "server side includes"),
     ("ssl_", "TLS for clients"),
     ("stream", "proxying TCP and UDP"),
-    ("uwsgi_", "uwsgi"),
+    ("uwsgi_cache", "caching"),
+    ("uwsgi_ssl_", "TLS to upstreams"),
     ("xml_entities", "XSLT"),
     ("xslt_", "XSLT"),
 ];
@@ -55,7 +56,8 @@ mod tests {
         fn check(directive: &str, expected: Option<&str>) {
             assert_eq!(feature(directive), expected, "{directive}");
         }
-        check("fastcgi_pass", Some("FastCGI"));
+        check("fastcgi_cache_path", Some("caching"));
+        check("fastcgi_pas", None);
         check("ssl_certificate", Some("TLS for clients"));
         check("proxy_cache_path", Some("caching"));
         check("stream", Some("proxying TCP and UDP"));

@@ -128,6 +128,7 @@ impl<P: Protocol> Exchange<'_, P> {
         self.req.update_try(|last| last.connect_ms = Some(last.elapsed_ms()));
         self.req.upstream_record_mut(|record| record.head.clear());
         self.protocol.begin_try();
+        self.unsent = None;
         self.is_whole = false;
         // Nobody has asked yet: what is there is not the answer to this request, or not it alone.
         let is_quiet = !matches!(socket.stream.try_peek(), Ok(true));
@@ -162,10 +163,6 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn read_head(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
         let head_bytes_max = self.settings.head_bytes_max;
         socket.reserve(head_bytes_max);
-        // The answer may have begun while the request was being sent.
-        if !socket.input.is_empty() && self.parse_head(socket)? {
-            return Ok(());
-        }
         loop {
             match socket.try_read() {
                 Ok(0) if reused && socket.received == 0 => return Err(Stop::Dead),
@@ -184,15 +181,12 @@ impl<P: Protocol> Exchange<'_, P> {
                     }
                     socket.input.reserve(1);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let timeout_ms = self.selection.attempt.timeouts.read_ms;
-                    match socket.wait(timeout_ms, &self.watch, |stream, cx| stream.poll_read_ready(cx)).await {
-                        Ok(Wait::Ready) => {}
-                        Ok(Wait::TimedOut) => return Err(self.timed_out(READING_HEAD)),
-                        Ok(Wait::ClientGone) => return Err(Stop::ClientGone),
-                        Err(error) => return Err(self.broken("recv()", &error, READING_HEAD, socket, reused)),
-                    }
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match self.wait_readable(socket).await {
+                    Ok(Wait::Ready) => {}
+                    Ok(Wait::TimedOut) => return Err(self.timed_out(READING_HEAD)),
+                    Ok(Wait::ClientGone) => return Err(Stop::ClientGone),
+                    Err(error) => return Err(self.broken("recv()", &error, READING_HEAD, socket, reused)),
+                },
                 Err(error) => return Err(self.broken("recv()", &error, READING_HEAD, socket, reused)),
             }
         }

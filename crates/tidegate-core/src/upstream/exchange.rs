@@ -13,6 +13,7 @@ use super::{
     body::{Promise, SendBody},
     failure::Failure,
     record::{Asked, Try},
+    send::Unsent,
     socket::Watch,
     store::Store,
 };
@@ -27,8 +28,6 @@ pub const STATUS_CLIENT_GONE: u16 = 499;
 pub trait Protocol {
     /// Scheme of the peers' addresses in the error log, e.g. `http://`.
     const SCHEME: &'static str;
-    /// Peers may begin to answer while they still want the rest of the request.
-    const ANSWERS_EARLY: bool = false;
     /// Peers say who they are and when they answer: a `Server` or `Date` that the client may see but a peer left out is not
     /// added.
     const NAMES_ITSELF: bool = false;
@@ -153,6 +152,8 @@ pub struct Exchange<'a, P> {
     pub(super) is_whole: bool,
     pub(super) body: SendBody,
     pub(super) promise: Promise,
+    /// The rest of a framed body, when the peer answers before it has all.
+    pub(super) unsent: Option<Box<Unsent>>,
     /// The response is read as fast as it comes.
     pub(super) buffering: bool,
     /// Temporary files cannot be written.
@@ -183,6 +184,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             is_whole: false,
             body,
             promise: Promise::Unclear,
+            unsent: None,
             buffering: settings.buffering,
             disk_failed: false,
             store: None,

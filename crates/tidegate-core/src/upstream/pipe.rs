@@ -95,6 +95,10 @@ impl<P: Protocol> Exchange<'_, P> {
         debug_assert!(socket.received >= received);
         match delivered {
             Ok(()) => {
+                // A body that turned out to be empty is the answer all the same, and no reason for an error page.
+                if !self.req.header_sent() && self.req.send_header().wait().await.is_err() {
+                    return Step::Close;
+                }
                 if self.store.is_some() {
                     Box::pin(self.finish_store()).await;
                 }
@@ -331,8 +335,7 @@ impl<P: Protocol> Exchange<'_, P> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(self.read_failed(&error)),
             }
-            let timeout_ms = self.selection.attempt.timeouts.read_ms;
-            match socket.wait(timeout_ms, &self.watch, |stream, cx| stream.poll_read_ready(cx)).await {
+            match self.wait_readable(socket).await {
                 Ok(Wait::Ready) => {}
                 Ok(Wait::TimedOut) => {
                     let _: Stop = self.timed_out(READING);

@@ -1,6 +1,11 @@
 //! A request on its way to the peer: the head, and the body behind it, in one write where that can be.
 
-use std::{io, io::IoSlice};
+use std::{
+    future::poll_fn,
+    io,
+    io::IoSlice,
+    task::{Context, Poll},
+};
 
 use super::{
     body::{Promise, SendBody, Source},
@@ -12,6 +17,8 @@ use crate::{
     body::BodyError,
     log::{Level, SysError},
     phase::Step,
+    request::Request,
+    stream::Stream,
 };
 
 /// Bytes of a body that come together before they are framed or, from a client that is still sending, sent.
@@ -26,7 +33,75 @@ pub(super) enum Sent {
     Part,
 }
 
+/// A framed body, while it is being sent. A peer that begins to answer may wait for the rest of it before it goes on.
+pub(super) struct Unsent {
+    /// The frame under way, of which `done` bytes are sent.
+    out: Vec<u8>,
+    done: usize,
+    /// Bytes of the body that are framed.
+    offset: u64,
+    is_last: bool,
+}
+
+impl Unsent {
+    fn append_frame<P: Protocol>(&mut self, req: &Request, protocol: &P) -> io::Result<()> {
+        let mut piece = Vec::new();
+        req.body.read_piece(self.offset, BODY_PIECE_BYTES, &mut piece)?;
+        self.offset += piece.len() as u64;
+        self.is_last = self.offset >= req.body.len();
+        protocol.frame(&piece, self.is_last, &mut self.out);
+        Ok(())
+    }
+
+    /// Has something to send; `false` when all is sent.
+    fn refill<P: Protocol>(&mut self, req: &Request, protocol: &P) -> io::Result<bool> {
+        if self.done < self.out.len() {
+            return Ok(true);
+        }
+        if self.is_last {
+            return Ok(false);
+        }
+        self.out.clear();
+        self.done = 0;
+        self.append_frame(req, protocol)?;
+        Ok(true)
+    }
+
+    /// Sends what the peer takes while its answer is waited for; `false` when there is nothing more to send.
+    fn poll<P: Protocol>(&mut self, req: &Request, protocol: &P, stream: &Stream, cx: &mut Context<'_>) -> bool {
+        // A body that cannot be read, or a peer that takes no more of it: the answer tells what becomes of that.
+        while let Ok(true) = self.refill(req, protocol) {
+            match stream.try_write(&self.out[self.done..]) {
+                Ok(count) => self.done += count,
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return false,
+                Err(_) => match stream.poll_write_ready(cx) {
+                    Poll::Pending => return true,
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return false,
+                },
+            }
+        }
+        false
+    }
+}
+
 impl<P: Protocol> Exchange<'_, P> {
+    /// Waits for more of the answer. Meanwhile the peer gets the rest of the request.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(super) async fn wait_readable(&mut self, socket: &Socket) -> io::Result<Wait> {
+        let timeout_ms = self.selection.attempt.timeouts.read_ms;
+        let Exchange { unsent, req, protocol, watch, .. } = self;
+        let wait = socket.wait(timeout_ms, watch, |stream, cx| {
+            if unsent.as_mut().is_some_and(|rest| !rest.poll(req, protocol, stream, cx)) {
+                *unsent = None;
+            }
+            stream.poll_read_ready(cx)
+        });
+        wait.await
+    }
+
     /// Whether everything that was sent is what the head announced.
     pub(super) fn kept_promise(&self, socket: &Socket) -> bool {
         let head_bytes = self.req.upstream_record(|record| record.request.len() as u64).unwrap_or(0);
@@ -47,21 +122,21 @@ impl<P: Protocol> Exchange<'_, P> {
 
     pub(super) async fn send(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
         self.sent = true;
-        if let SendBody::Framed(Source::Loaded(_)) = self.body {
-            return Box::pin(self.send_frames(socket, reused)).await;
+        match self.body {
+            SendBody::Framed(Source::Loaded(_)) => return Box::pin(self.send_frames(socket, reused)).await,
+            SendBody::Raw(Source::Arriving(_)) | SendBody::Framed(Source::Arriving(_)) => {
+                return Box::pin(self.send_pieces(socket, reused)).await;
+            }
+            SendBody::None | SendBody::Raw(Source::Loaded(_)) => {}
         }
         let sent = self.send_head(socket, reused).await?;
         if sent == Sent::Part {
             return Ok(sent);
         }
-        match self.body {
-            SendBody::None => Ok(sent),
-            SendBody::Raw(Source::Loaded(_)) if self.req.body.file.borrow().is_none() => Ok(sent),
-            SendBody::Raw(Source::Loaded(_)) => Box::pin(self.send_file(socket, reused)).await,
-            SendBody::Raw(Source::Arriving(_)) | SendBody::Framed(_) => {
-                Box::pin(self.send_pieces(socket, reused)).await
-            }
+        if matches!(self.body, SendBody::Raw(_)) && self.req.body.file.borrow().is_some() {
+            return Box::pin(self.send_file(socket, reused)).await;
         }
+        Ok(sent)
     }
 
     /// Sends the head, and a body that is in memory together with it.
@@ -106,8 +181,6 @@ impl<P: Protocol> Exchange<'_, P> {
                 return Ok(Some(count));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // What it said before it closed is its answer.
-            Err(_) if !socket.input.is_empty() => return Ok(None),
             Err(error) => return Err(self.broken(call, &error, SENDING, socket, reused)),
         }
         let mut answers = false;
@@ -115,12 +188,11 @@ impl<P: Protocol> Exchange<'_, P> {
         let wait = socket.wait(timeout_ms, &self.watch, |stream, cx| {
             if stream.poll_read_ready(cx).is_ready() {
                 answers = true;
-                return std::task::Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(()));
             }
             stream.poll_write_ready(cx)
         });
         match wait.await {
-            Ok(Wait::Ready) if answers && P::ANSWERS_EARLY => Ok(self.read_early(socket).then_some(0)),
             Ok(Wait::Ready) if answers => Ok(None),
             Ok(Wait::Ready) => Ok(Some(0)),
             Ok(Wait::TimedOut) => Err(self.timed_out(SENDING)),
@@ -129,46 +201,38 @@ impl<P: Protocol> Exchange<'_, P> {
         }
     }
 
-    /// Takes in what the peer says while it still wants the rest of the request. `false` when it has closed, or when as
-    /// much has come as is kept of an answer that nobody takes yet.
-    fn read_early(&self, socket: &mut Socket) -> bool {
-        let room = self.settings.buffer_bytes.saturating_sub(socket.input.len());
-        if room == 0 {
-            return false;
-        }
-        socket.reserve(room);
-        match socket.try_read() {
-            Ok(count) => count > 0,
-            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
-        }
-    }
-
-    /// Sends the head and a loaded body in frames.
+    /// Sends the head and a loaded body in frames. When the peer answers before it has all, the rest stays in `unsent`.
     async fn send_frames(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
         // The head and the first frame leave in one write, which is worth the copy.
-        let mut out = self.req.upstream_record(|record| record.request.clone()).unwrap_or_default();
-        let len = self.req.body.len();
-        let (mut piece, mut offset) = (Vec::new(), 0);
+        let head = self.req.upstream_record(|record| record.request.clone()).unwrap_or_default();
+        let mut unsent = Box::new(Unsent { out: head, done: 0, offset: 0, is_last: false });
+        if let Err(error) = unsent.append_frame(self.req, &self.protocol) {
+            return Err(self.body_unreadable(&error));
+        }
         loop {
-            piece.clear();
-            if let Err(error) = self.req.body.read_piece(offset, BODY_PIECE_BYTES, &mut piece) {
-                let error = SysError(&error);
-                self.req.log(Level::Alert, format_args!("pread() of the request body failed {error} while {SENDING}"));
-                return Err(Stop::End(Step::Status(500)));
+            let written = socket.stream.try_write(&unsent.out[unsent.done..]);
+            match self.after_write(socket, written, "send()", reused).await? {
+                Some(count) => unsent.done += count,
+                None => {
+                    self.unsent = Some(unsent);
+                    return Ok(Sent::Part);
+                }
             }
-            offset += piece.len() as u64;
-            let last = offset >= len;
-            self.protocol.frame(&piece, last, &mut out);
-            if self.send_all(socket, &out, reused).await? == Sent::Part {
-                return Ok(Sent::Part);
+            match unsent.refill(self.req, &self.protocol) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Sent::All),
+                Err(error) => return Err(self.body_unreadable(&error)),
             }
-            if last {
-                return Ok(Sent::All);
-            }
-            out.clear();
             // Others have their turn in between.
             tokio::task::yield_now().await;
         }
+    }
+
+    #[cold]
+    fn body_unreadable(&self, error: &io::Error) -> Stop {
+        let error = SysError(error);
+        self.req.log(Level::Alert, format_args!("pread() of the request body failed {error} while {SENDING}"));
+        Stop::End(Step::Status(500))
     }
 
     async fn send_all(&mut self, socket: &mut Socket, bytes: &[u8], reused: bool) -> Result<Sent, Stop> {
@@ -207,38 +271,51 @@ impl<P: Protocol> Exchange<'_, P> {
         Ok(Sent::All)
     }
 
-    /// Sends a body as it comes from the client.
+    /// Sends the head, and a body as it comes from the client: together, as far as it is here.
     async fn send_pieces(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
         socket.stream.set_nodelay();
+        let req = self.req;
         // Whatever becomes of it, no other handler gets the rest of this body for a whole one.
-        self.req.body.mark_loaded();
-        let timeout_ms = self.req.http_conf().client_body_timeout_ms();
-        let (mut piece, mut framed) = (Vec::with_capacity(BODY_PIECE_BYTES), Vec::new());
-        let mut left = self.body_bytes_max();
+        req.body.mark_loaded();
+        let timeout_ms = req.http_conf().client_body_timeout_ms();
+        let mut out = req.upstream_record(|record| record.request.clone()).unwrap_or_default();
+        let (mut piece, mut left) = (Vec::with_capacity(BODY_PIECE_BYTES), self.body_bytes_max());
         loop {
             piece.clear();
-            framed.clear();
             let last = {
-                let reading = self.req.read_body_piece(&mut piece, timeout_ms);
-                let answer = std::future::poll_fn(|cx| socket.stream.poll_read_ready(cx));
-                tokio::select! {
-                    biased;
-                    read = reading => read.map_err(|error| self.body_failed(&error))?,
-                    _ = answer => return Ok(Sent::Part),
-                }
+                let mut reading = std::pin::pin!(req.read_body_piece(&mut piece, timeout_ms));
+                let at_hand = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
+                let read = match at_hand {
+                    Poll::Ready(read) => read,
+                    Poll::Pending => {
+                        if self.send_all(socket, &std::mem::take(&mut out), reused).await? == Sent::Part {
+                            return Ok(Sent::Part);
+                        }
+                        let answer = poll_fn(|cx| socket.stream.poll_read_ready(cx));
+                        tokio::select! {
+                            biased;
+                            read = reading => read,
+                            _ = answer => return Ok(Sent::Part),
+                        }
+                    }
+                };
+                read.map_err(|error| self.body_failed(&error))?
             };
+            let start = out.len();
             match self.body {
-                SendBody::Framed(_) => self.protocol.frame(&piece, last, &mut framed),
-                SendBody::Raw(_) | SendBody::None => std::mem::swap(&mut piece, &mut framed),
+                SendBody::Framed(_) => self.protocol.frame(&piece, last, &mut out),
+                SendBody::Raw(_) | SendBody::None => out.extend_from_slice(&piece),
             }
-            framed.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-            left -= framed.len() as u64;
-            if self.send_all(socket, &framed, reused).await? == Sent::Part {
+            let body_bytes = ((out.len() - start) as u64).min(left);
+            left -= body_bytes;
+            out.truncate(start + body_bytes as usize);
+            if self.send_all(socket, &out, reused).await? == Sent::Part {
                 return Ok(Sent::Part);
             }
             if last {
                 return Ok(Sent::All);
             }
+            out.clear();
         }
     }
 

@@ -5,8 +5,8 @@ use tidegate_http::conditional::{Comparison, etag_matches};
 use tidegate_http::escape::{Escape, Unescape, escape_uri, unescape_uri};
 use tidegate_http::range::{MAX_RANGES_UNLIMITED, Ranges, parse_range};
 use tidegate_http::{
-    BodyPart, ChunkedDecoder, Fields, HeadLimits, HeadOptions, Known, Parsed, RequestHead, ResponseHead, args, cookie,
-    date, host, parse_request, parse_response, uri,
+    BadResponse, BodyPart, ChunkedDecoder, Fields, HeadLimits, HeadOptions, Known, Parsed, RequestHead, ResponseHead,
+    args, cookie, date, host, parse_cgi_response, parse_gateway_response, parse_request, parse_response, uri,
 };
 
 /// Checks everything with `input`.
@@ -65,11 +65,17 @@ fn touch(head: &RequestHead) {
 }
 
 fn responses(input: &[u8]) {
+    for parse in [parse_response, parse_cgi_response, parse_gateway_response] {
+        responses_of(parse, input);
+    }
+}
+
+fn responses_of(parse: fn(&[u8], &mut ResponseHead) -> Result<Parsed, BadResponse>, input: &[u8]) {
     let (mut whole, mut cut) = (ResponseHead::new(), ResponseHead::new());
-    let result = parse_response(input, &mut whole);
+    let result = parse(input, &mut whole);
     let mut cut_result = Ok(Parsed::Partial);
     for end in 0..=input.len() {
-        cut_result = parse_response(&input[..end], &mut cut);
+        cut_result = parse(&input[..end], &mut cut);
         if cut_result != Ok(Parsed::Partial) {
             break;
         }
