@@ -661,3 +661,131 @@ New
 failed: 18: self-signed certificate
 New
 failed: 18: self-signed certificate
+
+=== TEST 6: certificates that are trusted themselves, of version 1 and an authority's
+--- http_config
+lua_package_path "$TEST_DIR/html/?.lua;;";
+lua_socket_log_errors off;
+--- config
+    location /v1.crt {
+        lua_ssl_trusted_certificate v1.crt;
+        content_by_lua_file html/get.lua;
+    }
+    location /self.crt {
+        lua_ssl_trusted_certificate self.crt;
+        content_by_lua_file html/get.lua;
+    }
+    location / {
+        content_by_lua_block {
+            ngx.print(ngx.location.capture("/v1.crt").body, ngx.location.capture("/self.crt").body)
+        }
+    }
+--- user_files
+>>> ../conf/v1.crt
+-----BEGIN CERTIFICATE-----
+MIIBIjCByQIUNkCHxzQw4oWKx96WdvkwlS+hDr4wCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJdGlkZS50ZXN0MB4XDTI2MTEyMzAyMDg1M1oXDTQ2MTExODAyMDg1M1ow
+FDESMBAGA1UEAwwJdGlkZS50ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE
+//dt7vxqP5Ruv1JcR87y432kOspx4ELabwF1VO59MbhaTnPJKa97NTCrnsgOF2XA
+HrtUr2le7+MLB1r1hmvHfjAKBggqhkjOPQQDAgNIADBFAiAFLD/bn2WYF6ud9OHw
+Q8S5b74xI6ddHYRAIrjwQPAxKQIhAJ5ogMXUFr8AoFBD38PKbKmqrwCaSdSmw4T6
+nqEEVLzf
+-----END CERTIFICATE-----
+>>> ../conf/self.crt
+-----BEGIN CERTIFICATE-----
+MIIBfDCCASOgAwIBAgIULVX64CKhjIsxDGmiehJ8meB5lG0wCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJdGlkZS50ZXN0MB4XDTI2MTEyMzAyMDg1M1oXDTQ2MTExODAy
+MDg1M1owFDESMBAGA1UEAwwJdGlkZS50ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0D
+AQcDQgAE//dt7vxqP5Ruv1JcR87y432kOspx4ELabwF1VO59MbhaTnPJKa97NTCr
+nsgOF2XAHrtUr2le7+MLB1r1hmvHfqNTMFEwHQYDVR0OBBYEFNXNVHX/MqhFLEd9
+xYI27KeIcGMgMB8GA1UdIwQYMBaAFNXNVHX/MqhFLEd9xYI27KeIcGMgMA8GA1Ud
+EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDRwAwRAIgTypuhDkdUCEla4WgpY2W5X+7
+A85gDoAgdI1KKq9MkmoCIDYH4mOJ549WgjmZ6fHMO7I6RDZXNB2c2enjq3PJLj3g
+-----END CERTIFICATE-----
+>>> get.lua
+local tls = require "tls"
+for _, version in ipairs { "-tls1_2", "-tls1_3" } do
+    tls.start(ngx.var.uri:sub(2), "-www", version)
+    ngx.say(tls.get("tide.test", true))
+    ngx.say(tls.get(nil, true))
+    ngx.say(tls.get("other.test", true))
+    tls.stop()
+end
+>>> server.key
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIP/qV4lRwxFIZdwhqankBqTo/88BLUZ7JLtddMo9e0JuoAoGCCqGSM49
+AwEHoUQDQgAE//dt7vxqP5Ruv1JcR87y432kOspx4ELabwF1VO59MbhaTnPJKa97
+NTCrnsgOF2XAHrtUr2le7+MLB1r1hmvHfg==
+-----END EC PRIVATE KEY-----
+>>> v1.crt
+-----BEGIN CERTIFICATE-----
+MIIBIjCByQIUNkCHxzQw4oWKx96WdvkwlS+hDr4wCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJdGlkZS50ZXN0MB4XDTI2MTEyMzAyMDg1M1oXDTQ2MTExODAyMDg1M1ow
+FDESMBAGA1UEAwwJdGlkZS50ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE
+//dt7vxqP5Ruv1JcR87y432kOspx4ELabwF1VO59MbhaTnPJKa97NTCrnsgOF2XA
+HrtUr2le7+MLB1r1hmvHfjAKBggqhkjOPQQDAgNIADBFAiAFLD/bn2WYF6ud9OHw
+Q8S5b74xI6ddHYRAIrjwQPAxKQIhAJ5ogMXUFr8AoFBD38PKbKmqrwCaSdSmw4T6
+nqEEVLzf
+-----END CERTIFICATE-----
+>>> self.crt
+-----BEGIN CERTIFICATE-----
+MIIBfDCCASOgAwIBAgIULVX64CKhjIsxDGmiehJ8meB5lG0wCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJdGlkZS50ZXN0MB4XDTI2MTEyMzAyMDg1M1oXDTQ2MTExODAy
+MDg1M1owFDESMBAGA1UEAwwJdGlkZS50ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0D
+AQcDQgAE//dt7vxqP5Ruv1JcR87y432kOspx4ELabwF1VO59MbhaTnPJKa97NTCr
+nsgOF2XAHrtUr2le7+MLB1r1hmvHfqNTMFEwHQYDVR0OBBYEFNXNVHX/MqhFLEd9
+xYI27KeIcGMgMB8GA1UdIwQYMBaAFNXNVHX/MqhFLEd9xYI27KeIcGMgMA8GA1Ud
+EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDRwAwRAIgTypuhDkdUCEla4WgpY2W5X+7
+A85gDoAgdI1KKq9MkmoCIDYH4mOJ549WgjmZ6fHMO7I6RDZXNB2c2enjq3PJLj3g
+-----END CERTIFICATE-----
+>>> tls.lua
+-- An openssl s_server on a port, and what it says about a connection.
+local pipe = require "ngx.pipe"
+local _M = {}
+local dir = "$TEST_DIR/html/"
+function _M.start(certificate, ...)
+    local arguments = { "/usr/bin/openssl", "s_server", "-accept", "127.0.0.1:$TEST_PORT_3", "-cert", dir .. certificate,
+        "-key", dir .. "server.key", ... }
+    _M.server = assert(pipe.spawn(arguments, { merge_stderr = true }))
+    for _ = 1, 200 do
+        local sock = ngx.socket.tcp()
+        if sock:connect("127.0.0.1", $TEST_PORT_3) then sock:close() return end
+        ngx.sleep(0.02)
+    end
+    error("no server: " .. tostring(_M.server:stdout_read_any(1000)))
+end
+function _M.stop()
+    _M.server:kill(9)
+    _M.server:wait()
+end
+-- Connects, shakes hands, asks for a page; says whether the session was new, or what went wrong.
+function _M.get(name, verify, prepare)
+    local sock = ngx.socket.tcp()
+    sock:settimeout(3000)
+    assert(sock:connect("127.0.0.1", $TEST_PORT_3))
+    if prepare then prepare(sock) end
+    local session, err = sock:sslhandshake(nil, name, verify)
+    if not session then return "failed: " .. err end
+    sock:send("GET / HTTP/1.0\r\n\r\n")
+    local page, _, partial = sock:receive("*a")
+    -- The server takes its next connection when this one has ended.
+    sock:close()
+    page = page or partial or ""
+    return page:match("(New), TLS") or page:match("(Reused), TLS") or "no page"
+end
+return _M
+--- request
+GET /
+--- response_body
+New
+New
+failed: certificate host mismatch
+New
+New
+failed: certificate host mismatch
+New
+New
+failed: certificate host mismatch
+New
+New
+failed: certificate host mismatch

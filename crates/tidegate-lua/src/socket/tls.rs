@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
+use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{
@@ -38,7 +38,7 @@ use super::owner::Closing;
 use super::settings::Settings;
 use super::tcp::{Busy, Call, Operation, Tcp, call};
 use super::transport::{Io, Transport};
-use super::x509::Parts;
+use super::x509::{Parts, Validity};
 use crate::error::{CResult, LuaError};
 use crate::host::{Host, LogLevel};
 use crate::scheduler::{Answer, with_run};
@@ -246,6 +246,7 @@ fn client(recipe: &Recipe) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = Arc::new(Verifier {
         chain: if recipe.verify { chain_verifier(recipe, &provider)? } else { None },
+        trusted_alone: if recipe.verify && recipe.revoked.is_none() { recipe.trusted.clone() } else { None },
         roots: if recipe.verify && recipe.depth_max.is_some() { trusted_roots(recipe).map(Arc::new) } else { None },
         depth_max: recipe.depth_max,
         verify: recipe.verify,
@@ -305,6 +306,8 @@ fn chain_verifier(
 struct Verifier {
     /// None when nothing is trusted.
     chain: Option<Arc<WebPkiServerVerifier>>,
+    /// What is trusted, without lists of what is revoked: a certificate of these that vouches for itself needs no chain.
+    trusted_alone: Option<Shared<Vec<CertificateDer<'static>>>>,
     /// What is trusted, where the length of chains is limited.
     roots: Option<Arc<RootCertStore>>,
     /// How many certificates may stand between the server's and a trusted one.
@@ -318,6 +321,33 @@ struct Verifier {
 const CHAIN_SEARCH_MAX: usize = 8;
 
 impl Verifier {
+    /// Verifies a certificate that is trusted itself and vouches for itself, as OpenSSL does. The library would refuse it: for
+    /// its version, or since it is an authority's.
+    fn verify_alone(
+        &self,
+        certificate: &CertificateDer<'_>,
+        parts: &Parts<'_>,
+        server_name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match parts.validity_at(now.as_secs()) {
+            Some(Validity::Now) => {}
+            Some(Validity::NotYet) => return Err(CertificateError::NotValidYet.into()),
+            Some(Validity::Expired) => return Err(CertificateError::Expired.into()),
+            None => return Err(CertificateError::BadEncoding.into()),
+        }
+        match server_name {
+            _ if !self.check_name => {}
+            ServerName::DnsName(name) if !parts.has_alternative_names => {
+                if !parts.is_named(name.as_ref().as_bytes()) {
+                    return Err(CertificateError::NotValidForName.into());
+                }
+            }
+            name => verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?,
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
     /// `lua_ssl_verify_depth`. The library does not tell which way it took, so that it is offered no more certificates than
     /// a chain may have: if it finds a way with some choice of them, there is a short one.
     fn check_depth(
@@ -409,7 +439,12 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         }
         let Some(chain) = &self.chain else { return Err(untrusted(end_entity, intermediates)) };
-        if Parts::of(end_entity).is_some_and(|parts| parts.is_version_1) {
+        let parts = Parts::of(end_entity);
+        let is_trusted = self.trusted_alone.as_ref().is_some_and(|Shared(trusted)| trusted.contains(end_entity));
+        if let Some(parts) = parts.as_ref().filter(|parts| is_trusted && parts.is_self_issued()) {
+            return self.verify_alone(end_entity, parts, server_name, now);
+        }
+        if parts.is_some_and(|parts| parts.is_version_1) {
             return Err(untrusted(end_entity, intermediates));
         }
         self.check_depth(end_entity, intermediates, now)?;

@@ -1,5 +1,5 @@
-//! The few parts of a certificate that are needed where the TLS library refuses to look at it: version 1 has no extensions,
-//! so that nothing can be verified by it, but servers inside of a network still show such certificates.
+//! The few parts of a certificate that are needed where the TLS library refuses to look at it: one of version 1, which has no
+//! extensions, and one that is trusted itself. Servers inside of a network still show such certificates.
 //!
 //! ```text
 //! Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version?, serialNumber, signature, issuer, validity, subject,
@@ -7,6 +7,8 @@
 //! ```
 //!
 //! Source: RFC 5280, section 4.1.
+
+use std::iter;
 
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
@@ -17,16 +19,30 @@ pub(super) struct Parts<'a> {
     /// No version is given: it is version 1.
     pub(super) is_version_1: bool,
     issuer: &'a [u8],
+    validity: &'a [u8],
     subject: &'a [u8],
     /// SubjectPublicKeyInfo.
     pub(super) public_key: &'a [u8],
+    /// Whether the certificate has the extension subjectAltName, whose names count instead of the subject's.
+    pub(super) has_alternative_names: bool,
 }
+
+/// Whether a certificate may be used at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Validity {
+    NotYet,
+    Now,
+    Expired,
+}
+
+const COMMON_NAME: &[u8] = b"\x55\x04\x03";
+const SUBJECT_ALT_NAME: &[u8] = b"\x06\x03\x55\x1d\x11";
 
 impl<'a> Parts<'a> {
     /// The parts of `certificate`, or `None` for bytes that are none.
     pub(super) fn of(certificate: &'a [u8]) -> Option<Self> {
-        let (_, certificate, _) = element(certificate).filter(|(tag, ..)| *tag == SEQUENCE)?;
-        let (_, mut rest, _) = element(certificate).filter(|(tag, ..)| *tag == SEQUENCE)?;
+        let (_, signed, _) = element(certificate).filter(|(tag, ..)| *tag == SEQUENCE)?;
+        let (_, mut rest, _) = element(signed).filter(|(tag, ..)| *tag == SEQUENCE)?;
         let is_version_1 = *rest.first()? != VERSION;
         if !is_version_1 {
             rest = next(rest)?.1;
@@ -34,16 +50,78 @@ impl<'a> Parts<'a> {
         // The serial number and the algorithm of the signature.
         rest = next(next(rest)?.1)?.1;
         let (issuer, rest) = next(rest)?;
-        // The validity.
-        let (subject, rest) = next(next(rest)?.1)?;
-        let (public_key, _) = next(rest)?;
-        Some(Self { is_version_1, issuer, subject, public_key })
+        let (validity, rest) = next(rest)?;
+        let (subject, rest) = next(rest)?;
+        let (public_key, rest) = next(rest)?;
+        let has_alternative_names = memchr::memmem::find(rest, SUBJECT_ALT_NAME).is_some();
+        Some(Self { is_version_1, issuer, validity, subject, public_key, has_alternative_names })
+    }
+
+    /// Whether it may be used at a time, in seconds since 1970; `None` for times that cannot be read.
+    pub(super) fn validity_at(&self, seconds: u64) -> Option<Validity> {
+        let (_, times, _) = element(self.validity)?;
+        let mut times = elements(times).map(|(tag, text)| seconds_of(tag, text));
+        let (from, to) = (times.next()??, times.next()??);
+        let now = i64::try_from(seconds).ok()?;
+        Some(match now {
+            _ if now < from => Validity::NotYet,
+            _ if now > to => Validity::Expired,
+            _ => Validity::Now,
+        })
+    }
+
+    /// Whether a common name of the subject stands for `host`: is the same, or has `*` in the place of its first label.
+    pub(super) fn is_named(&self, host: &[u8]) -> bool {
+        let Some((_, names, _)) = element(self.subject) else { return false };
+        let stands_for_host = |name: &[u8]| match name.strip_prefix(b"*") {
+            None => name.eq_ignore_ascii_case(host),
+            Some(rest) => {
+                let domain = memchr::memchr(b'.', host).map(|dot| &host[dot..]);
+                domain.is_some_and(|domain| domain.len() > 1 && rest.eq_ignore_ascii_case(domain))
+            }
+        };
+        elements(names).flat_map(|(_, set)| elements(set)).any(|(_, attribute)| {
+            let mut parts = elements(attribute).map(|(_, content)| content);
+            parts.next() == Some(COMMON_NAME) && parts.next().is_some_and(stands_for_host)
+        })
     }
 
     /// Whether it names itself as its issuer.
     pub(super) fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
     }
+}
+
+/// The elements that follow one another, each with its tag and content, up to the first that is broken.
+fn elements(mut input: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    iter::from_fn(move || {
+        let (tag, content, size) = element(input)?;
+        input = &input[size..];
+        Some((tag, content))
+    })
+}
+
+/// A time in seconds since 1970: `YYMMDDHHMMSSZ` as UTCTime, with four digits for the year as GeneralizedTime.
+///
+/// Source: RFC 5280, section 4.1.2.5.
+fn seconds_of(tag: u8, text: &[u8]) -> Option<i64> {
+    const UTC_TIME: u8 = 0x17;
+    const GENERALIZED_TIME: u8 = 0x18;
+    let digits = text.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
+    let number = |digits: &[u8]| digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
+    let (year, rest) = match (tag, digits.len()) {
+        (UTC_TIME, 12) => {
+            let year = number(&digits[..2]);
+            (if year < 50 { 2000 + year } else { 1900 + year }, &digits[2..])
+        }
+        (GENERALIZED_TIME, 14) => (number(&digits[..4]), &digits[4..]),
+        _ => return None,
+    };
+    let [month, day, hour, minute, second] = [0, 2, 4, 6, 8].map(|at| number(&rest[at..at + 2]));
+    // Years begin with March here, so that the day of a leap year is the last one.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 719_469;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
 /// The first element as a whole, and what follows it.
@@ -83,7 +161,7 @@ mod tests {
             b"\x02\x01\x07",
             &sequence(b""),
             &sequence(issuer),
-            &sequence(b"now"),
+            &sequence(b"\x17\x0d700101000001Z\x18\x0f20500301000000Z"),
             &sequence(subject),
             &sequence(b"key"),
         ];
@@ -99,6 +177,54 @@ mod tests {
         let new = certificate(b"\xa0\x03\x02\x01\x02", b"you", b"me");
         let parts = Parts::of(&new).expect("a certificate");
         assert!(!parts.is_version_1 && !parts.is_self_issued());
+    }
+
+    #[test]
+    fn times() {
+        let certificate = certificate(b"", b"me", b"me");
+        let parts = Parts::of(&certificate).expect("a certificate");
+        // 2050-03-01 as `date -d` has it.
+        let last = 2_529_705_600;
+        for (seconds, expected) in
+            [(0, Validity::NotYet), (1, Validity::Now), (last, Validity::Now), (last + 1, Validity::Expired)]
+        {
+            assert_eq!(parts.validity_at(seconds), Some(expected), "{seconds}");
+        }
+        for (text, expected) in [
+            (&b"491231235959Z"[..], Some(2_524_607_999)),
+            (b"500101000000Z", Some(-631_152_000)),
+            (b"000229120000Z", Some(951_825_600)),
+            (b"0002291200Z", None),
+            (b"000229120000", None),
+            (b"0002291x0000Z", None),
+        ] {
+            assert_eq!(seconds_of(0x17, text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn common_names() {
+        let named = |name: &[u8]| {
+            let mut attribute = b"\x06\x03\x55\x04\x03\x0c".to_vec();
+            attribute.push(u8::try_from(name.len()).expect("short"));
+            attribute.extend_from_slice(name);
+            let len = u8::try_from(attribute.len()).expect("short");
+            let set = [&[0x31, len + 2, SEQUENCE, len][..], &attribute].concat();
+            certificate(b"", b"", &set)
+        };
+        for (name, host, expected) in [
+            ("tide.test", "Tide.Test", true),
+            ("tide.test", "a.tide.test", false),
+            ("*.tide.test", "a.tide.test", true),
+            ("*.tide.test", "a.b.tide.test", false),
+            ("*.tide.test", "tide.test", false),
+            ("*", "tide", false),
+            ("*.", "tide.", false),
+        ] {
+            let certificate = named(name.as_bytes());
+            let parts = Parts::of(&certificate).expect("a certificate");
+            assert_eq!(parts.is_named(host.as_bytes()), expected, "{name} {host}");
+        }
     }
 
     #[test]
