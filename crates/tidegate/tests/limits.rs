@@ -112,3 +112,28 @@ fn copies_of_a_mirror_do_not_pile_up() {
     site.signal(nix::sys::signal::Signal::SIGTERM);
     site.wait();
 }
+
+#[test]
+fn one_receive_of_a_cosocket_keeps_so_much() {
+    let endless = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = endless.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        use std::io::Write as _;
+        let (mut peer, _) = endless.accept().expect("the script connects");
+        while peer.write_all(&[b'x'; 64 << 10]).is_ok() {}
+    });
+    let mut site = Site::new(
+        "",
+        &format!(
+            "location = /endless {{ content_by_lua_block {{
+                 local sock = ngx.socket.tcp()
+                 assert(sock:connect('127.0.0.1', {port}))
+                 local data, err, partial = sock:receive('*a')
+                 ngx.print(tostring(data), ' ', err, ' ', #partial > 256 * 1048576)
+             }} }}"
+        ),
+    );
+    site.start();
+    let answer = support::get(site.port, "/endless").expect("an answer");
+    assert!(answer.contains("nil too much data true"), "{answer}\n{}", site.log());
+}

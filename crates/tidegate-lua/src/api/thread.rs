@@ -29,6 +29,9 @@ pub(crate) static FAMILY: Family = Family {
 
 static PARENTS_KEY: u8 = 0;
 
+/// Light threads that a script has at a time, beside its entry thread.
+const LIGHT_THREADS_MAX: usize = 16384;
+
 /// Pushes the table of parents: coroutine to light pointer. *May raise* (memory).
 fn push_parents(lua: &mut Lua) {
     let key = (&raw const PARENTS_KEY).cast::<c_void>();
@@ -62,6 +65,9 @@ fn in_run(lua: &mut Lua, body: impl FnOnce(&Run, &mut Lua) -> CResult) -> CResul
 fn spawn(lua: &mut Lua) -> CResult {
     check_lua_function(lua, 1)?;
     in_run(lua, |run, lua| {
+        if run.light_thread_count() >= LIGHT_THREADS_MAX {
+            return Err(LuaError::new("too many light threads"));
+        }
         let count = lua.top();
         let (thread, anchor) = prepare(lua)?;
         run.spawn(thread, anchor, count - 1, lua.coroutine());

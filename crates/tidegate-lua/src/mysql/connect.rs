@@ -77,7 +77,10 @@ pub(super) fn connect(lua: &mut Lua) -> CResult {
         own.extend_from_slice(key);
     }
     let pool = match size {
-        Some(size) => Some(pool::find_or_make::<Link>(&host, key, size, backlog)),
+        Some(size) => match pool::find_or_make::<Link>(&host, key, size, backlog) {
+            Ok(pool) => Some(pool),
+            Err(why) => return push_nil_error(lua, &format!("failed to connect: {why}")),
+        },
         None => pool::find::<Link>(key),
     };
     let (queued, place) = match pool.map(|pool| pool.ask(login.clone())) {

@@ -290,7 +290,13 @@ pub(super) fn set_keepalive(lua: &mut Lua) -> CResult {
     let pool = match &link.membership.place {
         Some(place) => place.pool().clone(),
         None => {
-            let pool = pool::find_or_make::<Link>(&host, &db.key.borrow(), size, None);
+            let pool = match pool::find_or_make::<Link>(&host, &db.key.borrow(), size, None) {
+                Ok(pool) => pool,
+                Err(why) => {
+                    host.log(LogLevel::Warn, format!("lua mysql: {why}: the connection is closed").as_bytes());
+                    return Ok(1);
+                }
+            };
             link.membership.place = Some(pool.enter());
             pool
         }

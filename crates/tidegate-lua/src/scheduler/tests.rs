@@ -545,3 +545,15 @@ fn a_thread_that_waits_in_a_coroutine_is_normal() {
         &["normal false cannot resume normal coroutine", "dead"],
     );
 }
+
+#[test]
+fn light_threads_are_bounded() {
+    let ran = run("for number = 1, 20000 do
+         local ok, message = pcall(ngx.thread.spawn, function() ngx.sleep(1) end)
+         if not ok then
+             out(number, (message:gsub('^.*: ', '')))
+             ngx.exit(200)
+         end
+     end");
+    assert_eq!(ran.out, ["16385 too many light threads"], "{:?}", ran.log);
+}

@@ -30,6 +30,11 @@ impl Run {
         posted.extend(current);
     }
 
+    /// How many light threads it has, the entry thread not counted.
+    pub(crate) fn light_thread_count(&self) -> usize {
+        self.rest().users.borrow().len()
+    }
+
     /// Keeps a thread, whose coroutine holds a function, for the case that the client goes away. `false` if there is one
     /// already.
     pub(crate) fn set_on_abort(&self, lua: Coroutine, anchor: Ref, parent: Coroutine) -> bool {

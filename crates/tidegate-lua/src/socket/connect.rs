@@ -69,7 +69,10 @@ pub(super) fn connect(lua: &mut Lua) -> CResult {
     tcp.own(&host);
 
     let pool = match options.size {
-        Some(size) => Some(pool::find_or_make(&host, &key, size, options.backlog)),
+        Some(size) => match pool::find_or_make(&host, &key, size, options.backlog) {
+            Ok(pool) => Some(pool),
+            Err(why) => return push_nil_error(lua, why),
+        },
         None => pool::find(&key),
     };
     let limit = tcp.connect_timeout.get().unwrap_or(settings.connect_timeout);

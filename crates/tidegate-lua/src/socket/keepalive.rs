@@ -77,7 +77,10 @@ pub(super) fn set_keepalive(lua: &mut Lua) -> CResult {
                     }
                 },
             };
-            pool::find_or_make(&host, &key, size, None)
+            match pool::find_or_make(&host, &key, size, None) {
+                Ok(pool) => pool,
+                Err(why) => return push_nil_error(lua, why),
+            }
         }
     };
     tcp.detach();

@@ -26,6 +26,12 @@ use crate::host::{Detached, Host};
 /// How long a connection that its peer has closed may stay unnoticed while nobody asks for it.
 const SWEEP: Duration = Duration::from_millis(100);
 
+/// Pools that a worker has at a time, of each kind.
+const POOLS_MAX: usize = 4096;
+
+/// The longest name of a pool.
+const NAME_BYTES_MAX: usize = 4096;
+
 /// A kind of connection that pools keep.
 pub(crate) trait Pooled: Sized + 'static {
     /// What is noted about a pool beside [`Counts`].
@@ -147,9 +153,23 @@ pub(crate) fn find<C: Pooled>(key: &[u8]) -> Option<Rc<Pool<C>>> {
 }
 
 /// The pool `key`, made if there is none: then `size` and `backlog` hold from now on.
-pub(crate) fn find_or_make<C: Pooled>(host: &Host, key: &[u8], size: usize, backlog: Option<usize>) -> Rc<Pool<C>> {
+///
+/// # Errors
+/// When the name is too long, or there are too many pools.
+pub(crate) fn find_or_make<C: Pooled>(
+    host: &Host,
+    key: &[u8],
+    size: usize,
+    backlog: Option<usize>,
+) -> Result<Rc<Pool<C>>, &'static str> {
     if let Some(pool) = find(key) {
-        return pool;
+        return Ok(pool);
+    }
+    if key.len() > NAME_BYTES_MAX {
+        return Err("the name of the connection pool is too long");
+    }
+    if C::pools().with(|pools| pools.by_key.borrow().len()) >= POOLS_MAX {
+        return Err("too many connection pools");
     }
     debug(host, || {
         let backlog = backlog.map_or(-1, |backlog| i64::try_from(backlog).unwrap_or(i64::MAX));
@@ -169,7 +189,7 @@ pub(crate) fn find_or_make<C: Pooled>(host: &Host, key: &[u8], size: usize, back
         notes: C::Notes::default(),
     });
     C::pools().with(|pools| pools.by_key.borrow_mut().insert(key.into(), pool.clone()));
-    pool
+    Ok(pool)
 }
 
 /// This worker's pools of a kind.
@@ -436,5 +456,27 @@ impl<C: Pooled> Drop for Queued<C> {
         // What was granted and not taken goes on to the next, by being dropped.
         let unused = self.waiter.grant.take();
         drop(unused);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::conn::Conn;
+
+    #[test]
+    fn names_are_bounded_in_number_and_length() {
+        let host = Detached::host("");
+        let make = |key: &str| find_or_make::<Rc<Conn>>(&host, key.as_bytes(), 1, None).map(|_| ());
+        let longest = "x".repeat(NAME_BYTES_MAX);
+        assert_eq!(make(&longest), Ok(()));
+        assert_eq!(make(&format!("{longest}x")), Err("the name of the connection pool is too long"));
+        for number in 1..POOLS_MAX {
+            assert_eq!(make(&number.to_string()), Ok(()));
+        }
+        assert_eq!(make("one more"), Err("too many connection pools"));
+        assert_eq!(make("7"), Ok(()));
+        close_all::<Rc<Conn>>();
+        assert_eq!(make("one more"), Ok(()));
     }
 }

@@ -170,8 +170,8 @@ fn read(lua: &mut Lua, called: Call, conn: Rc<Conn>, want: Want) -> CResult {
     debug(&host, || format!("lua tcp socket read timeout: {}", limit.as_millis()));
     let mut reader = Reader { conn, want, scanned: 0, buffer_bytes: settings.buffer_bytes };
     loop {
-        if let Some(found) = reader.find() {
-            return push_found(lua, &reader.conn, &reader.want, found);
+        if let Some(result) = reader.find() {
+            return finish(lua, &tcp, &reader, result, &host, settings.log_errors);
         }
         match reader.conn.try_fill(reader.room()) {
             Some(filled) => {
@@ -196,14 +196,17 @@ async fn wait(tcp: Rc<Tcp>, mut reader: Reader, host: Host, limit: Duration, log
         if let Some(result) = reader.after_fill(filled) {
             break result;
         }
-        if let Some(found) = reader.find() {
-            break Ok(found);
+        if let Some(result) = reader.find() {
+            break result;
         }
     };
     drop(busy);
     // The bytes go from the buffer to Lua without a copy between.
     Answer::Push(Box::new(move |lua| finish(lua, &tcp, &reader, result, &host, log_errors)))
 }
+
+/// Bytes that one call keeps in memory until it has what it looks for.
+const INPUT_BYTES_MAX: usize = 256 << 20;
 
 struct Reader {
     conn: Rc<Conn>,
@@ -213,8 +216,11 @@ struct Reader {
 }
 
 impl Reader {
-    fn find(&mut self) -> Option<Found> {
-        self.want.find(self.conn.input.borrow().bytes(), &mut self.scanned)
+    /// The thing that is wanted, or an error when too much stands before it.
+    fn find(&mut self) -> Option<Result<Found, Failure>> {
+        let input = self.conn.input.borrow();
+        let found = self.want.find(input.bytes(), &mut self.scanned).map(Ok);
+        found.or_else(|| (input.len() > INPUT_BYTES_MAX).then(|| Err(Failure::Text("too much data".into()))))
     }
 
     fn room(&self) -> usize {
