@@ -305,20 +305,20 @@ impl Zone {
         let entry = map.get(key)?;
         match entry.expires_ms {
             0 => Some(0),
-            _ if entry.is_expired() => None,
-            expires_ms => Some(i64::try_from(expires_ms - now_ms()).unwrap_or(i64::MAX)),
+            expires_ms => Some(expires_ms.cast_signed().wrapping_sub(now_ms().cast_signed())),
         }
     }
 
-    /// Gives `key` a new time to live, 0 for ever; `false` when there is no such key.
+    /// Gives `key` a new time to live, 0 for ever; `false` when there is no such key. As in lua-nginx-module one that is
+    /// expired but not yet gone lives again.
     pub(crate) fn expire(&self, key: &[u8], ttl_ms: f64) -> bool {
         let mut map = self.shard(key);
         match map.get_mut(key) {
-            Some(entry) if !entry.is_expired() => {
+            Some(entry) => {
                 entry.expires_ms = expiry(ttl_ms);
                 true
             }
-            _ => false,
+            None => false,
         }
     }
 

@@ -282,7 +282,7 @@ function methods.llen(...)
     return number[0]
 end
 
--- ttl(key): seconds left, 0 for ever.
+-- ttl(key): seconds left, 0 for ever; negative for a key that is expired but not yet gone, as in lua-nginx-module.
 function methods.ttl(dict, key)
     local zone = zone_of(dict)
     local err
@@ -291,7 +291,7 @@ function methods.ttl(dict, key)
         return nil, err
     end
     local ms = ttl(zone, key, #key)
-    if ms < 0 then
+    if ms ~= ms then
         return nil, "not found"
     end
     return ms / 1000

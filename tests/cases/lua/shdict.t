@@ -143,3 +143,28 @@ nillocked
 1 0
 nilunlocked
 nildictionary not found
+
+=== TEST 8: a key that is expired and not yet gone has a negative time to live, and can be given a new one
+--- http_config
+lua_shared_dict dogs 100k;
+--- config
+location = /t {
+    content_by_lua_block {
+        local dogs = ngx.shared.dogs
+        dogs:set("a", 1, 0.001)
+        local ttl
+        repeat
+            ngx.sleep(0.001)
+            ttl = dogs:ttl("a")
+        until ttl < 0
+        ngx.say(ttl > -10, " ", dogs:get("a"))
+        ngx.say(dogs:expire("a", 0), " ", dogs:ttl("a"), " ", dogs:get("a"))
+        ngx.say(dogs:ttl("b"))
+    }
+}
+--- request
+GET /t
+--- response_body
+true nil
+true 0 1
+nilnot found

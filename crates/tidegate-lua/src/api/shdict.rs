@@ -215,9 +215,9 @@ fn list_len(dict: &Dict, key: &[u8], out: &mut f64) -> c_int {
     status(&changed.result, false)
 }
 
-/// Milliseconds; -1 when there is no such key.
+/// Milliseconds; no number when there is no such key.
 fn ttl(dict: &Dict, key: &[u8]) -> f64 {
-    dict.0.ttl_ms(key).map_or(-1.0, |ms| ms as f64)
+    dict.0.ttl_ms(key).map_or(f64::NAN, |ms| ms as f64)
 }
 
 fn expire(dict: &Dict, key: &[u8], ttl_ms: f64) -> c_int {
