@@ -229,3 +229,17 @@ GET /
 Sun, 06 Nov 1994 08:49:37 GMT|Sun, 06-Nov-94 08:49:37 GMT|784111777
 nil true
 true true true
+
+=== TEST 12: a file's path ends at a NUL that a script puts into the URI, as in nginx
+--- config
+location /a {
+    rewrite_by_lua_block { ngx.req.set_uri("/file.txt\0.html", true, true) }
+}
+location / { }
+--- user_files
+>>> file.txt
+some text
+--- request
+GET /a
+--- response_body
+some text

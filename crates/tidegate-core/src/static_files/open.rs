@@ -208,7 +208,7 @@ impl OpenFile {
             return info_of(path, patience).map(|info| OpenFile::new(info, None));
         }
         // Not to hang on a pipe that nobody writes to.
-        let file = open(&c_path(path)?, libc::O_RDONLY | libc::O_NONBLOCK, patience)
+        let file = open(&c_path(path), libc::O_RDONLY | libc::O_NONBLOCK, patience)
             .map_err(|error| OpenFailure::new("open()", &error))?;
         OpenFile::of(file, patience)
     }
@@ -231,9 +231,10 @@ impl OpenFile {
     }
 }
 
-fn c_path(path: &[u8]) -> Result<CString, OpenFailure> {
-    // A name with a NUL in it does not exist; nginx would look for what stands before it.
-    CString::new(path).map_err(|_| OpenFailure { call: "open()", errno: libc::ENOENT })
+/// The path for the system. As in nginx a NUL ends it, which only a rewritten URI can have: a request's own gets 400.
+fn c_path(path: &[u8]) -> CString {
+    let end = memchr::memchr(0, path).unwrap_or(path.len());
+    CString::new(&path[..end]).unwrap_or_default()
 }
 
 fn stat(path: &CStr) -> Result<FileInfo, OpenFailure> {
@@ -256,7 +257,7 @@ fn stat(path: &CStr) -> Result<FileInfo, OpenFailure> {
 
 /// What `stat` says of a path now.
 pub(super) fn info_of(path: &[u8], patience: Patience) -> Result<FileInfo, OpenFailure> {
-    let path = c_path(path)?;
+    let path = c_path(path);
     if patience == Patience::Disk {
         return stat(&path);
     }
