@@ -62,7 +62,8 @@ pub fn push_plain_userdata<T: Userdata>(lua: &mut Lua, value: T) {
 
 fn push_block<T: Userdata>(lua: &mut Lua, value: T) {
     const { assert!(mem::align_of::<Block<T>>() <= 8, "LuaJIT aligns userdata to 8 bytes") };
-    // SAFETY: a protected context by the contract of both callers; the block has the size of a `Block<T>`.
+    // SAFETY: any size is acceptable; LuaJIT raises an error for want of memory, and nothing with a destructor that must run
+    // is alive here.
     let block = unsafe { ffi::lua_newuserdata(lua.raw(), mem::size_of::<Block<T>>()) }.cast::<Block<T>>();
     // SAFETY: the block is aligned, large enough and not yet initialised.
     unsafe { block.write(Block { type_id: TypeId::of::<T>(), value: Some(value) }) };

@@ -64,7 +64,7 @@ fn exit(lua: &mut Lua) -> CResult {
 /// `state` runs, and `name` is a zero-terminated string.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn tidegate_lua_blocked(state: *mut lua_State, name: *const c_char, ns: u64) {
-    // SAFETY: as the caller says.
+    // SAFETY: `guard.c` passes the state that runs, and a name out of its own table.
     let (lua, name) = unsafe { (Lua::from_raw(state), c_bytes(name)) };
     with_run(|run| {
         let took = Duration::from_nanos(ns);

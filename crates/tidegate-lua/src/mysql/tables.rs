@@ -180,7 +180,7 @@ impl Tables {
     /// # Safety
     /// Called within [`Tables::within`] only, and what the last call gave is not used any more.
     unsafe fn stack<'a>(&self) -> (&'a mut Lua, c_int) {
-        // SAFETY: `within` keeps nothing that it has borrowed of the stack while its body runs; nor do other callers.
+        // SAFETY: `within` keeps nothing that it has borrowed of the stack while its body runs; a method of the sink drops it at its end.
         (unsafe { self.lua.get().lua() }, self.base.get())
     }
 
