@@ -1,4 +1,4 @@
-//! Directives that tune what is not there: hash tables, memory pools, old browsers, TLS, caches. They are checked and have no effect.
+//! Directives that tune what is not there: hash tables, memory pools, old browsers, caches. They are checked and have no effect.
 //!
 //! Each one's line in the reference says why. Directives of a module that has more to say stand in that module, even
 //! where one has no effect.
@@ -29,13 +29,6 @@ pub(crate) struct Conf {
 
 const HTTP: Context = Context::HTTP;
 const MAIN_SERVER: Context = Context::HTTP.or(Context::SERVER);
-
-/// A setting of TLS, which packaged configurations have although no server uses it.
-const fn tls(name: &'static str, min: u16, max: u16) -> Directive<Conf> {
-    Directive::custom(name, min, max, |_, _, _| Ok(()))
-        .within(MAIN_SERVER)
-        .doc("Accepted without effect: \"listen ... ssl\" is refused, there is no TLS for clients yet.")
-}
 
 /// Says what a cache would do, where there is none.
 const fn uncached(name: &'static str) -> Directive<Conf> {
@@ -110,19 +103,6 @@ pub(crate) static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .default("1024")
             .doc("Accepted, nothing to tune: variables are numbers when requests run."),
-        tls("ssl_buffer_size", 1, 1).syntax("size"),
-        tls("ssl_ciphers", 1, 1).syntax("ciphers"),
-        tls("ssl_conf_command", 2, 2).syntax("name value"),
-        tls("ssl_dhparam", 1, 1).syntax("file"),
-        tls("ssl_early_data", 1, 1).syntax("on | off"),
-        tls("ssl_ecdh_curve", 1, 1).syntax("curve"),
-        tls("ssl_prefer_server_ciphers", 1, 1).syntax("on | off"),
-        tls("ssl_protocols", 1, 9).syntax("protocol ..."),
-        tls("ssl_session_cache", 1, 2).syntax("off | none | [builtin[:size]] [shared:name:size]"),
-        tls("ssl_session_tickets", 1, 1).syntax("on | off"),
-        tls("ssl_session_timeout", 1, 1).syntax("time"),
-        tls("ssl_stapling", 1, 1).syntax("on | off"),
-        tls("ssl_stapling_verify", 1, 1).syntax("on | off"),
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; connection_pool_size, msie_padding, msie_refresh, request_pool_size, send_lowat,

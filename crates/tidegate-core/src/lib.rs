@@ -12,7 +12,7 @@
 //! - [`request`], [`body`], [`output`], [`byte_ranges`]: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
-//! - [`http1`], [`keepalive`]: connections of clients; [`worker`]: who serves them
+//! - [`http1`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
 //! - [`resolver`]: addresses of names
 //! - [`upstream`]: talking to other servers for a request
 //! - [`error_log`], [`files`]: what they stand on
@@ -43,6 +43,7 @@ pub mod resolver;
 pub mod server_name;
 pub mod special_response;
 mod spill;
+pub mod ssl;
 pub mod static_files;
 pub mod subrequest;
 mod temp_file;
@@ -65,6 +66,7 @@ pub(crate) static MODULES: &[&dyn module::AnyModule] = &[
     &static_files::MODULE,
     &static_files::types::MODULE,
     &resolver::MODULE,
+    &ssl::MODULE,
 ];
 
 /// The version of nginx whose behaviour is followed: `$nginx_version`, `ngx.config.nginx_version`.

@@ -100,6 +100,7 @@ pub(crate) fn parameter(
         "reuseport",
         "deferred",
         "proxy_protocol",
+        "ssl",
         "backlog=",
         "rcvbuf=",
         "sndbuf=",
@@ -116,11 +117,7 @@ pub(crate) fn parameter(
         "default_server" | "default" => flags.default_server = true,
         "proxy_protocol" => flags.proxy_protocol = true,
         "http2" => flags.http2 = true,
-        "ssl" => {
-            let hint = "TLS for clients is not supported yet: listen without \"ssl\" behind a proxy that ends TLS \
-                        (stunnel, HAProxy, nginx), with proxy_protocol or set_real_ip_from for the clients' addresses";
-            return Err(emerg(arg, "the \"ssl\" parameter requires ngx_http_ssl_module".to_owned()).with_hint(hint));
-        }
+        "ssl" => flags.ssl = true,
         _ => {
             (flags.explicit, flags.bind) = (true, true);
             socket_parameter(word, value, options).ok_or_else(|| match word {

@@ -7,7 +7,6 @@ use std::{
     cell::{Cell, OnceCell},
     io::{self, IoSlice},
     mem::{MaybeUninit, offset_of},
-    net::SocketAddr,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     task::{Context, Poll, ready},
 };
@@ -94,10 +93,6 @@ impl ClientSocket {
     }
     pub(crate) fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         SockRef::from(&self.input).set_tcp_nodelay(nodelay)
-    }
-    /// Our end, if it has an IP address.
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        SockRef::from(&self.input).local_addr().ok()?.as_socket()
     }
 }
 

@@ -7,7 +7,7 @@
 //! - [`generations`]: the worker threads of a process and how a reload exchanges them
 //! - [`worker`]: what one of them does; [`service`]: what it has to know of a protocol
 //! - [`session`], `sessions`, `parked`: the connections of a worker, those on which nothing happens apart
-//! - [`listeners`], [`accept`]: listening sockets; [`client_socket`], [`stream`]: connected ones
+//! - [`listeners`], [`accept`]: listening sockets; [`client_socket`], [`stream`], [`tls`]: connected ones
 //! - [`deadline`], [`sleep`]: time limits and sleeps of thousands
 //! - [`log`], [`clock`], [`counters`], [`buffers`], [`memory`]: what the others stand on
 
@@ -28,6 +28,7 @@ pub mod session;
 mod sessions;
 pub mod sleep;
 pub mod stream;
+pub mod tls;
 pub mod worker;
 
 pub use address::Peer;

@@ -17,13 +17,15 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-use crate::client_socket::ClientSocket;
+use crate::{client_socket::ClientSocket, tls::TlsStream};
 
 /// A connected socket.
 #[derive(Debug)]
 pub enum Stream {
     /// A client's.
     Client(ClientSocket),
+    /// A client's, with TLS.
+    Tls(Box<TlsStream>),
     /// TCP.
     Tcp(TcpStream),
     /// A unix domain socket.
@@ -41,6 +43,10 @@ macro_rules! on_socket {
     ($self:ident, $socket:ident => $call:expr, $closed:expr) => {
         match $self {
             Stream::Client($socket) => $call,
+            Stream::Tls(stream) => {
+                let $socket = stream.socket();
+                $call
+            }
             Stream::Tcp($socket) => $call,
             Stream::Unix($socket) => $call,
             Stream::Closed => $closed,
@@ -71,32 +77,24 @@ impl Stream {
     /// # Errors
     /// `WouldBlock` when nothing is there.
     pub fn try_read_buf(&self, buf: &mut impl BufMut) -> io::Result<usize> {
-        let mut partial = 0;
-        let nobody = std::ptr::null::<libc::sockaddr>();
-        let mut receive = |socket: BorrowedFd<'_>| {
-            let room = buf.chunk_mut();
-            let (start, len) = (room.as_mut_ptr(), room.len());
-            // SAFETY: `start` and `len` describe writable memory of `buf`.
-            let count = unsafe { libc::syscall(libc::SYS_recvfrom, socket.as_raw_fd(), start, len, 0, nobody, nobody) };
-            let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
-            // SAFETY: the kernel has written the first `count` bytes.
-            unsafe { buf.advance_mut(count) };
-            if 0 < count && count < len {
-                partial = count;
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            Ok(count)
-        };
-        let result =
-            on_socket!(self, socket => socket.try_io(Interest::READABLE, || receive(socket.as_fd())), closed());
-        if partial > 0 { Ok(partial) } else { result }
+        match self {
+            Stream::Client(socket) => receive(socket, buf),
+            Stream::Tls(stream) => stream.try_read_buf(buf),
+            Stream::Tcp(socket) => receive(socket, buf),
+            Stream::Unix(socket) => receive(socket, buf),
+            Stream::Closed => closed(),
+        }
     }
     /// Looks whether there is something to read without taking it; `Ok(false)` at the end of the input.
     ///
     /// # Errors
     /// `WouldBlock` when nothing is there and the peer has not closed.
     pub fn try_peek(&self) -> io::Result<bool> {
-        on_socket!(self, socket => socket.try_io(Interest::READABLE, || peek(socket.as_fd())), closed())
+        if let Stream::Tls(stream) = self {
+            return stream.try_peek();
+        }
+        let byte = on_socket!(self, socket => socket.try_io(Interest::READABLE, || peek(socket.as_fd())), closed());
+        byte.map(|byte| byte.is_some())
     }
     /// Looks, as [`try_peek`](Self::try_peek), but asks the socket itself: what came since the last turn of the event
     /// loop counts too.
@@ -104,14 +102,20 @@ impl Stream {
     /// # Errors
     /// `WouldBlock` when nothing is there and the peer has not closed.
     pub fn peek_now(&self) -> io::Result<bool> {
-        on_socket!(self, socket => peek(socket.as_fd()), closed())
+        if let Stream::Tls(stream) = self {
+            return stream.try_peek();
+        }
+        on_socket!(self, socket => peek(socket.as_fd()), closed()).map(|byte| byte.is_some())
     }
     /// Reads what is there.
     ///
     /// # Errors
     /// `WouldBlock` when nothing is there.
-    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        on_socket!(self, socket => socket.try_read(buf), closed())
+    pub fn try_read(&self, mut buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tls(stream) => stream.try_read_buf(&mut buf),
+            _ => on_socket!(self, socket => socket.try_read(buf), closed()),
+        }
     }
     /// Writes what the socket takes.
     ///
@@ -125,7 +129,10 @@ impl Stream {
     /// # Errors
     /// `WouldBlock` when it takes nothing now.
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        on_socket!(self, socket => socket.try_write_vectored(slices), closed())
+        match self {
+            Stream::Tls(stream) => stream.try_write_vectored(slices),
+            _ => on_socket!(self, socket => socket.try_write_vectored(slices), closed()),
+        }
     }
     /// Writes what the socket takes; more follows at once, so the kernel waits with the last packet.
     ///
@@ -135,6 +142,9 @@ impl Stream {
         self.send(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL)
     }
     fn send(&self, bytes: &[u8], flags: libc::c_int) -> io::Result<usize> {
+        if let Stream::Tls(stream) = self {
+            return stream.try_write_vectored(&[IoSlice::new(bytes)]);
+        }
         let nobody = std::ptr::null::<libc::sockaddr>();
         let send = |socket: BorrowedFd<'_>| {
             let (fd, start, len) = (socket.as_raw_fd(), bytes.as_ptr(), bytes.len());
@@ -146,7 +156,10 @@ impl Stream {
     }
     /// Whether there is something to read.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_socket!(self, socket => socket.poll_read_ready(cx), Poll::Ready(closed()))
+        match self {
+            Stream::Tls(stream) => stream.poll_read_ready(cx),
+            _ => on_socket!(self, socket => socket.poll_read_ready(cx), Poll::Ready(closed())),
+        }
     }
     /// Whether the socket takes something.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -157,6 +170,9 @@ impl Stream {
     /// # Errors
     /// `WouldBlock` when the socket takes nothing now; `UnexpectedEof` when the file has become shorter.
     pub fn try_sendfile(&self, file: &File, offset: u64, len: u64) -> io::Result<usize> {
+        if let Stream::Tls(stream) = self {
+            return stream.try_sendfile(file, offset, len);
+        }
         let send = |socket: BorrowedFd<'_>| {
             let mut at = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
             let count = usize::try_from(len.min(SENDFILE_BYTES_MAX)).unwrap_or(usize::MAX);
@@ -169,6 +185,50 @@ impl Stream {
             }
         };
         on_socket!(self, socket => socket.try_io(Interest::WRITABLE, || send(socket.as_fd())), closed())
+    }
+    /// Our end, if it has an IP address.
+    pub fn local_addr(&self) -> Option<std::net::SocketAddr> {
+        let fd = self.as_fd()?;
+        socket2::SockRef::from(&fd).local_addr().ok()?.as_socket()
+    }
+    /// Sends what a write before has left: records of TLS, nothing on other sockets.
+    ///
+    /// # Errors
+    /// `WouldBlock` while some of it still waits.
+    #[inline]
+    pub fn try_flush(&self) -> io::Result<()> {
+        if let Stream::Tls(stream) = self { stream.try_flush() } else { Ok(()) }
+    }
+    /// Whether a write before has left something to be sent by [`try_flush`](Self::try_flush).
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        if let Stream::Tls(stream) = self { stream.has_unsent() } else { false }
+    }
+    /// Tells a client that what it got is complete, where its protocol has a word for that: TLS.
+    pub fn say_farewell(&self) {
+        if let Stream::Tls(stream) = self {
+            stream.say_farewell();
+        }
+    }
+    /// Whether nothing but the socket has to be remembered of the stream.
+    pub(crate) fn is_plain(&self) -> bool {
+        !matches!(self, Stream::Tls(_))
+    }
+    /// A client's socket, for TLS to be spoken on; its handshake comes first.
+    #[must_use]
+    pub fn into_tls(self) -> Self {
+        match self {
+            Stream::Client(socket) => Stream::Tls(Box::new(TlsStream::new(socket))),
+            other => other,
+        }
+    }
+    /// The stream, if TLS is or is to be spoken on it.
+    pub fn as_tls(&self) -> Option<&TlsStream> {
+        if let Stream::Tls(stream) = self { Some(stream) } else { None }
+    }
+    /// Calls `read` with the TLS connection, if there is one.
+    pub fn with_tls<T>(&self, read: impl FnOnce(&rustls::ServerConnection) -> T) -> Option<T> {
+        self.as_tls().and_then(|stream| stream.with_connection(read))
     }
     /// What the kernel knows of a TCP connection.
     pub fn tcp_info(&self) -> Option<libc::tcp_info> {
@@ -187,6 +247,7 @@ impl Stream {
         // Failing changes nothing but a delay; unix domain sockets have none.
         let _ = match self {
             Stream::Client(socket) => socket.set_nodelay(true),
+            Stream::Tls(stream) => stream.socket().set_nodelay(true),
             Stream::Tcp(socket) => socket.set_nodelay(true),
             Stream::Unix(_) | Stream::Closed => Ok(()),
         };
@@ -199,6 +260,7 @@ impl Stream {
     }
     /// Tells the peer that nothing more will be sent.
     pub fn shutdown_write(&self) {
+        self.say_farewell();
         let fd = on_socket!(self, socket => socket.as_fd(), return);
         let _ = socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Write);
     }
@@ -218,10 +280,57 @@ impl Stream {
     }
 }
 
-/// Looks for a byte without taking it; `false` at the end of the input.
-fn peek(socket: BorrowedFd<'_>) -> io::Result<bool> {
+/// A socket of the event loop.
+pub(crate) trait Readable: AsFd {
+    /// Calls `io`, whose `WouldBlock` means that the next wait for input is a real one.
+    fn try_input<R>(&self, io: impl FnOnce() -> io::Result<R>) -> io::Result<R>;
+}
+
+impl Readable for ClientSocket {
+    fn try_input<R>(&self, io: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        self.try_io(Interest::READABLE, io)
+    }
+}
+
+impl Readable for TcpStream {
+    fn try_input<R>(&self, io: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        self.try_io(Interest::READABLE, io)
+    }
+}
+
+impl Readable for UnixStream {
+    fn try_input<R>(&self, io: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        self.try_io(Interest::READABLE, io)
+    }
+}
+
+/// Reads what is there, see [`Stream::try_read_buf`].
+pub(crate) fn receive(socket: &impl Readable, buf: &mut impl BufMut) -> io::Result<usize> {
+    let mut partial = 0;
+    let nobody = std::ptr::null::<libc::sockaddr>();
+    let receive = || {
+        let room = buf.chunk_mut();
+        let (start, len) = (room.as_mut_ptr(), room.len());
+        let fd = socket.as_fd().as_raw_fd();
+        // SAFETY: `start` and `len` describe writable memory of `buf`.
+        let count = unsafe { libc::syscall(libc::SYS_recvfrom, fd, start, len, 0, nobody, nobody) };
+        let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
+        // SAFETY: the kernel has written the first `count` bytes.
+        unsafe { buf.advance_mut(count) };
+        if 0 < count && count < len {
+            partial = count;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(count)
+    };
+    let result = socket.try_input(receive);
+    if partial > 0 { Ok(partial) } else { result }
+}
+
+/// Looks for a byte without taking it; `None` at the end of the input.
+pub(crate) fn peek(socket: BorrowedFd<'_>) -> io::Result<Option<u8>> {
     let mut byte = 0u8;
     // SAFETY: the buffer is a live local of one byte.
     let count = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1, libc::MSG_PEEK) };
-    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count > 0) }
+    if count < 0 { Err(io::Error::last_os_error()) } else { Ok((count > 0).then_some(byte)) }
 }

@@ -132,7 +132,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
         ("client_max_body_size 10mb;", "did you mean \"10m\"?"),
         ("send_timeout 30sec;", "did you mean \"30s\"?"),
         ("client_body_buffer_size 16KiB;", "did you mean \"16k\"?"),
-        ("listen 127.0.0.1:4433 ssl;", "listen without \"ssl\" behind a proxy"),
+        ("ssl_protocols TLSv1;", "say \"ssl_protocols TLSv1.2 TLSv1.3\""),
     ] {
         site.write_conf(&format!(
             "events {{ }}\nhttp {{\n  server {{\n    location / {{ {server} }}\n    {server}\n  }}\n}}\n"

@@ -206,13 +206,12 @@ GET /
 --- response_body
 x
 
-=== TEST 29: a server that wants TLS is refused
+=== TEST 29: a server that wants TLS needs a certificate
 --- config
 listen 127.0.0.1:$TEST_PORT_2 ssl;
 --- must_die
 --- error_log
-the "ssl" parameter requires ngx_http_ssl_module
---- tidegate_only: Debian's nginx has TLS
+no "ssl_certificate" is defined for the "listen ... ssl" directive
 
 === TEST 30: directives that tune what is not there
 --- http_config

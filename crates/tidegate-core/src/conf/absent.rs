@@ -28,7 +28,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("slice", "slicing"),
     ("srcache_", "caching"),
     ("ssi", "server side includes"),
-    ("ssl_", "TLS for clients"),
+    ("ssl_", "this part of TLS for clients"),
     ("stream", "proxying TCP and UDP"),
     ("uwsgi_cache", "caching"),
     ("uwsgi_ssl_", "TLS to upstreams"),
@@ -58,7 +58,7 @@ mod tests {
         }
         check("fastcgi_cache_path", Some("caching"));
         check("fastcgi_pas", None);
-        check("ssl_certificate", Some("TLS for clients"));
+        check("ssl_verify_client", Some("this part of TLS for clients"));
         check("proxy_cache_path", Some("caching"));
         check("stream", Some("proxying TCP and UDP"));
         check("ssi_types", Some("server side includes"));

@@ -14,6 +14,7 @@ use crate::{
     regex::Regex,
     registry::Registry,
     server_name::ServerNames,
+    ssl,
     template::{Part, Template},
     variable::{VariableId, Variables},
 };
@@ -35,6 +36,8 @@ pub struct ListenFlags {
     pub default_server: bool,
     /// `proxy_protocol`
     pub proxy_protocol: bool,
+    /// `ssl`
+    pub ssl: bool,
     /// `http2`
     pub http2: bool,
     /// Socket options were given here.
@@ -337,9 +340,10 @@ impl<'a> Build<'a> {
             return None;
         }
         let (registry, prefix, http) = (self.registry, self.prefix.clone(), self.http);
-        let servers = self.finish_servers();
+        let mut servers = self.finish_servers();
         let drafts = std::mem::take(&mut self.levels);
         let levels = inherit_levels(registry, drafts, self.diagnostics);
+        ssl::load(&mut servers, &levels, &listens, &self.conf_dir, self.diagnostics);
         if self.diagnostics.has_errors() {
             return None;
         }
@@ -390,7 +394,7 @@ impl<'a> Build<'a> {
                 .map(|location| (location.text.clone(), location.level))
                 .collect();
             let name = self.server_names[index].first().map(|(name, _)| shown_name(name)).unwrap_or_default();
-            servers.push(Server { level, name, named });
+            servers.push(Server { level, name, named, tls: None });
         }
         servers
     }
@@ -442,10 +446,11 @@ impl<'a> Build<'a> {
             }
         }
         let proxy_protocol = group.iter().any(|draft| draft.flags.proxy_protocol);
+        let ssl = group.iter().find(|draft| draft.flags.ssl).and_then(|draft| draft.span);
         // Socket options stand with any one of the servers.
         let spec = group.iter().find(|draft| draft.flags.explicit).unwrap_or(&group[0]).spec.clone();
         let one_server = names.is_trivial(default);
-        Listen { spec, default, names, one_server, proxy_protocol, shared_with: Vec::new(), is_shared: false }
+        Listen { spec, default, names, one_server, proxy_protocol, ssl, shared_with: Vec::new(), is_shared: false }
     }
 }
 

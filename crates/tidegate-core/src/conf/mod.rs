@@ -111,6 +111,8 @@ pub struct Server {
     pub name: BString,
     /// Its named locations, by name with the `@`.
     pub named: HashMap<BString, LevelId>,
+    /// What its certificates and protocols come to, where it has any.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 /// An address with the servers that listen on it.
@@ -125,6 +127,8 @@ pub struct Listen {
     pub one_server: bool,
     /// PROXY protocol is expected.
     pub proxy_protocol: bool,
+    /// TLS is expected; where a `listen` says so.
+    pub ssl: Option<tidegate_conf::Span>,
     /// Exact addresses of the same port that this wildcard address accepts for: they have no socket of their own.
     pub shared_with: Vec<(std::net::SocketAddr, usize)>,
     /// A wildcard address accepts for this one.

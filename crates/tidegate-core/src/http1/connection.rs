@@ -25,7 +25,6 @@ use crate::{
     conf::{Config, ServerId},
     limit_rate::Throttle,
     listeners::ListenAddr,
-    stream::Stream,
 };
 
 /// A client's connection.
@@ -132,11 +131,11 @@ impl Connection {
     }
     /// Our end, with the address that the client connected to where the socket listens on all.
     pub fn local_addr(&self) -> Peer {
-        match (&self.stream, self.local()) {
-            (Stream::Client(socket), Peer::Inet(address)) if address.ip().is_unspecified() => {
-                Peer::Inet(socket.local_addr().unwrap_or(address))
+        match self.local() {
+            Peer::Inet(address) if address.ip().is_unspecified() => {
+                Peer::Inet(self.stream.local_addr().unwrap_or(address))
             }
-            (_, local) => local,
+            local => local,
         }
     }
     /// The address of the listening socket, as the configuration has it.
@@ -146,6 +145,10 @@ impl Connection {
     /// The server for names that no other has.
     pub fn default_server(&self) -> ServerId {
         self.config.default_server(self.port)
+    }
+    /// Whether the client speaks without TLS at a port that wants it.
+    pub(crate) fn lacks_tls(&self) -> bool {
+        self.stream.as_tls().is_some() && self.stream.with_tls(|_| ()).is_none()
     }
     /// Whether nothing more can be written.
     pub fn is_broken(&self) -> bool {
@@ -266,9 +269,9 @@ impl Connection {
         self.output.borrow_mut().turn_bytes_max = bytes;
     }
 
-    /// Bytes that wait to be written.
+    /// Bytes that wait to be written. What TLS has made of the last ones counts as one.
     pub fn unsent_bytes(&self) -> u64 {
-        self.output.borrow().len()
+        self.output.borrow().len() + u64::from(self.stream.has_unsent())
     }
 
     /// Reads more input; answers how many bytes came, 0 at the end.

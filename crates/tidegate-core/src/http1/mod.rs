@@ -2,12 +2,14 @@
 //!
 //! - [`connection`]: the socket with what was read and is to be written
 //! - `requests`: request after request on it
+//! - `handshake`: TLS, ahead of the first one
 //! - `head`: reading the head of one
 //! - `write_head`, [`transfer`]: writing the head and the body of its response
 //!
 //! What this does not know: what a request comes to. That is [`crate::phase`].
 
 pub(crate) mod connection;
+mod handshake;
 mod head;
 mod requests;
 pub(crate) mod transfer;
@@ -41,7 +43,10 @@ impl HttpPort {
 }
 
 impl Service for HttpPort {
-    fn begin(&self, worker: &Rc<Worker>, opening: Opening) {
+    fn begin(&self, worker: &Rc<Worker>, mut opening: Opening) {
+        if self.config.listens[self.listen].ssl.is_some() {
+            opening.session.stream = opening.session.stream.into_tls();
+        }
         worker.start(Connection::new(opening, self.config.clone()));
     }
     fn head_timeout_ms(&self) -> u64 {

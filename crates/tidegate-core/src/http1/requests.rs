@@ -13,6 +13,7 @@ use tidegate_net::session::{End, Wait};
 
 use super::{
     connection::Connection,
+    handshake::shake_hands,
     head::{Cause, Head, read_head, read_proxy_header},
     transfer::OutputQueue,
 };
@@ -47,7 +48,7 @@ pub(super) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
 /// Serves a connection until it ends, or nothing has happened on it for a while.
 async fn serve_to_end(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
     let mut end = End::Closed;
-    if read_proxy_header(conn).await {
+    if read_proxy_header(conn).await && shake_hands(conn, worker).await {
         loop {
             match serve_one(conn, worker).await {
                 Next::Request => {}
@@ -75,6 +76,12 @@ enum Next {
 
 async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
     let req = match read_head(conn, worker).await {
+        Head::Complete(req) if conn.lacks_tls() => {
+            let message = "client sent plain HTTP request to HTTPS port while reading client request headers";
+            req.log(Level::Info, format_args!("{message}"));
+            run(conn, &req, |req| phase::reject(req, 497)).await;
+            return end(conn, req).await;
+        }
         Head::Complete(req) => req,
         Head::Bad(req, bad) => {
             req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
@@ -277,9 +284,12 @@ async fn linger(conn: &Rc<Connection>, req: &Rc<Request>) {
 }
 
 async fn close(conn: &Rc<Connection>) {
-    if !conn.is_broken() && !conn.output.borrow().is_empty() {
+    if !conn.is_broken() && conn.unsent_bytes() > 0 {
         let timeout_ms = 60_000;
         let _ = conn.flush(timeout_ms).await;
+    }
+    if !conn.is_broken() {
+        conn.stream.say_farewell();
     }
     conn.input.borrow_mut().clear();
     *conn.output.borrow_mut() = OutputQueue::default();

@@ -177,6 +177,11 @@ impl OutputQueue {
         let mut turn_bytes = 0;
         loop {
             if self.is_empty() {
+                match conn.stream.try_flush() {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) => return Err(error),
+                }
                 self.flush = false;
                 // Room on disk is given back with the last byte, not with the connection.
                 self.spill = None;

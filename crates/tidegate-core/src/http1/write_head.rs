@@ -108,7 +108,7 @@ impl Request {
         Ok(())
     }
 
-    /// `Location: /path` becomes `Location: http://host/path`, unless `absolute_redirect off`; answers whether it did.
+    /// `Location: /path` becomes `Location: scheme://host/path`, unless `absolute_redirect off`; answers whether it did.
     fn make_location_absolute(&self) -> bool {
         let conf = self.http_conf();
         if conf.absolute_redirect == Some(false) {
@@ -121,7 +121,8 @@ impl Request {
         let Some(path) = response.fields.get(Known::Location).filter(|value| value.starts_with(b"/")) else {
             return false;
         };
-        let mut url = b"http://".to_vec();
+        let mut url = [self.scheme().as_bytes(), b"://"].concat();
+        let port_default = if self.is_secure() { 443 } else { 80 };
         if conf.server_name_in_redirect == Some(true) {
             url.extend_from_slice(&self.config_server().name);
         } else {
@@ -134,7 +135,7 @@ impl Request {
         }
         if conf.port_in_redirect != Some(false)
             && let Peer::Inet(address) = self.conn.local()
-            && address.port() != 80
+            && address.port() != port_default
         {
             url.push(b':');
             url.extend_from_slice(itoa::Buffer::new().format(address.port()).as_bytes());

@@ -58,6 +58,15 @@ fn poll_write_stream(stream: &Stream, cx: &mut Context<'_>, slices: &[IoSlice<'_
     }
 }
 
+fn poll_flush_stream(stream: &Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    loop {
+        match stream.try_flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_write_ready(cx))?,
+            result => return Poll::Ready(result),
+        }
+    }
+}
+
 impl Transport {
     /// Reads into the room that `buf` has; 0 is the end.
     pub(super) fn poll_read(&self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
@@ -92,7 +101,11 @@ impl Transport {
     pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tls(stream) => Pin::new(&mut *stream.borrow_mut()).poll_flush(cx),
-            _ => Poll::Ready(Ok(())),
+            Self::Raw(req) => match req.upgrade() {
+                Some(req) => poll_flush_stream(&req.conn.stream, cx),
+                None => gone(),
+            },
+            Self::Plain(_) | Self::Body(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -172,7 +185,7 @@ impl AsyncRead for Io {
             Stream::Tcp(socket) => Pin::new(socket).poll_read(cx, buf),
             Stream::Unix(socket) => Pin::new(socket).poll_read(cx, buf),
             // TLS is spoken over connections that were made, not accepted.
-            Stream::Client(_) | Stream::Closed => gone(),
+            Stream::Client(_) | Stream::Tls(_) | Stream::Closed => gone(),
         }
     }
 }

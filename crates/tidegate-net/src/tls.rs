@@ -1,0 +1,370 @@
+//! TLS on a client's socket, in the shape of the other [streams](crate::stream): calls that never wait, and polls.
+//!
+//! - T1: plain text is taken only while no record waits to be sent, so that at most [`TLS_BUFFER_BYTES_MAX`] of them
+//!   wait. Whoever writes may therefore see all plain text taken while the last records still wait: they leave with the
+//!   next call that writes, flushes or awaits input.
+//! - T2: records are read only while no plain text waits to be read, so that one read's worth of it waits at most.
+//!
+//! A client may speak without TLS: the stream then passes everything through, and its owner decides what to answer.
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::{self, BufRead as _, IoSlice, Read, Write},
+    os::{fd::AsFd as _, unix::fs::FileExt as _},
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::BufMut;
+use rustls::{
+    ServerConfig, ServerConnection,
+    server::{Acceptor, ClientHello},
+};
+use tokio::io::Interest;
+
+use crate::{
+    client_socket::ClientSocket,
+    stream::{peek, receive},
+};
+
+/// Records of one connection that wait for its socket, in bytes.
+///
+/// Source: rustls, `DEFAULT_BUFFER_LIMIT`; that much in one write is also where larger ones gain nothing.
+pub const TLS_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// First byte of a handshake record (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 0x16;
+
+thread_local! {
+    /// Where parts of files are encrypted from.
+    static FILE_PART: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A client's socket that TLS is, or is to be, spoken on.
+#[derive(Debug)]
+pub struct TlsStream {
+    socket: ClientSocket,
+    state: RefCell<State>,
+}
+
+enum State {
+    /// Bytes pass as they are: before the handshake, or because the client does not begin one.
+    Plain,
+    /// A part of the client's first message has come.
+    Hello(Box<Acceptor>),
+    /// The server's side of a connection that has its settings.
+    Open(Box<ServerConnection>),
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            State::Plain => "Plain",
+            State::Hello(_) => "Hello",
+            State::Open(_) => "Open",
+        })
+    }
+}
+
+/// What a client begins a connection with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beginning {
+    /// TLS; the handshake is done.
+    Tls,
+    /// Something else, in plain text.
+    Plain,
+}
+
+/// Why there is no TLS connection.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The client has gone before the handshake was done.
+    #[error("peer closed connection in SSL handshake")]
+    Closed,
+    /// There is no certificate for the name that the client asks for, nor for any.
+    #[error("no certificate for the client's server name")]
+    NoSettings,
+    /// The socket failed.
+    #[error("SSL handshake failed: {0}")]
+    Socket(#[source] io::Error),
+    /// The two sides do not agree, or the client breaks the protocol.
+    #[error("SSL handshake failed: {0}")]
+    Tls(#[source] rustls::Error),
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Socket(error),
+        }
+    }
+}
+
+impl TlsStream {
+    pub(crate) fn new(socket: ClientSocket) -> Self {
+        TlsStream { socket, state: RefCell::new(State::Plain) }
+    }
+    pub(crate) fn socket(&self) -> &ClientSocket {
+        &self.socket
+    }
+    /// Calls `read` with the connection, if TLS is spoken.
+    pub(crate) fn with_connection<T>(&self, read: impl FnOnce(&ServerConnection) -> T) -> Option<T> {
+        match &*self.state.borrow() {
+            State::Open(conn) => Some(read(conn)),
+            State::Plain | State::Hello(_) => None,
+        }
+    }
+
+    /// Does the server's part of the handshake. `prefix` are bytes that were read already; those of TLS are taken out.
+    /// `choose` picks the settings by what the client wants.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the client was told then, as far as its socket took it.
+    pub fn poll_handshake(
+        &self,
+        cx: &mut Context<'_>,
+        prefix: &mut Vec<u8>,
+        choose: impl Fn(&ClientHello<'_>) -> Option<Arc<ServerConfig>>,
+    ) -> Poll<Result<Beginning, HandshakeError>> {
+        let mut state = self.state.borrow_mut();
+        loop {
+            match &mut *state {
+                State::Plain => match ready!(self.poll_first_byte(cx, prefix))? {
+                    HANDSHAKE => *state = State::Hello(Box::default()),
+                    _ => return Poll::Ready(Ok(Beginning::Plain)),
+                },
+                State::Hello(acceptor) => {
+                    ready!(self.poll_records(cx, prefix, |records| acceptor.read_tls(records)))?;
+                    let accepted = match acceptor.accept() {
+                        Ok(None) => continue,
+                        Ok(Some(accepted)) => accepted,
+                        Err((error, mut alert)) => {
+                            // The client may have gone: then nobody misses the alert.
+                            let _ = alert.write_all(&mut Records(&self.socket));
+                            return Poll::Ready(Err(HandshakeError::Tls(error)));
+                        }
+                    };
+                    let Some(config) = choose(&accepted.client_hello()) else {
+                        return Poll::Ready(Err(HandshakeError::NoSettings));
+                    };
+                    match accepted.into_connection(config) {
+                        Ok(conn) => *state = State::Open(Box::new(conn)),
+                        Err((error, mut alert)) => {
+                            let _ = alert.write_all(&mut Records(&self.socket));
+                            return Poll::Ready(Err(HandshakeError::Tls(error)));
+                        }
+                    }
+                }
+                State::Open(conn) => {
+                    ready!(self.poll_send(cx, conn))?;
+                    if !conn.is_handshaking() {
+                        return Poll::Ready(Ok(Beginning::Tls));
+                    }
+                    ready!(self.poll_records(cx, prefix, |records| conn.read_tls(records)))?;
+                    if let Err(error) = conn.process_new_packets() {
+                        let _ = self.send(conn);
+                        return Poll::Ready(Err(HandshakeError::Tls(error)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first byte that the client says, left where it is.
+    fn poll_first_byte(&self, cx: &mut Context<'_>, prefix: &[u8]) -> Poll<io::Result<u8>> {
+        loop {
+            if let Some(first) = prefix.first() {
+                return Poll::Ready(Ok(*first));
+            }
+            ready!(self.socket.poll_read_ready(cx))?;
+            match self.socket.try_io(Interest::READABLE, || peek(self.socket.as_fd())) {
+                Ok(Some(first)) => return Poll::Ready(Ok(first)),
+                Ok(None) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Lets `take` read records, those in `prefix` first; an end is an error.
+    fn poll_records(
+        &self,
+        cx: &mut Context<'_>,
+        prefix: &mut Vec<u8>,
+        mut take: impl FnMut(&mut dyn Read) -> io::Result<usize>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let taken = if prefix.is_empty() {
+                take(&mut Records(&self.socket))
+            } else {
+                let taken = take(&mut prefix.as_slice());
+                prefix.drain(..taken.as_ref().map_or(0, |count| *count));
+                taken
+            };
+            match taken {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.socket.poll_read_ready(cx))?,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Sends records that wait, as far as the socket takes them.
+    fn send(&self, conn: &mut ServerConnection) -> io::Result<()> {
+        while conn.wants_write() {
+            conn.write_tls(&mut Records(&self.socket))?;
+        }
+        Ok(())
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>, conn: &mut ServerConnection) -> Poll<io::Result<()>> {
+        loop {
+            match self.send(conn) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.socket.poll_write_ready(cx))?,
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Sees to it that plain text waits in `conn`, if any comes or the end does; see T2.
+    fn fill(&self, conn: &mut ServerConnection) -> io::Result<()> {
+        loop {
+            match conn.reader().fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A client that closes without a farewell: what it was saying tells by itself whether it was complete.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                result => return result.map(drop),
+            }
+            conn.read_tls(&mut Records(&self.socket))?;
+            if let Err(error) = conn.process_new_packets() {
+                let _ = self.send(conn);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+    }
+
+    /// As [`Stream::try_read_buf`](crate::stream::Stream::try_read_buf).
+    pub(crate) fn try_read_buf(&self, buf: &mut impl BufMut) -> io::Result<usize> {
+        match &mut *self.state.borrow_mut() {
+            State::Open(conn) => {
+                self.fill(conn)?;
+                let mut reader = conn.reader();
+                let text = reader.fill_buf().unwrap_or_default();
+                let count = text.len().min(buf.chunk_mut().len());
+                buf.put_slice(&text[..count]);
+                reader.consume(count);
+                Ok(count)
+            }
+            State::Plain | State::Hello(_) => receive(&self.socket, buf),
+        }
+    }
+    /// As [`Stream::try_peek`](crate::stream::Stream::try_peek).
+    pub(crate) fn try_peek(&self) -> io::Result<bool> {
+        match &mut *self.state.borrow_mut() {
+            State::Open(conn) => {
+                self.fill(conn)?;
+                Ok(!conn.reader().fill_buf().unwrap_or_default().is_empty())
+            }
+            State::Plain | State::Hello(_) => {
+                self.socket.try_io(Interest::READABLE, || peek(self.socket.as_fd())).map(|byte| byte.is_some())
+            }
+        }
+    }
+    /// Whether there may be something to read. Meanwhile records that wait leave; see T1.
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let State::Open(conn) = &mut *self.state.borrow_mut() {
+            if conn.wants_write()
+                && let Poll::Ready(Err(error)) = self.poll_send(cx, conn)
+            {
+                return Poll::Ready(Err(error));
+            }
+            let nothing_waits = conn.reader().fill_buf().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+            if !nothing_waits {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        self.socket.poll_read_ready(cx)
+    }
+
+    /// Sends what waits, then takes plain text from `write`, and sends that too as far as the socket takes it.
+    fn write(
+        &self,
+        plain: impl FnOnce(&ClientSocket) -> io::Result<usize>,
+        secret: impl FnOnce(&mut dyn Write) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match &mut *self.state.borrow_mut() {
+            State::Open(conn) => {
+                self.send(conn)?;
+                let taken = secret(&mut conn.writer())?;
+                match self.send(conn) {
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                    _ => Ok(taken),
+                }
+            }
+            State::Plain | State::Hello(_) => plain(&self.socket),
+        }
+    }
+    /// As [`Stream::try_write_vectored`](crate::stream::Stream::try_write_vectored).
+    pub(crate) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write(|socket| socket.try_write_vectored(slices), |writer| writer.write_vectored(slices))
+    }
+    /// As [`Stream::try_sendfile`](crate::stream::Stream::try_sendfile), through memory.
+    pub(crate) fn try_sendfile(&self, file: &File, offset: u64, len: u64) -> io::Result<usize> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(TLS_BUFFER_BYTES_MAX);
+        FILE_PART.with_borrow_mut(|part| {
+            part.resize(TLS_BUFFER_BYTES_MAX, 0);
+            self.try_flush()?;
+            let count = file.read_at(&mut part[..len], offset)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.try_write_vectored(&[IoSlice::new(&part[..count])])
+        })
+    }
+    /// Sends the records that wait.
+    ///
+    /// # Errors
+    /// `WouldBlock` while some still do.
+    pub(crate) fn try_flush(&self) -> io::Result<()> {
+        match &mut *self.state.borrow_mut() {
+            State::Open(conn) => self.send(conn),
+            State::Plain | State::Hello(_) => Ok(()),
+        }
+    }
+    /// Whether records wait to be sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Open(conn) if conn.wants_write())
+    }
+    /// Says that nothing more will be sent. The client can tell that from a connection that was cut.
+    pub(crate) fn say_farewell(&self) {
+        if let State::Open(conn) = &mut *self.state.borrow_mut() {
+            conn.send_close_notify();
+            // A socket that takes nothing now has a client that has stopped reading.
+            let _ = self.send(conn);
+        }
+    }
+}
+
+/// A socket that records are read from and written to.
+struct Records<'s>(&'s ClientSocket);
+
+impl Read for Records<'_> {
+    fn read(&mut self, mut buf: &mut [u8]) -> io::Result<usize> {
+        receive(self.0, &mut buf)
+    }
+}
+
+impl Write for Records<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(buf)])
+    }
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

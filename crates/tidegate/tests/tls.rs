@@ -1,0 +1,382 @@
+//! TLS for clients: what they get over it, by which certificate, and what becomes of those that break it.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use support::{Site, connect, free_port};
+
+/// Signs certificates for servers.
+struct Authority {
+    certificate: CertificateDer<'static>,
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        // A name of its own: OpenSSL takes a certificate that names itself as its issuer for one.
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).expect("signed");
+        Self { certificate: certificate.der().clone(), pem: certificate.pem(), issuer: Issuer::new(params, key) }
+    }
+
+    /// Writes `conf/<name>.crt` and `conf/<name>.key`.
+    fn certify(&self, site: &Site, name: &str) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        std::fs::write(site.dir.join(format!("conf/{name}.crt")), certificate.pem()).expect("written");
+        std::fs::write(site.dir.join(format!("conf/{name}.key")), key.serialize_pem()).expect("written");
+    }
+
+    fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
+        Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
+    }
+}
+
+/// A site with TLS on a second port, and the authority of its certificate for `localhost`.
+fn secure_site(server: &str) -> (Site, Authority, u16) {
+    let (site, authority, port) = (Site::new("", ""), Authority::new(), free_port());
+    authority.certify(&site, "localhost");
+    let tls = "ssl_certificate localhost.crt; ssl_certificate_key localhost.key;";
+    site.configure("", &format!("listen 127.0.0.1:{port} ssl; {tls} location = / {{ return 200 ok; }} {server}"));
+    (site, authority, port)
+}
+
+type Secure = StreamOwned<ClientConnection, TcpStream>;
+
+fn secure(config: &Arc<ClientConfig>, socket: TcpStream, name: &str) -> Secure {
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    StreamOwned::new(ClientConnection::new(config.clone(), name).expect("a client"), socket)
+}
+
+/// Sends a request and reads to the end, which the server announces.
+fn ask(stream: &mut Secure, text: &str) -> String {
+    stream.write_all(text.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    // An end without a farewell is an error here.
+    stream.read_to_string(&mut answer).expect("a complete answer");
+    answer
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").expect("a head").1
+}
+
+#[test]
+fn a_request_knows_its_connection() {
+    let told = "location = /told { return 200 '$scheme $https $ssl_protocol $ssl_cipher $ssl_server_name'; }\n\
+                location = /moved { return 301 /there; }";
+    let (mut site, authority, port) = secure_site(told);
+    site.start();
+    for (version, expected) in [
+        (&TLS13, "https on TLSv1.3 TLS_AES_256_GCM_SHA384 localhost"),
+        (&TLS12, "https on TLSv1.2 ECDHE-ECDSA-AES256-GCM-SHA384 localhost"),
+    ] {
+        let client = authority.client(&[version]);
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+        assert_eq!(body(&ask(&mut stream, &get("/told"))), expected);
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+        let moved = format!("Location: https://localhost:{port}/there\r\n");
+        assert!(ask(&mut stream, &get("/moved")).contains(&moved));
+    }
+    assert!(support::get(site.port, "/told").expect("an answer").ends_with("\r\n\r\nhttp    "));
+    site.quit();
+}
+
+#[test]
+fn bodies_of_every_kind_pass() {
+    let (mut site, authority, port) = secure_site("");
+    let server = format!(
+        "listen 127.0.0.1:{port} ssl; ssl_certificate localhost.crt; ssl_certificate_key localhost.key;\n\
+         client_max_body_size 0; location = / {{ return 200 ok; }} location = /big {{ alias big; }}\n\
+         location = /proxied {{ proxy_pass http://127.0.0.1:{}/echo; }}\n\
+         location = /echo {{ content_by_lua_block {{\n\
+         ngx.req.read_body() local file = ngx.req.get_body_file()\n\
+         ngx.print(file and io.open(file, 'rb'):read('*a') or ngx.req.get_body_data()) }} }}\n\
+         location = /lua {{ content_by_lua_block {{ for i = 1, 3 do ngx.say(i) ngx.flush(true) end }} }}\n\
+         location = /raw {{ content_by_lua_block {{ local sock = ngx.req.socket(true)\n\
+         sock:send('raw ') local line = sock:receive() sock:send(line) ngx.exit(444) }} }}",
+        site.port
+    );
+    site.configure("", &server);
+    let big: Vec<u8> = (0..8 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(site.dir.join("big"), &big).expect("written");
+    site.start();
+    let client = authority.client(&[&TLS13]);
+    // One connection for all: it is kept alive.
+    let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+    let mut exchange = |head: &str, sent: &[u8]| {
+        write!(stream, "{head} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", sent.len()).expect("sent");
+        stream.write_all(sent).expect("sent");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a head");
+            answer.push(byte[0]);
+        }
+        let head = String::from_utf8(answer).expect("text");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        let length = head.split_once("Content-Length: ").and_then(|(_, rest)| rest.split_once("\r\n"));
+        match length {
+            Some((length, _)) => {
+                let mut content = vec![0; length.parse().expect("a number")];
+                stream.read_exact(&mut content).expect("content");
+                content
+            }
+            None => {
+                let mut content = Vec::new();
+                while !content.ends_with(b"0\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).expect("content");
+                    content.push(byte[0]);
+                }
+                content
+            }
+        }
+    };
+    assert!(exchange("GET /big", b"") == big, "a file");
+    assert_eq!(exchange("GET /", b""), b"ok");
+    assert_eq!(exchange("GET /lua", b""), b"2\r\n1\n\r\n2\r\n2\n\r\n2\r\n3\n\r\n0\r\n\r\n");
+    drop(stream);
+    for (path, size) in [("/echo", 10), ("/proxied", 10), ("/echo", 1 << 20), ("/proxied", 1 << 20)] {
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+        write!(stream, "POST {path} HTTP/1.0\r\nContent-Length: {size}\r\n\r\n").expect("sent");
+        stream.write_all(&big[..size]).expect("sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("a complete answer");
+        assert!(answer.ends_with(&big[..size]), "{path} {size}: {} bytes", answer.len());
+    }
+    let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+    stream.write_all(b"GET /raw HTTP/1.1\r\nHost: localhost\r\n\r\nline\n").expect("sent");
+    let mut answer = [0; 8];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"raw line");
+    site.quit();
+}
+
+#[test]
+fn the_certificate_is_that_of_the_name() {
+    let (mut site, authority, port) = (Site::new("", ""), Authority::new(), free_port());
+    for name in ["localhost", "one.test", "two.test"] {
+        authority.certify(&site, name);
+    }
+    let server = |name: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:{port} ssl; server_name {name} *.{name};\n\
+             ssl_certificate {name}.crt; ssl_certificate_key {name}.key; return 200 {name}; }}\n"
+        )
+    };
+    site.write_conf(&format!(
+        "error_log logs/error.log info; pid logs/nginx.pid; events {{ }}\n\
+         http {{ server {{ listen 127.0.0.1:{}; return 200 ok; }} {} {}\n\
+         server {{ listen 127.0.0.1:{port} ssl; server_name none.test; ssl_protocols TLSv1.3; return 200 none; }} }}",
+        site.port,
+        server("one.test"),
+        server("two.test")
+    ));
+    site.start();
+    let client = authority.client(&[&TLS13]);
+    for name in ["one.test", "two.test"] {
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), name);
+        let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+        assert_eq!(body(&ask(&mut stream, &request)), name);
+    }
+    // A server without a certificate, and a name that nobody has: both get the default server's.
+    for name in ["none.test", "other.test"] {
+        let arguments = ["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", name, "-showcerts"];
+        let shown = Command::new("openssl").args(arguments).stdin(std::process::Stdio::null()).output();
+        let shown = shown.expect("openssl runs").stdout;
+        let certificate = std::fs::read_to_string(site.dir.join("conf/one.test.crt")).expect("written");
+        let lines = certificate.lines().nth(1).expect("text");
+        assert!(String::from_utf8_lossy(&shown).contains(lines), "{name}");
+    }
+    site.quit();
+}
+
+#[test]
+fn curl_and_old_protocols() {
+    let (mut site, authority, port) = secure_site("ssl_protocols TLSv1.3;");
+    let ca = site.dir.join("ca.pem");
+    std::fs::write(&ca, &authority.pem).expect("written");
+    site.start();
+    let curl = |more: &[&str]| {
+        let url = format!("https://localhost:{port}/");
+        let mut command = Command::new("curl");
+        command.args(["-s", "--noproxy", "*", "--cacert"]).arg(&ca).args(more).args([&url, &url]);
+        command.args(["-w", " %{num_connects} "]).output().expect("curl runs")
+    };
+    assert_eq!(String::from_utf8_lossy(&curl(&[]).stdout), "ok 1 ok 0 ");
+    let old = curl(&["--tls-max", "1.2"]);
+    // 35: the handshake failed.
+    assert_eq!((old.status.code(), old.stdout.is_empty()), (Some(35), false));
+    site.quit();
+}
+
+#[test]
+fn plain_text_at_the_port_of_tls() {
+    let (mut site, _, port) = secure_site("error_page 497 =302 https://$host/moved;");
+    site.start();
+    let answer = support::get(port, "/").expect("an answer");
+    assert!(
+        answer.starts_with("HTTP/1.1 302 ") && answer.contains("Location: https://localhost/moved\r\n"),
+        "{answer}"
+    );
+    site.quit();
+    let (mut site, _, port) = secure_site("");
+    site.start();
+    let answer = support::get(port, "/").expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.contains("The plain HTTP request was sent to HTTPS port"), "{answer}");
+    site.quit();
+}
+
+#[test]
+fn handshakes_that_break_off() {
+    let (mut site, authority, port) = secure_site("error_log logs/error.log info;");
+    site.configure(
+        "error_log logs/error.log info;",
+        &format!(
+            "listen 127.0.0.1:{port} ssl; ssl_certificate localhost.crt; ssl_certificate_key localhost.key;\n\
+             client_header_timeout 300ms; location = / {{ return 200 ok; }}"
+        ),
+    );
+    site.start();
+    let client = authority.client(&[&TLS12, &TLS13]);
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut hello = Vec::new();
+    ClientConnection::new(client.clone(), name).expect("a client").write_tls(&mut hello).expect("memory");
+    for length in 0..hello.len() {
+        let mut socket = connect(port).expect("the server accepts");
+        socket.write_all(&hello[..length]).expect("sent");
+    }
+    site.wait_for_log("peer closed connection in SSL handshake while SSL handshaking");
+    // Not a byte is what it should be, then one alone, and a client that goes no further.
+    let mut socket = connect(port).expect("the server accepts");
+    socket.write_all(b"\x16\x03\x01\x02\x00garbage").and_then(|()| socket.write_all(&[0x55; 600])).expect("sent");
+    site.wait_for_log("SSL handshake failed");
+    let mut one = hello.clone();
+    one[9] ^= 0xff;
+    connect(port).and_then(|mut socket| socket.write_all(&one)).expect("sent");
+    let mut slow = connect(port).expect("the server accepts");
+    slow.write_all(&hello[..20]).expect("sent");
+    site.wait_for_log("client timed out (110: Connection timed out) while SSL handshaking");
+    let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+    assert_eq!(body(&ask(&mut stream, &get("/"))), "ok");
+    assert!(!site.log().contains("[alert]") && !site.log().contains("panicked"), "{}", site.log());
+    site.quit();
+}
+
+#[test]
+fn the_proxy_protocol_comes_first() {
+    let (site, authority, port) = (Site::new("", ""), Authority::new(), free_port());
+    authority.certify(&site, "localhost");
+    let mut site = site;
+    site.configure(
+        "",
+        &format!(
+            "listen 127.0.0.1:{port} ssl proxy_protocol; ssl_certificate localhost.crt; ssl_certificate_key localhost.key;\n\
+             location = / {{ return 200 '$proxy_protocol_addr $scheme'; }}"
+        ),
+    );
+    site.start();
+    let client = authority.client(&[&TLS13]);
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut connection = ClientConnection::new(client, name).expect("a client");
+    let mut first = b"PROXY TCP4 192.0.2.7 192.0.2.8 1000 443\r\n".to_vec();
+    connection.write_tls(&mut first).expect("memory");
+    let mut socket = connect(port).expect("the server accepts");
+    // In one packet: the server has bytes of the handshake when it has read the header.
+    socket.write_all(&first).expect("sent");
+    let mut stream = StreamOwned::new(connection, socket);
+    assert_eq!(body(&ask(&mut stream, &get("/"))), "192.0.2.7 https");
+    site.quit();
+}
+
+#[test]
+fn a_client_that_reads_late_gets_everything() {
+    let (mut site, authority, port) = secure_site("location = /big { alias big; } location = /two { return 200 two; }");
+    std::fs::write(site.dir.join("big"), vec![b'x'; 32 << 20]).expect("written");
+    site.start();
+    let client = authority.client(&[&TLS13]);
+    let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    stream.write_all(get("/two").as_bytes()).expect("sent");
+    // The worker serves others while this client does not read.
+    let mut other = secure(&client, connect(port).expect("the server accepts"), "localhost");
+    assert_eq!(body(&ask(&mut other, &get("/"))), "ok");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("complete answers");
+    assert!(answer.len() > 32 << 20 && answer.ends_with(b"\r\n\r\ntwo"), "{}", answer.len());
+    site.quit();
+}
+
+#[test]
+fn sessions_are_resumed() {
+    for (server, expected) in [("", true), ("ssl_session_tickets off;", false)] {
+        let (mut site, authority, port) = secure_site(server);
+        site.start();
+        let client = authority.client(&[&TLS13]);
+        let mut resumed = Vec::new();
+        for _ in 0..2 {
+            let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+            ask(&mut stream, &get("/"));
+            resumed.push(stream.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed));
+        }
+        assert_eq!(resumed, [false, expected], "{server}");
+        site.quit();
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_said_when_the_configuration_loads() {
+    let (site, authority) = (Site::new("", ""), Authority::new());
+    for name in ["one", "two"] {
+        authority.certify(&site, name);
+    }
+    let conf = site.dir.join("conf");
+    std::fs::write(conf.join("empty"), "").expect("written");
+    let check = |server: &str, expected: &str| {
+        site.write_conf(&format!("events {{ }}\nhttp {{ server {{ listen 127.0.0.1:4433 ssl; {server} }} }}\n"));
+        let output = site.run(&["-t"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(expected), "{server}: {text}");
+        output.status.success()
+    };
+    let path = |name: &str| Path::new(&conf).join(name).display().to_string();
+    assert!(!check("", "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive"));
+    assert!(!check("ssl_certificate one.crt;", "no \"ssl_certificate_key\" is defined for certificate \"one.crt\""));
+    let missing = format!("cannot load certificate \"{}\": (2: No such file or directory)", path("none"));
+    assert!(!check("ssl_certificate none; ssl_certificate_key one.key;", &missing));
+    let empty = format!("cannot load certificate key \"{}\": (no items found)", path("empty"));
+    assert!(!check("ssl_certificate one.crt; ssl_certificate_key empty;", &empty));
+    let mismatch = format!("cannot load certificate key \"{}\": ", path("two.key"));
+    assert!(!check("ssl_certificate one.crt; ssl_certificate_key two.key;", &mismatch));
+    let good = "ssl_certificate one.crt; ssl_certificate_key one.key;";
+    assert!(check(good, "test is successful"));
+    assert!(check(&format!("{good} ssl_ciphers HIGH;"), "\"ssl_ciphers\" has no effect yet"));
+    assert!(check(&format!("{good} ssl_protocols TLSv1 TLSv1.2;"), "versions before TLSv1.2 are not safe"));
+    assert!(!check(&format!("{good} ssl_protocols TLSv1.1;"), "names no version that is safe"));
+    assert!(!check(&format!("{good} ssl_verify_client on;"), "unknown directive \"ssl_verify_client\""));
+    assert!(!check("ssl_certificate $ssl_server_name.crt;", "variables are not supported here yet"));
+}
