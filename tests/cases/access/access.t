@@ -164,6 +164,12 @@ X: y
 ~~~
 Authorization: Basic amVycnk6bW91c2U=
 --- error_code: 200 401 200
+--- response_body_like
+^address\n$
+~~~
+<h1>401 Authorization Required</h1>
+~~~
+^password\n$
 --- error_log
 no user/password was provided for basic authentication
 

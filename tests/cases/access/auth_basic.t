@@ -137,6 +137,8 @@ Authorization: Basic dG9tOmNhdA==
 ~~~
 Authorization: Basic dG9tOnRpZ2Vy
 --- error_code: 200 200
+--- response_body
+inside
 
 === TEST 5: a file by variable
 --- config

@@ -103,6 +103,8 @@ body
 ~~~
 GET /x
 --- error_code: 200 200
+--- response_body
+in
 
 === TEST 6: twice
 --- config

@@ -303,6 +303,8 @@ location / { proxy_read_timeout 0; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
 --- request
 GET /
 --- error_code: 504
+--- error_log
+upstream timed out (110: Connection timed out) while reading response header from upstream
 
 === TEST 27: client_body_timeout 0
 --- config

@@ -247,3 +247,11 @@ If-Match: "no"
 ~~~
 If-Match: "no"
 --- error_code: 304 200 412 200
+--- response_body_like
+^$
+~~~
+^text\n$
+~~~
+<h1>412 Precondition Failed</h1>
+~~~
+^text\n$

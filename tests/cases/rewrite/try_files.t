@@ -97,6 +97,8 @@ a
 --- request
 GET /dir
 --- error_code: 404
+--- no_error_log
+[error]
 
 === TEST 9: a bad status is refused
 --- config

@@ -22,6 +22,14 @@ If-Modified-Since: Sun, 09 Sep 2001 01:46:39 GMT
 ~~~
 If-Modified-Since: rubbish
 --- error_code: 304 200 200 200
+--- response_body_like
+^$
+~~~
+^a\n$
+~~~
+^a\n$
+~~~
+^a\n$
 
 === TEST 2: if_modified_since before
 --- config
@@ -38,6 +46,10 @@ If-Modified-Since: Sun, 09 Sep 2001 01:46:41 GMT
 ~~~
 If-Modified-Since: Sun, 09 Sep 2001 01:46:39 GMT
 --- error_code: 304 200
+--- response_body_like
+^$
+~~~
+^a\n$
 
 === TEST 3: if_modified_since off
 --- config
@@ -50,6 +62,8 @@ GET /a.txt
 --- more_headers
 If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT
 --- error_code: 200
+--- response_body_like
+^a\n$
 
 === TEST 4: what a 304 has and has not
 --- config
@@ -96,6 +110,16 @@ If-None-Match: "3b9aca00-3"
 If-None-Match: "3b9aca00-3"
 If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT
 --- error_code: 304 304 304 200 200
+--- response_body_like
+^$
+~~~
+^$
+~~~
+^$
+~~~
+^a\n$
+~~~
+^a\n$
 
 === TEST 6: If-Match
 --- config
@@ -115,6 +139,12 @@ If-Match: "3b9aca00-3"
 ~~~
 If-Match: *
 --- error_code: 200 412 200
+--- response_body_like
+^a\n$
+~~~
+<h1>412 Precondition Failed</h1>
+~~~
+^a\n$
 
 === TEST 7: If-Unmodified-Since
 --- config

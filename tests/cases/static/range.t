@@ -89,6 +89,12 @@ Range: bytes=5-2
 ~~~
 Range: lines=1-2
 --- error_code: 416 416 200
+--- response_body_like
+<h1>416 Requested Range Not Satisfiable</h1>
+~~~
+<h1>416 Requested Range Not Satisfiable</h1>
+~~~
+^0123456789$
 
 === TEST 5: If-Range
 --- config
@@ -116,6 +122,14 @@ If-Range: "3b9aca00-b"
 Range: bytes=0-1
 If-Range: "3b9aca00-c"
 --- error_code: 206 200 206 200
+--- response_body_like
+^01$
+~~~
+^0123456789\n$
+~~~
+^01$
+~~~
+^0123456789\n$
 
 === TEST 6: max_ranges 0
 --- config
@@ -166,6 +180,8 @@ GET /
 --- more_headers
 Range: bytes=0-1
 --- error_code: 200
+--- response_body_like
+^0123456789$
 
 === TEST 10: If-Range with the time of a proxied response
 --- config
@@ -182,3 +198,7 @@ GET /
 Range: bytes=1-2
 If-Range: Mon, 28 Sep 1970 06:00:00 GMT
 --- error_code: 206 200
+--- response_body_like
+^el$
+~~~
+^hello$

@@ -78,10 +78,22 @@ server { listen 127.0.0.1:$TEST_PORT_3; return 200 "ok\n"; }
 --- config
 location / { proxy_next_upstream error http_503; proxy_pass http://u; }
 location /idem { proxy_next_upstream error http_503 non_idempotent; proxy_pass http://u; }
---- request
+--- requests
 POST /
 x
---- error_code: 503
+~~~
+POST /idem
+x
+~~~
+POST /idem
+x
+--- error_code: 503 200 200
+--- response_body_like
+<h1>503 Service Temporarily Unavailable</h1>
+~~~
+^ok\n$
+~~~
+^ok\n$
 
 === TEST 6: with non_idempotent it is
 --- http_config
@@ -277,6 +289,8 @@ location / { proxy_read_timeout 300ms; proxy_next_upstream_timeout 100ms; proxy_
 --- request
 GET /
 --- error_code: 504
+--- error_log
+upstream timed out (110: Connection timed out) while reading response header from upstream
 
 === TEST 21: a time-out leads to the next server
 --- http_config
