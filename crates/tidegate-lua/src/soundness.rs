@@ -255,8 +255,9 @@ fn handles_are_no_addresses() {
              for name, method in pairs(getmetatable(dict)) do
                  if type(method) == 'function' then
                      pcall(method, { value }, 'key', 1)
+                     pcall(method, { dict[1], value }, 'key', 1)
                      pcall(method, { value, value }, value, value)
-                     pcall(method, { dict[1], value }, value, value)
+                     pcall(method, { value, dict[2] }, value, value)
                      pcall(method, value)
                  end
              end
@@ -265,7 +266,7 @@ fn handles_are_no_addresses() {
                  pcall(md5[name], value, 'text')
              end
          end
-         local number = dict[1]
+         local number = dict[2]
          assert(dict:set('a', 'b') and dict:get('a') == 'b')
          assert(type(number) == 'number')
          assert(md5:update('a') and #md5:final() == 16)

@@ -1,7 +1,8 @@
 -- ngx.shared.DICT: everywhere; nothing here waits.
 --
--- A dictionary is a table whose [1] is the number of its zone. Wrong numbers harm nobody: natively they are no zone, or
--- another one.
+-- A dictionary is a table whose [2] is the number of its zone. Wrong numbers harm nobody: natively they are no zone, or
+-- another one. Its [1] is no number, as in OpenResty: lists of numbers are no dictionaries, and functions that take lists
+-- of texts refuse dictionaries.
 
 local ngx, native, base = ...
 
@@ -27,7 +28,7 @@ local messages = { "not found", "exists", "no memory", "not a number", "value no
 local methods = {}
 
 local function zone_of(dict)
-    local zone = type(dict) == "table" and dict[1]
+    local zone = type(dict) == "table" and dict[2]
     if type(zone) ~= "number" then
         return fail('bad "zone" argument')
     end
@@ -352,5 +353,5 @@ base.dictionary_methods = methods
 
 ngx.shared = {}
 for name, number in pairs(base.shared_dicts) do
-    ngx.shared[name] = setmetatable({ number }, methods)
+    ngx.shared[name] = setmetatable({ ngx.null, number }, methods)
 end

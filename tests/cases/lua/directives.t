@@ -330,7 +330,7 @@ one two
 lua_sa_restart off;
 lua_load_resty_core on;
 --- config
-lua_ssl_protocols TLSv1.2 TLSv1.3;
+lua_ssl_protocols TLSv1 tlsV1.2 TLSV1.3;
 lua_ssl_ciphers HIGH;
 location / { content_by_lua_block { ngx.say("ok") } }
 --- request

@@ -168,3 +168,24 @@ GET /t
 true nil
 true 0 1
 nilnot found
+
+=== TEST 9: a table that is no dictionary, and a dictionary where a text is due
+--- http_config
+lua_shared_dict dogs 1m;
+--- config
+location / {
+    content_by_lua_block {
+        local dogs = ngx.shared.dogs
+        for _, name in ipairs { "set", "get", "incr" } do
+            for _, wrong in ipairs { { 1 }, {}, 1, "dogs" } do
+                ngx.say(name, " ", pcall(dogs[name], wrong, "foo", 1))
+            end
+        end
+        ngx.say(pcall(ngx.encode_args, { bar = dogs }))
+    }
+}
+--- request
+GET /
+--- response_body_like
+\A(?:(?:set|get|incr) false.*bad "zone" argument\n){12}false.*attempt to use userdata as query arg value
+\z

@@ -24,7 +24,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 use tidegate_conf::diagnostic::Level as Severity;
-use tidegate_conf::{Diagnostic, ast};
+use tidegate_conf::{Diagnostic, ast, values};
 use tidegate_core::conf::Build;
 use tidegate_core::inherit;
 use tidegate_core::module::{Context, Directive, Module};
@@ -136,15 +136,32 @@ fn revoked(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -
     Ok(())
 }
 
+/// A word of `lua_ssl_protocols`.
+#[derive(Clone, Copy)]
+enum Version {
+    /// Broken and not offered; configurations still list it beside the others.
+    Broken,
+    Tls12,
+    Tls13,
+}
+
+const VERSIONS: &[(&str, Version)] = &[
+    ("SSLv2", Version::Broken),
+    ("SSLv3", Version::Broken),
+    ("TLSv1", Version::Broken),
+    ("TLSv1.1", Version::Broken),
+    ("TLSv1.2", Version::Tls12),
+    ("TLSv1.3", Version::Tls13),
+];
+
 fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
     let mut versions = Versions { tls12: false, tls13: false };
     for arg in &directive.args {
-        match arg.value.as_bytes() {
-            b"TLSv1.2" => versions.tls12 = true,
-            b"TLSv1.3" => versions.tls13 = true,
-            // Broken versions, which configurations still list beside the others.
-            b"SSLv2" | b"SSLv3" | b"TLSv1" | b"TLSv1.1" => {}
-            _ => {
+        match values::word(arg.value.as_bstr(), VERSIONS) {
+            Ok(Version::Tls12) => versions.tls12 = true,
+            Ok(Version::Tls13) => versions.tls13 = true,
+            Ok(Version::Broken) => {}
+            Err(_) => {
                 let message = format!("invalid value \"{}\"", arg.value.as_bstr());
                 return Err(Diagnostic::new(Severity::Emerg, arg.span, message));
             }
