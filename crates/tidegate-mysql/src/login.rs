@@ -119,6 +119,10 @@ async fn handshake(options: &ConnectOptions, mut channel: Channel) -> Result<Log
     channel.put_next(&payload);
     channel.flush(Stage::Connect).await?;
     finish_login(options, &mut channel, plugin, nonce).await?;
+    if channel.holds_unasked() {
+        // The first statement must not take it for its answer.
+        return Err(channel.protocol("more came than the end of the login"));
+    }
 
     let capabilities = response.capabilities & greeting.capabilities;
     if capabilities & capability::COMPRESS != 0 {

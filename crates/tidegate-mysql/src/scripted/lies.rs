@@ -83,6 +83,23 @@ async fn packets_too_many_and_too_few() {
     assert_eq!((result.expect("rows").as_str(), idle), (ROWS, false));
 }
 
+/// The first statement would take what comes behind the login for its answer.
+#[tokio::test]
+async fn bytes_behind_the_login() {
+    let server = async |mut peer: Peer<TcpStream>| {
+        peer.greet("mysql_native_password", CAPABILITIES).await;
+        let mut bytes = Vec::new();
+        put_packet(&mut bytes, &mut peer.input.sequence, &[OK]);
+        let _ = peer.stream.write_all(&[bytes, framed(&result_set())].concat()).await;
+        peer.read().await;
+    };
+    let client = async |conn: Result<Conn, QueryError>| match conn {
+        Ok(mut conn) => (run(&mut conn, "select 1").await, conn.is_idle()),
+        Err(error) => (Err(error), false),
+    };
+    check("a result behind the login", meet(|_| {}, server, client).await, "more came than the end");
+}
+
 /// Where each frame of the bytes begins, and how long its payload is.
 fn frames(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
