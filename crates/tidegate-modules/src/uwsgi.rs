@@ -116,7 +116,7 @@ fn modifier(field: &mut Option<u64>, directive: &ast::Directive) -> Result<(), D
     let arg = &directive.args[0];
     let number = values::integer(arg.value.as_bstr()).map_err(|error| error.diagnostic(directive.name(), arg))?;
     if number > u64::from(u8::MAX) {
-        let message = "value must be less than or equal to 255".to_owned();
+        let message = "value must be between 0 and 255".to_owned();
         return Err(Diagnostic::new(Severity::Emerg, arg.span, message));
     }
     fill(field, number, directive)
@@ -181,7 +181,7 @@ impl Head for Location {
         self.params.write(req, self.settings.pass_request_headers, out);
         let Ok(size) = u16::try_from(out.len() - start) else {
             let size = out.len() - start;
-            req.log(Level::Error, format_args!("uwsgi request is too large: {size} bytes of parameters"));
+            req.log(Level::Error, format_args!("uwsgi request is too big: {size}"));
             return Err(Step::Status(500));
         };
         out[start - HEADER_BYTES + 1..start - 1].copy_from_slice(&size.to_le_bytes());

@@ -185,7 +185,8 @@ location / {
     fastcgi_pass 127.0.0.1:$TEST_PHP_FPM_PORT;
     fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
     fastcgi_param REQUEST_METHOD $request_method;
-    fastcgi_buffers 2 4k;
+    fastcgi_buffers 4 4k;
+    fastcgi_busy_buffers_size 8k;
 }
 location /direct/ {
     fastcgi_pass 127.0.0.1:$TEST_PHP_FPM_PORT;

@@ -111,3 +111,4 @@ hello
 hello
 --- tcp_query_like
 ^17:CONTENT_LENGTH\x006\x00,abcdef17:CONTENT_LENGTH\x006\x00,abcdef$
+--- tidegate_only: nginx 1.22 announces no more than what has come of the body
