@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| tidegate_core::resolver::check_any_reply(input));
+fuzz_target!(|input: &[u8]| tidegate_net::resolver::check_any_reply(input));

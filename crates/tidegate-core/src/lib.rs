@@ -13,7 +13,7 @@
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
 //! - [`http1`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
-//! - [`resolver`]: addresses of names
+//! - [`resolver`]: which name servers are asked
 //! - [`upstream`]: talking to other servers for a request
 //! - [`error_log`], [`files`]: what they stand on
 

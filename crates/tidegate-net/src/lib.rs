@@ -8,6 +8,7 @@
 //! - [`worker`]: what one of them does; [`service`]: what it has to know of a protocol
 //! - [`session`], `sessions`, `parked`: the connections of a worker, those on which nothing happens apart
 //! - [`listeners`], [`accept`]: listening sockets; [`client_socket`], [`stream`], [`tls`]: connected ones
+//! - [`resolver`]: addresses of names
 //! - [`deadline`], [`sleep`]: time limits and sleeps of thousands
 //! - [`log`], [`clock`], [`counters`], [`buffers`], [`memory`]: what the others stand on
 
@@ -23,6 +24,7 @@ pub mod listeners;
 pub mod log;
 pub mod memory;
 mod parked;
+pub mod resolver;
 pub mod service;
 pub mod session;
 mod sessions;

@@ -67,15 +67,6 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// What a client begins a connection with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beginning {
-    /// TLS; the handshake is done.
-    Tls,
-    /// Something else, in plain text.
-    Plain,
-}
-
 /// Why there is no TLS connection.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
@@ -118,7 +109,8 @@ impl TlsStream {
     }
 
     /// Does the server's part of the handshake. `prefix` are bytes that were read already; those of TLS are taken out.
-    /// `choose` picks the settings by what the client wants.
+    /// `choose` picks the settings by what the client wants. A client that begins with anything else than a handshake is
+    /// left to be understood: its bytes pass as they are.
     ///
     /// # Errors
     /// [`HandshakeError`]; the client was told then, as far as its socket took it.
@@ -127,13 +119,13 @@ impl TlsStream {
         cx: &mut Context<'_>,
         prefix: &mut Vec<u8>,
         choose: impl Fn(&ClientHello<'_>) -> Option<Arc<ServerConfig>>,
-    ) -> Poll<Result<Beginning, HandshakeError>> {
+    ) -> Poll<Result<(), HandshakeError>> {
         let mut state = self.state.borrow_mut();
         loop {
             match &mut *state {
                 State::Plain => match ready!(self.poll_first_byte(cx, prefix))? {
                     HANDSHAKE => *state = State::Hello(Box::default()),
-                    _ => return Poll::Ready(Ok(Beginning::Plain)),
+                    _ => return Poll::Ready(Ok(())),
                 },
                 State::Hello(acceptor) => {
                     ready!(self.poll_records(cx, prefix, |records| acceptor.read_tls(records)))?;
@@ -160,7 +152,7 @@ impl TlsStream {
                 State::Open(conn) => {
                     ready!(self.poll_send(cx, conn))?;
                     if !conn.is_handshaking() {
-                        return Poll::Ready(Ok(Beginning::Tls));
+                        return Poll::Ready(Ok(()));
                     }
                     ready!(self.poll_records(cx, prefix, |records| conn.read_tls(records)))?;
                     if let Err(error) = conn.process_new_packets() {

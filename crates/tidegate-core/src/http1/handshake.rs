@@ -31,7 +31,7 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
         write_for_connection(conn, level, format_args!("{message} while SSL handshaking"));
     };
     match done.await {
-        Ok(Wait::Ready(Ok(_))) => return true,
+        Ok(Wait::Ready(Ok(()))) => return true,
         Ok(Wait::Ready(Err(error @ HandshakeError::NoSettings))) => log(Level::Error, format_args!("{error}")),
         Ok(Wait::Ready(Err(error))) => log(Level::Info, format_args!("{error}")),
         Ok(Wait::TimedOut) => {

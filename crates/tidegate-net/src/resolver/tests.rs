@@ -10,7 +10,7 @@ use super::*;
 
 /// Runs a name server that knows `1.example` to `9.example` and returns what `use_it` makes of it and how often it was
 /// asked. It says nothing at all about `silent.example`; `a.example` is another name of `1.example`, and `o.example` one of itself.
-fn with_server<T>(use_it: impl AsyncFnOnce(Conf) -> T, valid: Option<Duration>) -> (T, usize) {
+fn with_server<T>(use_it: impl AsyncFnOnce(Arc<Resolver>) -> T, valid: Option<Duration>) -> (T, usize) {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     LocalSet::new().block_on(&runtime, async move {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
@@ -59,9 +59,8 @@ fn with_server<T>(use_it: impl AsyncFnOnce(Conf) -> T, valid: Option<Duration>) 
                 socket.send_to(&answer, from).await.expect("sent");
             }
         });
-        let resolver = Resolver { id: 1000 + servers[0].port() as u32, servers, valid, ipv4: true, ipv6: true };
-        let conf = Conf { resolver: Some(Arc::new(resolver)), resolver_timeout: Some(Duration::from_millis(200)) };
-        (use_it(conf).await, asked.get())
+        let resolver = Arc::new(Resolver::new(Settings { servers, valid, ipv4: true, ipv6: true }));
+        (use_it(resolver).await, asked.get())
     })
 }
 
@@ -69,19 +68,22 @@ fn address(last: u8) -> Result<Vec<IpAddr>, ResolveError> {
     Ok(vec![IpAddr::from([192, 0, 2, last])])
 }
 
-async fn resolve(conf: &Conf, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
-    conf.resolve(name).await.map(|found| found.addresses.to_vec())
+async fn look_up_at(resolver: Option<&Arc<Resolver>>, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
+    // Long enough for the system's own.
+    let timeout = Duration::from_millis(if resolver.is_some() { 200 } else { 30_000 });
+    resolve(resolver, name, timeout).await.map(|found| found.addresses.to_vec())
 }
 
 #[test]
 fn answers_are_kept_and_shared() {
     let ((), asked) = with_server(
-        async |conf: Conf| {
-            let (a, b) = tokio::join!(resolve(&conf, "1.example"), resolve(&conf, "1.EXAMPLE"));
+        async |resolver: Arc<Resolver>| {
+            let (a, b) =
+                tokio::join!(look_up_at(Some(&resolver), "1.example"), look_up_at(Some(&resolver), "1.EXAMPLE"));
             assert_eq!((a, b), (address(1), address(1)));
-            assert_eq!(resolve(&conf, "1.example").await, address(1));
-            assert_eq!(resolve(&conf, "2.example").await, address(2));
-            assert_eq!(resolve(&conf, "10.0.0.1").await, Ok(vec![IpAddr::from([10, 0, 0, 1])]));
+            assert_eq!(look_up_at(Some(&resolver), "1.example").await, address(1));
+            assert_eq!(look_up_at(Some(&resolver), "2.example").await, address(2));
+            assert_eq!(look_up_at(Some(&resolver), "10.0.0.1").await, Ok(vec![IpAddr::from([10, 0, 0, 1])]));
         },
         None,
     );
@@ -92,22 +94,27 @@ fn answers_are_kept_and_shared() {
 #[test]
 fn aliases_are_followed() {
     let ((), asked) = with_server(
-        async |conf: Conf| {
-            assert_eq!(resolve(&conf, "a.example").await, address(1));
-            assert_eq!(resolve(&conf, "a.example").await, address(1));
+        async |resolver: Arc<Resolver>| {
+            assert_eq!(look_up_at(Some(&resolver), "a.example").await, address(1));
+            assert_eq!(look_up_at(Some(&resolver), "a.example").await, address(1));
         },
         None,
     );
     assert_eq!(asked, 4);
-    with_server(async |conf: Conf| assert_eq!(resolve(&conf, "o.example").await, Err(ResolveError::NotFound)), None);
+    with_server(
+        async |resolver: Arc<Resolver>| {
+            assert_eq!(look_up_at(Some(&resolver), "o.example").await, Err(ResolveError::NotFound))
+        },
+        None,
+    );
 }
 
 #[test]
 fn valid_shortens_the_time() {
     let ((), asked) = with_server(
-        async |conf: Conf| {
-            assert_eq!(resolve(&conf, "1.example").await, address(1));
-            assert_eq!(resolve(&conf, "1.example").await, address(1));
+        async |resolver: Arc<Resolver>| {
+            assert_eq!(look_up_at(Some(&resolver), "1.example").await, address(1));
+            assert_eq!(look_up_at(Some(&resolver), "1.example").await, address(1));
         },
         Some(Duration::ZERO),
     );
@@ -117,10 +124,10 @@ fn valid_shortens_the_time() {
 #[test]
 fn failures_are_told_apart() {
     with_server(
-        async |conf: Conf| {
-            assert_eq!(resolve(&conf, "x.example").await, Err(ResolveError::NotFound));
-            assert_eq!(resolve(&conf, "silent.example").await, Err(ResolveError::TimedOut));
-            assert_eq!(resolve(&conf, "not..a.name").await, Err(ResolveError::NotFound));
+        async |resolver: Arc<Resolver>| {
+            assert_eq!(look_up_at(Some(&resolver), "x.example").await, Err(ResolveError::NotFound));
+            assert_eq!(look_up_at(Some(&resolver), "silent.example").await, Err(ResolveError::TimedOut));
+            assert_eq!(look_up_at(Some(&resolver), "not..a.name").await, Err(ResolveError::NotFound));
         },
         None,
     );
@@ -129,18 +136,6 @@ fn failures_are_told_apart() {
 #[test]
 fn the_system_knows_localhost() {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let found = LocalSet::new().block_on(&runtime, async { resolve(&Conf::default(), "localhost").await });
+    let found = LocalSet::new().block_on(&runtime, async { look_up_at(None, "localhost").await });
     assert!(found.is_ok_and(|found| found.iter().all(IpAddr::is_loopback)));
-}
-
-#[test]
-fn name_servers_of_the_system() {
-    #[track_caller]
-    fn check(text: &str, expected: &[&str]) {
-        let found: Vec<String> = system_servers(text.as_bytes()).map(|server| server.to_string()).collect();
-        assert_eq!(found, expected, "{text}");
-    }
-    check("", &[]);
-    check("# comment\nsearch example.com\nnameserver 10.0.0.1\n\tnameserver  ::1 \n", &["10.0.0.1:53", "[::1]:53"]);
-    check("nameserver\nnameserver nonsense\nnameservers 10.0.0.1\nnameserver 10.0.0.2 # x", &["10.0.0.2:53"]);
 }
