@@ -53,7 +53,8 @@ pub mod variable;
 pub mod variables;
 pub mod worker;
 
-pub use tidegate_net::{client_socket, clock, deadline, generations, listeners, log, memory, sleep, stream};
+// What most files here use of the crate below.
+pub(crate) use tidegate_net::{clock, deadline, listeners, log, stream};
 
 /// The core's own modules.
 pub(crate) static MODULES: &[&dyn module::AnyModule] = &[

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use tidegate_core::error_log;
-use tidegate_core::log::{self, Level};
 use tidegate_core::request::Request;
+use tidegate_net::log::{self, Level};
 
 use crate::phase::Phase;
 use crate::request_context::LuaContext;

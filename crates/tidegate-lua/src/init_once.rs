@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use tidegate_core::clock;
+use tidegate_net::clock;
 
 use crate::portable::Value;
 

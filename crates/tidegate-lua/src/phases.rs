@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bstr::BStr;
-use tidegate_core::log;
 use tidegate_core::output::{Buf, Chunk, Closed, Progress};
 use tidegate_core::phase::{Outcome as Answer, Phase as CorePhase, Program, Ready, Step};
 use tidegate_core::product::product;
 use tidegate_core::request::Request;
 use tidegate_http::error_page::write_error_page;
+use tidegate_net::log;
 
 use crate::api::output;
 use crate::code::Code;

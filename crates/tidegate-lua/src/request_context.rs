@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use tidegate_core::log::{self, Level};
 use tidegate_core::upstream::balance::Attempt;
+use tidegate_net::log::{self, Level};
 
 use crate::api::ctx;
 use crate::vm::{Vm, VmUse};

@@ -11,7 +11,7 @@ use bstr::ByteSlice;
 use mlua_sys as ffi;
 use tidegate_conf::{Span, ast};
 use tidegate_core::conf::Build;
-use tidegate_core::log::SysError;
+use tidegate_net::log::SysError;
 
 use crate::allocator;
 use crate::chunk::skip_shebang;

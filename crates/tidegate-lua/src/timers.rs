@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mlua_sys as ffi;
 use mlua_sys::lua_Debug;
-use tidegate_core::clock;
+use tidegate_net::clock;
 
 use crate::budget::Meter;
 use crate::function::c_bytes;

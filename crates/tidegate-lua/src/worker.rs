@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
-use tidegate_core::log;
 use tidegate_core::module::WorkerEnd;
 use tidegate_core::phase::LocalFuture;
 use tidegate_core::request::Request;
 use tidegate_core::worker;
+use tidegate_net::log;
 
 use crate::api;
 use crate::api::init_once::{Mode, switch};

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use bstr::{BStr, BString};
-use tidegate_core::clock;
 use tidegate_core::conf::Config;
+use tidegate_net::clock;
 use tokio::sync::oneshot;
 
 use crate::api::push_registry;

@@ -6,11 +6,11 @@ use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
     http_core::SATISFY_ANY,
-    log::Level,
     module::{Context, Directive, Module},
     phase::{Phase, Ready, Step},
 };
 use tidegate_net::Peer;
+use tidegate_net::log::Level;
 
 use crate::network::Network;
 

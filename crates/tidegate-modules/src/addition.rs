@@ -8,13 +8,13 @@ use bstr::BString;
 use bytes::Bytes;
 use tidegate_core::{
     inherit,
-    log::Level,
     module::{Directive, Module},
     output::{Buf, Chunk, Closed},
     phase::Ready,
     request::Request,
     subrequest::{Options, Subrequest},
 };
+use tidegate_net::log::Level;
 
 use crate::mime_types::MimeTypes;
 

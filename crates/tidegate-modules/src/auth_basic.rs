@@ -23,13 +23,13 @@ use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
     inherit,
-    log::{Level, SysError},
     module::{Context, Directive, Module},
     phase::{Outcome, Phase, Ready, Step},
     request::Request,
     template::Template,
 };
 use tidegate_http::{Known, basic_auth::credentials};
+use tidegate_net::log::{Level, SysError};
 use tokio::sync::Semaphore;
 
 use self::user_file::{Check, UserFile};

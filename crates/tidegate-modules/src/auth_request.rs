@@ -9,7 +9,6 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
     inherit,
-    log::Level,
     module::{Directive, Module},
     phase::{Outcome, Phase, Ready, Step},
     request::Request,
@@ -18,6 +17,7 @@ use tidegate_core::{
     variable::VariableId,
 };
 use tidegate_http::Known;
+use tidegate_net::log::Level;
 
 /// What the directives say at one level.
 #[derive(Debug, Default)]

@@ -8,8 +8,7 @@ use bstr::{BStr, ByteSlice};
 use bytes::Bytes;
 use chrono::{DateTime, Datelike, Local, TimeZone, Timelike, Utc};
 use tidegate_core::{
-    clock, inherit,
-    log::Level,
+    inherit,
     module::{Directive, Module},
     output::Chunk,
     phase::{Outcome, Phase, Ready, Step},
@@ -19,6 +18,7 @@ use tidegate_http::{
     Method, args,
     escape::{Escape, escape_html, escape_uri},
 };
+use tidegate_net::{clock, log::Level};
 
 use crate::directory::{self, Entry};
 

@@ -10,7 +10,6 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
     inherit,
-    log::Level,
     main_conf::{block_of, duplicate},
     module::{Context, Directive, Module},
     output::{Buf, Chunk, Closed, Response},
@@ -19,6 +18,7 @@ use tidegate_core::{
     template::Template,
 };
 use tidegate_http::Known;
+use tidegate_net::log::Level;
 
 use crate::mime_types::MimeTypes;
 

@@ -9,10 +9,10 @@ use std::{
 
 use bstr::BStr;
 use tidegate_core::{
-    log::{Level, SysError},
     request::Request,
     static_files::open::{FileInfo, FileKind},
 };
+use tidegate_net::log::{Level, SysError};
 
 /// Something in a directory.
 #[derive(Debug)]

@@ -10,12 +10,12 @@ use bstr::BString;
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
-    log::Level,
     module::{Context, Directive, Module},
     phase::{Ready, Step},
     request::Request,
 };
 use tidegate_http::{Known, Method};
+use tidegate_net::log::Level;
 
 use crate::{array_var, rewrite};
 

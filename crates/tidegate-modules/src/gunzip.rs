@@ -10,13 +10,13 @@ use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
     inherit,
-    log::Level,
     module::{Directive, Module},
     output::{Buf, Chunk, Closed},
     phase::Ready,
     request::Request,
 };
 use tidegate_http::Known;
+use tidegate_net::log::Level;
 
 use crate::gzip;
 

@@ -15,7 +15,6 @@ use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
-    clock,
     conf::Build,
     inherit,
     main_conf::{bad_value, duplicate},
@@ -27,6 +26,7 @@ use tidegate_core::{
     variable::VariableDef,
 };
 use tidegate_http::{Known, date::parse_http_date};
+use tidegate_net::clock;
 
 use crate::mime_types::MimeTypes;
 

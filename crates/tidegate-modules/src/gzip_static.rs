@@ -7,13 +7,13 @@ use std::{rc::Rc, sync::Arc};
 use bstr::BStr;
 use tidegate_core::{
     inherit,
-    log::Level,
     module::{Directive, Module},
     phase::{Outcome, Phase, Ready, Step},
     request::Request,
     static_files::open::Want,
 };
 use tidegate_http::{Known, Method};
+use tidegate_net::log::Level;
 
 use crate::{
     gzip,

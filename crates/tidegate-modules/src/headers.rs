@@ -8,7 +8,6 @@ use bstr::{BString, ByteSlice};
 use chrono::{Local, TimeZone, Timelike};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
-    clock,
     conf::Build,
     main_conf::duplicate,
     module::{Context, Directive, Module},
@@ -18,6 +17,7 @@ use tidegate_core::{
     template::Template,
 };
 use tidegate_http::{Known, date::parse_http_date};
+use tidegate_net::clock;
 
 /// A field to add.
 #[derive(Debug)]

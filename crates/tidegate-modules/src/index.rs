@@ -9,7 +9,6 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
     inherit,
-    log::{Level, SysError},
     module::{Context, Directive, Module},
     phase::{Outcome, Phase, Ready, Step},
     request::Request,
@@ -17,6 +16,7 @@ use tidegate_core::{
     template::Template,
 };
 use tidegate_http::Method;
+use tidegate_net::log::{Level, SysError};
 
 /// What the directive says at one level.
 #[derive(Debug, Default)]

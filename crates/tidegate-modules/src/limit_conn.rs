@@ -15,12 +15,12 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
     conf::Build,
     inherit,
-    log::Level,
     module::{Context, Directive, Module},
     phase::{Phase, Ready, Step},
     request::Request,
     variable::VariableDef,
 };
+use tidegate_net::log::Level;
 
 use crate::{
     limit_req::{LOG_LEVELS, log_level, refusal_status},

@@ -10,15 +10,14 @@ use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
-    clock,
     conf::Build,
     inherit,
-    log::Level,
     module::{Context, Directive, Module},
     phase::{Outcome, Phase, Ready, Step},
     request::Request,
     variable::VariableDef,
 };
+use tidegate_net::{clock, log::Level};
 
 use crate::zone::{Shard, Zone, Zones};
 

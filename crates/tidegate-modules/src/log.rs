@@ -20,7 +20,6 @@ use tidegate_conf::{
 use tidegate_core::{
     conf::Build,
     inherit,
-    log::{AccessLog, Buffering, Destination, LogFile, OpenLogFileCache},
     main_conf::duplicate,
     module::{Context, Directive, Module},
     phase::{Outcome, Phase, Ready, Step},
@@ -29,6 +28,7 @@ use tidegate_core::{
     template::Template,
     variable::VariableId,
 };
+use tidegate_net::log::{AccessLog, Buffering, Destination, LogFile, OpenLogFileCache};
 
 /// The format of logs that name none.
 const COMBINED: &[u8] = b"$remote_addr - $remote_user [$time_local] \"$request\" \

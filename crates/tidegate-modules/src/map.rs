@@ -159,7 +159,7 @@ impl Map {
                 Ok(None) => {}
                 Err(error) => {
                     let (text, pattern) = (text.as_bstr(), regex.pattern());
-                    let level = tidegate_core::log::Level::Alert;
+                    let level = tidegate_net::log::Level::Alert;
                     req.log(level, format_args!("{error} on \"{text}\" using \"{pattern}\""));
                     return None;
                 }

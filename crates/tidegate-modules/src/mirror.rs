@@ -10,13 +10,13 @@ use bstr::BString;
 use tidegate_conf::Diagnostic;
 use tidegate_core::{
     inherit,
-    log::Level,
     module::{Directive, Module},
     phase::{Outcome, Phase, Ready, Step},
     request::Request,
     subrequest::{Options, Subrequest},
     worker,
 };
+use tidegate_net::log::Level;
 
 /// What the directives say at one level.
 #[derive(Debug, Default)]

@@ -10,7 +10,6 @@ use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
-    log::Level,
     phase::{Ready, Step},
     request::Request,
     resolver,
@@ -20,6 +19,7 @@ use tidegate_core::{
         url::{HostKind, Url},
     },
 };
+use tidegate_net::log::Level;
 
 use crate::upstream::{self, GroupSlot};
 

@@ -7,11 +7,11 @@
 use std::{cell::RefCell, rc::Rc};
 
 use tidegate_core::{
-    log::Level,
     output::{Buf, Chunk, Closed},
     phase::{Program, Ready},
     request::Request,
 };
+use tidegate_net::log::Level;
 use tidegate_rows::rds::{RDS_CONTENT_TYPE, RdsReader};
 
 use crate::row_format::{Results, RowFormat};

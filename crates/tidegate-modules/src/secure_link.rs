@@ -6,7 +6,6 @@ use bstr::{BString, ByteSlice};
 use md5::{Digest, Md5};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
-    clock,
     conf::Build,
     module::{Context, Directive, Module},
     request::Request,
@@ -14,6 +13,7 @@ use tidegate_core::{
     upstream::directives::fill,
     variable::VariableDef,
 };
+use tidegate_net::clock;
 
 use crate::set_misc::{decode_base64url, encode_hex};
 

@@ -26,13 +26,13 @@ use sha2::Sha256;
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
-    log::Level,
     main_conf::duplicate,
     module::{Context, Directive, Module},
     phase::{Ready, Step},
     request::Request,
     template::Template,
 };
+use tidegate_net::log::Level;
 
 use self::{codec::Alphabet, random::Rotation};
 use crate::rewrite;

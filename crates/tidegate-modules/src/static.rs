@@ -9,7 +9,6 @@ use std::{cell::Cell, rc::Rc};
 
 use bstr::BStr;
 use tidegate_core::{
-    log::{Level, SysError},
     module::Module,
     output::{Buf, Chunk, Closed},
     phase::{Outcome, Phase, Ready, Step},
@@ -23,6 +22,7 @@ use tidegate_http::{
     Known, Method,
     escape::{Escape, escape_uri},
 };
+use tidegate_net::log::{Level, SysError};
 
 /// Nothing is configured here: see the core's `files`.
 #[derive(Debug, Default)]

@@ -8,7 +8,6 @@ use bstr::ByteSlice;
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
     conf::Build,
-    log::Level,
     main_conf::duplicate,
     module::{Context, Directive, Module},
     phase::{Phase, Ready, Step},
@@ -17,6 +16,7 @@ use tidegate_core::{
     template::Template,
 };
 use tidegate_http::uri::split_args;
+use tidegate_net::log::Level;
 
 /// A file or directory to look for.
 #[derive(Debug)]

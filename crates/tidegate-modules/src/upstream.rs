@@ -15,9 +15,7 @@ use std::{
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level, Span, ast, values};
 use tidegate_core::{
-    clock,
     conf::{Build, LevelId},
-    log,
     main_conf::block_of,
     module::{Context, Directive, Module},
     request::Request,
@@ -31,6 +29,7 @@ use tidegate_core::{
     },
     worker,
 };
+use tidegate_net::{clock, log};
 
 /// The place of a group; filled when the whole configuration is read.
 pub type GroupSlot = Arc<OnceLock<Arc<Group>>>;

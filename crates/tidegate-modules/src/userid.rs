@@ -23,10 +23,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
-    clock,
     conf::Build,
     inherit,
-    log::Level,
     module::{Directive, Module},
     output::Closed,
     phase::Ready,
@@ -36,6 +34,7 @@ use tidegate_core::{
 };
 use tidegate_http::{basic_auth::decode_base64, cookie::cookie, date::write_cookie_date};
 use tidegate_net::Peer;
+use tidegate_net::{clock, log::Level};
 
 const OFF: u32 = 0;
 const LOG: u32 = 1;

@@ -15,13 +15,13 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
     conf::Build,
     inherit,
-    log::Level,
     module::{Context, Directive, Module},
     phase::{Outcome, Program, Ready, Step},
     request::Request,
     upstream::{Settings, UpstreamConf, directives::fill, failure::Failures},
     upstream_directives,
 };
+use tidegate_net::log::Level;
 
 use crate::{
     cgi::{

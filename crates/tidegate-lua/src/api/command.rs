@@ -34,6 +34,6 @@ fn take(lua: &mut Lua) -> CResult {
 /// `exit(status)`: ends the process. What was logged is written first.
 fn exit(lua: &mut Lua) -> CResult {
     let status = lua.check_integer(1)? as i32;
-    tidegate_core::log::flush();
+    tidegate_net::log::flush();
     std::process::exit(status)
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use tidegate_core::error_log;
-use tidegate_core::log::{self, capture};
+use tidegate_net::log::{self, capture};
 
 use super::Family;
 use super::compiled::ffi_functions;

@@ -93,6 +93,6 @@ fn recall(lua: &mut Lua) -> CResult {
 /// `hold_clock(ms)`: the worker's clock shows this time until it is read again.
 fn hold_clock(lua: &mut Lua) -> CResult {
     // The cast saturates.
-    tidegate_core::clock::hold(lua.check_number(1)? as u64);
+    tidegate_net::clock::hold(lua.check_number(1)? as u64);
     Ok(0)
 }

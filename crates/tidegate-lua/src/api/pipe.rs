@@ -105,7 +105,7 @@ fn spawn(lua: &mut Lua) -> CResult {
 fn report_program(program: &Program, error: &io::Error) {
     let call = if program.environment.is_some() { "execvpe" } else { "execvp" };
     let name = program.arguments.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let error = tidegate_core::log::SysError(error);
+    let error = tidegate_net::log::SysError(error);
     let text = format!("lua pipe child {call}() failed while executing {name} {error}");
     with_run(|run| run.host().log(LogLevel::Error, text.as_bytes()));
 }

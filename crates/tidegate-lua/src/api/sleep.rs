@@ -39,7 +39,7 @@ fn sleep(seconds: f64) -> c_int {
             })
         } else {
             run.wait_ffi(async move {
-                tidegate_core::sleep::sleep(ms).await;
+                tidegate_net::sleep::sleep(ms).await;
                 Answer::Nothing
             })
         }
@@ -79,7 +79,7 @@ async fn talkative_sleep(host: Host, ms: u64) -> Answer {
     let mut pending = Pending(Some(host));
     match ms {
         0 => let_others_run().await,
-        _ => tidegate_core::sleep::sleep(ms).await,
+        _ => tidegate_net::sleep::sleep(ms).await,
     }
     if let Some(host) = pending.0.take() {
         let mut line = b"lua sleep timer expired: \"".to_vec();

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 use mlua_sys::{lua_CFunction, lua_State};
-use tidegate_core::{environment, log, worker};
+use tidegate_core::{environment, worker};
+use tidegate_net::log;
 
 use super::Family;
 use crate::error::{CResult, LuaError};

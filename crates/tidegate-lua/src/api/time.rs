@@ -2,8 +2,8 @@
 //!
 //! The clock is the worker's, read once for each event; `ngx.update_time` reads it again.
 
-use tidegate_core::clock;
 use tidegate_http::date::{http_date, parse_http_date, write_cookie_date};
+use tidegate_net::clock;
 
 use super::Family;
 use super::compiled::ffi_functions;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type as SocketType};
 use tidegate_core::resolver;
-use tidegate_core::stream::Stream;
+use tidegate_net::stream::Stream;
 use tokio::net::{TcpSocket, UnixStream};
 
 use super::conn::Conn;

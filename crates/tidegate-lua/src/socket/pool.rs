@@ -18,7 +18,7 @@ use std::task::{Poll, Waker};
 use std::thread::LocalKey;
 use std::time::Duration;
 
-use tidegate_core::clock;
+use tidegate_net::clock;
 
 use super::failure::debug;
 use crate::host::{Detached, Host};

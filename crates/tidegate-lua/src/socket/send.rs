@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_core::stream::Stream;
+use tidegate_net::stream::Stream;
 
 use super::conn::Conn;
 use super::failure::{Failure, debug};

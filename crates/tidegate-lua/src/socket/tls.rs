@@ -648,7 +648,7 @@ struct Job {
 
 impl Job {
     async fn run(self, limit: Duration, log_errors: bool, busy: Busy) -> Answer {
-        let plain = self.conn.transport().replace(Transport::Plain(tidegate_core::stream::Stream::Closed));
+        let plain = self.conn.transport().replace(Transport::Plain(tidegate_net::stream::Stream::Closed));
         let Transport::Plain(stream) = plain else { return Answer::NilError("closed".into()) };
         let connecting = TlsConnector::from(self.client.clone()).connect(self.name.clone(), Io(stream));
         let connected = tokio::time::timeout(limit, connecting).await;

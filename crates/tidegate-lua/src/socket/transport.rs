@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tidegate_core::body::BodyError;
 use tidegate_core::request::Request;
-use tidegate_core::stream::Stream;
+use tidegate_net::stream::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 

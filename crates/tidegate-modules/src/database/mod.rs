@@ -30,10 +30,10 @@ use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, Span, ast};
 use tidegate_core::{
     conf::{Build, Config, LevelId},
     inherit,
-    log::{self, Level, SysError},
     main_conf::{block_of, duplicate},
     module::{Checked, Context, Directive, Module},
 };
+use tidegate_net::log::{self, Level, SysError};
 use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Durability, Engine, EngineOptions, OpenError, Report, Session};
 

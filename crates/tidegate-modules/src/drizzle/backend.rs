@@ -4,8 +4,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, ast, values};
-use tidegate_core::{clock, conf::Config, resolver};
+use tidegate_core::{conf::Config, resolver};
 use tidegate_mysql::{Overflow, Pool, PoolMode, PoolOptions, Resolved, Resolver, Sharing, Timeouts};
+use tidegate_net::clock;
 use tidegate_rows::{Execute, QueryError, Sink, Stage, Statement};
 
 use super::{

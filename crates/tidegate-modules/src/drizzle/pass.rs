@@ -13,11 +13,11 @@ use std::{
 
 use bstr::ByteSlice;
 use tidegate_core::{
-    log::Level,
     phase::{Outcome, Ready, Step},
     request::Request,
 };
 use tidegate_mysql::pool::is_node_out;
+use tidegate_net::log::Level;
 use tidegate_rows::QueryError;
 
 use super::{

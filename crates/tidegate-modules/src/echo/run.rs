@@ -5,8 +5,6 @@ use std::{rc::Rc, sync::Arc};
 use bstr::{BStr, ByteSlice};
 use bytes::Bytes;
 use tidegate_core::{
-    clock,
-    log::{Level, SysError},
     output::{Chunk, Closed},
     phase::{LocalFuture, Outcome, Ready, Step},
     request::Request,
@@ -14,6 +12,10 @@ use tidegate_core::{
     template::Template,
 };
 use tidegate_http::{Known, Method, escape::Unescape, escape::unescape_uri};
+use tidegate_net::{
+    clock,
+    log::{Level, SysError},
+};
 
 use super::{
     Conf,

@@ -5,7 +5,8 @@ use std::{
     io::Write,
 };
 
-use tidegate_core::{clock, request::Request, variable::VariableDef};
+use tidegate_core::{request::Request, variable::VariableDef};
+use tidegate_net::clock;
 
 /// What the module keeps with a request.
 #[derive(Debug, Default)]

@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use bstr::{BStr, ByteSlice};
 use tidegate_core::{
-    log::Level,
     phase::Step,
     request::Request,
     upstream::{HeadPart, Promise, Protocol, SendBody, Source, Written},
@@ -16,6 +15,7 @@ use tidegate_http::{
     fastcgi::{AfterRequest, RecordDecoder, RecordPart, write_begin_request, write_param, write_params, write_stdin},
     parse_cgi_response,
 };
+use tidegate_net::log::Level;
 
 use super::Location;
 use crate::cgi::params::Encode;

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use tidegate_core::{
-    log::Level,
     phase::Step,
     request::Request,
     upstream::{HeadPart, Promise, Protocol, SendBody, Source, Written},
@@ -13,6 +12,7 @@ use tidegate_http::{
     chunked::{LAST_CHUNK, write_chunk},
     parse_response,
 };
+use tidegate_net::log::Level;
 
 use super::{
     Location, pass,

@@ -9,7 +9,6 @@ use tidegate_conf::{Diagnostic, Level as Severity, Span, ast};
 use tidegate_core::{
     conf::Build,
     location::Match,
-    log::Level,
     module::Context,
     phase::{Ready, Step},
     request::Request,
@@ -20,6 +19,7 @@ use tidegate_core::{
     },
 };
 use tidegate_http::escape::{Escape, escape_uri};
+use tidegate_net::log::Level;
 
 use crate::{
     pass,

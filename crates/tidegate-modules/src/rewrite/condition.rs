@@ -14,7 +14,6 @@ use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Span, ast};
 use tidegate_core::{
     conf::Build,
-    log::Level,
     phase::Step,
     regex::{Regex, RegexOptions},
     request::Request,
@@ -22,6 +21,7 @@ use tidegate_core::{
     template::Template,
     variable::VariableId,
 };
+use tidegate_net::log::Level;
 
 use super::emerg;
 

@@ -8,7 +8,6 @@ use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{
     conf::Build,
-    log::Level,
     phase::Step,
     regex::RegexOptions,
     request::Request,
@@ -18,6 +17,7 @@ use tidegate_http::{
     Known,
     escape::{Escape, Unescape, escape_uri, unescape_uri},
 };
+use tidegate_net::log::Level;
 
 use super::{condition::Pattern, emerg};
 

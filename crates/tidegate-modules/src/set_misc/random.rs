@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bstr::{BStr, ByteSlice};
 use tidegate_conf::values;
-use tidegate_core::{log::Level, request::Request};
+use tidegate_core::request::Request;
+use tidegate_net::log::Level;
 
 /// Letters and digits.
 pub(super) const ALPHANUM: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

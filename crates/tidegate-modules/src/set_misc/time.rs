@@ -2,7 +2,7 @@
 
 use std::{ffi::CString, mem::MaybeUninit};
 
-use tidegate_core::clock;
+use tidegate_net::clock;
 
 /// The longest text.
 const BYTES_MAX: usize = 256;
