@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
 };
 
@@ -60,6 +60,8 @@ pub(crate) struct TableState {
     pub(crate) next_auto: AtomicU64,
     /// The value in the file.
     pub(crate) stored_auto: AtomicU64,
+    /// The next row id of a table that has it for itself; 0 while SQLite chooses it.
+    pub(crate) next_rowid: AtomicI64,
     /// Commits that changed the table.
     pub(crate) version: AtomicU64,
 }

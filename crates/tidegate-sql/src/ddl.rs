@@ -17,7 +17,7 @@ use crate::{
     errors,
     exec::params::Text,
     parse::{self, Statement, TableName},
-    session::{Core, acquire_for},
+    session::{Core, acquire_unused},
     store::{
         conn::{Cell, Conn, SqliteError, Step, to_server_error},
         pool::Pool,
@@ -135,7 +135,7 @@ pub(super) fn schema_of(core: &Core, name: &TableName) -> Res<Arc<Schema>> {
 /// visible and durable.
 ///
 /// # Errors
-/// Those of `change`: nothing has changed then. 1205 if others have a table locked.
+/// Those of `change`: nothing has changed then. 1205 if others have a table, or rows of it, locked.
 pub(super) fn change<T>(
     core: &Core,
     schema: &Arc<Schema>,
@@ -143,7 +143,7 @@ pub(super) fn change<T>(
     change: impl FnOnce(&mut Conn, &Catalog) -> Res<T>,
 ) -> Res<T> {
     schema.may_write()?;
-    let guard = acquire_for(schema, &core.env, tables)?;
+    let guard = acquire_unused(schema, &core.env, tables)?;
     let pool = Pool::of(schema);
     let mut conn = pool.take()?;
     let catalog = schema.catalog()?;

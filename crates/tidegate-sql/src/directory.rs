@@ -41,6 +41,7 @@ use crate::{
     },
     table_locks::TableLocks,
     value::collation::Collation,
+    writers::locks::RowLocks,
 };
 use tidegate_rows::ServerError;
 
@@ -321,6 +322,8 @@ pub(crate) struct Schema {
     pub(crate) path: PathBuf,
     pub(crate) writer: Arc<WriteLock>,
     pub(crate) table_locks: Arc<TableLocks>,
+    /// What open transactions have locked.
+    pub(crate) rows: Arc<RowLocks>,
     pub(crate) sync: SyncState,
     pub(crate) readers: Readers,
     catalog: Mutex<Option<Arc<Catalog>>>,
@@ -343,6 +346,7 @@ impl Schema {
             path,
             writer: Arc::default(),
             table_locks: Arc::default(),
+            rows: Arc::default(),
             sync: SyncState::default(),
             readers: Readers::default(),
             catalog: Mutex::default(),

@@ -8,6 +8,8 @@ pub(crate) const INTERRUPTED: u16 = 1317;
 pub(crate) const DEFINITION_CHANGED: u16 = 1412;
 /// There is no schema of this name.
 pub(crate) const UNKNOWN_DATABASE: u16 = 1049;
+/// A statement has met a row that somebody else has locked, or must run as the schema's writer: it is undone, and runs again.
+pub(crate) const STOPPED: u16 = 3572;
 
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident($($arg:ident),*) = $code:literal $state:literal $text:literal;)*) => {
@@ -206,6 +208,8 @@ errors! {
     no_such_table(schema, name) = 1146 b"42S02" "Table '{schema}.{name}' doesn't exist";
     /// A system variable that does not exist.
     unknown_variable(name) = 1193 b"HY000" "Unknown system variable '{name}'";
+    /// See [`STOPPED`]; no client sees it.
+    stopped() = 3572 b"HY000" "Statement aborted because lock(s) could not be acquired immediately and NOWAIT is set.";
     /// Another session holds the write lock for too long.
     lock_wait_timeout() = 1205 b"HY000" "Lock wait timeout exceeded; try restarting transaction";
     /// The transaction's snapshot is older than what it wants to change.

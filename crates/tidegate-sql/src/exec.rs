@@ -24,6 +24,7 @@ use crate::{
         dml::{DeletePlan, InsertPlan, UpdatePlan},
     },
     value::{Base, Rep, SqlType, Val, decimal::Decimal, temporal::Datetime, uint_of},
+    writers::locks::Mode,
 };
 
 /// A translated statement.
@@ -57,11 +58,31 @@ pub(crate) struct SelectPlan {
     pub(crate) columns: Box<[Column]>,
     pub(crate) outs: Box<[Out]>,
     pub(crate) binds: Box<[Bind]>,
-    pub(crate) for_update: bool,
+    /// FOR UPDATE or FOR SHARE.
+    pub(crate) locking: Option<Locking>,
     /// The query is `SELECT SLEEP(n)`: it needs no connection, and ten thousand sleepers would need as many.
     pub(crate) nap: bool,
     /// The rows without LIMIT, for SQL_CALC_FOUND_ROWS.
     pub(crate) found_rows_sql: Option<String>,
+}
+
+/// How a query locks the rows that it reads.
+#[derive(Debug, Clone)]
+pub(crate) struct Locking {
+    pub(crate) mode: Mode,
+    /// It waits for rows that others have locked.
+    pub(crate) waits: bool,
+    /// `None` if the rows cannot be told: the transaction becomes the schema's writer instead.
+    pub(crate) rows: Option<LockedRows>,
+}
+
+/// The rows that a query locks.
+#[derive(Debug, Clone)]
+pub(crate) struct LockedRows {
+    /// The query with their row ids behind its columns.
+    pub(crate) sql: String,
+    /// Their tables.
+    pub(crate) tables: Vec<i64>,
 }
 
 /// How a column's stored form becomes the sink's value.

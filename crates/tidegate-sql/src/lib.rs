@@ -14,7 +14,7 @@
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
 //! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`locks`] (those of GET_LOCK),
-//! [`task`] (coroutines), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
+//! [`task`] (coroutines), `writers/` (transactions side by side), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
 //! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
 //!
@@ -44,6 +44,7 @@ mod task;
 mod translate;
 mod value;
 mod variables;
+mod writers;
 
 pub use engine::{
     Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,

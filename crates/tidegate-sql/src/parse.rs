@@ -85,15 +85,14 @@ fn parse_here(
     }
 }
 
-/// Clauses that the library does not read, in words that it does: `LOCK IN SHARE MODE` waits for writers and keeps them out as
-/// `FOR UPDATE` does; a direction behind GROUP BY means nothing where ORDER BY follows.
+/// Clauses that the library does not read, in words that it does: `LOCK IN SHARE MODE` is `FOR SHARE`; a direction behind GROUP BY means nothing where ORDER BY follows.
 fn plain_clauses(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let share = ["LOCK", "IN", "SHARE", "MODE"];
     if let Some(at) =
         tokens.windows(4).position(|part| part.iter().zip(share).all(|(token, word)| is_word(token, word)))
     {
         tokens[at].token = Token::make_word("FOR", None);
-        tokens[at + 1].token = Token::make_word("UPDATE", None);
+        tokens[at + 1].token = Token::make_word("SHARE", None);
         tokens.drain(at + 2..at + 4);
     }
     let mut at = 0;

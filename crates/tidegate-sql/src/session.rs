@@ -6,6 +6,7 @@ mod explain;
 mod group;
 mod plan;
 mod pooled;
+mod private;
 mod select;
 mod statements;
 mod tables;
@@ -21,8 +22,8 @@ pub(crate) use env::{Env, Numbers, UserValue, Zone, local_to_timestamp, timestam
 pub(crate) use group::Group;
 use group::Turn;
 pub use pooled::PooledSession;
+pub(crate) use private::{Stopped, acquire_unused};
 use transaction::Transaction;
-pub(crate) use transaction::acquire_for;
 
 use crate::{
     cache::{self, Entry},
@@ -43,6 +44,7 @@ use crate::{
     task,
     translate::{self, Inputs, ParamKind},
     variables,
+    writers::locks::Owner,
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -70,6 +72,8 @@ pub(crate) struct Core {
     napping: Option<(Rc<Plan>, std::time::Duration)>,
     /// A statement that has run in a group; its commit is waited for when the coroutine has ended.
     joined: Option<(group::Member, Written)>,
+    /// Who has the row locks that the statement has waited for, when it runs outside of a transaction.
+    waits_as: Option<Rc<Owner>>,
     /// Whether plans are kept and used again; only tests turn it off.
     caches: bool,
 }
@@ -104,6 +108,7 @@ impl Session {
                 watched: None,
                 napping: None,
                 joined: None,
+                waits_as: None,
                 caches: true,
             },
         }
@@ -153,6 +158,7 @@ impl Session {
             watched,
             napping,
             joined,
+            waits_as,
             caches,
             batches,
         } = &mut self.core;
@@ -164,6 +170,7 @@ impl Session {
         *watched = None;
         *napping = None;
         *joined = None;
+        *waits_as = None;
         (*caches, *batches) = (true, true);
         let fresh = engine.environment(env.connection_id);
         match Rc::get_mut(env) {
@@ -289,7 +296,18 @@ impl Core {
                 {
                     attempts += 1;
                 }
-                done => return done,
+                Err(QueryError::Server(error)) if error.code == errors::STOPPED => {
+                    if let Err(error) = self.wait_to_go_on() {
+                        self.waits_as = None;
+                        return Err(error.into());
+                    }
+                    self.env.begin_statement();
+                }
+                done => {
+                    // Who gets these locks next writes behind the commit of this statement (`writers`, invariant 2).
+                    self.waits_as = None;
+                    return done;
+                }
             }
         }
     }
@@ -369,7 +387,7 @@ impl Core {
             pool.put(conn);
             return Some(self.nap(&plan, constants, more, sink));
         }
-        if let PlanKind::Select(SelectPlan { for_update: false, .. }) = entry.plan.kind
+        if let PlanKind::Select(SelectPlan { locking: None, .. }) = entry.plan.kind
             && entry.plan.is_current()
             && entry.plan.home.as_ref().is_none_or(|home| Arc::ptr_eq(home, &pool.schema))
             && self.env.autocommit.get()
@@ -449,7 +467,8 @@ impl Core {
             self.env.next_read_committed.set(None);
         }
         // FOR UPDATE waits for the writer also where no transaction keeps the lock afterwards.
-        let is_select = matches!(&plan.kind, PlanKind::Select(select) if !select.for_update || plan.home.is_none());
+        let is_select =
+            matches!(&plan.kind, PlanKind::Select(select) if select.locking.is_none() || plan.home.is_none());
         if self.transaction.is_none() && is_select {
             let pool = match &plan.home {
                 Some(home) => Pool::of(home),

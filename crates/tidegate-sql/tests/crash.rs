@@ -1,5 +1,7 @@
 //! `kill -9` in the middle of a write load loses no acknowledged commit.
 //!
+//! Sessions write by single statements, and in transactions side by side.
+//!
 //! The test starts itself as a child that writes and prints each acknowledged number, kills it at a random moment, opens the
 //! data directory and looks for every number that was printed. `TIDEGATE_CRASH_ROUNDS` sets how often (3 otherwise).
 
@@ -15,9 +17,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions, Session};
 
+/// Accounts between which transactions move something; the sum stays.
+const ACCOUNTS: &str = "CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n BIGINT)";
 const CHILD: &str = "TIDEGATE_CRASH_CHILD";
 /// The next rounds begin with an empty directory.
 const ROUNDS_OF_A_DIRECTORY: u64 = 10;
@@ -44,10 +48,38 @@ impl Sink for Numbers {
 }
 
 async fn run(session: &mut Session, sql: &str) -> Vec<i64> {
+    try_run(session, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+async fn try_run(session: &mut Session, sql: &str) -> Result<Vec<i64>, QueryError> {
     let mut numbers = Numbers::default();
-    let statement = Statement { sql: sql.as_bytes(), params: &[] };
-    session.execute(statement, &mut numbers).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-    numbers.0
+    session.execute(Statement { sql: sql.as_bytes(), params: &[] }, &mut numbers).await?;
+    Ok(numbers.0)
+}
+
+/// Inserts a number and moves something between two accounts, in a transaction that stays open for a while.
+async fn insert_and_move(session: &mut Session, insert: &str, number: i64) {
+    let (from, to) = (number % 5, (number / 5 + number) % 5);
+    loop {
+        let mut done = Ok(Vec::new());
+        for sql in [
+            "BEGIN",
+            &format!("UPDATE accounts SET n = n - 1 WHERE id = {from}"),
+            insert,
+            &format!("UPDATE accounts SET n = n + 1 WHERE id = {to}"),
+            "COMMIT",
+        ] {
+            if done.is_ok() {
+                done = try_run(session, sql).await;
+                tokio::task::yield_now().await;
+            }
+        }
+        match done {
+            Ok(_) => return,
+            Err(QueryError::Server(error)) if error.code == 1213 => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 fn open(path: &Path) -> Engine {
@@ -67,6 +99,8 @@ async fn child(path: PathBuf) {
     let mut session = engine.session("").unwrap();
     run(&mut session, "CREATE DATABASE IF NOT EXISTS test; USE test").await;
     run(&mut session, "CREATE TABLE IF NOT EXISTS t (n BIGINT PRIMARY KEY, filler VARCHAR(2000))").await;
+    run(&mut session, ACCOUNTS).await;
+    run(&mut session, "INSERT IGNORE INTO accounts VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100)").await;
     let start = run(&mut session, "SELECT COALESCE(MAX(n), 0) FROM t").await[0];
     let local = tokio::task::LocalSet::new();
     for writer in 0..8 {
@@ -75,7 +109,12 @@ async fn child(path: PathBuf) {
             let mut number = start + 1 + writer;
             loop {
                 let filler = "x".repeat((number % 1500) as usize);
-                run(&mut session, &format!("INSERT INTO t VALUES ({number}, '{filler}')")).await;
+                let insert = format!("INSERT INTO t VALUES ({number}, '{filler}')");
+                if number % 3 == 0 {
+                    insert_and_move(&mut session, &insert, number).await;
+                } else {
+                    run(&mut session, &insert).await;
+                }
                 if number % 7 == 0 {
                     run(&mut session, &format!("UPDATE t SET filler = 'changed' WHERE n = {number}")).await;
                 }
@@ -152,6 +191,9 @@ fn no_acknowledged_commit_is_lost() {
             let found: HashSet<i64> = run(&mut session, "SELECT n FROM t").await.into_iter().collect();
             let lost: Vec<&i64> = acknowledged.iter().filter(|number| !found.contains(number)).collect();
             assert!(lost.is_empty(), "round {round}: lost {lost:?} of {}", acknowledged.len());
+            run(&mut session, ACCOUNTS).await;
+            let sum = run(&mut session, "SELECT CAST(COALESCE(SUM(n), 0) AS SIGNED) FROM accounts").await[0];
+            assert!(sum == 0 || sum == 500, "round {round}: half a transaction, {sum}");
             let unchanged = run(&mut session, "SELECT n FROM t WHERE n % 7 = 0 AND filler <> 'changed'").await;
             let undone: Vec<&i64> = unchanged.iter().filter(|number| acknowledged.contains(number)).collect();
             assert!(undone.is_empty(), "round {round}: undone {undone:?}");

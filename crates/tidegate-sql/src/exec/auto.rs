@@ -9,6 +9,7 @@ use crate::{
     store::conn::Cell,
     value::{Datum, uint_of},
     variables,
+    writers::watch::Watch,
 };
 
 impl Writer<'_> {
@@ -64,6 +65,22 @@ impl Writer<'_> {
         Ok(next)
     }
 
+    /// The row id of a new row in a table that has it for itself: SQLite would give the same one to transactions that do
+    /// not see each other's rows. `None` as long as none has written to the table.
+    pub(super) fn hidden_rowid(&mut self, table: &Table) -> Res<Option<i64>> {
+        let next = &table.state.next_rowid;
+        if table.rowid_column().is_some() || next.load(Ordering::Acquire) == 0 && !self.conn.is_private() {
+            return Ok(None);
+        }
+        if next.load(Ordering::Acquire) == 0 {
+            let mut stmt = self.conn.prepare(&format!("SELECT max(rowid) FROM t{}", table.id)).map_err(internal)?;
+            stmt.step().map_err(internal)?;
+            let most = if let Cell::Int(most) = stmt.cell(0) { most } else { 0 };
+            next.store(most.max(0).saturating_add(1), Ordering::Release);
+        }
+        Ok(Some(next.fetch_add(1, Ordering::AcqRel)))
+    }
+
     pub(super) fn note_auto(&mut self, table: &Table, row: &[Datum], generated: Option<u64>, written: &mut Written) {
         let Some(column) = table.auto_column() else { return };
         match generated {
@@ -109,6 +126,10 @@ impl Writer<'_> {
         let Some(column) = table.auto_column() else { return Ok(()) };
         let next = self.next_auto(table, column)?;
         if next == table.state.stored_auto.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if let Some(log) = self.conn.watch().and_then(Watch::log) {
+            log.keep_auto(table.id, &table.state);
             return Ok(());
         }
         let mut stmt = self.conn.prepare("UPDATE tg_table SET next_auto = ?1 WHERE id = ?2").map_err(internal)?;

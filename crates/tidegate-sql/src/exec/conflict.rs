@@ -91,14 +91,25 @@ impl Writer<'_> {
         Ok(None)
     }
 
-    /// The error of a row whose parent is missing: 1452 with the key that refused it.
-    pub(super) fn child_error(
-        &self,
+    /// As [`child_error`](Self::child_error); [`errors::STOPPED`] if somebody is about to make the parent, or to remove it.
+    pub(super) fn refused_child(
+        &mut self,
         error: &SqliteError,
         schema: &Schema,
         table: &Table,
         row: &[Datum],
     ) -> ServerError {
+        if is_foreign_key(error)
+            && let Some(watch) = self.conn.watch()
+        {
+            let place = |name: &str| table.position(name.strip_prefix('c')?.parse().ok()?);
+            watch.meet_parents(table.id, |name| place(name).map_or(Cell::Null, |position| row[position].as_cell()));
+        }
+        self.go_on().err().unwrap_or_else(|| self.child_error(error, schema, table, row))
+    }
+
+    /// The error of a row whose parent is missing: 1452 with the key that refused it.
+    fn child_error(&self, error: &SqliteError, schema: &Schema, table: &Table, row: &[Datum]) -> ServerError {
         if !is_foreign_key(error) || task::has_error() {
             return write_error(error, false);
         }
@@ -190,6 +201,7 @@ impl Writer<'_> {
                 && let Some((other, _)) = self.conflict_on(table, index, &row)?
                 && other != rowid
             {
+                self.meet_row(table, other)?;
                 return Ok(errors::duplicate_entry(entry(table, index, &row), &index.name));
             }
         }

@@ -11,7 +11,7 @@ use crate::{
     catalog::{Default, Table},
     engine::Schema,
     errors,
-    store::conn::Stmt,
+    store::conn::{Cell, Stmt},
     translate::{
         assign::{LateValue, RowValue},
         dml::{Cellish, InsertPlan, InsertRow},
@@ -231,6 +231,7 @@ impl Writer<'_> {
         pending: &[usize],
         selected: &[Datum],
     ) -> Res<()> {
+        self.go_on()?;
         run.rows += 1;
         let table = &plan.table;
         let generated = match (run.spare, self.wants_auto(table, &row)) {
@@ -247,9 +248,13 @@ impl Writer<'_> {
                 return Ok(());
             }
         }
+        let hidden = self.hidden_rowid(table)?;
         loop {
             for (index, value) in row.iter().enumerate() {
                 run.stmt.bind(index + 1, value.as_cell()).map_err(internal)?;
+            }
+            if table.rowid_column().is_none() {
+                run.stmt.bind(row.len() + 1, hidden.map_or(Cell::Null, Cell::Int)).map_err(internal)?;
             }
             let result = run.stmt.step();
             run.stmt.reset();
@@ -263,7 +268,7 @@ impl Writer<'_> {
                 Err(error) => error,
             };
             if !error.is_unique() {
-                let refused = self.child_error(&error, &plan.schema, table, &row);
+                let refused = self.refused_child(&error, &plan.schema, table, &row);
                 if plan.ignore && is_foreign_key(&error) {
                     self.env.warn(refused);
                     return Ok(());
@@ -271,6 +276,11 @@ impl Writer<'_> {
                 return Err(refused);
             }
             let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
+            if plan.on_duplicate.is_some() {
+                self.lock_row(table, rowid)?
+            } else {
+                self.meet_row(table, rowid)?
+            }
             if plan.replace {
                 self.delete_row(&plan.schema, table, rowid)?;
                 run.written.cascades = true;
@@ -318,8 +328,12 @@ fn stored_so_far(table: &Table, row: &[Option<Datum>], value: RowValue) -> Datum
     }
 }
 
+/// The text that inserts a row; its last value is the row id, NULL for the next one, where that is no column.
 fn insert_sql(table: &Table) -> String {
-    let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
+    let mut columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
+    if table.rowid_column().is_none() {
+        columns.push("rowid".to_owned());
+    }
     let params: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
     format!("INSERT INTO t{} ({}) VALUES ({})", table.id, columns.join(", "), params.join(", "))
 }

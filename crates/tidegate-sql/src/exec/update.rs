@@ -154,7 +154,7 @@ impl Writer<'_> {
                 for (column, value) in &changes {
                     row[*column] = value.clone();
                 }
-                self.child_error(&error, schema, table, &row)
+                self.refused_child(&error, schema, table, &row)
             } else {
                 self.parent_error(&error, schema, table)
             }
@@ -222,6 +222,7 @@ impl Writer<'_> {
             if !seen.insert(rowid) {
                 continue;
             }
+            self.lock_row(&target.table, rowid)?;
             *matched += 1;
             let changes = self.changes_of(plan, target, cells, *matched as usize)?;
             let old = |column: usize| {
@@ -303,6 +304,7 @@ impl Writer<'_> {
                 if !seen.insert(rowid) {
                     continue;
                 }
+                self.lock_row(table, rowid)?;
                 stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
                 match stmt.run() {
                     Ok(()) => {

@@ -16,6 +16,7 @@ use crate::{
     translate::{dml::Feed, returning::Returned},
     value::{Base, Datum, Rep, Val},
     variables,
+    writers::locks::{Mode, Resource},
 };
 
 pub(super) type Res<T> = Result<T, ServerError>;
@@ -105,6 +106,39 @@ impl Rows {
 }
 
 impl Writer<'_> {
+    /// Locks a row that the statement has found, whether it changes it or not.
+    ///
+    /// # Errors
+    /// [`errors::STOPPED`] if somebody else has locked it.
+    pub(super) fn lock_row(&mut self, table: &Table, rowid: i64) -> Res<()> {
+        if let Some(watch) = self.conn.watch() {
+            watch.lock(Resource::Row { table: table.id, rowid }, Mode::Exclusive);
+        }
+        self.go_on()
+    }
+
+    /// A row stands in the way of another one: it counts if nobody is about to change it.
+    ///
+    /// # Errors
+    /// [`errors::STOPPED`] if somebody has locked it.
+    pub(super) fn meet_row(&mut self, table: &Table, rowid: i64) -> Res<()> {
+        if let Some(watch) = self.conn.watch() {
+            watch.meet(Resource::Row { table: table.id, rowid });
+        }
+        self.go_on()
+    }
+
+    /// Whether the statement may go on.
+    ///
+    /// # Errors
+    /// [`errors::STOPPED`] if it has to be undone and to run again.
+    pub(super) fn go_on(&mut self) -> Res<()> {
+        match self.conn.watch().and_then(|watch| watch.stop()) {
+            Some(_) => Err(errors::stopped()),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn strict(&self) -> bool {
         self.env.sql_mode.get() & (variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES) != 0
     }

@@ -130,6 +130,8 @@ pub(crate) struct Env {
     held: Held,
     /// What LOCK TABLES has locked.
     pub(super) tables: RefCell<Option<super::tables::LockedTables>>,
+    /// Why the statement that ran last has to run again.
+    pub(super) stopped: Cell<Option<super::Stopped>>,
     /// Where each call of RAND() with a constant seed has come to in this statement.
     seeds: RefCell<HashMap<i64, (u32, u32)>>,
 }
@@ -185,6 +187,7 @@ impl Env {
             locks,
             held: Held::default(),
             tables: RefCell::default(),
+            stopped: Cell::new(None),
             seeds: RefCell::default(),
         }
     }

@@ -47,6 +47,7 @@ use crate::{
         writer::WriteGuard,
     },
     task,
+    writers::locks::{Deadlock, Owner},
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -146,11 +147,12 @@ impl Turn {
         Ok(Self { group, conn: Some(conn), opener: true })
     }
 
-    /// Waits for a turn: in the open group, or in a new one once the write lock is free. Inside of a coroutine only.
+    /// Waits for a turn: in the open group, or in a new one once the write lock is free. Inside of a coroutine only. `owner`
+    /// has row locks that others may wait for meanwhile.
     ///
     /// # Errors
-    /// 1205 if it takes too long, storage errors.
-    pub(super) fn wait(engine: &Arc<EngineInner>, pool: &Rc<Pool>, env: &Env) -> Res<Self> {
+    /// 1205 if it takes too long, 1213 if it would take for ever, storage errors.
+    pub(super) fn wait(engine: &Arc<EngineInner>, pool: &Rc<Pool>, env: &Env, owner: Option<&Owner>) -> Res<Self> {
         let mut lock = pin!(pool.schema.writer.acquire());
         let turn = poll_fn(|cx| {
             if let Some(turn) = Self::join(pool) {
@@ -162,6 +164,12 @@ impl Turn {
             };
             Poll::Ready(pool.take().and_then(|conn| Self::open(engine, pool, guard, conn)))
         });
+        let turn = async {
+            match owner {
+                Some(owner) => owner.while_waiting_to_write(turn).await.map_err(|Deadlock| errors::deadlock())?,
+                None => turn.await,
+            }
+        };
         match task::block_on(tokio::time::timeout(env.lock_wait.get(), turn)) {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) => Err(errors::lock_wait_timeout()),

@@ -54,7 +54,7 @@ impl Core {
                     columns,
                     outs,
                     binds: std::mem::take(&mut translator.binds).into(),
-                    for_update: rel.for_update,
+                    locking: rel.locking,
                     found_rows_sql: rel.unlimited,
                 })
             }

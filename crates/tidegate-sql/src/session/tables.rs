@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{
     Core, Env, Res,
+    private::without_row_locks,
     transaction::{acquire, wait_at_most},
 };
 use crate::{
@@ -123,9 +124,11 @@ impl Core {
         locks.sort_by_key(|(schema, _)| schema.id);
         let mut held = Vec::new();
         for (schema, wanted) in locks {
+            let names = names_of(&schema, &wanted)?;
             let listed = wait_at_most(&self.env, schema.table_locks.list(self.env.connection_id, wanted))?;
-            // Whoever writes now ends first.
-            drop(acquire(&schema, &self.env)?);
+            // Whoever writes now, and transactions that have written to the tables, end first.
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            drop(without_row_locks(&schema, &self.env, &names, || acquire(&schema, &self.env))?);
             listed.granted();
             held.push(listed);
         }
@@ -163,4 +166,12 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// The tables that locks are about.
+fn names_of(schema: &Schema, locks: &[WantedLock]) -> Res<Vec<String>> {
+    if locks.iter().any(|lock| lock.table.is_none()) {
+        return Ok(schema.catalog()?.tables.keys().cloned().collect());
+    }
+    Ok(locks.iter().filter_map(|lock| lock.table.clone()).collect())
 }

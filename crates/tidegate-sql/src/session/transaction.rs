@@ -1,8 +1,8 @@
 //! Transactions: which connection a session holds, and how it comes to write.
 //!
 //! A transaction has a place in each schema that it reads: a connection with a snapshot of that schema (or, READ COMMITTED,
-//! with none). It writes to one schema only, whose write lock it takes with its first write. If others have committed
-//! since the snapshot, writing on it would lose their changes: that is error 1213, which clients repeat.
+//! with none). It writes to one schema only. One that the user has begun writes privately (`private`); a statement of its own,
+//! and what cannot be done privately, takes the write lock until it commits.
 
 use std::{
     rc::Rc,
@@ -10,21 +10,26 @@ use std::{
     time::Instant,
 };
 
-use libsqlite3_sys as ffi;
 use tidegate_rows::ServerError;
 
-use super::{Core, Env};
+use super::{Core, Env, writes::names_of};
 use crate::{
     catalog::TableState,
     engine::{Durability, Schema},
     errors,
+    exec::{Plan, PlanKind},
     store::{
-        conn::{Conn, to_server_error},
+        conn::{Conn, Stmt, to_server_error},
         pool::Pool,
         readers::Reader,
         writer::WriteGuard,
     },
     task,
+    writers::{
+        locks::Owner,
+        log::{Log, ROWS_MAX},
+        watch::Watch,
+    },
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -36,21 +41,26 @@ pub(super) struct Transaction {
     read_committed: Option<bool>,
     pub(super) read_only: bool,
     /// One for each schema; few.
-    places: Vec<Place>,
+    pub(super) places: Vec<Place>,
     /// The place of the statement that runs, or has run last.
     current: usize,
     /// The savepoints, oldest first. A place that begins later begins with all of them.
-    savepoints: Vec<String>,
-    touched: Vec<Arc<TableState>>,
+    pub(super) savepoints: Vec<String>,
+    pub(super) touched: Vec<Arc<TableState>>,
 }
 
 /// The connection of a transaction to a schema.
-struct Place {
-    conn: Box<Conn>,
-    pool: Rc<Pool>,
-    guard: Option<WriteGuard>,
+pub(super) struct Place {
+    pub(super) conn: Box<Conn>,
+    pub(super) pool: Rc<Pool>,
+    /// The write lock of a transaction that is the schema's writer.
+    pub(super) guard: Option<WriteGuard>,
+    /// The write lock of a statement that runs privately.
+    pub(super) turn: Option<WriteGuard>,
     /// Its place among the readers of the schema, once it has a snapshot.
-    reader: Option<Arc<Reader>>,
+    pub(super) reader: Option<Arc<Reader>>,
+    /// Who has its row locks.
+    pub(super) owner: Option<Rc<Owner>>,
 }
 
 impl Place {
@@ -119,7 +129,7 @@ impl Transaction {
         let pool = Pool::of(schema);
         let conn = pool.take()?;
         self.current = self.places.len();
-        self.places.push(Place { conn, pool, guard: None, reader: None });
+        self.places.push(Place { conn, pool, guard: None, turn: None, reader: None, owner: None });
         Ok(())
     }
 
@@ -143,7 +153,7 @@ impl Transaction {
         self.places.iter_mut().find(|place| place.is_of(schema)).map(|place| &mut *place.conn)
     }
 
-    fn place(&mut self) -> Res<&mut Place> {
+    pub(super) fn place(&mut self) -> Res<&mut Place> {
         self.places.get_mut(self.current).ok_or_else(|| errors::internal("a transaction without schema"))
     }
 
@@ -153,11 +163,6 @@ impl Transaction {
     /// None after [`open`](Self::open).
     pub(super) fn conn(&mut self) -> Res<&mut Conn> {
         Ok(&mut self.place()?.conn)
-    }
-
-    /// The connections whose transactions have begun.
-    fn begun_conns(&mut self) -> impl Iterator<Item = &mut Conn> {
-        self.places.iter_mut().map(|place| &mut *place.conn).filter(|conn| !conn.is_autocommit())
     }
 
     fn begun(
@@ -188,6 +193,9 @@ impl Transaction {
     /// # Errors
     /// Storage errors.
     pub(super) fn read(&mut self, env: &Env) -> Res<()> {
+        if self.conn()?.is_private() {
+            return self.read_privately(env);
+        }
         // READ COMMITTED: each statement sees the newest commit until the transaction writes.
         if self.reads_committed(env) || !self.explicit {
             return Ok(());
@@ -210,35 +218,54 @@ impl Transaction {
         self.places.iter().filter_map(|place| place.reader.as_ref()).any(|reader| reader.has_ended())
     }
 
-    /// Makes the transaction ready to write: waits for the lock.
+    /// Makes the transaction ready to write: privately if that is possible, otherwise as the schema's writer. `stmts` are
+    /// forgotten if they belong to a connection that the transaction leaves.
     ///
     /// # Errors
-    /// 1205 if the wait takes too long, 1213 if others have committed since the snapshot or wait for this transaction while it
+    /// 1205 if waiting for the lock takes too long, 1213 if somebody waits for this transaction meanwhile or may do so while it
     /// would wait for their LOCK TABLES, 1792 in a read-only transaction, 1235 if it writes to another schema already.
-    pub(super) fn write(&mut self, env: &Env, tables: &[&str]) -> Res<()> {
+    pub(super) fn write(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>) -> Res<()> {
         if self.read_only {
             return Err(errors::read_only_transaction());
         }
+        let many = matches!(&plan.kind, PlanKind::Insert(insert) if insert.rows.len() > ROWS_MAX);
+        self.write_or_lock(env, plan, stmts, self.explicit && !many)
+    }
+
+    /// As [`write`](Self::write), also for a query that locks rows; privately only if that is `possible`.
+    pub(super) fn write_or_lock(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, possible: bool) -> Res<()> {
         let current = self.current;
-        if self.places.iter().enumerate().any(|(index, place)| index != current && place.guard.is_some()) {
+        let mut others = self.places.iter_mut().enumerate().filter(|(index, _)| *index != current);
+        if others.any(|(_, place)| place.guard.is_some() || place.has_private_changes()) {
             return Err(errors::unsupported("a transaction that writes to several schemas"));
+        }
+        let is_writer = self.place()?.guard.is_some();
+        let tables = names_of(plan);
+        if !is_writer && possible && plan.attached.is_empty() && !env.has_tables() {
+            return self.write_privately(env, &tables, stmts);
+        }
+        if self.conn()?.is_private() {
+            stmts.clear();
+            self.become_writer(env)?;
         }
         let place = self.place()?;
         if place.guard.is_none() {
             place.pool.schema.may_write()?;
-            place.guard = Some(acquire_for(&place.pool.schema, env, tables)?);
-        } else if place.pool.schema.keeps_from(env, tables) {
+            place.guard = Some(match env.lend(&place.pool.schema) {
+                None if place.owner.is_some() => place.wait_to_write(env, &tables)?,
+                _ => acquire_for(&place.pool.schema, env, &tables)?,
+            });
+            // A snapshot of before would not let it write.
+            place.conn.rollback();
+        } else if place.pool.schema.keeps_from(env, &tables) {
             return Err(errors::deadlock());
         }
-        if place.conn.is_autocommit() {
-            return self.begun(env, Conn::begin_immediate);
-        }
-        // The transaction reads already: this takes SQLite's own write lock on the same snapshot, or fails.
-        match place.conn.execute("UPDATE tg_meta SET value = value WHERE 0") {
-            Ok(()) => Ok(()),
-            Err(error) if error.code == ffi::SQLITE_BUSY_SNAPSHOT => Err(errors::deadlock()),
-            Err(error) => Err(to_server_error(&error)),
-        }
+        self.begun(env, Conn::begin_immediate)
+    }
+
+    /// Who holds the row locks of the statement that runs.
+    pub(super) fn owner_id(&self) -> Option<u64> {
+        self.places.get(self.current)?.owner.as_ref().map(|owner| owner.id())
     }
 
     /// Whether SQLite has undone all that it had written, as it does when the disk is full or fails, and when a writing
@@ -266,7 +293,7 @@ impl Transaction {
     }
 
     /// Gives connections and lock back.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         self.places.drain(..).for_each(Place::leave);
         self.savepoints.clear();
     }
@@ -277,7 +304,7 @@ impl Transaction {
     /// Storage errors.
     pub(super) fn savepoint(&mut self, name: &str) -> Res<()> {
         self.savepoints.retain(|known| !known.eq_ignore_ascii_case(name));
-        self.on_savepoint("SAVEPOINT", name)?;
+        self.on_savepoint("SAVEPOINT", name, Log::savepoint)?;
         self.savepoints.push(name.to_owned());
         Ok(())
     }
@@ -289,7 +316,7 @@ impl Transaction {
     pub(super) fn rollback_to(&mut self, name: &str) -> Res<()> {
         let at = self.find(name)?;
         self.savepoints.truncate(at + 1);
-        self.on_savepoint("ROLLBACK TO", name)
+        self.on_savepoint("ROLLBACK TO", name, Log::rollback_to)
     }
 
     /// Forgets a savepoint and those after it.
@@ -299,14 +326,20 @@ impl Transaction {
     pub(super) fn release(&mut self, name: &str) -> Res<()> {
         let at = self.find(name)?;
         self.savepoints.truncate(at);
-        self.on_savepoint("RELEASE", name)
+        self.on_savepoint("RELEASE", name, Log::release)
     }
 
     /// Does to a savepoint what `verb` says, in each place that has begun; the others get their savepoints when they begin.
-    fn on_savepoint(&mut self, verb: &str, name: &str) -> Res<()> {
-        let sql = format!("{verb} {}", savepoint_name(name));
-        for conn in self.begun_conns() {
-            conn.execute(&sql).map_err(|error| to_server_error(&error))?;
+    /// `note` does it in the list of a private place.
+    fn on_savepoint(&mut self, verb: &str, name: &str, note: fn(&mut Log, &str)) -> Res<()> {
+        let name = savepoint_name(name);
+        for conn in self.places.iter_mut().map(|place| &mut place.conn) {
+            if let Some(log) = conn.watch().and_then(Watch::log) {
+                note(log, &name);
+            }
+            if !conn.is_autocommit() {
+                conn.execute(&format!("{verb} {name}")).map_err(|error| to_server_error(&error))?;
+            }
         }
         Ok(())
     }
@@ -324,7 +357,7 @@ impl Drop for Transaction {
 }
 
 /// SQLite's name of a savepoint: letters and digits only.
-fn savepoint_name(name: &str) -> String {
+pub(super) fn savepoint_name(name: &str) -> String {
     let plain: String = name.bytes().map(|byte| format!("{:02x}", byte.to_ascii_lowercase())).collect();
     format!("sp{plain}")
 }
@@ -411,6 +444,9 @@ impl Core {
     /// # Errors
     /// 1452 for deferred foreign keys, storage errors. Nothing is committed then, except after a failed sync.
     pub(super) fn commit(&mut self, mut transaction: Transaction) -> Res<()> {
+        if let Some(index) = transaction.places.iter_mut().position(Place::has_private_changes) {
+            return self.commit_privately(transaction, index);
+        }
         // Places without the lock have only read: leaving them is all that is to be done.
         let Some(place) = transaction.places.iter_mut().find(|place| place.guard.is_some()) else {
             transaction.leave();

@@ -10,6 +10,7 @@ use tidegate_rows::{QueryError, Sink, Summary};
 use super::{
     Core, Res, changes,
     group::{Member, Turn},
+    private::under_watch,
     select::run_select,
     transaction::Transaction,
 };
@@ -30,6 +31,7 @@ use crate::{
     },
     task,
     translate::{Inputs, dml::InsertPlan},
+    writers::watch::Watch,
 };
 
 /// What a statement of a transaction has given.
@@ -104,7 +106,8 @@ impl Core {
             Some(home) if plan.is_current() && !self.is_kept_from(&plan, home) => {
                 let savepoint = !writes_once(&plan);
                 let stmts = &mut entry.stmts;
-                turn.conn().and_then(|conn| write_on(conn, &plan, home, stmts, constants, memory_max, savepoint))
+                let owner = self.waits_as.as_ref().map(|owner| owner.id());
+                turn.conn().and_then(|conn| write_on(conn, &plan, home, stmts, constants, memory_max, savepoint, owner))
             }
             // Somebody has changed the definition, or locked the table, while this statement waited for the lock.
             _ => Err(errors::definition_changed()),
@@ -174,7 +177,7 @@ impl Core {
         let alone = self.transaction.is_none();
         if alone && self.may_join(&entry) {
             let pool = Pool::of(&home);
-            let mut turn = Turn::wait(&self.engine, &pool, &self.env)?;
+            let mut turn = Turn::wait(&self.engine, &pool, &self.env, self.waits_as.as_deref())?;
             // The entry's own statements belong to another connection.
             let known = if cacheable {
                 turn.conn()?.cache.take(scan, constants.sql, &self.inputs(), constants.params)
@@ -186,6 +189,7 @@ impl Core {
         }
         let mut transaction = self.transaction.take().unwrap_or_else(|| Transaction::new(false));
         let result = self.step_of(&mut transaction, &plan, &home, &mut entry, constants, sink);
+        transaction.end_turn();
         if let Some(conn) = transaction.conn_to(&home)
             && cacheable
             && plan.attached.is_empty()
@@ -237,16 +241,15 @@ impl Core {
         sink: &mut dyn Sink,
     ) -> Result<Done, QueryError> {
         transaction.open(home, plan.attached.iter())?;
+        if let Some(owner) = &self.waits_as {
+            transaction.place()?.owner = Some(Rc::clone(owner));
+        }
         self.attach(transaction.conn()?, plan)?;
         let memory_max = self.engine.settings.statement_memory_max();
         if let PlanKind::Select(select) = &plan.kind {
-            if select.for_update {
-                transaction.write(&self.env, &[])?;
-                if !plan.is_current() {
-                    return Err(errors::definition_changed().into());
-                }
-            } else {
-                transaction.read(&self.env)?;
+            match &select.locking {
+                Some(locking) => self.lock_rows(transaction, plan, locking, home, entry, constants)?,
+                None => transaction.read(&self.env)?,
             }
             self.note_reads(plan, !transaction.is_explicit());
             let reader = transaction.reader().cloned();
@@ -256,15 +259,16 @@ impl Core {
             return Ok(Done::Rows(rows));
         }
         self.env.may_write(&plan.kind)?;
-        transaction.write(&self.env, &names_of(plan))?;
+        transaction.write(&self.env, plan, &mut entry.stmts)?;
         if !plan.is_current() {
             // Somebody has changed the definition while this statement waited for the lock.
             return Err(errors::definition_changed().into());
         }
         let savepoint = transaction.is_explicit();
+        let owner = transaction.owner_id();
         let conn = transaction.conn()?;
         let before = task::suspensions();
-        let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint);
+        let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint, owner);
         entry.brief = task::suspensions() == before;
         let written = written?;
         transaction.touch(&written.touched);
@@ -304,7 +308,10 @@ impl Core {
 }
 
 /// Runs a writing statement on a connection whose transaction is open. It is undone alone if it fails; without a savepoint
-/// it must be one that [writes once](writes_once), or have the transaction for itself.
+/// it must be one that [writes once](writes_once), or have the transaction for itself. `owner` has row locks of its own.
+///
+/// # Errors
+/// The statement's; [`errors::STOPPED`] if it needs what others have locked.
 fn write_on(
     conn: &mut Conn,
     plan: &Plan,
@@ -313,17 +320,35 @@ fn write_on(
     constants: Constants<'_>,
     memory_max: usize,
     savepoint: bool,
+    owner: Option<u64>,
 ) -> Res<Written> {
+    // Nobody takes row locks while this statement has the write lock.
+    let watched = conn.is_private() || !home.rows.is_idle_for(owner);
+    let savepoint = savepoint || watched;
     if savepoint {
         conn.begin_statement().map_err(|error| to_server_error(&error))?;
     }
-    let mut writer = Writer { conn, constants, env: constants.env, memory_max, stmts };
-    let result = match &plan.kind {
-        PlanKind::Insert(insert) => writer.insert(insert),
-        PlanKind::Update(update) => writer.update(update),
-        PlanKind::Delete(delete) => writer.delete(delete),
-        PlanKind::Select(_) => Err(errors::internal("a query among writes")),
+    let mark = conn.watch().and_then(Watch::log).map(|log| log.mark());
+    let mut write = |conn: &mut Conn| {
+        let mut writer = Writer { conn, constants, env: constants.env, memory_max, stmts };
+        match &plan.kind {
+            PlanKind::Insert(insert) => writer.insert(insert),
+            PlanKind::Update(update) => writer.update(update),
+            PlanKind::Delete(delete) => writer.delete(delete),
+            PlanKind::Select(_) => Err(errors::internal("a query among writes")),
+        }
     };
+    let result = if watched {
+        let learn = |conn: &mut Conn| conn.learn(home, tables_of(plan).into_iter().map(|table| table.id));
+        under_watch(conn, &home.rows, owner, constants.env, learn, write)
+    } else {
+        write(conn)
+    };
+    if result.is_err()
+        && let Some((log, mark)) = conn.watch().and_then(Watch::log).zip(mark)
+    {
+        log.truncate(mark);
+    }
     if savepoint {
         let ended = conn.end_statement(result.is_ok());
         if result.is_err() {
@@ -357,7 +382,7 @@ fn tables_of(plan: &Plan) -> Vec<&Arc<Table>> {
     }
 }
 
-fn names_of(plan: &Plan) -> Vec<&str> {
+pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
     tables_of(plan).into_iter().map(|table| table.name.as_str()).collect()
 }
 

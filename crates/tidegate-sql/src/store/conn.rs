@@ -9,8 +9,14 @@ use std::{
 
 use libsqlite3_sys as ffi;
 
-use super::vfs;
-use crate::{cache::StatementCache, errors, functions, task, value::collation};
+use super::{hook, vfs};
+use crate::{
+    cache::StatementCache,
+    engine::Schema,
+    errors, functions, task,
+    value::collation,
+    writers::{shape::Shapes, watch::Watch},
+};
 use tidegate_rows::ServerError;
 
 /// Virtual-machine steps between two calls of the progress handler: 3-25 us of work.
@@ -20,9 +26,19 @@ const VALUE_BYTES_MAX: c_int = 1 << 30;
 /// Page cache of one connection in KiB (negative means KiB to SQLite).
 const CACHE_KIB: i32 = 16 * 1024;
 
+/// Statements for the engine's own use that a connection keeps prepared.
+const KEPT_MAX: usize = 16;
+
 /// One connection to a schema's file, used by one statement or transaction at a time.
 pub(crate) struct Conn {
     db: *mut ffi::sqlite3,
+    /// The main file of a private connection, which is never written through it; null for others.
+    private: *mut ffi::sqlite3_file,
+    /// Owned; null when nobody watches.
+    watch: *mut Watch,
+    /// What a watch knows about tables, while there is none.
+    shapes: Shapes,
+    kept: Vec<Stmt>,
     /// Plans whose statements are prepared on this connection.
     pub(crate) cache: StatementCache,
     begin: Stmt,
@@ -72,7 +88,30 @@ impl Conn {
     /// # Errors
     /// What SQLite says, e.g. when there is no file or it is not a database.
     pub(crate) fn open(path: &Path) -> Result<Box<Self>, SqliteError> {
-        Self::open_with(path, 0)
+        Self::open_with(path, 0, vfs::NAME)
+    }
+
+    /// Opens the database at `path` for private changes: they stay in the connection's memory, and end with a rollback.
+    /// Another connection has it open already.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_private(path: &Path) -> Result<Box<Self>, SqliteError> {
+        let mut conn = Self::open_with(path, 0, vfs::PRIVATE_NAME)?;
+        conn.execute("PRAGMA cache_spill = OFF")?;
+        // SAFETY: the handle is open; the operations take and give one value each. SQLite gives the file that it has opened
+        // with our VFS, and keeps it until the connection is closed.
+        unsafe {
+            ffi::sqlite3_db_config(
+                conn.db,
+                ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE,
+                1 as c_int,
+                ptr::null_mut::<c_int>(),
+            );
+            let file = ptr::from_mut(&mut conn.private).cast();
+            ffi::sqlite3_file_control(conn.db, c"main".as_ptr(), ffi::SQLITE_FCNTL_FILE_POINTER, file);
+        }
+        Ok(conn)
     }
 
     /// Opens the database at `path`, creating it if it does not exist.
@@ -80,10 +119,10 @@ impl Conn {
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn create(path: &Path) -> Result<Box<Self>, SqliteError> {
-        Self::open_with(path, ffi::SQLITE_OPEN_CREATE)
+        Self::open_with(path, ffi::SQLITE_OPEN_CREATE, vfs::NAME)
     }
 
-    fn open_with(path: &Path, more: c_int) -> Result<Box<Self>, SqliteError> {
+    fn open_with(path: &Path, more: c_int, vfs: &CStr) -> Result<Box<Self>, SqliteError> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| SqliteError { code: ffi::SQLITE_CANTOPEN, message: "path holds a NUL byte".into() })?;
         let mut db = ptr::null_mut();
@@ -93,7 +132,7 @@ impl Conn {
             | ffi::SQLITE_OPEN_PRIVATECACHE
             | ffi::SQLITE_OPEN_EXRESCODE;
         // SAFETY: both names are NUL-terminated; `db` receives a handle even on failure and is closed below.
-        let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut db, flags, vfs::NAME.as_ptr()) };
+        let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut db, flags, vfs.as_ptr()) };
         let raw = Raw(db);
         if code != ffi::SQLITE_OK {
             return Err(error_of(db, code));
@@ -103,6 +142,10 @@ impl Conn {
         collation::register(db)?;
         let conn = Self {
             db,
+            private: ptr::null_mut(),
+            watch: ptr::null_mut(),
+            shapes: Shapes::default(),
+            kept: Vec::new(),
             cache: StatementCache::default(),
             begin: Stmt::prepare(db, "BEGIN")?,
             begin_immediate: Stmt::prepare(db, "BEGIN IMMEDIATE")?,
@@ -206,6 +249,118 @@ impl Conn {
         Ok(())
     }
 
+    /// Whether foreign keys are checked.
+    pub(crate) fn enforces_foreign_keys(&self) -> bool {
+        self.foreign_keys
+    }
+
+    /// As [`check_foreign_keys`](Self::check_foreign_keys), within a transaction too: what was done until then is not checked again.
+    pub(crate) fn enforce_foreign_keys(&mut self, on: bool) {
+        // SAFETY: the handle is open; the operation takes an integer. Statements are prepared anew when they run next.
+        unsafe {
+            ffi::sqlite3_db_config(
+                self.db,
+                ffi::SQLITE_DBCONFIG_ENABLE_FKEY,
+                c_int::from(on),
+                ptr::null_mut::<c_int>(),
+            );
+        }
+        self.foreign_keys = on;
+    }
+
+    /// Whether its changes stay private.
+    pub(crate) fn is_private(&self) -> bool {
+        !self.private.is_null()
+    }
+
+    /// Whether others have committed since a private connection has taken its snapshot.
+    pub(crate) fn is_behind(&self) -> bool {
+        // SAFETY: the file of a private connection is as `is_behind` wants it, and open as long as the connection.
+        self.is_private() && unsafe { vfs::is_behind(self.private) }
+    }
+
+    /// Has `watch` told of each row before it changes, until another comes; answers the one until now.
+    pub(crate) fn set_watch(&mut self, watch: Option<Box<Watch>>) -> Option<Box<Watch>> {
+        let new = watch.map_or(ptr::null_mut(), Box::into_raw);
+        let old = std::mem::replace(&mut self.watch, new);
+        // SAFETY: the watch belongs to the connection until it is replaced here, after which SQLite does not know it any more;
+        // SQLite uses it only while a statement is stepped, which needs the connection. `old` came from a box.
+        let mut old = unsafe {
+            hook::set(self.db, new);
+            (!old.is_null()).then(|| Box::from_raw(old))
+        };
+        if let Some(old) = &mut old {
+            self.shapes = std::mem::take(&mut old.shapes);
+        }
+        let shapes = std::mem::take(&mut self.shapes);
+        match self.watch() {
+            Some(watch) => watch.shapes = shapes,
+            None => self.shapes = shapes,
+        }
+        old
+    }
+
+    /// The eye on this connection.
+    pub(crate) fn watch(&mut self) -> Option<&mut Watch> {
+        // SAFETY: null, or the connection's own (`set_watch`); no statement is stepped while it is borrowed.
+        unsafe { self.watch.as_mut() }
+    }
+
+    /// Has the watch know these tables, and those that foreign keys reach from them. The caller holds the write lock.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(crate) fn learn(&mut self, schema: &Schema, tables: impl Iterator<Item = i64>) -> Result<(), ServerError> {
+        let Some(watch) = self.watch() else { return Ok(()) };
+        let mut shapes = std::mem::take(&mut watch.shapes);
+        let learned = schema.catalog().and_then(|catalog| shapes.learn(self, (schema.version(), &catalog), tables));
+        if let Some(watch) = self.watch() {
+            watch.shapes = shapes;
+        }
+        learned
+    }
+
+    /// The names of a table's columns, in SQLite's order.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn column_names(&self, table: &str) -> Result<Vec<String>, SqliteError> {
+        let mut stmt = Stmt::prepare(self.db, &format!("SELECT * FROM {table} LIMIT 0"))?;
+        // Only a step finds out that others have changed the table since this connection has looked.
+        stmt.step()?;
+        // SAFETY: the statement is valid, so are its names while it lives; null is answered without memory.
+        let name = |index| unsafe {
+            let name = ffi::sqlite3_column_name(stmt.raw, index as c_int);
+            if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+        };
+        Ok((0..stmt.column_count()).map(name).collect())
+    }
+
+    /// Runs a statement of the engine's own, which is kept prepared; answers how many rows it has changed.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn run_kept<'v>(
+        &mut self,
+        sql: &str,
+        values: impl Iterator<Item = Cell<'v>>,
+    ) -> Result<u64, SqliteError> {
+        let mut stmt = match self.kept.iter().position(|stmt| stmt.sql_is(sql)) {
+            Some(index) => self.kept.remove(index),
+            None => self.prepare(sql)?,
+        };
+        let bound = values.enumerate().try_for_each(|(index, value)| stmt.bind(index + 1, value));
+        let result = bound.and_then(|()| stmt.run());
+        let changes = self.changes();
+        stmt.reset();
+        stmt.clear_bindings();
+        if self.kept.len() == KEPT_MAX {
+            self.kept.remove(0);
+        }
+        self.kept.push(stmt);
+        result.map(|()| changes)
+    }
+
     /// Whether no transaction is open.
     pub(crate) fn is_autocommit(&self) -> bool {
         // SAFETY: the handle is open.
@@ -233,7 +388,9 @@ impl Conn {
 impl Drop for Conn {
     fn drop(&mut self) {
         self.rollback();
+        drop(self.set_watch(None));
         self.cache.clear();
+        self.kept.clear();
         let own = [&mut self.begin, &mut self.begin_immediate, &mut self.commit, &mut self.rollback];
         for stmt in own.into_iter().chain([&mut self.savepoint, &mut self.release, &mut self.rollback_to]) {
             stmt.finalize();
@@ -456,22 +613,7 @@ impl Stmt {
         // SAFETY: the statement stands on a row; pointers stay good until it moves, which needs `&mut self`. No other
         // thread uses the connection, so the value need not be protected. One call finds the value, where the
         // functions for columns would find it again for each of its parts.
-        unsafe {
-            let value = ffi::sqlite3_column_value(self.raw, index as c_int);
-            match ffi::sqlite3_value_type(value) {
-                ffi::SQLITE_INTEGER => Cell::Int(ffi::sqlite3_value_int64(value)),
-                ffi::SQLITE_FLOAT => Cell::Real(ffi::sqlite3_value_double(value)),
-                ffi::SQLITE_TEXT => {
-                    let ptr = ffi::sqlite3_value_text(value);
-                    Cell::Text(bytes(ptr.cast(), ffi::sqlite3_value_bytes(value)))
-                }
-                ffi::SQLITE_BLOB => {
-                    let ptr = ffi::sqlite3_value_blob(value);
-                    Cell::Blob(bytes(ptr.cast(), ffi::sqlite3_value_bytes(value)))
-                }
-                _ => Cell::Null,
-            }
-        }
+        unsafe { cell_of(ffi::sqlite3_column_value(self.raw, index as c_int)) }
     }
 
     /// Number of columns of the result.
@@ -543,6 +685,30 @@ impl std::ops::DerefMut for Bound<'_> {
 impl Drop for Stmt {
     fn drop(&mut self) {
         self.finalize();
+    }
+}
+
+/// What a value of SQLite's holds.
+///
+/// # Safety
+/// The value is valid, and neither changed nor used by another thread during `'a`.
+#[inline]
+pub(super) unsafe fn cell_of<'a>(value: *mut ffi::sqlite3_value) -> Cell<'a> {
+    // SAFETY: by the contract.
+    unsafe {
+        match ffi::sqlite3_value_type(value) {
+            ffi::SQLITE_INTEGER => Cell::Int(ffi::sqlite3_value_int64(value)),
+            ffi::SQLITE_FLOAT => Cell::Real(ffi::sqlite3_value_double(value)),
+            ffi::SQLITE_TEXT => {
+                let ptr = ffi::sqlite3_value_text(value);
+                Cell::Text(bytes(ptr.cast(), ffi::sqlite3_value_bytes(value)))
+            }
+            ffi::SQLITE_BLOB => {
+                let ptr = ffi::sqlite3_value_blob(value);
+                Cell::Blob(bytes(ptr.cast(), ffi::sqlite3_value_bytes(value)))
+            }
+            _ => Cell::Null,
+        }
     }
 }
 

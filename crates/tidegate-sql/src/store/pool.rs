@@ -10,7 +10,7 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use super::conn::{Conn, to_server_error};
+use super::conn::{Conn, SqliteError, to_server_error};
 use crate::{engine::Schema, session::Group};
 
 /// Connections kept open and idle per thread and schema.
@@ -26,6 +26,9 @@ pub(crate) struct Pool {
     pub(crate) schema: Arc<Schema>,
     #[allow(clippy::vec_box, reason = "connections move between owners; only their address moves")]
     idle: RefCell<Vec<Box<Conn>>>,
+    /// Those for private changes.
+    #[allow(clippy::vec_box, reason = "as above")]
+    private: RefCell<Vec<Box<Conn>>>,
     opened: Cell<usize>,
     /// The statements of this thread that are about to commit together.
     group: RefCell<Option<Rc<Group>>>,
@@ -42,6 +45,7 @@ impl Pool {
                 Rc::new(Self {
                     schema: Arc::clone(schema),
                     idle: RefCell::default(),
+                    private: RefCell::default(),
                     opened: Cell::new(0),
                     group: RefCell::default(),
                     waiting: RefCell::default(),
@@ -73,10 +77,25 @@ impl Pool {
             return Ok(conn);
         }
         self.opened.set(self.opened.get() + 1);
-        Conn::open(&self.schema.path).map_err(|error| {
-            let is_there = self.schema.is_in_place();
-            if is_there { to_server_error(&error) } else { self.schema.why_closed() }
-        })
+        Conn::open(&self.schema.path).map_err(|error| self.not_opened(&error))
+    }
+
+    /// An idle private connection, or a new one.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(crate) fn take_private(&self) -> Result<Box<Conn>, ServerError> {
+        if self.schema.is_closed() {
+            return Err(self.schema.why_closed());
+        }
+        if let Some(conn) = self.private.borrow_mut().pop() {
+            return Ok(conn);
+        }
+        Conn::open_private(&self.schema.path).map_err(|error| self.not_opened(&error))
+    }
+
+    fn not_opened(&self, error: &SqliteError) -> ServerError {
+        if self.schema.is_in_place() { to_server_error(error) } else { self.schema.why_closed() }
     }
 
     /// The open group of this thread.
@@ -111,7 +130,8 @@ impl Pool {
         if !conn.is_autocommit() {
             conn.rollback();
         }
-        let mut idle = self.idle.borrow_mut();
+        drop(conn.set_watch(None));
+        let mut idle = if conn.is_private() { self.private.borrow_mut() } else { self.idle.borrow_mut() };
         if idle.len() < IDLE_MAX && conn.attached.is_empty() && !self.schema.is_closed() {
             idle.push(conn);
         }

@@ -12,9 +12,10 @@
 //! 3. All connections of a node have the same file open: a node knows which, and refuses others ([`Identity`]). A node that
 //!    was forgotten writes no more: other connections may have its file open under a node of their own by then.
 //! 4. `size` of a node is the file's size or -1; only writes and truncations through this layer change it.
+//! 5. A private connection (opened with [`PRIVATE_NAME`]) reads like any other and may change pages in its cache, but no file:
+//!    it gets SQLite's write lock without holding it, and a copy of the index that stands still ([`Region::renew`]).
 
 use std::{
-    cell::UnsafeCell,
     collections::HashMap,
     ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
     mem::size_of,
@@ -35,27 +36,22 @@ use super::{
     identity::Identity,
     pace,
     room::Room,
+    wal_index::{REGION_BYTES, Region},
 };
 
 /// Name to open databases with.
 pub(crate) const NAME: &CStr = c"tidegate";
 /// SQLite's result code, which it has no use for itself, when another program has the database open.
 pub(super) const OPEN_ELSEWHERE: c_int = ffi::SQLITE_PERM;
+/// Name to open private connections with.
+pub(crate) const PRIVATE_NAME: &CStr = c"tidegate-private";
 
 const LOCK_SLOTS: usize = 8;
 /// Value of a slot that is held exclusively; anything below counts shared holders.
 const EXCLUSIVE: u32 = u32::MAX;
-/// SQLite asks for the WAL index in regions of this many bytes.
-const REGION_BYTES: usize = 32 * 1024;
-
-/// A part of the WAL index: SQLite's connections read and write it from all threads by rules of their own, so that no
-/// reference to its words may exist, only pointers.
-struct Region(UnsafeCell<[u64; REGION_BYTES / 8]>);
-
-// SAFETY: Rust code hands out the address and never looks inside.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
+/// SQLite's slot for the writer, and the first of those for readers.
+const WRITE_SLOT: usize = 0;
+const READ_SLOT: usize = 3;
 
 /// What all connections to one database file share.
 struct Node {
@@ -84,6 +80,19 @@ struct File {
     node: *const Node,
     shared: u32,
     exclusive: u32,
+    /// Of a private connection.
+    is_private: bool,
+    /// The copy of the index' first region that a private connection has, null for others and for a WAL.
+    own: *mut Region,
+}
+
+impl File {
+    /// The node of a file that this connection may write.
+    fn writable(&self) -> Option<&Node> {
+        // SAFETY: an open file has its node (invariant 1).
+        let node = unsafe { &*self.node };
+        (!self.is_private && !node.is_retired()).then_some(node)
+    }
 }
 
 const REAL_OFFSET: usize = size_of::<File>().next_multiple_of(16);
@@ -109,7 +118,13 @@ pub(crate) fn register() -> Result<(), c_int> {
             vfs.szOsFile = REAL_OFFSET as c_int + (*real).szOsFile;
             vfs.pAppData = real.cast();
             vfs.xOpen = Some(open);
-            ffi::sqlite3_vfs_register(Box::leak(Box::new(vfs)), 0)
+            let mut private = ptr::read(&vfs);
+            private.zName = PRIVATE_NAME.as_ptr();
+            private.xOpen = Some(open_private);
+            match ffi::sqlite3_vfs_register(Box::leak(Box::new(vfs)), 0) {
+                ffi::SQLITE_OK => ffi::sqlite3_vfs_register(Box::leak(Box::new(private)), 0),
+                code => code,
+            }
         }
     });
     if code == ffi::SQLITE_OK { Ok(()) } else { Err(code) }
@@ -233,6 +248,30 @@ unsafe fn real(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.cast::<u8>().add(REAL_OFFSET).cast() }
 }
 
+unsafe extern "C" fn open_private(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    // SAFETY: the arguments are SQLite's, for a call of `open`. A file whose methods are ours is one of ours.
+    unsafe {
+        let code = open(vfs, name, file, flags, out_flags);
+        if code != ffi::SQLITE_OK {
+            return code;
+        }
+        let ours = file.cast::<File>();
+        if ptr::eq((*file).pMethods, &METHODS) {
+            (*ours).is_private = true;
+            (*ours).own = Box::into_raw(Region::new());
+        } else if ptr::eq((*file).pMethods, &WAL_METHODS) {
+            (*ours).is_private = true;
+        }
+        code
+    }
+}
+
 unsafe extern "C" fn open(
     vfs: *mut ffi::sqlite3_vfs,
     name: *const c_char,
@@ -274,6 +313,8 @@ unsafe extern "C" fn open(
         (*ours).node = Arc::into_raw(node);
         (*ours).shared = 0;
         (*ours).exclusive = 0;
+        (*ours).is_private = false;
+        (*ours).own = ptr::null_mut();
         (*ours).base.pMethods = &METHODS;
         if flags & ffi::SQLITE_OPEN_WAL != 0 {
             (*ours).base.pMethods = &WAL_METHODS;
@@ -305,6 +346,9 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
         let ours = file.cast::<File>();
         drop(Arc::from_raw((*ours).node));
         (*ours).node = ptr::null();
+        if !(*ours).own.is_null() {
+            drop(Box::from_raw((*ours).own));
+        }
         (*ours).base.pMethods = ptr::null();
     }
     code
@@ -326,10 +370,8 @@ unsafe fn write_of<'a>(buf: *const c_void, amount: c_int, offset: i64) -> Change
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
     // SAFETY: an open file has its node (invariant 1); SQLite passes as many bytes as it says.
-    let (node, change) = unsafe { (&*(*file.cast::<File>()).node, write_of(buf, amount, offset)) };
-    if node.is_retired() {
-        return ffi::SQLITE_IOERR_WRITE;
-    }
+    let (ours, change) = unsafe { (&*file.cast::<File>(), write_of(buf, amount, offset)) };
+    let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_WRITE };
     let write = || {
         disk::carry_out(disk::File::Database(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
     };
@@ -350,10 +392,8 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amo
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: as in `write`.
-    let node = unsafe { &*(*file.cast::<File>()).node };
-    if node.is_retired() {
-        return ffi::SQLITE_IOERR_TRUNCATE;
-    }
+    let ours = unsafe { &*file.cast::<File>() };
+    let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_TRUNCATE };
     let _measuring = node.measuring.lock().unwrap_or_else(PoisonError::into_inner);
     let change = Change::Truncate { size: size.unsigned_abs() };
     let code = disk::carry_out(disk::File::Database(&node.database), change, || forward!(file, xTruncate, size));
@@ -385,10 +425,8 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> 
 
 unsafe extern "C" fn wal_write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
     // SAFETY: as in `write`.
-    let (node, change) = unsafe { (&*(*file.cast::<File>()).node, write_of(buf, amount, offset)) };
-    if node.is_retired() {
-        return ffi::SQLITE_IOERR_WRITE;
-    }
+    let (ours, change) = unsafe { (&*file.cast::<File>(), write_of(buf, amount, offset)) };
+    let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_WRITE };
     node.room.write(offset + i64::from(amount), || {
         disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
     })
@@ -396,10 +434,8 @@ unsafe extern "C" fn wal_write(file: *mut ffi::sqlite3_file, buf: *const c_void,
 
 unsafe extern "C" fn wal_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: as in `write`.
-    let node = unsafe { &*(*file.cast::<File>()).node };
-    if node.is_retired() {
-        return ffi::SQLITE_IOERR_TRUNCATE;
-    }
+    let ours = unsafe { &*file.cast::<File>() };
+    let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_TRUNCATE };
     let change = Change::Truncate { size: size.unsigned_abs() };
     disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xTruncate, size))
 }
@@ -469,12 +505,13 @@ unsafe extern "C" fn shm_map(
         if size as usize != REGION_BYTES || index < 0 {
             return ffi::SQLITE_IOERR_SHMMAP;
         }
-        let node = &*(*file.cast::<File>()).node;
+        let ours = &*file.cast::<File>();
+        let node = &*ours.node;
         let mut regions = node.regions.lock().unwrap_or_else(PoisonError::into_inner);
         let index = index as usize;
         if index >= regions.len() {
-            if extend == 0 {
-                return ffi::SQLITE_OK;
+            if extend == 0 || ours.is_private {
+                return if ours.is_private { ffi::SQLITE_BUSY } else { ffi::SQLITE_OK };
             }
             if regions.is_empty() {
                 match Alone::lock(&node.database) {
@@ -483,11 +520,31 @@ unsafe extern "C" fn shm_map(
                 }
             }
             while regions.len() <= index {
-                regions.push(Box::new(Region(UnsafeCell::new([0; REGION_BYTES / 8]))));
+                regions.push(Region::new());
             }
         }
-        *out = regions[index].0.get().cast();
+        if index > 0 || ours.own.is_null() {
+            *out = regions[index].address().cast();
+            return ffi::SQLITE_OK;
+        }
+        if !(*ours.own).renew(&regions[0]) {
+            return ffi::SQLITE_BUSY;
+        }
+        *out = (*ours.own).address().cast();
         ffi::SQLITE_OK
+    }
+}
+
+/// Whether others have committed since the private connection with this file has taken its snapshot.
+///
+/// # Safety
+/// `file` is that of the main database of an open connection, which was opened with [`PRIVATE_NAME`].
+pub(super) unsafe fn is_behind(file: *mut ffi::sqlite3_file) -> bool {
+    // SAFETY: by the contract the file is one of ours and has its copy of the index.
+    unsafe {
+        let ours = &*file.cast::<File>();
+        let regions = (*ours.node).regions.lock().unwrap_or_else(PoisonError::into_inner);
+        regions.first().is_none_or(|shared| (*ours.own).is_behind(shared))
     }
 }
 
@@ -510,7 +567,16 @@ unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count
         if ours.shared & mask != 0 {
             return ffi::SQLITE_OK;
         }
-        return take_shared(ours, &slots[0], mask);
+        let code = take_shared(ours, &slots[0], mask);
+        if code == ffi::SQLITE_OK && ours.is_private && first >= READ_SLOT && !renew(ours, node) {
+            release(ours, slots, first);
+            return ffi::SQLITE_BUSY;
+        }
+        return code;
+    }
+    if ours.is_private && (first < READ_SLOT || count > 1) {
+        // It writes into its cache, never recovers the index, and never moves the log.
+        return if (first, count) == (WRITE_SLOT, 1) { ffi::SQLITE_OK } else { ffi::SQLITE_BUSY };
     }
     for (taken, slot) in slots.iter().enumerate() {
         if slot.compare_exchange(0, EXCLUSIVE, Ordering::AcqRel, Ordering::Acquire).is_err() {
@@ -540,10 +606,31 @@ fn take_shared(ours: &mut File, slot: &AtomicU32, mask: u32) -> c_int {
     }
 }
 
+/// Makes a private connection's copy of the index that of this moment; answers whether it is.
+fn renew(ours: &File, node: &Node) -> bool {
+    let regions = node.regions.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: a private connection has its copy for as long as its file is open; only this connection uses it.
+    regions.first().is_some_and(|shared| unsafe { (*ours.own).renew(shared) })
+}
+
+/// Carries the read mark in a slot from a private connection's copy of the index over to the index.
+fn publish_mark(ours: &File, slot: usize) {
+    // SAFETY: an open file has its node (invariant 1), a private one its copy.
+    unsafe {
+        let regions = (*ours.node).regions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = regions.first() {
+            (*ours.own).publish_mark(shared, slot - READ_SLOT);
+        }
+    }
+}
+
 fn release(ours: &mut File, slots: &[AtomicU32], first: usize) {
     for (index, slot) in slots.iter().enumerate() {
         let bit = 1 << (first + index);
         if ours.exclusive & bit != 0 {
+            if ours.is_private {
+                publish_mark(ours, first + index);
+            }
             slot.store(0, Ordering::Release);
             ours.exclusive &= !bit;
         } else if ours.shared & bit != 0 {

@@ -181,6 +181,8 @@ pub(crate) struct Translator<'a> {
     reached: std::cell::Cell<usize>,
     /// The LIMIT of the outermost query, if the statement gives it none.
     pub(crate) outermost_limit: Option<u64>,
+    /// The query that is being translated locks its rows: those of the tables with these names, or of all.
+    locking: Option<Vec<String>>,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -221,6 +223,7 @@ impl<'a> Translator<'a> {
             effects: effects::Effects::default(),
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
+            locking: None,
             aliases: 0,
             views: 0,
             depth: 0,
@@ -511,6 +514,7 @@ impl<'a> Translator<'a> {
             effects: self.effects,
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
+            locking: None,
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,

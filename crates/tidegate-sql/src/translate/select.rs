@@ -1,8 +1,8 @@
 //! Queries: SELECT, WITH, grouping, ordering. Beside it stand `from`, `union`, `windows`, `names`, `full_group` and `rollup`.
 
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, GroupByWithModifier, LimitClause, LockType, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value, WildcardAdditionalOptions,
+    Distinct, Expr, GroupByExpr, GroupByWithModifier, LimitClause, LockType, NonBlock, OrderByExpr, OrderByKind, Query,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value, WildcardAdditionalOptions,
 };
 
 use super::{
@@ -16,9 +16,12 @@ use super::{
     scope::{Cte, Scope, Source},
 };
 use crate::{
+    catalog::same_name,
     errors,
+    exec::{LockedRows, Locking},
     parse::to_table_name,
     value::{Rep, SqlType},
+    writers::locks::Mode,
 };
 
 /// How many columns the surrounding expression wants.
@@ -35,7 +38,7 @@ pub(crate) struct Rel {
     pub(crate) columns: Vec<RelColumn>,
     /// One row at most.
     pub(crate) single: bool,
-    pub(crate) for_update: bool,
+    pub(crate) locking: Option<Locking>,
     /// The query without its own LIMIT, for SQL_CALC_FOUND_ROWS.
     pub(crate) unlimited: Option<String>,
 }
@@ -61,6 +64,8 @@ pub(super) struct Parts {
     items: Vec<RelColumn>,
     tail: String,
     limit_one: bool,
+    /// The row ids to be locked, if the query locks rows and each row of its result is one of each table.
+    rowids: Option<Vec<(i64, String)>>,
 }
 
 impl Translator<'_> {
@@ -91,11 +96,27 @@ impl Translator<'_> {
             None => self.outermost_limit.take().map(|limit| (format!(" LIMIT {limit}"), limit == 1)),
         };
         self.outermost_limit = None;
-        let mut rel = self.body(&query.body, order, limit.as_ref(), outer)?;
+        let names = query.locks.iter().filter_map(|lock| lock.of.as_ref()?.0.last()).map(ToString::to_string);
+        let locks = (!query.locks.is_empty()).then(|| names.collect());
+        let around = std::mem::replace(&mut self.locking, locks);
+        let rel = self.body(&query.body, order, limit.as_ref(), outer);
+        self.locking = around;
+        let mut rel = rel?;
         self.ctes.truncate(depth);
         rel.sql = format!("{with}{}", rel.sql);
         rel.unlimited = rel.unlimited.map(|sql| format!("{with}{sql}"));
-        rel.for_update = query.locks.iter().any(|lock| lock.lock_type == LockType::Update);
+        rel.locking = query.locks.first().map(|_| {
+            let rows = rel.locking.and_then(|locking| locking.rows);
+            Locking {
+                mode: if query.locks.iter().any(|lock| lock.lock_type == LockType::Update) {
+                    Mode::Exclusive
+                } else {
+                    Mode::Shared
+                },
+                waits: query.locks.iter().all(|lock| lock.nonblock != Some(NonBlock::Nowait)),
+                rows: rows.map(|rows| LockedRows { sql: format!("{with}{}", rows.sql), ..rows }),
+            }
+        });
         if let Wanted::Columns(count) = wanted
             && rel.columns.len() != count
         {
@@ -154,6 +175,9 @@ impl Translator<'_> {
             SetExpr::Select(select) => {
                 let parts = self.select(select, order, outer)?;
                 let mut rel = render(self, &parts, None);
+                if let Some(rows) = rel.locking.as_mut().and_then(|locking| locking.rows.as_mut()) {
+                    rows.sql.push_str(limit_text);
+                }
                 if counts_found_rows(body) {
                     rel.unlimited = Some(rel.sql.clone());
                 }
@@ -167,7 +191,8 @@ impl Translator<'_> {
                 let order = self.order_of_union(order, &inner.columns)?;
                 let alias = self.alias("s");
                 let single = inner.single || limit.is_some_and(|limit| limit.1);
-                Ok(Rel { sql: format!("SELECT * FROM ({}) AS {alias}{order}{limit_text}", inner.sql), single, ..inner })
+                let sql = format!("SELECT * FROM ({}) AS {alias}{order}{limit_text}", inner.sql);
+                Ok(Rel { sql, single, locking: None, ..inner })
             }
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 let mut rel = self.set_operation(left, *op, *set_quantifier, right, outer)?;
@@ -312,7 +337,7 @@ impl Translator<'_> {
             scope.clause = "field list";
             self.projection(&select.projection, select.select_token.0.span.start.column, &mut scope)?;
             let items = scope.list.iter().map(Listed::shown).collect();
-            return Ok(Parts { head: "SELECT ".into(), items, tail, limit_one: false });
+            return Ok(Parts { head: "SELECT ".into(), items, tail, limit_one: false, rowids: None });
         }
         tail.push_str(&self.order_by(order, &scope)?);
         let distinct = match &select.distinct {
@@ -321,7 +346,23 @@ impl Translator<'_> {
             Some(Distinct::On(_)) => return Err(errors::unsupported("DISTINCT ON")),
         };
         let limit_one = !grouped && (aggregate || from.is_empty());
-        Ok(Parts { head: format!("SELECT {distinct}"), items, tail, limit_one })
+        let rowids = if plain { self.rowids_to_lock(&scope) } else { None };
+        Ok(Parts { head: format!("SELECT {distinct}"), items, tail, limit_one, rowids })
+    }
+
+    /// The row ids of the tables whose rows the query locks, as far as their rows can be told.
+    fn rowids_to_lock(&self, scope: &Scope<'_>) -> Option<Vec<(i64, String)>> {
+        let names = self.locking.as_ref()?;
+        if self.effects.fresh > 0 {
+            // The rows are looked for twice.
+            return None;
+        }
+        let named = |source: &&Source| names.is_empty() || names.iter().any(|name| same_name(name, &source.alias));
+        let rowid = |source: &Source| {
+            let table = source.table.as_ref().filter(|table| !table.is_view() && !source.rowid.is_empty())?;
+            Some((table.id, source.rowid_text()))
+        };
+        scope.sources.iter().filter(named).map(rowid).collect()
     }
 
     fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
@@ -592,11 +633,18 @@ pub(super) fn render(translator: &mut Translator<'_>, parts: &Parts, types: Opti
             format!("{sql}{collate} AS r{index}")
         })
         .collect();
+    let locking = parts.rowids.as_ref().map(|rowids| {
+        let texts: Vec<&str> =
+            items.iter().map(String::as_str).chain(rowids.iter().map(|(_, text)| text.as_str())).collect();
+        let sql = format!("{}{}{}", parts.head, texts.join(", "), parts.tail);
+        let rows = LockedRows { sql, tables: rowids.iter().map(|(table, _)| *table).collect() };
+        Locking { mode: Mode::Shared, waits: true, rows: Some(rows) }
+    });
     Rel {
         sql: format!("{}{}{}", parts.head, items.join(", "), parts.tail),
         columns: parts.items.clone(),
         single: parts.limit_one,
-        for_update: false,
+        locking,
         unlimited: None,
     }
 }

@@ -1,0 +1,407 @@
+//! Transactions that write privately (`writers`): how they come to their connection, keep it on the newest commit, and commit.
+
+use std::{
+    future::Future,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Instant,
+};
+
+use super::{
+    Core, Env, Res,
+    transaction::{Place, Transaction, acquire_for, savepoint_name, wait_at_most},
+};
+use crate::{
+    cache::Entry,
+    engine::Schema,
+    errors,
+    exec::{LockedRows, Locking, Plan, PlanKind, SelectPlan, bind::Constants},
+    store::{
+        conn::{Cell, Conn, SqliteError, Step, Stmt, to_server_error},
+        writer::WriteGuard,
+    },
+    task,
+    writers::{
+        locks::{Deadlock, Owner, Resource, RowLocks},
+        log::Log,
+        watch::{LOCKS_MAX, Purpose, Stop, Watch},
+    },
+};
+
+/// Why the statement that ran last was undone, and where.
+pub(crate) struct Stopped {
+    pub(crate) rows: Arc<RowLocks>,
+    pub(crate) stop: Stop,
+}
+
+impl Place {
+    /// Whether the transaction has changed something here that is not in a transaction of SQLite's writer.
+    pub(super) fn has_private_changes(&mut self) -> bool {
+        self.conn.is_private() && self.log().is_some_and(|log| !log.is_empty())
+    }
+
+    fn log(&mut self) -> Option<&mut Log> {
+        self.conn.watch().and_then(Watch::log)
+    }
+
+    /// Who takes locks here for the transaction.
+    pub(super) fn owner(&mut self) -> Rc<Owner> {
+        let rows = &self.pool.schema.rows;
+        Rc::clone(self.owner.get_or_insert_with(|| Rc::new(rows.owner())))
+    }
+
+    /// As [`owner`](Self::owner), about to wait for a row: others may be waiting for its write lock.
+    fn owner_that_waits(&mut self) -> Rc<Owner> {
+        let owner = self.owner();
+        if self.guard.is_some() {
+            owner.keeps_writing();
+        }
+        owner
+    }
+
+    /// Waits for the schema's write lock, to write to these tables.
+    ///
+    /// # Errors
+    /// 1205 if it takes too long; 1213 if the one who has it waits for this transaction, or may do so: one who has locked a
+    /// table, while this transaction has locked rows.
+    pub(super) fn wait_to_write(&mut self, env: &Env, tables: &[&str]) -> Res<WriteGuard> {
+        let owner = self.owner();
+        let schema = &self.pool.schema;
+        loop {
+            if schema.table_locks.any() && !owner.has_locks() {
+                wait_at_most(env, schema.table_locks.wait(env.connection_id, tables))?;
+            }
+            let guard = match schema.writer.try_acquire() {
+                Some(guard) => guard,
+                None => wait_at_most(env, owner.while_waiting_to_write(schema.writer.acquire()))?
+                    .map_err(|Deadlock| errors::deadlock())?,
+            };
+            if !schema.keeps_from(env, tables) {
+                return Ok(guard);
+            }
+            if owner.has_locks() {
+                return Err(errors::deadlock());
+            }
+        }
+    }
+
+    /// Changes to a private connection.
+    fn become_private(&mut self, savepoints: &[String]) -> Res<()> {
+        let mut conn = self.pool.take_private()?;
+        let mut log = Log::default();
+        for name in savepoints {
+            log.savepoint(&savepoint_name(name));
+        }
+        let owner = self.owner();
+        conn.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner, log }))));
+        self.pool.put(std::mem::replace(&mut self.conn, conn));
+        self.reader = None;
+        Ok(())
+    }
+
+    /// Has the private connection begin anew on the newest commit, with the changes that it has made so far.
+    fn renew(&mut self, env: &Env) -> Res<()> {
+        self.conn.rollback();
+        self.conn.check_foreign_keys(env.foreign_keys.get()).map_err(|error| to_server_error(&error))?;
+        self.conn.begin_immediate().map_err(|error| to_server_error(&error))?;
+        self.reader = Some(self.pool.schema.readers.add(env.connection_id, Instant::now()));
+        let mut watch = self.conn.set_watch(None);
+        let applied = match watch.as_deref_mut().and_then(Watch::log) {
+            Some(log) => log.apply(&mut self.conn),
+            None => Err(errors::internal("a private transaction without a list")),
+        };
+        self.conn.set_watch(watch);
+        if applied.is_err() {
+            // Half a list is worse than none: the next statement tries again.
+            self.conn.rollback();
+        }
+        applied
+    }
+
+    /// As [`renew`](Self::renew), if others have committed since.
+    fn renew_if_behind(&mut self, env: &Env) -> Res<()> {
+        if self.conn.is_autocommit() || self.conn.is_behind() { self.renew(env) } else { Ok(()) }
+    }
+
+    /// Does the changes again on a connection of the writer. The caller holds the write lock.
+    fn apply_as_writer(&mut self, env: &Env, apply: impl FnOnce(&Log, &mut Conn) -> Res<()>) -> Res<Box<Conn>> {
+        let mut conn = self.pool.take()?;
+        let Some(log) = self.log() else { return Err(errors::internal("a private transaction without a list")) };
+        let result = conn
+            .check_foreign_keys(env.foreign_keys.get())
+            .and_then(|()| conn.begin_immediate())
+            .map_err(|error| to_server_error(&error))
+            .and_then(|()| apply(log, &mut conn));
+        match result {
+            Ok(()) => Ok(conn),
+            Err(error) => {
+                self.pool.put(conn);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Transaction {
+    /// Makes the transaction ready for a statement that writes privately: it has the write lock until
+    /// [`end_turn`](Self::end_turn), and sees the newest commit. `stmts` are forgotten if they belong to a connection
+    /// that the transaction leaves.
+    ///
+    /// # Errors
+    /// 1205 if the write lock takes too long, 1213 if its holder waits for this transaction, storage errors.
+    pub(super) fn write_privately(&mut self, env: &Env, tables: &[&str], stmts: &mut Vec<Stmt>) -> Res<()> {
+        let savepoints = self.savepoints.clone();
+        let place = self.place()?;
+        place.pool.schema.may_write()?;
+        if !place.conn.is_private() {
+            stmts.clear();
+            place.become_private(&savepoints)?;
+        }
+        place.turn = Some(place.wait_to_write(env, tables)?);
+        place.renew_if_behind(env)
+    }
+
+    /// Gives the write lock back that a statement had.
+    pub(super) fn end_turn(&mut self) {
+        for place in &mut self.places {
+            place.turn = None;
+        }
+    }
+
+    /// Makes a private transaction ready to read: under READ COMMITTED it sees what others have committed until now.
+    pub(super) fn read_privately(&mut self, env: &Env) -> Res<()> {
+        let commits = self.reads_committed(env);
+        let place = self.place()?;
+        if commits || place.conn.is_autocommit() { place.renew_if_behind(env) } else { Ok(()) }
+    }
+
+    /// Makes the transaction the schema's writer until it ends: for what cannot be done privately.
+    ///
+    /// # Errors
+    /// As [`write_privately`](Self::write_privately).
+    pub(super) fn become_writer(&mut self, env: &Env) -> Res<()> {
+        let place = self.place()?;
+        if !place.conn.is_private() {
+            return Ok(());
+        }
+        let guard = match place.turn.take() {
+            Some(guard) => guard,
+            None => place.wait_to_write(env, &[])?,
+        };
+        place.pool.schema.may_write()?;
+        let conn = place.apply_as_writer(env, Log::apply_to_commit)?;
+        place.owner().keeps_writing();
+        place.pool.put(std::mem::replace(&mut place.conn, conn));
+        place.guard = Some(guard);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Commits what a transaction has changed privately in one of its places.
+    ///
+    /// # Errors
+    /// 1205 if another transaction remains the schema's writer, which leaves this one open; 1213, storage errors: nothing is
+    /// committed then, except after a failed sync.
+    pub(super) fn commit_privately(&mut self, mut transaction: Transaction, index: usize) -> Res<()> {
+        let Some(place) = transaction.places.get_mut(index) else { return Ok(()) };
+        let schema = Arc::clone(&place.pool.schema);
+        let owner = place.owner();
+        let guard = match place.wait_to_write(&self.env, &[]) {
+            Ok(guard) => guard,
+            Err(error) => {
+                if error.code == errors::lock_wait_timeout().code {
+                    self.transaction = Some(transaction);
+                }
+                return Err(error);
+            }
+        };
+        if task::is_cancelled() {
+            return Err(errors::interrupted());
+        }
+        schema.may_write()?;
+        let mut conn = place.apply_as_writer(&self.env, Log::apply_to_commit)?;
+        let committed = conn.commit().map_err(|error| to_server_error(&error));
+        place.pool.put(conn);
+        committed?;
+        self.note_changes(&schema, transaction.touched.drain(..));
+        transaction.leave();
+        drop((owner, guard));
+        self.make_durable(&schema)
+    }
+
+    /// Waits until the statement that was stopped can run again.
+    ///
+    /// # Errors
+    /// 1205 if it takes too long; 1213 if others wait for this transaction in turn, which is rolled back then.
+    #[cold]
+    pub(super) fn wait_to_go_on(&mut self) -> Res<()> {
+        let Some(Stopped { rows, stop }) = self.env.stopped.take() else {
+            return Err(errors::internal("a statement stopped without a reason"));
+        };
+        let gone_on = match (stop, &mut self.transaction) {
+            (Stop::Outgrown, Some(transaction)) => transaction.become_writer(&self.env),
+            (Stop::Outgrown, None) => Err(errors::internal("a statement alone has outgrown its transaction")),
+            (Stop::Blocked(resource, mode), transaction) => {
+                let owner = match transaction.as_mut().map(Transaction::place) {
+                    Some(place) => place?.owner_that_waits(),
+                    None => Rc::clone(self.waits_as.get_or_insert_with(|| Rc::new(rows.owner()))),
+                };
+                wait_at_most(&self.env, owner.wait(resource, mode))?.map_err(|Deadlock| errors::deadlock())
+            }
+        };
+        if gone_on.as_ref().is_err_and(|error| error.code == errors::deadlock().code)
+            && let Some(mut transaction) = self.transaction.take()
+        {
+            transaction.rollback();
+        }
+        gone_on
+    }
+}
+
+impl Core {
+    /// Locks the rows that a query reads, before it sends them.
+    ///
+    /// # Errors
+    /// [`errors::STOPPED`] if somebody else has locked one, 1205 if the query does not wait for that; 1412 if the tables'
+    /// definition has changed meanwhile.
+    pub(super) fn lock_rows(
+        &self,
+        transaction: &mut Transaction,
+        plan: &Plan,
+        locking: &Locking,
+        home: &Arc<Schema>,
+        entry: &mut Entry,
+        constants: Constants<'_>,
+    ) -> Res<()> {
+        let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query")) };
+        let privately = transaction.is_explicit() && locking.rows.is_some();
+        transaction.write_or_lock(&self.env, plan, &mut entry.stmts, privately)?;
+        if !plan.is_current() {
+            return Err(errors::definition_changed());
+        }
+        let Some(rows) = &locking.rows else { return Ok(()) };
+        let owner = transaction.owner_id();
+        let place = transaction.place()?;
+        let found = find_rows(&place.conn, rows, select, constants)?;
+        if found.len() > LOCKS_MAX && place.conn.is_private() {
+            self.env.stopped.set(Some(Stopped { rows: Arc::clone(&home.rows), stop: Stop::Outgrown }));
+            return Err(errors::stopped());
+        }
+        let locked = under_watch(
+            &mut place.conn,
+            &home.rows,
+            owner,
+            &self.env,
+            |_| Ok(()),
+            |conn| {
+                let Some(watch) = conn.watch() else { return Ok(()) };
+                found.into_iter().for_each(|resource| watch.lock(resource, locking.mode));
+                Ok(())
+            },
+        );
+        transaction.end_turn();
+        match locked {
+            Err(error) if error.code == errors::STOPPED && !locking.waits => match self.env.stopped.take() {
+                Some(Stopped { stop: Stop::Blocked(..), .. }) => Err(errors::lock_wait_timeout()),
+                other => {
+                    self.env.stopped.set(other);
+                    Err(error)
+                }
+            },
+            locked => locked,
+        }
+    }
+}
+
+/// Waits for the write lock of a schema in which no open transaction has changed or locked rows of `tables`, and no other
+/// session has locked them.
+///
+/// # Errors
+/// 1205 if it takes too long.
+pub(crate) fn acquire_unused(schema: &Arc<Schema>, env: &Env, tables: &[&str]) -> Res<WriteGuard> {
+    without_row_locks(schema, env, tables, || acquire_for(schema, env, tables))
+}
+
+/// Has `acquire` take the write lock of a schema until no open transaction has changed or locked rows of `tables`.
+///
+/// # Errors
+/// 1205 if it takes too long.
+pub(super) fn without_row_locks(
+    schema: &Arc<Schema>,
+    env: &Env,
+    tables: &[&str],
+    acquire: impl Fn() -> Res<WriteGuard>,
+) -> Res<WriteGuard> {
+    loop {
+        let guard = acquire()?;
+        let catalog = schema.catalog()?;
+        let ids: Vec<i64> = tables.iter().filter_map(|name| Some(catalog.table(name)?.id)).collect();
+        // While this has the write lock nobody takes other locks.
+        let mut free = pin!(schema.rows.tables_are_free(&ids));
+        if free.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return Ok(guard);
+        }
+        drop(guard);
+        wait_at_most(env, free)?;
+    }
+}
+
+/// The rows that a locking query finds, in its order.
+fn find_rows(conn: &Conn, rows: &LockedRows, select: &SelectPlan, constants: Constants<'_>) -> Res<Vec<Resource>> {
+    let internal = |error: SqliteError| to_server_error(&error);
+    let mut stmt = conn.prepare(&rows.sql).map_err(internal)?;
+    let used = stmt.parameter_count();
+    let mut stmt = constants.bind(&mut stmt, &select.binds[..used.min(select.binds.len())])?;
+    let first = stmt.column_count() - rows.tables.len();
+    let mut found = Vec::new();
+    while stmt.step().map_err(internal)? == Step::Row {
+        for (index, &table) in rows.tables.iter().enumerate() {
+            // NULL where an outer join has found nothing.
+            if let Cell::Int(rowid) = stmt.cell(first + index) {
+                found.push(Resource::Row { table, rowid });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Runs `write` with an eye on the rows of `tables` that it changes, if it has to be watched: on a private connection, or
+/// where others hold locks that it must respect. `owner` may touch what it has locked itself.
+///
+/// # Errors
+/// Those of `write`; [`errors::STOPPED`] if it cannot stand, for the reason in [`Env::stopped`]. The caller undoes it.
+pub(super) fn under_watch<T>(
+    conn: &mut Conn,
+    rows: &Arc<RowLocks>,
+    owner: Option<u64>,
+    env: &Env,
+    learn: impl FnOnce(&mut Conn) -> Res<()>,
+    write: impl FnOnce(&mut Conn) -> Res<T>,
+) -> Res<T> {
+    let guest = !conn.is_private();
+    if guest {
+        conn.set_watch(Some(Box::new(Watch::new(Purpose::Check { locks: Arc::clone(rows), owner }))));
+    }
+    let result = learn(conn).and_then(|()| {
+        if let Some(watch) = conn.watch() {
+            watch.begin();
+        }
+        write(conn)
+    });
+    let stop = conn.watch().and_then(|watch| watch.stop());
+    if guest {
+        conn.set_watch(None);
+    }
+    match stop {
+        None => result,
+        Some(stop) => {
+            // Whatever else went wrong may have gone wrong because of it.
+            task::take_error();
+            env.stopped.set(Some(Stopped { rows: Arc::clone(rows), stop }));
+            Err(errors::stopped())
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! SQLite's hook before each change of a row.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    marker::PhantomData,
+    ptr,
+};
+
+use libsqlite3_sys as ffi;
+
+use super::conn::{Cell, cell_of};
+use crate::writers::watch::Watch;
+
+/// What happens to a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Insert,
+    Update,
+    Delete,
+}
+
+/// A row that is about to change.
+pub(crate) struct Change<'a> {
+    db: *mut ffi::sqlite3,
+    pub(crate) kind: Kind,
+    /// The physical name of its table.
+    pub(crate) table: &'a [u8],
+    /// Its row id before; nothing for a new row.
+    pub(crate) from: i64,
+    /// Its row id afterwards; nothing for one that goes.
+    pub(crate) to: i64,
+    during: PhantomData<&'a ()>,
+}
+
+impl<'a> Change<'a> {
+    /// A value of the row before; NULL for a new row.
+    pub(crate) fn before(&self, column: usize) -> Cell<'a> {
+        if self.kind == Kind::Insert { Cell::Null } else { self.value(ffi::sqlite3_preupdate_old, column) }
+    }
+
+    /// A value of the row afterwards; NULL for one that goes.
+    pub(crate) fn after(&self, column: usize) -> Cell<'a> {
+        if self.kind == Kind::Delete { Cell::Null } else { self.value(ffi::sqlite3_preupdate_new, column) }
+    }
+
+    fn value(
+        &self,
+        get: unsafe extern "C" fn(*mut ffi::sqlite3, c_int, *mut *mut ffi::sqlite3_value) -> c_int,
+        column: usize,
+    ) -> Cell<'a> {
+        let mut value = ptr::null_mut();
+        // SAFETY: a change exists only while SQLite calls the hook for it; `value` receives the result. SQLite checks the
+        // column's number, and keeps the value until the hook returns.
+        unsafe {
+            match get(self.db, column as c_int, &mut value) {
+                ffi::SQLITE_OK if !value.is_null() => cell_of(value),
+                _ => Cell::Null,
+            }
+        }
+    }
+}
+
+/// Has `watch` told of each row before it changes; nobody if it is null.
+///
+/// # Safety
+/// The handle is open. Until the next call `watch` is valid, and nobody else uses it while a statement is stepped.
+pub(super) unsafe fn set(db: *mut ffi::sqlite3, watch: *mut Watch) {
+    // SAFETY: by the contract.
+    unsafe {
+        if watch.is_null() {
+            ffi::sqlite3_preupdate_hook(db, None, ptr::null_mut());
+        } else {
+            ffi::sqlite3_preupdate_hook(db, Some(before_change), watch.cast());
+        }
+    }
+}
+
+unsafe extern "C" fn before_change(
+    watch: *mut c_void,
+    db: *mut ffi::sqlite3,
+    operation: c_int,
+    schema: *const c_char,
+    table: *const c_char,
+    from: i64,
+    to: i64,
+) {
+    // SAFETY: SQLite passes NUL-terminated names; the context is what `set` was given.
+    let (watch, schema, table) =
+        unsafe { (&mut *watch.cast::<Watch>(), CStr::from_ptr(schema), CStr::from_ptr(table).to_bytes()) };
+    let kind = match operation {
+        ffi::SQLITE_INSERT => Kind::Insert,
+        ffi::SQLITE_UPDATE => Kind::Update,
+        _ => Kind::Delete,
+    };
+    // Tables for intermediate results are nobody's concern.
+    if schema == c"main" {
+        watch.note(&Change { db, kind, table, from, to, during: PhantomData });
+    }
+}

@@ -1,0 +1,165 @@
+//! The memory of the WAL index, and copies of its first part for connections with a view of their own.
+//!
+//! A private connection changes pages in its own cache and never writes them to the log (`writers`). SQLite lets a connection
+//! write only while the index says that nobody has committed since its snapshot, and takes the header from there when it
+//! rolls back. So a private connection has a copy of the index' first region, of the moment when it took its snapshot.
+//! SQLite asks for the address of a region once in a connection's life, therefore the copy stays where it is and is renewed.
+//!
+//! ```text
+//! byte    0        48       96                                         136
+//!         header   header   nBackfill aReadMark[5] locks nBackfillAttempted   page numbers and hash of the first frames
+//! ```
+//!
+//! The frames before a snapshot never change while somebody reads them, nor do their entries here; later entries mean
+//! nothing to SQLite, because it looks for frames up to its header's last one only. Regions behind the first hold entries
+//! alone, so that they need no copies.
+//!
+//! Invariants:
+//! 1. A copy is renewed when its connection has just locked a read mark, and at no other time. SQLite then compares what it
+//!    knows with the copy, and begins anew if they differ, just as it does with the shared index.
+//! 2. A read mark that a private connection has set is carried over to the shared index before its lock is given back.
+
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
+
+/// SQLite asks for the WAL index in regions of this many bytes.
+pub(super) const REGION_BYTES: usize = 32 * 1024;
+const WORDS: usize = REGION_BYTES / 8;
+/// Words of one of the two copies of the header.
+const HEADER_WORDS: usize = 6;
+/// Where the checkpoint's numbers begin, and what comes behind them.
+const CHECKPOINT_WORDS: std::ops::Range<usize> = 2 * HEADER_WORDS..17;
+/// Offset of the read marks, in numbers of four bytes.
+const READ_MARKS: usize = 25;
+/// How often a header that is just being written is read again before the connection waits in SQLite's way.
+const TRIES: usize = 100;
+
+/// A part of the WAL index: SQLite's connections read and write it from all threads by rules of their own, so that no
+/// reference to its words may exist, only pointers.
+pub(super) struct Region(UnsafeCell<[u64; WORDS]>);
+
+// SAFETY: Rust code hands out the address, or copies words as SQLite does.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self(UnsafeCell::new([0; WORDS])))
+    }
+
+    /// The address for SQLite.
+    pub(super) fn address(&self) -> *mut u64 {
+        self.0.get().cast()
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < WORDS);
+        // SAFETY: the word is within the region, aligned, and lives as long as `self`. SQLite's accesses from other threads
+        // are single stores of at most this size.
+        unsafe { AtomicU64::from_ptr(self.address().add(index)) }
+    }
+
+    fn mark(&self, number: usize) -> &AtomicU32 {
+        assert!(number < 5);
+        // SAFETY: as in `word`; SQLite reads and writes marks atomically.
+        unsafe { AtomicU32::from_ptr(self.address().cast::<u32>().add(READ_MARKS + number)) }
+    }
+
+    fn header(&self, copy: usize) -> [u64; HEADER_WORDS] {
+        std::array::from_fn(|index| self.word(copy * HEADER_WORDS + index).load(Ordering::Relaxed))
+    }
+
+    /// The header, unless it is just being written or nobody has written it yet.
+    fn whole_header(&self) -> Option<[u64; HEADER_WORDS]> {
+        // SQLite writes the second copy first.
+        let first = self.header(0);
+        fence(Ordering::SeqCst);
+        (first == self.header(1) && first[0] != 0).then_some(first)
+    }
+
+    /// Makes this a copy of `shared`. Answers whether it is one of a single moment.
+    pub(super) fn renew(&self, shared: &Self) -> bool {
+        for _ in 0..TRIES {
+            // Before the header: the checkpoint that set these numbers knew no later commit than the header does.
+            let checkpoint: [u64; CHECKPOINT_WORDS.end - CHECKPOINT_WORDS.start] =
+                std::array::from_fn(|index| shared.word(CHECKPOINT_WORDS.start + index).load(Ordering::Acquire));
+            fence(Ordering::SeqCst);
+            let Some(header) = shared.whole_header() else {
+                std::hint::spin_loop();
+                continue;
+            };
+            if header != self.header(0) {
+                for index in CHECKPOINT_WORDS.end..WORDS {
+                    self.word(index).store(shared.word(index).load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+                fence(Ordering::SeqCst);
+                // A log that has started over meanwhile has other entries.
+                if shared.whole_header() != Some(header) {
+                    continue;
+                }
+                for (index, word) in header.iter().chain(&header).enumerate() {
+                    self.word(index).store(*word, Ordering::Relaxed);
+                }
+            }
+            for (index, word) in CHECKPOINT_WORDS.zip(checkpoint) {
+                self.word(index).store(word, Ordering::Relaxed);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Whether somebody has committed since this was a copy of `shared`.
+    pub(super) fn is_behind(&self, shared: &Self) -> bool {
+        shared.whole_header() != Some(self.header(0))
+    }
+
+    /// Carries a read mark over to `shared`.
+    pub(super) fn publish_mark(&self, shared: &Self, number: usize) {
+        shared.mark(number).store(self.mark(number).load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(shared: &Region, header: u64) {
+        for index in 0..2 * HEADER_WORDS {
+            shared.word(index).store(header, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_copy_is_of_one_moment() {
+        let (shared, own) = (Region::new(), Region::new());
+        assert!(!own.renew(&shared), "nobody has written a header");
+        written(&shared, 7);
+        shared.word(WORDS - 1).store(70, Ordering::Relaxed);
+        assert!(own.is_behind(&shared));
+        assert!(own.renew(&shared));
+        assert!(!own.is_behind(&shared));
+        assert_eq!(own.word(WORDS - 1).load(Ordering::Relaxed), 70);
+        // The entries of later frames do not matter before the header tells of them.
+        shared.word(WORDS - 1).store(80, Ordering::Relaxed);
+        shared.mark(3).store(42, Ordering::Relaxed);
+        assert!(own.renew(&shared));
+        assert_eq!((own.word(WORDS - 1).load(Ordering::Relaxed), own.mark(3).load(Ordering::Relaxed)), (70, 42));
+        // Half a header.
+        shared.word(HEADER_WORDS).store(8, Ordering::Relaxed);
+        assert!(own.is_behind(&shared));
+        assert!(!own.renew(&shared));
+        assert_eq!(own.whole_header(), Some([7; HEADER_WORDS]));
+    }
+
+    #[test]
+    fn marks_are_carried_over() {
+        let (shared, own) = (Region::new(), Region::new());
+        own.mark(2).store(9, Ordering::Relaxed);
+        own.publish_mark(&shared, 2);
+        assert_eq!(shared.mark(2).load(Ordering::Relaxed), 9);
+    }
+}

@@ -1,0 +1,566 @@
+//! Locks on rows and unique keys, held by transactions until they end.
+//!
+//! Those who wait stand in a queue, first come first served. Waiting in a circle is found when the last one joins it; the
+//! youngest of the circle has to give up. The locks are about what transactions want, not about memory: they are taken
+//! and given back under one mutex, and no two threads ever meet at a row.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Poll, Waker},
+};
+
+/// What can be locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Resource {
+    Row {
+        table: i64,
+        rowid: i64,
+    },
+    /// A key of a unique index, by a hash of what it compares by: two keys with one hash wait for each other needlessly.
+    Key {
+        table: i64,
+        index: i64,
+        hash: u64,
+    },
+}
+
+impl Resource {
+    fn table(self) -> i64 {
+        match self {
+            Resource::Row { table, .. } | Resource::Key { table, .. } => table,
+        }
+    }
+}
+
+/// How it is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+impl Mode {
+    fn goes_with(self, other: Self) -> bool {
+        self == Mode::Shared && other == Mode::Shared
+    }
+}
+
+/// A circle of waiting transactions was broken at this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Deadlock;
+
+/// The locks of a schema.
+#[derive(Default)]
+pub(crate) struct RowLocks {
+    /// Locks that are held.
+    held: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    locks: HashMap<Resource, Lock>,
+    owners: HashMap<u64, OwnerState>,
+    held: usize,
+    /// Locks that are held in each table.
+    tables: HashMap<i64, usize>,
+    /// Those who wait until a table has no locks.
+    table_waiters: Vec<Waker>,
+    /// The transaction that keeps the schema's write lock.
+    writer: Option<u64>,
+}
+
+#[derive(Default)]
+struct Lock {
+    holders: Vec<(u64, Mode)>,
+    queue: VecDeque<(u64, Mode)>,
+}
+
+#[derive(Default)]
+struct OwnerState {
+    held: Vec<Resource>,
+    waits: Option<Wait>,
+    waker: Option<Waker>,
+    is_victim: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Lock(Resource, Mode),
+    /// For the schema's write lock.
+    Writer,
+}
+
+/// One who takes locks; gives them back when dropped. The larger the number the younger.
+pub(crate) struct Owner {
+    locks: Arc<RowLocks>,
+    id: u64,
+}
+
+static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
+
+impl RowLocks {
+    /// Whether nobody holds a lock. Who holds the schema's write lock can rely on it (`writers`, invariant 2).
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.load(Ordering::Acquire) == 0
+    }
+
+    /// As [`is_idle`](Self::is_idle), apart from the locks that `owner` holds itself.
+    #[inline]
+    pub(crate) fn is_idle_for(&self, owner: Option<u64>) -> bool {
+        self.is_idle() || owner.is_some_and(|owner| self.has_all(owner))
+    }
+
+    fn has_all(&self, owner: u64) -> bool {
+        let state = self.lock();
+        state.owners.get(&owner).map_or(0, |owner| owner.held.len()) == state.held
+    }
+
+    /// A new owner without locks.
+    pub(crate) fn owner(self: &Arc<Self>) -> Owner {
+        let id = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
+        self.change(|state| state.owners.insert(id, OwnerState::default()));
+        Owner { locks: Arc::clone(self), id }
+    }
+
+    /// Whether `owner`, or a stranger, would get a lock at once.
+    pub(crate) fn admits(&self, owner: Option<u64>, resource: Resource, mode: Mode) -> bool {
+        self.lock().locks.get(&resource).is_none_or(|lock| lock.admits(owner.unwrap_or(0), mode))
+    }
+
+    /// Waits until nobody holds locks in these tables. New ones may be taken as soon as this has returned.
+    pub(crate) async fn tables_are_free(&self, tables: &[i64]) {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if tables.iter().all(|table| !state.tables.contains_key(table)) {
+                return Poll::Ready(());
+            }
+            state.table_waiters.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, and publishes how many locks there are when all is done.
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        self.held.store(state.held, Ordering::Release);
+        result
+    }
+}
+
+impl Lock {
+    /// Whether the holders and those who wait leave room for one more.
+    fn admits(&self, owner: u64, mode: Mode) -> bool {
+        let mine = self.holders.iter().find(|(id, _)| *id == owner);
+        if mine.is_some_and(|(_, held)| *held >= mode) {
+            return true;
+        }
+        let others = self.holders.iter().filter(|(id, _)| *id != owner);
+        // Who holds it already does not queue behind those who wait for it to go.
+        let ahead = self.queue.iter().filter(|(id, _)| mine.is_none() && *id != owner);
+        others.chain(ahead).all(|(_, held)| held.goes_with(mode))
+    }
+}
+
+impl Owner {
+    /// The owner's number.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The locks that it takes part in.
+    pub(crate) fn locks(&self) -> &Arc<RowLocks> {
+        &self.locks
+    }
+
+    /// Whether it holds any lock.
+    pub(crate) fn has_locks(&self) -> bool {
+        self.locks.lock().owners.get(&self.id).is_some_and(|owner| !owner.held.is_empty())
+    }
+
+    /// Takes a lock; answers how many the owner has then, or `None` if it is not free.
+    pub(crate) fn take(&self, resource: Resource, mode: Mode) -> Option<usize> {
+        self.locks.change(|state| {
+            let admitted = state.locks.entry(resource).or_default().admits(self.id, mode);
+            if admitted {
+                state.grant(self.id, resource, mode);
+            }
+            admitted.then(|| state.owners.get(&self.id).map_or(0, |owner| owner.held.len()))
+        })
+    }
+
+    /// Waits for a lock and takes it. Dropping the future leaves the queue.
+    ///
+    /// # Errors
+    /// [`Deadlock`] if others wait for this owner in turn and it is the youngest of them.
+    pub(crate) async fn wait(&self, resource: Resource, mode: Mode) -> Result<(), Deadlock> {
+        let waits = self.locks.change(|state| {
+            let lock = state.locks.entry(resource).or_default();
+            if lock.admits(self.id, mode) {
+                state.grant(self.id, resource, mode);
+                return false;
+            }
+            // An upgrade goes first: nobody else gets the lock before its holders have gone.
+            if lock.holders.iter().any(|(id, _)| *id == self.id) {
+                lock.queue.push_front((self.id, mode));
+            } else {
+                lock.queue.push_back((self.id, mode));
+            }
+            state.waits(self.id, Some(Wait::Lock(resource, mode)));
+            state.break_circles(self.id);
+            true
+        });
+        if !waits {
+            return Ok(());
+        }
+        let _place = Waiting(self);
+        poll_fn(|cx| self.poll_outcome(cx)).await
+    }
+
+    /// Runs `wait`, a wait for the schema's write lock.
+    ///
+    /// # Errors
+    /// [`Deadlock`] if the transaction that keeps the write lock waits for this owner, which is the younger.
+    pub(crate) async fn while_waiting_to_write<F: Future>(&self, wait: F) -> Result<F::Output, Deadlock> {
+        self.locks.change(|state| {
+            state.waits(self.id, Some(Wait::Writer));
+            state.break_circles(self.id);
+        });
+        let _place = Waiting(self);
+        let mut wait = pin!(wait);
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = wait.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            match self.poll_outcome(cx) {
+                Poll::Ready(Err(deadlock)) => Poll::Ready(Err(deadlock)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Notes that the owner keeps the schema's write lock from now on, until it is dropped.
+    pub(crate) fn keeps_writing(&self) {
+        self.locks.change(|state| state.writer = Some(self.id));
+    }
+
+    fn poll_outcome(&self, cx: &std::task::Context<'_>) -> Poll<Result<(), Deadlock>> {
+        let mut state = self.locks.lock();
+        let Some(owner) = state.owners.get_mut(&self.id) else { return Poll::Ready(Err(Deadlock)) };
+        if owner.is_victim {
+            return Poll::Ready(Err(Deadlock));
+        }
+        if owner.waits.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        owner.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.locks.change(|state| {
+            if state.writer == Some(self.id) {
+                state.writer = None;
+            }
+            let Some(owner) = state.owners.remove(&self.id) else { return };
+            for resource in owner.held {
+                state.release(self.id, resource);
+            }
+        });
+    }
+}
+
+/// An owner that waits, until its wait ends one way or another.
+struct Waiting<'a>(&'a Owner);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.locks.change(|state| {
+            state.stop_waiting(self.0.id);
+            if let Some(owner) = state.owners.get_mut(&self.0.id) {
+                owner.is_victim = false;
+            }
+        });
+    }
+}
+
+impl State {
+    fn grant(&mut self, id: u64, resource: Resource, mode: Mode) {
+        let lock = self.locks.entry(resource).or_default();
+        if let Some((_, held)) = lock.holders.iter_mut().find(|(holder, _)| *holder == id) {
+            *held = mode.max(*held);
+            return;
+        }
+        lock.holders.push((id, mode));
+        self.held += 1;
+        *self.tables.entry(resource.table()).or_default() += 1;
+        if let Some(owner) = self.owners.get_mut(&id) {
+            owner.held.push(resource);
+        }
+    }
+
+    fn release(&mut self, id: u64, resource: Resource) {
+        let Some(lock) = self.locks.get_mut(&resource) else { return };
+        lock.holders.retain(|(holder, _)| *holder != id);
+        self.held -= 1;
+        self.hand_over(resource);
+        let Some(count) = self.tables.get_mut(&resource.table()) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.tables.remove(&resource.table());
+            self.table_waiters.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Gives a lock to those at the front of its queue who can have it now.
+    fn hand_over(&mut self, resource: Resource) {
+        while let Some(lock) = self.locks.get_mut(&resource) {
+            let Some(&(id, mode)) = lock.queue.front() else {
+                if lock.holders.is_empty() {
+                    self.locks.remove(&resource);
+                }
+                return;
+            };
+            let others = lock.holders.iter().filter(|(holder, _)| *holder != id);
+            if !others.clone().all(|(_, held)| held.goes_with(mode)) {
+                return;
+            }
+            lock.queue.pop_front();
+            self.grant(id, resource, mode);
+            self.waits(id, None);
+        }
+    }
+
+    /// Notes what an owner waits for; wakes it if that is nothing any more.
+    fn waits(&mut self, id: u64, wait: Option<Wait>) {
+        let Some(owner) = self.owners.get_mut(&id) else { return };
+        owner.waits = wait;
+        if wait.is_none()
+            && let Some(waker) = owner.waker.take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Takes an owner out of the queue that it stands in.
+    fn stop_waiting(&mut self, id: u64) {
+        let Some(owner) = self.owners.get_mut(&id) else { return };
+        owner.waker = None;
+        if let Some(Wait::Lock(resource, _)) = owner.waits.take()
+            && let Some(lock) = self.locks.get_mut(&resource)
+        {
+            lock.queue.retain(|(waiter, _)| *waiter != id);
+            self.hand_over(resource);
+        }
+    }
+
+    /// Those whom an owner waits for; those ahead of it in the queue only if `queued`.
+    fn blockers(&self, id: u64, queued: bool) -> Vec<u64> {
+        match self.owners.get(&id).and_then(|owner| owner.waits) {
+            None => Vec::new(),
+            Some(Wait::Writer) => self.writer.into_iter().filter(|writer| *writer != id).collect(),
+            Some(Wait::Lock(resource, mode)) => {
+                let Some(lock) = self.locks.get(&resource) else { return Vec::new() };
+                let ahead = lock.queue.iter().take_while(|(waiter, _)| queued && *waiter != id);
+                let before =
+                    lock.holders.iter().chain(ahead).filter(|(other, held)| *other != id && !held.goes_with(mode));
+                before.map(|(other, _)| *other).collect()
+            }
+        }
+    }
+
+    /// Ends the wait of the youngest in each circle that an owner's new wait has closed.
+    fn break_circles(&mut self, id: u64) {
+        // Whoever only stands ahead in a queue need not go if the holders alone make a circle.
+        while let Some(circle) = self.circle(id, false).or_else(|| self.circle(id, true)) {
+            let Some(victim) = circle.into_iter().max() else { return };
+            let waker = self.owners.get_mut(&victim).and_then(|owner| owner.waker.take());
+            self.stop_waiting(victim);
+            let Some(owner) = self.owners.get_mut(&victim) else { return };
+            owner.is_victim = true;
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+            if victim == id {
+                return;
+            }
+        }
+    }
+
+    /// The owners on a way from an owner back to itself.
+    fn circle(&self, start: u64, queued: bool) -> Option<Vec<u64>> {
+        let mut way = vec![(start, self.blockers(start, queued))];
+        let mut seen = vec![start];
+        while let Some((_, next)) = way.last_mut() {
+            match next.pop() {
+                Some(id) if id == start => return Some(way.into_iter().map(|(id, _)| id).collect()),
+                Some(id) if seen.contains(&id) => {}
+                Some(id) => {
+                    seen.push(id);
+                    way.push((id, self.blockers(id, queued)));
+                }
+                None => {
+                    way.pop();
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{pin::Pin, task::Context};
+
+    const fn row(rowid: i64) -> Resource {
+        Resource::Row { table: 1, rowid }
+    }
+
+    #[derive(Default)]
+    struct Woken(std::sync::atomic::AtomicBool);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn poll<F: Future>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+        future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn those_who_wait_get_it_in_order_and_may_leave() {
+        let locks = Arc::new(RowLocks::default());
+        let [a, b, c, d] = std::array::from_fn(|_| locks.owner());
+        assert!(locks.is_idle());
+        assert_eq!([Mode::Exclusive, Mode::Shared].map(|mode| a.take(row(1), mode)), [Some(1), Some(1)]);
+        assert!(locks.is_idle_for(Some(a.id())) && !locks.is_idle_for(Some(b.id())));
+        assert!(
+            !locks.is_idle() && b.take(row(1), Mode::Exclusive).is_none() && b.take(row(1), Mode::Shared).is_none()
+        );
+        assert!(b.take(row(2), Mode::Exclusive).is_some());
+        let mut first = Box::pin(b.wait(row(1), Mode::Exclusive));
+        let mut second = Box::pin(c.wait(row(1), Mode::Exclusive));
+        let mut third = Box::pin(d.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending() && poll(&mut third).is_pending());
+        drop(second);
+        drop(a);
+        assert_eq!(poll(&mut first), Poll::Ready(Ok(())));
+        assert!(poll(&mut third).is_pending());
+        assert!(!locks.admits(None, row(1), Mode::Shared) && locks.admits(Some(b.id()), row(1), Mode::Exclusive));
+        drop(first);
+        drop(b);
+        assert_eq!(poll(&mut third), Poll::Ready(Ok(())));
+        drop(third);
+        drop((c, d));
+        assert!(locks.is_idle() && locks.lock().locks.is_empty() && locks.lock().tables.is_empty());
+    }
+
+    #[test]
+    fn readers_share_and_upgrade() {
+        let locks = Arc::new(RowLocks::default());
+        let [a, b, c] = std::array::from_fn(|_| locks.owner());
+        assert!(a.take(row(1), Mode::Shared).is_some() && b.take(row(1), Mode::Shared).is_some());
+        let mut writer = Box::pin(c.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut writer).is_pending());
+        // Those who hold it go before those who wait; others queue.
+        let mut upgrade = Box::pin(a.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut upgrade).is_pending());
+        assert!(!locks.admits(None, row(1), Mode::Shared));
+        drop(b);
+        assert_eq!(poll(&mut upgrade), Poll::Ready(Ok(())));
+        assert!(poll(&mut writer).is_pending());
+        drop(upgrade);
+        drop(a);
+        assert_eq!(poll(&mut writer), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn the_youngest_of_a_circle_gives_up() {
+        let locks = Arc::new(RowLocks::default());
+        let owners: [Owner; 3] = std::array::from_fn(|_| locks.owner());
+        for (number, owner) in owners.iter().enumerate() {
+            assert!(owner.take(row(number as i64), Mode::Exclusive).is_some());
+        }
+        let [a, b, c] = &owners;
+        let woken = Arc::new(Woken::default());
+        let mut young = Box::pin(c.wait(row(0), Mode::Exclusive));
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(young.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let mut middle = Box::pin(b.wait(row(2), Mode::Exclusive));
+        assert!(poll(&mut middle).is_pending());
+        let mut old = Box::pin(a.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut old).is_pending(), "the oldest closes the circle and goes on waiting");
+        assert!(woken.0.load(Ordering::Relaxed));
+        assert_eq!(poll(&mut young), Poll::Ready(Err(Deadlock)));
+        drop((young, middle, old));
+        // The youngest itself closes a circle; two holders that both want more are one, too.
+        assert!([a, b].into_iter().all(|owner| owner.take(row(9), Mode::Shared).is_some()));
+        let mut first = Box::pin(a.wait(row(9), Mode::Exclusive));
+        assert!(poll(&mut first).is_pending());
+        let mut second = Box::pin(b.wait(row(9), Mode::Exclusive));
+        assert_eq!(poll(&mut second), Poll::Ready(Err(Deadlock)));
+        assert!(poll(&mut first).is_pending());
+    }
+
+    #[test]
+    fn those_between_two_in_a_queue_are_left_alone() {
+        let locks = Arc::new(RowLocks::default());
+        let [a, b, bystander] = std::array::from_fn(|_| locks.owner());
+        assert!(a.take(row(1), Mode::Exclusive).is_some() && b.take(row(2), Mode::Exclusive).is_some());
+        let mut between = Box::pin(bystander.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut between).is_pending());
+        let mut first = Box::pin(a.wait(row(2), Mode::Exclusive));
+        assert!(poll(&mut first).is_pending());
+        let mut second = Box::pin(b.wait(row(1), Mode::Exclusive));
+        assert_eq!(poll(&mut second), Poll::Ready(Err(Deadlock)));
+        assert!(poll(&mut between).is_pending());
+    }
+
+    #[test]
+    fn the_one_who_keeps_writing_is_waited_for_too() {
+        let locks = Arc::new(RowLocks::default());
+        let [a, b] = std::array::from_fn(|_| locks.owner());
+        assert!(b.take(row(1), Mode::Exclusive).is_some());
+        a.keeps_writing();
+        let mut commit = Box::pin(b.while_waiting_to_write(std::future::pending::<()>()));
+        assert!(poll(&mut commit).is_pending());
+        let mut wait = Box::pin(a.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut wait).is_pending());
+        assert_eq!(poll(&mut commit), Poll::Ready(Err(Deadlock)));
+        drop(commit);
+        drop(b);
+        assert_eq!(poll(&mut wait), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn a_table_is_free_when_the_last_lock_has_gone() {
+        let locks = Arc::new(RowLocks::default());
+        let a = locks.owner();
+        assert!(a.take(Resource::Key { table: 7, index: 1, hash: 2 }, Mode::Exclusive).is_some());
+        let mut other = Box::pin(locks.tables_are_free(&[1, 2]));
+        assert!(poll(&mut other).is_ready());
+        let mut free = Box::pin(locks.tables_are_free(&[1, 7]));
+        assert!(poll(&mut free).is_pending());
+        drop(a);
+        assert!(poll(&mut free).is_ready());
+    }
+}
