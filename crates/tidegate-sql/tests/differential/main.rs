@@ -5,7 +5,8 @@
 //! a seed. `TIDEGATE_DIFF=NAME` runs the files whose name contains NAME only, `TIDEGATE_DIFF_DIR` those of another directory; `TIDEGATE_DIFF_SEED` and `TIDEGATE_DIFF_COUNT` choose what
 //! the random part does; the report is written to `target/tmp/differential.txt`.
 //!
-//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`], [`prepared`], [`metamorphic`].
+//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`], [`prepared`], [`metamorphic`],
+//! [`two_clients`].
 
 mod accepted;
 mod corpus;
@@ -19,6 +20,7 @@ mod report;
 #[path = "../../../tidegate-mysql/tests/mariadb/server.rs"]
 mod server;
 mod sinks;
+mod two_clients;
 mod typed;
 
 use std::{path::PathBuf, sync::Arc};

@@ -1,0 +1,365 @@
+//! Two clients at the same time: what they see of each other, and who waits, on the engine and on MariaDB.
+//!
+//! A step is a client and its statement. `b> …` is one that waits for a lock: it is only started, and `b<` waits for its end.
+//! `~a …` differs from MariaDB, for the reason that stands before it: a step that does not differ any more fails as well.
+//! The names of anomalies are those of the Hermitage project (G0 to G2).
+
+use std::sync::Arc;
+
+use tidegate_mysql::Conn;
+use tidegate_rows::Execute;
+use tokio::{sync::oneshot, task::LocalSet};
+
+use super::{Outcome, Pair, block_on, run, server};
+
+const CASES: &[(&str, &[&str])] = &[
+    (
+        "G0: writes do not mix",
+        &[
+            "a BEGIN",
+            "b BEGIN",
+            "a UPDATE t SET v = 11 WHERE id = 1",
+            "b> UPDATE t SET v = 12 WHERE id = 1",
+            "a UPDATE t SET v = 21 WHERE id = 2",
+            "a COMMIT",
+            "b<",
+            "a SELECT * FROM t",
+            "b UPDATE t SET v = 22 WHERE id = 2",
+            "b COMMIT",
+            "a SELECT * FROM t",
+        ],
+    ),
+    (
+        "G1a: what is rolled back is never read",
+        &["a BEGIN", "b BEGIN", "a UPDATE t SET v = 101", "b SELECT * FROM t", "a ROLLBACK", "b SELECT * FROM t"],
+    ),
+    (
+        "G1b: nor what is only in between",
+        &[
+            "a BEGIN",
+            "b BEGIN",
+            "a UPDATE t SET v = 101",
+            "b SELECT * FROM t",
+            "a UPDATE t SET v = 11",
+            "a COMMIT",
+            "b SELECT * FROM t",
+        ],
+    ),
+    (
+        "G1c: no circle of what was read",
+        &[
+            "a BEGIN",
+            "b BEGIN",
+            "a UPDATE t SET v = 11 WHERE id = 1",
+            "b UPDATE t SET v = 22 WHERE id = 2",
+            "a SELECT v FROM t WHERE id = 2",
+            "b SELECT v FROM t WHERE id = 1",
+            "a COMMIT",
+            "b COMMIT",
+            "a SELECT * FROM t",
+        ],
+    ),
+    (
+        "PMP: a range that others fill",
+        &[
+            "a BEGIN",
+            "b BEGIN",
+            "a SELECT * FROM t WHERE v = 30",
+            "b INSERT INTO t (id, v) VALUES (3, 30)",
+            "b COMMIT",
+            "a SELECT * FROM t WHERE v % 3 = 0",
+            // It writes on the newest rows.
+            "a UPDATE t SET v = v + 1 WHERE v % 3 = 0",
+            "a SELECT * FROM t WHERE id = 3",
+        ],
+    ),
+    (
+        "P4: the second update of a value that both have read",
+        &[
+            "a BEGIN",
+            "b BEGIN",
+            "a SELECT v FROM t WHERE id = 1",
+            "b SELECT v FROM t WHERE id = 1",
+            "a UPDATE t SET v = 11 WHERE id = 1",
+            "b> UPDATE t SET v = 11 WHERE id = 1",
+            "a COMMIT",
+            "b<",
+            "b COMMIT",
+            "a SELECT * FROM t",
+        ],
+    ),
+    (
+        "G-single: a snapshot stands still while it is only read",
+        &[
+            "a BEGIN",
+            "a SELECT v FROM t WHERE id = 1",
+            "b BEGIN",
+            "b UPDATE t SET v = 12 WHERE id = 1",
+            "b UPDATE t SET v = 18 WHERE id = 2",
+            "b COMMIT",
+            "a SELECT v FROM t WHERE id = 2",
+            // It finds nothing, and moves the snapshot forward all the same.
+            "a DELETE FROM t WHERE v = 20",
+            "~a SELECT v FROM t WHERE id = 1",
+            "a COMMIT",
+        ],
+    ),
+    (
+        "a snapshot moves forward with a write",
+        &[
+            "a BEGIN",
+            "a SELECT * FROM t",
+            "b UPDATE t SET v = 18 WHERE id = 2",
+            "a UPDATE t SET v = 11 WHERE id = 1",
+            // InnoDB shows the old row beside the changed one.
+            "~a SELECT * FROM t",
+            "a SELECT * FROM t FOR UPDATE",
+            "a COMMIT",
+            "b SELECT * FROM t",
+        ],
+    ),
+    (
+        "G2: two who read and write crosswise",
+        &[
+            "a BEGIN",
+            "b BEGIN",
+            "a SELECT * FROM t",
+            "b SELECT * FROM t",
+            "a UPDATE t SET v = 11 WHERE id = 1",
+            "b UPDATE t SET v = 21 WHERE id = 2",
+            "a COMMIT",
+            "b COMMIT",
+            "a SELECT * FROM t",
+        ],
+    ),
+    (
+        "G2 with locking reads: the later one gives up",
+        &[
+            "a BEGIN",
+            "b BEGIN",
+            "a SELECT v FROM t WHERE id = 1 FOR UPDATE",
+            "b SELECT v FROM t WHERE id = 2 FOR UPDATE",
+            "a> UPDATE t SET v = 21 WHERE id = 2",
+            "b UPDATE t SET v = 11 WHERE id = 1",
+            "a<",
+            "a COMMIT",
+            "b SELECT * FROM t",
+        ],
+    ),
+    (
+        "READ COMMITTED sees each commit",
+        &[
+            "a SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            "a BEGIN",
+            "a SELECT * FROM t",
+            "b UPDATE t SET v = 12 WHERE id = 1",
+            "a SELECT * FROM t",
+            "a UPDATE t SET v = 21 WHERE id = 2",
+            "b INSERT INTO t (id, v) VALUES (3, 30)",
+            "a SELECT * FROM t",
+            "b> UPDATE t SET v = v + 1",
+            "a COMMIT",
+            "b<",
+            "a SELECT * FROM t",
+        ],
+    ),
+    (
+        "the same key",
+        &[
+            "a BEGIN",
+            "a INSERT INTO t (id, v, u) VALUES (3, 30, 'x')",
+            "b> INSERT INTO t (id, v, u) VALUES (4, 40, 'X ')",
+            "a COMMIT",
+            "b<",
+            "a BEGIN",
+            "a DELETE FROM t WHERE id = 3",
+            "b> INSERT INTO t (id, v, u) VALUES (5, 50, 'x')",
+            "a COMMIT",
+            "b<",
+            "a BEGIN",
+            "a INSERT INTO t (id, v) VALUES (6, 60)",
+            "b> INSERT INTO t (id, v) VALUES (6, 61)",
+            "a ROLLBACK",
+            "b<",
+            "a BEGIN",
+            "a UPDATE t SET u = NULL WHERE id = 5",
+            "b> UPDATE t SET u = 'x' WHERE id = 6",
+            "a COMMIT",
+            "b<",
+            "a SELECT * FROM t",
+        ],
+    ),
+    (
+        "parents and children",
+        &[
+            "a CREATE TABLE c (id INT PRIMARY KEY, t INT, FOREIGN KEY (t) REFERENCES t (id) ON DELETE CASCADE)",
+            "a BEGIN",
+            "a INSERT INTO c VALUES (1, 1)",
+            "b> DELETE FROM t WHERE id = 1",
+            "a COMMIT",
+            "b<",
+            "a SELECT * FROM c",
+            "a BEGIN",
+            "a DELETE FROM t WHERE id = 2",
+            "b> INSERT INTO c VALUES (2, 2)",
+            "a COMMIT",
+            "b<",
+            "a BEGIN",
+            "a INSERT INTO t (id, v) VALUES (3, 30)",
+            "b> INSERT INTO c VALUES (3, 3)",
+            "a ROLLBACK",
+            "b<",
+            "a SELECT * FROM c",
+        ],
+    ),
+    (
+        "readers share, writers wait",
+        &[
+            "a BEGIN",
+            "b BEGIN",
+            "a SELECT v FROM t WHERE id = 1 LOCK IN SHARE MODE",
+            "b SELECT v FROM t WHERE id = 1 LOCK IN SHARE MODE",
+            "b> UPDATE t SET v = 12 WHERE id = 1",
+            "a COMMIT",
+            "b<",
+            "a SELECT v FROM t WHERE id = 2 FOR UPDATE NOWAIT",
+            "a SELECT v FROM t WHERE id = 1 FOR UPDATE NOWAIT",
+            "b COMMIT",
+            "a SELECT * FROM t",
+        ],
+    ),
+    (
+        "savepoints, and a statement that fails",
+        &[
+            "a BEGIN",
+            "a UPDATE t SET v = 11 WHERE id = 1",
+            "a SAVEPOINT s",
+            "a UPDATE t SET v = 21 WHERE id = 2",
+            "a INSERT INTO t (id, v) VALUES (3, 30), (1, 0)",
+            "b INSERT INTO t (id, v) VALUES (4, 40)",
+            "a ROLLBACK TO s",
+            "a INSERT INTO t (id, v) VALUES (5, 50)",
+            "a COMMIT",
+            "b SELECT * FROM t",
+        ],
+    ),
+    (
+        "the time limit undoes the statement alone",
+        &[
+            "a BEGIN",
+            "a UPDATE t SET v = 21 WHERE id = 2",
+            "b BEGIN",
+            "b INSERT INTO t (id, v) VALUES (3, 30)",
+            "b SET innodb_lock_wait_timeout = 1",
+            "b UPDATE t SET v = 0",
+            "b SELECT * FROM t",
+            "b COMMIT",
+            "a ROLLBACK",
+            "a SELECT * FROM t",
+        ],
+    ),
+    (
+        "autocommit = 0",
+        &[
+            "a SET autocommit = 0",
+            "a SELECT * FROM t",
+            "a UPDATE t SET v = v + 1 WHERE id = 1",
+            "b> UPDATE t SET v = v * 2 WHERE id = 1",
+            "a COMMIT",
+            "b<",
+            "a SELECT * FROM t",
+            "a SET autocommit = 1",
+        ],
+    ),
+];
+
+/// Two clients of one side.
+struct Clients<C> {
+    idle: [Option<C>; 2],
+    running: [Option<oneshot::Receiver<(C, Outcome)>>; 2],
+}
+
+impl<C: Execute + 'static> Clients<C> {
+    fn new(idle: [C; 2]) -> Self {
+        Self { idle: idle.map(Some), running: [None, None] }
+    }
+
+    async fn run(&mut self, client: usize, sql: &str) -> Outcome {
+        self.start(client, sql);
+        self.end(client).await
+    }
+
+    fn start(&mut self, client: usize, sql: &str) {
+        let mut session = self.idle[client].take().expect("a client that does nothing");
+        let (done, running) = oneshot::channel();
+        let sql = sql.to_owned();
+        tokio::task::spawn_local(async move {
+            let outcome = run(&mut session, &sql).await;
+            let _ = done.send((session, outcome));
+        });
+        self.running[client] = Some(running);
+    }
+
+    async fn end(&mut self, client: usize) -> Outcome {
+        let running = self.running[client].take().expect("a statement under way");
+        let (session, outcome) = running.await.expect("its outcome");
+        self.idle[client] = Some(session);
+        outcome
+    }
+
+    fn is_waiting(&mut self, client: usize) -> bool {
+        self.running[client].as_ref().is_some_and(|running| running.is_empty())
+    }
+}
+
+async fn case(name: &str, steps: &[&str]) {
+    let mut pair = Pair::new("two").await;
+    pair.enter("two").await;
+    for statement in [
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT, u VARCHAR(9) UNIQUE)",
+        "INSERT INTO t (id, v) VALUES (1, 10), (2, 20)",
+    ] {
+        pair.run(statement).await;
+    }
+    let connect = async || {
+        let mut conn = Conn::connect(Arc::new(server::shared().root())).await.expect("a connection");
+        run(&mut conn, "USE two").await;
+        conn
+    };
+    let session = || pair.engine.session("two").expect("a session");
+    let mut ours = Clients::new([session(), session()]);
+    let mut theirs = Clients::new([connect().await, connect().await]);
+    let mut eye = connect().await;
+    for step in steps {
+        let (differs, rest) = step.strip_prefix('~').map_or((false, *step), |rest| (true, rest));
+        let client = usize::from(rest.starts_with('b'));
+        let (ours, theirs) = match &rest[1..] {
+            "<" => (ours.end(client).await, theirs.end(client).await),
+            started if started.starts_with('>') => {
+                ours.start(client, &started[1..]);
+                theirs.start(client, &started[1..]);
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                assert!(ours.is_waiting(client), "{name}: {step} does not wait");
+                let waiting = "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+                while !matches!(run(&mut eye, waiting).await, Outcome::Rows { rows, .. } if !rows.is_empty()) {
+                    assert!(theirs.is_waiting(client), "{name}: {step} does not wait on the server");
+                }
+                continue;
+            }
+            sql => (ours.run(client, sql).await, theirs.run(client, sql).await),
+        };
+        let difference = ours.difference(&theirs, true);
+        assert_eq!(difference.is_some(), differs, "{name}: {step}\n{ours}\n{theirs}");
+    }
+}
+
+#[test]
+fn two_clients_do_as_with_mariadb() {
+    block_on(async {
+        for (name, steps) in CASES {
+            LocalSet::new().run_until(case(name, steps)).await;
+        }
+    });
+}
