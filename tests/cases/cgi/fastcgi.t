@@ -581,3 +581,31 @@ location / { fastcgi_param A b if_empty; }
 --- must_die
 --- error_log
 invalid parameter "if_empty"
+
+=== TEST 36: a client that does not wait
+--- config
+location / { fastcgi_pass 127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+~~~ hold
+--- tcp_request_end: \x01\x05\x00\x01\x00\x00\x00\x00
+--- request
+GET /
+--- abort: read
+--- error_log
+client prematurely closed connection
+--- output_file_like
+>>> logs/access.log
+" 499 0 
+
+=== TEST 37: a client that leaves in the middle of the answer
+--- config
+location / { fastcgi_pass 127.0.0.1:$TEST_PORT_4; fastcgi_buffering off; }
+--- tcp_reply
+\x01\x06\x00\x01\x00\x07\x00\x00\r\nfirst
+~~~ hold
+--- tcp_request_end: \x01\x05\x00\x01\x00\x00\x00\x00
+--- request
+GET /
+--- abort: received first
+--- error_log
+client prematurely closed connection
