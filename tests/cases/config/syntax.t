@@ -257,13 +257,13 @@ invalid value "maybe" in "autoindex" directive, it must be "on" or "off"
 --- tidegate_only: nginx has it
 --- config
 location / {
-    fastcgi_pass unix:/run/php.sock;
+    grpc_pass grpc://127.0.0.1:9000;
     proxy_cache zone;
 }
 --- must_die
 --- error_log
-unknown directive "fastcgi_pass"
-FastCGI is not supported yet
+unknown directive "grpc_pass"
+gRPC is not supported yet
 unknown directive "proxy_cache"
 caching is not supported yet
 
