@@ -30,6 +30,7 @@ use crate::{
     catalog::{self, Catalog},
     engine::{OpenError, Settings},
     errors,
+    row_locks::RowLocks,
     store::{
         background::SyncState,
         conn::{Conn, to_server_error},
@@ -41,7 +42,6 @@ use crate::{
     },
     table_locks::TableLocks,
     value::collation::Collation,
-    writers::locks::RowLocks,
 };
 use tidegate_rows::ServerError;
 

@@ -17,6 +17,7 @@ use tidegate_rows::{Column, Flow, QueryError, Sink, Value};
 use crate::{
     engine::Schema,
     errors,
+    row_locks::Mode,
     store::conn::{Cell, Step, Stmt, to_server_error},
     task,
     translate::{
@@ -24,7 +25,6 @@ use crate::{
         dml::{DeletePlan, InsertPlan, UpdatePlan},
     },
     value::{Base, Rep, SqlType, Val, decimal::Decimal, temporal::Datetime, uint_of},
-    writers::locks::Mode,
 };
 
 /// A translated statement.

@@ -14,7 +14,7 @@
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
 //! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`locks`] (those of GET_LOCK),
-//! [`task`] (coroutines), `writers/` (transactions side by side), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
+//! [`task`] (coroutines), [`row_locks`] (those of transactions), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
 //! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
 //!
@@ -37,6 +37,7 @@ mod lexer;
 mod locks;
 mod parse;
 mod pcre;
+mod row_locks;
 mod show;
 mod store;
 mod table_locks;
@@ -44,7 +45,6 @@ mod task;
 mod translate;
 mod value;
 mod variables;
-mod writers;
 
 pub use engine::{
     Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,

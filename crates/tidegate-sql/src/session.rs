@@ -37,6 +37,7 @@ use crate::{
     },
     lexer::{self, Literals, Normalised},
     parse::{self, Statement},
+    row_locks::Owner,
     store::{
         conn::{Conn, to_server_error},
         pool::Pool,
@@ -44,7 +45,6 @@ use crate::{
     task,
     translate::{self, Inputs, ParamKind},
     variables,
-    writers::locks::Owner,
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -304,7 +304,7 @@ impl Core {
                     self.env.begin_statement();
                 }
                 done => {
-                    // Who gets these locks next writes behind the commit of this statement (`writers`, invariant 2).
+                    // Who gets these locks next writes behind the commit of this statement (`store::private`, invariant 2).
                     self.waits_as = None;
                     return done;
                 }

@@ -6,10 +6,9 @@ use super::write::{Res, Writer, Written, auto_beyond_rowid, internal};
 use crate::{
     catalog::Table,
     errors,
-    store::conn::Cell,
+    store::{conn::Cell, private::watch::Watch},
     value::{Datum, uint_of},
     variables,
-    writers::watch::Watch,
 };
 
 impl Writer<'_> {

@@ -201,7 +201,7 @@ impl Writer<'_> {
                 && let Some((other, _)) = self.conflict_on(table, index, &row)?
                 && other != rowid
             {
-                self.meet_row(table, other)?;
+                self.meet_row(table, other, false)?;
                 return Ok(errors::duplicate_entry(entry(table, index, &row), &index.name));
             }
         }

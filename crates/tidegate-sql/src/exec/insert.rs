@@ -250,12 +250,7 @@ impl Writer<'_> {
         }
         let hidden = self.hidden_rowid(table)?;
         loop {
-            for (index, value) in row.iter().enumerate() {
-                run.stmt.bind(index + 1, value.as_cell()).map_err(internal)?;
-            }
-            if table.rowid_column().is_none() {
-                run.stmt.bind(row.len() + 1, hidden.map_or(Cell::Null, Cell::Int)).map_err(internal)?;
-            }
+            bind_row(&mut run.stmt, table, &row, hidden)?;
             let result = run.stmt.step();
             run.stmt.reset();
             let error = match result {
@@ -276,11 +271,7 @@ impl Writer<'_> {
                 return Err(refused);
             }
             let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
-            if plan.on_duplicate.is_some() {
-                self.lock_row(table, rowid)?
-            } else {
-                self.meet_row(table, rowid)?
-            }
+            self.meet_row(table, rowid, plan.on_duplicate.is_some())?;
             if plan.replace {
                 self.delete_row(&plan.schema, table, rowid)?;
                 run.written.cascades = true;
@@ -326,6 +317,17 @@ fn stored_so_far(table: &Table, row: &[Option<Datum>], value: RowValue) -> Datum
         Default::None if !column.nullable => crate::coerce::implicit_default(&column.ty),
         _ => Datum::Null,
     }
+}
+
+/// Binds the values of a row, and the row id where that is no column.
+fn bind_row(stmt: &mut Stmt, table: &Table, row: &[Datum], rowid: Option<i64>) -> Res<()> {
+    for (index, value) in row.iter().enumerate() {
+        stmt.bind(index + 1, value.as_cell()).map_err(internal)?;
+    }
+    if table.rowid_column().is_none() {
+        stmt.bind(row.len() + 1, rowid.map_or(Cell::Null, Cell::Int)).map_err(internal)?;
+    }
+    Ok(())
 }
 
 /// The text that inserts a row; its last value is the row id, NULL for the next one, where that is no column.

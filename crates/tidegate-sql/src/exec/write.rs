@@ -11,12 +11,12 @@ use crate::{
     coerce::Target,
     engine::Schema,
     errors,
+    row_locks::{Mode, Resource},
     session::Env,
     store::conn::{Conn, SqliteError, Step, Stmt, to_server_error},
     translate::{dml::Feed, returning::Returned},
     value::{Base, Datum, Rep, Val},
     variables,
-    writers::locks::{Mode, Resource},
 };
 
 pub(super) type Res<T> = Result<T, ServerError>;
@@ -117,11 +117,14 @@ impl Writer<'_> {
         self.go_on()
     }
 
-    /// A row stands in the way of another one: it counts if nobody is about to change it.
+    /// A row stands in the way of another one: it counts if nobody is about to change it. Locked if it is `wanted` itself.
     ///
     /// # Errors
     /// [`errors::STOPPED`] if somebody has locked it.
-    pub(super) fn meet_row(&mut self, table: &Table, rowid: i64) -> Res<()> {
+    pub(super) fn meet_row(&mut self, table: &Table, rowid: i64, wanted: bool) -> Res<()> {
+        if wanted {
+            return self.lock_row(table, rowid);
+        }
         if let Some(watch) = self.conn.watch() {
             watch.meet(Resource::Row { table: table.id, rowid });
         }

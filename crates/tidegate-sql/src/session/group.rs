@@ -41,13 +41,13 @@ use crate::{
     catalog::TableState,
     engine::{Durability, EngineInner, Schema},
     errors,
+    row_locks::{Deadlock, Owner},
     store::{
         conn::{Conn, to_server_error},
         pool::Pool,
         writer::WriteGuard,
     },
     task,
-    writers::locks::{Deadlock, Owner},
 };
 
 type Res<T> = Result<T, ServerError>;

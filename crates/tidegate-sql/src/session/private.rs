@@ -1,4 +1,4 @@
-//! Transactions that write privately (`writers`): how they come to their connection, keep it on the newest commit, and commit.
+//! Transactions that write privately (`store::private`): how they come to their connection, keep it on the newest commit, and commit.
 
 use std::{
     future::Future,
@@ -18,16 +18,16 @@ use crate::{
     engine::Schema,
     errors,
     exec::{LockedRows, Locking, Plan, PlanKind, SelectPlan, bind::Constants},
+    row_locks::{Deadlock, Owner, Resource, RowLocks},
     store::{
         conn::{Cell, Conn, SqliteError, Step, Stmt, to_server_error},
+        private::{
+            log::Log,
+            watch::{LOCKS_MAX, Purpose, Stop, Watch},
+        },
         writer::WriteGuard,
     },
     task,
-    writers::{
-        locks::{Deadlock, Owner, Resource, RowLocks},
-        log::Log,
-        watch::{LOCKS_MAX, Purpose, Stop, Watch},
-    },
 };
 
 /// Why the statement that ran last was undone, and where.

@@ -18,18 +18,18 @@ use crate::{
     engine::{Durability, Schema},
     errors,
     exec::{Plan, PlanKind},
+    row_locks::Owner,
     store::{
         conn::{Conn, Stmt, to_server_error},
         pool::Pool,
+        private::{
+            log::{Log, ROWS_MAX},
+            watch::Watch,
+        },
         readers::Reader,
         writer::WriteGuard,
     },
     task,
-    writers::{
-        locks::Owner,
-        log::{Log, ROWS_MAX},
-        watch::Watch,
-    },
 };
 
 type Res<T> = Result<T, ServerError>;

@@ -28,10 +28,10 @@ use crate::{
     store::{
         conn::{Conn, Stmt, to_server_error},
         pool::Pool,
+        private::watch::Watch,
     },
     task,
     translate::{Inputs, dml::InsertPlan},
-    writers::watch::Watch,
 };
 
 /// What a statement of a transaction has given.

@@ -8,8 +8,8 @@ use std::{
 
 use libsqlite3_sys as ffi;
 
-use super::conn::{Cell, cell_of};
-use crate::writers::watch::Watch;
+use super::private::watch::Watch;
+use super::stmt::{Cell, cell_of};
 
 /// What happens to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,8 @@
 //! 5. A private connection (opened with [`PRIVATE_NAME`]) reads like any other and may change pages in its cache, but no file:
 //!    it gets SQLite's write lock without holding it, and a copy of the index that stands still ([`Region::renew`]).
 
+mod shm;
+
 use std::{
     collections::HashMap,
     ffi::{CStr, CString, OsStr, c_char, c_int, c_void},
@@ -24,20 +26,22 @@ use std::{
     ptr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering, fence},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
     },
 };
 
 use libsqlite3_sys as ffi;
 
 use super::{
-    alone::{Alone, OpenElsewhere},
+    alone::Alone,
     disk::{self, Change},
     identity::Identity,
     pace,
     room::Room,
-    wal_index::{REGION_BYTES, Region},
+    wal_index::Region,
 };
+pub(super) use shm::is_behind;
+use shm::{release_all, shm_barrier, shm_lock, shm_map, shm_unmap};
 
 /// Name to open databases with.
 pub(crate) const NAME: &CStr = c"tidegate";
@@ -47,11 +51,6 @@ pub(super) const OPEN_ELSEWHERE: c_int = ffi::SQLITE_PERM;
 pub(crate) const PRIVATE_NAME: &CStr = c"tidegate-private";
 
 const LOCK_SLOTS: usize = 8;
-/// Value of a slot that is held exclusively; anything below counts shared holders.
-const EXCLUSIVE: u32 = u32::MAX;
-/// SQLite's slot for the writer, and the first of those for readers.
-const WRITE_SLOT: usize = 0;
-const READ_SLOT: usize = 3;
 
 /// What all connections to one database file share.
 struct Node {
@@ -489,174 +488,4 @@ unsafe extern "C" fn sector_size(file: *mut ffi::sqlite3_file) -> c_int {
 
 unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
     forward!(file, xDeviceCharacteristics)
-}
-
-unsafe extern "C" fn shm_map(
-    file: *mut ffi::sqlite3_file,
-    index: c_int,
-    size: c_int,
-    extend: c_int,
-    out: *mut *mut c_void,
-) -> c_int {
-    // SAFETY: the file is open; `out` is valid. A region is boxed and never freed while the node lives, so its address
-    // stays good although the vector grows.
-    unsafe {
-        *out = ptr::null_mut();
-        if size as usize != REGION_BYTES || index < 0 {
-            return ffi::SQLITE_IOERR_SHMMAP;
-        }
-        let ours = &*file.cast::<File>();
-        let node = &*ours.node;
-        let mut regions = node.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = index as usize;
-        if index >= regions.len() {
-            if extend == 0 || ours.is_private {
-                return if ours.is_private { ffi::SQLITE_BUSY } else { ffi::SQLITE_OK };
-            }
-            if regions.is_empty() {
-                match Alone::lock(&node.database) {
-                    Ok(alone) => *node.alone.lock().unwrap_or_else(PoisonError::into_inner) = alone,
-                    Err(OpenElsewhere) => return OPEN_ELSEWHERE,
-                }
-            }
-            while regions.len() <= index {
-                regions.push(Region::new());
-            }
-        }
-        if index > 0 || ours.own.is_null() {
-            *out = regions[index].address().cast();
-            return ffi::SQLITE_OK;
-        }
-        if !(*ours.own).renew(&regions[0]) {
-            return ffi::SQLITE_BUSY;
-        }
-        *out = (*ours.own).address().cast();
-        ffi::SQLITE_OK
-    }
-}
-
-/// Whether others have committed since the private connection with this file has taken its snapshot.
-///
-/// # Safety
-/// `file` is that of the main database of an open connection, which was opened with [`PRIVATE_NAME`].
-pub(super) unsafe fn is_behind(file: *mut ffi::sqlite3_file) -> bool {
-    // SAFETY: by the contract the file is one of ours and has its copy of the index.
-    unsafe {
-        let ours = &*file.cast::<File>();
-        let regions = (*ours.node).regions.lock().unwrap_or_else(PoisonError::into_inner);
-        regions.first().is_none_or(|shared| (*ours.own).is_behind(shared))
-    }
-}
-
-unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
-    // SAFETY: the file is open and belongs to the calling connection alone.
-    let ours = unsafe { &mut *file.cast::<File>() };
-    // SAFETY: an open file has its node (invariant 1).
-    let node = unsafe { &*ours.node };
-    let (first, count) = (offset as usize, count as usize);
-    if first + count > LOCK_SLOTS {
-        return ffi::SQLITE_IOERR_SHMLOCK;
-    }
-    let mask = ((1u32 << count) - 1) << first;
-    let slots = &node.slots[first..first + count];
-    if flags & ffi::SQLITE_SHM_UNLOCK != 0 {
-        release(ours, slots, first);
-        return ffi::SQLITE_OK;
-    }
-    if flags & ffi::SQLITE_SHM_SHARED != 0 {
-        if ours.shared & mask != 0 {
-            return ffi::SQLITE_OK;
-        }
-        let code = take_shared(ours, &slots[0], mask);
-        if code == ffi::SQLITE_OK && ours.is_private && first >= READ_SLOT && !renew(ours, node) {
-            release(ours, slots, first);
-            return ffi::SQLITE_BUSY;
-        }
-        return code;
-    }
-    if ours.is_private && (first < READ_SLOT || count > 1) {
-        // It writes into its cache, never recovers the index, and never moves the log.
-        return if (first, count) == (WRITE_SLOT, 1) { ffi::SQLITE_OK } else { ffi::SQLITE_BUSY };
-    }
-    for (taken, slot) in slots.iter().enumerate() {
-        if slot.compare_exchange(0, EXCLUSIVE, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            for slot in &slots[..taken] {
-                slot.store(0, Ordering::Release);
-            }
-            return ffi::SQLITE_BUSY;
-        }
-    }
-    ours.exclusive |= mask;
-    ffi::SQLITE_OK
-}
-
-fn take_shared(ours: &mut File, slot: &AtomicU32, mask: u32) -> c_int {
-    let mut holders = slot.load(Ordering::Acquire);
-    loop {
-        if holders >= EXCLUSIVE - 1 {
-            return ffi::SQLITE_BUSY;
-        }
-        match slot.compare_exchange_weak(holders, holders + 1, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => {
-                ours.shared |= mask;
-                return ffi::SQLITE_OK;
-            }
-            Err(now) => holders = now,
-        }
-    }
-}
-
-/// Makes a private connection's copy of the index that of this moment; answers whether it is.
-fn renew(ours: &File, node: &Node) -> bool {
-    let regions = node.regions.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: a private connection has its copy for as long as its file is open; only this connection uses it.
-    regions.first().is_some_and(|shared| unsafe { (*ours.own).renew(shared) })
-}
-
-/// Carries the read mark in a slot from a private connection's copy of the index over to the index.
-fn publish_mark(ours: &File, slot: usize) {
-    // SAFETY: an open file has its node (invariant 1), a private one its copy.
-    unsafe {
-        let regions = (*ours.node).regions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = regions.first() {
-            (*ours.own).publish_mark(shared, slot - READ_SLOT);
-        }
-    }
-}
-
-fn release(ours: &mut File, slots: &[AtomicU32], first: usize) {
-    for (index, slot) in slots.iter().enumerate() {
-        let bit = 1 << (first + index);
-        if ours.exclusive & bit != 0 {
-            if ours.is_private {
-                publish_mark(ours, first + index);
-            }
-            slot.store(0, Ordering::Release);
-            ours.exclusive &= !bit;
-        } else if ours.shared & bit != 0 {
-            slot.fetch_sub(1, Ordering::AcqRel);
-            ours.shared &= !bit;
-        }
-    }
-}
-
-/// Gives back every lock that the connection still holds.
-///
-/// # Safety
-/// `file` is open.
-unsafe fn release_all(file: *mut File) {
-    // SAFETY: by the contract; the node lives while the file is open.
-    let (ours, node) = unsafe { (&mut *file, &*(*file).node) };
-    release(ours, &node.slots, 0);
-}
-
-unsafe extern "C" fn shm_barrier(_file: *mut ffi::sqlite3_file) {
-    fence(Ordering::SeqCst);
-}
-
-unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, _delete: c_int) -> c_int {
-    // The index itself goes with the node, when the last connection closes.
-    // SAFETY: SQLite calls this on an open file.
-    unsafe { release_all(file.cast()) };
-    ffi::SQLITE_OK
 }

@@ -1,6 +1,6 @@
 //! The memory of the WAL index, and copies of its first part for connections with a view of their own.
 //!
-//! A private connection changes pages in its own cache and never writes them to the log (`writers`). SQLite lets a connection
+//! A private connection changes pages in its own cache and never writes them to the log (`store::private`). SQLite lets a connection
 //! write only while the index says that nobody has committed since its snapshot, and takes the header from there when it
 //! rolls back. So a private connection has a copy of the index' first region, of the moment when it took its snapshot.
 //! SQLite asks for the address of a region once in a connection's life, therefore the copy stays where it is and is renewed.

@@ -17,6 +17,7 @@ mod full_group;
 pub(crate) mod inputs;
 pub(crate) mod list;
 pub(crate) mod literals;
+mod locking;
 mod names;
 pub(crate) mod returning;
 mod rollup;

@@ -1,8 +1,8 @@
 //! Queries: SELECT, WITH, grouping, ordering. Beside it stand `from`, `union`, `windows`, `names`, `full_group` and `rollup`.
 
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, GroupByWithModifier, LimitClause, LockType, NonBlock, OrderByExpr, OrderByKind, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value, WildcardAdditionalOptions,
+    Distinct, Expr, GroupByExpr, GroupByWithModifier, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Value, WildcardAdditionalOptions,
 };
 
 use super::{
@@ -16,12 +16,10 @@ use super::{
     scope::{Cte, Scope, Source},
 };
 use crate::{
-    catalog::same_name,
     errors,
-    exec::{LockedRows, Locking},
+    exec::Locking,
     parse::to_table_name,
     value::{Rep, SqlType},
-    writers::locks::Mode,
 };
 
 /// How many columns the surrounding expression wants.
@@ -105,18 +103,7 @@ impl Translator<'_> {
         self.ctes.truncate(depth);
         rel.sql = format!("{with}{}", rel.sql);
         rel.unlimited = rel.unlimited.map(|sql| format!("{with}{sql}"));
-        rel.locking = query.locks.first().map(|_| {
-            let rows = rel.locking.and_then(|locking| locking.rows);
-            Locking {
-                mode: if query.locks.iter().any(|lock| lock.lock_type == LockType::Update) {
-                    Mode::Exclusive
-                } else {
-                    Mode::Shared
-                },
-                waits: query.locks.iter().all(|lock| lock.nonblock != Some(NonBlock::Nowait)),
-                rows: rows.map(|rows| LockedRows { sql: format!("{with}{}", rows.sql), ..rows }),
-            }
-        });
+        rel.locking = super::locking::locking_of(query, &with, rel.locking);
         if let Wanted::Columns(count) = wanted
             && rel.columns.len() != count
         {
@@ -348,21 +335,6 @@ impl Translator<'_> {
         let limit_one = !grouped && (aggregate || from.is_empty());
         let rowids = if plain { self.rowids_to_lock(&scope) } else { None };
         Ok(Parts { head: format!("SELECT {distinct}"), items, tail, limit_one, rowids })
-    }
-
-    /// The row ids of the tables whose rows the query locks, as far as their rows can be told.
-    fn rowids_to_lock(&self, scope: &Scope<'_>) -> Option<Vec<(i64, String)>> {
-        let names = self.locking.as_ref()?;
-        if self.effects.fresh > 0 {
-            // The rows are looked for twice.
-            return None;
-        }
-        let named = |source: &&Source| names.is_empty() || names.iter().any(|name| same_name(name, &source.alias));
-        let rowid = |source: &Source| {
-            let table = source.table.as_ref().filter(|table| !table.is_view() && !source.rowid.is_empty())?;
-            Some((table.id, source.rowid_text()))
-        };
-        scope.sources.iter().filter(named).map(rowid).collect()
     }
 
     fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
@@ -633,13 +605,8 @@ pub(super) fn render(translator: &mut Translator<'_>, parts: &Parts, types: Opti
             format!("{sql}{collate} AS r{index}")
         })
         .collect();
-    let locking = parts.rowids.as_ref().map(|rowids| {
-        let texts: Vec<&str> =
-            items.iter().map(String::as_str).chain(rowids.iter().map(|(_, text)| text.as_str())).collect();
-        let sql = format!("{}{}{}", parts.head, texts.join(", "), parts.tail);
-        let rows = LockedRows { sql, tables: rowids.iter().map(|(table, _)| *table).collect() };
-        Locking { mode: Mode::Shared, waits: true, rows: Some(rows) }
-    });
+    let locking =
+        parts.rowids.as_deref().map(|rowids| super::locking::with_rowids(&parts.head, &items, rowids, &parts.tail));
     Rel {
         sql: format!("{}{}{}", parts.head, items.join(", "), parts.tail),
         columns: parts.items.clone(),

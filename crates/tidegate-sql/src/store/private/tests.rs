@@ -7,13 +7,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::{
-    locks::RowLocks,
-    watch::{Purpose, Watch},
-};
-use crate::store::{
-    conn::{Cell, Conn, Step},
-    vfs,
+use super::watch::{Purpose, Watch};
+use crate::{
+    row_locks::RowLocks,
+    store::{
+        conn::{Cell, Conn, Step},
+        vfs,
+    },
 };
 
 /// A database of its own, removed at the end.

@@ -2,12 +2,11 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{
-    locks::{Mode, Owner, Resource, RowLocks},
-    log::Log,
-    shape::Shapes,
+use super::{log::Log, shape::Shapes};
+use crate::{
+    row_locks::{Mode, Owner, Resource, RowLocks},
+    store::{conn::Cell, hook::Change},
 };
-use crate::store::{conn::Cell, hook::Change};
 
 /// Locks of one transaction; one that holds more becomes the schema's writer.
 pub(crate) const LOCKS_MAX: usize = 20_000;

@@ -106,7 +106,7 @@ pub(crate) struct Owner {
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
 
 impl RowLocks {
-    /// Whether nobody holds a lock. Who holds the schema's write lock can rely on it (`writers`, invariant 2).
+    /// Whether nobody holds a lock. Who holds the schema's write lock can rely on it (`store::private`, invariant 2).
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.held.load(Ordering::Acquire) == 0

@@ -9,11 +9,11 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use super::locks::{Mode, Resource};
 use crate::{
     catalog::{Catalog, ForeignKey, Index, Table},
     ddl::parent_id,
     parse::KeyKind,
+    row_locks::{Mode, Resource},
     store::{
         conn::{Cell, Conn, to_server_error},
         hook::{Change, Kind},

@@ -1,9 +1,9 @@
 //! Transactions that write side by side.
 //!
 //! SQLite has one writer for each file, and its log must have. A transaction that stays open must not be that writer, or
-//! nobody else writes meanwhile. So a transaction writes on a *private* connection (`store::wal_index`): its changes stay in
+//! nobody else writes meanwhile. So a transaction writes on a *private* connection ([`super::wal_index`]): its changes stay in
 //! pages that only this connection has. Beside the pages a hook of SQLite's notes each changed row ([`log`]) and locks it and
-//! its unique keys for the transaction ([`locks`]). To commit is to apply that list in a short transaction of the real
+//! its unique keys for the transaction ([`crate::row_locks`]). To commit is to apply that list in a short transaction of the real
 //! writer: nothing can stand in its way, because the locks are held.
 //!
 //! Invariants:
@@ -17,7 +17,6 @@
 //!    from the list on a newer commit.
 //! 5. What is committed was locked until then, so that no list meets a row that is not as the list expects.
 
-pub(crate) mod locks;
 pub(crate) mod log;
 pub(crate) mod shape;
 pub(crate) mod watch;
