@@ -120,7 +120,7 @@ impl Dialect for MySql {
 
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed> {
         if left_depth(expr) > CHAIN_MAX {
-            return Some(unexpected(parser));
+            return Some(Err(ParserError::RecursionLimitExceeded));
         }
         Some(self.infix(parser, expr.clone(), precedence))
     }
@@ -541,7 +541,7 @@ impl MySql {
             if logical {
                 operands.push(right);
             } else if length > CHAIN_MAX {
-                return unexpected(parser);
+                return Err(ParserError::RecursionLimitExceeded);
             } else {
                 left = Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) };
             }

@@ -92,6 +92,49 @@ async fn a_statement_of_thousands_of_literals_answers_for_its_own() {
     }
 }
 
+/// SQLite allows 32,766 parameters.
+#[tokio::test]
+async fn a_list_of_very_many_literals_is_searched() {
+    let fixture = Fixture::new("lists");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(20))").await;
+    run(&mut session, "INSERT INTO t VALUES (-3, 'minus'), (7, '7'), (32999, '32999'), (33007, 'it\\'s')").await;
+    for (from, found) in [(0, "7;32999"), (10, "32999;33007")] {
+        let numbers = list(from..from + 33_000);
+        assert_eq!(run(&mut session, &format!("SELECT id FROM t WHERE id IN ({numbers})")).await, found);
+        let sql = format!("SELECT id FROM t WHERE id IN ({numbers},-3)");
+        assert_eq!(run(&mut session, &sql).await, format!("-3;{found}"));
+    }
+    let texts = list(0..33_000).replace(',', "','");
+    let sql = format!("SELECT id FROM t WHERE s IN ('{texts}','IT''S') ORDER BY id");
+    assert_eq!(run(&mut session, &sql).await, "7;32999;33007");
+}
+
+/// SQLite allows expressions 1,000 deep.
+#[tokio::test]
+async fn a_list_of_many_rows_is_searched() {
+    let fixture = Fixture::new("rows");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(20)); INSERT INTO t VALUES (7, '7'), (8, '9')")
+        .await;
+    let rows: Vec<String> = (0..1_500).map(|id| format!("({id},'{id}')")).collect();
+    let sql = format!("SELECT id FROM t WHERE (id, s) IN ({})", rows.join(","));
+    assert_eq!(run(&mut session, &sql).await, "7");
+}
+
+/// Two names side by side and one name with a doubled quote are different statements.
+#[tokio::test]
+async fn a_quote_within_a_name_is_no_end_of_it() {
+    let fixture = Fixture::new("names");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE `t` (n INT); CREATE TABLE `t``x` (n INT); INSERT INTO `t``x` VALUES (1), (2)")
+        .await;
+    for _ in 0..2 {
+        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM `t` `x`").await, "0");
+        assert_eq!(run(&mut session, "SELECT COUNT(*) FROM `t``x`").await, "2");
+    }
+}
+
 /// What a plan depends on besides its text: another session's temporary tables, a view of a schema that the plan does not touch
 /// otherwise, the current schema where it has no file.
 #[tokio::test]

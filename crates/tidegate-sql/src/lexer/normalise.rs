@@ -161,7 +161,8 @@ impl Normalised {
             Piece::End | Piece::Semicolon => {}
             Piece::Word | Piece::Variable => self.word(bytes, after_word),
             Piece::Name(quote) => {
-                self.text.push(quote);
+                // A space keeps two names apart from one with a doubled quote in it.
+                self.text.extend_from_slice(&[b' ', quote]);
                 self.text.extend_from_slice(bytes);
                 self.text.push(quote);
             }

@@ -319,7 +319,7 @@ impl Translator<'_> {
                 };
                 parts.push(self.text(&ex));
             }
-            format!("({not}({}))", parts.join(" OR "))
+            format!("({not}({}))", any_of(&parts))
         };
         Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) })
     }
@@ -332,7 +332,7 @@ impl Translator<'_> {
             parts.push(self.text(&ex));
         }
         let not = if negated { "NOT " } else { "" };
-        Ok(Ex::sql(format!("({not}({}))", parts.join(" OR ")), SqlType::boolean()))
+        Ok(Ex::sql(format!("({not}({}))", any_of(&parts)), SqlType::boolean()))
     }
 
     pub(super) fn in_subquery(&mut self, expr: &Expr, query: &Query, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
@@ -475,6 +475,17 @@ impl Translator<'_> {
         };
         Ok(Ex::sql(sql, SqlType::boolean()))
     }
+}
+
+/// Conditions joined by OR, in a tree whose depth SQLite allows.
+fn any_of(parts: &[String]) -> String {
+    /// Conditions in a row.
+    const CHAIN_MAX: usize = 100;
+    if parts.len() <= CHAIN_MAX {
+        return parts.join(" OR ");
+    }
+    let (first, second) = parts.split_at(parts.len() / 2);
+    format!("({}) OR ({})", any_of(first), any_of(second))
 }
 
 /// The ground on which all of several operands meet: times before numbers before texts, where the pairs alone would meet on `grounds`.

@@ -37,7 +37,7 @@ use crate::{
     catalog::TableState,
     engine::Schema,
     errors,
-    lexer::Literal,
+    lexer::{Literal, LiteralKind},
     value::{Base, Datum, Rep, SqlType, collation::Collation},
 };
 
@@ -189,6 +189,8 @@ pub(crate) struct Translator<'a> {
     depth: usize,
 }
 
+/// Parameters of a statement; the literals behind them stand in SQLite's text. SQLite allows 32,766 parameters.
+const BINDS_MAX: usize = 30_000;
 /// Views inside of views.
 const VIEW_DEPTH_MAX: usize = 32;
 
@@ -304,6 +306,11 @@ impl<'a> Translator<'a> {
 
     /// The parameter that carries a constant as `rep`.
     pub(crate) fn bind(&mut self, source: &Source, rep: Rep, members: Option<Arc<[Box<str>]>>) -> String {
+        if self.binds.len() >= BINDS_MAX
+            && let Some(text) = self.in_place(source, rep)
+        {
+            return text;
+        }
         let bind = Bind { source: source.clone(), rep, members };
         // Long lists are not searched: looking for each value among all others would take forever.
         let known = if self.binds.len() <= 64 { self.binds.iter().position(|known| *known == bind) } else { None };
@@ -315,6 +322,25 @@ impl<'a> Translator<'a> {
             }
         };
         format!("?{}", index + 1)
+    }
+
+    /// SQLite's text of a literal that is a plain number or characters; it becomes part of the plan.
+    fn in_place(&mut self, source: &Source, rep: Rep) -> Option<String> {
+        let (index, sign) = match source {
+            Source::Literal(index) => (*index, ""),
+            Source::Negative(index) => (*index, "-"),
+            _ => return None,
+        };
+        let text = match (self.literals.kind(index)?, rep) {
+            (LiteralKind::Int | LiteralKind::Long, Rep::Int) | (LiteralKind::Text { .. }, Rep::Text) => {
+                self.constant_text(&Ex::constant(Source::Literal(index), SqlType::bigint()))?
+            }
+            _ => return None,
+        };
+        match rep {
+            Rep::Int => Some(format!("{sign}{text}")),
+            _ => (!text.contains('\0')).then(|| quote(&text)),
+        }
     }
 
     /// The expression's text in its own representation.

@@ -105,6 +105,15 @@ async fn check_locked_out(session: &mut Session, sql: &str) {
 }
 
 #[tokio::test]
+async fn a_chain_of_operators_has_a_limit() {
+    let fixture = Fixture::new("chain");
+    let mut session = fixture.session().await;
+    let sum = |count: usize| format!("SELECT {}", vec!["1"; count].join("+"));
+    assert_eq!(one(&mut session, &sum(151)).await, "151");
+    assert_eq!(code(&mut session, &sum(152)).await, 1235);
+}
+
+#[tokio::test]
 async fn schemas_need_create_database() {
     let fixture = Fixture::new("schemas");
     let Err(error) = fixture.engine().session("nosuch") else { panic!("there is no such schema") };
