@@ -68,7 +68,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let schema = schema_name(core, schema.as_deref())?;
             let name = create::quote(&format!("Tables_in_{schema}{}", pattern_suffix(show, sql)));
             let kind = if *full { ", table_type AS `Table_type`" } else { "" };
-            (format!("SELECT table_name AS {name}{kind} FROM information_schema.tables WHERE table_schema = {} AND table_name NOT LIKE '#tmp.%'", mysql_string(&schema)), "1")
+            (format!("SELECT table_name AS {name}{kind} FROM information_schema.tables WHERE {} AND table_name NOT LIKE '#tmp.%'", in_schema(&schema)), "1")
         }
         ShowWhat::TableStatus { schema } => {
             let schema = schema_name(core, schema.as_deref())?;
@@ -79,7 +79,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
                  auto_increment AS `Auto_increment`, create_time AS `Create_time`, update_time AS `Update_time`, \
                  check_time AS `Check_time`, table_collation AS `Collation`, checksum AS `Checksum`, \
                  create_options AS `Create_options`, table_comment AS `Comment`, 0 AS `Max_index_length`, 'N' AS `Temporary` \
-                 FROM information_schema.tables WHERE table_schema = {}", mysql_string(&schema)), "1")
+                 FROM information_schema.tables WHERE {}", in_schema(&schema)), "1")
         }
         ShowWhat::Columns { table, full } => (columns_query(core, table, *full)?, "tg_position"),
         ShowWhat::Index(table) => {
@@ -90,7 +90,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
                  column_name AS `Column_name`, collation AS `Collation`, cardinality AS `Cardinality`, sub_part AS `Sub_part`, \
                  packed AS `Packed`, nullable AS `Null`, index_type AS `Index_type`, comment AS `Comment`, \
                  index_comment AS `Index_comment`, ignored AS `Ignored` FROM information_schema.statistics \
-                 WHERE table_schema = {} AND table_name = {}", mysql_string(&schema), mysql_string(&table.name)), "")
+                 WHERE {}", of_table(&schema, &table.name)), "")
         }
         ShowWhat::CreateTable(table) | ShowWhat::CreateView(table) => {
             let schema = schema_name(core, table.schema.as_deref())?;
@@ -192,10 +192,21 @@ fn columns_query(core: &Core, table: &TableName, full: bool) -> Result<String, t
     Ok(format!(
         "SELECT column_name AS `Field`, column_type AS `Type`, {collation}is_nullable AS `Null`, column_key AS `Key`, \
          column_default_shown AS `Default`, extra AS `Extra`{rest}, ordinal_position AS `tg_position` FROM information_schema.columns \
-         WHERE table_schema = {} AND table_name = {}",
-        mysql_string(&schema),
-        mysql_string(&table.name)
+         WHERE {}",
+        of_table(&schema, &table.name)
     ))
+}
+
+/// The condition that a row of `information_schema` is about a schema: names of files differ by their case.
+fn in_schema(schema: &str) -> String {
+    let exactly = if crate::engine::is_virtual(schema) { "" } else { "BINARY " };
+    format!("{exactly}table_schema = {}", mysql_string(schema))
+}
+
+/// The condition that a row of `information_schema` is about a table.
+fn of_table(schema: &str, table: &str) -> String {
+    let exactly = if crate::engine::is_virtual(schema) { "" } else { "BINARY " };
+    format!("{} AND {exactly}table_name = {}", in_schema(schema), mysql_string(table))
 }
 
 /// Sends rows of text.
