@@ -73,12 +73,21 @@ pub(super) fn entry(table: &Table, index: &Index, row: &[Datum]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// The indexes that keep rows out, in the order in which MariaDB looks at them: the primary key, those without NULL, the rest.
+fn unique_indexes(table: &Table) -> Vec<&Index> {
+    let is_nullable = |index: &Index| {
+        let mut columns = index.parts.iter().filter_map(|part| table.position(part.column));
+        columns.any(|position| table.columns[position].nullable)
+    };
+    let mut unique: Vec<&Index> = table.indexes.iter().filter(|index| index.kind != KeyKind::Plain).collect();
+    unique.sort_by_key(|index| (index.kind != KeyKind::Primary, is_nullable(index)));
+    unique
+}
+
 impl Writer<'_> {
-    /// The first row that keeps a new one out, in the order of the indexes, the primary key first.
+    /// The first row that keeps a new one out, in the order of the indexes.
     pub(super) fn conflict<'t>(&mut self, table: &'t Table, row: &[Datum]) -> Res<Option<(i64, &'t Index)>> {
-        let mut unique: Vec<&Index> = table.indexes.iter().filter(|index| index.kind != KeyKind::Plain).collect();
-        unique.sort_by_key(|index| index.kind != KeyKind::Primary);
-        for index in unique {
+        for index in unique_indexes(table) {
             let columns: Vec<usize> = index.parts.iter().filter_map(|part| table.position(part.column)).collect();
             if columns.iter().any(|column| row[*column].is_null()) {
                 continue;
@@ -178,15 +187,7 @@ impl Writer<'_> {
         rowid: i64,
         changes: &[(usize, Datum)],
     ) -> Res<ServerError> {
-        let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
-        let mut stmt = self
-            .conn
-            .prepare(&format!("SELECT {} FROM t{} WHERE rowid = ?1", columns.join(", "), table.id))
-            .map_err(internal)?;
-        stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
-        stmt.step().map_err(internal)?;
-        let mut row: Vec<Datum> = (0..table.columns.len()).map(|index| stmt.cell(index).to_owned()).collect();
-        drop(stmt);
+        let mut row = self.stored_row(table, rowid)?;
         for (column, value) in changes {
             row[*column] = value.clone();
         }
@@ -206,6 +207,35 @@ impl Writer<'_> {
             }
         }
         Ok(errors::duplicate_entry("", "PRIMARY"))
+    }
+
+    /// Whether REPLACE leaves the row that is in its way: where MariaDB updates the row instead of removing it, on the last unique
+    /// index of a table that no foreign key refers to, and the new row is the same.
+    pub(super) fn keeps_row(
+        &mut self,
+        schema: &Schema,
+        table: &Table,
+        (rowid, index): (i64, &Index),
+        row: &[Datum],
+    ) -> Res<bool> {
+        let last = unique_indexes(table).pop();
+        if !last.is_some_and(|last| std::ptr::eq(last, index)) || self.stored_row(table, rowid)? != row {
+            return Ok(false);
+        }
+        let catalog = schema.catalog()?;
+        let physical = table.physical();
+        let mut keys = catalog.tables.values().flat_map(|child| &child.foreign_keys);
+        Ok(!keys.any(|key| key.table.split('\0').nth(1) == Some(physical.as_str())))
+    }
+
+    /// A row as it is in the table.
+    fn stored_row(&mut self, table: &Table, rowid: i64) -> Res<Vec<Datum>> {
+        let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
+        let sql = format!("SELECT {} FROM t{} WHERE rowid = ?1", columns.join(", "), table.id);
+        let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
+        stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+        stmt.step().map_err(internal)?;
+        Ok((0..table.columns.len()).map(|index| stmt.cell(index).to_owned()).collect())
     }
 
     pub(super) fn conflict_on<'t>(

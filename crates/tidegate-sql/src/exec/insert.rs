@@ -273,6 +273,11 @@ impl Writer<'_> {
             let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
             self.meet_row(table, rowid, plan.on_duplicate.is_some())?;
             if plan.replace {
+                if self.keeps_row(&plan.schema, table, (rowid, index), &row)? {
+                    run.written.affected += 1;
+                    self.note_auto(table, &row, generated, &mut run.written);
+                    return self.note_returned(plan, rowid, &mut run.written);
+                }
                 self.delete_row(&plan.schema, table, rowid)?;
                 run.written.cascades = true;
                 run.written.affected += 1;
