@@ -11,7 +11,7 @@ use crate::{
     dialect::SPECIAL,
     errors,
     translate::{
-        Ex, Res, Source, Translator,
+        Code, Ex, Res, Source, Translator,
         expr::{arguments, unnest},
         scope::Scope,
     },
@@ -205,7 +205,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("CURRENT_TIME", 0, 1, |t, args| clock(t, args, false)),
     rewrite("UTC_TIME", 0, 1, |t, args| clock(t, args, true)),
     rewrite("DATE", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Datetime); Ok(Ex::sql(format!("tg_date({sql})"), SqlType::new(Base::Date))) }),
-    rewrite("TIME", 1, 1, |t, args| { let sql = t.convert(&args[0], Rep::Time); let digits = temporal_digits(t, &args[0]); Ok(Ex::sql(sql, SqlType::temporal(Base::Time, digits))) }),
+    rewrite("TIME", 1, 1, time),
     rewrite("TIMESTAMP", 1, 2, |t, args| {
         if let [moment, time] = args {
             let digits = temporal_digits(t, moment).max(temporal_digits(t, time));
@@ -330,6 +330,16 @@ pub(super) static MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
+
+/// TIME(): whole seconds of a `?`, whose digits MariaDB does not know when it prepares the statement.
+fn time(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
+    let sql = t.convert(&args[0], Rep::Time);
+    if matches!(args[0].code, Code::Const(Source::Param(_))) {
+        return Ok(Ex::sql(format!("({sql} / 1000000 * 1000000)"), SqlType::temporal(Base::Time, 0)));
+    }
+    let digits = temporal_digits(t, &args[0]);
+    Ok(Ex::sql(sql, SqlType::temporal(Base::Time, digits)))
+}
 
 /// Digits of a second that a value has: those of a constant text are counted.
 fn temporal_digits(t: &mut Translator<'_>, ex: &Ex) -> u8 {

@@ -192,7 +192,10 @@ impl Translator<'_> {
     fn negate(&mut self, ex: Ex) -> Res<Ex> {
         let (sql, ty) = match ex.ty.rep() {
             Rep::Null => return Ok(Ex { ty: SqlType::new(Base::Double), ..ex }),
-            Rep::Uint if ex.is_const() && self.constant_text(&ex).is_some_and(|text| text != "9223372036854775808") => {
+            Rep::Uint
+                if matches!(ex.code, Code::Const(Source::Param(_)))
+                    || ex.is_const() && self.constant_text(&ex).is_some_and(|text| text != "9223372036854775808") =>
+            {
                 let sql = self.convert(&ex, Rep::Dec);
                 (format!("tg_dec_neg({sql})"), SqlType::decimal(20, 0))
             }

@@ -1,6 +1,6 @@
 //! The types of results: those of arithmetic, and what several types have in common.
 
-use super::{Code, Ex};
+use super::{Code, Ex, Source};
 use crate::{
     exec::Out,
     value::{Base, Rep, SqlType, collation::Collation, decimal, types::NOT_FIXED},
@@ -66,7 +66,7 @@ pub(super) fn double_of(a: &Ex, b: &Ex) -> SqlType {
         Rep::Real | Rep::Dec => ex.ty.decimals,
         Rep::Int | Rep::Uint => 0,
         Rep::Datetime | Rep::Timestamp | Rep::Time => ex.ty.decimals,
-        Rep::Blob if ex.is_const() => 0,
+        Rep::Blob if ex.is_const() && !matches!(ex.code, Code::Const(Source::Param(_))) => 0,
         Rep::Text if ex.ty.marks.cast => 0,
         Rep::Text if ex.ty.marks.dated => 6,
         _ => NOT_FIXED,

@@ -28,6 +28,10 @@ const VALUES: &[&[&str]] = &[
 const SHAPES: &[&str] = &[
     "SELECT ? AS a, ? AS b, ? AS c",
     "SELECT ? + 1 AS a, ? - 2 AS b",
+    "SELECT ? * ? AS a, ? / 3 AS b",
+    "SELECT ? % 7 AS a, -? AS b",
+    "SELECT id, i + ? AS a, d * ? AS b FROM p ORDER BY id",
+    "REPLACE INTO p (id, s, d, w) VALUES (8, 'x', ?, ?)",
     "SELECT CONCAT(?, ?) AS a, LENGTH(?) AS b",
     "SELECT ? = ? AS a, ? IS NULL AS b",
     "SELECT ? < ? AS a, ? <=> NULL AS b",
