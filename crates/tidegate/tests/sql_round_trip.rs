@@ -67,7 +67,10 @@ fn a_dump_of_mariadb_and_back() {
         tidegate(&data, &["--create", "-e", "create database shop"]);
         tidegate(&data, &["shop", "--import", file.to_str().expect("a path")]);
         let back = dir.join(format!("{number}.back.sql"));
-        std::fs::write(&back, tidegate(&data, &["shop", "--dump"])).expect("written");
+        let dump = tidegate(&data, &["shop", "--dump"]);
+        std::fs::write(&back, &dump).expect("written");
+        // MySQL refuses values for generated columns.
+        assert!(String::from_utf8_lossy(&dump).contains("INSERT INTO `computed` (`n`) VALUES"));
         let schema = format!("back{number}");
         client.output("mariadb", &["-e", &create.replace("{}", &schema)]);
         client.import(&schema, &back);

@@ -94,13 +94,18 @@ fn second_of(client: &mut Client, sql: &str) -> Result<String, Failure> {
 fn dump_table(client: &mut Client, table: &str, out: &mut impl Write) -> Result<(), Failure> {
     let create = second_of(client, &format!("SHOW CREATE TABLE {table}"))?;
     writeln!(out, "\nDROP TABLE IF EXISTS {table};\n{create};")?;
+    let columns = written_columns(client, table)?;
+    let (selected, into) = match &columns {
+        Some(columns) => (columns.clone(), format!("{table} ({columns})")),
+        None => ("*".to_owned(), table.to_owned()),
+    };
     let mut statement = Vec::new();
-    client.run(format!("SELECT * FROM {table}").as_bytes(), |event| {
+    client.run(format!("SELECT {selected} FROM {table}").as_bytes(), |event| {
         match event {
             Event::Columns(_) => {}
             Event::Row(columns, values) => {
                 if statement.is_empty() {
-                    statement.extend_from_slice(format!("INSERT INTO {table} VALUES\n(").as_bytes());
+                    statement.extend_from_slice(format!("INSERT INTO {into} VALUES\n(").as_bytes());
                 } else {
                     statement.extend_from_slice(b",\n(");
                 }
@@ -122,6 +127,15 @@ fn dump_table(client: &mut Client, table: &str, out: &mut impl Write) -> Result<
         }
         Ok(())
     })
+}
+
+/// The columns that a dump writes where some are computed: MySQL refuses values for those. `None` for all columns.
+fn written_columns(client: &mut Client, table: &str) -> Result<Option<String>, Failure> {
+    let columns = client.rows(&format!("SHOW COLUMNS FROM {table}"))?;
+    let is_written = |row: &&Vec<String>| !row.get(5).is_some_and(|extra| extra.ends_with(" GENERATED"));
+    let written: Vec<_> =
+        columns.iter().filter(is_written).filter_map(|row| row.first()).map(|column| name(column)).collect();
+    Ok((written.len() < columns.len()).then(|| written.join(", ")))
 }
 
 /// Appends a value as a literal.
