@@ -8,7 +8,7 @@
 local _, native, base = ...
 
 local fail = base.fail
-local rawget, type, select = rawget, type, select
+local rawget, type, select, ipairs, pairs = rawget, type, select, ipairs, pairs
 local floor = math.floor
 
 -- Ranges of so many elements are left to insertion sort.
@@ -167,6 +167,25 @@ function os.setlocale(locale, category)
     return nil
 end
 
+-- debug.getregistry(): a copy of what Lua's library keeps there under a name. The registry itself holds what keeps coroutines
+-- alive while nothing else does: a script that removed one would have another resumed in its place. No function below may
+-- keep the registry, since scripts read the upvalues of functions.
+local named = {}
+do
+    local registry = debug.getregistry()
+    for _, name in ipairs { "_LOADED", "_PRELOAD", "FILE*" } do
+        named[name] = registry[name]
+    end
+end
+
+function debug.getregistry()
+    local copy = {}
+    for name, value in pairs(named) do
+        copy[name] = value
+    end
+    return copy
+end
+
 -- os.getenv(name): with the `env` directives of the configuration that this worker runs under.
 os.getenv = native.getenv
 
@@ -174,7 +193,7 @@ os.getenv = native.getenv
 -- declares functions of OpenSSL gets the system's, if it is installed.
 local ffi = base.ffi
 local cdef = ffi.cdef
-local find, ipairs, pcall = string.find, ipairs, pcall
+local find, pcall = string.find, pcall
 local openssl
 
 local prefixes = { "EVP_", "HMAC", "RSA_", "BIO_", "ERR_", "X509", "SSL_", "RAND_", "CRYPTO_", "OPENSSL_", "AES_", "SHA", "MD5" }

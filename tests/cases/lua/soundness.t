@@ -61,25 +61,48 @@ GET /t
 falsebad argument #1 to '?' (semaphore expected, got userdata)
 done
 
-=== TEST 3: a metatable that was replaced in the registry
+=== TEST 3: a script that takes everything out of the registry, while a thread waits that nothing else keeps alive
+--- tidegate_only: nginx's worker resumes memory that it has freed
 --- config
 location = /t {
     content_by_lua_block {
-        local new = require("ngx.semaphore").new
+        local semaphore = require("ngx.semaphore")
+        local begin, finished = semaphore.new(), semaphore.new()
+        ngx.thread.spawn(function()
+            begin:wait(10)
+            ngx.say("woken")
+            finished:post()
+        end)
         local registry = debug.getregistry()
-        local value = new(1)
+        ngx.say(registry._LOADED == package.loaded)
         for key in pairs(registry) do
-            if type(key) == "string" and key:find("^tidegate") then
-                registry[key] = 42
-            end
+            registry[key] = nil
         end
-        ngx.say(value:count(), new(2):count())
+        collectgarbage()
+        collectgarbage()
+        local others = {}
+        for i = 1, 10000 do
+            others[i] = coroutine.create(function() ngx.say("another's place") finished:post() end)
+        end
+        begin:post()
+        ngx.say(finished:wait(10))
+        ngx.say(require("ngx.semaphore").new(2):count())
     }
 }
---- request
+--- requests
+GET /t
+~~~
 GET /t
 --- response_body
-12
+true
+woken
+true
+2
+~~~
+true
+woken
+true
+2
 
 === TEST 4: settings of cjson that are none
 --- config
