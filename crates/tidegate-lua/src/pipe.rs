@@ -20,6 +20,12 @@ use libc::c_int;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
+/// Bytes that one call keeps in memory until it has what it wants, as with cosockets.
+const OUTPUT_BYTES_MAX: usize = 256 << 20;
+
+/// Reads after which other requests have their turn: a process that writes without end never makes a read wait.
+const READS_IN_A_ROW: u32 = 16;
+
 /// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -143,6 +149,8 @@ pub(crate) enum Trouble {
     Timeout,
     Closed,
     Aborted,
+    /// More than [`OUTPUT_BYTES_MAX`] stand before the end of what is wanted.
+    TooMuch,
     System(io::Error),
 }
 
@@ -153,6 +161,7 @@ impl Trouble {
             Trouble::Timeout => "timeout".to_owned(),
             Trouble::Closed => "closed".to_owned(),
             Trouble::Aborted => "aborted".to_owned(),
+            Trouble::TooMuch => "too much data".to_owned(),
             // The number is noise that OpenResty's message does not have.
             Trouble::System(error) => error.to_string().split(" (os error").next().unwrap_or_default().to_owned(),
         }
@@ -397,21 +406,30 @@ impl Output {
 
     /// Reads what `want` says. With an error comes what had been read until then.
     pub(crate) async fn read(&self, _right: Use, want: Want, timeout_ms: u64) -> Result<Vec<u8>, (Trouble, Vec<u8>)> {
-        loop {
-            if let Some(data) = self.take_wanted(want) {
+        let (mut searched, mut reads) = (0, 0u32);
+        let trouble = loop {
+            if let Some(data) = self.take_wanted(want, &mut searched) {
                 return Ok(data);
             }
             if self.ended.get() {
-                return Err((Trouble::Closed, self.buffer.borrow_mut().split().to_vec()));
+                break Trouble::Closed;
+            }
+            if self.buffer.borrow().len() > OUTPUT_BYTES_MAX {
+                break Trouble::TooMuch;
             }
             if let Err(trouble) = with_timeout(timeout_ms, self.fill()).await.and_then(|filled| filled) {
-                return Err((trouble, self.buffer.borrow_mut().split().to_vec()));
+                break trouble;
             }
-        }
+            reads = reads.wrapping_add(1);
+            if reads.is_multiple_of(READS_IN_A_ROW) {
+                tokio::task::yield_now().await;
+            }
+        };
+        Err((trouble, self.buffer.borrow_mut().split().to_vec()))
     }
 
-    /// Takes what is wanted from the buffer, if it is there.
-    fn take_wanted(&self, want: Want) -> Option<Vec<u8>> {
+    /// Takes what is wanted from the buffer, if it is there. The first `searched` bytes have no end of a line in them.
+    fn take_wanted(&self, want: Want, searched: &mut usize) -> Option<Vec<u8>> {
         let mut buffer = self.buffer.borrow_mut();
         match want {
             Want::All if self.ended.get() => Some(buffer.split().to_vec()),
@@ -421,19 +439,26 @@ impl Output {
                 let count = buffer.len().min(max);
                 buffer.split_to(count).to_vec()
             }),
-            Want::Line => memchr::memchr(b'\n', &buffer).map(|at| {
-                let mut line = buffer.split_to(at + 1).to_vec();
+            Want::Line => {
+                let Some(at) = memchr::memchr(b'\n', &buffer[*searched..]) else {
+                    *searched = buffer.len();
+                    return None;
+                };
+                let mut line = buffer.split_to(*searched + at + 1).to_vec();
                 line.pop();
                 // As lua-nginx-module does for sockets, wherever they stand.
                 line.retain(|&byte| byte != b'\r');
-                line
-            }),
+                Some(line)
+            }
         }
     }
 
     /// Reads what is there, or waits for it.
     async fn fill(&self) -> Result<(), Trouble> {
         loop {
+            if self.busy.aborted.get() {
+                return Err(Trouble::Aborted);
+            }
             let result = {
                 let mut buffer = self.buffer.borrow_mut();
                 buffer.reserve(self.buffer_bytes);

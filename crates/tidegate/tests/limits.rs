@@ -137,3 +137,19 @@ fn one_receive_of_a_cosocket_keeps_so_much() {
     let answer = support::get(site.port, "/endless").expect("an answer");
     assert!(answer.contains("nil too much data true"), "{answer}\n{}", site.log());
 }
+
+#[test]
+fn one_read_of_a_process_keeps_so_much() {
+    let mut site = Site::new(
+        "",
+        "location = /endless { content_by_lua_block {
+             local process = require('ngx.pipe').spawn({'cat', '/dev/zero'})
+             local data, err, partial = process:stdout_read_line()
+             process:kill(9)
+             ngx.print(tostring(data), ' ', err, ' ', #partial > 256 * 1048576)
+         } }",
+    );
+    site.start();
+    let answer = support::get(site.port, "/endless").expect("an answer");
+    assert!(answer.contains("nil too much data true"), "{answer}\n{}", site.log());
+}
