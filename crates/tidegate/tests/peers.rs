@@ -3,13 +3,13 @@
 
 mod support;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::socket::{Backlog, listen};
-use support::{Site, accept, connect, eventually, free_port};
+use support::{PATIENCE, Site, accept, connect, eventually, free_port};
 
 /// Sends `text` and reads until the server closes.
 fn ask(port: u16, text: &str) -> String {
@@ -80,6 +80,77 @@ fn a_backend_that_does_not_read() {
     }
     site.wait_for_log("upstream timed out (110: Connection timed out) while sending request to upstream");
     assert!(site.get().ends_with("\r\n\r\nok"));
+    site.quit();
+}
+
+#[test]
+fn a_backend_that_answers_ahead_of_the_body() {
+    let backend = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let mut site = Site::new(
+        "",
+        &format!(
+            "location = / {{ return 200 ok; }} client_max_body_size 0; proxy_http_version 1.1;\n\
+             location /file {{ proxy_pass http://{0}; }}\n\
+             location /memory {{ client_body_buffer_size 32m; proxy_pass http://{0}; }}",
+            backend.local_addr().expect("bound")
+        ),
+    );
+    site.start();
+    let body = vec![b'x'; 32 << 20];
+    for path in ["/file", "/memory"] {
+        let mut client = connect(site.port).expect("the server accepts");
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+        client.write_all(head.as_bytes()).and_then(|()| client.write_all(&body)).expect("sent");
+        let mut connection = accept(&backend);
+        let mut received = Vec::new();
+        let mut piece = [0; 4096];
+        while !received.windows(4).any(|end| end == b"\r\n\r\n") {
+            let count = connection.read(&mut piece).expect("a request");
+            received.extend_from_slice(&piece[..count]);
+        }
+        connection.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n").expect("sent");
+        let mut rest = received.split_off(received.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4);
+        (&connection).take((body.len() - rest.len()) as u64).read_to_end(&mut rest).expect("the rest of the body");
+        assert_eq!(rest.len(), body.len(), "{path}");
+        connection.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("sent");
+        let mut status = [0; 13];
+        client.read_exact(&mut status).expect("an answer");
+        assert_eq!(&status, b"HTTP/1.1 204 ", "{path}");
+    }
+    assert!(site.get().ends_with("\r\n\r\nok"));
+    site.quit();
+}
+
+#[test]
+fn a_backend_that_talks_without_end_ahead_of_its_answer() {
+    let backend = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = backend.local_addr().expect("bound");
+    let mut site =
+        Site::new("", &format!("location = / {{ return 200 ok; }} location /f {{ fastcgi_pass {address}; }}"));
+    site.start();
+    let (begins, begun) = std::sync::mpsc::channel();
+    let (ended, end) = std::sync::mpsc::channel();
+    // Records of the error stream that are empty; as a file, since the system sends that faster than the server reads.
+    let path = site.dir.join("records");
+    std::fs::write(&path, [1, 7, 0, 1, 0, 0, 0, 0].repeat(8 << 20)).expect("written");
+    std::thread::spawn(move || {
+        let mut connection = accept(&backend);
+        let mut records = std::fs::File::open(&path).expect("it is there");
+        let mut send = || records.rewind().and_then(|()| std::io::copy(&mut records, &mut connection));
+        // More than the sockets hold: the server reads.
+        send().expect("sent");
+        begins.send(()).expect("somebody waits");
+        while send().is_ok() {}
+        let _ = ended.send(());
+    });
+    let mut client = connect(site.port).expect("the server accepts");
+    client.write_all(b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    begun.recv_timeout(PATIENCE).expect("the backend is asked");
+    for _ in 0..3 {
+        assert!(site.get().ends_with("\r\n\r\nok"), "another request has its turn");
+    }
+    drop(client);
+    end.recv_timeout(PATIENCE).expect("the connection ends with the client's");
     site.quit();
 }
 

@@ -11,7 +11,7 @@ use super::{
     failure::{Failure, is_repeatable},
     keepalive,
     send::Sent,
-    socket::{ConnectError, Destination, Socket, Wait, with_timeout},
+    socket::{ConnectError, Destination, Socket, Turn, Wait, with_timeout},
 };
 use crate::{
     log::{Level, SysError},
@@ -163,6 +163,7 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn read_head(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
         let head_bytes_max = self.settings.head_bytes_max;
         socket.reserve(head_bytes_max);
+        let mut turn = Turn::default();
         loop {
             match socket.try_read() {
                 Ok(0) if reused && socket.received == 0 => return Err(Stop::Dead),
@@ -180,6 +181,10 @@ impl<P: Protocol> Exchange<'_, P> {
                         return Err(Failure::InvalidHeader.into());
                     }
                     socket.input.reserve(1);
+                    // What comes ahead of a head may have no end: interim responses, words of an error stream.
+                    if turn.note_read().await && self.watch.is_gone().await {
+                        return Err(Stop::ClientGone);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => match self.wait_readable(socket).await {
                     Ok(Wait::Ready) => {}

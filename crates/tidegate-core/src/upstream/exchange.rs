@@ -152,7 +152,7 @@ pub struct Exchange<'a, P> {
     pub(super) is_whole: bool,
     pub(super) body: SendBody,
     pub(super) promise: Promise,
-    /// The rest of a framed body, when the peer answers before it has all.
+    /// The rest of a loaded body, when the peer answers before it has all.
     pub(super) unsent: Option<Box<Unsent>>,
     /// The response is read as fast as it comes.
     pub(super) buffering: bool,

@@ -18,7 +18,7 @@ use super::{
     balance::Lease,
     exchange::{Exchange, Protocol, READING, Stop},
     keepalive,
-    socket::{Socket, Wait},
+    socket::{Socket, Turn, Wait},
     tunnel,
 };
 use crate::{
@@ -35,9 +35,6 @@ const COPY_BYTES_MAX: usize = 4096;
 
 /// Largest read of a body: as large as the buffers, but no larger than this.
 const READ_BYTES_MAX: usize = 64 << 10;
-
-/// Reads after which other requests have their turn.
-const READS_IN_A_ROW: u32 = 16;
 
 /// A file that takes what a slow client leaves.
 struct TempFile {
@@ -142,7 +139,7 @@ impl<P: Protocol> Exchange<'_, P> {
 
     async fn pipe(&mut self, socket: &mut Socket) -> Result<(), Cut> {
         let mut temp: Option<TempFile> = None;
-        let mut reads = 0u32;
+        let mut turn = Turn::default();
         let limit_rate = self.settings.limit_rate.as_ref().filter(|_| self.buffering);
         let pace = limit_rate.map(|rate| self.req.size_of(rate)).filter(|&rate| rate > 0).map(Pace::new);
         loop {
@@ -164,9 +161,8 @@ impl<P: Protocol> Exchange<'_, P> {
             if !self.buffering {
                 Box::pin(self.push_out()).await?;
             }
-            reads = reads.wrapping_add(1);
-            if reads.is_multiple_of(READS_IN_A_ROW) {
-                tokio::task::yield_now().await;
+            if turn.note_read().await && self.watch.is_gone().await {
+                return Err(Cut::Client);
             }
             let mut wanted = if self.buffering { self.settings.buffer_bytes } else { self.settings.head_bytes_max };
             if let Some(pace) = &pace {

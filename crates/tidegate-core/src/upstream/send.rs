@@ -33,23 +33,33 @@ pub(super) enum Sent {
     Part,
 }
 
-/// A framed body, while it is being sent. A peer that begins to answer may wait for the rest of it before it goes on.
+/// The rest of a request whose body is loaded. A peer that begins to answer, be it with an interim response, may wait for
+/// the rest before it goes on.
 pub(super) struct Unsent {
-    /// The frame under way, of which `done` bytes are sent.
+    /// The piece under way, of which `done` bytes are sent.
     out: Vec<u8>,
     done: usize,
-    /// Bytes of the body that are framed.
+    /// Bytes of the body that are in `out` or were before.
     offset: u64,
+    /// Bytes of the body that are sent altogether.
+    end: u64,
+    is_framed: bool,
     is_last: bool,
 }
 
 impl Unsent {
-    fn append_frame<P: Protocol>(&mut self, req: &Request, protocol: &P) -> io::Result<()> {
+    fn append_piece<P: Protocol>(&mut self, req: &Request, protocol: &P) -> io::Result<()> {
         let mut piece = Vec::new();
-        req.body.read_piece(self.offset, BODY_PIECE_BYTES, &mut piece)?;
+        let left = usize::try_from(self.end.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        req.body.read_piece(self.offset, left.min(BODY_PIECE_BYTES), &mut piece)?;
         self.offset += piece.len() as u64;
-        self.is_last = self.offset >= req.body.len();
-        protocol.frame(&piece, self.is_last, &mut self.out);
+        // A body that has become shorter ends where it ends.
+        self.is_last = piece.is_empty() || self.offset >= self.end;
+        if self.is_framed {
+            protocol.frame(&piece, self.is_last, &mut self.out);
+        } else {
+            self.out.extend_from_slice(&piece);
+        }
         Ok(())
     }
 
@@ -63,7 +73,7 @@ impl Unsent {
         }
         self.out.clear();
         self.done = 0;
-        self.append_frame(req, protocol)?;
+        self.append_piece(req, protocol)?;
         Ok(true)
     }
 
@@ -129,14 +139,27 @@ impl<P: Protocol> Exchange<'_, P> {
             }
             SendBody::None | SendBody::Raw(Source::Loaded(_)) => {}
         }
-        let sent = self.send_head(socket, reused).await?;
-        if sent == Sent::Part {
-            return Ok(sent);
+        let mut sent = self.send_head(socket, reused).await?;
+        if sent == Sent::All && matches!(self.body, SendBody::Raw(_)) && self.req.body.file.borrow().is_some() {
+            sent = Box::pin(self.send_file(socket, reused)).await?;
         }
-        if matches!(self.body, SendBody::Raw(_)) && self.req.body.file.borrow().is_some() {
-            return Box::pin(self.send_file(socket, reused)).await;
+        if sent == Sent::Part {
+            self.unsent = Some(self.rest_of_raw(socket.sent));
         }
         Ok(sent)
+    }
+
+    /// What remains of a request whose body goes as it is, when `sent` bytes are sent.
+    #[cold]
+    fn rest_of_raw(&self, sent: u64) -> Box<Unsent> {
+        let mut head = self.req.upstream_record(|record| record.request.clone()).unwrap_or_default();
+        let offset = sent.saturating_sub(head.len() as u64);
+        head.drain(..usize::try_from(sent).unwrap_or(usize::MAX).min(head.len()));
+        let end = match self.body {
+            SendBody::Raw(_) => self.req.body.len().min(self.body_bytes_max()),
+            SendBody::None | SendBody::Framed(_) => 0,
+        };
+        Box::new(Unsent { out: head, done: 0, offset, end, is_framed: false, is_last: offset >= end })
     }
 
     /// Sends the head, and a body that is in memory together with it.
@@ -205,8 +228,9 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn send_frames(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
         // The head and the first frame leave in one write, which is worth the copy.
         let head = self.req.upstream_record(|record| record.request.clone()).unwrap_or_default();
-        let mut unsent = Box::new(Unsent { out: head, done: 0, offset: 0, is_last: false });
-        if let Err(error) = unsent.append_frame(self.req, &self.protocol) {
+        let end = self.req.body.len();
+        let mut unsent = Box::new(Unsent { out: head, done: 0, offset: 0, end, is_framed: true, is_last: false });
+        if let Err(error) = unsent.append_piece(self.req, &self.protocol) {
             return Err(self.body_unreadable(&error));
         }
         loop {

@@ -107,6 +107,12 @@ impl<'a> Watch<'a> {
     pub fn new(req: &'a Request, wanted: bool) -> Self {
         Watch { req, active: Cell::new(wanted && !req.is_subrequest()) }
     }
+
+    /// Whether the client has gone, as far as is known now.
+    pub(super) async fn is_gone(&self) -> bool {
+        poll_fn(|cx| Poll::Ready(self.poll_gone(cx))).await
+    }
+
     /// Whether the client has gone; otherwise the task of `cx` is woken when it goes.
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> bool {
         while self.active.get() {
@@ -124,6 +130,28 @@ impl<'a> Watch<'a> {
             }
         }
         false
+    }
+}
+
+/// Reads after which other requests have their turn.
+const READS_IN_A_ROW: u32 = 16;
+
+/// Reads from one peer. A peer that sends faster than it is read never makes a request wait, so the request has to stand
+/// back by itself.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    reads: u32,
+}
+
+impl Turn {
+    /// Counts a read that gave something. Once in a while it lets other requests have their turn, and answers `true`.
+    pub(super) async fn note_read(&mut self) -> bool {
+        self.reads = self.reads.wrapping_add(1);
+        let is_over = self.reads.is_multiple_of(READS_IN_A_ROW);
+        if is_over {
+            tokio::task::yield_now().await;
+        }
+        is_over
     }
 }
 
@@ -310,6 +338,27 @@ impl Drop for Socket {
         let buffer = std::mem::take(&mut self.input);
         if BUFFERS.try_with(|_| ()).is_ok() {
             give_buffer(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, task::Waker};
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_is_always_ready_leaves_others_their_turn() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut turn = Turn::default();
+        for _ in 0..2 {
+            for _ in 1..READS_IN_A_ROW {
+                assert_eq!(pin!(turn.note_read()).poll(&mut cx), Poll::Ready(false));
+            }
+            let mut last = pin!(turn.note_read());
+            assert_eq!(last.as_mut().poll(&mut cx), Poll::Pending);
+            assert_eq!(last.poll(&mut cx), Poll::Ready(true));
         }
     }
 }
