@@ -1,6 +1,6 @@
 //! Wire protocols of the web: pure functions and state machines over byte slices.
 //!
-//! What lives here: the grammar of HTTP/1 in both directions, and of FastCGI. What this crate does not know: configuration, sockets,
+//! What lives here: the grammar of HTTP/1 in both directions, of FastCGI, memcached and Redis. What this crate does not know: configuration, sockets,
 //! time, buffers of its own. A caller hands over bytes and gets positions, values and errors; memory that a connection
 //! can reuse ([`Fields`], [`RequestHead`]) is the caller's.
 //!
@@ -10,7 +10,7 @@
 //! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`], [`basic_auth`] and [`user_agent`], [`chunked`]
 //! and [`body`] (where a body ends), [`conditional`] and [`range`] (what of an answer is wanted), [`status`],
 //! [`response`], [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered);
-//! [`fastcgi`] (records around that); [`proxy_protocol`] (what a balancer says ahead of all this).
+//! [`fastcgi`] (records around that); [`memcached`], [`resp`] and [`sized_value`] (stores of values); [`proxy_protocol`] (what a balancer says ahead of all this).
 //!
 //! What must hold for any input stands in `tests/invariants`; the fuzz target `http1` and a test drive it.
 #![forbid(unsafe_code)]
@@ -30,13 +30,16 @@ mod field_line;
 pub mod fields;
 pub mod host;
 pub mod known;
+pub mod memcached;
 pub mod method;
 pub mod proxy_protocol;
 pub mod range;
 pub mod request;
 mod request_line;
+pub mod resp;
 pub mod response;
 pub mod response_head;
+pub mod sized_value;
 pub mod status;
 pub mod uri;
 pub mod user_agent;
@@ -50,4 +53,5 @@ pub use method::Method;
 pub use request::{HeadLimits, HeadOptions, Parsed, RequestHead, parse_request};
 pub use response::{ConnectionField, ResponseParts};
 pub use response_head::{BadResponse, ResponseHead, parse_cgi_response, parse_gateway_response, parse_response};
+pub use sized_value::SizedValue;
 pub use status::reason;
