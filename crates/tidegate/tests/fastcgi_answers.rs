@@ -3,11 +3,8 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc;
-
-use support::{PATIENCE, Site, connect};
+use support::Site;
+use support::answers::{Answerer, Seen, ask};
 
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
@@ -46,85 +43,6 @@ fn answer(fields: &str) -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// An application that answers each request with the next bytes of the channel and closes the connection.
-struct Application {
-    answers: mpsc::Sender<Vec<u8>>,
-    port: u16,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl Application {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-        let port = listener.local_addr().expect("bound").port();
-        let (answers, next) = mpsc::channel::<Vec<u8>>();
-        let thread = std::thread::spawn(move || {
-            for answer in next {
-                let (mut stream, _) = listener.accept().expect("accepted");
-                stream.set_read_timeout(Some(PATIENCE)).expect("set");
-                let mut request = Vec::new();
-                let mut piece = [0; 4096];
-                while !request.ends_with(&REQUEST_END) {
-                    let count = stream.read(&mut piece).expect("the request comes");
-                    assert!(count > 0, "the request was cut");
-                    request.extend_from_slice(&piece[..count]);
-                }
-                // Who has seen enough closes the connection.
-                let _ = stream.write_all(&answer);
-            }
-        });
-        Application { answers, port, thread }
-    }
-
-    fn finish(self) {
-        drop(self.answers);
-        self.thread.join().expect("the application saw whole requests");
-    }
-}
-
-/// What a client makes of a response.
-#[derive(Debug, PartialEq, Eq)]
-enum Seen {
-    /// A response of the server's own: 502.
-    Error,
-    /// It ends before it should.
-    Cut(Vec<u8>),
-    /// Its status and content.
-    Whole(u16, Vec<u8>),
-}
-
-fn ask(port: u16, path: &str) -> Seen {
-    let mut client: TcpStream = connect(port).expect("the server accepts");
-    client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes()).expect("sent");
-    let mut response = Vec::new();
-    client.read_to_end(&mut response).expect("the response ends");
-    let text = String::from_utf8_lossy(&response).into_owned();
-    let status: u16 = text.get(9..12).and_then(|status| status.parse().ok()).expect("a status line");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    if status == 502 {
-        return Seen::Error;
-    }
-    let head = head.to_ascii_lowercase();
-    if head.contains("transfer-encoding: chunked") {
-        let (mut rest, mut content) = (body, String::new());
-        loop {
-            let Some((size, chunk)) = rest.split_once("\r\n") else { return Seen::Cut(content.into()) };
-            let size = usize::from_str_radix(size, 16).expect("a size");
-            if size == 0 {
-                return Seen::Whole(status, content.into());
-            }
-            content.push_str(chunk.get(..size).unwrap_or(chunk));
-            let Some(next) = chunk.get(size + 2..) else { return Seen::Cut(content.into()) };
-            rest = next;
-        }
-    }
-    let length = head.split_once("content-length: ").and_then(|(_, rest)| rest.lines().next()?.parse::<usize>().ok());
-    match length {
-        Some(length) if body.len() < length => Seen::Cut(body.into()),
-        _ => Seen::Whole(status, body.into()),
-    }
-}
-
 fn site(application: u16) -> Site {
     let mut site = Site::new("worker_processes 1;", "");
     site.write_conf(&format!(
@@ -149,7 +67,7 @@ const PATHS: [&str; 3] = ["/close", "/keep", "/direct"];
 
 #[test]
 fn an_answer_that_breaks_off_is_never_taken_for_another_one() {
-    let application = Application::start();
+    let application = Answerer::start(&REQUEST_END);
     let mut site = site(application.port);
     for fields in ["", "Content-Length: 17\r\n"] {
         let (whole, ends) = answer(fields);
@@ -182,7 +100,7 @@ fn an_answer_that_breaks_off_is_never_taken_for_another_one() {
 
 #[test]
 fn a_wrong_byte_in_an_answer_harms_no_other_one() {
-    let application = Application::start();
+    let application = Answerer::start(&REQUEST_END);
     let mut site = site(application.port);
     let (whole, _) = answer("Content-Length: 17\r\n");
     for path in PATHS {

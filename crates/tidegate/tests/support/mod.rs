@@ -3,6 +3,7 @@
 // Each test file uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod answers;
 pub(crate) mod mariadb;
 #[path = "../../../../tests/support/ports.rs"]
 pub(crate) mod ports;
