@@ -15,7 +15,7 @@ use tidegate_core::{
     resolver,
     template::Template,
     upstream::{
-        Address, Group, GroupOptions, Server,
+        Address, Exchange, Group, GroupOptions, Protocol, Server, Settings,
         url::{HostKind, Url},
     },
 };
@@ -69,6 +69,18 @@ impl Pass {
                 })
             }
         }
+    }
+}
+
+/// Answers a request with what a server of `pass` says.
+pub(crate) async fn exchange<P: Protocol>(req: &Rc<Request>, settings: &Settings, pass: &Pass, protocol: P) -> Step {
+    let group = match pass.group(req) {
+        Ready::Now(group) => group,
+        Ready::Later(group) => group.await,
+    };
+    match group {
+        Ok(group) => Exchange::new(req, settings, group, protocol).run().await,
+        Err(step) => step,
     }
 }
 

@@ -44,7 +44,7 @@ const TEMP_PATH: &str = "scgi_temp";
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("scgi", Conf, upstream;
-        sockets,
+        sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
         requests, responses, headers, store;
         Directive::custom("scgi_pass", 1, 1, scgi_pass)

@@ -56,7 +56,7 @@ const HEADER_BYTES: usize = 4;
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("uwsgi", Conf, upstream;
-        sockets,
+        sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
         requests, responses, headers, store;
         Directive::custom("uwsgi_pass", 1, 1, uwsgi_pass)

@@ -187,6 +187,7 @@ pub fn store_access(conf: &mut UpstreamConf, directive: &ast::Directive) -> Resu
 /// field `upstream` of the type [`UpstreamConf`].
 ///
 /// - `sockets`: time limits and options of connections
+/// - `aborts`: what becomes of a request whose client leaves
 /// - `retries(words, syntax)`: failures after which another peer is asked, in the protocol's own words
 /// - `requests`: what of the client's request is sent, and when
 /// - `responses`: how responses are read, and kept until the client takes them
@@ -212,6 +213,10 @@ macro_rules! upstream_directives {
             $crate::module::Directive::custom(concat!($prefix, "_bind"), 1, 2,
                 |c: &mut $conf, d, b| $crate::upstream::directives::bind(&mut c.$field, d, b))
                 .syntax("address [transparent] | off").doc("Address that connections to servers come from."),
+        ])
+    };
+    (@ $prefix:literal, $conf:ty, $field:ident, [aborts, $($groups:tt)*] [$($done:tt)*]) => {
+        $crate::upstream_directives!(@ $prefix, $conf, $field, [$($groups)*] [$($done)*
             $crate::module::Directive::flag(concat!($prefix, "_ignore_client_abort"),
                 |c: &mut $conf| &mut c.$field.ignore_client_abort)
                 .default("off").doc("A request goes on when its client leaves."),

@@ -65,6 +65,17 @@ impl Failures {
         ("off", Failures(OFF)),
     ];
 
+    /// Words for stores of values: an answer that makes no sense, and a key that is not there.
+    ///
+    /// Source: nginx, `ngx_http_memcached_next_upstream_masks`.
+    pub const STORE_WORDS: &'static [(&'static str, Failures)] = &[
+        ("error", Failures(ERROR)),
+        ("timeout", Failures(TIMEOUT)),
+        ("invalid_response", Failures(INVALID_HEADER)),
+        ("not_found", Failures(HTTP_404)),
+        ("off", Failures(OFF)),
+    ];
+
     /// `error timeout`
     pub const DEFAULT: Failures = Failures(ERROR | TIMEOUT);
 

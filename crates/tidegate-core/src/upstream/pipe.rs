@@ -61,7 +61,13 @@ impl<P: Protocol> Exchange<'_, P> {
     pub(super) async fn deliver(&mut self, lease: &Lease, mut socket: Socket) -> Step {
         let upgrade = self.req.upstream_record_mut(|record| self.protocol.is_upgrade(self.req, &record.head));
         let step = match self.take_head() {
-            Some(step) => step,
+            Some(step) => {
+                // Another location or an error page answers; a connection without more of this answer is as good as new.
+                if !self.req.upstream_record_mut(|record| self.protocol.begin_body(&record.head)) {
+                    self.keep(socket);
+                }
+                step
+            }
             None if upgrade => Box::pin(self.run_tunnel(&mut socket)).await,
             None => self.deliver_body(socket).await,
         };

@@ -46,6 +46,9 @@ impl<P: Protocol> Exchange<'_, P> {
 
     /// `…_intercept_errors`: the status leads to an error page, if there is one for it.
     fn intercept(&self, head: &ResponseHead) -> Option<Step> {
+        if self.settings.intercept_404 && head.status == 404 {
+            return Some(Step::Status(404));
+        }
         if !self.settings.intercept_errors || head.status < 300 {
             return None;
         }

@@ -137,6 +137,7 @@ impl UpstreamConf {
             watch_client: !self.ignore_client_abort.unwrap_or(false),
             ignored: self.ignore_headers.unwrap_or_default(),
             intercept_errors: self.intercept_errors.unwrap_or(false),
+            intercept_404: false,
             next: self.next_upstream.unwrap_or(Failures::DEFAULT),
             next_timeout_ms: ms(self.next_upstream_timeout, 0),
             next_tries: u32::try_from(self.next_upstream_tries.unwrap_or(0)).unwrap_or(u32::MAX),
@@ -185,8 +186,10 @@ pub struct Settings {
     pub store_access: u32,
     /// Fields without effect.
     pub ignored: Ignored,
-    /// Statuses from 300 on lead to error pages.
+    /// Statuses from 300 on lead to error pages, where the configuration has them.
     pub intercept_errors: bool,
+    /// The status 404 leads to an error page even so: the server's own, if there is no other.
+    pub intercept_404: bool,
     /// Failures after which another peer is asked.
     pub next: Failures,
     /// No more peers are asked after this time, in milliseconds; 0 for no limit.

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use tidegate_core::{
     phase::{Ready, Step},
     request::Request,
-    upstream::{Exchange, Protocol, Settings},
+    upstream::{Protocol, Settings},
 };
 
-use crate::pass::Pass;
+use crate::pass::{self, Pass};
 
 /// Fields of programs' responses that clients do not get.
 pub(crate) const HIDDEN: &[&str] =
@@ -34,12 +34,5 @@ pub(crate) async fn run<P: Protocol>(
     if let Err(error) = read {
         return error.step();
     }
-    let group = match pass.group(req) {
-        Ready::Now(group) => group,
-        Ready::Later(group) => group.await,
-    };
-    match group {
-        Ok(group) => Exchange::new(req, settings, group, protocol).run().await,
-        Err(step) => step,
-    }
+    pass::exchange(req, settings, pass, protocol).await
 }

@@ -53,7 +53,7 @@ const TEMP_PATH: &str = "fastcgi_temp";
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("fastcgi", Conf, upstream;
-        sockets,
+        sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
         requests, responses, headers, store, lowat;
         Directive::custom("fastcgi_pass", 1, 1, fastcgi_pass)

@@ -76,7 +76,7 @@ const HIDDEN: &[&str] = &[
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("proxy", Conf, upstream;
-        sockets,
+        sockets, aborts,
         retries(Failures::HTTP_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
         requests, responses, headers, store, lowat;
         Directive::custom("proxy_pass", 1, 1, proxy_pass)
