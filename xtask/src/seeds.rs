@@ -48,7 +48,9 @@ impl Seeds {
         }
         if let Some(reply) = block.value("tcp_reply").filter(|_| block.value("tcp_request_end").is_some()) {
             for piece in sections::pieces(reply) {
-                self.add("fastcgi_records", &sections::unescape(&piece.text.replace('\n', "")));
+                let bytes = sections::unescape(&piece.text.replace('\n', ""));
+                self.add("fastcgi_records", &bytes);
+                self.add("store_answers", &bytes);
             }
         }
         for name in ["request", "requests", "pipelined_requests"] {

@@ -31,11 +31,14 @@ pub mod headers;
 pub mod headers_more;
 mod hostnames;
 pub mod index;
+mod key_value;
 pub mod limit_conn;
 pub mod limit_except;
 pub mod limit_req;
 pub mod log;
 pub mod map;
+pub mod memc;
+pub mod memcached;
 mod mime_types;
 pub mod mirror;
 mod network;
@@ -48,6 +51,8 @@ pub mod rds_csv;
 mod rds_filter;
 pub mod rds_json;
 pub mod realip;
+pub mod redis;
+pub mod redis2;
 pub mod referer;
 pub mod rewrite;
 mod row_format;
@@ -106,6 +111,10 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &fastcgi::MODULE,
     &scgi::MODULE,
     &uwsgi::MODULE,
+    &memcached::MODULE,
+    &memc::MODULE,
+    &redis::MODULE,
+    &redis2::MODULE,
     &database::MODULE,
     &database::BLOCK,
     &drizzle::MODULE,
