@@ -251,7 +251,7 @@ impl Writer<'_> {
         let hidden = self.hidden_rowid(table)?;
         loop {
             bind_row(&mut run.stmt, table, &row, hidden)?;
-            let result = run.stmt.step();
+            let result = self.attempt(|| run.stmt.step());
             run.stmt.reset();
             let error = match result {
                 Ok(_) => {

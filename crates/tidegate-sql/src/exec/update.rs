@@ -136,7 +136,7 @@ impl Writer<'_> {
             stmt.bind(number + 1, value.as_cell()).map_err(internal)?;
         }
         stmt.bind(changes.len() + 1, Cell::Int(rowid)).map_err(internal)?;
-        let result = stmt.run();
+        let result = self.attempt(|| stmt.run());
         self.keep(stmt);
         let Err(error) = result else {
             self.raise_auto(table, &changes)?;
@@ -306,7 +306,7 @@ impl Writer<'_> {
                 }
                 self.lock_row(table, rowid)?;
                 stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
-                match stmt.run() {
+                match self.attempt(|| stmt.run()) {
                     Ok(()) => {
                         written.affected += self.conn.changes().min(1);
                         if let Some(returned) = &mut written.returned {

@@ -13,7 +13,10 @@ use crate::{
     errors,
     row_locks::{Mode, Resource},
     session::Env,
-    store::conn::{Conn, SqliteError, Step, Stmt, to_server_error},
+    store::{
+        conn::{Conn, SqliteError, Step, Stmt, to_server_error},
+        private::watch::Watch,
+    },
     translate::{dml::Feed, returning::Returned},
     value::{Base, Datum, Rep, Val},
     variables,
@@ -140,6 +143,22 @@ impl Writer<'_> {
             Some(_) => Err(errors::stopped()),
             None => Ok(()),
         }
+    }
+
+    /// Runs one of SQLite's statements, whose failure the whole statement may survive: SQLite undoes what it has changed,
+    /// so that it leaves the list of a private transaction too.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub(super) fn attempt<T>(&mut self, run: impl FnOnce() -> Result<T, SqliteError>) -> Result<T, SqliteError> {
+        let mark = self.conn.watch().and_then(Watch::log).map(|log| log.mark());
+        let result = run();
+        if result.is_err()
+            && let Some((log, mark)) = self.conn.watch().and_then(Watch::log).zip(mark)
+        {
+            log.truncate(mark);
+        }
+        result
     }
 
     pub(super) fn strict(&self) -> bool {

@@ -583,6 +583,36 @@ fn definitions_wait_for_transactions_that_use_the_table() {
 }
 
 #[test]
+fn what_ignore_leaves_out_is_not_committed() {
+    // A row that a foreign key refuses, or the unique index of one that a cascade reaches.
+    let setup = "CREATE TABLE p (id INT PRIMARY KEY); INSERT INTO p VALUES (1), (2), (3), (4); \
+         CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)); INSERT INTO c VALUES (1, 1); \
+         CREATE TABLE d (p INT UNIQUE, FOREIGN KEY (p) REFERENCES p (id) ON UPDATE CASCADE); SET foreign_key_checks = 0; INSERT INTO d VALUES (3), (4), (5); SET foreign_key_checks = 1";
+    local(async {
+        let fixture = Fixture::new("ignore", setup).await;
+        let [mut a, mut b] = [fixture.session(), fixture.session()];
+        let all = "SELECT id FROM p ORDER BY id; SELECT id, p FROM c; SELECT p FROM d ORDER BY p";
+        let before = ok(run(&mut a, all).await);
+        for statement in [
+            "DELETE IGNORE FROM p WHERE id = 1",
+            "INSERT IGNORE INTO c VALUES (7, 77)",
+            "UPDATE IGNORE c SET p = 99 WHERE id = 1",
+            "UPDATE IGNORE p SET id = 9 WHERE id = 1",
+            "UPDATE IGNORE p SET id = 5 WHERE id = 4",
+        ] {
+            ok(run(&mut a, &format!("BEGIN; {statement}")).await);
+            assert_eq!(ok(run(&mut a, all).await), before, "{statement}");
+            // It begins anew on somebody else's commit, and commits.
+            ok(run(&mut b, "INSERT INTO p VALUES (8); DELETE FROM p WHERE id = 8").await);
+            ok(run(&mut a, "UPDATE p SET id = id WHERE id = 2").await);
+            assert_eq!(ok(run(&mut a, all).await), before, "{statement}");
+            ok(run(&mut a, "COMMIT").await);
+            assert_eq!(ok(run(&mut a, all).await), before, "{statement}");
+        }
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \
