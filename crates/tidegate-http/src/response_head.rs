@@ -33,7 +33,7 @@ pub enum BadResponse {
     /// `Transfer-Encoding` is not exactly `chunked`.
     #[error("upstream sent unknown \"Transfer-Encoding\": \"{}\"", BStr::new(.0))]
     UnknownTransferEncoding(Box<[u8]>),
-    /// The `Status` of a program behind a gateway does not begin with a code of three digits; its value.
+    /// The `Status` of a program behind a gateway is no final code of three digits; its value.
     #[error("upstream sent invalid status \"{}\"", BStr::new(.0))]
     InvalidStatus(Box<[u8]>),
 }
@@ -262,9 +262,7 @@ impl ResponseHead {
     fn take_cgi_status(&mut self) -> Result<(), BadResponse> {
         let text = match self.fields.get(Known::Status) {
             Some(text) => {
-                let digits = text.get(..3).filter(|digits| digits.iter().all(u8::is_ascii_digit) && digits[0] != b'0');
-                let status = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-                self.status = status.ok_or_else(|| BadResponse::InvalidStatus(text.into()))?;
+                self.status = cgi_status(text).ok_or_else(|| BadResponse::InvalidStatus(text.into()))?;
                 text
             }
             None if self.fields.contains(Known::Location) => {
@@ -316,6 +314,17 @@ impl ResponseHead {
         self.entries.push(entry);
         Ok(())
     }
+}
+
+/// The code of a `Status` field: its first three bytes, which are digits, and no other digit behind them. A program has one response to give, so that
+/// an interim code is none: a client would wait for another head behind it.
+///
+/// Source: RFC 3875 section 6.3.3.
+fn cgi_status(text: &[u8]) -> Option<u16> {
+    let (digits, rest) = text.split_at_checked(3)?;
+    let is_whole = digits.iter().all(u8::is_ascii_digit) && !rest.first().is_some_and(u8::is_ascii_digit);
+    let status = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    (is_whole && status >= 200).then_some(status)
 }
 
 struct StatusLine {
@@ -515,6 +524,9 @@ mod tests {
         check(parse_cgi_response, "HTTP/1.1 404 No\nContent-Length: 1\n\n", "35 0.0 200 OK Content-Length=1 Known(1)");
         check(parse_cgi_response, "Status: ok\n\n", "invalid status \"ok\"");
         check(parse_cgi_response, "Status: 099 x\n\n", "invalid status \"099 x\"");
+        check(parse_cgi_response, "Status: 100 Continue\n\n", "invalid status \"100 Continue\"");
+        check(parse_cgi_response, "Status: 1000\n\n", "invalid status \"1000\"");
+        check(parse_cgi_response, "Status: 20\n\n", "invalid status \"20\"");
         check(parse_cgi_response, "A: b\n", "partial");
         check(parse_gateway_response, "HTTP/1.0 404 No\nA: b\n\n", "22 1.0 404 No A=b UntilClose");
         check(parse_gateway_response, "HTTPS: on\n\n", "11 0.0 200 OK HTTPS=on UntilClose");
