@@ -5,7 +5,11 @@
 
 use std::{cell::RefCell, collections::BTreeSet};
 
-use crate::lexer::{Literal, LiteralKind};
+use super::{Ex, Source, Translator, quote};
+use crate::{
+    lexer::{Literal, LiteralKind},
+    value::{Rep, SqlType},
+};
 
 /// Literals that a plan depends on by more than their kinds, by their numbers.
 #[derive(Debug, Default, Clone)]
@@ -80,5 +84,26 @@ impl<'a> Literals<'a> {
     /// What the plan has come to depend on.
     pub(crate) fn into_looked(self) -> Looked {
         self.looked.into_inner()
+    }
+}
+
+impl Translator<'_> {
+    /// SQLite's text of a literal that is a plain number or characters; it becomes part of the plan.
+    pub(super) fn in_place(&mut self, source: &Source, rep: Rep) -> Option<String> {
+        let (index, sign) = match source {
+            Source::Literal(index) => (*index, ""),
+            Source::Negative(index) => (*index, "-"),
+            _ => return None,
+        };
+        let text = match (self.literals.kind(index)?, rep) {
+            (LiteralKind::Int | LiteralKind::Long, Rep::Int) | (LiteralKind::Text { .. }, Rep::Text) => {
+                self.constant_text(&Ex::constant(Source::Literal(index), SqlType::bigint()))?
+            }
+            _ => return None,
+        };
+        match rep {
+            Rep::Int => Some(format!("{sign}{text}")),
+            _ => (!text.contains('\0')).then(|| quote(&text)),
+        }
     }
 }

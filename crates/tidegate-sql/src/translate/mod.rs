@@ -37,7 +37,7 @@ use crate::{
     catalog::TableState,
     engine::Schema,
     errors,
-    lexer::{Literal, LiteralKind},
+    lexer::Literal,
     value::{Base, Datum, Rep, SqlType, collation::Collation},
 };
 
@@ -322,25 +322,6 @@ impl<'a> Translator<'a> {
             }
         };
         format!("?{}", index + 1)
-    }
-
-    /// SQLite's text of a literal that is a plain number or characters; it becomes part of the plan.
-    fn in_place(&mut self, source: &Source, rep: Rep) -> Option<String> {
-        let (index, sign) = match source {
-            Source::Literal(index) => (*index, ""),
-            Source::Negative(index) => (*index, "-"),
-            _ => return None,
-        };
-        let text = match (self.literals.kind(index)?, rep) {
-            (LiteralKind::Int | LiteralKind::Long, Rep::Int) | (LiteralKind::Text { .. }, Rep::Text) => {
-                self.constant_text(&Ex::constant(Source::Literal(index), SqlType::bigint()))?
-            }
-            _ => return None,
-        };
-        match rep {
-            Rep::Int => Some(format!("{sign}{text}")),
-            _ => (!text.contains('\0')).then(|| quote(&text)),
-        }
     }
 
     /// The expression's text in its own representation.
