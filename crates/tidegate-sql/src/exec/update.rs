@@ -281,14 +281,19 @@ impl Writer<'_> {
             written.touched.push(Arc::clone(&table.state));
         }
         if plan.direct {
-            let mut stmt = self.prepared(&plan.feed.sql)?;
+            // Prepared without a hook, a statement empties a table as a whole, and tells a later one nothing.
+            let kept = self.conn.is_private() || self.conn.watch().is_none();
+            let mut stmt =
+                if kept { self.prepared(&plan.feed.sql) } else { self.conn.prepare(&plan.feed.sql).map_err(internal) }?;
             let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|mut stmt| {
                 stmt.run().map_err(|error| {
                     let (schema, table, _) = &plan.targets[0];
                     self.parent_error(&error, schema, table)
                 })
             });
-            self.keep(stmt);
+            if kept {
+                self.keep(stmt);
+            }
             result?;
             written.affected = self.conn.changes();
             return Ok(written);

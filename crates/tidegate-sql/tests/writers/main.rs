@@ -613,6 +613,27 @@ fn what_ignore_leaves_out_is_not_committed() {
 }
 
 #[test]
+fn a_table_is_not_emptied_past_the_locks_on_its_rows() {
+    local(async {
+        let fixture = Fixture::new("emptied", TABLE).await;
+        let [mut a, mut b] = [fixture.session(), fixture.session()];
+        let fill = "INSERT INTO t VALUES (1, 10, 1), (2, 20, 2), (3, 30, 3)";
+        for touch in ["UPDATE t SET n = 11 WHERE id = 1", "SELECT n FROM t WHERE id = 1 FOR UPDATE"] {
+            // Nobody is in the way when the statement is prepared, and kept.
+            ok(run(&mut b, &format!("DELETE FROM t; {fill}; DELETE FROM t; {fill}")).await);
+            ok(run(&mut a, &format!("BEGIN; {touch}")).await);
+            let mut waiting = fixture.start(b, "DELETE FROM t");
+            assert!(waiting.waits().await, "{touch}");
+            ok(run(&mut a, "COMMIT").await);
+            let (session, outcome) = waiting.end().await;
+            ok(outcome);
+            b = session;
+            assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM t").await), [0]);
+        }
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \
