@@ -4,7 +4,7 @@
 //! own ALTER and CREATE INDEX; a column that changes its stored form, or a primary key that comes or goes, copies the
 //! table, each value coerced as an INSERT would.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     Res, change, check_name, collation_of,
@@ -38,9 +38,17 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
     let schema = schema_of(core, name)?;
     let missing = || errors::no_such_table(&schema.name, &name.name);
     let old = schema.catalog()?.table(&name.name).cloned().filter(|table| !table.is_view()).ok_or_else(missing)?;
-    change(core, &schema, &[&name.name], |conn, catalog| {
+    // A row that an open transaction has removed is no parent.
+    let parents = items.iter().filter_map(|item| match item {
+        AlterItem::AddForeignKey(key) => Some(key.table.name.as_str()),
+        _ => None,
+    });
+    let tables: Vec<&str> = std::iter::once(name.name.as_str()).chain(parents).collect();
+    change(core, &schema, &tables, |conn, catalog| {
         // The definition may have changed while this statement waited for the lock.
         let old = catalog.table(&old.name).filter(|table| table.id == old.id).cloned().ok_or_else(missing)?;
+        // The rows may get other row ids.
+        old.state.next_rowid.store(0, Ordering::Release);
         let mut new = copy(&old);
         for item in items {
             apply(core, conn, catalog, &schema, &mut new, item, sql)?;
@@ -295,9 +303,8 @@ fn set_options(table: &mut Table, options: &TableOptions) -> Res<()> {
         table.engine.clone_from(engine);
     }
     if let Some(next) = options.auto_increment {
-        use std::sync::atomic::Ordering::Release;
-        table.state.next_auto.store(0, Release);
-        table.state.stored_auto.store(next, Release);
+        table.state.next_auto.store(0, Ordering::Release);
+        table.state.stored_auto.store(next, Ordering::Release);
     }
     Ok(())
 }
@@ -541,7 +548,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
         }
     }
     if next_auto > 0 {
-        new.state.next_auto.store(next_auto as u64 + 1, std::sync::atomic::Ordering::Release);
+        new.state.next_auto.store(next_auto as u64 + 1, Ordering::Release);
     }
     Ok(rows as u64)
 }

@@ -634,6 +634,36 @@ fn a_table_is_not_emptied_past_the_locks_on_its_rows() {
 }
 
 #[test]
+fn a_new_foreign_key_waits_for_changes_of_its_parent() {
+    let setup = "CREATE TABLE p (id INT PRIMARY KEY); INSERT INTO p VALUES (1), (2); \
+         CREATE TABLE c (id INT PRIMARY KEY, p INT); INSERT INTO c VALUES (1, 1); \
+         CREATE TABLE r (p INT, FOREIGN KEY (p) REFERENCES p (id))";
+    local(async {
+        let fixture = Fixture::new("new-key", setup).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "BEGIN; DELETE FROM p WHERE id = 1; INSERT INTO r VALUES (2)").await);
+        let mut waiting = fixture.start(fixture.session(), "ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (id)");
+        assert!(waiting.waits().await);
+        ok(run(&mut a, "COMMIT").await);
+        assert_eq!(waiting.end().await.1, Err(1452));
+    });
+}
+
+#[test]
+fn rows_get_new_numbers_where_a_table_is_made_anew() {
+    local(async {
+        let fixture = Fixture::new("numbers", "CREATE TABLE t (n INT)").await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "BEGIN; INSERT INTO t VALUES (1), (2), (3); COMMIT").await);
+        ok(run(&mut a, "ALTER TABLE t ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY FIRST").await);
+        ok(run(&mut a, "INSERT INTO t (n) VALUES (4), (5), (6), (7)").await);
+        ok(run(&mut a, "ALTER TABLE t MODIFY id INT, DROP PRIMARY KEY; INSERT INTO t VALUES (8, 8)").await);
+        ok(run(&mut a, "BEGIN; INSERT INTO t VALUES (9, 9); COMMIT").await);
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*), SUM(n) FROM t").await), [9, 45]);
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \
