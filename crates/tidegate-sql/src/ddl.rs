@@ -148,7 +148,7 @@ pub(super) fn change<T>(
     let mut conn = pool.take()?;
     let catalog = schema.catalog()?;
     // Tables are rebuilt under the same name; their children's references stay.
-    conn.check_foreign_keys(false).map_err(internal)?;
+    conn.enforce_foreign_keys(false);
     let result = (|| {
         conn.begin_immediate().map_err(internal)?;
         temporary::sweep(&conn, &catalog, schema)?;
@@ -159,15 +159,13 @@ pub(super) fn change<T>(
     if result.is_err() {
         conn.rollback();
     }
-    let restored = conn.check_foreign_keys(true);
+    conn.enforce_foreign_keys(true);
     conn.cache.clear();
     let value = result.and_then(|value| {
         schema.reload(&conn)?;
         Ok(value)
     });
-    if restored.is_ok() {
-        pool.put(conn);
-    }
+    pool.put(conn);
     drop(guard);
     let value = value?;
     core.make_durable(schema)?;

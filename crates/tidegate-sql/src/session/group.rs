@@ -123,7 +123,8 @@ impl Turn {
         mut conn: Box<Conn>,
     ) -> Res<Self> {
         let begun = pool.schema.may_write().and_then(|()| {
-            conn.check_foreign_keys(true).and_then(|()| conn.begin_immediate()).map_err(|error| to_server_error(&error))
+            conn.enforce_foreign_keys(true);
+            conn.begin_immediate().map_err(|error| to_server_error(&error))
         });
         if let Err(error) = begun {
             pool.put(conn);

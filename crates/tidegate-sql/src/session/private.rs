@@ -104,7 +104,6 @@ impl Place {
     /// Has the private connection begin anew on the newest commit, with the changes that it has made so far.
     fn renew(&mut self, env: &Env) -> Res<()> {
         self.conn.rollback();
-        self.conn.check_foreign_keys(env.foreign_keys.get()).map_err(|error| to_server_error(&error))?;
         self.conn.begin_immediate().map_err(|error| to_server_error(&error))?;
         self.reader = Some(self.pool.schema.readers.add(env.connection_id, Instant::now()));
         let mut watch = self.conn.set_watch(None);
@@ -122,18 +121,17 @@ impl Place {
 
     /// As [`renew`](Self::renew), if others have committed since.
     fn renew_if_behind(&mut self, env: &Env) -> Res<()> {
+        self.conn.enforce_foreign_keys(env.foreign_keys.get());
         if self.conn.is_autocommit() || self.conn.is_behind() { self.renew(env) } else { Ok(()) }
     }
 
     /// Does the changes again on a connection of the writer. The caller holds the write lock.
     fn apply_as_writer(&mut self, env: &Env, apply: impl FnOnce(&Log, &mut Conn) -> Res<()>) -> Res<Box<Conn>> {
         let mut conn = self.pool.take()?;
+        conn.enforce_foreign_keys(env.foreign_keys.get());
         let Some(log) = self.log() else { return Err(errors::internal("a private transaction without a list")) };
-        let result = conn
-            .check_foreign_keys(env.foreign_keys.get())
-            .and_then(|()| conn.begin_immediate())
-            .map_err(|error| to_server_error(&error))
-            .and_then(|()| apply(log, &mut conn));
+        let result =
+            conn.begin_immediate().map_err(|error| to_server_error(&error)).and_then(|()| apply(log, &mut conn));
         match result {
             Ok(()) => Ok(conn),
             Err(error) => {

@@ -172,8 +172,8 @@ impl Transaction {
     ) -> Res<()> {
         let savepoints = self.savepoints.clone();
         let conn = self.conn()?;
+        conn.enforce_foreign_keys(env.foreign_keys.get());
         if conn.is_autocommit() {
-            conn.check_foreign_keys(env.foreign_keys.get()).map_err(|error| to_server_error(&error))?;
             begin(conn).map_err(|error| to_server_error(&error))?;
             for name in savepoints {
                 conn.execute(&format!("SAVEPOINT {}", savepoint_name(&name)))

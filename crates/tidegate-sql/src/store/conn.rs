@@ -208,25 +208,16 @@ impl Conn {
         self.release.run()
     }
 
-    /// Has foreign keys checked or not; outside of transactions only.
-    ///
-    /// # Errors
-    /// SQLite's.
-    pub(crate) fn check_foreign_keys(&mut self, on: bool) -> Result<(), SqliteError> {
-        if self.foreign_keys != on {
-            self.execute(if on { "PRAGMA foreign_keys = ON" } else { "PRAGMA foreign_keys = OFF" })?;
-            self.foreign_keys = on;
-        }
-        Ok(())
-    }
-
     /// Whether foreign keys are checked.
     pub(crate) fn enforces_foreign_keys(&self) -> bool {
         self.foreign_keys
     }
 
-    /// As [`check_foreign_keys`](Self::check_foreign_keys), within a transaction too: what was done until then is not checked again.
+    /// Has foreign keys checked or not from now on, within a transaction too: what was done until then is not checked again.
     pub(crate) fn enforce_foreign_keys(&mut self, on: bool) {
+        if self.foreign_keys == on {
+            return;
+        }
         // SAFETY: the handle is open; the operation takes an integer. Statements are prepared anew when they run next.
         unsafe {
             ffi::sqlite3_db_config(

@@ -650,6 +650,24 @@ fn a_new_foreign_key_waits_for_changes_of_its_parent() {
 }
 
 #[test]
+fn foreign_key_checks_count_from_the_next_statement() {
+    let setup = "CREATE TABLE p (id INT PRIMARY KEY); INSERT INTO p VALUES (1); CREATE TABLE other (n INT); \
+         CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES p (id))";
+    local(async {
+        let fixture = Fixture::new("checks", setup).await;
+        let mut a = fixture.session();
+        // Privately, and as the schema's writer.
+        for begin in ["BEGIN", "BEGIN; SELECT n FROM other ORDER BY RAND() LIMIT 1 FOR UPDATE"] {
+            ok(run(&mut a, &format!("{begin}; INSERT INTO c VALUES (1)")).await);
+            ok(run(&mut a, "SET foreign_key_checks = 0; INSERT INTO c VALUES (7)").await);
+            assert_eq!(run(&mut a, "SET foreign_key_checks = 1; INSERT INTO c VALUES (8)").await, Err(1452), "{begin}");
+            ok(run(&mut a, "COMMIT").await);
+            assert_eq!(ok(run(&mut a, "SELECT p FROM c ORDER BY p; DELETE FROM c").await), [1, 7], "{begin}");
+        }
+    });
+}
+
+#[test]
 fn rows_get_new_numbers_where_a_table_is_made_anew() {
     local(async {
         let fixture = Fixture::new("numbers", "CREATE TABLE t (n INT)").await;
