@@ -280,6 +280,7 @@ impl Core {
     ) -> Result<(), QueryError> {
         self.engine.questions.fetch_add(1, Ordering::Relaxed);
         self.env.begin_statement();
+        let begun = self.env.begun();
         // Also without a limit: the statement before it in the same text may have had one.
         task::limit(self.env.statement_time.get());
         if scan.params != text.params.len() {
@@ -301,7 +302,7 @@ impl Core {
                         self.waits_as = None;
                         return Err(error.into());
                     }
-                    self.env.begin_statement();
+                    self.env.begin_again(begun);
                 }
                 done => {
                     // Who gets these locks next writes behind the commit of this statement (`store::private`, invariant 2).

@@ -119,6 +119,8 @@ pub(crate) struct Env {
     /// Warnings of the statement before, for SHOW WARNINGS.
     shown: RefCell<Vec<Warning>>,
     user: RefCell<HashMap<String, UserValue>>,
+    /// The user variables that the statement has set, as they were before.
+    user_before: RefCell<Vec<(String, Option<UserValue>)>>,
     pub(crate) system: RefCell<HashMap<&'static str, String>>,
     virtual_name: Cell<Option<&'static str>>,
     /// Temporary tables: schema and name, and the name under which the catalogue has them.
@@ -140,6 +142,13 @@ impl Drop for Env {
     fn drop(&mut self) {
         self.locks.release_all(&self.held);
     }
+}
+
+/// What a statement has found in its session, and may change before it has to run again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begun {
+    last_insert_id: u64,
+    insert_id: Option<u64>,
 }
 
 /// A time zone.
@@ -180,6 +189,7 @@ impl Env {
             warning_total: Cell::new(0),
             shown: RefCell::default(),
             user: RefCell::default(),
+            user_before: RefCell::default(),
             system: RefCell::default(),
             virtual_name: Cell::new(None),
             temporary: RefCell::default(),
@@ -250,10 +260,36 @@ impl Env {
         if !self.seeds.borrow().is_empty() {
             self.seeds.borrow_mut().clear();
         }
+        if !self.user_before.borrow().is_empty() {
+            self.user_before.borrow_mut().clear();
+        }
         if self.warning_total.get() > 0 || !self.shown.borrow().is_empty() {
             let old = std::mem::take(&mut *self.warnings.borrow_mut());
             *self.shown.borrow_mut() = old;
             self.warning_total.set(0);
+        }
+    }
+
+    /// What [`begin_again`](Self::begin_again) needs of the moment in which a statement begins.
+    pub(crate) fn begun(&self) -> Begun {
+        Begun { last_insert_id: self.last_insert_id.get(), insert_id: self.numbers.get().insert_id }
+    }
+
+    /// The statement that was undone begins once more, at the time of its first beginning: what it has done to the session is
+    /// undone too.
+    #[cold]
+    pub(crate) fn begin_again(&self, begun: Begun) {
+        self.seeds.borrow_mut().clear();
+        self.warnings.borrow_mut().clear();
+        self.warning_total.set(0);
+        self.last_insert_id.set(begun.last_insert_id);
+        self.numbers.set(Numbers { insert_id: begun.insert_id, ..self.numbers.get() });
+        let mut user = self.user.borrow_mut();
+        for (name, value) in self.user_before.borrow_mut().drain(..) {
+            match value {
+                Some(value) => user.insert(name, value),
+                None => user.remove(&name),
+            };
         }
     }
 
@@ -428,7 +464,13 @@ impl Env {
 
     /// Sets a user variable.
     pub(crate) fn set_user_variable(&self, name: &str, value: UserValue) {
-        self.user.borrow_mut().insert(name.to_lowercase(), value);
+        let name = name.to_lowercase();
+        let mut before = self.user_before.borrow_mut();
+        let known = before.iter().any(|(known, _)| *known == name);
+        let old = self.user.borrow_mut().insert(name.clone(), value);
+        if !known {
+            before.push((name, old));
+        }
     }
 
     /// The catalogue's name of a temporary table.

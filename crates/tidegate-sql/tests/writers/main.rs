@@ -18,6 +18,7 @@ impl Sink for Numbers {
     fn value(&mut self, _: usize, value: Value<'_>) {
         self.0.push(match value {
             Value::Int(value) => value,
+            Value::Uint(value) => value.cast_signed(),
             Value::Bytes(bytes) => std::str::from_utf8(bytes).unwrap().parse().unwrap_or(-1),
             Value::Null => i64::MIN,
             other => panic!("{other:?}"),
@@ -678,6 +679,31 @@ fn rows_get_new_numbers_where_a_table_is_made_anew() {
         ok(run(&mut a, "ALTER TABLE t MODIFY id INT, DROP PRIMARY KEY; INSERT INTO t VALUES (8, 8)").await);
         ok(run(&mut a, "BEGIN; INSERT INTO t VALUES (9, 9); COMMIT").await);
         assert_eq!(ok(run(&mut a, "SELECT COUNT(*), SUM(n) FROM t").await), [9, 45]);
+    });
+}
+
+#[test]
+fn a_statement_that_has_waited_begins_anew() {
+    let setup =
+        "CREATE TABLE t (id INT PRIMARY KEY, n INT, l BIGINT, w TINYINT); INSERT INTO t (id) VALUES (1), (2), (3)";
+    local(async {
+        let fixture = Fixture::new("anew", setup).await;
+        let mut a = fixture.session();
+        for begin in ["", "BEGIN; "] {
+            let mut b = fixture.session();
+            ok(run(&mut b, "SET sql_mode = ''; SET @x = 0, @seen = 5").await);
+            ok(run(&mut a, "BEGIN; UPDATE t SET n = 9 WHERE id = 3").await);
+            let update =
+                "UPDATE t SET n = (@x := @x + 1), l = LAST_INSERT_ID() + LAST_INSERT_ID(id), w = 1000 + (@y := id)";
+            let mut waiting = fixture.start(b, &format!("{begin}{update}"));
+            assert!(waiting.waits().await);
+            ok(run(&mut a, "COMMIT").await);
+            let (mut b, outcome) = waiting.end().await;
+            ok(outcome);
+            assert_eq!(ok(run(&mut b, "SELECT @@warning_count").await), [3]);
+            assert_eq!(ok(run(&mut b, "SELECT n FROM t ORDER BY id; SELECT @x, @y, @seen").await), [1, 2, 3, 3, 3, 5]);
+            assert_eq!(ok(run(&mut b, "SELECT l FROM t WHERE id = 1; COMMIT").await), [1]);
+        }
     });
 }
 
