@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -29,6 +29,9 @@ use crate::{
     },
     task,
 };
+
+/// How long NOWAIT waits for the write lock, which others have while one of their statements runs.
+const NOWAIT: Duration = Duration::from_secs(1);
 
 /// Why the statement that ran last was undone, and where.
 pub(crate) struct Stopped {
@@ -276,7 +279,13 @@ impl Core {
     ) -> Res<()> {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query")) };
         let privately = transaction.is_explicit() && locking.rows.is_some();
-        transaction.write_or_lock(&self.env, plan, &mut entry.stmts, privately)?;
+        let lock_wait = self.env.lock_wait.get();
+        if !locking.waits {
+            self.env.lock_wait.set(lock_wait.min(NOWAIT));
+        }
+        let ready = transaction.write_or_lock(&self.env, plan, &mut entry.stmts, privately);
+        self.env.lock_wait.set(lock_wait);
+        ready?;
         if !plan.is_current() {
             return Err(errors::definition_changed());
         }

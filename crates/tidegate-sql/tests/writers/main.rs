@@ -708,6 +708,19 @@ fn a_statement_that_has_waited_begins_anew() {
 }
 
 #[test]
+fn who_does_not_wait_for_rows_does_not_wait_for_the_writer() {
+    local(async {
+        let fixture = Fixture::new("nowait", TABLE).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "BEGIN; SELECT n FROM t ORDER BY RAND() LIMIT 1 FOR UPDATE").await);
+        for begin in ["", "BEGIN; "] {
+            let locking = format!("{begin}SELECT n FROM t WHERE id = 1 FOR UPDATE NOWAIT");
+            assert_eq!(fixture.start(fixture.session(), &locking).end().await.1, Err(1205));
+        }
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \
