@@ -286,10 +286,13 @@ impl Transaction {
     /// Undoes everything and gives the connections back.
     pub(super) fn rollback(&mut self) {
         self.leave();
-        for table in self.touched.drain(..) {
-            // What the file says about AUTO_INCREMENT has been undone too.
-            table.stored_auto.store(0, Ordering::Release);
-        }
+        self.forget_stored_autos();
+        self.touched.clear();
+    }
+
+    /// What the file says about AUTO_INCREMENT has been undone too.
+    fn forget_stored_autos(&self) {
+        self.touched.iter().for_each(|table| table.stored_auto.store(0, Ordering::Release));
     }
 
     /// Gives connections and lock back.
@@ -316,6 +319,7 @@ impl Transaction {
     pub(super) fn rollback_to(&mut self, name: &str) -> Res<()> {
         let at = self.find(name)?;
         self.savepoints.truncate(at + 1);
+        self.forget_stored_autos();
         self.on_savepoint("ROLLBACK TO", name, Log::rollback_to)
     }
 

@@ -721,6 +721,24 @@ fn who_does_not_wait_for_rows_does_not_wait_for_the_writer() {
 }
 
 #[test]
+fn a_savepoint_takes_no_generated_value_back() {
+    let setup = "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, n INT)";
+    local(async {
+        let mut fixture = Fixture::new("generated", setup).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "BEGIN; SELECT n FROM t ORDER BY RAND() LIMIT 1 FOR UPDATE; INSERT INTO t (n) VALUES (1)")
+            .await);
+        ok(run(&mut a, "SAVEPOINT s; DELETE FROM t; INSERT INTO t (n) VALUES (2); DELETE FROM t; ROLLBACK TO s").await);
+        ok(run(&mut a, "DELETE FROM t; COMMIT").await);
+        drop(a);
+        fixture.engine = None;
+        fixture.engine = Some(Engine::open(EngineOptions::new(&fixture.path)).unwrap());
+        let mut a = fixture.session();
+        assert_eq!(ok(run(&mut a, "INSERT INTO t (n) VALUES (3); SELECT id FROM t").await), [3]);
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \
