@@ -124,7 +124,7 @@ pub enum Type {
     Cdata,
 }
 
-/// A value kept alive in the registry, by its number. Freed with [`Lua::unref`].
+/// A value kept alive in the registry, by its number. Freed with [`Coroutine::unref`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ref(c_int);
 

@@ -68,7 +68,7 @@ impl LightThread {
     }
 
     /// Forgets everything of the run that it served: the only way back into the pool leads through here, and then through
-    /// [`Lua::reset`]. A new field does not compile until somebody decides what becomes of it.
+    /// [`Coroutine::reset`]. A new field does not compile until somebody decides what becomes of it.
     #[inline]
     pub(super) fn end(&self) {
         let Self { coroutine: _, anchor: _, alive, parent, args, wait, answer, waker, polled_directly } = self;

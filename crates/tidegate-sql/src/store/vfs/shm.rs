@@ -72,7 +72,7 @@ pub(super) unsafe extern "C" fn shm_map(
 /// Whether others have committed since the private connection with this file has taken its snapshot.
 ///
 /// # Safety
-/// `file` is that of the main database of an open connection, which was opened with [`PRIVATE_NAME`].
+/// `file` is that of the main database of an open connection, which was opened with [`PRIVATE_NAME`](super::PRIVATE_NAME).
 pub(in crate::store) unsafe fn is_behind(file: *mut ffi::sqlite3_file) -> bool {
     // SAFETY: by the contract the file is one of ours and has its copy of the index.
     unsafe {
