@@ -138,7 +138,11 @@ pub(super) fn run_select(
 ) -> Result<(u64, u64), QueryError> {
     let internal = |error: SqliteError| to_server_error(&error);
     if stmts.is_empty() {
-        stmts.push(conn.prepare(&select.sql).map_err(internal)?);
+        stmts.push(conn.prepare(&select.sql).map_err(|error| {
+            // The plan is of the newest definitions, the transaction may be older.
+            let unknown = error.message.starts_with("no such table") || error.message.starts_with("no such column");
+            if unknown && !conn.is_autocommit() { errors::definition_changed() } else { internal(error) }
+        })?);
     }
     let stmt = &mut stmts[0];
     let mut bound = constants.bind(stmt, &select.binds)?;

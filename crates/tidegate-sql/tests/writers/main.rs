@@ -739,6 +739,24 @@ fn a_savepoint_takes_no_generated_value_back() {
 }
 
 #[test]
+fn transactions_do_not_read_tables_that_others_have_redefined() {
+    let setup = "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1); CREATE TABLE o (n INT); INSERT INTO o VALUES (5)";
+    local(async {
+        let fixture = Fixture::new("redefined", setup).await;
+        let [mut a, mut b] = [fixture.session(), fixture.session()];
+        for begin in ["BEGIN; INSERT INTO t VALUES (2)", "BEGIN; SELECT id FROM t"] {
+            for definition in ["ALTER TABLE o ADD COLUMN x INT", "DROP TABLE o; CREATE TABLE o (n INT)"] {
+                ok(run(&mut a, begin).await);
+                ok(run(&mut b, definition).await);
+                assert_eq!(run(&mut a, "SELECT * FROM o").await, Err(1412), "{begin}; {definition}");
+                assert!(a.in_transaction());
+                ok(run(&mut a, "ROLLBACK; SELECT * FROM o").await);
+            }
+        }
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \
