@@ -95,5 +95,10 @@ unsafe extern "C" fn before_change(
     // Tables for intermediate results are nobody's concern.
     if schema == c"main" {
         watch.note(&Change { db, kind, table, from, to, during: PhantomData });
+        if watch.has_outgrown() {
+            // More private pages are of no use: SQLite undoes them all, and the list remains.
+            // SAFETY: the handle is open while its hook runs.
+            unsafe { ffi::sqlite3_interrupt(db) };
+        }
     }
 }

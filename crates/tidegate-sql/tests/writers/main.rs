@@ -757,6 +757,24 @@ fn transactions_do_not_read_tables_that_others_have_redefined() {
 }
 
 #[test]
+fn a_delete_of_many_rows_keeps_what_stands_before_it() {
+    let rows: Vec<String> = (0..3000).map(|id| format!("({id})")).collect();
+    let setup = format!(
+        "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES {}; CREATE TABLE other (n INT)",
+        rows.join(", ")
+    );
+    local(async {
+        let fixture = Fixture::new("many", &setup).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "BEGIN; INSERT INTO other VALUES (1); SAVEPOINT s; INSERT INTO other VALUES (2)").await);
+        ok(run(&mut a, "DELETE FROM t").await);
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM t; SELECT SUM(n) FROM other").await), [0, 3]);
+        ok(run(&mut a, "ROLLBACK TO s; DELETE FROM t WHERE id > 9; COMMIT").await);
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM t; SELECT SUM(n) FROM other").await), [10, 1]);
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \

@@ -175,7 +175,8 @@ fn what_the_hook_has_noted_can_be_done_elsewhere() {
     drop(writer.set_watch(Some(Box::new(watch))));
     writer.begin_immediate().unwrap();
     // The table has no shape here: such changes are for the schema's writer.
-    writer.execute("UPDATE t1 SET b = 0 WHERE a = 1").unwrap();
+    assert_eq!(writer.execute("UPDATE t1 SET b = 0").unwrap_err().code, libsqlite3_sys::SQLITE_INTERRUPT);
     assert!(writer.watch().unwrap().stop().is_some());
     writer.rollback();
+    assert_eq!(sum(&writer), 321);
 }

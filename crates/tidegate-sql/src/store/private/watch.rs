@@ -59,6 +59,11 @@ impl Watch {
         }
     }
 
+    /// Whether the statement that runs has to run as the schema's writer.
+    pub(crate) fn has_outgrown(&self) -> bool {
+        self.outgrown && self.blocked.is_none()
+    }
+
     /// Another statement begins.
     pub(crate) fn begin(&mut self) {
         self.blocked = None;
