@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     /// How far the statement's text names the columns of the result.
     pub(crate) named_to: usize,
     pub(crate) read_names: Vec<(String, String)>,
+    /// A query of the statement has FOR UPDATE or FOR SHARE.
+    pub(crate) locks_rows: bool,
 }
 
 /// The kinds of plans.

@@ -71,6 +71,7 @@ impl Core {
             catalogs: translator.catalogs,
             read_names: translator.read_names,
             named_to: translator.named_to,
+            locks_rows: translator.locks_rows,
         };
         Ok((plan, translator.literals.into_looked(), cacheable))
     }

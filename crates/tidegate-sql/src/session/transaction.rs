@@ -229,7 +229,7 @@ impl Transaction {
             return Err(errors::read_only_transaction());
         }
         let many = matches!(&plan.kind, PlanKind::Insert(insert) if insert.rows.len() > ROWS_MAX);
-        self.write_or_lock(env, plan, stmts, self.explicit && !many)
+        self.write_or_lock(env, plan, stmts, self.explicit && !many && !plan.locks_rows)
     }
 
     /// As [`write`](Self::write), also for a query that locks rows; privately only if that is `possible`.

@@ -184,6 +184,8 @@ pub(crate) struct Translator<'a> {
     pub(crate) outermost_limit: Option<u64>,
     /// The query that is being translated locks its rows: those of the tables with these names, or of all.
     locking: Option<Vec<String>>,
+    /// A query has FOR UPDATE or FOR SHARE.
+    pub(crate) locks_rows: bool,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -227,6 +229,7 @@ impl<'a> Translator<'a> {
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
             locking: None,
+            locks_rows: false,
             aliases: 0,
             views: 0,
             depth: 0,
@@ -523,6 +526,7 @@ impl<'a> Translator<'a> {
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
             locking: None,
+            locks_rows: false,
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,

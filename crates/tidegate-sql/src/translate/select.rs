@@ -96,6 +96,7 @@ impl Translator<'_> {
         self.outermost_limit = None;
         let names = query.locks.iter().filter_map(|lock| lock.of.as_ref()?.0.last()).map(ToString::to_string);
         let locks = (!query.locks.is_empty()).then(|| names.collect());
+        self.locks_rows |= locks.is_some();
         let around = std::mem::replace(&mut self.locking, locks);
         let rel = self.body(&query.body, order, limit.as_ref(), outer);
         self.locking = around;

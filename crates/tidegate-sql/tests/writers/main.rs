@@ -775,6 +775,21 @@ fn a_delete_of_many_rows_keeps_what_stands_before_it() {
 }
 
 #[test]
+fn queries_of_writes_lock_what_they_say() {
+    local(async {
+        let fixture = Fixture::new("within", &format!("{TABLE}; CREATE TABLE z (n INT)")).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "BEGIN; INSERT INTO z SELECT n FROM t WHERE id = 1 FOR UPDATE").await);
+        let mut waiting = fixture.start(fixture.session(), "UPDATE t SET n = 11 WHERE id = 1");
+        assert!(waiting.waits().await);
+        ok(run(&mut a, "UPDATE t SET n = n + 1 WHERE id = 1; COMMIT").await);
+        let (mut b, outcome) = waiting.end().await;
+        ok(outcome);
+        assert_eq!(ok(run(&mut b, "SELECT n FROM t WHERE id = 1; SELECT n FROM z").await), [11, 10]);
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \
