@@ -155,6 +155,50 @@ impl Writer<'_> {
         }
     }
 
+    /// As [`parent_error`](Self::parent_error); [`errors::STOPPED`] if somebody is about to change a row that refers to this one.
+    pub(super) fn refused_parent(
+        &mut self,
+        error: &SqliteError,
+        schema: &Schema,
+        table: &Table,
+        rowid: i64,
+    ) -> ServerError {
+        let met = if is_foreign_key(error) { self.meet_children(schema, table, rowid) } else { Ok(()) };
+        met.err().unwrap_or_else(|| self.parent_error(error, schema, table))
+    }
+
+    /// Sees that nobody is about to change the rows that refer to a row.
+    ///
+    /// # Errors
+    /// [`errors::STOPPED`] if somebody is.
+    pub(super) fn meet_children(&mut self, schema: &Schema, table: &Table, rowid: i64) -> Res<()> {
+        if self.conn.watch().is_none() {
+            return Ok(());
+        }
+        let (catalog, physical) = (schema.catalog()?, table.physical());
+        for child in catalog.tables.values() {
+            for key in child.foreign_keys.iter().filter(|key| key.table.split('\0').nth(1) == Some(physical.as_str())) {
+                let pairs = key.columns.iter().zip(&key.references);
+                let equal: Vec<String> = pairs
+                    .filter_map(|(column, name)| Some(format!("p.{} = c.c{column}", name.split('\0').nth(1)?)))
+                    .collect();
+                let sql = format!(
+                    "SELECT c.rowid FROM {physical} AS p JOIN t{} AS c ON {} WHERE p.rowid = ?1",
+                    child.id,
+                    equal.join(" AND ")
+                );
+                let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
+                stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+                while stmt.step().map_err(internal)? == Step::Row {
+                    if let Cell::Int(rowid) = stmt.cell(0) {
+                        self.meet_row(child, rowid, false)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The error of a row that others refer to: 1451 with a key that forbids it.
     pub(super) fn parent_error(&self, error: &SqliteError, schema: &Schema, table: &Table) -> ServerError {
         if !is_foreign_key(error) || task::has_error() {

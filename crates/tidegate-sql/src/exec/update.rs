@@ -156,7 +156,7 @@ impl Writer<'_> {
                 }
                 self.refused_child(&error, schema, table, &row)
             } else {
-                self.parent_error(&error, schema, table)
+                self.refused_parent(&error, schema, table, rowid)
             }
         };
         if ignore && matches!(error.code, 1062 | 1451 | 1452) {
@@ -286,10 +286,15 @@ impl Writer<'_> {
             let mut stmt =
                 if kept { self.prepared(&plan.feed.sql) } else { self.conn.prepare(&plan.feed.sql).map_err(internal) }?;
             let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|mut stmt| {
-                stmt.run().map_err(|error| {
-                    let (schema, table, _) = &plan.targets[0];
-                    self.parent_error(&error, schema, table)
-                })
+                let (schema, table, _) = &plan.targets[0];
+                match stmt.run() {
+                    Ok(()) => Ok(()),
+                    Err(error) if is_foreign_key(&error) && self.conn.watch().is_some() => {
+                        self.meet_children_of(plan)?;
+                        Err(self.parent_error(&error, schema, table))
+                    }
+                    Err(error) => Err(self.parent_error(&error, schema, table)),
+                }
             });
             if kept {
                 self.keep(stmt);
@@ -319,21 +324,40 @@ impl Writer<'_> {
                             values.try_for_each(|value| returned.push(value.clone(), self.memory_max))?;
                         }
                     }
-                    Err(error) if plan.ignore && is_foreign_key(&error) => {
-                        self.env.warn(self.parent_error(&error, schema, table));
+                    Err(error) => {
+                        let refused = self.refused_parent(&error, schema, table, rowid);
+                        self.go_on()?;
+                        if !plan.ignore || !is_foreign_key(&error) {
+                            return Err(refused);
+                        }
+                        self.env.warn(refused);
                     }
-                    Err(error) => return Err(self.parent_error(&error, schema, table)),
                 }
             }
         }
         Ok(written)
     }
 
+    /// As [`meet_children`](Self::meet_children), of all the rows that a DELETE finds.
+    fn meet_children_of(&mut self, plan: &DeletePlan) -> Res<()> {
+        let (schema, table, _) = &plan.targets[0];
+        let Some(rest) = plan.feed.sql.strip_prefix("DELETE") else { return Ok(()) };
+        let mut stmt = self.conn.prepare(&format!("SELECT rowid{rest}")).map_err(internal)?;
+        let constants = self.constants;
+        let mut stmt = constants.bind(&mut stmt, &plan.feed.binds)?;
+        while stmt.step().map_err(internal)? == Step::Row {
+            if let Cell::Int(rowid) = stmt.cell(0) {
+                self.meet_children(schema, table, rowid)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn delete_row(&mut self, schema: &Schema, table: &Table, rowid: i64) -> Res<()> {
         self.keep_auto(table)?;
         let mut stmt = self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
         stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
-        stmt.run().map_err(|error| self.parent_error(&error, schema, table))
+        stmt.run().map_err(|error| self.refused_parent(&error, schema, table, rowid))
     }
 }
 

@@ -790,6 +790,26 @@ fn queries_of_writes_lock_what_they_say() {
 }
 
 #[test]
+fn a_parent_goes_when_its_last_child_has_gone() {
+    let setup = "CREATE TABLE p (id INT PRIMARY KEY); INSERT INTO p VALUES (1), (2); \
+         CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)); INSERT INTO c VALUES (1, 1), (2, 2)";
+    local(async {
+        let fixture = Fixture::new("parent", setup).await;
+        let mut a = fixture.session();
+        for (number, statement) in
+            [(1, "DELETE FROM p WHERE id = 1"), (2, "BEGIN; UPDATE IGNORE p SET id = 9 WHERE id = 2; COMMIT")]
+        {
+            ok(run(&mut a, &format!("BEGIN; DELETE FROM c WHERE id = {number}")).await);
+            let mut waiting = fixture.start(fixture.session(), statement);
+            assert!(waiting.waits().await, "{statement}");
+            ok(run(&mut a, "COMMIT").await);
+            ok(waiting.end().await.1);
+        }
+        assert_eq!(ok(run(&mut a, "SELECT id FROM p").await), [9]);
+    });
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     const THREADS: u64 = 4;
     let setup = "CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100); \
