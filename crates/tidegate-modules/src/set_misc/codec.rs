@@ -1,10 +1,7 @@
 //! Text in other notations: URI escapes, hex, base32, base64.
 
 use base64::{Engine, alphabet, engine::GeneralPurpose, engine::GeneralPurposeConfig};
-use tidegate_http::{
-    basic_auth::decode_base64 as decode,
-    escape::{self, Unescape},
-};
+use tidegate_http::basic_auth::decode_base64 as decode;
 
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new());
 const URL: GeneralPurpose =
@@ -33,8 +30,20 @@ pub(super) fn escape_uri(text: &[u8]) -> Vec<u8> {
 /// The inverse; `+` is a space. Broken escapes shrink: `%z` gives `z`, `%4z` nothing.
 pub(super) fn unescape_uri(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
-    let spaced: Vec<u8> = text.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
-    escape::unescape_uri(&spaced, Unescape::All, &mut out);
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let Some(high) = rest.next() else { break };
+                match hex_digit(high) {
+                    None => out.push(high),
+                    Some(high) => out.extend(rest.next().and_then(hex_digit).map(|low| high << 4 | low)),
+                }
+            }
+            _ => out.push(byte),
+        }
+    }
     out
 }
 
