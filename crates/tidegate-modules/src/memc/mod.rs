@@ -91,8 +91,10 @@ pub static MODULE: Module<Conf> = Module {
             .default("off")
             .doc("The flags of a value are the time of its last change, in seconds since 1970."),
         Directive::custom("memc_upstream_max_fails", 1, 1, |_, d, _| Err(unsupported(d, "max_fails")))
+            .syntax("number")
             .doc("Refused: max_fails of a server in an upstream block does this."),
         Directive::custom("memc_upstream_fail_timeout", 1, 1, |_, d, _| Err(unsupported(d, "fail_timeout")))
+            .syntax("time")
             .doc("Refused: fail_timeout of a server in an upstream block does this."),
     ),
     variables: &[VariableDef::new(

@@ -254,12 +254,7 @@ impl Writer<'_> {
             let result = self.attempt(|| run.stmt.step());
             run.stmt.reset();
             let error = match result {
-                Ok(_) => {
-                    run.written.affected += 1;
-                    self.note_auto(table, &row, generated, &mut run.written);
-                    let rowid = self.conn.last_insert_rowid();
-                    return self.note_returned(plan, rowid, &mut run.written);
-                }
+                Ok(_) => return self.note_inserted(plan, self.conn.last_insert_rowid(), &row, generated, run),
                 Err(error) => error,
             };
             if !error.is_unique() {
@@ -274,9 +269,7 @@ impl Writer<'_> {
             self.meet_row(table, rowid, plan.on_duplicate.is_some())?;
             if plan.replace {
                 if self.keeps_row(&plan.schema, table, (rowid, index), &row)? {
-                    run.written.affected += 1;
-                    self.note_auto(table, &row, generated, &mut run.written);
-                    return self.note_returned(plan, rowid, &mut run.written);
+                    return self.note_inserted(plan, rowid, &row, generated, run);
                 }
                 self.delete_row(&plan.schema, table, rowid)?;
                 run.written.cascades = true;
@@ -300,6 +293,20 @@ impl Writer<'_> {
             }
             return Err(error);
         }
+    }
+
+    /// Counts a row that is in the table, with what was generated for it.
+    fn note_inserted(
+        &mut self,
+        plan: &InsertPlan,
+        rowid: i64,
+        row: &[Datum],
+        generated: Option<u64>,
+        run: &mut InsertRun,
+    ) -> Res<()> {
+        run.written.affected += 1;
+        self.note_auto(&plan.table, row, generated, &mut run.written);
+        self.note_returned(plan, rowid, &mut run.written)
     }
 }
 

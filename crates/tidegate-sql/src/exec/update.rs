@@ -281,25 +281,7 @@ impl Writer<'_> {
             written.touched.push(Arc::clone(&table.state));
         }
         if plan.direct {
-            // Prepared without a hook, a statement empties a table as a whole, and tells a later one nothing.
-            let kept = self.conn.is_private() || self.conn.watch().is_none();
-            let mut stmt =
-                if kept { self.prepared(&plan.feed.sql) } else { self.conn.prepare(&plan.feed.sql).map_err(internal) }?;
-            let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|mut stmt| {
-                let (schema, table, _) = &plan.targets[0];
-                match stmt.run() {
-                    Ok(()) => Ok(()),
-                    Err(error) if is_foreign_key(&error) && self.conn.watch().is_some() => {
-                        self.meet_children_of(plan)?;
-                        Err(self.parent_error(&error, schema, table))
-                    }
-                    Err(error) => Err(self.parent_error(&error, schema, table)),
-                }
-            });
-            if kept {
-                self.keep(stmt);
-            }
-            result?;
+            self.delete_directly(plan)?;
             written.affected = self.conn.changes();
             return Ok(written);
         }
@@ -336,6 +318,27 @@ impl Writer<'_> {
             }
         }
         Ok(written)
+    }
+
+    /// Lets SQLite find and delete the rows.
+    fn delete_directly(&mut self, plan: &DeletePlan) -> Res<()> {
+        let (schema, table, _) = &plan.targets[0];
+        // Prepared without a hook, a statement empties a table as a whole, and tells a later one nothing.
+        let kept = self.conn.is_private() || self.conn.watch().is_none();
+        let mut stmt =
+            if kept { self.prepared(&plan.feed.sql) } else { self.conn.prepare(&plan.feed.sql).map_err(internal) }?;
+        let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|mut stmt| {
+            stmt.run().or_else(|error| {
+                if is_foreign_key(&error) && self.conn.watch().is_some() {
+                    self.meet_children_of(plan)?;
+                }
+                Err(self.parent_error(&error, schema, table))
+            })
+        });
+        if kept {
+            self.keep(stmt);
+        }
+        result
     }
 
     /// As [`meet_children`](Self::meet_children), of all the rows that a DELETE finds.

@@ -87,6 +87,9 @@ impl<'a> Literals<'a> {
     }
 }
 
+/// Parameters of a statement; the literals behind them stand in SQLite's text. SQLite allows 32,766 parameters.
+pub(super) const BINDS_MAX: usize = 30_000;
+
 impl Translator<'_> {
     /// SQLite's text of a literal that is a plain number or characters; it becomes part of the plan.
     pub(super) fn in_place(&mut self, source: &Source, rep: Rep) -> Option<String> {

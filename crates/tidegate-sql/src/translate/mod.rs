@@ -191,8 +191,6 @@ pub(crate) struct Translator<'a> {
     depth: usize,
 }
 
-/// Parameters of a statement; the literals behind them stand in SQLite's text. SQLite allows 32,766 parameters.
-const BINDS_MAX: usize = 30_000;
 /// Views inside of views.
 const VIEW_DEPTH_MAX: usize = 32;
 
@@ -309,7 +307,7 @@ impl<'a> Translator<'a> {
 
     /// The parameter that carries a constant as `rep`.
     pub(crate) fn bind(&mut self, source: &Source, rep: Rep, members: Option<Arc<[Box<str>]>>) -> String {
-        if self.binds.len() >= BINDS_MAX
+        if self.binds.len() >= literals::BINDS_MAX
             && let Some(text) = self.in_place(source, rep)
         {
             return text;
