@@ -15,6 +15,8 @@ use std::{
     task::{Poll, Waker},
 };
 
+mod tables;
+
 /// What can be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Resource {
@@ -70,7 +72,9 @@ struct State {
     held: usize,
     /// Locks that are held in each table.
     tables: HashMap<i64, usize>,
-    /// Those who wait until a table has no locks.
+    /// Statements that want each table without locks.
+    wanted: HashMap<i64, usize>,
+    /// Those who wait until a table has no locks, or until nobody wants it so.
     table_waiters: Vec<Waker>,
     /// The transaction that keeps the schema's write lock.
     writer: Option<u64>,
@@ -133,19 +137,6 @@ impl RowLocks {
     /// Whether `owner`, or a stranger, would get a lock at once.
     pub(crate) fn admits(&self, owner: Option<u64>, resource: Resource, mode: Mode) -> bool {
         self.lock().locks.get(&resource).is_none_or(|lock| lock.admits(owner.unwrap_or(0), mode))
-    }
-
-    /// Waits until nobody holds locks in these tables. New ones may be taken as soon as this has returned.
-    pub(crate) async fn tables_are_free(&self, tables: &[i64]) {
-        poll_fn(|cx| {
-            let mut state = self.lock();
-            if tables.iter().all(|table| !state.tables.contains_key(table)) {
-                return Poll::Ready(());
-            }
-            state.table_waiters.push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -12,6 +12,7 @@ use std::{
 use super::{
     Core, Env, Res,
     transaction::{Place, Transaction, acquire_for, savepoint_name, wait_at_most},
+    writes::tables_of,
 };
 use crate::{
     cache::Entry,
@@ -88,6 +89,26 @@ impl Place {
                 return Err(errors::deadlock());
             }
         }
+    }
+
+    /// A transaction that has locked nothing lets statements pass that wait until the tables of its plan have no locks.
+    /// Nobody waits for it meanwhile.
+    ///
+    /// # Errors
+    /// 1205 if it takes too long.
+    pub(super) fn let_definitions_pass(&mut self, env: &Env, plan: &Plan) -> Res<()> {
+        let owner = self.owner();
+        if !owner.locks().any_wanted() || owner.has_locks() {
+            return Ok(());
+        }
+        let tables: Vec<i64> = match &plan.kind {
+            PlanKind::Select(select) => {
+                let rows = select.locking.as_ref().and_then(|locking| locking.rows.as_ref());
+                rows.map_or(Vec::new(), |rows| rows.tables.clone())
+            }
+            _ => tables_of(plan).into_iter().map(|table| table.id).collect(),
+        };
+        wait_at_most(env, owner.locks().tables_are_unwanted(&tables))
     }
 
     /// Changes to a private connection.
@@ -342,6 +363,7 @@ pub(super) fn without_row_locks(
     tables: &[&str],
     acquire: impl Fn() -> Res<WriteGuard>,
 ) -> Res<WriteGuard> {
+    let mut wanted = None;
     loop {
         let guard = acquire()?;
         let catalog = schema.catalog()?;
@@ -352,6 +374,8 @@ pub(super) fn without_row_locks(
             return Ok(guard);
         }
         drop(guard);
+        // Otherwise others go on taking locks, and the table is never free.
+        wanted.get_or_insert_with(|| schema.rows.want(ids.clone()));
         wait_at_most(env, free)?;
     }
 }

@@ -242,6 +242,7 @@ impl Transaction {
         let is_writer = self.place()?.guard.is_some();
         let tables = names_of(plan);
         if !is_writer && possible && plan.attached.is_empty() && !env.has_tables() {
+            self.place()?.let_definitions_pass(env, plan)?;
             return self.write_privately(env, &tables, stmts);
         }
         if self.conn()?.is_private() {

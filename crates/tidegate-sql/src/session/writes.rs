@@ -373,7 +373,7 @@ fn write_on(
 }
 
 /// The tables that a plan writes to.
-fn tables_of(plan: &Plan) -> Vec<&Arc<Table>> {
+pub(super) fn tables_of(plan: &Plan) -> Vec<&Arc<Table>> {
     match &plan.kind {
         PlanKind::Insert(insert) => vec![&insert.table],
         PlanKind::Update(update) => update.targets.iter().map(|target| &target.table).collect(),

@@ -547,6 +547,41 @@ fn an_abandoned_transaction_gives_everything_back() {
 }
 
 #[test]
+fn definitions_do_not_wait_for_transactions_that_come_later() {
+    local(async {
+        let setup = format!("{TABLE}; CREATE TABLE other (id INT PRIMARY KEY)");
+        let fixture = Fixture::new("later-definitions", &setup).await;
+        let mut a = fixture.session();
+        for (number, later) in
+            ["UPDATE t SET n = 22 WHERE id = 2", "SELECT n FROM t WHERE id = 2 FOR UPDATE"].iter().enumerate()
+        {
+            ok(run(&mut a, "BEGIN; UPDATE t SET n = n + 1 WHERE id = 1").await);
+            let mut definition = fixture.start(fixture.session(), &format!("ALTER TABLE t ADD COLUMN x{number} INT"));
+            assert!(definition.waits().await);
+            let mut waiting = fixture.start(fixture.session(), &format!("BEGIN; {later}"));
+            assert!(waiting.waits().await, "{later}");
+            // Neither who has begun waits, nor who uses another table.
+            ok(run(&mut a, "UPDATE t SET n = n + 1 WHERE id = 3").await);
+            let (_, outcome) = fixture
+                .start(fixture.session(), &format!("BEGIN; INSERT INTO other VALUES ({number}); COMMIT"))
+                .end()
+                .await;
+            ok(outcome);
+            ok(run(&mut a, "COMMIT").await);
+            let (_, outcome) = waiting.end().await;
+            ok(outcome);
+            let (_, outcome) = definition.end().await;
+            ok(outcome);
+        }
+        // One that gives up keeps nobody.
+        let mut b = fixture.session();
+        ok(run(&mut a, "BEGIN; UPDATE t SET n = n + 1 WHERE id = 1").await);
+        assert_eq!(run(&mut b, "SET innodb_lock_wait_timeout = 0; ALTER TABLE t ADD COLUMN y INT").await, Err(1205));
+        ok(run(&mut b, "BEGIN; UPDATE t SET n = n + 1 WHERE id = 2; COMMIT").await);
+    });
+}
+
+#[test]
 fn definitions_wait_for_transactions_that_use_the_table() {
     local(async {
         let setup = format!("{TABLE}; CREATE TABLE other (id INT PRIMARY KEY)");
