@@ -2,6 +2,7 @@
 
 mod model;
 mod refused;
+mod same;
 
 use std::{path::PathBuf, time::Duration};
 

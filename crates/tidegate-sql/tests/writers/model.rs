@@ -15,10 +15,14 @@ type Rows = BTreeMap<i64, (i64, Option<i64>)>;
 const SESSIONS: usize = 6;
 const IDS: u64 = 12;
 
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -202,7 +206,7 @@ async fn random_transactions(seed: u64, steps: usize) {
         format!("CREATE TABLE t (id INT PRIMARY KEY, n INT, u INT UNIQUE); INSERT INTO t VALUES {}", rows.join(", "));
     let fixture = Fixture::new(&format!("model-{seed}"), &setup).await;
     let mut model = Model { committed: (0..6).map(|id| (id, (0, Some(id)))).collect(), ..Model::default() };
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let mut sessions: [Option<Session>; SESSIONS] = std::array::from_fn(|_| Some(fixture.session()));
     let ended: Rc<RefCell<Vec<(usize, Session, Step, Outcome)>>> = Rc::default();
     let (mut waits, mut deadlocks) = (0, 0);
