@@ -74,7 +74,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 fn memcached_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    conf.adds_slash = build.kind() == Context::LOCATION && build.name_of(build.level()).ends_with(b"/");
+    conf.adds_slash = pass::adds_slash(build);
     conf.key = Some(build.reference(b"memcached_key".as_bstr(), directive.name.span));
     let pass = Pass::parse(&directive.args[0], build, "")?;
     fill(&mut conf.pass, pass, directive)

@@ -10,6 +10,7 @@ use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
+    module::Context,
     phase::{Ready, Step},
     request::Request,
     resolver,
@@ -70,6 +71,13 @@ impl Pass {
             }
         }
     }
+}
+
+/// Whether requests that lack only the slash at the end of the location's path are redirected to have it.
+///
+/// Source: nginx, "location".
+pub(crate) fn adds_slash(build: &Build<'_>) -> bool {
+    build.kind() == Context::LOCATION && build.name_of(build.level()).ends_with(b"/")
 }
 
 /// Answers a request with what a server of `pass` says.

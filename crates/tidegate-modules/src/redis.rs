@@ -81,7 +81,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 fn redis_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    conf.adds_slash = build.kind() == Context::LOCATION && build.name_of(build.level()).ends_with(b"/");
+    conf.adds_slash = pass::adds_slash(build);
     let span = directive.name.span;
     let db = build.variables.define_capture(b"redis_db".as_bstr());
     let db = db.map_err(|error| Diagnostic::new(Severity::Emerg, span, format!("{error} \"redis_db\"")))?;

@@ -29,7 +29,7 @@ use crate::{
         params::{self, Encode, ParamList, Params},
         plain::{Head, Plain},
     },
-    pass::Pass,
+    pass::{self, Pass},
 };
 
 /// What the directives say at one level.
@@ -102,7 +102,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 fn uwsgi_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    conf.adds_slash = build.kind() == Context::LOCATION && build.name_of(build.level()).ends_with(b"/");
+    conf.adds_slash = pass::adds_slash(build);
     let arg = &directive.args[0];
     if arg.value.get(..TLS_SCHEME.len()).is_some_and(|start| start.eq_ignore_ascii_case(TLS_SCHEME)) {
         let message = "suwsgi protocol requires SSL support".to_owned();

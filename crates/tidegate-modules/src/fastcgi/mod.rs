@@ -30,7 +30,7 @@ use crate::{
         self,
         params::{self, ParamList, Params},
     },
-    pass::Pass,
+    pass::{self, Pass},
 };
 
 /// What the directives say at one level.
@@ -128,7 +128,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 fn fastcgi_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    conf.adds_slash = build.kind() == Context::LOCATION && build.name_of(build.level()).ends_with(b"/");
+    conf.adds_slash = pass::adds_slash(build);
     let pass = Pass::parse(&directive.args[0], build, "")?;
     fill(&mut conf.pass, pass, directive)
 }

@@ -122,7 +122,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 fn memc_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    conf.adds_slash = build.kind() == Context::LOCATION && build.name_of(build.level()).ends_with(b"/");
+    conf.adds_slash = pass::adds_slash(build);
     let mut define = |name: &str| {
         build
             .variables

@@ -170,7 +170,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 fn proxy_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    conf.adds_slash = build.kind() == Context::LOCATION && build.name_of(build.level()).ends_with(b"/");
+    conf.adds_slash = crate::pass::adds_slash(build);
     let pass = pass::parse(&directive.args[0], build)?;
     fill(&mut conf.pass, pass, directive)
 }
