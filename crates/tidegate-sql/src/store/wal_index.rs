@@ -83,23 +83,25 @@ impl Region {
     /// Makes this a copy of `shared`. Answers whether it is one of a single moment.
     pub(super) fn renew(&self, shared: &Self) -> bool {
         for _ in 0..TRIES {
-            // Before the header: the checkpoint that set these numbers knew no later commit than the header does.
-            let checkpoint: [u64; CHECKPOINT_WORDS.end - CHECKPOINT_WORDS.start] =
-                std::array::from_fn(|index| shared.word(CHECKPOINT_WORDS.start + index).load(Ordering::Acquire));
-            fence(Ordering::SeqCst);
             let Some(header) = shared.whole_header() else {
                 std::hint::spin_loop();
                 continue;
             };
-            if header != self.header(0) {
+            let checkpoint: [u64; CHECKPOINT_WORDS.end - CHECKPOINT_WORDS.start] =
+                std::array::from_fn(|index| shared.word(CHECKPOINT_WORDS.start + index).load(Ordering::Acquire));
+            let is_known = header == self.header(0);
+            if !is_known {
                 for index in CHECKPOINT_WORDS.end..WORDS {
                     self.word(index).store(shared.word(index).load(Ordering::Relaxed), Ordering::Relaxed);
                 }
-                fence(Ordering::SeqCst);
-                // A log that has started over meanwhile has other entries.
-                if shared.whole_header() != Some(header) {
-                    continue;
-                }
+            }
+            fence(Ordering::SeqCst);
+            // Otherwise the checkpoint may have known a later commit than this header; and a log that has started over has other
+            // entries, and a count of moved frames that says nothing about the frames of before.
+            if shared.whole_header() != Some(header) {
+                continue;
+            }
+            if !is_known {
                 for (index, word) in header.iter().chain(&header).enumerate() {
                     self.word(index).store(*word, Ordering::Relaxed);
                 }
