@@ -3,6 +3,7 @@
 use std::{
     io::Read,
     path::PathBuf,
+    rc::Rc,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,6 +17,7 @@ use tidegate_rows::{
     sink::Collect,
 };
 use tidegate_sql::{Durability, Engine, EngineOptions, Report, Session};
+use tokio::task::LocalSet;
 
 const ROW_BYTES: usize = 100_000;
 
@@ -222,4 +224,45 @@ fn a_transaction_that_reads_for_too_long_is_told() {
         assert!(!idle.in_transaction());
         run(&mut idle, "SELECT * FROM t").await;
     });
+}
+
+/// Rows that transactions write without a pause between them, each its own.
+const WRITERS: usize = 12;
+
+/// Transactions of one writer: one statement after the other, and other writers in between.
+async fn write_in_transactions(fixture: Rc<Fixture>, number: usize, rounds: usize) -> u64 {
+    let mut session = fixture.session();
+    let mut most = 0;
+    for round in 0..rounds {
+        run(&mut session, "BEGIN").await;
+        run(&mut session, "SELECT COUNT(*) FROM t WHERE n < 2").await;
+        for step in 0..3 {
+            let sql =
+                format!("REPLACE INTO t VALUES ({}, REPEAT('{}', {ROW_BYTES}))", number + 10, (round + step) % 10);
+            run(&mut session, &sql).await;
+            tokio::task::yield_now().await;
+        }
+        run(&mut session, "COMMIT").await;
+        most = fixture.log_bytes().max(most);
+    }
+    most
+}
+
+#[test]
+fn the_log_starts_over_beside_transactions_without_a_pause() {
+    const MAX: u64 = 32 << 20;
+    let fixture = Rc::new(Fixture::new("overlapping", MAX));
+    // Each commit writes a row: five times as much as the log may hold.
+    let rounds = 5 * MAX as usize / ROW_BYTES / WRITERS;
+    let mut most = 0;
+    runtime().block_on(LocalSet::new().run_until(async {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|number| tokio::task::spawn_local(write_in_transactions(Rc::clone(&fixture), number, rounds)))
+            .collect();
+        for writer in writers {
+            most = writer.await.expect("a writer").max(most);
+        }
+    }));
+    assert!(most < MAX, "the log grew to {} MiB", most >> 20);
+    assert!(fixture.said.lock().unwrap().is_empty(), "somebody was ended");
 }

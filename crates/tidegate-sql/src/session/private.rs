@@ -26,6 +26,7 @@ use crate::{
             log::Log,
             watch::{LOCKS_MAX, Purpose, Stop, Watch},
         },
+        readers::Reader,
         writer::WriteGuard,
     },
     task,
@@ -38,6 +39,15 @@ const NOWAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Stopped {
     pub(crate) rows: Arc<RowLocks>,
     pub(crate) stop: Stop,
+}
+
+/// Throws away the pages of a private connection that is about to wait: what it waits for has it begin on a newer commit
+/// anyway. Meanwhile it has no snapshot, which would keep the log from starting over ([`crate::store::background`]).
+fn forget_pages(conn: &mut Conn, reader: &mut Option<Arc<Reader>>) {
+    if conn.is_private() {
+        conn.rollback();
+        *reader = None;
+    }
 }
 
 impl Place {
@@ -62,6 +72,7 @@ impl Place {
         if self.guard.is_some() {
             owner.keeps_writing();
         }
+        forget_pages(&mut self.conn, &mut self.reader);
         owner
     }
 
@@ -79,8 +90,11 @@ impl Place {
             }
             let guard = match schema.writer.try_acquire() {
                 Some(guard) => guard,
-                None => wait_at_most(env, owner.while_waiting_to_write(schema.writer.acquire()))?
-                    .map_err(|Deadlock| errors::deadlock())?,
+                None => {
+                    forget_pages(&mut self.conn, &mut self.reader);
+                    wait_at_most(env, owner.while_waiting_to_write(schema.writer.acquire()))?
+                        .map_err(|Deadlock| errors::deadlock())?
+                }
             };
             if !schema.keeps_from(env, tables) {
                 return Ok(guard);
