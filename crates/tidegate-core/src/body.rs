@@ -651,7 +651,7 @@ impl Request {
     ///
     /// Source: nginx, `lingering_time`, `lingering_timeout`.
     pub(crate) fn lingering_pause_ms(&self) -> Option<u64> {
-        let (conf, now_ms) = (self.keepalive_conf(), clock::now_ms());
+        let (conf, now_ms) = (self.keepalive_conf(), clock::steady_ms());
         if self.body.lingering_until_ms.get() == 0 {
             self.body.lingering_until_ms.set(now_ms.saturating_add(conf.lingering_time_ms()));
         }

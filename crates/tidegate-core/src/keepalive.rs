@@ -160,7 +160,7 @@ impl Request {
 
     fn may_keep_alive(&self, conf: &Conf) -> bool {
         let conn = &self.conn;
-        let age_ms = || clock::now_ms().saturating_sub(conn.accepted_ms);
+        let age_ms = || clock::steady_ms().saturating_sub(conn.accepted_ms);
         conf.keepalive_timeout.is_none_or(|(timeout, _)| !timeout.is_zero())
             && self.number() < conf.keepalive_requests.unwrap_or(1000)
             && age_ms() <= ms(conf.keepalive_time, 3_600_000)

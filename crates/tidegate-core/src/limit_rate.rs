@@ -112,7 +112,7 @@ const PIECE_MS: u64 = 250;
 impl Throttle {
     /// How many bytes may go now: those of the time that has passed and of one second ahead.
     pub(crate) fn room(&self, sent: u64) -> u64 {
-        let elapsed_ms = clock::now_ms().saturating_sub(self.start_ms);
+        let elapsed_ms = clock::steady_ms().saturating_sub(self.start_ms);
         let allowed = self.after.saturating_add(self.rate.saturating_mul(elapsed_ms + 1000) / 1000);
         allowed.saturating_sub(sent.saturating_sub(self.sent_before))
     }
@@ -121,7 +121,7 @@ impl Throttle {
     pub(crate) fn pause(&self, sent: u64) -> Duration {
         let used = sent.saturating_sub(self.sent_before).saturating_sub(self.after);
         let due_ms = (used.saturating_mul(1000) / self.rate.max(1)).saturating_sub(1000) + PIECE_MS;
-        let elapsed_ms = clock::now_ms().saturating_sub(self.start_ms);
+        let elapsed_ms = clock::steady_ms().saturating_sub(self.start_ms);
         Duration::from_millis(due_ms.saturating_sub(elapsed_ms).max(1))
     }
 }
@@ -155,7 +155,7 @@ impl Request {
         let throttle = (rate > 0).then(|| Throttle {
             rate,
             after: conf.limit_rate_after.as_ref().map_or(0, |after| self.size_of(after)),
-            start_ms: clock::now_ms(),
+            start_ms: clock::steady_ms(),
             sent_before: self.conn.sent.get(),
         });
         self.conn.throttle.set(throttle);
@@ -181,12 +181,12 @@ mod tests {
     #[test]
     fn a_second_at_once_then_by_the_clock() {
         clock::update();
-        let throttle = Throttle { rate: 1000, after: 500, start_ms: clock::now_ms(), sent_before: 70 };
+        let throttle = Throttle { rate: 1000, after: 500, start_ms: clock::steady_ms(), sent_before: 70 };
         assert_eq!(throttle.room(70), 1500);
         assert_eq!(throttle.room(1569), 1);
         assert_eq!(throttle.room(1570), 0);
         assert_eq!(throttle.pause(1570), Duration::from_millis(PIECE_MS));
-        let earlier = Throttle { start_ms: clock::now_ms() - 300, ..throttle };
+        let earlier = Throttle { start_ms: clock::steady_ms() - 300, ..throttle };
         assert_eq!(earlier.room(1570), 300);
         assert_eq!(earlier.room(2570), 0);
         assert_eq!(earlier.pause(2570), Duration::from_millis(1000 - 300 + PIECE_MS));

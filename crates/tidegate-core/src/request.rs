@@ -16,6 +16,7 @@ use tidegate_reuse::{Keep, Reset};
 
 use crate::{
     body::RequestBody,
+    clock,
     conf::{Config, Level, LevelId, ServerId},
     http1::Connection,
     module::Module,
@@ -110,8 +111,10 @@ pub struct Request {
     lasting_contexts: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     /// Bytes a second, if `$limit_rate` or the like was set.
     pub(crate) limit_rate: Cell<Option<u64>>,
-    /// When the first byte arrived, in milliseconds of [`crate::clock::now_ms`].
+    /// When the first byte arrived, in milliseconds of [`crate::clock::steady_ms`].
     pub start_ms: Cell<u64>,
+    /// What the wall's clock showed then, once somebody has asked; 0 before.
+    start_wall_ms: Cell<u64>,
     /// What became of asking upstreams.
     pub(crate) upstream: RefCell<crate::upstream::record::Slot>,
     /// How many requests stand above this one: 0 for a main request.
@@ -192,6 +195,7 @@ impl Reset for Request {
             lasting_contexts,
             limit_rate,
             start_ms,
+            start_wall_ms,
             upstream,
             subrequest_depth,
         } = self;
@@ -219,6 +223,7 @@ impl Reset for Request {
         restart.set(Restart::ServerRewrite);
         limit_rate.set(None);
         start_ms.set(0);
+        start_wall_ms.set(0);
         Keep::Yes
     }
 
@@ -244,6 +249,7 @@ impl Reset for Request {
             lasting_contexts: RefCell::default(),
             limit_rate: Cell::new(None),
             start_ms: Cell::new(0),
+            start_wall_ms: Cell::new(0),
             upstream: RefCell::default(),
             subrequest_depth: 0,
         }
@@ -273,6 +279,7 @@ impl std::fmt::Debug for Request {
             lasting_contexts,
             limit_rate,
             start_ms,
+            start_wall_ms: _,
             upstream,
             subrequest_depth,
         } = self;
@@ -340,9 +347,18 @@ impl Request {
         request.parent = Some(parent.clone());
         request.subrequest_depth = parent.subrequest_depth + 1;
         request.set_server(parent.server.get());
-        request.start_ms.set(crate::clock::now_ms());
+        request.start_ms.set(clock::steady_ms());
         request.flags.internal.set(true);
         req
+    }
+
+    /// When the first byte arrived, in milliseconds since 1970; the same however often it is asked.
+    pub fn started_at_ms(&self) -> u64 {
+        if self.start_wall_ms.get() == 0 {
+            let elapsed_ms = clock::steady_ms().saturating_sub(self.start_ms.get());
+            self.start_wall_ms.set(clock::now_ms().saturating_sub(elapsed_ms));
+        }
+        self.start_wall_ms.get()
     }
 
     /// The configuration that the request was accepted under.

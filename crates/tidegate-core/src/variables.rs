@@ -248,7 +248,7 @@ fn bytes_sent(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn request_time(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    seconds(out, clock::now_ms().saturating_sub(req.start_ms.get()))
+    seconds(out, clock::steady_ms().saturating_sub(req.start_ms.get()))
 }
 
 fn request_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {

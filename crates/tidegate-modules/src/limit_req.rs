@@ -227,7 +227,7 @@ impl Conf {
         let dry_run = self.limit_req_dry_run == Some(true);
         let level = log_level(self.limit_req_log_level);
         let shown_dry_run = if dry_run { ", dry run" } else { "" };
-        let now_ms = clock::now_ms();
+        let now_ms = clock::steady_ms();
         let keys: Vec<Vec<u8>> = limits.iter().map(|(rate_zone, _)| rate_zone.key_of(req)).collect();
         let mut others = limits.iter().zip(&keys).filter(|(_, key)| !key.is_empty());
         let Some(((last_zone, last), last_key)) = others.next_back() else {

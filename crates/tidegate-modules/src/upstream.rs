@@ -437,7 +437,7 @@ impl Resolving {
                         // Name servers turn the order of their answers; the group's turns are its own.
                         addresses.sort_by_key(Address::to_string);
                         server.addresses = addresses;
-                        pause_ms = pause_ms.min(found.until_ms.saturating_sub(clock::now_ms()));
+                        pause_ms = pause_ms.min(found.until_ms.saturating_sub(clock::steady_ms()));
                     }
                     Err(error) => {
                         log::note(log::Level::Error, format_args!("{host} could not be resolved ({error})"));

@@ -2,6 +2,8 @@
 //!
 //! Each thread has a clock of its own. A worker calls [`update`] when its thread wakes; everything that runs until the
 //! next wake sees the same instant, which is what nginx promises (`ngx.now()` stands still until `ngx.update_time()`).
+//! Two clocks are read: the wall's ([`now_ms`]), for people, logs and headers, and one that only goes forward
+//! ([`steady_ms`]), for whatever waits or measures. Setting the time of the machine ends no connection.
 //! The texts are rendered when somebody asks for them and the second has changed, so an idle worker renders nothing.
 //!
 //! What this file does not know: who may refresh when. A thread that never calls [`update`] would see time stand
@@ -9,7 +11,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Datelike, Local, TimeZone, Timelike, Utc};
 
@@ -98,22 +101,40 @@ impl Texts {
 thread_local! {
     /// Milliseconds since 1970; 0 until the thread's first look.
     static NOW_MS: Cell<u64> = const { Cell::new(0) };
+    /// What [`steady_ms`] shows; 0 until the thread's first look.
+    static STEADY_MS: Cell<u64> = const { Cell::new(0) };
     static TEXTS: RefCell<Texts> = const { RefCell::new(Texts::NEVER) };
 }
 
-/// Reads the system's clock for this thread: about 20 ns, no system call.
+/// Where [`steady_ms`] begins. Nothing began before, so a second is added: 0 means "never" to whoever keeps a time.
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Reads the system's clocks for this thread: about 20 ns each, no system call.
 pub fn update() {
+    STEADY_MS.set(u64::try_from(BEGINNING.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1000));
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // A machine that runs past the year 584 million has other problems.
     NOW_MS.set(since.as_secs().saturating_mul(1000) + u64::from(since.subsec_millis()));
 }
 
-/// Makes this thread's clock show `ms` milliseconds since 1970 until the next [`update`].
+/// Makes this thread's wall clock show `ms` milliseconds since 1970 until the next [`update`].
 pub fn hold(ms: u64) {
     NOW_MS.set(ms);
 }
 
-/// Milliseconds since 1970, as of the last [`update`] on this thread.
+/// Milliseconds of a clock that nobody can set, as of the last [`update`] on this thread: for time limits and
+/// durations. Only differences mean something, between any threads of the process; it is never 0.
+pub fn steady_ms() -> u64 {
+    match STEADY_MS.get() {
+        0 => {
+            update();
+            STEADY_MS.get()
+        }
+        ms => ms,
+    }
+}
+
+/// Milliseconds since 1970, as of the last [`update`] on this thread. Somebody may set this clock back or forward.
 pub fn now_ms() -> u64 {
     match NOW_MS.get() {
         0 => {
@@ -304,5 +325,16 @@ mod tests {
         assert!(now_ms() > first);
         assert_eq!(text.len(), http_date().len());
         assert_eq!(now_unix(), i64::try_from(now_ms() / 1000).expect("small"));
+    }
+
+    #[test]
+    fn the_steady_clock_does_not_follow_the_wall() {
+        update();
+        let (wall, steady) = (now_ms(), steady_ms());
+        assert_ne!(steady, 0);
+        hold(wall - 3_600_000);
+        assert_eq!((now_ms(), steady_ms()), (wall - 3_600_000, steady));
+        update();
+        assert!(now_ms() >= wall && steady_ms() >= steady);
     }
 }

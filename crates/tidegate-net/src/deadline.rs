@@ -17,7 +17,7 @@ use crate::clock;
 /// A time limit for whoever waits.
 #[derive(Debug, Default)]
 pub struct Deadline {
-    /// When the wait is over, in milliseconds of [`clock::now_ms`]; 0 for never.
+    /// When the wait is over, in milliseconds of [`clock::steady_ms`]; 0 for never.
     at_ms: Cell<u64>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -40,7 +40,7 @@ impl Deadline {
     /// Begins a wait of at most `timeout_ms`; 0 for one without limit.
     pub fn arm(&self, timeout_ms: u64) {
         self.expired.set(false);
-        self.at_ms.set(if timeout_ms == 0 { 0 } else { clock::now_ms().saturating_add(timeout_ms) });
+        self.at_ms.set(if timeout_ms == 0 { 0 } else { clock::steady_ms().saturating_add(timeout_ms) });
     }
     /// The wait is over.
     pub fn disarm(&self) {
@@ -97,7 +97,7 @@ mod tests {
         let deadline = Deadline::new();
         let cx = Context::from_waker(Waker::noop());
         deadline.arm(50);
-        let now_ms = clock::now_ms();
+        let now_ms = clock::steady_ms();
         check_all(now_ms + 49);
         assert!(!deadline.poll_expired(&cx));
         check_all(now_ms + 50);

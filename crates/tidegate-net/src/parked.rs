@@ -208,7 +208,7 @@ impl Parked {
         let mut buffer = if is_first { buffers::take() } else { std::mem::take(&mut self.input) };
         let read = receive(self.socket.as_fd(), &mut buffer);
         if is_first && !buffer.is_empty() {
-            self.since_ms = clock::now_ms();
+            self.since_ms = clock::steady_ms();
         }
         let arrival = match read {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && (is_idle || !ended) => Arrival::Stay,

@@ -35,7 +35,7 @@ pub struct Session {
     pub peer: Peer,
     /// Position of the port, among the application's, at which it was accepted.
     pub port: usize,
-    /// When it was accepted, in milliseconds of [`clock::now_ms`].
+    /// When it was accepted, in milliseconds of [`clock::steady_ms`].
     pub accepted_ms: u64,
     /// Requests so far: `$connection_requests`.
     pub requests: Cell<u64>,
@@ -97,7 +97,7 @@ impl Session {
             stream: Stream::Closed,
             peer: Peer::Unix,
             port: 0,
-            accepted_ms: clock::now_ms(),
+            accepted_ms: clock::steady_ms(),
             requests: Cell::new(0),
             fresh: Cell::new(true),
             nodelay: Cell::new(false),
@@ -107,7 +107,7 @@ impl Session {
             idle: Cell::new(false),
             awaits_request: Cell::new(true),
             surplus: Cell::new(false),
-            idle_since_ms: Cell::new(clock::now_ms()),
+            idle_since_ms: Cell::new(clock::steady_ms()),
             head_since_ms: Cell::new(0),
             waiting_since_ms: Cell::new(0),
             parking: Cell::new(false),
@@ -117,7 +117,7 @@ impl Session {
 
     /// Begins to wait for a request. `closable`: the session may be closed meanwhile when the worker shuts down.
     pub fn await_request(&self, closable: bool) {
-        let now_ms = clock::now_ms();
+        let now_ms = clock::steady_ms();
         self.waiting_since_ms.set(now_ms);
         self.idle_since_ms.set(now_ms);
         self.awaits_request.set(true);
@@ -125,7 +125,7 @@ impl Session {
     }
     /// Begins to wait for the rest of a request.
     pub fn await_rest(&self) {
-        self.waiting_since_ms.set(clock::now_ms());
+        self.waiting_since_ms.set(clock::steady_ms());
     }
     /// The wait for a request, or for more of it, is over.
     pub fn end_await(&self) {
@@ -155,7 +155,7 @@ impl Session {
     pub(crate) fn close_when_idle(&self) {
         self.closing.set(true);
         self.parking.set(false);
-        let now_ms = clock::now_ms();
+        let now_ms = clock::steady_ms();
         if self.idle.get() && now_ms.saturating_sub(self.idle_since_ms.get()) < BUSY_IDLE_MS_MAX {
             // Another request may be on its way: it is answered, with `Connection: close`.
             self.idle.set(false);
@@ -250,7 +250,7 @@ impl Session {
                     0 => FRESH_WAIT_MS_MAX,
                     _ => timeout_ms.min(FRESH_WAIT_MS_MAX),
                 };
-                self.deadline_ms.set(if timeout_ms == 0 { 0 } else { clock::now_ms() + timeout_ms });
+                self.deadline_ms.set(if timeout_ms == 0 { 0 } else { clock::steady_ms() + timeout_ms });
             }
             self.remember_waker(cx);
             Poll::Pending

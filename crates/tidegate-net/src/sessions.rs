@@ -108,7 +108,7 @@ impl Worker {
         COUNTERS.accepted.fetch_add(1, Relaxed);
         COUNTERS.active.fetch_add(1, Relaxed);
         sessions.open.set(sessions.open.get() + 1);
-        let now_ms = clock::now_ms();
+        let now_ms = clock::steady_ms();
         if sessions.talking.borrow().len() > UNPARKED_MAX
             && now_ms.saturating_sub(sessions.looked_ms.get()) >= PARK_EARLY_CHECK_MS
         {
@@ -191,7 +191,7 @@ impl Worker {
                 Idle::Parked(key) => self.drop_parked(*key),
             }
         }
-        let now_ms = clock::now_ms();
+        let now_ms = clock::steady_ms();
         if !idle.is_empty() && now_ms.saturating_sub(sessions.drained_ms.get()) >= 1000 {
             sessions.drained_ms.set(now_ms);
             let count = self.settings.connections_max;

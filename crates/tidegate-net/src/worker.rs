@@ -154,7 +154,7 @@ impl Worker {
         for talk in self.sessions.talking.borrow().iter().filter_map(|(_, talk)| talk.upgrade()) {
             talk.session().close_when_idle();
         }
-        self.quit_parked(clock::now_ms());
+        self.quit_parked(clock::steady_ms());
         self.changed.notify_waiters();
     }
     /// Something that kept the worker from ending has gone.
@@ -182,7 +182,7 @@ impl Worker {
         match self.sessions.parked.borrow().earliest_ms() {
             0 => None,
             earliest_ms => {
-                let wait = Duration::from_millis(earliest_ms.saturating_sub(clock::now_ms()));
+                let wait = Duration::from_millis(earliest_ms.saturating_sub(clock::steady_ms()));
                 Some(soon.max(Instant::now() + wait))
             }
         }
@@ -198,7 +198,7 @@ impl Worker {
     fn check_deadlines(self: &Rc<Self>, application: &dyn Application) {
         clock::update();
         self.publish_counters();
-        let now_ms = clock::now_ms();
+        let now_ms = clock::steady_ms();
         deadline::check_all(now_ms);
         application.check_deadlines(now_ms);
         self.check_parked(now_ms);

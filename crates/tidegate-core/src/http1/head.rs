@@ -44,7 +44,7 @@ pub(super) async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
     let core = conn.config().default_http(conn.port);
     loop {
         // All of it is to come in time, however small the pieces.
-        let elapsed_ms = clock::now_ms().saturating_sub(conn.accepted_ms);
+        let elapsed_ms = clock::steady_ms().saturating_sub(conn.accepted_ms);
         let left_ms = core.client_header_timeout_ms().saturating_sub(elapsed_ms).max(1);
         match conn.read_more(left_ms).await {
             Ok(1..) => clock::update(),
@@ -101,7 +101,7 @@ pub(super) async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Hea
     conn.request_has_come();
     let mut req = begin_request(conn, worker);
     if conn.head_since_ms.get() == 0 {
-        conn.head_since_ms.set(clock::now_ms());
+        conn.head_since_ms.set(clock::steady_ms());
     }
     req.start_ms.set(conn.head_since_ms.get());
     loop {
@@ -150,7 +150,7 @@ async fn read_rest(
     core: &HttpConf,
     mut req: Rc<Request>,
 ) -> Result<Rc<Request>, Head> {
-    let elapsed_ms = clock::now_ms().saturating_sub(req.start_ms.get());
+    let elapsed_ms = clock::steady_ms().saturating_sub(req.start_ms.get());
     let left_ms = core.client_header_timeout_ms().saturating_sub(elapsed_ms).max(1);
     let reading = worker.reading();
     conn.await_rest();

@@ -130,14 +130,14 @@ thread_local! {
 
 /// Opens `path` under the settings of `conf`.
 pub(super) fn open(conf: &Conf, path: &[u8], want: Want, patience: Patience) -> Found {
-    with_cache(conf, |cache, rules| cache.open(rules, path, want, patience, clock::now_ms()))
+    with_cache(conf, |cache, rules| cache.open(rules, path, want, patience, clock::steady_ms()))
 }
 
 /// Keeps what another thread found just now.
 pub(super) fn keep(conf: &Conf, path: &[u8], found: &Found) {
     with_cache(conf, |cache, rules| match cache.by_path.get(path) {
-        Some(&index) => cache.replace(index, found.clone(), rules, clock::now_ms()),
-        None => cache.insert(path, found.clone(), rules, clock::now_ms()),
+        Some(&index) => cache.replace(index, found.clone(), rules, clock::steady_ms()),
+        None => cache.insert(path, found.clone(), rules, clock::steady_ms()),
     });
 }
 
@@ -165,7 +165,7 @@ async fn sweep() {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let done = CACHES.with_borrow_mut(|caches| {
-            caches.list.iter_mut().for_each(|cache| cache.forget_unused(clock::now_ms()));
+            caches.list.iter_mut().for_each(|cache| cache.forget_unused(clock::steady_ms()));
             caches.list.retain(|cache| !cache.by_path.is_empty());
             caches.sweeping = !caches.list.is_empty();
             !caches.sweeping

@@ -77,7 +77,7 @@ pub(crate) fn fetch(file: &Arc<File>, offset: u64, len: u64) -> Option<JoinHandl
     let slot = Arc::as_ptr(file).addr();
     let index = slot / 64 % KNOWN_COUNT;
     let known = KNOWN.with(|all| all[index].get());
-    let (end, now_ms) = (offset + len, clock::now_ms());
+    let (end, now_ms) = (offset + len, clock::steady_ms());
     if known.file == slot && known.from <= offset && end <= known.to && now_ms.saturating_sub(known.at_ms) < KNOWN_MS {
         return None;
     }

@@ -179,7 +179,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             protocol,
             watch,
             selection,
-            started_ms: clock::now_ms(),
+            started_ms: clock::steady_ms(),
             sent: false,
             is_whole: false,
             body,
@@ -295,7 +295,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             return Some(self.client_gone());
         }
         let settings = self.settings;
-        let elapsed_ms = clock::now_ms().saturating_sub(self.started_ms);
+        let elapsed_ms = clock::steady_ms().saturating_sub(self.started_ms);
         let too_late = settings.next_timeout_ms > 0 && elapsed_ms >= settings.next_timeout_ms;
         let again = self.selection.tries > 0
             && settings.next.allow(failure, self.sent, self.req.method.get())

@@ -37,7 +37,7 @@ pub(super) fn take(destination: Destination<'_>) -> Option<Socket> {
 
 /// Keeps a connection, if the rules allow. The one that was not used for longest makes room.
 pub(super) fn give(mut socket: Socket, rules: &KeepAlive) {
-    let now_ms = clock::now_ms();
+    let now_ms = clock::steady_ms();
     let worn = socket.requests >= rules.requests || now_ms.saturating_sub(socket.opened_ms) > rules.time_ms;
     if rules.connections == 0 || worn || !socket.input.is_empty() || is_quitting() {
         return;

@@ -367,12 +367,12 @@ struct Pace {
 
 impl Pace {
     fn new(rate: u64) -> Self {
-        Pace { rate, start_ms: clock::now_ms() }
+        Pace { rate, start_ms: clock::steady_ms() }
     }
     /// Waits until something may be read: those bytes of the time that has passed and of one second ahead.
     async fn room(&self, socket: &Socket) -> usize {
         loop {
-            let elapsed_ms = clock::now_ms().saturating_sub(self.start_ms);
+            let elapsed_ms = clock::steady_ms().saturating_sub(self.start_ms);
             let allowed = self.rate.saturating_mul(elapsed_ms + 1000) / 1000;
             if let Some(room @ 1..) = allowed.checked_sub(socket.received) {
                 return usize::try_from(room).unwrap_or(usize::MAX);

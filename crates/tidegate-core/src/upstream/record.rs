@@ -27,7 +27,7 @@ pub struct Try {
     pub asked: Asked,
     /// The status that it came to; 0 while there is none.
     pub status: u16,
-    /// When it began, in milliseconds of [`clock::now_ms`].
+    /// When it began, in milliseconds of [`clock::steady_ms`].
     pub started_ms: u64,
     /// Until the connection was made.
     pub connect_ms: Option<u64>,
@@ -48,7 +48,7 @@ impl Try {
         Try {
             asked,
             status: 0,
-            started_ms: clock::now_ms(),
+            started_ms: clock::steady_ms(),
             connect_ms: None,
             header_ms: None,
             response_ms: None,
@@ -59,7 +59,7 @@ impl Try {
     }
     /// Milliseconds since it began.
     pub fn elapsed_ms(&self) -> u64 {
-        clock::now_ms().saturating_sub(self.started_ms)
+        clock::steady_ms().saturating_sub(self.started_ms)
     }
     /// The name of who was asked; empty for nobody.
     pub fn name(&self) -> &[u8] {

@@ -25,7 +25,7 @@ pub struct Socket {
     pub input: BytesMut,
     /// Requests that were sent over it.
     pub requests: u64,
-    /// When it was made, in milliseconds of [`clock::now_ms`].
+    /// When it was made, in milliseconds of [`clock::steady_ms`].
     pub opened_ms: u64,
     /// Bytes sent for the request under way.
     pub sent: u64,
@@ -205,7 +205,7 @@ impl Socket {
             stream,
             input: BytesMut::new(),
             requests: 0,
-            opened_ms: clock::now_ms(),
+            opened_ms: clock::steady_ms(),
             sent: 0,
             received: 0,
             deadline: Deadline::new(),

@@ -44,7 +44,7 @@ pub(super) fn binary_remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> 
 }
 
 pub(super) fn time(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    seconds(out, clock::now_ms().saturating_sub(req.conn.accepted_ms))
+    seconds(out, clock::steady_ms().saturating_sub(req.conn.accepted_ms))
 }
 
 /// The client and the server of the PROXY protocol's header.

@@ -127,7 +127,7 @@ pub(super) fn escaped<'a>(text: &'a [u8], kind: Kind, out: &'a mut Vec<u8>) -> &
 fn start_time() -> f64 {
     let mut ms = 0;
     if ffi_request(|_, req| {
-        ms = req.start_ms.get();
+        ms = req.started_at_ms();
         0
     }) < 0
     {

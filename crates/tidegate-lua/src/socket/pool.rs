@@ -100,7 +100,7 @@ pub(crate) struct Pool<C: Pooled> {
 
 struct Idle<C> {
     conn: C,
-    /// In milliseconds of [`clock::now_ms`]; `u64::MAX` for no limit.
+    /// In milliseconds of [`clock::steady_ms`]; `u64::MAX` for no limit.
     until_ms: u64,
 }
 
@@ -280,7 +280,7 @@ impl<C: Pooled> Pool<C> {
             let at = all.iter().rposition(|idle| idle.conn.is_wanted(wanted))?;
             let mut idle = all.remove(at)?;
             drop(all);
-            if idle.until_ms > clock::now_ms() && idle.conn.is_quiet() {
+            if idle.until_ms > clock::steady_ms() && idle.conn.is_quiet() {
                 idle.conn.note_reuse();
                 self.count(|counts| counts.reused += 1);
                 return Some(idle.conn);
@@ -318,7 +318,7 @@ impl<C: Pooled> Pool<C> {
             return;
         }
         let until_ms = match timeout {
-            Some(timeout) => clock::now_ms().saturating_add(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+            Some(timeout) => clock::steady_ms().saturating_add(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
             None => u64::MAX,
         };
         let mut idle = self.idle.borrow_mut();
@@ -365,7 +365,7 @@ fn start_sweeping<C: Pooled>(timeout: Option<Duration>) {
         loop {
             tokio::time::sleep(pause).await;
             clock::update();
-            let now_ms = clock::now_ms();
+            let now_ms = clock::steady_ms();
             let mut next_ms = u64::MAX;
             let mut left = false;
             for pool in all::<C>() {

@@ -229,7 +229,7 @@ fn look_up_with(names: &resolver::Conf) -> Resolver {
             let found = names.resolve(&host).await;
             let found = found.map_err(|error| io::Error::other(format!("{host} could not be resolved ({error})")))?;
             let addresses = found.addresses.iter().map(|ip| (*ip, port).into()).collect();
-            Ok(Resolved { addresses, valid: Duration::from_millis(found.until_ms.saturating_sub(clock::now_ms())) })
+            Ok(Resolved { addresses, valid: Duration::from_millis(found.until_ms.saturating_sub(clock::steady_ms())) })
         })
     })
 }

@@ -131,7 +131,7 @@ impl Run {
             }
             Command::ResetTimer => {
                 clock::update();
-                self.req.context::<State>().timer_ms.set(clock::now_ms());
+                self.req.context::<State>().timer_ms.set(clock::steady_ms());
             }
             Command::ReadBody => self.req.read_body().wait().await.map_err(|error| error.step())?,
             Command::RequestBody => {

@@ -53,7 +53,7 @@ fn elapsed(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
         0 => req.start_ms.get(),
         from_ms => from_ms,
     };
-    let ms = clock::now_ms().saturating_sub(from_ms);
+    let ms = clock::steady_ms().saturating_sub(from_ms);
     write!(out, "{}.{:03}", ms / 1000, ms % 1000).is_ok()
 }
 

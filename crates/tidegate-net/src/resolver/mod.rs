@@ -93,7 +93,7 @@ impl ResolveError {
 pub struct Resolved {
     /// At least one address.
     pub addresses: Rc<[IpAddr]>,
-    /// In milliseconds of [`clock::now_ms`].
+    /// In milliseconds of [`clock::steady_ms`].
     pub until_ms: u64,
 }
 
@@ -138,7 +138,7 @@ pub async fn resolve(resolver: Option<&Arc<Resolver>>, name: &str, timeout: Dura
     let key = (resolver.map_or(0, |resolver| resolver.id), name.to_ascii_lowercase());
     let asking = CACHE.with_borrow_mut(|cache| {
         match cache.get(&key) {
-            Some(Entry::Known(known)) if clock::now_ms() < known.until_ms => return Ok(known.clone()),
+            Some(Entry::Known(known)) if clock::steady_ms() < known.until_ms => return Ok(known.clone()),
             Some(Entry::Asking(asking)) => return Err(asking.clone()),
             _ => {}
         }
@@ -193,7 +193,7 @@ async fn look_up(resolver: Option<&Resolver>, name: &str, timeout: Duration) -> 
         return Err(ResolveError::NotFound);
     }
     clock::update();
-    Ok(Resolved { addresses: addresses.into(), until_ms: clock::now_ms().saturating_add(valid_ms) })
+    Ok(Resolved { addresses: addresses.into(), until_ms: clock::steady_ms().saturating_add(valid_ms) })
 }
 
 impl Resolver {

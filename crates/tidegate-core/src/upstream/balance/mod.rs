@@ -273,7 +273,7 @@ impl Selection {
             return Some(Lease { peer: peer.clone(), index: Some(0), backup: false, counted });
         }
         let peers = self.peers.clone();
-        let now_s = clock::now_ms() / 1000;
+        let now_s = clock::steady_ms() / 1000;
         let chosen = if self.backup { None } else { self.by_method(&peers, now_s) };
         if let Some(index) = chosen.or_else(|| round_robin::choose(peers.tier(self.backup), &self.tried, now_s)) {
             return Some(self.lease(&peers, index));
@@ -338,7 +338,7 @@ impl Selection {
             }
             return false;
         }
-        let now_s = clock::now_ms() / 1000;
+        let now_s = clock::steady_ms() / 1000;
         state.fails = state.fails.saturating_add(1);
         state.accessed_s = now_s;
         state.checked_s = now_s;
