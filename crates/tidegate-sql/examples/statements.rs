@@ -1,7 +1,8 @@
 //! Runs statements from standard input, one for each line, and prints what they answer: for comparison with a server.
 //!
-//! `statements DIRECTORY [SCHEMA]`. A result set is its column names and rows, values separated by tabs; other statements print
-//! `ok AFFECTED INSERT_ID`, failed ones `error CODE MESSAGE`.
+//! `statements DIRECTORY [SCHEMA [ROUNDS]]`. A result set is its column names and rows, values separated by tabs; other statements
+//! print `ok AFFECTED INSERT_ID`, failed ones `error CODE MESSAGE`. With ROUNDS each statement runs so often, and the shortest
+//! time in milliseconds stands in place of what it has answered.
 
 use std::io::{BufRead, Write};
 
@@ -72,6 +73,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = args.next().ok_or("usage: statements DIRECTORY [SCHEMA]")?;
     let engine = Engine::open(EngineOptions::new(directory))?;
     let schema = args.next().unwrap_or_default();
+    let rounds: Option<u32> = args.next().map(|rounds| rounds.parse()).transpose()?;
     let mut session = engine.session("")?;
     if !schema.is_empty() {
         let create = format!("CREATE DATABASE IF NOT EXISTS `{schema}`; USE `{schema}`");
@@ -83,10 +85,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         if line.trim().is_empty() || line.starts_with("--") {
             continue;
         }
-        writeln!(stdout, "> {line}")?;
         let mut print = Print::default();
-        let result = session.execute(Statement { sql: line.as_bytes(), params: &[] }, &mut print).await;
-        stdout.write_all(&print.out)?;
+        let mut shortest = std::time::Duration::MAX;
+        let mut result = Ok(());
+        for _ in 0..rounds.unwrap_or(1) {
+            print = Print::default();
+            let begun = std::time::Instant::now();
+            result = session.execute(Statement { sql: line.as_bytes(), params: &[] }, &mut print).await;
+            shortest = shortest.min(begun.elapsed());
+        }
+        if rounds.is_some() {
+            writeln!(stdout, "{:9.3} ms  {}", shortest.as_secs_f64() * 1e3, line.get(..150).unwrap_or(&line))?;
+        } else {
+            writeln!(stdout, "> {line}")?;
+            stdout.write_all(&print.out)?;
+        }
         match result {
             Ok(()) => {}
             Err(QueryError::Server(error)) => writeln!(stdout, "error {} {}", error.code, error.message)?,

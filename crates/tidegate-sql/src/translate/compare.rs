@@ -2,7 +2,9 @@
 
 use sqlparser::ast::{BinaryOperator, Expr, Query};
 
-use super::{Code, Ex, Res, Translator, expr::unnest, meet, scope::Scope, select::Wanted, types::is_constant};
+use super::{
+    Code, Ex, Res, Translator, affinity, expr::unnest, meet, scope::Scope, select::Wanted, types::is_constant,
+};
 use crate::{
     errors, functions,
     value::{Base, Rep, SqlType, collation::Collation},
@@ -205,7 +207,9 @@ impl Translator<'_> {
             _ => String::new(),
         };
         let aggregate = a.aggregate || b.aggregate;
-        let ex = Ex::sql(format!("({x}{collate} {op} {y})"), SqlType::boolean());
+        let whole = ground == Ground::Native && op == "=";
+        let either_way = if whole { affinity::equal(a, &x, b, &y) } else { None };
+        let ex = Ex::sql(either_way.unwrap_or_else(|| format!("({x}{collate} {op} {y})")), SqlType::boolean());
         Ok(Ex { aggregate, ..ex }.with_nullable(a.nullable || b.nullable))
     }
 
@@ -359,6 +363,7 @@ impl Translator<'_> {
             _ => String::new(),
         };
         let rel = self.convert_column(rel, 0, &ground);
+        let rel = if ground == Ground::Native { self.without_affinity(&left, rel) } else { rel };
         Ok(Ex {
             aggregate: left.aggregate,
             ..Ex::sql(format!("({x}{collate} {not}IN ({}))", rel.sql), SqlType::boolean())

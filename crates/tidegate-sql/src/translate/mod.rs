@@ -7,6 +7,7 @@
 //!
 //! Reading order: this file (context, constants, conversions), `scope` (names), `expr` (operators), `select`, `dml`.
 
+mod affinity;
 pub(crate) mod assign;
 pub(crate) mod compare;
 pub(crate) mod dml;

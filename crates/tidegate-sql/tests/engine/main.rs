@@ -2,6 +2,7 @@
 
 mod directory;
 mod files;
+mod plans;
 mod transactions;
 
 use std::time::Duration;
