@@ -55,7 +55,7 @@ impl Engine {
         copy.push(format!("-{}{SUFFIX}", NUMBER.fetch_add(1, Ordering::Relaxed)));
         let copy = PathBuf::from(copy);
         let sql = format!("VACUUM INTO {}", translate::quote(&copy.to_string_lossy()));
-        let ran = task::run(session.env(), || {
+        let ran = task::run(session.env(), sql.as_bytes(), || {
             let conn = Conn::open(&source.path).map_err(|error| to_server_error(&error))?;
             conn.execute(&sql).map_err(|error| to_server_error(&error))
         });
@@ -87,7 +87,7 @@ impl Engine {
     pub async fn check(&self, schema: &str) -> Result<(), ServerError> {
         let session = self.session("")?;
         let schema = self.inner.schema(schema)?;
-        let ran = task::run(session.env(), || {
+        let ran = task::run(session.env(), b"", || {
             let internal = |error| to_server_error(&error);
             let conn = Conn::open(&schema.path).map_err(internal)?;
             check_file(&conn)

@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    clients::{Client, Clients},
     directory::Directory,
     session::{Env, Session},
     store::{background::Background, vfs},
@@ -135,7 +136,8 @@ pub(crate) struct EngineInner {
     pub(crate) started: Instant,
     pub(crate) questions: AtomicU64,
     pub(crate) background: Background,
-    next_connection: AtomicU64,
+    /// Those who talk to it.
+    pub(crate) clients: Arc<Clients>,
     /// The locks of GET_LOCK().
     pub(crate) locks: Arc<crate::locks::Locks>,
     /// What SET GLOBAL has set.
@@ -230,7 +232,7 @@ impl Engine {
                 started: Instant::now(),
                 questions: AtomicU64::new(0),
                 background,
-                next_connection: AtomicU64::new(1),
+                clients: Arc::default(),
                 locks: Arc::default(),
                 globals: crate::variables::Globals::default(),
             }),
@@ -252,8 +254,7 @@ impl Engine {
     /// # Errors
     /// 1049 if the schema does not exist.
     pub fn session(&self, schema: &str) -> Result<Session, ServerError> {
-        let id = self.inner.next_connection.fetch_add(1, Ordering::Relaxed);
-        let mut session = Session::new(Arc::clone(&self.inner), id);
+        let mut session = Session::new(Arc::clone(&self.inner));
         if !schema.is_empty() {
             session.use_schema(schema)?;
         }
@@ -278,8 +279,8 @@ impl Engine {
 
 impl EngineInner {
     /// Modes, time and variables as a new session begins with them.
-    pub(crate) fn environment(&self, connection_id: u64) -> Env {
-        let env = Env::new(connection_id, &self.settings, Arc::clone(&self.locks));
+    pub(crate) fn environment(&self, client: &Arc<Client>) -> Env {
+        let env = Env::new(Arc::clone(client), &self.settings, Arc::clone(&self.locks));
         self.globals.begin(&env);
         env
     }
@@ -289,11 +290,6 @@ impl EngineInner {
         let schema = self.schema(schema).ok()?;
         let catalog = schema.catalog().ok()?;
         Some(catalog.table(table)?.state.version.load(Ordering::Acquire))
-    }
-
-    /// The number that the next session gets.
-    pub(crate) fn connections(&self) -> u64 {
-        self.next_connection.load(Ordering::Relaxed)
     }
 
     /// The schema with a name.

@@ -250,6 +250,8 @@ errors! {
     unknown_savepoint(name) = 1305 b"42000" "SAVEPOINT {name} does not exist";
     /// A statement that took longer than it may.
     statement_timeout() = 1969 b"70100" "Query execution was interrupted (max_statement_time exceeded)";
+    /// The statement was stopped, and its connection is to be closed.
+    connection_killed() = 1927 b"70100" "Connection was killed";
     /// The statement was stopped.
     interrupted() = 1317 b"70100" "Query execution was interrupted";
     /// The statement or transaction was reading for so long that the write-ahead log grew too much.

@@ -226,6 +226,8 @@ thread_local! {
 fn stopped() -> QueryError {
     if task::has_read_for_too_long() {
         errors::read_for_too_long().into()
+    } else if task::is_killed() {
+        errors::interrupted().into()
     } else {
         QueryError::SinkClosed(tidegate_rows::SinkClosed)
     }

@@ -13,7 +13,7 @@
 //! 4. the session's driver ([`task`]) runs all of this in a stackful coroutine that suspends when a slice of time is
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
-//! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`locks`] (those of GET_LOCK),
+//! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`clients`] (which there are, and KILL), [`locks`] (those of GET_LOCK),
 //! [`task`] (coroutines), [`row_locks`] (those of transactions), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
 //! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
@@ -26,6 +26,7 @@ pub mod session;
 mod backup;
 mod cache;
 mod catalog;
+mod clients;
 mod coerce;
 mod ddl;
 mod dialect;
@@ -46,6 +47,7 @@ mod translate;
 mod value;
 mod variables;
 
+pub use clients::{Client, Kill};
 pub use engine::{
     Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,
 };

@@ -29,8 +29,8 @@ mod tree;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
 pub(crate) use tree::{
-    Delete, Insert, InsertSource, IsolationScope, Pattern, PrepareSource, Returning, SetItem, SetValue, Show, ShowWhat,
-    Span, Statement, TableName, Update,
+    Delete, Insert, InsertSource, IsolationScope, KillTarget, Pattern, PrepareSource, Returning, SetItem, SetValue,
+    Show, ShowWhat, Span, Statement, TableName, Update,
 };
 
 type Result<T> = std::result::Result<T, ParserError>;

@@ -27,6 +27,7 @@ use transaction::Transaction;
 
 use crate::{
     cache::{self, Entry},
+    clients::{Client, Kill},
     engine::{EngineInner, Schema},
     errors,
     exec::{
@@ -93,8 +94,8 @@ thread_local! {
 }
 
 impl Session {
-    pub(crate) fn new(engine: Arc<EngineInner>, id: u64) -> Self {
-        let env = Rc::new(engine.environment(id));
+    pub(crate) fn new(engine: Arc<EngineInner>) -> Self {
+        let env = Rc::new(engine.environment(&engine.clients.make()));
         Self {
             core: Core {
                 engine,
@@ -138,6 +139,34 @@ impl Session {
         self.core.env.connection_id
     }
 
+    /// Who the session belongs to.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.core.env.client
+    }
+
+    /// Makes it the session of somebody from outside, who is listed until the session goes: the user's name, the host that
+    /// the user has come from with its port, and the host of the account (`%` for any).
+    pub fn connect(&self, user: &str, host: &str, account_host: &str) {
+        self.client().identify(user, host, account_host);
+        self.client().connect();
+    }
+
+    /// Ends what another client does, or its connection.
+    ///
+    /// # Errors
+    /// 1094 if there is none of this number.
+    pub fn kill(&self, id: u64, kill: Kill) -> Result<(), ServerError> {
+        if self.core.engine.clients.kill(id, kill) { Ok(()) } else { Err(errors::unknown_thread(id)) }
+    }
+
+    /// Has another current schema from now on.
+    ///
+    /// # Errors
+    /// 1049 if it does not exist.
+    pub fn change_schema(&mut self, name: &str) -> Result<(), ServerError> {
+        self.core.use_schema(name)
+    }
+
     /// What SQL functions see.
     pub(crate) fn env(&self) -> &Env {
         &self.core.env
@@ -172,7 +201,7 @@ impl Session {
         *joined = None;
         *waits_as = None;
         (*caches, *batches) = (true, true);
-        let fresh = engine.environment(env.connection_id);
+        let fresh = engine.environment(&env.client);
         match Rc::get_mut(env) {
             Some(env) => *env = fresh,
             None => *env = Rc::new(fresh),
@@ -208,12 +237,24 @@ impl Execute for Session {
         let core = &mut self.core;
         let sink: &mut dyn Sink = sink;
         let statement = Text { sql: statement.sql, params: Params::Bound(statement.params) };
-        match task::run(&env, || core.run(statement, sink)).await {
+        let text = statement.sql;
+        env.client.begin();
+        let _over = Over(&env.client);
+        match task::run(&env, text, || core.run(statement, sink)).await {
             Ok(Ok(())) if core.joined.is_some() => core.finish_joined(sink).await,
-            Ok(Ok(())) if core.napping.is_some() => core.finish_nap(sink).await,
+            Ok(Ok(())) if core.napping.is_some() => core.finish_nap(text, sink).await,
             Ok(result) => result,
             Err(_) => Err(errors::out_of_memory().into()),
         }
+    }
+}
+
+/// A text that runs for a client.
+struct Over<'a>(&'a Client);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -258,6 +299,8 @@ impl Core {
                     if let QueryError::Server(error) = &mut error {
                         if error.code == errors::INTERRUPTED && task::has_read_for_too_long() {
                             *error = errors::read_for_too_long();
+                        } else if error.code == errors::INTERRUPTED && self.env.client.is_killed() {
+                            *error = self.env.client.kill_error();
                         } else if error.code == errors::INTERRUPTED && task::is_out_of_time() {
                             *error = errors::statement_timeout();
                         }
@@ -500,6 +543,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        self.env.client.disconnect();
         self.leave_temporary();
         if let Some(mut transaction) = self.transaction.take() {
             transaction.rollback();

@@ -111,7 +111,10 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
         ShowWhat::Engines => ("SELECT engine AS `Engine`, support AS `Support`, comment AS `Comment`, transactions AS `Transactions`, xa AS `XA`, savepoints AS `Savepoints` FROM information_schema.engines".into(), ""),
         ShowWhat::Charset => ("SELECT character_set_name AS `Charset`, description AS `Description`, default_collate_name AS `Default collation`, maxlen AS `Maxlen` FROM information_schema.character_sets".into(), "1"),
         ShowWhat::Collation => ("SELECT collation_name AS `Collation`, character_set_name AS `Charset`, id AS `Id`, is_default AS `Default`, is_compiled AS `Compiled`, sortlen AS `Sortlen` FROM information_schema.collations".into(), "1"),
-        ShowWhat::ProcessList => ("SELECT id AS `Id`, user AS `User`, host AS `Host`, db AS `db`, command AS `Command`, time AS `Time`, state AS `State`, info AS `Info` FROM information_schema.processlist".into(), ""),
+        ShowWhat::ProcessList { full } => {
+            let info = if *full { "info" } else { "left(info, 100)" };
+            (format!("SELECT id AS `Id`, user AS `User`, host AS `Host`, db AS `db`, command AS `Command`, time AS `Time`, state AS `State`, {info} AS `Info`, progress AS `Progress` FROM information_schema.processlist"), "")
+        }
         ShowWhat::Grants => {
             let text = "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION";
             return rows(core, &["Grants for root@localhost"], &[vec![Some(text.into())]], more, sink);

@@ -25,7 +25,7 @@ use std::{
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use tidegate_rows::ServerError;
 
-use crate::{engine::Schema, session::Env, store::readers::Reader};
+use crate::{clients::Listing, engine::Schema, session::Env, store::readers::Reader};
 
 /// A statement that runs longer lets others of its worker have their turn. A turn costs it about a microsecond.
 const SLICE: Duration = Duration::from_micros(50);
@@ -54,6 +54,10 @@ struct Task {
     slice_start: Cell<Option<Instant>>,
     deadline: Cell<Option<Instant>>,
     env: *const Env,
+    /// The text that is run.
+    text: *const [u8],
+    /// Where others can read about the statement, once it has let them run.
+    listing: RefCell<Option<Listing>>,
     /// The schema whose snapshot the statement holds, null if it holds none. Set within [`while_reading`].
     reads: Cell<*const Schema>,
     /// The statement's place among the readers of `reads`, once it has let others run.
@@ -61,11 +65,12 @@ struct Task {
     error: RefCell<Option<ServerError>>,
 }
 
-/// Runs `body` on a stack of its own; the future is ready when `body` has returned. `env` is what SQL functions see.
+/// Runs `body` on a stack of its own; the future is ready when `body` has returned. `env` is what SQL functions see, `text`
+/// what others see of the statement.
 ///
 /// # Errors
 /// The system's, if there is no memory for a stack.
-pub(crate) async fn run<R>(env: &Env, body: impl FnOnce() -> R) -> std::io::Result<R> {
+pub(crate) async fn run<R>(env: &Env, text: &[u8], body: impl FnOnce() -> R) -> std::io::Result<R> {
     let stack = match STACKS.with_borrow_mut(Vec::pop) {
         Some(stack) => stack,
         None => DefaultStack::new(STACK_BYTES)?,
@@ -78,6 +83,8 @@ pub(crate) async fn run<R>(env: &Env, body: impl FnOnce() -> R) -> std::io::Resu
         slice_start: Cell::new(None),
         deadline: Cell::new(None),
         env,
+        text,
+        listing: RefCell::new(None),
         reads: Cell::new(ptr::null()),
         reader: RefCell::new(None),
         error: RefCell::new(None),
@@ -149,6 +156,7 @@ impl Task {
     /// Leaves the coroutine until its future is polled again.
     fn suspend(&self) {
         self.list_reader();
+        self.list_client();
         // SAFETY: set at the coroutine's start; it lives on the coroutine's own stack.
         unsafe { (*self.yielder.get()).suspend(()) };
         self.suspensions.set(self.suspensions.get().wrapping_add(1));
@@ -159,7 +167,27 @@ impl Task {
 impl Task {
     /// Whether the statement has to end: nobody waits for it, or it reads for too long.
     fn must_end(&self) -> bool {
-        self.cancelled.get() || self.reader.borrow().as_ref().is_some_and(|reader| reader.has_ended())
+        self.cancelled.get()
+            || self.is_killed()
+            || self.reader.borrow().as_ref().is_some_and(|reader| reader.has_ended())
+    }
+
+    fn is_killed(&self) -> bool {
+        // SAFETY: `run` borrows the environment for as long as its coroutine lives.
+        unsafe { &*self.env }.client.is_killed()
+    }
+
+    /// Lists the statement as one that somebody may want to read about, or to end.
+    fn list_client(&self) {
+        let context = self.context.get();
+        if context.is_null() || self.cancelled.get() {
+            return;
+        }
+        // SAFETY: `run` borrows environment and text for as long as its coroutine lives; the context belongs to the poll
+        // under way.
+        let (env, text, context) = unsafe { (&*self.env, &*self.text, &*context) };
+        self.listing.borrow_mut().get_or_insert_with(|| Listing::of(&env.client, text));
+        env.client.wakes(context.waker());
     }
 
     /// Lists the statement as one that reads for long.
@@ -175,11 +203,11 @@ impl Task {
         reader.get_or_insert_with(|| schema.readers.add(env.connection_id, Instant::now())).wakes(context.waker());
     }
 
-    fn wait<F: Future>(&self, future: F) -> Result<F::Output, Cancelled> {
+    fn wait<F: Future>(&self, future: F, must_end: fn(&Self) -> bool) -> Result<F::Output, Cancelled> {
         let mut future = pin!(future);
         loop {
             let context = self.context.get();
-            if self.must_end() || context.is_null() {
+            if must_end(self) || context.is_null() {
                 return Err(Cancelled);
             }
             // SAFETY: the context belongs to the poll under way, which is further up this very thread's stacks.
@@ -203,18 +231,29 @@ fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
 /// [`Cancelled`] when nobody waits for the statement any more, when its time is up, or outside of a coroutine.
 pub(crate) fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
     with_current(|task| match task.deadline.get() {
-        None => task.wait(future),
-        Some(deadline) => task.wait(tokio::time::timeout_at(deadline.into(), future))?.map_err(|_| Cancelled),
+        None => task.wait(future, Task::must_end),
+        Some(deadline) => {
+            let future = tokio::time::timeout_at(deadline.into(), future);
+            task.wait(future, Task::must_end)?.map_err(|_| Cancelled)
+        }
     })
     .unwrap_or(Err(Cancelled))
 }
 
-/// As [`block_on`], for what a statement waits for when its work is done: no time limit ends it.
+/// As [`block_on`], for those who take the rows: no time limit ends it.
 ///
 /// # Errors
 /// [`Cancelled`] when nobody waits for the statement any more, or outside of a coroutine.
 pub(crate) fn block_on_to_end<F: Future>(future: F) -> Result<F::Output, Cancelled> {
-    with_current(|task| task.wait(future)).unwrap_or(Err(Cancelled))
+    with_current(|task| task.wait(future, Task::must_end)).unwrap_or(Err(Cancelled))
+}
+
+/// As [`block_on`], for what a statement waits for when it has committed: nothing but the client's absence ends it.
+///
+/// # Errors
+/// [`Cancelled`] when nobody waits for the statement any more, or outside of a coroutine.
+pub(crate) fn block_on_commit<F: Future>(future: F) -> Result<F::Output, Cancelled> {
+    with_current(|task| task.wait(future, |task| task.cancelled.get())).unwrap_or(Err(Cancelled))
 }
 
 /// Runs what needs much stack, and never waits, on the stack of the thread below the coroutine's.
@@ -287,6 +326,17 @@ pub(crate) fn while_reading<R>(schema: &Schema, reader: Option<&Arc<Reader>>, re
     });
     let _over = Over;
     read()
+}
+
+/// Whether somebody has ended the statement with KILL.
+pub(crate) fn is_killed() -> bool {
+    with_current(Task::is_killed).unwrap_or(false)
+}
+
+/// The text that runs; nothing outside of a statement.
+pub(crate) fn text<R>(f: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    // SAFETY: `run` borrows the text for as long as its coroutine lives.
+    with_current(|task| f(unsafe { &*task.text }))
 }
 
 /// Whether the statement has read for too long.
@@ -368,7 +418,7 @@ mod tests {
     #[tokio::test]
     async fn runs_and_waits() {
         let env = Env::for_tests();
-        let value = run(&env, || {
+        let value = run(&env, b"", || {
             block_on(tokio::task::yield_now()).unwrap();
             block_on(tokio::time::sleep(Duration::from_millis(1))).unwrap();
             42
@@ -393,7 +443,7 @@ mod tests {
         let env = Env::for_tests();
         let ended = Cell::new(false);
         {
-            let future = run(&env, || {
+            let future = run(&env, b"", || {
                 let result = block_on(std::future::pending::<()>());
                 ended.set(result == Err(Cancelled));
             });

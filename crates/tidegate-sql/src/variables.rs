@@ -53,7 +53,7 @@ pub(crate) fn read(engine: &EngineInner, env: &Env, name: &str, scope: VariableS
         VariableScope::Session => env,
         VariableScope::Global if list::is_of_session(name) => return Err(errors::only_of_session(name)),
         VariableScope::Global => {
-            fresh = engine.environment(env.connection_id);
+            fresh = engine.environment(&env.client);
             &fresh
         }
     };
@@ -62,7 +62,7 @@ pub(crate) fn read(engine: &EngineInner, env: &Env, name: &str, scope: VariableS
 
 /// All system variables with their values as SHOW VARIABLES shows them; for [`VariableScope::Global`] those of a new session.
 pub(crate) fn all(engine: &EngineInner, env: &Env, scope: VariableScope) -> Vec<(&'static str, String)> {
-    let fresh = (scope == VariableScope::Global).then(|| engine.environment(env.connection_id));
+    let fresh = (scope == VariableScope::Global).then(|| engine.environment(&env.client));
     let env = fresh.as_ref().unwrap_or(env);
     let wanted = names().filter(|name| scope != VariableScope::Global || !list::is_of_session(name));
     wanted.map(|name| (name, shown(name, get(engine, env, name).unwrap_or_default()))).collect()

@@ -168,6 +168,8 @@ impl<'a> Constants<'a> {
             Source::RowCount => Val::Int(env.row_count.get()),
             Source::FoundRows => Val::Int(env.found_rows.get()),
             Source::ConnectionId => Val::Uint(env.connection_id),
+            Source::User => Val::Text(Cow::Owned(env.client.origin().into_bytes())),
+            Source::CurrentUser => Val::Text(Cow::Owned(env.client.account().into_bytes())),
             Source::Literal(_) | Source::Negative(_) | Source::Param(_) => Val::Null,
         }
     }

@@ -60,10 +60,10 @@ static UDFS: &[Udf] = &[
 static FUNCTIONS: &[Function] = &[
     rewrite("DATABASE", 0, 0, database),
     rewrite("SCHEMA", 0, 0, database),
-    rewrite("USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
-    rewrite("CURRENT_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
-    rewrite("SESSION_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
-    rewrite("SYSTEM_USER", 0, 0, |_, _| Ok(Ex::known_text("root@localhost"))),
+    rewrite("USER", 0, 0, |_, _| Ok(user(Source::User))),
+    rewrite("CURRENT_USER", 0, 0, |_, _| Ok(user(Source::CurrentUser))),
+    rewrite("SESSION_USER", 0, 0, |_, _| Ok(user(Source::User))),
+    rewrite("SYSTEM_USER", 0, 0, |_, _| Ok(user(Source::User))),
     rewrite("VERSION", 0, 0, |t, _| Ok(Ex::known_text(t.session.server_version()))),
     rewrite("CONNECTION_ID", 0, 0, |_, _| Ok(Ex::constant(Source::ConnectionId, SqlType::ubigint()))),
     rewrite("ROW_COUNT", 0, 0, |_, _| Ok(Ex::constant(Source::RowCount, SqlType::bigint()))),
@@ -175,6 +175,12 @@ pub(crate) fn sleep(seconds: Option<f64>) -> Res<()> {
 pub(crate) fn sleep_time(seconds: Option<f64>) -> Res<Duration> {
     let seconds = seconds.filter(|seconds| *seconds >= 0.0).ok_or_else(|| errors::wrong_arguments("sleep"))?;
     Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(u64::from(u32::MAX))))
+}
+
+/// A user with a host, 128 and 255 characters at most.
+fn user(source: Source) -> Ex {
+    let ty = SqlType::varchar(384, crate::value::collation::Collation::DEFAULT);
+    Ex { coercibility: Coercibility::System, ..Ex::constant(source, ty) }
 }
 
 fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {

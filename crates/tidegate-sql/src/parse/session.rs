@@ -2,8 +2,9 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{Outcome, Result, Statement, comma_separated, table_name, word_or_string};
+use super::{KillTarget, Outcome, Result, Statement, comma_separated, table_name, word_or_string};
 use crate::{
+    clients::Kill,
     dialect::{expect_word, identifier, take_word, take_words, unexpected},
     errors,
 };
@@ -28,10 +29,14 @@ pub(super) fn statement(p: &mut Parser, verb: &str) -> Result<Outcome> {
             Statement::Call(name)
         }
         "KILL" => {
-            if !take_word(p, "CONNECTION") {
-                take_word(p, "QUERY");
-            }
-            Statement::Kill(number(p)?)
+            let _ = take_word(p, "HARD") || take_word(p, "SOFT");
+            let kill = match take_word(p, "CONNECTION") {
+                false if take_word(p, "QUERY") => Kill::Query,
+                _ => Kill::Connection,
+            };
+            let target =
+                if take_word(p, "USER") { KillTarget::User(word_or_string(p)?) } else { KillTarget::Id(number(p)?) };
+            Statement::Kill { target, kill }
         }
         _ => signal(p)?,
     }))

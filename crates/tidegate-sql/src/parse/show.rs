@@ -59,7 +59,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     } else if take_word(p, "COLLATION") {
         ShowWhat::Collation
     } else if take_word(p, "PROCESSLIST") {
-        ShowWhat::ProcessList
+        ShowWhat::ProcessList { full }
     } else if take_word(p, "GRANTS") {
         return grants(p);
     } else if take_word(p, "PRIVILEGES") {
@@ -107,7 +107,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
         return Ok(Err(errors::unsupported(format!("SHOW {}", word.value.to_ascii_uppercase()))));
     };
-    if matches!(what, ShowWhat::Engines | ShowWhat::ProcessList | ShowWhat::Plugins | ShowWhat::Privileges) {
+    if matches!(what, ShowWhat::Engines | ShowWhat::ProcessList { .. } | ShowWhat::Plugins | ShowWhat::Privileges) {
         return Ok(Ok(Statement::Show(Show { what, like: None, filter: None })));
     }
     let like = if take_word(p, "LIKE") { Some(Pattern::Text(span_of(p)?)) } else { None };

@@ -3,13 +3,22 @@
 use sqlparser::ast::{Assignment, Expr, OrderByExpr, Query, SelectItem, TableWithJoins};
 
 use super::{AlterItem, CreateTable};
-use crate::lexer::Rows;
+use crate::{clients::Kill, lexer::Rows};
 
 /// A name with an optional schema in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableName {
     pub(crate) schema: Option<String>,
     pub(crate) name: String,
+}
+
+/// Whom KILL means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KillTarget {
+    /// The client of this number.
+    Id(u64),
+    /// All of a user.
+    User(String),
 }
 
 /// One statement.
@@ -103,7 +112,10 @@ pub(crate) enum Statement {
         name: TableName,
         if_exists: bool,
     },
-    Kill(u64),
+    Kill {
+        target: KillTarget,
+        kill: Kill,
+    },
     /// SIGNAL: an error of the user's own.
     Signal {
         state: String,
@@ -261,7 +273,9 @@ pub(crate) enum ShowWhat {
     Engines,
     Charset,
     Collation,
-    ProcessList,
+    ProcessList {
+        full: bool,
+    },
     Grants,
     Privileges,
     Plugins,

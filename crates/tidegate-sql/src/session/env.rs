@@ -14,6 +14,7 @@ use chrono::{Offset, TimeZone};
 use tidegate_rows::{Param, ServerError};
 
 use crate::{
+    clients::Client,
     engine::Settings,
     errors::{self, Warning},
     lexer::LexMode,
@@ -85,6 +86,9 @@ impl Numbers {
 
 /// Modes, time and variables of a session.
 pub(crate) struct Env {
+    /// Who the session belongs to.
+    pub(crate) client: Arc<Client>,
+    /// The client's number.
     pub(crate) connection_id: u64,
     pub(crate) sql_mode: Cell<u64>,
     /// The mode under which the prepared statement was made that runs.
@@ -161,9 +165,10 @@ pub(crate) enum Zone {
 }
 
 impl Env {
-    pub(crate) fn new(connection_id: u64, settings: &Settings, locks: Arc<Locks>) -> Self {
+    pub(crate) fn new(client: Arc<Client>, settings: &Settings, locks: Arc<Locks>) -> Self {
         Self {
-            connection_id,
+            connection_id: client.id,
+            client,
             sql_mode: Cell::new(settings.sql_mode()),
             prepared_mode: Cell::new(None),
             collation: Cell::new(Collation::DEFAULT),
@@ -247,7 +252,7 @@ impl Env {
     /// An environment for unit tests.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        let env = Self::new(1, &Settings::default(), Arc::default());
+        let env = Self::new(Arc::new(crate::clients::Clients::default()).make(), &Settings::default(), Arc::default());
         env.sql_mode.set(variables::STRICT_TRANS_TABLES);
         env.lock_wait.set(Duration::from_secs(1));
         env

@@ -7,6 +7,7 @@ use tidegate_rows::{QueryError, Sink, Summary};
 use super::Core;
 use crate::{
     cache::Entry,
+    clients::Listing,
     errors,
     exec::{Plan, PlanKind, SelectPlan, bind::Constants, pump},
     functions,
@@ -67,20 +68,20 @@ impl Core {
     }
 
     /// The sleep that [`nap`](Self::nap) has left over.
-    pub(super) async fn finish_nap(&mut self, sink: &mut dyn Sink) -> Result<(), QueryError> {
+    pub(super) async fn finish_nap(&mut self, text: &[u8], sink: &mut dyn Sink) -> Result<(), QueryError> {
         let Some((plan, time)) = self.napping.take() else { return Ok(()) };
-        match self.env.statement_time.get() {
-            Some(limit) if limit < time => {
-                tokio::time::sleep(limit).await;
-                let error = errors::statement_timeout();
-                self.env.note_error(&error);
-                Err(error.into())
-            }
-            _ => {
-                tokio::time::sleep(time).await;
-                self.wake(&plan, false, sink).await
-            }
+        let limit = self.env.statement_time.get().filter(|limit| *limit < time);
+        let listing = Listing::of(&self.env.client, text);
+        let ended = tokio::select! {
+            () = tokio::time::sleep(limit.unwrap_or(time)) => limit.map(|_| errors::statement_timeout()),
+            () = self.env.client.killed() => Some(self.env.client.kill_error()),
+        };
+        drop(listing);
+        if let Some(error) = ended {
+            self.env.note_error(&error);
+            return Err(error.into());
         }
+        self.wake(&plan, false, sink).await
     }
 
     /// The result of a sleep.

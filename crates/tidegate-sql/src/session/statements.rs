@@ -4,15 +4,16 @@ use tidegate_rows::{QueryError, Sink, Summary};
 
 use super::{Core, Numbers, Prepared, Res, UserValue};
 use crate::{
+    clients::Kill,
     ddl,
     engine::is_virtual,
     errors,
     exec::params::{Params, Text},
     lexer::{self, Normalised},
-    parse::{self, Statement},
+    parse::{self, KillTarget, Statement},
     show,
     store::pool::Pool,
-    variables,
+    task, variables,
 };
 
 impl Core {
@@ -70,8 +71,7 @@ impl Core {
                 let schema = schema.ok_or_else(errors::no_database)?;
                 return Err(errors::unknown_procedure(schema, name.name).into());
             }
-            Statement::Kill(id) if id < self.engine.connections() => return Err(errors::unsupported("KILL").into()),
-            Statement::Kill(id) => return Err(errors::unknown_thread(id).into()),
+            Statement::Kill { target, kill } => self.kill(&target, kill)?,
             Statement::Signal { state, number, message } => {
                 return Err(errors::signalled(&state, number, message).into());
             }
@@ -79,6 +79,17 @@ impl Core {
         }
         self.ok(0, more, sink);
         Ok(())
+    }
+
+    /// KILL. Who ends itself does so before the answer.
+    fn kill(&mut self, target: &KillTarget, kill: Kill) -> Res<()> {
+        match target {
+            KillTarget::Id(id) if *id == self.env.connection_id => self.env.client.kill(kill),
+            KillTarget::Id(id) if self.engine.clients.kill(*id, kill) => {}
+            KillTarget::Id(id) => return Err(errors::unknown_thread(*id)),
+            KillTarget::User(user) => drop(self.engine.clients.kill_user(user, kill)),
+        }
+        if task::is_killed() { Err(errors::interrupted()) } else { Ok(()) }
     }
 
     /// BEGIN, COMMIT, ROLLBACK and savepoints.
@@ -183,12 +194,14 @@ impl Core {
     pub(crate) fn use_schema(&mut self, name: &str) -> Res<()> {
         if is_virtual(name) {
             self.env.set_virtual_schema(Some(name));
+            self.env.client.set_schema(name);
             self.schema = None;
             self.pool = None;
             return Ok(());
         }
         let schema = self.engine.schema(name)?;
         self.env.set_virtual_schema(None);
+        self.env.client.set_schema(&schema.name);
         self.pool = Some(Pool::of(&schema));
         self.schema = Some(schema);
         Ok(())
@@ -206,6 +219,7 @@ impl Core {
 
     /// Has no current schema any more.
     pub(crate) fn leave_schema(&mut self) {
+        self.env.client.set_schema("");
         self.schema = None;
         self.pool = None;
     }

@@ -486,7 +486,7 @@ impl Core {
         if self.engine.settings.durability() == Durability::Normal {
             return Ok(());
         }
-        match task::block_on_to_end(schema.sync.wait(ticket)) {
+        match task::block_on_commit(schema.sync.wait(ticket)) {
             Ok(true) => Ok(()),
             Ok(false) => Err(errors::storage("the commit could not be made durable")),
             Err(task::Cancelled) => Err(errors::interrupted()),

@@ -130,7 +130,7 @@ impl Core {
             self.joined = Some((member, written));
             return Ok(());
         }
-        match task::block_on_to_end(member.settle()) {
+        match task::block_on_commit(member.settle()) {
             Ok(settled) => settled?,
             Err(task::Cancelled) => return Err(errors::interrupted().into()),
         }

@@ -5,12 +5,14 @@ use std::{collections::HashMap, sync::atomic::Ordering};
 use super::create::now_text;
 use crate::{
     catalog::{Catalog, Column, Default, Table},
+    clients::Line,
     errors,
     parse::KeyKind,
     store::{
         conn::{Cell, Conn, Step},
         pool::Pool,
     },
+    task,
     translate::{
         Coercibility, Res, Translator,
         scope::{Scope, Source, SourceColumn},
@@ -76,7 +78,7 @@ static TABLES: &[Definition] = &[
     Definition { name: "global_variables", columns: "variable_name variable_value", make: |t| Ok(system_variables(t, VariableScope::Global)) },
     Definition { name: "session_status", columns: "variable_name variable_value", make: status },
     Definition { name: "global_status", columns: "variable_name variable_value", make: status },
-    Definition { name: "processlist", columns: "id# user host db command time# state info", make: processlist },
+    Definition { name: "processlist", columns: "id# user host db command time# state info time_ms stage# max_stage# progress memory_used# max_memory_used# examined_rows# query_id# info_binary tid#", make: processlist },
     Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type routine_definition created last_altered definer", make: |_| Ok(Vec::new()) },
     Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type", make: |_| Ok(Vec::new()) },
     Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_schema event_object_table action_statement action_timing created definer", make: |_| Ok(Vec::new()) },
@@ -130,6 +132,7 @@ pub(crate) fn information_schema(
                 | "column_type"
                 | "generation_expression"
                 | "view_definition"
+                | "info"
                 | "check_clause" => SqlType { collation: Collation(33), ..SqlType::new(Base::LongText) }.stored(),
                 _ => SqlType::varchar(512, Collation(33)),
             };
@@ -644,26 +647,43 @@ fn system_variables(translator: &Translator<'_>, scope: VariableScope) -> Rows {
 
 fn status(translator: &Translator<'_>) -> Res<Rows> {
     let engine = translator.now().engine;
+    let (connected, running) = engine.clients.count();
     let row = |name: &str, value: String| vec![Item::from(name), value.into()];
     Ok(vec![
         row("Questions", engine.questions.load(Ordering::Relaxed).to_string()),
         row("Queries", engine.questions.load(Ordering::Relaxed).to_string()),
-        row("Threads_connected", "1".into()),
-        row("Threads_running", "1".into()),
+        row("Connections", engine.clients.connections().to_string()),
+        row("Threads_connected", connected.max(1).to_string()),
+        row("Threads_running", running.max(1).to_string()),
         row("Uptime", engine.started.elapsed().as_secs().to_string()),
     ])
 }
 
 fn processlist(translator: &Translator<'_>) -> Res<Rows> {
-    let schema = translator.session.schema.map_or(Item::Null, |schema| schema.name.as_str().into());
-    Ok(vec![vec![
-        (translator.now().env.connection_id as i64).into(),
-        "root".into(),
-        "localhost".into(),
-        schema,
-        "Query".into(),
-        0.into(),
-        "".into(),
-        Item::Null,
-    ]])
+    let now = translator.now();
+    let lines = task::text(|text| now.engine.clients.lines(&now.env.client, Some(text))).unwrap_or_default();
+    let row = |line: Line| {
+        let info = line.info.map_or(Item::Null, |text| String::from_utf8_lossy(&text).into_owned().into());
+        vec![
+            (line.id as i64).into(),
+            line.user.into(),
+            line.host.into(),
+            if line.schema.is_empty() { Item::Null } else { line.schema.into() },
+            if line.runs { "Query" } else { "Sleep" }.into(),
+            ((line.micros / 1_000_000) as i64).into(),
+            "".into(),
+            info.clone(),
+            format!("{}.{:03}", line.micros / 1000, line.micros % 1000).into(),
+            0.into(),
+            0.into(),
+            "0.000".into(),
+            0.into(),
+            0.into(),
+            0.into(),
+            0.into(),
+            info,
+            Item::Null,
+        ]
+    };
+    Ok(lines.into_iter().map(row).collect())
 }

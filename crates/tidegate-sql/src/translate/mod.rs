@@ -76,6 +76,10 @@ pub(crate) enum Source {
     RowCount,
     FoundRows,
     ConnectionId,
+    /// `user()`
+    User,
+    /// `current_user()`
+    CurrentUser,
 }
 
 /// A parameter of SQLite's statement.

@@ -79,7 +79,7 @@ pub(super) fn set(
         super::text(value)
     } else {
         // A session that begins now tells what becomes of the value.
-        let begun = engine.environment(env.connection_id);
+        let begun = engine.environment(&env.client);
         let tried = apply(&begun, name, usage, value);
         env.take_warnings(&begun);
         tried?;
@@ -104,12 +104,12 @@ mod tests {
     fn a_value_has_a_limit_and_is_that_of_new_sessions() {
         let dir = std::env::temp_dir().join(format!("tidegate-sql-globals-{}", std::process::id()));
         let engine = Engine::open(EngineOptions::new(&dir)).unwrap();
-        let open = engine.inner.environment(1);
+        let open = engine.inner.environment(&engine.inner.clients.make());
         let set = |value: &str| set(&engine.inner, &open, "init_connect", Use::Free, Some(&text_value(value)));
         assert_eq!(set(&"x".repeat(VALUE_BYTES_MAX + 1)).unwrap_err().code, 1231);
         set(&"x".repeat(VALUE_BYTES_MAX)).unwrap();
         assert_eq!(get(&engine.inner, &open, "init_connect").unwrap(), "");
-        let begun = engine.inner.environment(2);
+        let begun = engine.inner.environment(&open.client);
         assert_eq!(get(&engine.inner, &begun, "init_connect").unwrap().len(), VALUE_BYTES_MAX);
         drop(engine);
         let _ = std::fs::remove_dir_all(&dir);

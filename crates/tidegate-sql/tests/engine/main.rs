@@ -1,5 +1,6 @@
 //! The engine from outside: schemas, transactions, waiting, errors.
 
+mod clients;
 mod directory;
 mod files;
 mod plans;
