@@ -2,9 +2,9 @@
 //!
 //! [`Conn`] is a connection: it logs in, sends statements and streams their results from the packets' buffer into a
 //! [`tidegate_rows::Sink`]. The codec ([`wire`], [`packet`], [`answer`], [`handshake`], [`rows`], [`text_results`],
-//! [`statements`], [`compress`]) reads and writes both sides of the protocol and does no input or output of its own.
+//! [`binary_results`], [`statements`], [`compress`]) reads and writes both sides of the protocol and does no input or output of its own.
 //!
-//! [`Pool`] keeps connections for all workers.
+//! [`Pool`] keeps connections for all workers. [`server`] is the other side: what a client of anybody's talks to.
 //!
 //! This crate knows nothing of configuration files, HTTP or Lua.
 //!
@@ -15,6 +15,7 @@
 pub mod answer;
 pub mod auth;
 mod balancer;
+pub mod binary_results;
 mod channel;
 pub mod charset;
 pub mod compress;
@@ -30,6 +31,7 @@ pub mod rows;
 mod rsa;
 #[cfg(test)]
 mod scripted;
+pub mod server;
 pub mod session;
 pub mod statements;
 mod stream;

@@ -120,6 +120,21 @@ fn binary_value<S: Sink>(
     Ok(())
 }
 
+/// The text of a date or time in the form of the binary protocol.
+///
+/// # Errors
+/// A length that none has.
+pub fn temporal_text(kind: ColumnType, fields: &[u8]) -> Result<Vec<u8>, Malformed> {
+    const DECIMALS_UNKNOWN: u8 = 31;
+    let mut text = ShortText::default();
+    match kind {
+        ColumnType::Time => put_time(&mut text, fields, DECIMALS_UNKNOWN)?,
+        ColumnType::Date | ColumnType::NewDate => put_datetime(&mut text, fields, None)?,
+        _ => put_datetime(&mut text, fields, Some(DECIMALS_UNKNOWN))?,
+    }
+    Ok(text.as_bytes().to_vec())
+}
+
 /// The widest `ZEROFILL` column has 255 digits.
 const TEXT_SIZE: usize = 255;
 

@@ -1,0 +1,315 @@
+//! The server's part of a login, packet by packet.
+//!
+//! Proofs are compared with those that the known password gives, so that `caching_sha2_password` always takes its fast
+//! way: no password travels, and no key is needed.
+
+use crate::{
+    answer::status,
+    auth::{self, AuthPlugin},
+    handshake::{Greeting, Response, capability},
+    wire::{Malformed, Reader, put_until_zero},
+};
+
+/// What this server can do, without that which depends on its configuration.
+const CAPABILITIES: u32 = capability::LONG_PASSWORD
+    | capability::FOUND_ROWS
+    | capability::LONG_FLAG
+    | capability::CONNECT_WITH_DB
+    | capability::PROTOCOL_41
+    | capability::INTERACTIVE
+    | capability::TRANSACTIONS
+    | capability::SECURE_CONNECTION
+    | capability::MULTI_STATEMENTS
+    | capability::MULTI_RESULTS
+    | capability::PS_MULTI_RESULTS
+    | capability::PLUGIN_AUTH
+    | capability::CONNECT_ATTRS
+    | capability::PLUGIN_AUTH_LENENC_CLIENT_DATA
+    | capability::DEPRECATE_EOF;
+
+/// The plugin that a client is asked for first.
+const PLUGIN_DEFAULT: AuthPlugin = AuthPlugin::Native;
+
+/// Collation in the greeting: `utf8mb4_general_ci`.
+const COLLATION: u8 = 45;
+
+/// Size of the nonce.
+const NONCE_SIZE: usize = 20;
+
+/// A login under way.
+#[derive(Debug)]
+pub struct Login {
+    nonce: [u8; NONCE_SIZE],
+    offers_tls: bool,
+    /// What the client wants; 0 until it has said so.
+    pub capabilities: u32,
+    /// Number of the client's collation.
+    pub collation: u8,
+    /// The name that it logs in with.
+    pub user: Vec<u8>,
+    /// The current schema that it wants; empty for none.
+    pub schema: Vec<u8>,
+    /// Names and values that it tells about itself.
+    pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
+    plugin: AuthPlugin,
+    proof: Vec<u8>,
+}
+
+/// What a login needs next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// TLS, and then the response once more.
+    Tls,
+    /// The client is to prove itself in the way of the packet that was written.
+    Switch,
+    /// A password to compare with.
+    Check,
+}
+
+impl Login {
+    /// A new one. TLS may be offered to the client.
+    ///
+    /// # Errors
+    /// The system has no random bytes to give.
+    pub fn new(offers_tls: bool) -> Result<Self, getrandom::Error> {
+        let mut nonce = [0; NONCE_SIZE];
+        getrandom::fill(&mut nonce)?;
+        // A zero would end it, and a dollar has a meaning in stored proofs.
+        for byte in &mut nonce {
+            *byte = *byte % 89 + 37;
+        }
+        Ok(Self {
+            nonce,
+            offers_tls,
+            capabilities: 0,
+            collation: COLLATION,
+            user: Vec::new(),
+            schema: Vec::new(),
+            attributes: Vec::new(),
+            plugin: PLUGIN_DEFAULT,
+            proof: Vec::new(),
+        })
+    }
+
+    fn offered(&self) -> u32 {
+        CAPABILITIES | if self.offers_tls { capability::SSL } else { 0 }
+    }
+
+    /// Appends the payload of the greeting.
+    pub fn put_greeting(&self, version: &str, id: u64, out: &mut Vec<u8>) {
+        // Replicas of old took a version of two digits for one; clients know the prefix and leave it out.
+        let prefix = if version.contains("MariaDB") { "5.5.5-" } else { "" };
+        let greeting = Greeting {
+            version: format!("{prefix}{version}").into_bytes().into(),
+            thread_id: id as u32,
+            nonce: self.nonce.to_vec(),
+            capabilities: self.offered(),
+            collation: COLLATION,
+            status: status::AUTOCOMMIT,
+            plugin: PLUGIN_DEFAULT.name().as_bytes().into(),
+        };
+        greeting.put(out);
+    }
+
+    /// Reads the client's response to the greeting, which came through TLS or not. Appends the payload that asks for another
+    /// plugin, where that is the next step.
+    ///
+    /// # Errors
+    /// A packet that is no response.
+    pub fn respond(&mut self, packet: &[u8], has_tls: bool, out: &mut Vec<u8>) -> Result<Step, Malformed> {
+        let response = Response::read(packet)?;
+        let wants_tls = response.capabilities & capability::SSL != 0;
+        if wants_tls && !has_tls {
+            if !self.offers_tls || !response.user.is_empty() {
+                return Err(Malformed("a request for TLS, which was not offered"));
+            }
+            return Ok(Step::Tls);
+        }
+        self.capabilities = response.capabilities & self.offered();
+        self.collation = response.collation;
+        self.user = response.user;
+        self.schema = response.schema;
+        self.attributes = response.attributes;
+        self.proof = response.proof;
+        // Who names no plugin takes the greeting's word for it.
+        let named = self.capabilities & capability::PLUGIN_AUTH != 0 && !response.plugin.is_empty();
+        let plugin = if named { AuthPlugin::from_name(&response.plugin) } else { Some(PLUGIN_DEFAULT) };
+        Ok(self.choose(plugin, out))
+    }
+
+    /// Reads COM_CHANGE_USER, all but its first byte.
+    ///
+    /// ```text
+    /// user 0 | size u8, proof | schema 0 | collation u16 | plugin 0 | attributes
+    /// ```
+    ///
+    /// # Errors
+    /// A packet that ends too early.
+    pub fn change_user(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<Step, Malformed> {
+        let mut reader = Reader(packet);
+        self.user = reader.until_zero().to_vec();
+        let size = usize::from(reader.u8()?);
+        self.proof = reader.bytes(size)?.to_vec();
+        self.schema = reader.until_zero().to_vec();
+        self.attributes.clear();
+        let mut plugin = Some(PLUGIN_DEFAULT);
+        if !reader.is_empty() {
+            self.collation = reader.u16()? as u8;
+            let name = reader.until_zero();
+            if !name.is_empty() {
+                plugin = AuthPlugin::from_name(name);
+            }
+        }
+        Ok(self.choose(plugin, out))
+    }
+
+    fn choose(&mut self, plugin: Option<AuthPlugin>, out: &mut Vec<u8>) -> Step {
+        match plugin {
+            Some(plugin @ (AuthPlugin::Native | AuthPlugin::CachingSha2)) => {
+                self.plugin = plugin;
+                Step::Check
+            }
+            _ => {
+                self.plugin = PLUGIN_DEFAULT;
+                out.push(crate::answer::EOF);
+                put_until_zero(out, self.plugin.name().as_bytes());
+                out.extend_from_slice(&self.nonce);
+                out.push(0);
+                Step::Switch
+            }
+        }
+    }
+
+    /// Takes the proof that the client sends when it was asked for another plugin.
+    pub fn prove(&mut self, packet: &[u8]) {
+        self.proof = packet.to_vec();
+    }
+
+    /// Whether the client has sent a proof at all, as error messages tell.
+    pub fn has_proof(&self) -> bool {
+        !self.proof.is_empty()
+    }
+
+    /// Whether the client knows the password; `None` for a user who does not exist, which takes as long to find out.
+    pub fn is_right(&self, password: Option<&[u8]>) -> bool {
+        let known = password.unwrap_or(b"no such user");
+        let expected = match self.plugin {
+            AuthPlugin::CachingSha2 => auth::caching_sha2(known, &self.nonce),
+            _ => auth::native(known, &self.nonce),
+        };
+        // MySQL's own clients of `caching_sha2_password` say that there is no password with a zero.
+        let given: &[u8] = match (&*self.proof, self.plugin) {
+            ([0], AuthPlugin::CachingSha2) => &[],
+            (proof, _) => proof,
+        };
+        is_equal(&expected, given) && password.is_some()
+    }
+
+    /// Whether the client waits to be told that its proof was good enough before it is told that it is logged in.
+    pub fn wants_fast_success(&self) -> bool {
+        self.plugin == AuthPlugin::CachingSha2 && self.has_proof() && self.proof != [0]
+    }
+}
+
+/// Compares without telling by the time it takes where the difference is.
+fn is_equal(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |found, (left, right)| found | (left ^ right)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(login: &Login, plugin: AuthPlugin, password: &[u8]) -> Vec<u8> {
+        let proof = match plugin {
+            AuthPlugin::CachingSha2 => auth::caching_sha2(password, &login.nonce),
+            _ => auth::native(password, &login.nonce),
+        };
+        let response = Response {
+            capabilities: CAPABILITIES,
+            collation: 33,
+            user: b"monty".to_vec(),
+            proof,
+            schema: b"world".to_vec(),
+            plugin: plugin.name().into(),
+            attributes: vec![(b"a".to_vec(), b"b".to_vec())],
+        };
+        let mut out = Vec::new();
+        response.put(&mut out);
+        out
+    }
+
+    #[test]
+    fn greets() {
+        let login = Login::new(true).unwrap();
+        let mut out = Vec::new();
+        login.put_greeting("10.11.6-MariaDB", 7, &mut out);
+        let greeting = Greeting::read(&out).unwrap();
+        assert_eq!((&*greeting.version, greeting.thread_id), (&b"5.5.5-10.11.6-MariaDB"[..], 7));
+        assert_eq!(greeting.nonce, login.nonce);
+        assert!(greeting.capabilities & capability::SSL != 0);
+        assert!(login.nonce.iter().all(|byte| *byte != 0 && *byte != b'$'));
+    }
+
+    #[test]
+    fn proofs() {
+        for plugin in [AuthPlugin::Native, AuthPlugin::CachingSha2] {
+            let mut login = Login::new(false).unwrap();
+            let packet = response(&login, plugin, b"secret");
+            let mut out = Vec::new();
+            assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Check));
+            assert_eq!((&*login.user, &*login.schema, login.collation), (&b"monty"[..], &b"world"[..], 33));
+            assert_eq!(login.wants_fast_success(), plugin == AuthPlugin::CachingSha2);
+            assert!(login.is_right(Some(b"secret")) && login.has_proof());
+            assert!(!login.is_right(Some(b"Secret")) && !login.is_right(Some(b"")) && !login.is_right(None));
+            let packet = response(&login, plugin, b"");
+            assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Check));
+            assert!(login.is_right(Some(b"")) && !login.has_proof() && !login.wants_fast_success());
+            assert!(!login.is_right(Some(b"secret")) && !login.is_right(None));
+        }
+    }
+
+    #[test]
+    fn who_does_not_exist_has_no_password_either() {
+        let mut login = Login::new(false).unwrap();
+        let packet = response(&login, AuthPlugin::Native, b"no such user");
+        assert_eq!(login.respond(&packet, false, &mut Vec::new()), Ok(Step::Check));
+        assert!(!login.is_right(None));
+    }
+
+    #[test]
+    fn other_plugins_are_switched() {
+        let mut login = Login::new(false).unwrap();
+        let packet = response(&login, AuthPlugin::Ed25519, b"secret");
+        let mut out = Vec::new();
+        assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Switch));
+        let (plugin, nonce) = crate::handshake::read_switch(&out).unwrap();
+        assert_eq!((plugin, nonce), (&b"mysql_native_password"[..], &login.nonce[..]));
+        login.prove(&auth::native(b"secret", nonce));
+        assert!(login.is_right(Some(b"secret")));
+    }
+
+    #[test]
+    fn tls_is_begun_where_it_is_offered() {
+        let request = Response { capabilities: CAPABILITIES | capability::SSL, ..Response::default() };
+        let mut packet = Vec::new();
+        request.put_tls_request(&mut packet);
+        let mut login = Login::new(true).unwrap();
+        assert_eq!(login.respond(&packet, false, &mut Vec::new()), Ok(Step::Tls));
+        let mut login = Login::new(false).unwrap();
+        assert!(login.respond(&packet, false, &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn users_change() {
+        let mut login = Login::new(false).unwrap();
+        let mut out = Vec::new();
+        assert!(login.change_user(b"app\0\x14short", &mut out).is_err());
+        let packet =
+            [b"app\0\x14", &auth::native(b"x", &login.nonce)[..], b"shop\0\x2d\0mysql_native_password\0"].concat();
+        assert_eq!(login.change_user(&packet, &mut out), Ok(Step::Check));
+        assert_eq!((&*login.user, &*login.schema), (&b"app"[..], &b"shop"[..]));
+        assert!(login.is_right(Some(b"x")));
+        assert_eq!(login.change_user(b"app\0\0\0\x2d\0client_ed25519\0", &mut out), Ok(Step::Switch));
+    }
+}
