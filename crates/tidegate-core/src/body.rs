@@ -35,9 +35,6 @@ const READ_BYTES_MAX: usize = 64 << 10;
 /// Memory for a body that a request keeps for the next.
 const MEMORY_KEPT_MAX: usize = 64 << 10;
 
-/// What a client that expects it is told before it sends its body.
-const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
 /// How the end of a body is known.
 #[derive(Debug, Default)]
 enum Framing {
@@ -364,8 +361,8 @@ impl Request {
         }
         self.make_read_room();
         // An end or an error shows again when more is wanted.
-        let _ = self.conn.read_more_now();
-        if is_here(&self.conn.input.borrow()) && self.take_buffered_body().is_ok() {
+        let _ = self.client.read_more_now();
+        if is_here(&self.client.input().borrow()) && self.take_buffered_body().is_ok() {
             self.body.loaded.set(true);
         }
     }
@@ -377,7 +374,7 @@ impl Request {
     pub fn has_malformed_body(&self) -> bool {
         let is_malformed = match &*self.body.framing.borrow() {
             Framing::Chunked(decoder) if self.body.untouched().is_some() => {
-                !has_chunks(&mut decoder.clone(), &self.conn.input.borrow())
+                !has_chunks(&mut decoder.clone(), &self.client.input().borrow())
             }
             _ => false,
         };
@@ -420,7 +417,7 @@ impl Request {
             self.response.borrow_mut().status = 400;
         }
         if matches!(error, BodyError::TimedOut) {
-            self.conn.timed_out.set(true);
+            self.client.note_timeout();
         }
         self.log(level, format_args!("{error}"));
     }
@@ -434,7 +431,7 @@ impl Request {
                 return Ok(());
             }
             self.make_read_room();
-            match self.conn.read_more(timeout_ms).await {
+            match self.client.read_more(timeout_ms).await {
                 Ok(0) => return Err(BodyError::Gone),
                 Ok(_) => clock::update(),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
@@ -451,7 +448,7 @@ impl Request {
             Framing::Chunked(_) => usize::MAX,
         };
         let wanted = expected.min(self.http_conf().client_body_buffer_bytes()).min(READ_BYTES_MAX);
-        let mut input = self.conn.input.borrow_mut();
+        let mut input = self.client.input().borrow_mut();
         if input.capacity() < wanted {
             let more = wanted - input.len();
             input.reserve(more);
@@ -463,19 +460,19 @@ impl Request {
         let mut head = self.head.borrow_mut();
         if head.expect_continue && !self.header_sent() {
             head.expect_continue = false;
-            self.conn.output.borrow_mut().buf.extend_from_slice(GO_ON);
+            self.client.queue_go_on();
         }
     }
 
     /// Tells a client that waits for it to go on.
     async fn send_continue(&self) -> Result<(), BodyError> {
         let expects = self.head.borrow().expect_continue;
-        if !expects || self.header_sent() || !self.conn.input.borrow().is_empty() {
+        if !expects || self.header_sent() || !self.client.input().borrow().is_empty() {
             return Ok(());
         }
         self.head.borrow_mut().expect_continue = false;
-        self.conn.output.borrow_mut().buf.extend_from_slice(GO_ON);
-        self.conn.flush(self.http_conf().send_timeout_ms()).await.map_err(|_| BodyError::Gone)
+        self.client.queue_go_on();
+        self.client.flush(self.http_conf().send_timeout_ms()).await.map_err(|_| BodyError::Gone)
     }
 
     /// Stores what is in the connection's buffer; answers whether the body is complete.
@@ -488,7 +485,7 @@ impl Request {
 
     /// Decodes what is in the connection's buffer into `out`; answers whether the body is complete.
     fn decode_buffered(&self, out: &mut Vec<u8>) -> Result<bool, BodyError> {
-        let mut input = self.conn.input.borrow_mut();
+        let mut input = self.client.input().borrow_mut();
         let mut framing = self.body.framing.borrow_mut();
         let before = out.len();
         let (used, complete) = match &mut *framing {
@@ -581,7 +578,7 @@ impl Request {
                 return Ok(complete);
             }
             self.make_read_room();
-            match self.conn.read_more(timeout_ms).await {
+            match self.client.read_more(timeout_ms).await {
                 Ok(0) => return Err(BodyError::Gone),
                 Ok(_) => clock::update(),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
@@ -605,7 +602,7 @@ impl Request {
             if complete || out.len() > before {
                 return Poll::Ready(Ok(complete));
             }
-            match ready!(self.conn.poll_read_more(cx)) {
+            match ready!(self.client.poll_read_more(cx)) {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
             }
@@ -619,7 +616,8 @@ impl Request {
             return true;
         }
         self.head.borrow_mut().expect_continue = false;
-        self.conn.unsent_bytes() == 0 && self.conn.stream.try_write(GO_ON).is_ok_and(|written| written == GO_ON.len())
+        self.client.queue_go_on();
+        matches!(self.client.write_now(), Ok(true))
     }
 
     /// Drops what has come of a body that nobody wanted; answers whether that was all.
@@ -632,7 +630,7 @@ impl Request {
     /// # Errors
     /// See [`BodyError`]; the connection then has to be closed.
     pub(crate) async fn discard_body(self: &Rc<Self>) -> Result<(), BodyError> {
-        if self.head.borrow().expect_continue && self.conn.input.borrow().is_empty() {
+        if self.head.borrow().expect_continue && self.client.input().borrow().is_empty() {
             // The client was never told to go on; what it does now is its choice, so nothing can be told apart.
             return Err(BodyError::Gone);
         }

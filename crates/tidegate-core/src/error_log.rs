@@ -5,7 +5,7 @@ use std::{fmt, fmt::Write, rc::Rc};
 use bstr::BStr;
 
 use crate::{
-    http1::Connection,
+    connection::Connection,
     log::{ErrorLog, Level, Line},
     request::Request,
 };
@@ -39,7 +39,7 @@ pub fn level(req: &Request) -> Option<Level> {
 pub fn write_for_request(req: &Request, level: Level, message: fmt::Arguments<'_>) {
     with_log(req, |log| {
         if log.enabled(level) {
-            log.write(level, Some(req.conn.number), message, |line| append_context(req, line));
+            log.write(level, Some(req.connection().number), message, |line| append_context(req, line));
         }
     });
 }
@@ -48,7 +48,7 @@ pub fn write_for_request(req: &Request, level: Level, message: fmt::Arguments<'_
 pub fn write_bytes_for_request(req: &Request, level: Level, message: &[u8]) {
     with_log(req, |log| {
         if log.enabled(level) {
-            log.write_bytes(level, Some(req.conn.number), message, |line| append_context(req, line));
+            log.write_bytes(level, Some(req.connection().number), message, |line| append_context(req, line));
         }
     });
 }

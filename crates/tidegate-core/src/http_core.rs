@@ -571,7 +571,7 @@ enum Search {
 impl Request {
     /// Chooses the server by the name that the client gave.
     pub(crate) fn choose_server(&self) {
-        let listen = &self.conf().listens[self.conn.port];
+        let listen = &self.conf().listens[self.connection().port];
         if listen.one_server {
             return;
         }

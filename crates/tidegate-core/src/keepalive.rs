@@ -159,7 +159,7 @@ impl Request {
     }
 
     fn may_keep_alive(&self, conf: &Conf) -> bool {
-        let conn = &self.conn;
+        let conn = self.connection();
         let age_ms = || clock::steady_ms().saturating_sub(conn.accepted_ms);
         conf.keepalive_timeout.is_none_or(|(timeout, _)| !timeout.is_zero())
             && self.number() < conf.keepalive_requests.unwrap_or(1000)

@@ -12,7 +12,8 @@
 //! - [`request`], [`body`], [`output`], [`byte_ranges`]: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`]
 //! - [`static_files`]: from a path to an open file
-//! - [`http1`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
+//! - [`client`], `transfer`, `output_queue`: how a request speaks to its client
+//! - [`connection`], [`http1`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
 //! - [`resolver`]: which name servers are asked
 //! - [`upstream`]: talking to other servers for a request
 //! - [`error_log`], [`files`]: what they stand on
@@ -20,7 +21,9 @@
 mod accepted;
 pub mod body;
 pub mod byte_ranges;
+pub mod client;
 pub mod conf;
+pub mod connection;
 pub mod environment;
 pub mod error_log;
 pub mod files;
@@ -33,6 +36,7 @@ pub mod location;
 pub mod main_conf;
 pub mod module;
 pub mod output;
+mod output_queue;
 mod panics;
 pub mod phase;
 pub mod product;
@@ -48,6 +52,7 @@ pub mod static_files;
 pub mod subrequest;
 mod temp_file;
 pub mod template;
+mod transfer;
 pub mod upstream;
 pub mod variable;
 pub mod variables;

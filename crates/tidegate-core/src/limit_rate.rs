@@ -49,7 +49,7 @@ pub static MODULE: Module<Conf> = Module {
     variables: &[VariableDef::changeable(
         "limit_rate",
         |req, _, out| {
-            let rate = req.conn.throttle.get().map_or(0, |throttle| throttle.rate);
+            let rate = req.client.output().borrow().throttle().map_or(0, |throttle| throttle.rate);
             let rate = req.limit_rate.get().unwrap_or(rate);
             out.extend_from_slice(itoa::Buffer::new().format(rate).as_bytes());
             true
@@ -93,7 +93,7 @@ fn set_variable(req: &Rc<Request>, _: &[u8], value: &[u8]) {
     }
 }
 
-/// How fast a connection's output may be.
+/// How fast the output of a request may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Throttle {
     /// Bytes a second.
@@ -102,7 +102,7 @@ pub(crate) struct Throttle {
     after: u64,
     /// When the response began, in milliseconds.
     start_ms: u64,
-    /// What the connection had sent then.
+    /// What had left the queue then.
     sent_before: u64,
 }
 
@@ -156,9 +156,9 @@ impl Request {
             rate,
             after: conf.limit_rate_after.as_ref().map_or(0, |after| self.size_of(after)),
             start_ms: clock::steady_ms(),
-            sent_before: self.conn.sent.get(),
+            sent_before: self.client.output().borrow().sent(),
         });
-        self.conn.throttle.set(throttle);
+        self.client.output().borrow_mut().set_throttle(throttle);
     }
 
     pub(crate) fn size_of(&self, template: &Template) -> u64 {

@@ -10,8 +10,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::{
     byte_ranges::ByteRanges,
-    http1::transfer::COPY_BYTES_MAX,
     log::{Level, SysError},
+    output_queue::COPY_BYTES_MAX,
     panics,
     phase::{LocalFuture, Ready},
     request::{Request, Sink},
@@ -122,7 +122,7 @@ impl Chunk {
         for buf in &mut self.bufs {
             if let Buf::File { .. } = buf {
                 let mut bytes = Vec::new();
-                crate::http1::transfer::append_to(buf, &mut bytes)?;
+                crate::transfer::append_to(buf, &mut bytes)?;
                 *buf = Buf::Bytes(bytes.into());
             }
         }
@@ -524,7 +524,7 @@ impl Request {
     /// Leaves the client's connection to somebody who reads and writes it himself: nothing is sent from now on, and the
     /// connection closes with the request. `false` when bytes wait that the client does not take.
     pub fn take_over_connection(&self) -> bool {
-        if !matches!(self.conn.output.borrow_mut().write_to(&self.conn), Ok(true)) {
+        if self.client.socket().is_none() || !matches!(self.client.write_now(), Ok(true)) {
             return false;
         }
         self.response.borrow_mut().progress = Progress::Ended;
@@ -588,11 +588,11 @@ impl Request {
     /// The client has gone, or takes nothing for `send_timeout`.
     pub async fn pace(self: &Rc<Self>) -> Result<(), Closed> {
         tokio::task::yield_now().await;
-        if self.is_captured() || self.conn.unsent_bytes() <= PACE_BYTES {
+        if self.is_captured() || self.client.unsent_bytes() <= PACE_BYTES {
             return Ok(());
         }
         let timeout_ms = self.http_conf().send_timeout_ms();
-        self.conn.drain_to(PACE_BYTES, timeout_ms).await.map_err(|_| Closed)
+        self.client.drain_to(PACE_BYTES, timeout_ms).await.map_err(|_| Closed)
     }
 
     /// Whether nobody between a handler and the client wants to see the body.

@@ -347,7 +347,7 @@ impl LogRun {
     fn begin(req: &Rc<Request>) -> Self {
         let late_log = req.lasting_context::<LateLog>();
         late_log.running.set(late_log.running.get() + 1);
-        req.conn.kept.set(true);
+        req.client.keep();
         LogRun { req: req.clone(), late_log, _hold: worker::current().map(|worker| worker.hold()) }
     }
 }

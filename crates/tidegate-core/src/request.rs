@@ -16,9 +16,10 @@ use tidegate_reuse::{Keep, Reset};
 
 use crate::{
     body::RequestBody,
+    client::Client,
     clock,
     conf::{Config, Level, LevelId, ServerId},
-    http1::Connection,
+    connection::Connection,
     module::Module,
     output::{Progress, Response},
     phase::{Restart, URI_CHANGES_MAX},
@@ -80,8 +81,8 @@ impl LastMatch {
 
 /// A request.
 pub struct Request {
-    /// The connection that it came over.
-    pub conn: Rc<Connection>,
+    /// The way to the client that it came from.
+    pub client: Client,
     /// Method and fields, as parsed; a sub-request has a copy.
     pub head: RefCell<RequestHead>,
     /// The client: who the socket says it is, or who a trusted proxy says it is (`realip`). Sub-requests ask their main
@@ -175,7 +176,7 @@ impl Default for Flags {
 impl Reset for Request {
     fn reset(&mut self) -> Keep {
         let Request {
-            conn,
+            client,
             head,
             peer,
             number,
@@ -202,7 +203,7 @@ impl Reset for Request {
         // Contexts first: what they drop may still want to know the connection.
         contexts.get_mut().clear();
         lasting_contexts.get_mut().clear();
-        *conn = worker::nobody();
+        *client = Client::Http1(worker::nobody());
         head.get_mut().reset();
         uri.get_mut().clear();
         body.reset();
@@ -229,7 +230,7 @@ impl Reset for Request {
 
     fn fresh() -> Self {
         Request {
-            conn: worker::nobody(),
+            client: Client::Http1(worker::nobody()),
             head: RefCell::default(),
             peer: Cell::new(Peer::Unix),
             number: Cell::new(0),
@@ -259,7 +260,7 @@ impl Reset for Request {
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Request {
-            conn,
+            client,
             head,
             peer,
             number,
@@ -285,7 +286,7 @@ impl std::fmt::Debug for Request {
         } = self;
         let contexts = (contexts.borrow().len(), lasting_contexts.borrow().len());
         f.debug_struct("Request")
-            .field("conn", &conn.number)
+            .field("conn", &client.connection().number)
             .field("head", head)
             .field("client", &(peer, number, start_ms))
             .field("target", &(method, uri))
@@ -303,15 +304,22 @@ impl std::fmt::Debug for Request {
 }
 
 impl Request {
-    /// Makes a request that is as good as new one of `conn`. Its head is filled in by the connection.
-    pub(crate) fn attach(&mut self, conn: Rc<Connection>) {
+    /// Makes a request that is as good as new one of `client`. Its head is filled in by the client's protocol.
+    pub(crate) fn attach(&mut self, client: Client) {
+        let conn = client.connection();
         let slot_count = conn.config().variables.slot_count();
         Rc::get_mut(self.values.get_mut()).expect("nobody shares the values of a new request").make_room(slot_count);
         self.peer.set(conn.peer);
-        self.conn = conn;
-        self.set_server(self.conn.default_server());
+        let server = conn.default_server();
+        self.client = client;
+        self.set_server(server);
     }
 
+    /// The connection that it came over.
+    #[inline]
+    pub fn connection(&self) -> &Connection {
+        self.client.connection()
+    }
     /// The client: who the socket says it is, or who a trusted proxy says it is.
     pub fn peer(&self) -> Peer {
         self.main().peer.get()
@@ -326,8 +334,9 @@ impl Request {
     }
     /// Counts it as the connection's next request.
     pub(crate) fn count(&mut self) {
-        let number = self.conn.requests.get() + 1;
-        self.conn.requests.set(number);
+        let requests = &self.client.connection().requests;
+        let number = requests.get() + 1;
+        requests.set(number);
         self.number.set(number);
     }
 
@@ -336,7 +345,7 @@ impl Request {
     pub fn subrequest(parent: &Rc<Self>, sink: Sink, variables: VariableSharing) -> Rc<Self> {
         let mut req = worker::take_request();
         let request = Rc::get_mut(&mut req).expect("a spare request belongs to nobody");
-        request.attach(parent.conn.clone());
+        request.attach(parent.client.clone());
         match variables {
             VariableSharing::Fresh => {}
             VariableSharing::Shared => *request.values.get_mut() = parent.values(),
@@ -364,7 +373,7 @@ impl Request {
     /// The configuration that the request was accepted under.
     #[inline]
     pub fn conf(&self) -> &Config {
-        self.conn.config()
+        self.client.connection().config()
     }
     /// The level of the configuration that applies now: the server, then the location, then an `if` inside it.
     pub fn level(&self) -> &Level {
@@ -610,10 +619,10 @@ impl Request {
     pub fn close_connection(&self) {
         let main = self.main();
         main.flags.keep_alive.set(false);
-        if main.response.borrow().header_bytes == 0 && !self.conn.is_broken() {
+        if main.response.borrow().header_bytes == 0 && !self.client.is_broken() {
             // What waits belongs to pipelined requests before this one.
-            let _ = self.conn.output.borrow_mut().write_to(&self.conn);
+            let _ = self.client.write_now();
         }
-        self.conn.mark_broken();
+        self.client.abort();
     }
 }

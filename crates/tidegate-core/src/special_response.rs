@@ -20,7 +20,7 @@ impl Request {
     /// Ends the request with a status. Answers `Redirected` when an error page takes over, else the engine's last step.
     pub(crate) fn end_with_status(self: &Rc<Self>, status: u16) -> Step {
         if status == STATUS_CLOSE {
-            self.conn.timed_out.set(true);
+            self.client.note_timeout();
             return Step::Close;
         }
         if matches!(status, 408 | 499) && !self.is_subrequest() {

@@ -103,7 +103,7 @@ impl Subrequest {
     /// Lets the client's connection end without the sub-request, which runs in the background: it may take longer than the
     /// response.
     pub fn detach(&self) {
-        self.req.conn.kept.set(true);
+        self.req.client.keep();
     }
 
     /// Gives the memory to the requests that come. What somebody else still holds stays his.

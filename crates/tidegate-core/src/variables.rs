@@ -34,7 +34,7 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("remote_port", connection::remote_port, "Port of the client."),
     VariableDef::new("binary_remote_addr", connection::binary_remote_addr, "Address of the client, 4 or 16 bytes."),
     VariableDef::new("remote_user", remote_user, "Name given for Basic authentication."),
-    VariableDef::new("connection", |req, _, out| number(out, req.conn.number), "Number of the connection."),
+    VariableDef::new("connection", |req, _, out| number(out, req.connection().number), "Number of the connection."),
     VariableDef::new(
         "connection_requests",
         |req, _, out| number(out, req.number()),
@@ -215,7 +215,7 @@ fn request_id(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn request_completion(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    if req.response.borrow().progress == Progress::Ended && !req.conn.is_broken() {
+    if req.response.borrow().progress == Progress::Ended && !req.client.is_broken() {
         out.extend_from_slice(b"OK");
     }
     true

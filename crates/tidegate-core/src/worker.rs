@@ -10,11 +10,7 @@ use tidegate_net::{
 };
 use tidegate_reuse::Pool;
 
-use crate::{
-    conf::Config,
-    http1::{Connection, HttpPort},
-    request::Request,
-};
+use crate::{conf::Config, connection::Connection, http1::HttpPort, request::Request};
 
 /// Requests that a worker keeps for reuse.
 const SPARES_MAX: usize = 256;

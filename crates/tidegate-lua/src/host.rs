@@ -84,7 +84,11 @@ impl Host {
         match self {
             Self::Request(req) => {
                 let tail = format!(", context: ngx.timer, client: {}, server: {}", req.peer(), server_of(req));
-                Host::Other(Rc::new(Detached { tail, connection: Some(req.conn.number), sockets: Rc::default() }))
+                Host::Other(Rc::new(Detached {
+                    tail,
+                    connection: Some(req.connection().number),
+                    sockets: Rc::default(),
+                }))
             }
             Self::Other(other) => other.timer_host(),
         }
@@ -102,7 +106,7 @@ fn action(req: &Request) -> Option<&'static str> {
 
 /// The address that the client's connection was accepted on, as the configuration has it.
 fn server_of(req: &Request) -> String {
-    req.conn.listen_addr().map_or_else(String::new, ToString::to_string)
+    req.connection().listen_addr().map_or_else(String::new, ToString::to_string)
 }
 
 /// Surroundings that write to the error log of the process.

@@ -126,7 +126,7 @@ const CLIENT_CLOSED: i32 = 499;
 /// `ngx.on_abort` function starts, or else the run ends.
 async fn unless_client_goes(req: &Rc<Request>, waiting: Waiting) -> Outcome {
     let mut waiting = pin!(waiting);
-    let mut gone = pin!(req.conn.closed_by_client());
+    let mut gone = pin!(req.client.closed());
     let mut watches = true;
     let sockets = OpenSockets::of(&Host::Request(req.clone()));
     poll_fn(|cx| {

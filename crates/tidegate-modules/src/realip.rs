@@ -72,7 +72,7 @@ pub static MODULE: Module<Conf> = Module {
     variables: &[
         VariableDef::new(
             "realip_remote_addr",
-            |req, _, out| write!(out, "{}", req.conn.peer).is_ok(),
+            |req, _, out| write!(out, "{}", req.connection().peer).is_ok(),
             "Address of the client or proxy that the connection came from.",
         ),
         VariableDef::new("realip_remote_port", realip_remote_port, "Port of the client or proxy."),
@@ -104,7 +104,7 @@ pub static MODULE: Module<Conf> = Module {
 };
 
 fn realip_remote_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.peer {
+    match req.connection().peer {
         Peer::Inet(address) => write!(out, "{}", address.port()).is_ok(),
         Peer::Unix => true,
     }
@@ -135,7 +135,7 @@ fn networks(arg: &ast::Arg, build: &mut Build<'_>) -> Result<Vec<Network>, Diagn
 impl Conf {
     /// Believes a trusted proxy, once for a request.
     fn apply(&self, req: &Rc<Request>) {
-        let conn = &req.conn;
+        let conn = req.connection();
         if req.peer() != conn.peer {
             return;
         }

@@ -147,7 +147,7 @@ fn send_body(req: &Rc<Request>, file: &Rc<OpenFile>, head: Result<(), Closed>) -
         }
         body => {
             if let Buf::File { .. } = body {
-                req.conn.set_turn_bytes_max(conf.sendfile_max_chunk.map(|bytes| bytes as u64));
+                req.client.set_turn_bytes_max(conf.sendfile_max_chunk.map(|bytes| bytes as u64));
             }
             let mut chunk = Chunk::end();
             chunk.bufs.push(body);
@@ -197,7 +197,7 @@ async fn read_and_send(req: &Rc<Request>, open: &OpenFile) -> Step {
         chunk.last = offset >= open.info.size;
         let sent = req.send(chunk).wait().await;
         let room = count.saturating_mul(piece_bytes as u64);
-        if sent.is_err() || req.conn.drain_to(room, timeout_ms).await.is_err() {
+        if sent.is_err() || req.client.drain_to(room, timeout_ms).await.is_err() {
             return Step::Close;
         }
         // A filter may have worked hard on the piece: others have their turn.

@@ -301,7 +301,7 @@ impl Conf {
         let words = if self.level() == V1 {
             [service.unwrap_or(0), time, process, number].map(u32::to_ne_bytes)
         } else {
-            let service = match (service, req.conn.local_addr()) {
+            let service = match (service, req.connection().local_addr()) {
                 (Some(service), _) => service.to_be_bytes(),
                 (None, Peer::Inet(address)) => match address.ip() {
                     IpAddr::V4(ip) => ip.octets(),

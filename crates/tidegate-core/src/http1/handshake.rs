@@ -5,8 +5,7 @@ use std::rc::Rc;
 use rustls::server::ClientHello;
 use tidegate_net::{session::Wait, tls::HandshakeError};
 
-use super::connection::Connection;
-use crate::{error_log::write_for_connection, log::Level, worker::Worker};
+use crate::{connection::Connection, error_log::write_for_connection, log::Level, worker::Worker};
 
 /// Does the handshake, where the port wants one; `false` when there is nothing to be served. A client that speaks
 /// without TLS gets its answer as a request ([`Connection::lacks_tls`]).

@@ -5,9 +5,10 @@ use std::{io, rc::Rc, task::Poll};
 use bstr::ByteSlice;
 use tidegate_http::{BadRequest, Method, Parsed, RequestHead, parse_request, proxy_protocol::parse_proxy_header};
 
-use super::connection::Connection;
 use crate::{
+    client::Client,
     clock,
+    connection::Connection,
     http_core::Conf as HttpConf,
     log::Level,
     request::Request,
@@ -84,7 +85,7 @@ pub(super) async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
 fn begin_request(conn: &Rc<Connection>, worker: &Worker) -> Rc<Request> {
     worker.count_request();
     let mut req = worker::take_request();
-    unshared(&mut req).attach(conn.clone());
+    unshared(&mut req).attach(Client::Http1(conn.clone()));
     req
 }
 
@@ -258,9 +259,8 @@ fn note_end_of_wait(conn: &Connection, first: bool, end: &io::Result<usize>) {
 fn begin(req: &mut Rc<Request>) -> Result<(), BadRequest> {
     let request = unshared(req);
     request.count();
-    let conn = &request.conn;
-    conn.head_since_ms.set(0);
-    conn.throttle.set(None);
+    request.client.connection().head_since_ms.set(0);
+    request.client.output().borrow_mut().set_throttle(None);
     let head: &mut RequestHead = request.head.get_mut();
     request.method.set(head.method);
     let uri = request.uri.get_mut();

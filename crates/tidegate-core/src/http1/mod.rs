@@ -1,18 +1,15 @@
 //! HTTP/1 on a connection.
 //!
-//! - [`connection`]: the socket with what was read and is to be written
 //! - `requests`: request after request on it
 //! - `handshake`: TLS, ahead of the first one
 //! - `head`: reading the head of one
-//! - `write_head`, [`transfer`]: writing the head and the body of its response
+//! - `write_head`: writing the head of its response
 //!
 //! What this does not know: what a request comes to. That is [`crate::phase`].
 
-pub(crate) mod connection;
 mod handshake;
 mod head;
 mod requests;
-pub(crate) mod transfer;
 mod write_head;
 
 use std::{rc::Rc, sync::Arc};
@@ -22,8 +19,7 @@ use tidegate_net::{
     session::End,
 };
 
-pub use self::connection::Connection;
-use crate::{conf::Config, worker::Worker};
+use crate::{conf::Config, connection::Connection, worker::Worker};
 
 /// A part of a head that has become longer than this is parsed, whether its line has ended or not.
 const PARKED_BYTES_MAX: usize = 1024;

@@ -12,14 +12,14 @@ use std::{
 use tidegate_net::session::{End, Wait};
 
 use super::{
-    connection::Connection,
     handshake::shake_hands,
     head::{Cause, Head, read_head, read_proxy_header},
-    transfer::OutputQueue,
 };
 use crate::{
     clock,
+    connection::Connection,
     log::{Level, SysError},
+    output_queue::OutputQueue,
     panics::{panic_text, report_panic},
     phase::{self, LateLog, LocalFuture, Ready},
     request::Request,
@@ -225,7 +225,7 @@ async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture
         let mut output = conn.output.borrow_mut();
         output.flush |= std::mem::take(&mut owes);
         while output.flush && !conn.is_broken() && output.poll_read(cx).is_ready() {
-            if let Some(time) = conn.pause() {
+            if let Some(time) = output.pause() {
                 let sleep = pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
                 if sleep.as_mut().poll(cx).is_pending() {
                     break;
@@ -236,7 +236,7 @@ async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture
             if conn.stream.poll_write_ready(cx).is_pending() {
                 break;
             }
-            if let Err(error) = output.write_to(conn) {
+            if let Err(error) = output.write_to(&conn.stream) {
                 conn.send_failed(&error);
             }
             if output.take_turn_end() {

@@ -86,7 +86,7 @@ impl Request {
         };
         parts.keep_alive_timeout = self.keepalive_conf().header_seconds();
         parts.vary_accept_encoding = response.vary_accept_encoding;
-        let mut output = self.conn.output.borrow_mut();
+        let mut output = self.client.output().borrow_mut();
         if output.buf.capacity() == 0 {
             output.buf = buffers::take();
         }
@@ -97,10 +97,8 @@ impl Request {
             // Whoever sets the limit has a head as long as that leave by itself, as nginx does: the next write then finds
             // out that the client has gone. By default the head waits for the body's first piece.
             output.flush = true;
-            if output.write_to(&self.conn).is_err() {
-                self.conn.mark_broken();
-                return Err(Closed);
-            }
+            drop(output);
+            self.client.write_now().map_err(|_| Closed)?;
         }
         if let Some(location) = location {
             response.fields.set_known(Known::Location, &location);
@@ -134,7 +132,7 @@ impl Request {
             }
         }
         if conf.port_in_redirect != Some(false)
-            && let Peer::Inet(address) = self.conn.local()
+            && let Peer::Inet(address) = self.connection().local()
             && address.port() != port_default
         {
             url.push(b':');
@@ -194,7 +192,7 @@ fn write_parts<D: Deref<Target = [u8]>>(
 }
 
 fn append_address(req: &Request, out: &mut Vec<u8>) {
-    if let Peer::Inet(address) = req.conn.local() {
+    if let Peer::Inet(address) = req.connection().local() {
         use std::io::Write;
         let _ = write!(out, "{}", address.ip());
     }

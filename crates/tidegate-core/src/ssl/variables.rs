@@ -23,7 +23,7 @@ fn https(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn ssl_protocol(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    let version = req.conn.stream.with_tls(|tls| tls.protocol_version()).flatten();
+    let version = req.connection().stream.with_tls(|tls| tls.protocol_version()).flatten();
     let name: &[u8] = match version {
         Some(ProtocolVersion::TLSv1_2) => b"TLSv1.2",
         Some(ProtocolVersion::TLSv1_3) => b"TLSv1.3",
@@ -34,15 +34,17 @@ fn ssl_protocol(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn ssl_cipher(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    let suite = req.conn.stream.with_tls(|tls| tls.negotiated_cipher_suite()).flatten();
+    let suite = req.connection().stream.with_tls(|tls| tls.negotiated_cipher_suite()).flatten();
     let Some(suite) = suite else { return false };
     out.extend_from_slice(cipher_name(suite.suite()).as_bytes());
     true
 }
 
 fn ssl_server_name(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    let found =
-        req.conn.stream.with_tls(|tls| tls.server_name().map(|name| out.extend_from_slice(name.as_bytes())).is_some());
+    let found = req
+        .connection()
+        .stream
+        .with_tls(|tls| tls.server_name().map(|name| out.extend_from_slice(name.as_bytes())).is_some());
     found == Some(true)
 }
 
@@ -67,7 +69,7 @@ fn cipher_name(suite: CipherSuite) -> &'static str {
 impl Request {
     /// Whether TLS is spoken with the client.
     pub fn is_secure(&self) -> bool {
-        self.conn.stream.with_tls(|_| ()).is_some()
+        self.connection().stream.with_tls(|_| ()).is_some()
     }
     /// `https` or `http`.
     pub fn scheme(&self) -> &'static str {

@@ -291,7 +291,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             self.req.log(Level::Warn, format_args!("upstream server temporarily disabled while {CONNECTING}"));
         }
         self.selection.attempt.last_failure = Some(failure);
-        if self.req.conn.is_broken() {
+        if self.req.client.is_broken() {
             return Some(self.client_gone());
         }
         let settings = self.settings;

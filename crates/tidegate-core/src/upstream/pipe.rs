@@ -127,7 +127,7 @@ impl<P: Protocol> Exchange<'_, P> {
             return Step::Status(502);
         }
         self.req.main().flags().keep_alive.set(false);
-        let _ = self.req.conn.flush(self.req.http_conf().send_timeout_ms()).await;
+        let _ = self.req.client.flush(self.req.http_conf().send_timeout_ms()).await;
         Step::Close
     }
 
@@ -243,7 +243,7 @@ impl<P: Protocol> Exchange<'_, P> {
     /// Sends the first `len` bytes of the input on.
     async fn forward(&mut self, socket: &mut Socket, len: usize, temp: &mut Option<TempFile>) -> Result<(), Cut> {
         // Nobody takes what is captured; the sub-request's own limit holds it.
-        let unsent = if self.req.is_captured() { 0 } else { self.req.conn.unsent_bytes() };
+        let unsent = if self.req.is_captured() { 0 } else { self.req.client.unsent_bytes() };
         let is_read = self.req.reads_files();
         let spills = self.buffering && !self.disk_failed && self.settings.temp_file_bytes_max > 0;
         let mut limit = self.settings.buffer_bytes as u64;
@@ -265,7 +265,7 @@ impl<P: Protocol> Exchange<'_, P> {
         if over {
             let timeout_ms = self.req.http_conf().send_timeout_ms();
             let left = limit.saturating_sub(len as u64).max(1);
-            self.req.conn.drain_to(left, timeout_ms).await.map_err(|_| Cut::Client)?;
+            self.req.client.drain_to(left, timeout_ms).await.map_err(|_| Cut::Client)?;
         }
         if len <= COPY_BYTES_MAX {
             let sent = self.req.send_slice(&socket.input[..len]);
@@ -282,7 +282,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let mut is_first = true;
         if temp.as_ref().is_some_and(|temp| temp.len >= self.settings.temp_file_bytes_max) {
             let timeout_ms = self.req.http_conf().send_timeout_ms();
-            self.req.conn.drain_to(0, timeout_ms).await.map_err(|_| Cut::Client)?;
+            self.req.client.drain_to(0, timeout_ms).await.map_err(|_| Cut::Client)?;
             // Another file, not the same one again: what `sendfile` took may still be on its way from the old pages.
             *temp = None;
             is_first = false;
@@ -321,9 +321,9 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn push_out(&self) -> Result<(), Cut> {
         self.req.send(Chunk::default().and_flush()).wait().await?;
         let left = self.settings.head_bytes_max as u64;
-        if self.req.conn.unsent_bytes() > left {
+        if self.req.client.unsent_bytes() > left {
             let timeout_ms = self.req.http_conf().send_timeout_ms();
-            self.req.conn.drain_to(left, timeout_ms).await.map_err(|_| Cut::Client)?;
+            self.req.client.drain_to(left, timeout_ms).await.map_err(|_| Cut::Client)?;
         }
         Ok(())
     }

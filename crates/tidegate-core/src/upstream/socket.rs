@@ -115,18 +115,12 @@ impl<'a> Watch<'a> {
 
     /// Whether the client has gone; otherwise the task of `cx` is woken when it goes.
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> bool {
-        while self.active.get() {
-            let stream = &self.req.conn.stream;
-            match stream.poll_read_ready(cx) {
-                Poll::Pending => return false,
-                Poll::Ready(Err(_)) => return true,
-                Poll::Ready(Ok(())) => match stream.try_peek() {
-                    Ok(false) => return true,
-                    // Its next request: what comes after that is not seen.
-                    Ok(true) => self.active.set(false),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(_) => return true,
-                },
+        if self.active.get() {
+            match self.req.client.poll_closed(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Some(())) => return true,
+                // Its next request: what comes after that is not seen.
+                Poll::Ready(None) => self.active.set(false),
             }
         }
         false

@@ -32,17 +32,18 @@ enum Failed {
 
 /// Copies in both directions until both senders have closed, one side fails, or nothing moves for the time limit.
 pub(super) async fn run(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeouts) {
-    if req.conn.flush(req.http_conf().send_timeout_ms()).await.is_err() {
+    let Some(client) = req.client.socket() else { return };
+    if req.client.flush(req.http_conf().send_timeout_ms()).await.is_err() {
         return;
     }
     socket.stream.set_nodelay();
-    req.conn.stream.set_nodelay();
+    client.set_nodelay();
     let mut up = Direction { pending: BytesMut::with_capacity(BUFFER_BYTES), ended: false };
-    up.pending.extend_from_slice(&std::mem::take(&mut *req.conn.input.borrow_mut()));
+    up.pending.extend_from_slice(&std::mem::take(&mut *req.client.input().borrow_mut()));
     let mut down = Direction { pending: std::mem::take(&mut socket.input), ended: false };
     let watch = Watch::new(req, false);
     loop {
-        match step(req, socket, &mut up, &mut down) {
+        match step(req, client, socket, &mut up, &mut down) {
             Ok(true) => {
                 // Others have their turn in between.
                 tokio::task::yield_now().await;
@@ -60,7 +61,6 @@ pub(super) async fn run(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeou
             }
         }
         let wait = socket.wait(timeouts.read_ms, &watch, |peer, cx| {
-            let client = &req.conn.stream;
             let mut ready = false;
             ready |= up.wants_input() && client.poll_read_ready(cx).is_ready();
             ready |= down.wants_input() && peer.poll_read_ready(cx).is_ready();
@@ -117,8 +117,13 @@ impl Direction {
 }
 
 /// Moves what can be moved; answers whether anything could.
-fn step(req: &Request, socket: &mut Socket, up: &mut Direction, down: &mut Direction) -> Result<bool, Failed> {
-    let client = &req.conn.stream;
+fn step(
+    req: &Request,
+    client: &Stream,
+    socket: &mut Socket,
+    up: &mut Direction,
+    down: &mut Direction,
+) -> Result<bool, Failed> {
     let read_up = up.read(client).map_err(Failed::Client)?;
     let sent_up = up.write(&socket.stream).map_err(Failed::Peer)?;
     let read_down = down.read(&socket.stream).map_err(Failed::Peer)?;

@@ -8,16 +8,16 @@ use tidegate_net::Peer;
 use crate::{clock, request::Request};
 
 pub(super) fn server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.local() {
+    match req.connection().local() {
         Peer::Inet(address) => number(out, address.port().into()),
         Peer::Unix => true,
     }
 }
 
 pub(super) fn server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.local_addr() {
+    match req.connection().local_addr() {
         Peer::Inet(address) => write!(out, "{}", address.ip()).is_ok(),
-        Peer::Unix => match req.conn.listen_addr() {
+        Peer::Unix => match req.connection().listen_addr() {
             Some(address) => write!(out, "{address}").is_ok(),
             None => put(out, b"unix:"),
         },
@@ -44,12 +44,12 @@ pub(super) fn binary_remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> 
 }
 
 pub(super) fn time(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    seconds(out, clock::steady_ms().saturating_sub(req.conn.accepted_ms))
+    seconds(out, clock::steady_ms().saturating_sub(req.connection().accepted_ms))
 }
 
 /// The client and the server of the PROXY protocol's header.
 fn proxied(req: &Request) -> Option<(SocketAddr, SocketAddr)> {
-    req.conn.proxy_header()?.addresses
+    req.connection().proxy_header()?.addresses
 }
 
 fn address(out: &mut Vec<u8>, address: Option<SocketAddr>) -> bool {
@@ -77,7 +77,7 @@ pub(super) fn proxy_server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> b
 }
 
 pub(super) fn proxy_tlv(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
-    match req.conn.proxy_header().and_then(|header| header.tlv_named(name)) {
+    match req.connection().proxy_header().and_then(|header| header.tlv_named(name)) {
         Some(value) => put(out, value),
         None => false,
     }
@@ -85,7 +85,7 @@ pub(super) fn proxy_tlv(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
 
 /// What the kernel knows of a TCP connection.
 fn tcp_info(req: &Request) -> Option<libc::tcp_info> {
-    req.conn.stream.tcp_info()
+    req.connection().stream.tcp_info()
 }
 
 pub(super) fn tcpinfo_rtt(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {

@@ -252,7 +252,7 @@ fn flush(lua: &mut Lua) -> CResult {
         return settle(lua, flushed);
     }
     if let Ready::Now(Ok(())) = flushed
-        && req.conn.unsent_bytes() == 0
+        && req.client.unsent_bytes() == 0
     {
         return Answer::One.push(lua);
     }
@@ -261,7 +261,7 @@ fn flush(lua: &mut Lua) -> CResult {
             if flushed.wait().await.is_err() {
                 return Answer::NilError("nginx output filter error".into());
             }
-            match req.conn.flush(req.http_conf().send_timeout_ms()).await {
+            match req.client.flush(req.http_conf().send_timeout_ms()).await {
                 Ok(()) => Answer::One,
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Answer::NilError("timeout".into()),
                 Err(_) => Answer::NilError("client aborted".into()),

@@ -49,7 +49,7 @@ pub(super) fn req_socket(lua: &mut Lua) -> CResult {
         open.raw_acquired.set(true);
         debug(&host, || "lua socket tcp_nodelay".to_owned());
         let conn = Conn::new(Transport::Raw(weak));
-        req.conn.take_input(conn.input.borrow_mut().room(0));
+        req.client.take_input(conn.input.borrow_mut().room(0));
         conn
     } else {
         if open.body_acquired.get() || req.body.is_loaded() {

@@ -90,10 +90,7 @@ impl Transport {
             Self::Plain(stream) => poll_write_stream(stream, cx, slices),
             Self::Tls(stream) => Pin::new(&mut *stream.borrow_mut()).poll_write_vectored(cx, slices),
             Self::Body(_) => gone(),
-            Self::Raw(req) => match req.upgrade() {
-                Some(req) => poll_write_stream(&req.conn.stream, cx, slices),
-                None => gone(),
-            },
+            Self::Raw(req) => with_socket(req, |stream| poll_write_stream(stream, cx, slices)),
         }
     }
 
@@ -101,10 +98,7 @@ impl Transport {
     pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tls(stream) => Pin::new(&mut *stream.borrow_mut()).poll_flush(cx),
-            Self::Raw(req) => match req.upgrade() {
-                Some(req) => poll_flush_stream(&req.conn.stream, cx),
-                None => gone(),
-            },
+            Self::Raw(req) => with_socket(req, |stream| poll_flush_stream(stream, cx)),
             Self::Plain(_) | Self::Body(_) => Poll::Ready(Ok(())),
         }
     }
@@ -119,7 +113,7 @@ impl Transport {
             }
             Self::Raw(req) => {
                 if let Some(req) = req.upgrade() {
-                    req.conn.stream.shutdown_write();
+                    req.client.socket().inspect(|stream| stream.shutdown_write());
                 }
             }
             Self::Body(_) => {}
@@ -139,8 +133,16 @@ impl Transport {
         match self {
             Self::Plain(stream) => Some(body(stream)),
             Self::Tls(stream) => Some(body(&stream.borrow().get_ref().0.0)),
-            Self::Body(req) | Self::Raw(req) => req.upgrade().map(|req| body(&req.conn.stream)),
+            Self::Body(req) | Self::Raw(req) => req.upgrade().map(|req| body(&req.connection().stream)),
         }
+    }
+}
+
+/// Calls `body` with the socket of a request that has taken it over.
+fn with_socket<T>(req: &Weak<Request>, body: impl FnOnce(&Stream) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    match req.upgrade() {
+        Some(req) => req.client.socket().map_or_else(gone, body),
+        None => gone(),
     }
 }
 
@@ -171,7 +173,8 @@ fn poll_read_body(req: &Rc<Request>, cx: &mut Context<'_>, buf: &mut Vec<u8>) ->
 
 /// With `lua_check_client_abort` the end of the input is the client's abort.
 fn poll_read_raw(req: &Rc<Request>, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-    match ready!(poll_read_stream(&req.conn.stream, cx, buf)) {
+    let Some(stream) = req.client.socket() else { return gone() };
+    match ready!(poll_read_stream(stream, cx, buf)) {
         Ok(0) if req.module_conf(&settings::MODULE).lua_check_client_abort == Some(true) => {
             Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
         }

@@ -106,7 +106,7 @@ async fn unless_client_goes(req: &Rc<Request>, run: impl Future<Output = Step>) 
         return run.await;
     }
     let mut run = pin!(run);
-    let mut gone = pin!(req.conn.closed_by_client());
+    let mut gone = pin!(req.client.closed());
     poll_fn(|cx| match run.as_mut().poll(cx) {
         Poll::Ready(step) => Poll::Ready(step),
         Poll::Pending => gone.as_mut().poll(cx).map(|()| client_gone(req)),

@@ -20,13 +20,13 @@ const BACKLOG_BYTES_MAX: u64 = 256 << 10;
 
 /// Whether the client is slow enough for whoever fills its response to wait.
 pub(super) fn has_backlog(req: &Request) -> bool {
-    req.conn.unsent_bytes() > BACKLOG_BYTES_MAX
+    req.client.unsent_bytes() > BACKLOG_BYTES_MAX
 }
 
 /// Waits until the client has taken much of what was sent.
 pub(super) async fn drain(req: &Request) -> Result<(), Closed> {
     let timeout_ms = req.http_conf().send_timeout_ms();
-    req.conn.drain_to(BACKLOG_BYTES_MAX / 2, timeout_ms).await.map_err(|_| Closed)
+    req.client.drain_to(BACKLOG_BYTES_MAX / 2, timeout_ms).await.map_err(|_| Closed)
 }
 
 /// Writes rows into the response of a request. The database waits while the client is slow.

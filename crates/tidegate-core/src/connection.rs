@@ -1,7 +1,7 @@
 //! A client's connection: its socket, what was read and is to be written, and the waits for both.
 //!
-//! What happens on it, request by request, is `requests`; a connection on which nothing happens for a while is parked
-//! by its worker.
+//! What happens on it, request by request, is [`crate::http1`]; a connection on which nothing happens for a while is
+//! parked by its worker.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -9,7 +9,6 @@ use std::{
     io,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tidegate_http::proxy_protocol::ProxyHeader;
@@ -19,12 +18,11 @@ use tidegate_net::{
     session::{Session, Wait},
 };
 
-use super::transfer::OutputQueue;
 use crate::{
     clock,
     conf::{Config, ServerId},
-    limit_rate::Throttle,
     listeners::ListenAddr,
+    output_queue::OutputQueue,
 };
 
 /// A client's connection.
@@ -33,10 +31,6 @@ pub struct Connection {
     session: Session,
     // Few have one, and an idle connection is to be small.
     pub(crate) proxy_header: OnceCell<Box<ProxyHeader>>,
-    /// Bytes written since it was accepted, or last parked.
-    pub(crate) sent: Cell<u64>,
-    /// How fast output may be; `None` for any speed.
-    pub(crate) throttle: Cell<Option<Throttle>>,
     pub(crate) output: RefCell<OutputQueue>,
     /// Bytes that were read and not used yet.
     pub(crate) input: RefCell<Vec<u8>>,
@@ -74,8 +68,6 @@ impl Connection {
         Connection {
             session,
             proxy_header: header.map_or_else(OnceCell::new, OnceCell::from),
-            sent: Cell::new(0),
-            throttle: Cell::new(None),
             output: RefCell::default(),
             input: RefCell::new(input),
             config,
@@ -101,8 +93,6 @@ impl Connection {
             // It is that of the worker, which keeps it.
             config: _,
             // They are of the request that is over.
-            sent: _,
-            throttle: _,
             output: _,
             broken: _,
             idle_timeout_ms: _,
@@ -167,40 +157,49 @@ impl Connection {
 
     /// Waits until the client closes its end while a request is being served. A client that sends something instead
     /// (the next request, a body that nobody reads) is no longer watched: the future then never ends.
-    pub async fn closed_by_client(&self) {
+    pub(crate) async fn closed_by_client(&self) {
         poll_fn(|cx| {
-            loop {
-                if !self.input.borrow().is_empty() {
-                    return Poll::Pending;
-                }
-                match self.stream.poll_read_ready(cx) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Ready(Ok(())) => {}
-                }
-                match self.stream.try_peek() {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Ok(false) | Err(_) => return Poll::Ready(()),
-                    Ok(true) => return Poll::Pending,
-                }
+            if !self.input.borrow().is_empty() {
+                return Poll::Pending;
+            }
+            match self.poll_closed(cx) {
+                Poll::Ready(Some(())) => Poll::Ready(()),
+                Poll::Ready(None) | Poll::Pending => Poll::Pending,
             }
         })
         .await;
     }
 
-    /// Writes what is queued as far as the socket takes it at once; answers whether that was all.
-    pub(crate) fn flush_now(&self) -> bool {
-        if self.broken.get() || !self.output.borrow().is_small() {
-            return false;
-        }
-        let written = self.output.borrow_mut().write_to(self);
-        match written {
-            Ok(all) => all,
-            Err(error) => {
-                self.send_failed(&error);
-                false
+    /// Whether the client has closed its end, `None` when it has sent something instead; otherwise the task of `cx` is
+    /// woken when either happens.
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        loop {
+            if std::task::ready!(self.stream.poll_read_ready(cx)).is_err() {
+                return Poll::Ready(Some(()));
+            }
+            match self.stream.try_peek() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(false) | Err(_) => return Poll::Ready(Some(())),
+                Ok(true) => return Poll::Ready(None),
             }
         }
+    }
+
+    /// Writes what is queued as far as the socket takes it at once; answers whether that was all.
+    ///
+    /// # Errors
+    /// Those of the socket. The connection is given up then.
+    pub(crate) fn write_now(&self) -> io::Result<bool> {
+        let written = self.output.borrow_mut().write_to(&self.stream);
+        if let Err(error) = &written {
+            self.send_failed(error);
+        }
+        written
+    }
+
+    /// As [`write_now`](Self::write_now), where little is queued.
+    pub(crate) fn flush_now(&self) -> bool {
+        !self.broken.get() && self.output.borrow().is_small() && matches!(self.write_now(), Ok(true))
     }
 
     /// Writes everything that is queued.
@@ -220,15 +219,9 @@ impl Connection {
             if self.broken.get() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            let written = self.output.borrow_mut().write_to(self);
-            match written {
-                Ok(true) => return Ok(()),
-                Ok(false) if bytes > 0 && self.output.borrow().len() <= bytes => return Ok(()),
-                Ok(false) => {}
-                Err(error) => {
-                    self.send_failed(&error);
-                    return Err(error);
-                }
+            let all = self.write_now()?;
+            if all || (bytes > 0 && self.output.borrow().len() <= bytes) {
+                return Ok(());
             }
             if self.output.borrow_mut().take_turn_end() {
                 tokio::task::yield_now().await;
@@ -240,7 +233,8 @@ impl Connection {
                 clock::update();
                 continue;
             }
-            if let Some(pause) = self.pause() {
+            let pause = self.output.borrow().pause();
+            if let Some(pause) = pause {
                 tokio::time::sleep(pause).await;
                 clock::update();
                 continue;
@@ -251,22 +245,6 @@ impl Connection {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
-    }
-
-    /// How many bytes may be written now.
-    pub(crate) fn room(&self) -> u64 {
-        self.throttle.get().map_or(u64::MAX, |throttle| throttle.room(self.sent.get()))
-    }
-    /// How long to wait until something may be written; `None` when it may be now.
-    pub(crate) fn pause(&self) -> Option<Duration> {
-        let throttle = self.throttle.get()?;
-        (throttle.room(self.sent.get()) == 0).then(|| throttle.pause(self.sent.get()))
-    }
-
-    /// Bytes of files that are sent before other connections have their turn; 0 for any number.
-    /// `None` stands for nginx's default.
-    pub fn set_turn_bytes_max(&self, bytes: Option<u64>) {
-        self.output.borrow_mut().turn_bytes_max = bytes;
     }
 
     /// Bytes that wait to be written. What TLS has made of the last ones counts as one.
@@ -310,11 +288,6 @@ impl Connection {
     /// Reads what has come already, if anything has; as [`poll_read_more`](Self::poll_read_more), but nobody is woken.
     pub(crate) fn read_more_now(&self) -> Poll<io::Result<usize>> {
         self.poll_read_more(&mut Context::from_waker(std::task::Waker::noop()))
-    }
-
-    /// Moves bytes that were read and not used yet to the end of `out`: for those who take the connection over.
-    pub fn take_input(&self, out: &mut Vec<u8>) {
-        out.append(&mut self.input.borrow_mut());
     }
 
     /// Takes `count` bytes off the front of the input.
