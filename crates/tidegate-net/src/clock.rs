@@ -11,10 +11,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
-use std::sync::LazyLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Datelike, Local, TimeZone, Timelike, Utc};
+use nix::time::{ClockId, clock_gettime};
 
 /// A rendered time: a few bytes on the stack, copied out of the clock so that nothing stays borrowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,22 +102,30 @@ thread_local! {
     static NOW_MS: Cell<u64> = const { Cell::new(0) };
     /// What [`steady_ms`] shows; 0 until the thread's first look.
     static STEADY_MS: Cell<u64> = const { Cell::new(0) };
+    /// Whether `NOW_MS` is what [`hold`] said.
+    static HELD: Cell<bool> = const { Cell::new(false) };
     static TEXTS: RefCell<Texts> = const { RefCell::new(Texts::NEVER) };
 }
 
-/// Where [`steady_ms`] begins. Nothing began before, so a second is added: 0 means "never" to whoever keeps a time.
-static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-/// Reads the system's clocks for this thread: about 20 ns each, no system call.
+/// Reads the system's clocks for this thread: about 20 ns, no system call. The wall's is only read when the other one
+/// has moved by a millisecond.
 pub fn update() {
-    STEADY_MS.set(u64::try_from(BEGINNING.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1000));
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // A machine that runs past the year 584 million has other problems.
-    NOW_MS.set(since.as_secs().saturating_mul(1000) + u64::from(since.subsec_millis()));
+    let steady_ms = milliseconds(ClockId::CLOCK_MONOTONIC).max(1);
+    if STEADY_MS.replace(steady_ms) != steady_ms || HELD.replace(false) {
+        NOW_MS.set(milliseconds(ClockId::CLOCK_REALTIME));
+    }
+}
+
+/// What a clock of the system shows; 0 before its beginning.
+fn milliseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock).expect("Linux has this clock");
+    let ms = time.tv_sec().saturating_mul(1000).saturating_add(time.tv_nsec() / 1_000_000);
+    u64::try_from(ms).unwrap_or(0)
 }
 
 /// Makes this thread's wall clock show `ms` milliseconds since 1970 until the next [`update`].
 pub fn hold(ms: u64) {
+    HELD.set(true);
     NOW_MS.set(ms);
 }
 
