@@ -259,6 +259,11 @@ impl Client {
         }
     }
 
+    /// Whether it is listed until its session goes.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
     /// Its session goes.
     pub(crate) fn disconnect(&self) {
         if self.connected.swap(false, Ordering::Relaxed) {

@@ -14,7 +14,7 @@ use crate::{
     clients::{Client, Clients},
     directory::Directory,
     session::{Env, Session},
-    store::{background::Background, vfs},
+    store::{background::Background, transactions::Transactions, vfs},
 };
 use tidegate_rows::ServerError;
 
@@ -140,6 +140,7 @@ pub(crate) struct EngineInner {
     pub(crate) clients: Arc<Clients>,
     /// The locks of GET_LOCK().
     pub(crate) locks: Arc<crate::locks::Locks>,
+    pub(crate) transactions: Arc<Transactions>,
     /// What SET GLOBAL has set.
     pub(crate) globals: crate::variables::Globals,
 }
@@ -222,7 +223,8 @@ impl Engine {
         let settings = Arc::new(Settings::default());
         settings.set(&options, sql_mode);
         let directory = Arc::new(Directory::open(&options.path, &settings)?);
-        let background = Background::start(&settings, &directory);
+        let transactions = Arc::default();
+        let background = Background::start(&settings, &directory, &transactions);
         let background = background.map_err(|source| OpenError::Io { path: directory.path.clone(), source })?;
         Ok(Self {
             inner: Arc::new(EngineInner {
@@ -234,6 +236,7 @@ impl Engine {
                 background,
                 clients: Arc::default(),
                 locks: Arc::default(),
+                transactions,
                 globals: crate::variables::Globals::default(),
             }),
         })

@@ -250,7 +250,8 @@ errors! {
     unknown_savepoint(name) = 1305 b"42000" "SAVEPOINT {name} does not exist";
     /// A statement that took longer than it may.
     statement_timeout() = 1969 b"70100" "Query execution was interrupted (max_statement_time exceeded)";
-    /// The statement was stopped, and its connection is to be closed.
+    /// The statement was stopped, and its connection is to be closed; or its transaction has done nothing for so long that it was
+    /// rolled back.
     connection_killed() = 1927 b"70100" "Connection was killed";
     /// The statement was stopped.
     interrupted() = 1317 b"70100" "Query execution was interrupted";

@@ -13,9 +13,13 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Poll, Waker},
+    time::SystemTime,
 };
 
+mod seen;
 mod tables;
+
+pub(crate) use seen::Seen;
 
 /// What can be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,7 +37,8 @@ pub(crate) enum Resource {
 }
 
 impl Resource {
-    fn table(self) -> i64 {
+    /// The table that it belongs to.
+    pub(crate) fn table(self) -> i64 {
         match self {
             Resource::Row { table, .. } | Resource::Key { table, .. } => table,
         }
@@ -88,8 +93,10 @@ struct Lock {
 
 #[derive(Default)]
 struct OwnerState {
+    connection: u64,
     held: Vec<Resource>,
     waits: Option<Wait>,
+    waits_since: Option<SystemTime>,
     waker: Option<Waker>,
     is_victim: bool,
 }
@@ -107,7 +114,12 @@ pub(crate) struct Owner {
     id: u64,
 }
 
-static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no owner and no transaction has had.
+pub(crate) fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
 
 impl RowLocks {
     /// Whether nobody holds a lock. Who holds the schema's write lock can rely on it (`store::private`, invariant 2).
@@ -127,16 +139,21 @@ impl RowLocks {
         state.owners.get(&owner).map_or(0, |owner| owner.held.len()) == state.held
     }
 
-    /// A new owner without locks.
-    pub(crate) fn owner(self: &Arc<Self>) -> Owner {
-        let id = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
-        self.change(|state| state.owners.insert(id, OwnerState::default()));
+    /// A new owner without locks, for a connection.
+    pub(crate) fn owner(self: &Arc<Self>, connection: u64) -> Owner {
+        let id = next_id();
+        self.change(|state| state.owners.insert(id, OwnerState { connection, ..OwnerState::default() }));
         Owner { locks: Arc::clone(self), id }
     }
 
     /// Whether `owner`, or a stranger, would get a lock at once.
     pub(crate) fn admits(&self, owner: Option<u64>, resource: Resource, mode: Mode) -> bool {
         self.lock().locks.get(&resource).is_none_or(|lock| lock.admits(owner.unwrap_or(0), mode))
+    }
+
+    /// Gives back all that an owner holds, whose transaction has ended without it.
+    pub(crate) fn release_all(&self, owner: u64) {
+        self.change(|state| state.release_all(owner));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -266,13 +283,8 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.locks.change(|state| {
-            if state.writer == Some(self.id) {
-                state.writer = None;
-            }
-            let Some(owner) = state.owners.remove(&self.id) else { return };
-            for resource in owner.held {
-                state.release(self.id, resource);
-            }
+            state.release_all(self.id);
+            state.owners.remove(&self.id);
         });
     }
 }
@@ -303,6 +315,16 @@ impl State {
         *self.tables.entry(resource.table()).or_default() += 1;
         if let Some(owner) = self.owners.get_mut(&id) {
             owner.held.push(resource);
+        }
+    }
+
+    fn release_all(&mut self, id: u64) {
+        if self.writer == Some(id) {
+            self.writer = None;
+        }
+        let held = self.owners.get_mut(&id).map(|owner| std::mem::take(&mut owner.held));
+        for resource in held.into_iter().flatten() {
+            self.release(id, resource);
         }
     }
 
@@ -342,6 +364,7 @@ impl State {
     fn waits(&mut self, id: u64, wait: Option<Wait>) {
         let Some(owner) = self.owners.get_mut(&id) else { return };
         owner.waits = wait;
+        owner.waits_since = wait.map(|_| SystemTime::now());
         if wait.is_none()
             && let Some(waker) = owner.waker.take()
         {
@@ -440,7 +463,7 @@ mod tests {
     #[test]
     fn those_who_wait_get_it_in_order_and_may_leave() {
         let locks = Arc::new(RowLocks::default());
-        let [a, b, c, d] = std::array::from_fn(|_| locks.owner());
+        let [a, b, c, d] = std::array::from_fn(|_| locks.owner(0));
         assert!(locks.is_idle());
         assert_eq!([Mode::Exclusive, Mode::Shared].map(|mode| a.take(row(1), mode)), [Some(1), Some(1)]);
         assert!(locks.is_idle_for(Some(a.id())) && !locks.is_idle_for(Some(b.id())));
@@ -468,7 +491,7 @@ mod tests {
     #[test]
     fn readers_share_and_upgrade() {
         let locks = Arc::new(RowLocks::default());
-        let [a, b, c] = std::array::from_fn(|_| locks.owner());
+        let [a, b, c] = std::array::from_fn(|_| locks.owner(0));
         assert!(a.take(row(1), Mode::Shared).is_some() && b.take(row(1), Mode::Shared).is_some());
         let mut writer = Box::pin(c.wait(row(1), Mode::Exclusive));
         assert!(poll(&mut writer).is_pending());
@@ -487,7 +510,7 @@ mod tests {
     #[test]
     fn the_youngest_of_a_circle_gives_up() {
         let locks = Arc::new(RowLocks::default());
-        let owners: [Owner; 3] = std::array::from_fn(|_| locks.owner());
+        let owners: [Owner; 3] = std::array::from_fn(|_| locks.owner(0));
         for (number, owner) in owners.iter().enumerate() {
             assert!(owner.take(row(number as i64), Mode::Exclusive).is_some());
         }
@@ -515,7 +538,7 @@ mod tests {
     #[test]
     fn those_between_two_in_a_queue_are_left_alone() {
         let locks = Arc::new(RowLocks::default());
-        let [a, b, bystander] = std::array::from_fn(|_| locks.owner());
+        let [a, b, bystander] = std::array::from_fn(|_| locks.owner(0));
         assert!(a.take(row(1), Mode::Exclusive).is_some() && b.take(row(2), Mode::Exclusive).is_some());
         let mut between = Box::pin(bystander.wait(row(1), Mode::Exclusive));
         assert!(poll(&mut between).is_pending());
@@ -529,7 +552,7 @@ mod tests {
     #[test]
     fn the_one_who_keeps_writing_is_waited_for_too() {
         let locks = Arc::new(RowLocks::default());
-        let [a, b] = std::array::from_fn(|_| locks.owner());
+        let [a, b] = std::array::from_fn(|_| locks.owner(0));
         assert!(b.take(row(1), Mode::Exclusive).is_some());
         a.keeps_writing();
         let mut commit = Box::pin(b.while_waiting_to_write(std::future::pending::<()>()));
@@ -545,7 +568,7 @@ mod tests {
     #[test]
     fn a_table_is_free_when_the_last_lock_has_gone() {
         let locks = Arc::new(RowLocks::default());
-        let a = locks.owner();
+        let a = locks.owner(0);
         assert!(a.take(Resource::Key { table: 7, index: 1, hash: 2 }, Mode::Exclusive).is_some());
         let mut other = Box::pin(locks.tables_are_free(&[1, 2]));
         assert!(poll(&mut other).is_ready());

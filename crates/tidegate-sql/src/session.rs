@@ -4,9 +4,11 @@ mod changes;
 mod env;
 mod explain;
 mod group;
+mod isolation;
 mod plan;
 mod pooled;
 mod private;
+mod resting;
 mod select;
 mod statements;
 mod tables;
@@ -21,8 +23,10 @@ pub use changes::{TableChange, TableRead};
 pub(crate) use env::{Env, Numbers, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
 pub(crate) use group::Group;
 use group::Turn;
+pub(crate) use isolation::Isolation;
 pub use pooled::PooledSession;
 pub(crate) use private::{Stopped, acquire_unused};
+pub(crate) use resting::IdleLimits;
 use transaction::Transaction;
 
 use crate::{
@@ -266,7 +270,24 @@ mod status {
 }
 
 impl Core {
-    fn run(&mut self, statement: Text<'_>, sink: &mut dyn Sink) -> Result<(), QueryError> {
+    /// Runs the statements of a text, in the open transaction if there is one, which rests otherwise.
+    fn run(&mut self, text: Text<'_>, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        if let Some(transaction) = &mut self.transaction
+            && let Err(error) = transaction.resume()
+        {
+            self.transaction = None;
+            self.env.begin_statement();
+            self.env.note_error(&error);
+            return Err(error.into());
+        }
+        let result = self.run_all(text, sink);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.rest(&self.env);
+        }
+        result
+    }
+
+    fn run_all(&mut self, statement: Text<'_>, sink: &mut dyn Sink) -> Result<(), QueryError> {
         // An EXECUTE that was abandoned has left it.
         self.env.prepared_mode.set(None);
         let mut from = 0;
@@ -285,6 +306,9 @@ impl Core {
                     if more && (statement.params.len() > 0 || !self.batches) {
                         Err(errors::syntax(String::from_utf8_lossy(&statement.sql[scratch.rest..])).into())
                     } else {
+                        if let Some(transaction) = &self.transaction {
+                            transaction.runs(&statement.sql[from..scratch.rest]);
+                        }
                         self.one(statement, from, &scratch, more, sink).map(|()| more)
                     }
                 }
@@ -508,7 +532,7 @@ impl Core {
         self.begin_implicitly();
         if self.transaction.is_none() {
             // A statement of its own is a transaction, too: the next one is another.
-            self.env.next_read_committed.set(None);
+            self.env.next_isolation.set(None);
         }
         // FOR UPDATE waits for the writer also where no transaction keeps the lock afterwards.
         let is_select =

@@ -6,6 +6,7 @@
 mod create;
 mod expression;
 mod tables;
+mod transactions;
 
 use tidegate_rows::{Column, ColumnType, QueryError, Sink, Summary, Value};
 
@@ -119,6 +120,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let text = "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION";
             return rows(core, &["Grants for root@localhost"], &[vec![Some(text.into())]], more, sink);
         }
+        ShowWhat::EngineStatus => return transactions::show_status(core, more, sink),
         ShowWhat::Privileges => return rows(core, &["Privilege", "Context", "Comment"], &[], more, sink),
         ShowWhat::Plugins => return rows(core, &["Name", "Status", "Type", "Library", "License"], &[], more, sink),
         ShowWhat::CountWarnings => return count_of(core, false, more, sink),

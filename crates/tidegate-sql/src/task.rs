@@ -15,7 +15,7 @@ use std::{
     pin::pin,
     ptr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -200,7 +200,9 @@ impl Task {
         // SAFETY: both are set while what they point to is alive: the schema by `while_reading` further down this very
         // stack, the context by the poll under way.
         let (env, schema, context) = unsafe { (&*self.env, &*schema, &*context) };
-        reader.get_or_insert_with(|| schema.readers.add(env.connection_id, Instant::now())).wakes(context.waker());
+        reader
+            .get_or_insert_with(|| schema.readers.add(env.connection_id, Instant::now(), Weak::new()))
+            .wakes(context.waker());
     }
 
     fn wait<F: Future>(&self, future: F, must_end: fn(&Self) -> bool) -> Result<F::Output, Cancelled> {

@@ -13,7 +13,7 @@ use crate::{
     engine::EngineInner,
     errors,
     parse::{IsolationScope, SetItem, SetValue},
-    session::{Core, Env, Numbers, UserValue, Zone},
+    session::{Core, Env, Isolation, Numbers, UserValue, Zone},
     value::{Datum, SqlType, collation::Collation},
 };
 use list::Use;
@@ -25,6 +25,9 @@ use values::evaluate;
 pub(crate) use values::{prepare_source, select_into};
 
 type Res<T> = Result<T, ServerError>;
+
+/// The longest time that the limits for idle transactions can be set to, a year, as in MariaDB.
+const IDLE_SECONDS_MAX: i64 = 31_536_000;
 
 /// The names of all system variables.
 fn names() -> impl Iterator<Item = &'static str> {
@@ -84,6 +87,7 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
         "group_concat_max_len" => env.group_concat_max_len.get().to_string(),
         "innodb_lock_wait_timeout" => env.lock_wait.get().as_secs().to_string(),
         "max_statement_time" => format!("{:.6}", env.statement_time.get().unwrap_or_default().as_secs_f64()),
+        name if name.starts_with("idle_") => env.idle_limits.get().seconds(name).to_string(),
         "last_insert_id" => env.last_insert_id.get().to_string(),
         "auto_increment_increment" => env.numbers.get().auto_step.to_string(),
         "auto_increment_offset" => env.numbers.get().auto_offset.to_string(),
@@ -91,13 +95,7 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
         "insert_id" => env.numbers.get().insert_id.unwrap_or(0).to_string(),
         "sql_safe_updates" => flag(env.numbers.get().safe_updates),
         "sql_select_limit" => env.numbers.get().select_limit.to_string(),
-        "transaction_isolation" | "tx_isolation" => {
-            if env.read_committed.get() {
-                "READ-COMMITTED".into()
-            } else {
-                "REPEATABLE-READ".into()
-            }
-        }
+        "transaction_isolation" | "tx_isolation" => env.isolation.get().name().to_owned(),
         "time_zone" => match env.zone.get() {
             Zone::System => "SYSTEM".into(),
             Zone::Fixed(seconds) => {
@@ -188,24 +186,24 @@ fn isolation(core: &mut Core, level: &str, scope: IsolationScope) -> Res<()> {
     if scope == IsolationScope::Next && core.in_explicit_transaction() {
         return Err(errors::transaction_in_progress());
     }
-    let Some(read_committed) = reads_committed(level)? else { return Ok(()) };
+    let Some(isolation) = isolation_level(level)? else { return Ok(()) };
     match scope {
-        IsolationScope::Next => core.env.next_read_committed.set(Some(read_committed)),
-        _ => core.env.read_committed.set(read_committed),
+        IsolationScope::Next => core.env.next_isolation.set(Some(isolation)),
+        _ => core.env.isolation.set(isolation),
     }
     Ok(())
 }
 
-/// Whether an isolation level is READ COMMITTED; `None` if none is named.
-fn reads_committed(level: &str) -> Res<Option<bool>> {
-    match level {
+/// An isolation level by its name; `None` if none is named.
+fn isolation_level(name: &str) -> Res<Option<Isolation>> {
+    match name {
         "" => Ok(None),
-        "REPEATABLE-READ" => Ok(Some(false)),
-        // What READ UNCOMMITTED allows need not happen.
-        "READ-COMMITTED" | "READ-UNCOMMITTED" => Ok(Some(true)),
         // One writer and snapshots checked at the first write are serialisable, but reads alone are not locked.
         "SERIALIZABLE" => Err(errors::unsupported("isolation level SERIALIZABLE")),
-        other => Err(errors::wrong_variable_value("tx_isolation", other)),
+        _ => match Isolation::ALL.iter().find(|level| level.name() == name) {
+            Some(level) => Ok(Some(*level)),
+            None => Err(errors::wrong_variable_value("tx_isolation", name)),
+        },
     }
 }
 
@@ -278,10 +276,7 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
         "autocommit" => {
             env.autocommit.set(switch()?);
         }
-        "foreign_key_checks" => {
-            let on = switch()?;
-            env.foreign_keys.set(on);
-        }
+        "foreign_key_checks" => env.foreign_keys.set(switch()?),
         "sql_mode" => {
             let given = if value.ty.base.is_integer() {
                 return Err(errors::unsupported("sql_mode as a number"));
@@ -322,6 +317,10 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
         "innodb_lock_wait_timeout" => {
             env.lock_wait.set(Duration::from_secs(given.parse::<u64>().map_err(|_| wrong())?.clamp(0, 1 << 30)));
         }
+        _ if name.starts_with("idle_") => {
+            let seconds = given.parse::<i64>().map_err(|_| wrong())?.clamp(0, IDLE_SECONDS_MAX);
+            env.idle_limits.set(env.idle_limits.get().with(name, seconds.unsigned_abs()));
+        }
         "time_zone" => env.zone.set(zone(&given).ok_or_else(|| errors::unknown_time_zone(&given))?),
         "group_concat_max_len" => {
             let most = given.parse::<usize>().map_err(|_| wrong())?;
@@ -348,7 +347,7 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
         }
         _ => {
             let level = given.to_ascii_uppercase().replace(' ', "-");
-            env.read_committed.set(reads_committed(&level)?.ok_or_else(wrong)?);
+            env.isolation.set(isolation_level(&level)?.ok_or_else(wrong)?);
         }
     }
     Ok(())

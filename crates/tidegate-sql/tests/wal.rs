@@ -220,49 +220,79 @@ fn a_transaction_that_reads_for_too_long_is_told() {
         run(&mut idle, "BEGIN; SELECT * FROM t").await;
         write_until_ended(&fixture).await;
         assert!(idle.in_transaction());
+        // What it had read is not kept for it.
+        let starts = fixture.starts();
+        fixture.wait_until_it_starts_over(&mut fixture.session(), starts).await;
         assert_eq!(code(try_run(&mut idle, "SELECT * FROM t").await), 1317);
         assert!(!idle.in_transaction());
         run(&mut idle, "SELECT * FROM t").await;
     });
 }
 
-/// Rows that transactions write without a pause between them, each its own.
+/// Sessions that write in transactions without a pause between them, each a row of its own.
 const WRITERS: usize = 12;
 
-/// Transactions of one writer: one statement after the other, and other writers in between.
-async fn write_in_transactions(fixture: Rc<Fixture>, number: usize, rounds: usize) -> u64 {
+/// Transactions of one writer, one statement after the other with other writers in between, until the log has started over
+/// to a certain number.
+async fn write_in_transactions(fixture: Rc<Fixture>, number: usize, starts: u32) {
     let mut session = fixture.session();
-    let mut most = 0;
-    for round in 0..rounds {
+    let begun = Instant::now();
+    let mut round = 0;
+    while fixture.starts() < starts {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the log still grows at {} bytes", fixture.log_bytes());
         run(&mut session, "BEGIN").await;
         run(&mut session, "SELECT COUNT(*) FROM t WHERE n < 2").await;
-        for step in 0..3 {
-            let sql =
-                format!("REPLACE INTO t VALUES ({}, REPEAT('{}', {ROW_BYTES}))", number + 10, (round + step) % 10);
+        for _ in 0..3 {
+            round += 1;
+            let sql = format!("REPLACE INTO t VALUES ({}, REPEAT('{}', {ROW_BYTES}))", number + 10, round % 10);
             run(&mut session, &sql).await;
             tokio::task::yield_now().await;
         }
         run(&mut session, "COMMIT").await;
-        most = fixture.log_bytes().max(most);
     }
-    most
 }
 
 #[test]
 fn the_log_starts_over_beside_transactions_without_a_pause() {
-    const MAX: u64 = 32 << 20;
-    let fixture = Rc::new(Fixture::new("overlapping", MAX));
-    // Each commit writes a row: five times as much as the log may hold.
-    let rounds = 5 * MAX as usize / ROW_BYTES / WRITERS;
-    let mut most = 0;
+    // It is to start over at a sixteenth of this.
+    let fixture = Rc::new(Fixture::new("overlapping", 32 << 20));
     runtime().block_on(LocalSet::new().run_until(async {
+        run(&mut fixture.session(), "REPLACE INTO t VALUES (1, 'x')").await;
+        let starts = fixture.starts() + 8;
         let writers: Vec<_> = (0..WRITERS)
-            .map(|number| tokio::task::spawn_local(write_in_transactions(Rc::clone(&fixture), number, rounds)))
+            .map(|number| tokio::task::spawn_local(write_in_transactions(Rc::clone(&fixture), number, starts)))
             .collect();
         for writer in writers {
-            most = writer.await.expect("a writer").max(most);
+            writer.await.expect("a writer");
         }
     }));
-    assert!(most < MAX, "the log grew to {} MiB", most >> 20);
+    assert!(fixture.said.lock().unwrap().is_empty(), "somebody was ended");
+}
+
+#[test]
+fn the_log_starts_over_beside_transactions_that_have_written_and_rest() {
+    // It is to start over at a sixteenth of this, and nobody is ended.
+    let fixture = Fixture::new("resting", 32 << 20);
+    runtime().block_on(async {
+        let mut resting = [fixture.session(), fixture.session()];
+        for (number, session) in resting.iter_mut().enumerate() {
+            run(session, &format!("BEGIN; INSERT INTO t VALUES ({}, ''); SAVEPOINT s", number + 10)).await;
+            run(session, &format!("INSERT INTO t VALUES ({}, '')", number + 20)).await;
+        }
+        let mut writer = fixture.session();
+        for round in 0..4 {
+            let starts = fixture.starts();
+            fixture.write(&mut writer, 3 << 20).await;
+            fixture.wait_until_it_starts_over(&mut writer, starts).await;
+            run(&mut resting[round % 2], "SELECT COUNT(*) FROM t").await;
+        }
+        run(&mut resting[0], "ROLLBACK TO s; COMMIT").await;
+        run(&mut resting[1], "COMMIT").await;
+        let json = JsonOptions::default();
+        let mut sink = Collect { format: Json::batch(&json), out: Vec::new() };
+        let rows = Statement { sql: b"SELECT n FROM t WHERE n > 1 ORDER BY n", params: &[] };
+        writer.execute(rows, &mut sink).await.expect("rows");
+        assert_eq!(String::from_utf8_lossy(&sink.out), r#"[[{"n":10},{"n":11},{"n":21}]]"#);
+    });
     assert!(fixture.said.lock().unwrap().is_empty(), "somebody was ended");
 }

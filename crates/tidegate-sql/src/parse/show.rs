@@ -54,6 +54,8 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         ShowWhat::Errors
     } else if take_words(p, &["STORAGE", "ENGINES"]) || take_word(p, "ENGINES") {
         ShowWhat::Engines
+    } else if take_words(p, &["ENGINE", "INNODB", "STATUS"]) {
+        ShowWhat::EngineStatus
     } else if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
         ShowWhat::Charset
     } else if take_word(p, "COLLATION") {
@@ -107,7 +109,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
         return Ok(Err(errors::unsupported(format!("SHOW {}", word.value.to_ascii_uppercase()))));
     };
-    if matches!(what, ShowWhat::Engines | ShowWhat::ProcessList { .. } | ShowWhat::Plugins | ShowWhat::Privileges) {
+    if shows_all(&what) {
         return Ok(Ok(Statement::Show(Show { what, like: None, filter: None })));
     }
     let like = if take_word(p, "LIKE") { Some(Pattern::Text(span_of(p)?)) } else { None };
@@ -116,6 +118,12 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         comma_separated(p, |p| p.parse_expr())?;
     }
     Ok(Ok(Statement::Show(Show { what, like, filter })))
+}
+
+/// Whether nothing says which rows are wanted.
+fn shows_all(what: &ShowWhat) -> bool {
+    use ShowWhat::{EngineStatus, Engines, Plugins, Privileges, ProcessList};
+    matches!(what, Engines | EngineStatus | ProcessList { .. } | Plugins | Privileges)
 }
 
 /// `SHOW GRANTS`, of nobody else than the session's user.

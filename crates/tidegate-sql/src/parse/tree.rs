@@ -271,6 +271,8 @@ pub(crate) enum ShowWhat {
     Warnings,
     Errors,
     Engines,
+    /// SHOW ENGINE INNODB STATUS
+    EngineStatus,
     Charset,
     Collation,
     ProcessList {

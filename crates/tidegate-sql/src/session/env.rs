@@ -13,6 +13,7 @@ use std::{
 use chrono::{Offset, TimeZone};
 use tidegate_rows::{Param, ServerError};
 
+use super::{IdleLimits, Isolation};
 use crate::{
     clients::Client,
     engine::Settings,
@@ -95,9 +96,9 @@ pub(crate) struct Env {
     pub(crate) prepared_mode: Cell<Option<u64>>,
     pub(crate) collation: Cell<Collation>,
     pub(crate) autocommit: Cell<bool>,
-    pub(crate) read_committed: Cell<bool>,
+    pub(crate) isolation: Cell<Isolation>,
     /// SET TRANSACTION ISOLATION LEVEL: of the next transaction.
-    pub(crate) next_read_committed: Cell<Option<bool>>,
+    pub(crate) next_isolation: Cell<Option<Isolation>>,
     pub(crate) numbers: Cell<Numbers>,
     pub(crate) foreign_keys: Cell<bool>,
     pub(crate) lock_wait: Cell<Duration>,
@@ -105,6 +106,7 @@ pub(crate) struct Env {
     pub(crate) group_concat_max_len: Cell<usize>,
     /// `max_statement_time`
     pub(crate) statement_time: Cell<Option<Duration>>,
+    pub(crate) idle_limits: Cell<IdleLimits>,
     pub(crate) last_insert_id: Cell<u64>,
     pub(crate) row_count: Cell<i64>,
     pub(crate) found_rows: Cell<i64>,
@@ -173,13 +175,14 @@ impl Env {
             prepared_mode: Cell::new(None),
             collation: Cell::new(Collation::DEFAULT),
             autocommit: Cell::new(true),
-            read_committed: Cell::new(false),
-            next_read_committed: Cell::new(None),
+            isolation: Cell::default(),
+            next_isolation: Cell::default(),
             numbers: Cell::default(),
             foreign_keys: Cell::new(true),
             group_concat_max_len: Cell::new(1 << 20),
             lock_wait: Cell::new(settings.lock_wait()),
             statement_time: Cell::new(settings.statement_time()),
+            idle_limits: Cell::default(),
             last_insert_id: Cell::new(0),
             row_count: Cell::new(0),
             found_rows: Cell::new(0),

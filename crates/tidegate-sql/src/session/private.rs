@@ -63,7 +63,8 @@ impl Place {
     /// Who takes locks here for the transaction.
     pub(super) fn owner(&mut self) -> Rc<Owner> {
         let rows = &self.pool.schema.rows;
-        Rc::clone(self.owner.get_or_insert_with(|| Rc::new(rows.owner())))
+        let connection = self.connection_id;
+        Rc::clone(self.owner.get_or_insert_with(|| Rc::new(rows.owner(connection))))
     }
 
     /// As [`owner`](Self::owner), about to wait for a row: others may be waiting for its write lock.
@@ -143,7 +144,7 @@ impl Place {
     fn renew(&mut self, env: &Env) -> Res<()> {
         self.conn.rollback();
         self.conn.begin_immediate().map_err(|error| to_server_error(&error))?;
-        self.reader = Some(self.pool.schema.readers.add(env.connection_id, Instant::now()));
+        self.reader = Some(self.pool.schema.readers.add(env.connection_id, Instant::now(), self.transaction.clone()));
         let mut watch = self.conn.set_watch(None);
         let applied = match watch.as_deref_mut().and_then(Watch::log) {
             Some(log) => log.apply(&mut self.conn),
@@ -208,7 +209,7 @@ impl Transaction {
 
     /// Makes a private transaction ready to read: under READ COMMITTED it sees what others have committed until now.
     pub(super) fn read_privately(&mut self, env: &Env) -> Res<()> {
-        let commits = self.reads_committed(env);
+        let commits = self.reads_committed();
         let place = self.place()?;
         if commits || place.conn.is_autocommit() { place.renew_if_behind(env) } else { Ok(()) }
     }
@@ -283,7 +284,7 @@ impl Core {
             (Stop::Blocked(resource, mode), transaction) => {
                 let owner = match transaction.as_mut().map(Transaction::place) {
                     Some(place) => place?.owner_that_waits(),
-                    None => Rc::clone(self.waits_as.get_or_insert_with(|| Rc::new(rows.owner()))),
+                    None => Rc::clone(self.waits_as.get_or_insert_with(|| Rc::new(rows.owner(self.env.connection_id)))),
                 };
                 wait_at_most(&self.env, owner.wait(resource, mode))?.map_err(|Deadlock| errors::deadlock())
             }

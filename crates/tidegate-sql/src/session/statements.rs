@@ -86,6 +86,8 @@ impl Core {
         match target {
             KillTarget::Id(id) if *id == self.env.connection_id => self.env.client.kill(kill),
             KillTarget::Id(id) if self.engine.clients.kill(*id, kill) => {}
+            // A session inside of the process is not listed while it does nothing; its transaction is.
+            KillTarget::Id(id) if kill == Kill::Connection && self.engine.transactions.end_of(*id) => {}
             KillTarget::Id(id) => return Err(errors::unknown_thread(*id)),
             KillTarget::User(user) => drop(self.engine.clients.kill_user(user, kill)),
         }
@@ -100,7 +102,7 @@ impl Core {
                 self.env.release_tables();
                 let mut transaction = self.begun_transaction();
                 transaction.read_only = read_only;
-                if snapshot && !transaction.reads_committed(&self.env) {
+                if snapshot && !transaction.reads_committed() {
                     // Of all schemas: mysqldump begins like this and names its schema afterwards.
                     for schema in self.engine.all_schemas() {
                         transaction.snapshot(&schema, &self.env)?;

@@ -6,16 +6,16 @@
 
 use std::{
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Instant,
 };
 
 use tidegate_rows::ServerError;
 
-use super::{Core, Env, writes::names_of};
+use super::{Core, Env, Isolation, resting::Resting, writes::names_of};
 use crate::{
     catalog::TableState,
-    engine::{Durability, Schema},
+    engine::{Durability, EngineInner, Schema},
     errors,
     exec::{Plan, PlanKind},
     row_locks::Owner,
@@ -27,6 +27,7 @@ use crate::{
             watch::Watch,
         },
         readers::Reader,
+        transactions::Open,
         writer::WriteGuard,
     },
     task,
@@ -37,8 +38,7 @@ type Res<T> = Result<T, ServerError>;
 /// An open transaction, explicit or around one statement.
 pub(super) struct Transaction {
     explicit: bool,
-    /// What SET TRANSACTION has said about it.
-    read_committed: Option<bool>,
+    isolation: Isolation,
     pub(super) read_only: bool,
     /// One for each schema; few.
     pub(super) places: Vec<Place>,
@@ -47,6 +47,9 @@ pub(super) struct Transaction {
     /// The savepoints, oldest first. A place that begins later begins with all of them.
     pub(super) savepoints: Vec<String>,
     pub(super) touched: Vec<Arc<TableState>>,
+    /// Rows that its statements have changed.
+    pub(super) changed: u64,
+    pub(super) resting: Resting,
 }
 
 /// The connection of a transaction to a schema.
@@ -61,6 +64,9 @@ pub(super) struct Place {
     pub(super) reader: Option<Arc<Reader>>,
     /// Who has its row locks.
     pub(super) owner: Option<Rc<Owner>>,
+    /// The transaction, as others see it.
+    pub(super) transaction: Weak<Open>,
+    pub(super) connection_id: u64,
 }
 
 impl Place {
@@ -79,13 +85,23 @@ impl Transaction {
     pub(super) fn new(explicit: bool) -> Self {
         Self {
             explicit,
-            read_committed: None,
+            isolation: Isolation::default(),
             read_only: false,
             places: Vec::new(),
             current: 0,
             savepoints: Vec::new(),
             touched: Vec::new(),
+            changed: 0,
+            resting: Resting::default(),
         }
+    }
+
+    /// A transaction that the user begins.
+    pub(super) fn begun(engine: &EngineInner, env: &Env) -> Self {
+        let mut transaction = Self::new(true);
+        transaction.isolation = env.next_isolation.take().unwrap_or(env.isolation.get());
+        transaction.resting = Resting::of(engine.transactions.open(&env.client, transaction.isolation));
+        transaction
     }
 
     /// Whether the user has begun it (or autocommit is off).
@@ -106,6 +122,7 @@ impl Transaction {
         &mut self,
         schema: &Arc<Schema>,
         attached: impl Iterator<Item = &'a Arc<Schema>>,
+        connection_id: u64,
     ) -> Res<()> {
         if self.has_ended() {
             return Err(errors::read_for_too_long());
@@ -129,7 +146,16 @@ impl Transaction {
         let pool = Pool::of(schema);
         let conn = pool.take()?;
         self.current = self.places.len();
-        self.places.push(Place { conn, pool, guard: None, turn: None, reader: None, owner: None });
+        self.places.push(Place {
+            conn,
+            pool,
+            guard: None,
+            turn: None,
+            reader: None,
+            owner: None,
+            transaction: self.resting.open(),
+            connection_id,
+        });
         Ok(())
     }
 
@@ -138,7 +164,7 @@ impl Transaction {
     /// # Errors
     /// Storage errors.
     pub(super) fn snapshot(&mut self, schema: &Arc<Schema>, env: &Env) -> Res<()> {
-        self.open(schema, std::iter::empty())?;
+        self.open(schema, std::iter::empty(), env.connection_id)?;
         self.read(env)?;
         self.conn()?.hold_snapshot().map_err(|error| to_server_error(&error))
     }
@@ -165,7 +191,7 @@ impl Transaction {
         Ok(&mut self.place()?.conn)
     }
 
-    fn begun(
+    fn ready(
         &mut self,
         env: &Env,
         begin: impl FnOnce(&mut Conn) -> Result<(), crate::store::conn::SqliteError>,
@@ -184,8 +210,8 @@ impl Transaction {
     }
 
     /// Whether each of its statements sees what others have committed until then.
-    pub(super) fn reads_committed(&self, env: &Env) -> bool {
-        self.read_committed.unwrap_or(env.read_committed.get())
+    pub(super) fn reads_committed(&self) -> bool {
+        self.isolation.reads_committed()
     }
 
     /// Makes the transaction ready to read.
@@ -197,13 +223,14 @@ impl Transaction {
             return self.read_privately(env);
         }
         // READ COMMITTED: each statement sees the newest commit until the transaction writes.
-        if self.reads_committed(env) || !self.explicit {
+        if self.reads_committed() || !self.explicit {
             return Ok(());
         }
-        self.begun(env, Conn::begin)?;
+        self.ready(env, Conn::begin)?;
         let place = self.place()?;
         if place.reader.is_none() {
-            place.reader = Some(place.pool.schema.readers.add(env.connection_id, Instant::now()));
+            place.reader =
+                Some(place.pool.schema.readers.add(env.connection_id, Instant::now(), place.transaction.clone()));
         }
         Ok(())
     }
@@ -261,7 +288,7 @@ impl Transaction {
         } else if place.pool.schema.keeps_from(env, &tables) {
             return Err(errors::deadlock());
         }
-        self.begun(env, Conn::begin_immediate)
+        self.ready(env, Conn::begin_immediate)
     }
 
     /// Who holds the row locks of the statement that runs.
@@ -298,6 +325,7 @@ impl Transaction {
 
     /// Gives connections and lock back.
     pub(super) fn leave(&mut self) {
+        self.take_back();
         self.places.drain(..).for_each(Place::leave);
         self.savepoints.clear();
     }
@@ -416,9 +444,7 @@ pub(super) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
 impl Core {
     /// A transaction that the user begins, as SET TRANSACTION wants the next one.
     pub(super) fn begun_transaction(&self) -> Transaction {
-        let mut transaction = Transaction::new(true);
-        transaction.read_committed = self.env.next_read_committed.take();
-        transaction
+        Transaction::begun(&self.engine, &self.env)
     }
 
     /// Whether a transaction is open that the user has begun.

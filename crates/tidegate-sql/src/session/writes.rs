@@ -240,7 +240,7 @@ impl Core {
         constants: Constants<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Done, QueryError> {
-        transaction.open(home, plan.attached.iter())?;
+        transaction.open(home, plan.attached.iter(), self.env.connection_id)?;
         if let Some(owner) = &self.waits_as {
             transaction.place()?.owner = Some(Rc::clone(owner));
         }
@@ -272,6 +272,7 @@ impl Core {
         entry.brief = task::suspensions() == before;
         let written = written?;
         transaction.touch(&written.touched);
+        transaction.changed += written.affected;
         Ok(Done::Written(written))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::atomic::Ordering};
 
-use super::create::now_text;
+use super::{create::now_text, transactions};
 use crate::{
     catalog::{Catalog, Column, Default, Table},
     clients::Line,
@@ -26,7 +26,7 @@ const COUNT_MAX: u32 = 10_000;
 
 /// A value in a row.
 #[derive(Debug, Clone)]
-enum Item {
+pub(super) enum Item {
     Null,
     Int(i64),
     Text(String),
@@ -50,7 +50,7 @@ impl From<i64> for Item {
     }
 }
 
-type Rows = Vec<Vec<Item>>;
+pub(super) type Rows = Vec<Vec<Item>>;
 type Make = fn(&Translator<'_>) -> Res<Rows>;
 
 /// A table: its name, its columns (numbers end with `#`), its rows.
@@ -85,6 +85,9 @@ static TABLES: &[Definition] = &[
     Definition { name: "events", columns: "event_catalog event_schema event_name definer event_definition status", make: |_| Ok(Vec::new()) },
     Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name partition_ordinal_position# partition_method", make: |_| Ok(Vec::new()) },
     Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: check_constraints },
+    Definition { name: "innodb_trx", columns: transactions::TRX, make: transactions::trx },
+    Definition { name: "innodb_locks", columns: transactions::LOCKS, make: transactions::locks },
+    Definition { name: "innodb_lock_waits", columns: transactions::LOCK_WAITS, make: transactions::lock_waits },
     Definition { name: "plugins", columns: "plugin_name plugin_version plugin_status plugin_type", make: |_| Ok(Vec::new()) },
     Definition { name: "user_privileges", columns: "grantee table_catalog privilege_type is_grantable", make: |_| Ok(Vec::new()) },
     Definition { name: "schema_privileges", columns: "grantee table_catalog table_schema privilege_type is_grantable", make: |_| Ok(Vec::new()) },
@@ -218,7 +221,7 @@ fn schemata(translator: &Translator<'_>) -> Res<Rows> {
     Ok(rows)
 }
 
-fn moment(seconds: i64) -> Item {
+pub(super) fn moment(seconds: i64) -> Item {
     let mut out = Vec::new();
     crate::session::timestamp_to_local(seconds * 1_000_000).write(0, &mut out);
     String::from_utf8_lossy(&out).into_owned().into()

@@ -28,7 +28,9 @@ use super::{
     conn::Conn,
     disk::{self, Change},
     identity::Identity,
-    pace, vfs,
+    pace,
+    transactions::Transactions,
+    vfs,
 };
 use crate::{
     directory::Directory,
@@ -54,6 +56,10 @@ const LONG_READ: Duration = Duration::from_secs(1);
 const PAUSE_STEP: Duration = Duration::from_micros(500);
 /// How long writers are left alone after a pause that was in vain.
 const PAUSE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a statement that was ended has to notice, before another one is ended.
+const READER_ENDS: Duration = Duration::from_millis(50);
+/// How much longer writers are paused for a full WAL: all who read when the pause began have been reading for long by then.
+const FULL_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Which commits of a schema are safe on the disk.
 #[derive(Default)]
@@ -141,15 +147,20 @@ impl Background {
     ///
     /// # Errors
     /// The system's, when it has no thread to give.
-    pub(crate) fn start(settings: &Arc<Settings>, directory: &Arc<Directory>) -> io::Result<Self> {
+    pub(crate) fn start(
+        settings: &Arc<Settings>,
+        directory: &Arc<Directory>,
+        transactions: &Arc<Transactions>,
+    ) -> io::Result<Self> {
         let (sync, sync_requests) = channel();
         let (checkpoint, schemas) = channel();
-        let (settings, directory) = (Arc::clone(settings), Arc::clone(directory));
+        let (settings, directory, transactions) =
+            (Arc::clone(settings), Arc::clone(directory), Arc::clone(transactions));
         let threads = vec![
             std::thread::Builder::new().name("sql-sync".into()).spawn(move || sync_loop(&sync_requests))?,
             std::thread::Builder::new()
                 .name("sql-checkpoint".into())
-                .spawn(move || checkpoint_loop(&schemas, &settings, &directory))?,
+                .spawn(move || checkpoint_loop(&schemas, &settings, &directory, &transactions))?,
         ];
         Ok(Self { sync: Some(sync), checkpoint: Some(checkpoint), threads })
     }
@@ -268,11 +279,16 @@ struct Watched {
     /// The database, for [`pace`]; open for as long as `conn` is.
     file: Option<File>,
     commits: u64,
-    /// Writers are not paused again before this.
-    no_pause_until: Option<Instant>,
+    /// When writers were last paused in vain.
+    failed: Option<Instant>,
 }
 
-fn checkpoint_loop(requests: &Receiver<Arc<Schema>>, settings: &Settings, directory: &Directory) {
+fn checkpoint_loop(
+    requests: &Receiver<Arc<Schema>>,
+    settings: &Settings,
+    directory: &Directory,
+    transactions: &Transactions,
+) {
     let mut watched: Vec<Watched> = Vec::new();
     let mut looked = Instant::now();
     loop {
@@ -280,20 +296,21 @@ fn checkpoint_loop(requests: &Receiver<Arc<Schema>>, settings: &Settings, direct
             Ok(schema) => {
                 if let Ok(conn) = Conn::open(&schema.path) {
                     let file = File::open(&schema.path).ok();
-                    watched.push(Watched { schema, conn, file, commits: 0, no_pause_until: None });
+                    watched.push(Watched { schema, conn, file, commits: 0, failed: None });
                 }
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+        transactions.look_after(|sentence| settings.report(sentence));
         if looked.elapsed() >= LOOK_INTERVAL {
             looked = Instant::now();
             directory.look_after_files();
         }
         watched.retain(|watched| !watched.schema.is_closed());
         for schema in &mut watched {
-            schema.checkpoint(settings);
+            schema.checkpoint(settings, transactions);
         }
     }
     for schema in &mut watched {
@@ -302,7 +319,7 @@ fn checkpoint_loop(requests: &Receiver<Arc<Schema>>, settings: &Settings, direct
 }
 
 impl Watched {
-    fn checkpoint(&mut self, settings: &Settings) {
+    fn checkpoint(&mut self, settings: &Settings, transactions: &Transactions) {
         let commits = self.schema.sync.commits();
         if commits == self.commits {
             return;
@@ -315,44 +332,67 @@ impl Watched {
         let start_over = settings.log_bytes_max() / START_OVER_PART;
         if bytes > start_over {
             let times = u32::try_from(bytes / start_over.max(1)).unwrap_or(u32::MAX);
-            self.start_over(PAUSE_MIN.saturating_mul(times).min(PAUSE_MAX));
+            let pause = PAUSE_MIN.saturating_mul(times).min(PAUSE_MAX);
+            let full = bytes > settings.log_bytes_max();
+            // Only what was not moved is kept by a reader: a WAL that starts over keeps its size on the disk.
+            let kept = u64::try_from(pages - moved).unwrap_or(0) * FRAME_BYTES;
+            match self.start_over(pause, full.then_some(bytes), settings, transactions) {
+                None if full && kept > start_over => drop(self.end_reader(bytes, settings)),
+                _ => {}
+            }
         } else if pages == moved {
             self.commits = commits;
-        }
-        // Only what was not moved is kept by a reader: a WAL that starts over keeps its size on the disk.
-        let kept = u64::try_from(pages - moved).unwrap_or(0) * FRAME_BYTES;
-        if bytes > settings.log_bytes_max() && kept > start_over {
-            self.end_reader(bytes, settings);
         }
     }
 
     /// Has the WAL begin at its start again. A WAL that is written all the time never does so by itself: nobody may
     /// write, and nobody may read from it. While writers pause everything moves into the database file, after which new
-    /// readers need no WAL, so that only those that have begun before are waited for.
-    fn start_over(&mut self, pause: Duration) {
-        let now = Instant::now();
-        if self.no_pause_until.is_some_and(|until| now < until) {
-            return;
+    /// readers need no WAL, so that only those that have begun before are waited for. A `full` WAL, of so many bytes, is not waited
+    /// for: those who keep it are ended, one after the other.
+    ///
+    /// Answers whether it has begun anew; `None` if the writers did not pause.
+    fn start_over(
+        &mut self,
+        pause: Duration,
+        full: Option<u64>,
+        settings: &Settings,
+        transactions: &Transactions,
+    ) -> Option<bool> {
+        // At most a twentieth of the time.
+        let interval = if full.is_some() { PAUSE_INTERVAL } else { PAUSE_INTERVAL.max(pause * 20) };
+        if self.failed.is_some_and(|failed| failed.elapsed() < interval) {
+            return Some(false);
         }
-        let _guard = self.schema.writer.acquire_blocking();
+        self.failed = Some(Instant::now());
+        let _guard = self.schema.writer.acquire_within(pause)?;
         let paused = Instant::now();
+        let mut wait_until = paused + pause / 2;
+        let mut has_forgotten = false;
         while self.run(ffi::SQLITE_CHECKPOINT_RESTART).is_none() {
-            if paused.elapsed() >= pause {
-                // At most a twentieth of the time.
-                self.no_pause_until = Some(Instant::now() + PAUSE_INTERVAL.max(pause * 20));
-                return;
+            let now = Instant::now();
+            if now >= wait_until {
+                wait_until = paused + pause;
+                if !std::mem::replace(&mut has_forgotten, true) {
+                    transactions.forget_snapshots(&self.schema);
+                } else if let Some(bytes) = full.filter(|_| now < paused + pause + FULL_PAUSE_MAX) {
+                    wait_until = now + if self.end_reader(bytes, settings) { READER_ENDS } else { PAUSE_STEP };
+                } else {
+                    self.failed = Some(now);
+                    return Some(false);
+                }
             }
             std::thread::sleep(PAUSE_STEP);
         }
-        self.no_pause_until = None;
+        self.failed = None;
+        Some(true)
     }
 
-    /// Ends the statement or transaction that has been reading for the longest time.
-    fn end_reader(&self, bytes: u64, settings: &Settings) {
-        let Some(reader) = self.schema.readers.longest() else { return };
+    /// Ends the statement or transaction that has been reading for the longest time, if that is long; answers whether it is.
+    fn end_reader(&self, bytes: u64, settings: &Settings) -> bool {
+        let Some(reader) = self.schema.readers.longest() else { return false };
         let time = reader.since.elapsed();
         if time < LONG_READ {
-            return;
+            return false;
         }
         reader.end();
         settings.report(&format!(
@@ -362,6 +402,7 @@ impl Watched {
             reader.connection_id,
             time.as_secs_f64()
         ));
+        true
     }
 
     /// Runs a checkpoint; answers the pages in the WAL and those moved.

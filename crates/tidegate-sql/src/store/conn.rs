@@ -186,6 +186,16 @@ impl Conn {
         }
     }
 
+    /// As [`rollback`](Self::rollback), on another thread than the connection's, which does not use it meanwhile. It touches
+    /// SQLite's connection alone.
+    pub(super) fn rollback_elsewhere(&mut self) {
+        // SAFETY: the handle is open; SQLite's connections may be used by any thread, one at a time. The text ends with NUL; no
+        // callback and no message are asked for. Without a transaction it does nothing but fail.
+        unsafe {
+            ffi::sqlite3_exec(self.db, c"ROLLBACK".as_ptr(), None, ptr::null_mut(), ptr::null_mut());
+        }
+    }
+
     /// Begins what [`end_statement`](Self::end_statement) can undo alone.
     ///
     /// # Errors

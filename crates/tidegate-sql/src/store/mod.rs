@@ -14,6 +14,7 @@ pub(crate) mod private;
 pub(crate) mod readers;
 pub(crate) mod room;
 mod stmt;
+pub(crate) mod transactions;
 pub(crate) mod vfs;
 mod wal_index;
 pub(crate) mod writer;

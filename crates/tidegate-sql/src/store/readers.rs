@@ -12,11 +12,17 @@ use std::{
     time::Instant,
 };
 
+use super::transactions::Open;
+
 /// A snapshot that somebody holds.
 pub(crate) struct Reader {
     pub(crate) connection_id: u64,
     pub(crate) since: Instant,
     ended: AtomicBool,
+    /// It holds no snapshot any more.
+    has_let_go: AtomicBool,
+    /// Whose snapshot it is, if it is a transaction's.
+    transaction: Weak<Open>,
     /// Of the statement that runs on the snapshot and waits.
     waker: Mutex<Option<Waker>>,
 }
@@ -36,12 +42,20 @@ impl Reader {
         }
     }
 
-    /// Has the snapshot given up: at once by a statement that runs, otherwise when its session does something.
+    /// Has the snapshot given up: by a statement that runs as soon as it can, by a transaction that rests at once.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take() {
             waker.wake();
         }
+        if let Some(transaction) = self.transaction.upgrade() {
+            transaction.end();
+        }
+    }
+
+    /// Notes that the snapshot was taken from whoever held it.
+    pub(super) fn let_go(&self) {
+        self.has_let_go.store(true, Ordering::Release);
     }
 }
 
@@ -51,8 +65,15 @@ pub(crate) struct Readers(Mutex<Vec<Weak<Reader>>>);
 
 impl Readers {
     /// Lists a reader until its last reference goes.
-    pub(crate) fn add(&self, connection_id: u64, since: Instant) -> Arc<Reader> {
-        let reader = Arc::new(Reader { connection_id, since, ended: AtomicBool::new(false), waker: Mutex::default() });
+    pub(crate) fn add(&self, connection_id: u64, since: Instant, transaction: Weak<Open>) -> Arc<Reader> {
+        let reader = Arc::new(Reader {
+            connection_id,
+            since,
+            ended: AtomicBool::new(false),
+            has_let_go: AtomicBool::new(false),
+            transaction,
+            waker: Mutex::default(),
+        });
         let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&reader));
@@ -62,7 +83,10 @@ impl Readers {
     /// Who has been reading for the longest time and has not been told to end.
     pub(crate) fn longest(&self) -> Option<Arc<Reader>> {
         let readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let under_way = readers.iter().filter_map(Weak::upgrade).filter(|reader| !reader.has_ended());
+        let under_way = readers
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|reader| !reader.has_ended() && !reader.has_let_go.load(Ordering::Acquire));
         under_way.min_by_key(|reader| reader.since)
     }
 }
@@ -76,9 +100,9 @@ mod tests {
     fn the_longest_that_still_reads() {
         let readers = Readers::default();
         let now = Instant::now();
-        let first = readers.add(1, now - Duration::from_secs(3));
-        let second = readers.add(2, now - Duration::from_secs(2));
-        drop(readers.add(3, now - Duration::from_secs(9)));
+        let first = readers.add(1, now - Duration::from_secs(3), Weak::new());
+        let second = readers.add(2, now - Duration::from_secs(2), Weak::new());
+        drop(readers.add(3, now - Duration::from_secs(9), Weak::new()));
         let longest = || readers.longest().map(|reader| reader.connection_id);
         assert_eq!(longest(), Some(1));
         first.end();

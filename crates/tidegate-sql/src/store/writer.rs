@@ -5,6 +5,7 @@ use std::{
     future::poll_fn,
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
+    time::{Duration, Instant},
 };
 
 /// The lock with its queue, first come first served.
@@ -37,6 +38,11 @@ pub(crate) struct WriteGuard {
 }
 
 impl WriteGuard {
+    /// Whether somebody waits for this guard to go.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.lent && !self.lock.lock().queue.is_empty()
+    }
+
     /// The right to write under a guard that the session keeps for longer.
     pub(crate) fn lent(lock: &Arc<WriteLock>) -> Self {
         Self { lock: Arc::clone(lock), lent: true }
@@ -99,8 +105,8 @@ impl WriteLock {
         guard
     }
 
-    /// Takes the lock on a thread that may block: the checkpoint thread.
-    pub(crate) fn acquire_blocking(self: &Arc<Self>) -> WriteGuard {
+    /// Takes the lock on a thread that may block, the checkpoint thread; `None` if it is not free in time.
+    pub(super) fn acquire_within(self: &Arc<Self>, time: Duration) -> Option<WriteGuard> {
         struct Unpark(std::thread::Thread);
         impl std::task::Wake for Unpark {
             fn wake(self: Arc<Self>) {
@@ -110,11 +116,12 @@ impl WriteLock {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut cx = std::task::Context::from_waker(&waker);
         let mut future = std::pin::pin!(self.acquire());
+        let begun = Instant::now();
         loop {
-            match future.as_mut().poll(&mut cx) {
-                Poll::Ready(guard) => return guard,
-                Poll::Pending => std::thread::park(),
+            if let Poll::Ready(guard) = future.as_mut().poll(&mut cx) {
+                return Some(guard);
             }
+            std::thread::park_timeout(time.checked_sub(begun.elapsed())?);
         }
     }
 

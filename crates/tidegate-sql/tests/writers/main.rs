@@ -1,13 +1,19 @@
 //! Transactions that write side by side.
 
+mod idle;
 mod model;
 mod refused;
 mod same;
+mod shown;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
-use tidegate_sql::{Durability, Engine, EngineOptions, Session};
+use tidegate_sql::{Durability, Engine, EngineOptions, Report, Session};
 use tokio::{sync::oneshot, task::LocalSet};
 
 /// The numbers of a result, row by row; NULL is the smallest.
@@ -39,6 +45,8 @@ impl Sink for Numbers {
 struct Fixture {
     engine: Option<Engine>,
     path: PathBuf,
+    /// What the engine has told the administrator.
+    said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Fixture {
@@ -47,10 +55,13 @@ impl Fixture {
         let _ = std::fs::remove_dir_all(&path);
         let mut options = EngineOptions::new(&path);
         options.durability = Durability::Normal;
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = Arc::clone(&said);
+        options.report = Some(Report(Arc::new(move |sentence: &str| log.lock().unwrap().push(sentence.to_owned()))));
         let engine = Engine::open(options).unwrap();
         let mut session = engine.session("").unwrap();
         run(&mut session, &format!("CREATE DATABASE test; USE test; {setup}")).await.unwrap();
-        Self { engine: Some(engine), path }
+        Self { engine: Some(engine), path, said }
     }
 
     fn session(&self) -> Session {

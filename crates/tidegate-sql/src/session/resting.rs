@@ -1,0 +1,137 @@
+//! A transaction between two statements: what it holds rests with the engine, which can end it ([`crate::store::transactions`]).
+
+use std::{
+    rc::Rc,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::{
+    Env, Res,
+    transaction::{Place, Transaction},
+};
+use crate::{
+    errors,
+    row_locks::Owner,
+    store::{
+        pool::Pool,
+        transactions::{Ended, Held, Limit, Open},
+    },
+};
+
+/// How long transactions may rest; `None` for as long as they like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct IdleLimits {
+    /// `idle_transaction_timeout`
+    any: Option<Duration>,
+    /// `idle_readonly_transaction_timeout`
+    read_only: Option<Duration>,
+    /// `idle_write_transaction_timeout`
+    write: Option<Duration>,
+}
+
+impl IdleLimits {
+    /// The limits with another one of a variable's; 0 for none.
+    pub(crate) fn with(mut self, variable: &str, seconds: u64) -> Self {
+        *self.limit(variable) = (seconds > 0).then(|| Duration::from_secs(seconds));
+        self
+    }
+
+    /// What a variable shows.
+    pub(crate) fn seconds(mut self, variable: &str) -> u64 {
+        self.limit(variable).unwrap_or_default().as_secs()
+    }
+
+    fn limit(&mut self, variable: &str) -> &mut Option<Duration> {
+        match variable {
+            "idle_readonly_transaction_timeout" => &mut self.read_only,
+            "idle_write_transaction_timeout" => &mut self.write,
+            _ => &mut self.any,
+        }
+    }
+
+    fn of(self, writes: bool) -> Option<Limit> {
+        let (special, variable) = match writes {
+            true => (self.write, "idle_write_transaction_timeout"),
+            false => (self.read_only, "idle_readonly_transaction_timeout"),
+        };
+        let special = special.map(|time| Limit { time, variable });
+        special.or(self.any.map(|time| Limit { time, variable: "idle_transaction_timeout" }))
+    }
+}
+
+/// What stays with the session while its transaction rests.
+#[derive(Default)]
+pub(super) struct Resting {
+    /// `None` for a statement alone, which never rests.
+    open: Option<Arc<Open>>,
+    /// Of each place, in their order, what is not in `open`.
+    kept: Vec<Kept>,
+}
+
+struct Kept {
+    pool: Rc<Pool>,
+    owner: Option<Rc<Owner>>,
+}
+
+impl Resting {
+    pub(super) fn of(open: Arc<Open>) -> Self {
+        Self { open: Some(open), kept: Vec::new() }
+    }
+
+    /// The transaction, as others see it.
+    pub(super) fn open(&self) -> Weak<Open> {
+        self.open.as_ref().map_or_else(Weak::new, Arc::downgrade)
+    }
+}
+
+impl Transaction {
+    /// Goes on with the transaction.
+    ///
+    /// # Errors
+    /// 1927 if it was ended while it rested; there is nothing left of it then.
+    pub(super) fn resume(&mut self) -> Res<()> {
+        let Resting { open: Some(open), kept } = &mut self.resting else { return Ok(()) };
+        let (transaction, connection_id) = (Arc::downgrade(open), open.client.id);
+        let mut kept = kept.drain(..);
+        let resumed = open.resume(|held| {
+            let Held { schema: _, conn, guard, reader, owner: _ } = held;
+            if let Some(Kept { pool, owner }) = kept.next() {
+                let transaction = transaction.clone();
+                self.places.push(Place { conn, pool, guard, turn: None, reader, owner, transaction, connection_id });
+            }
+        });
+        drop(kept);
+        resumed.map_err(|Ended| match self.has_ended() {
+            true => errors::read_for_too_long(),
+            false => errors::connection_killed(),
+        })
+    }
+
+    /// Shows others which statement runs.
+    pub(super) fn runs(&self, sql: &[u8]) {
+        if let Some(open) = &self.resting.open {
+            open.runs(sql.trim_ascii().strip_suffix(b";").unwrap_or(sql.trim_ascii()));
+        }
+    }
+
+    /// Leaves the transaction alone until its session's next statement.
+    pub(super) fn rest(&mut self, env: &Env) {
+        let writes = self.places.iter_mut().any(|place| place.guard.is_some() || place.has_private_changes());
+        let Resting { open: Some(open), kept } = &mut self.resting else { return };
+        let held = self.places.drain(..).map(|place| {
+            let Place { conn, pool, guard, turn: _, reader, owner, transaction: _, connection_id: _ } = place;
+            let schema = Arc::clone(&pool.schema);
+            let owner_id = owner.as_ref().map(|owner| owner.id());
+            kept.push(Kept { pool, owner });
+            Held { schema, conn, guard, reader, owner: owner_id }
+        });
+        open.rest(env.idle_limits.get().of(writes), self.changed, held);
+    }
+
+    /// Has what rests back, to give it up.
+    pub(super) fn take_back(&mut self) {
+        // Whether it was ended does not matter any more.
+        let _ = self.resume();
+    }
+}
