@@ -10,7 +10,7 @@
 //! - [`variable`], [`variables`], [`template`], [`regex`]: values in texts
 //! - [`server_name`], [`location`]: which block a request belongs to
 //! - [`request`], [`body`], [`output`], [`byte_ranges`]: a request, its body, its response
-//! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`]
+//! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`], [`postpone`]
 //! - [`static_files`]: from a path to an open file
 //! - [`client`], `transfer`, `output_queue`: how a request speaks to its client
 //! - [`connection`], [`http1`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
@@ -39,6 +39,7 @@ pub mod output;
 mod output_queue;
 mod panics;
 pub mod phase;
+pub mod postpone;
 pub mod product;
 pub mod regex;
 pub mod registry;

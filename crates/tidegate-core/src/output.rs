@@ -14,6 +14,7 @@ use crate::{
     output_queue::COPY_BYTES_MAX,
     panics,
     phase::{LocalFuture, Ready},
+    postpone,
     request::{Request, Sink},
     static_files,
 };
@@ -443,7 +444,7 @@ impl Request {
         // Who captures sees that the end is missing.
         if passed.is_err() && !self.wants_finalize() && !self.response.borrow().capture_is_full {
             self.flags().output_failed.set(true);
-            if matches!(self.sink, Sink::Client | Sink::Parent) {
+            if matches!(self.sink, Sink::Client | Sink::Parent | Sink::Postponed(_)) {
                 self.close_connection();
             }
         }
@@ -570,7 +571,7 @@ impl Request {
 
     /// Whether the parts of files are read into memory on their way: by a filter, or because the whole response is kept there.
     pub fn reads_files(self: &Rc<Self>) -> bool {
-        let responder = self.responder();
+        let responder = self.final_responder();
         matches!(responder.sink, Sink::Capture(_))
             || self.response.borrow().filter_need_in_memory
             || responder.response.borrow().filter_need_in_memory
@@ -588,6 +589,7 @@ impl Request {
     /// The client has gone, or takes nothing for `send_timeout`.
     pub async fn pace(self: &Rc<Self>) -> Result<(), Closed> {
         tokio::task::yield_now().await;
+        self.wait_for_turn().await;
         if self.is_captured() || self.client.unsent_bytes() <= PACE_BYTES {
             return Ok(());
         }
@@ -715,7 +717,7 @@ fn run_body_filters(req: &Rc<Request>, from: usize, chunk: Chunk) -> Ready<Resul
             }
         }
     }
-    Ready::Now(encode_and_write(req, chunk))
+    postpone::end_body_filters(req, chunk)
 }
 
 /// Takes the parts that the filter before `from` makes of one chunk, as fast as the client takes them.
@@ -736,30 +738,4 @@ fn pass_in_parts(req: &Rc<Request>, from: usize, first: Chunk) -> Ready<Result<(
             part = made.wait().await?;
         }
     })
-}
-
-/// The last stretch: what a sub-request says becomes part of the body around it before that is encoded.
-fn encode_and_write(req: &Rc<Request>, mut chunk: Chunk) -> Result<(), Closed> {
-    let (around, last) = match req.sink {
-        Sink::Client if req.level().program.encoders.is_empty() => return req.write_chunk(chunk),
-        Sink::Capture(_) | Sink::Nowhere => return req.write_chunk(chunk),
-        Sink::Client => (req.clone(), chunk.last),
-        Sink::Parent => (req.responder(), std::mem::take(&mut chunk.last)),
-    };
-    if matches!(req.sink, Sink::Parent) {
-        let mut response = req.response.borrow_mut();
-        if response.header_only {
-            chunk.bufs.clear();
-        }
-        response.body_bytes += chunk.len();
-        if last {
-            response.progress = Progress::Ended;
-        }
-    }
-    if matches!(around.sink, Sink::Client) {
-        for encoder in &around.level().program.encoders {
-            chunk = encoder(&around, chunk)?;
-        }
-    }
-    around.write_chunk(chunk)
 }

@@ -23,6 +23,7 @@ use crate::{
     module::Module,
     output::{Progress, Response},
     phase::{Restart, URI_CHANGES_MAX},
+    postpone::Postponed,
     regex::Captures,
     subrequest::VariableSharing,
     variable::Values,
@@ -38,6 +39,8 @@ pub enum Sink {
     Capture(Rc<RefCell<Vec<u8>>>),
     /// Into the response of the request around it, in order.
     Parent,
+    /// The same, when its turn comes; others run at the same time.
+    Postponed(Rc<Postponed>),
     /// Nowhere: a sub-request of which only the head counts.
     Nowhere,
 }
@@ -429,15 +432,6 @@ impl Request {
     pub fn main_rc(self: &Rc<Self>) -> Rc<Request> {
         let mut req = self;
         while let Some(parent) = &req.parent {
-            req = parent;
-        }
-        req.clone()
-    }
-    /// Whose response this request's becomes a part of: a main request, or the sub-request around it that is kept in memory or
-    /// thrown away.
-    pub(crate) fn responder(self: &Rc<Self>) -> Rc<Request> {
-        let mut req = self;
-        while let (Sink::Parent, Some(parent)) = (&req.sink, &req.parent) {
             req = parent;
         }
         req.clone()

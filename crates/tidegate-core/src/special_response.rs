@@ -13,7 +13,7 @@ use crate::{
     output::{Chunk, Closed, Progress},
     phase::{Ready, Step},
     product::product,
-    request::{Request, Sink},
+    request::Request,
 };
 
 impl Request {
@@ -39,7 +39,7 @@ impl Request {
             self.main().flags().keep_alive.set(false);
         }
         let set_before = std::mem::replace(&mut self.response.borrow_mut().status, status);
-        if status >= 300 && matches!(self.sink, Sink::Capture(_)) {
+        if status >= 300 && self.wants_bare_status() {
             // Whoever captures the response gets the status, not a page that describes it.
             self.response.borrow_mut().progress = Progress::Ended;
             return Step::Ok;

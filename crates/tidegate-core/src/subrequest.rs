@@ -2,12 +2,17 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use tidegate_http::{Fields, Method};
+use tidegate_http::{
+    Fields, Method,
+    escape::{Unescape, unescape_uri},
+    uri::split_args,
+};
 use tidegate_net::buffers;
 
 use crate::{
     output::{Closed, Progress},
     phase::{self, LocalFuture},
+    postpone::Postponed,
     request::{Request, Sink},
     worker,
 };
@@ -44,6 +49,10 @@ pub struct Options {
     pub capture: bool,
     /// The response's body is thrown away; only its head counts.
     pub discard: bool,
+    /// The response becomes part of the parent's when [`Subrequest::take_turn`] says so; the sub-request may run before.
+    pub postpone: bool,
+    /// A postponed sub-request with an error status ends with that status and no page.
+    pub bare_status: bool,
 }
 
 /// A sub-request that can be run and then looked at.
@@ -75,6 +84,7 @@ impl Subrequest {
         let sink = match (options.capture, options.discard) {
             (true, _) => Sink::Capture(body.clone()),
             (false, true) => Sink::Nowhere,
+            (false, false) if options.postpone => Sink::Postponed(Postponed::new(options.bare_status)),
             (false, false) => Sink::Parent,
         };
         let req = Request::subrequest(parent, sink, options.variables);
@@ -121,4 +131,17 @@ impl Subrequest {
             phase::Ready::Later(future) => future,
         }
     }
+}
+
+/// Splits `/path?args` as texts of pages and directives name targets of sub-requests, and decodes the path; `None` for one
+/// that leaves the root, and for none at all.
+///
+/// Source: nginx, `ngx_http_parse_unsafe_uri`.
+pub fn parse_target(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (path, args) = split_args(target);
+    let mut decoded = Vec::with_capacity(path.len());
+    unescape_uri(path, Unescape::All, &mut decoded);
+    let is_unsafe =
+        decoded.is_empty() || decoded.contains(&0) || decoded.split(|&b| b == b'/').any(|part| part == b"..");
+    (!is_unsafe).then(|| (decoded, args.to_vec()))
 }

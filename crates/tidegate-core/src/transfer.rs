@@ -122,13 +122,13 @@ impl Request {
                 self.end_if(chunk.last);
                 Ok(())
             }
-            // Comes to the main request's writer, see `encode_and_write`.
-            Sink::Parent => Ok(()),
+            // Comes to the main request's writer, see `postpone`.
+            Sink::Parent | Sink::Postponed(_) => Ok(()),
         }
     }
 
     /// Refuses a captured response that does not fit into memory as the configuration has it.
-    fn check_capture(&self, bytes: u64) -> Result<(), Closed> {
+    pub(crate) fn check_capture(&self, bytes: u64) -> Result<(), Closed> {
         let max = self.http_conf().capture_bytes_max();
         let was_full = self.response.borrow().capture_is_full;
         if !was_full && (max == 0 || bytes <= max) {

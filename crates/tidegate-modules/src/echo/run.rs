@@ -8,10 +8,10 @@ use tidegate_core::{
     output::{Chunk, Closed},
     phase::{LocalFuture, Outcome, Ready, Step},
     request::Request,
-    subrequest::{Options, Subrequest, VariableSharing},
+    subrequest::{Options, Subrequest, VariableSharing, parse_target},
     template::Template,
 };
-use tidegate_http::{Known, Method, escape::Unescape, escape::unescape_uri};
+use tidegate_http::{Known, Method};
 use tidegate_net::{
     clock,
     log::{Level, SysError},
@@ -228,7 +228,7 @@ impl Run {
     async fn subrequest(&self, target: &Target, capture: bool) -> Result<Subrequest, Step> {
         let req = &self.req;
         let location = target.location.eval(req);
-        let Some((path, mut args)) = parse_location(&location) else {
+        let Some((path, mut args)) = parse_target(&location) else {
             let (name, shown) = (&target.name, BStr::new(&location));
             req.log(Level::Warn, format_args!("{name} sees unsafe uri: \"{shown}\""));
             return Err(Step::Status(500));
@@ -313,21 +313,11 @@ fn exec(req: &Rc<Request>, target: &[u8], args: Option<&[u8]>) -> Step {
         req.log(Level::Error, format_args!("could not find named location \"{}\"", BStr::new(target)));
         return Step::Status(500);
     }
-    match parse_location(target) {
+    match parse_target(target) {
         Some((path, own_args)) => {
             req.redirect_internally(&path, Some(args.unwrap_or(&own_args)));
             Step::Redirected
         }
         None => Step::Status(500),
     }
-}
-
-/// Splits `/path?args` and decodes the path; `None` for one that leaves the root.
-fn parse_location(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (path, args) = tidegate_http::uri::split_args(target);
-    let mut decoded = Vec::with_capacity(path.len());
-    unescape_uri(path, Unescape::All, &mut decoded);
-    let unsafe_path =
-        decoded.is_empty() || decoded.contains(&0) || decoded.split(|&b| b == b'/').any(|part| part == b"..");
-    (!unsafe_path).then(|| (decoded, args.to_vec()))
 }
