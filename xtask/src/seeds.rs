@@ -43,6 +43,9 @@ impl Seeds {
         for name in ["config", "http_config", "main_config", "conf_file"] {
             self.add("conf", block.value(name).unwrap_or_default().as_bytes());
         }
+        if let Some(files) = block.value("user_files").filter(|files| files.contains("<!--#")) {
+            self.add("ssi_pages", files.as_bytes());
+        }
         if let Some(raw) = block.value("raw_request") {
             self.add("http1", &sections::unescape(&raw.replace('\n', "")));
         }
