@@ -22,7 +22,6 @@ pub(crate) struct Conf {
     send_lowat: Option<usize>,
     server_names_hash_bucket_size: Option<u64>,
     server_names_hash_max_size: Option<u64>,
-    subrequest_output_buffer_size: Option<usize>,
     variables_hash_bucket_size: Option<u64>,
     variables_hash_max_size: Option<u64>,
 }
@@ -92,9 +91,6 @@ pub(crate) static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .default("512")
             .doc("Accepted, nothing to tune: tables grow as they need."),
-        Directive::size("subrequest_output_buffer_size", |c: &mut Conf| &mut c.subrequest_output_buffer_size)
-            .default("4k")
-            .doc("Accepted, nothing to tune: responses of sub-requests take the memory they need."),
         Directive::number("variables_hash_bucket_size", |c: &mut Conf| &mut c.variables_hash_bucket_size)
             .within(HTTP)
             .default("64")
@@ -106,7 +102,7 @@ pub(crate) static MODULE: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; connection_pool_size, msie_padding, msie_refresh, request_pool_size, send_lowat,
-            server_names_hash_bucket_size, server_names_hash_max_size, subrequest_output_buffer_size,
+            server_names_hash_bucket_size, server_names_hash_max_size,
             variables_hash_bucket_size, variables_hash_max_size);
     },
     ..Module::named("accepted")

@@ -60,7 +60,9 @@ pub mod scgi;
 pub mod secure_link;
 pub mod set_misc;
 pub mod split_clients;
+pub mod ssi;
 pub mod r#static;
+mod strftime;
 pub mod stub_status;
 pub mod sub_filter;
 pub mod try_files;
@@ -128,8 +130,10 @@ pub static MODULES: &[&dyn AnyModule] = &[
 /// body, from its text to its encoding; last what depends on the final length.
 ///
 /// ```text
-/// not_modified → Lua, headers_more → echo → headers → userid → gunzip → sub_filter → addition → charset → gzip → range → client
+/// not_modified → Lua, headers_more → echo → headers → userid → gunzip → sub_filter → addition → charset → ssi → gzip → range → client
 /// ```
+///
+/// `ssi` is the last of those that see a body: it sends pieces and sub-requests behind itself.
 ///
 /// The parts that a range asks for are cut out before any body filter (the core's `byte_ranges`).
 #[rustfmt::skip]
@@ -142,6 +146,7 @@ pub static FILTERS: &[&dyn AnyModule] = &[
     &sub_filter::MODULE,
     &addition::MODULE,
     &charset::MODULE,
+    &ssi::MODULE,
     &gzip::MODULE,
     &range::MODULE,
     &log::MODULE,

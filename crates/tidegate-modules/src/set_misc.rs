@@ -13,7 +13,6 @@
 mod codec;
 mod quote;
 mod random;
-mod time;
 
 use std::{collections::HashMap, rc::Rc, sync::Arc};
 
@@ -35,7 +34,7 @@ use tidegate_core::{
 use tidegate_net::log::Level;
 
 use self::{codec::Alphabet, random::Rotation};
-use crate::rewrite;
+use crate::{rewrite, strftime};
 
 /// Lists of upstreams by name.
 type Lists = HashMap<BString, Vec<BString>>;
@@ -112,19 +111,19 @@ pub static MODULE: Module<Conf> = Module {
         .syntax("$variable from to")
         .doc("The next number of a range, from the start again behind its end."),
         Directive::custom("set_local_today", 1, 1, |_: &mut Conf, d, b| {
-            several(d, b, 1, |_, _| time::formatted(b"%Y-%m-%d", time::Zone::Local))
+            several(d, b, 1, |_, _| strftime::formatted(b"%Y-%m-%d", strftime::Zone::Local))
         })
         .within(CONTEXTS)
         .syntax("$variable")
         .doc("The local date."),
         Directive::custom("set_formatted_gmt_time", 2, 2, |_: &mut Conf, d, b| {
-            several(d, b, 1, |_, v| time::formatted(&v[0], time::Zone::Gmt))
+            several(d, b, 1, |_, v| strftime::formatted(&v[0], strftime::Zone::Gmt))
         })
         .within(CONTEXTS)
         .syntax("$variable format")
         .doc("Date and time in Greenwich, in a format of strftime."),
         Directive::custom("set_formatted_local_time", 2, 2, |_: &mut Conf, d, b| {
-            several(d, b, 1, |_, v| time::formatted(&v[0], time::Zone::Local))
+            several(d, b, 1, |_, v| strftime::formatted(&v[0], strftime::Zone::Local))
         })
         .within(CONTEXTS)
         .syntax("$variable format")
@@ -192,9 +191,9 @@ static FUNCTIONS: &[(&str, Function)] = &[
     ("set_encode_base32", encode_base32),
     ("set_decode_base32", decode_base32),
     ("set_secure_random_alphanum", |req, v| random::text(req.map(|req| &**req), v, random::ALPHANUM)),
-    ("set_local_today", |_, _| time::formatted(b"%Y-%m-%d", time::Zone::Local)),
-    ("set_formatted_gmt_time", |_, v| time::formatted(v, time::Zone::Gmt)),
-    ("set_formatted_local_time", |_, v| time::formatted(v, time::Zone::Local)),
+    ("set_local_today", |_, _| strftime::formatted(b"%Y-%m-%d", strftime::Zone::Local)),
+    ("set_formatted_gmt_time", |_, v| strftime::formatted(v, strftime::Zone::Gmt)),
+    ("set_formatted_local_time", |_, v| strftime::formatted(v, strftime::Zone::Local)),
     ("set_secure_random_lcalpha", |req, v| random::text(req.map(|req| &**req), v, random::LCALPHA)),
 ];
 

@@ -1,4 +1,4 @@
-//! The time as text.
+//! The time as text, as `strftime` writes it.
 
 use std::{ffi::CString, mem::MaybeUninit};
 
@@ -9,7 +9,7 @@ const BYTES_MAX: usize = 256;
 
 /// The time zone of a formatted time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Zone {
+pub(crate) enum Zone {
     /// In Greenwich.
     Gmt,
     /// Here.
@@ -17,7 +17,7 @@ pub(super) enum Zone {
 }
 
 /// Date and time now, as `strftime` writes them; none if the text is empty or too long.
-pub(super) fn formatted(format: &[u8], zone: Zone) -> Option<Vec<u8>> {
+pub(crate) fn formatted(format: &[u8], zone: Zone) -> Option<Vec<u8>> {
     if format.is_empty() {
         return Some(Vec::new());
     }
