@@ -24,7 +24,7 @@ use tidegate_net::log::Level;
 
 use crate::{
     key_value::{self, Answer, Conversation, Query},
-    pass::{self, Pass},
+    pass::{self, Pass, Schemes},
 };
 
 /// What the directives say at one level.
@@ -76,7 +76,7 @@ pub static MODULE: Module<Conf> = Module {
 fn memcached_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     conf.adds_slash = pass::adds_slash(build);
     conf.key = Some(build.reference(b"memcached_key".as_bstr(), directive.name.span));
-    let pass = Pass::parse(&directive.args[0], build, "")?;
+    let pass = Pass::parse(&directive.args[0], build, Schemes::default())?;
     fill(&mut conf.pass, pass, directive)
 }
 

@@ -6,7 +6,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use bstr::{BStr, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
@@ -27,41 +27,85 @@ use crate::upstream::{self, GroupSlot};
 /// A `*_pass` whose argument is a server and nothing else.
 #[derive(Debug, Clone)]
 pub(crate) enum Pass {
-    /// Known when the configuration is loaded.
-    Fixed(GroupSlot),
+    /// Known when the configuration is loaded; with the server's host where TLS is spoken.
+    Fixed(GroupSlot, Option<BString>),
     /// The server is found for each request. The scheme may stand ahead of it.
-    Variable(Template, &'static str),
+    Variable(Template, Schemes),
+}
+
+/// What may stand ahead of a server.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Schemes {
+    /// Empty for nothing.
+    pub(crate) plain: &'static str,
+    /// The same with TLS, where the protocol has that.
+    pub(crate) tls: Option<&'static str>,
+}
+
+impl Schemes {
+    /// Takes the scheme away; answers whether TLS is spoken.
+    fn split<'t>(&self, text: &'t [u8]) -> (bool, &'t [u8]) {
+        let without = |scheme: &str| {
+            let (start, server) = text.split_at_checked(scheme.len())?;
+            start.eq_ignore_ascii_case(scheme.as_bytes()).then_some(server)
+        };
+        match self.tls.and_then(without) {
+            Some(server) => (true, server),
+            None => (false, without(self.plain).unwrap_or(text)),
+        }
+    }
+}
+
+/// Where a request goes.
+pub(crate) struct Target {
+    group: Arc<Group>,
+    /// The server's host, where TLS is spoken.
+    secure_host: Option<BString>,
 }
 
 impl Pass {
-    /// Reads the directive's argument: a server, behind `scheme` or without it. A server of such a protocol has no usual
+    /// Reads the directive's argument: a server, behind one of `schemes` or without it. A server of such a protocol has no usual
     /// port.
     ///
     /// # Errors
     /// No server can be written like that.
-    pub(crate) fn parse(arg: &ast::Arg, build: &mut Build<'_>, scheme: &'static str) -> Result<Self, Diagnostic> {
+    pub(crate) fn parse(arg: &ast::Arg, build: &mut Build<'_>, schemes: Schemes) -> Result<Self, Diagnostic> {
         let template = build.template(arg)?;
-        let Some(text) = template.as_literal() else { return Ok(Pass::Variable(template, scheme)) };
-        let text = without_scheme(text, scheme);
+        let Some(text) = template.as_literal() else { return Ok(Pass::Variable(template, schemes)) };
+        let (is_secure, text) = schemes.split(text);
         let url = Url::parse(text.as_bstr(), false).map_err(|error| {
             Diagnostic::new(Severity::Emerg, arg.span, format!("{error} in upstream \"{}\"", BStr::new(text)))
         })?;
-        Ok(Pass::Fixed(upstream::require(build, url, None, arg.span)))
+        let secure_host = is_secure.then(|| url.host.clone());
+        Ok(Pass::Fixed(upstream::require(build, url, None, arg.span), secure_host))
+    }
+
+    /// Whether requests may need TLS.
+    pub(crate) fn may_need_tls(&self) -> bool {
+        match self {
+            Pass::Fixed(_, secure_host) => secure_host.is_some(),
+            Pass::Variable(_, schemes) => schemes.tls.is_some(),
+        }
     }
 
     /// The group that a request goes to.
     ///
     /// # Errors
     /// The text of the variables names no server; the log has the reason.
-    pub(crate) fn group(&self, req: &Rc<Request>) -> Ready<Result<Arc<Group>, Step>> {
+    fn target(&self, req: &Rc<Request>) -> Ready<Result<Target, Step>> {
         match self {
-            Pass::Fixed(slot) => Ready::Now(required(slot)),
-            Pass::Variable(template, scheme) => {
-                let (req, text, scheme) = (req.clone(), template.eval(req), *scheme);
+            Pass::Fixed(slot, secure_host) => {
+                Ready::Now(required(slot).map(|group| Target { group, secure_host: secure_host.clone() }))
+            }
+            Pass::Variable(template, schemes) => {
+                let (req, text, schemes) = (req.clone(), template.eval(req), *schemes);
                 Ready::later(async move {
-                    let text = without_scheme(&text, scheme);
+                    let (is_secure, text) = schemes.split(&text);
                     match Url::parse(text.as_bstr(), false) {
-                        Ok(url) => locate(&req, &url, None).await,
+                        Ok(url) => {
+                            let group = locate(&req, &url, None).await?;
+                            Ok(Target { group, secure_host: is_secure.then_some(url.host) })
+                        }
                         Err(error) => {
                             req.log(Level::Error, format_args!("{error} in upstream \"{}\"", BStr::new(text)));
                             Err(Step::Status(500))
@@ -82,21 +126,22 @@ pub(crate) fn adds_slash(build: &Build<'_>) -> bool {
 
 /// Answers a request with what a server of `pass` says.
 pub(crate) async fn exchange<P: Protocol>(req: &Rc<Request>, settings: &Settings, pass: &Pass, protocol: P) -> Step {
-    let group = match pass.group(req) {
-        Ready::Now(group) => group,
-        Ready::Later(group) => group.await,
+    let target = match pass.target(req) {
+        Ready::Now(target) => target,
+        Ready::Later(target) => target.await,
     };
-    match group {
-        Ok(group) => Exchange::new(req, settings, group, protocol).run().await,
-        Err(step) => step,
-    }
-}
-
-fn without_scheme<'a>(text: &'a [u8], scheme: &str) -> &'a [u8] {
-    match text.split_at_checked(scheme.len()) {
-        Some((start, server)) if start.eq_ignore_ascii_case(scheme.as_bytes()) => server,
-        _ => text,
-    }
+    let Target { group, secure_host } = match target {
+        Ok(target) => target,
+        Err(step) => return step,
+    };
+    let tls = match secure_host {
+        None => None,
+        Some(host) => match settings.tls.peer(req, &host) {
+            Some(peer) => Some(peer),
+            None => return Step::Status(500),
+        },
+    };
+    Exchange::new(req, settings, group, protocol).with_tls(tls).run().await
 }
 
 /// The group in a slot: a configuration that was accepted has filled it.

@@ -26,7 +26,7 @@ use tidegate_net::log::Level;
 
 use crate::{
     key_value::{self, Answer, Conversation, Query},
-    pass::{self, Pass},
+    pass::{self, Pass, Schemes},
 };
 
 /// What the directives say at one level.
@@ -86,7 +86,7 @@ fn redis_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>
     let db = build.variables.define_capture(b"redis_db".as_bstr());
     let db = db.map_err(|error| Diagnostic::new(Severity::Emerg, span, format!("{error} \"redis_db\"")))?;
     conf.variables = Some(Variables { key: build.reference(b"redis_key".as_bstr(), span), db });
-    let pass = Pass::parse(&directive.args[0], build, "")?;
+    let pass = Pass::parse(&directive.args[0], build, Schemes::default())?;
     fill(&mut conf.pass, pass, directive)
 }
 

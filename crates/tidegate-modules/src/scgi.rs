@@ -25,7 +25,7 @@ use crate::{
         params::{self, Encode, ParamList, Params},
         plain::{Head, Plain},
     },
-    pass::{self, Pass},
+    pass::{self, Pass, Schemes},
 };
 
 /// What the directives say at one level.
@@ -83,7 +83,7 @@ pub static MODULE: Module<Conf> = Module {
 
 fn scgi_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     conf.adds_slash = pass::adds_slash(build);
-    let pass = Pass::parse(&directive.args[0], build, "")?;
+    let pass = Pass::parse(&directive.args[0], build, Schemes::default())?;
     fill(&mut conf.pass, pass, directive)
 }
 

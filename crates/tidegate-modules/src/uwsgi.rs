@@ -5,8 +5,8 @@
 //! modifier1   size of parameters      modifier2   name length (2), name, value length (2), value, …
 //! ```
 //!
-//! All numbers are little-endian; the body follows as it is. Follows nginx's `ngx_http_uwsgi_module`, without its cache and
-//! TLS, and the uwsgi protocol's documentation.
+//! All numbers are little-endian; the body follows as it is. Follows nginx's `ngx_http_uwsgi_module`, without its cache,
+//! and the uwsgi protocol's documentation.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -29,7 +29,7 @@ use crate::{
         params::{self, Encode, ParamList, Params},
         plain::{Head, Plain},
     },
-    pass::{self, Pass},
+    pass::{self, Pass, Schemes},
 };
 
 /// What the directives say at one level.
@@ -48,7 +48,7 @@ pub struct Conf {
 const TEMP_PATH: &str = "uwsgi_temp";
 
 const SCHEME: &str = "uwsgi://";
-const TLS_SCHEME: &[u8] = b"suwsgi://";
+const TLS_SCHEME: &str = "suwsgi://";
 
 /// Size of what is ahead of the parameters.
 const HEADER_BYTES: usize = 4;
@@ -58,7 +58,7 @@ pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("uwsgi", Conf, upstream;
         sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
-        requests, responses, headers, store;
+        requests, responses, headers, store, tls;
         Directive::custom("uwsgi_pass", 1, 1, uwsgi_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF))
             .syntax("address")
@@ -88,6 +88,11 @@ pub static MODULE: Module<Conf> = Module {
         }
         Ok(())
     }),
+    check: Some(|conf, checked, diagnostics| {
+        if conf.pass.as_ref().is_some_and(Pass::may_need_tls) {
+            conf.upstream.tls.load(checked.config, "uwsgi", diagnostics);
+        }
+    }),
     install,
     example: "
         location /app/ {
@@ -104,11 +109,7 @@ pub static MODULE: Module<Conf> = Module {
 fn uwsgi_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     conf.adds_slash = pass::adds_slash(build);
     let arg = &directive.args[0];
-    if arg.value.get(..TLS_SCHEME.len()).is_some_and(|start| start.eq_ignore_ascii_case(TLS_SCHEME)) {
-        let message = "suwsgi protocol requires SSL support".to_owned();
-        return Err(Diagnostic::new(Severity::Emerg, arg.span, message));
-    }
-    let pass = Pass::parse(arg, build, SCHEME)?;
+    let pass = Pass::parse(arg, build, Schemes { plain: SCHEME, tls: Some(TLS_SCHEME) })?;
     fill(&mut conf.pass, pass, directive)
 }
 
@@ -169,6 +170,7 @@ impl Encode for Encoding {
 
 impl Head for Location {
     const SCHEME: &'static str = SCHEME;
+    const TLS_SCHEME: &'static str = TLS_SCHEME;
 
     fn settings(&self) -> &Settings {
         &self.settings

@@ -3,13 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    client::{
-        WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    },
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    ClientConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tidegate_tls::{
+    Shared,
+    client::{ClientOptions, Identity},
 };
 
 /// What is verified of the server's certificate.
@@ -83,129 +82,32 @@ impl TlsClient {
     /// # Errors
     /// See [`TlsError`].
     pub fn new(options: &TlsOptions) -> Result<Self, TlsError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let bad = |error: Error| TlsError::Certificate(error.to_string());
-        let verifier: Arc<dyn ServerCertVerifier> = match options.verify {
-            TlsVerify::None => Arc::new(AnyServer(Arc::clone(&provider))),
-            TlsVerify::Authority => Arc::new(AnyName(web_verifier(options, &provider)?)),
-            TlsVerify::Full => web_verifier(options, &provider)?,
-        };
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(bad)?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier);
-        let config = if options.certificate.is_empty() {
-            builder.with_no_client_auth()
+        let verify = options.verify != TlsVerify::None;
+        let authorities =
+            if verify { certificates(&options.authorities, "the trusted authorities")? } else { Vec::new() };
+        if verify && authorities.is_empty() {
+            return Err(TlsError::NoAuthorities);
+        }
+        let identity = if options.certificate.is_empty() {
+            None
         } else {
             let chain = certificates(&options.certificate, "the client's certificate")?;
             let pem = |source| TlsError::Pem { what: "the client's key", source };
             let key = PrivateKeyDer::from_pem_slice(&options.key).map_err(pem)?;
-            builder.with_client_auth_cert(chain, key).map_err(bad)?
+            Some(Shared(Arc::new(Identity { chain: Arc::new(chain), key: Arc::new(key) })))
         };
-        Ok(Self { config: Arc::new(config), server_name: options.server_name.clone() })
+        let client = ClientOptions {
+            verify,
+            check_name: options.verify == TlsVerify::Full,
+            trusted: Some(Shared(Arc::new(authorities))),
+            identity,
+            ..ClientOptions::default()
+        };
+        let config = client.client().map_err(|error| TlsError::Certificate(error.to_string()))?;
+        Ok(Self { config, server_name: options.server_name.clone() })
     }
 }
 
 fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|source| TlsError::Pem { what, source })
-}
-
-fn web_verifier(options: &TlsOptions, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&options.authorities, "the trusted authorities")? {
-        roots.add(certificate).map_err(|error| TlsError::Certificate(error.to_string()))?;
-    }
-    if roots.is_empty() {
-        return Err(TlsError::NoAuthorities);
-    }
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map_err(|error| TlsError::Certificate(error.to_string()))
-}
-
-/// Trusts every server that has the key of the certificate it shows.
-#[derive(Debug)]
-struct AnyServer(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyServer {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _chain: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Trusts a server whose certificate an authority signed, whatever name it is for.
-#[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for AnyName {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        chain: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        // The name is what the verifier looks at last: whoever gets this far has passed everything else.
-        match self.0.verify_server_cert(certificate, chain, name, ocsp, now) {
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            other => other,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::BufMut;
+use rustls::{ClientConnection, Connection};
 use tokio::{
     io::Interest,
     net::{TcpStream, UnixStream},
@@ -24,7 +25,7 @@ use crate::{client_socket::ClientSocket, tls::TlsStream};
 pub enum Stream {
     /// A client's.
     Client(ClientSocket),
-    /// A client's, with TLS.
+    /// Any of the others, with TLS.
     Tls(Box<TlsStream>),
     /// TCP.
     Tcp(TcpStream),
@@ -41,15 +42,12 @@ const SENDFILE_BYTES_MAX: u64 = 0x7fff_f000;
 
 macro_rules! on_socket {
     ($self:ident, $socket:ident => $call:expr, $closed:expr) => {
-        match $self {
+        match $self.socket() {
             Stream::Client($socket) => $call,
-            Stream::Tls(stream) => {
-                let $socket = stream.socket();
-                $call
-            }
             Stream::Tcp($socket) => $call,
             Stream::Unix($socket) => $call,
-            Stream::Closed => $closed,
+            // The socket of TLS is another one.
+            Stream::Tls(_) | Stream::Closed => $closed,
         }
     };
 }
@@ -59,6 +57,11 @@ fn closed<T>() -> io::Result<T> {
 }
 
 impl Stream {
+    /// What carries the bytes: the stream itself, or the socket below TLS.
+    #[inline]
+    fn socket(&self) -> &Stream {
+        if let Stream::Tls(stream) = self { stream.socket() } else { self }
+    }
     /// Takes a client's socket out of the event loop.
     ///
     /// # Errors
@@ -93,8 +96,11 @@ impl Stream {
         if let Stream::Tls(stream) = self {
             return stream.try_peek();
         }
-        let byte = on_socket!(self, socket => socket.try_io(Interest::READABLE, || peek(socket.as_fd())), closed());
-        byte.map(|byte| byte.is_some())
+        self.try_peek_byte().map(|byte| byte.is_some())
+    }
+    /// The next byte on the socket, which may be one of TLS; `None` at the end of the input.
+    pub(crate) fn try_peek_byte(&self) -> io::Result<Option<u8>> {
+        on_socket!(self, socket => socket.try_io(Interest::READABLE, || peek(socket.as_fd())), closed())
     }
     /// Looks, as [`try_peek`](Self::try_peek), but asks the socket itself: what came since the last turn of the event
     /// loop counts too.
@@ -218,7 +224,15 @@ impl Stream {
     #[must_use]
     pub fn into_tls(self) -> Self {
         match self {
-            Stream::Client(socket) => Stream::Tls(Box::new(TlsStream::new(socket))),
+            Stream::Client(_) => Stream::Tls(Box::new(TlsStream::accepting(self))),
+            other => other,
+        }
+    }
+    /// A connection to a server, for TLS to be spoken on; its handshake ([`TlsStream::poll_connect`]) comes first.
+    #[must_use]
+    pub fn connect_tls(self, conn: ClientConnection) -> Self {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => Stream::Tls(Box::new(TlsStream::connecting(self, conn))),
             other => other,
         }
     }
@@ -227,7 +241,7 @@ impl Stream {
         if let Stream::Tls(stream) = self { Some(stream) } else { None }
     }
     /// Calls `read` with the TLS connection, if there is one.
-    pub fn with_tls<T>(&self, read: impl FnOnce(&rustls::ServerConnection) -> T) -> Option<T> {
+    pub fn with_tls<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
         self.as_tls().and_then(|stream| stream.with_connection(read))
     }
     /// What the kernel knows of a TCP connection.
@@ -245,11 +259,10 @@ impl Stream {
     /// Sends small packets at once.
     pub fn set_nodelay(&self) {
         // Failing changes nothing but a delay; unix domain sockets have none.
-        let _ = match self {
+        let _ = match self.socket() {
             Stream::Client(socket) => socket.set_nodelay(true),
-            Stream::Tls(stream) => stream.socket().set_nodelay(true),
             Stream::Tcp(socket) => socket.set_nodelay(true),
-            Stream::Unix(_) | Stream::Closed => Ok(()),
+            Stream::Unix(_) | Stream::Tls(_) | Stream::Closed => Ok(()),
         };
     }
     /// Makes the system look after a connection that is idle.

@@ -1,4 +1,5 @@
-//! TLS on a client's socket, in the shape of the other [streams](crate::stream): calls that never wait, and polls.
+//! TLS on a socket, in the shape of the other [streams](crate::stream): calls that never wait, and polls. A client's
+//! stream has the server's part of it, a stream to a server the client's.
 //!
 //! - T1: plain text is taken only while no record waits to be sent, so that at most [`TLS_BUFFER_BYTES_MAX`] of them
 //!   wait. Whoever writes may therefore see all plain text taken while the last records still wait: they leave with the
@@ -11,21 +12,16 @@ use std::{
     cell::RefCell,
     fs::File,
     io::{self, BufRead as _, IoSlice, Read, Write},
-    os::{fd::AsFd as _, unix::fs::FileExt as _},
+    os::unix::fs::FileExt as _,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
+use crate::stream::Stream;
 use bytes::BufMut;
 use rustls::{
-    ServerConfig, ServerConnection,
+    ClientConnection, Connection, ServerConfig,
     server::{Acceptor, ClientHello},
-};
-use tokio::io::Interest;
-
-use crate::{
-    client_socket::ClientSocket,
-    stream::{peek, receive},
 };
 
 /// Records of one connection that wait for its socket, in bytes.
@@ -41,10 +37,11 @@ thread_local! {
     static FILE_PART: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A client's socket that TLS is, or is to be, spoken on.
+/// A socket that TLS is, or is to be, spoken on.
 #[derive(Debug)]
 pub struct TlsStream {
-    socket: ClientSocket,
+    /// Any but one of TLS.
+    socket: Stream,
     state: RefCell<State>,
 }
 
@@ -53,8 +50,8 @@ enum State {
     Plain,
     /// A part of the client's first message has come.
     Hello(Box<Acceptor>),
-    /// The server's side of a connection that has its settings.
-    Open(Box<ServerConnection>),
+    /// A connection that has its settings.
+    Open(Box<Connection>),
 }
 
 impl std::fmt::Debug for State {
@@ -67,10 +64,10 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// Why there is no TLS connection.
+/// Why there is no TLS connection. No try is worth repeating with the same peer.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// The client has gone before the handshake was done.
+    /// The peer has gone before the handshake was done.
     #[error("peer closed connection in SSL handshake")]
     Closed,
     /// There is no certificate for the name that the client asks for, nor for any.
@@ -79,7 +76,7 @@ pub enum HandshakeError {
     /// The socket failed.
     #[error("SSL handshake failed: {0}")]
     Socket(#[source] io::Error),
-    /// The two sides do not agree, or the client breaks the protocol.
+    /// The two sides do not agree, or the peer breaks the protocol or has a certificate that is not accepted.
     #[error("SSL handshake failed: {0}")]
     Tls(#[source] rustls::Error),
 }
@@ -94,14 +91,19 @@ impl From<io::Error> for HandshakeError {
 }
 
 impl TlsStream {
-    pub(crate) fn new(socket: ClientSocket) -> Self {
+    /// The server's side; [`poll_handshake`](Self::poll_handshake) comes next.
+    pub(crate) fn accepting(socket: Stream) -> Self {
         TlsStream { socket, state: RefCell::new(State::Plain) }
     }
-    pub(crate) fn socket(&self) -> &ClientSocket {
+    /// The client's side; [`poll_connect`](Self::poll_connect) comes next.
+    pub(crate) fn connecting(socket: Stream, conn: ClientConnection) -> Self {
+        TlsStream { socket, state: RefCell::new(State::Open(Box::new(Connection::Client(conn)))) }
+    }
+    pub(crate) fn socket(&self) -> &Stream {
         &self.socket
     }
     /// Calls `read` with the connection, if TLS is spoken.
-    pub(crate) fn with_connection<T>(&self, read: impl FnOnce(&ServerConnection) -> T) -> Option<T> {
+    pub(crate) fn with_connection<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
         match &*self.state.borrow() {
             State::Open(conn) => Some(read(conn)),
             State::Plain | State::Hello(_) => None,
@@ -142,24 +144,45 @@ impl TlsStream {
                         return Poll::Ready(Err(HandshakeError::NoSettings));
                     };
                     match accepted.into_connection(config) {
-                        Ok(conn) => *state = State::Open(Box::new(conn)),
+                        Ok(conn) => *state = State::Open(Box::new(Connection::Server(conn))),
                         Err((error, mut alert)) => {
                             let _ = alert.write_all(&mut Records(&self.socket));
                             return Poll::Ready(Err(HandshakeError::Tls(error)));
                         }
                     }
                 }
-                State::Open(conn) => {
-                    ready!(self.poll_send(cx, conn))?;
-                    if !conn.is_handshaking() {
-                        return Poll::Ready(Ok(()));
-                    }
-                    ready!(self.poll_records(cx, prefix, |records| conn.read_tls(records)))?;
-                    if let Err(error) = conn.process_new_packets() {
-                        let _ = self.send(conn);
-                        return Poll::Ready(Err(HandshakeError::Tls(error)));
-                    }
-                }
+                State::Open(conn) => return self.poll_finish(cx, conn, prefix),
+            }
+        }
+    }
+
+    /// Does the client's part of the handshake.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the server was told then, as far as its socket took it.
+    pub fn poll_connect(&self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
+        match &mut *self.state.borrow_mut() {
+            State::Open(conn) => self.poll_finish(cx, conn, &mut Vec::new()),
+            State::Plain | State::Hello(_) => Poll::Ready(Err(HandshakeError::NoSettings)),
+        }
+    }
+
+    /// The handshake of a connection that has its settings.
+    fn poll_finish(
+        &self,
+        cx: &mut Context<'_>,
+        conn: &mut Connection,
+        prefix: &mut Vec<u8>,
+    ) -> Poll<Result<(), HandshakeError>> {
+        loop {
+            ready!(self.poll_send(cx, conn))?;
+            if !conn.is_handshaking() {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.poll_records(cx, prefix, |records| conn.read_tls(records)))?;
+            if let Err(error) = conn.process_new_packets() {
+                let _ = self.send(conn);
+                return Poll::Ready(Err(HandshakeError::Tls(error)));
             }
         }
     }
@@ -171,7 +194,7 @@ impl TlsStream {
                 return Poll::Ready(Ok(*first));
             }
             ready!(self.socket.poll_read_ready(cx))?;
-            match self.socket.try_io(Interest::READABLE, || peek(self.socket.as_fd())) {
+            match self.socket.try_peek_byte() {
                 Ok(Some(first)) => return Poll::Ready(Ok(first)),
                 Ok(None) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -205,14 +228,14 @@ impl TlsStream {
     }
 
     /// Sends records that wait, as far as the socket takes them.
-    fn send(&self, conn: &mut ServerConnection) -> io::Result<()> {
+    fn send(&self, conn: &mut Connection) -> io::Result<()> {
         while conn.wants_write() {
             conn.write_tls(&mut Records(&self.socket))?;
         }
         Ok(())
     }
 
-    fn poll_send(&self, cx: &mut Context<'_>, conn: &mut ServerConnection) -> Poll<io::Result<()>> {
+    fn poll_send(&self, cx: &mut Context<'_>, conn: &mut Connection) -> Poll<io::Result<()>> {
         loop {
             match self.send(conn) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.socket.poll_write_ready(cx))?,
@@ -222,7 +245,7 @@ impl TlsStream {
     }
 
     /// Sees to it that plain text waits in `conn`, if any comes or the end does; see T2.
-    fn fill(&self, conn: &mut ServerConnection) -> io::Result<()> {
+    fn fill(&self, conn: &mut Connection) -> io::Result<()> {
         loop {
             match conn.reader().fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -250,7 +273,7 @@ impl TlsStream {
                 reader.consume(count);
                 Ok(count)
             }
-            State::Plain | State::Hello(_) => receive(&self.socket, buf),
+            State::Plain | State::Hello(_) => self.socket.try_read_buf(buf),
         }
     }
     /// As [`Stream::try_peek`](crate::stream::Stream::try_peek).
@@ -260,31 +283,30 @@ impl TlsStream {
                 self.fill(conn)?;
                 Ok(!conn.reader().fill_buf().unwrap_or_default().is_empty())
             }
-            State::Plain | State::Hello(_) => {
-                self.socket.try_io(Interest::READABLE, || peek(self.socket.as_fd())).map(|byte| byte.is_some())
-            }
+            State::Plain | State::Hello(_) => self.socket.try_peek(),
         }
     }
-    /// Whether there may be something to read. Meanwhile records that wait leave; see T1.
+    /// Whether there is plain text to read, or the end, or an error. Records without any, such as tickets, are not that.
+    /// Meanwhile records that wait leave; see T1.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let State::Open(conn) = &mut *self.state.borrow_mut() {
-            if conn.wants_write()
-                && let Poll::Ready(Err(error)) = self.poll_send(cx, conn)
-            {
-                return Poll::Ready(Err(error));
-            }
-            let nothing_waits = conn.reader().fill_buf().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-            if !nothing_waits {
-                return Poll::Ready(Ok(()));
+        let State::Open(conn) = &mut *self.state.borrow_mut() else { return self.socket.poll_read_ready(cx) };
+        if conn.wants_write()
+            && let Poll::Ready(Err(error)) = self.poll_send(cx, conn)
+        {
+            return Poll::Ready(Err(error));
+        }
+        loop {
+            match self.fill(conn) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.socket.poll_read_ready(cx))?,
+                result => return Poll::Ready(result),
             }
         }
-        self.socket.poll_read_ready(cx)
     }
 
     /// Sends what waits, then takes plain text from `write`, and sends that too as far as the socket takes it.
     fn write(
         &self,
-        plain: impl FnOnce(&ClientSocket) -> io::Result<usize>,
+        plain: impl FnOnce(&Stream) -> io::Result<usize>,
         secret: impl FnOnce(&mut dyn Write) -> io::Result<usize>,
     ) -> io::Result<usize> {
         match &mut *self.state.borrow_mut() {
@@ -341,11 +363,11 @@ impl TlsStream {
 }
 
 /// A socket that records are read from and written to.
-struct Records<'s>(&'s ClientSocket);
+struct Records<'s>(&'s Stream);
 
 impl Read for Records<'_> {
     fn read(&mut self, mut buf: &mut [u8]) -> io::Result<usize> {
-        receive(self.0, &mut buf)
+        self.0.try_read_buf(&mut buf)
     }
 }
 

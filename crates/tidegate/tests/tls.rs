@@ -3,52 +3,14 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use rustls::{ClientConnection, StreamOwned};
+use support::authority::{Authority, ask, secure};
 use support::{Site, connect, free_port};
-
-/// Signs certificates for servers.
-struct Authority {
-    certificate: CertificateDer<'static>,
-    pem: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        // A name of its own: OpenSSL takes a certificate that names itself as its issuer for one.
-        params.distinguished_name.push(DnType::CommonName, "authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).expect("signed");
-        Self { certificate: certificate.der().clone(), pem: certificate.pem(), issuer: Issuer::new(params, key) }
-    }
-
-    /// Writes `conf/<name>.crt` and `conf/<name>.key`.
-    fn certify(&self, site: &Site, name: &str) {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
-        std::fs::write(site.dir.join(format!("conf/{name}.crt")), certificate.pem()).expect("written");
-        std::fs::write(site.dir.join(format!("conf/{name}.key")), key.serialize_pem()).expect("written");
-    }
-
-    fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).expect("a certificate");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
-        Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
-    }
-}
 
 /// A site with TLS on a second port, and the authority of its certificate for `localhost`.
 fn secure_site(server: &str) -> (Site, Authority, u16) {
@@ -57,22 +19,6 @@ fn secure_site(server: &str) -> (Site, Authority, u16) {
     let tls = "ssl_certificate localhost.crt; ssl_certificate_key localhost.key;";
     site.configure("", &format!("listen 127.0.0.1:{port} ssl; {tls} location = / {{ return 200 ok; }} {server}"));
     (site, authority, port)
-}
-
-type Secure = StreamOwned<ClientConnection, TcpStream>;
-
-fn secure(config: &Arc<ClientConfig>, socket: TcpStream, name: &str) -> Secure {
-    let name = ServerName::try_from(name.to_owned()).expect("a name");
-    StreamOwned::new(ClientConnection::new(config.clone(), name).expect("a client"), socket)
-}
-
-/// Sends a request and reads to the end, which the server announces.
-fn ask(stream: &mut Secure, text: &str) -> String {
-    stream.write_all(text.as_bytes()).expect("sent");
-    let mut answer = String::new();
-    // An end without a farewell is an error here.
-    stream.read_to_string(&mut answer).expect("a complete answer");
-    answer
 }
 
 fn get(path: &str) -> String {

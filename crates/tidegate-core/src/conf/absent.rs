@@ -19,7 +19,6 @@ const FEATURES: &[(&str, &str)] = &[
     ("mp4", "streaming of MP4"),
     ("perl", "Perl"),
     ("proxy_cache", "caching"),
-    ("proxy_ssl_", "TLS to upstreams"),
     ("quic_", "HTTP/3"),
     ("scgi_cache", "caching"),
     ("slice", "slicing"),
@@ -28,7 +27,6 @@ const FEATURES: &[(&str, &str)] = &[
     ("ssl_", "this part of TLS for clients"),
     ("stream", "proxying TCP and UDP"),
     ("uwsgi_cache", "caching"),
-    ("uwsgi_ssl_", "TLS to upstreams"),
     ("xml_entities", "XSLT"),
     ("xslt_", "XSLT"),
 ];

@@ -1,6 +1,6 @@
 //! What a request can tell of its connection's TLS.
 
-use rustls::{CipherSuite, ProtocolVersion};
+use rustls::{CipherSuite, Connection, ProtocolVersion};
 
 use crate::{request::Request, variable::VariableDef};
 
@@ -41,10 +41,10 @@ fn ssl_cipher(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn ssl_server_name(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    let found = req
-        .connection()
-        .stream
-        .with_tls(|tls| tls.server_name().map(|name| out.extend_from_slice(name.as_bytes())).is_some());
+    let found = req.connection().stream.with_tls(|tls| match tls {
+        Connection::Server(tls) => tls.server_name().map(|name| out.extend_from_slice(name.as_bytes())).is_some(),
+        Connection::Client(_) => false,
+    });
     found == Some(true)
 }
 

@@ -3,11 +3,13 @@
 use std::io;
 
 use bytes::Buf as _;
+use tidegate_net::tls::HandshakeError;
+use tidegate_tls::verify::VerifyError;
 
 use super::{
     Address,
     balance::Lease,
-    exchange::{CONNECTING, Exchange, HeadPart, Protocol, READING_HEAD, Stop},
+    exchange::{CONNECTING, Exchange, HeadPart, Protocol, READING_HEAD, SHAKING_HANDS, Stop},
     failure::{Failure, is_repeatable},
     keepalive,
     send::Sent,
@@ -44,11 +46,12 @@ impl<P: Protocol> Exchange<'_, P> {
         let attempt = &self.selection.attempt;
         Destination {
             group: self.selection.group().id,
-            scheme: P::SCHEME,
+            scheme: self.scheme(),
             address: &lease.peer.address,
             bind: attempt.bind.or_else(|| self.settings.bind(self.req)),
             socket_keepalive: self.settings.socket_keepalive,
             key: attempt.keepalive_key.as_ref(),
+            tls: self.tls.as_ref(),
         }
     }
 
@@ -80,6 +83,10 @@ impl<P: Protocol> Exchange<'_, P> {
                 self.report_connect(destination.address, &error);
                 Err(Failure::Error.into())
             }
+            Ok(Err(ConnectError::Tls(error))) => {
+                self.report_handshake(&error);
+                Err(Failure::Error.into())
+            }
             Err(Wait::ClientGone) => Err(Stop::ClientGone),
             Err(_) => Err(self.timed_out(CONNECTING)),
         }
@@ -106,6 +113,28 @@ impl<P: Protocol> Exchange<'_, P> {
             Address::Unix(_) => {
                 self.req.log(level, format_args!("connect() to {address} failed {error} while {CONNECTING}"));
             }
+        }
+    }
+
+    /// Source: nginx, `ngx_http_upstream_ssl_handshake`.
+    #[cold]
+    fn report_handshake(&self, error: &HandshakeError) {
+        let HandshakeError::Tls(cause) = error else {
+            return self.req.log(Level::Error, format_args!("{error} while {SHAKING_HANDS}"));
+        };
+        match (VerifyError::of(cause), &self.tls) {
+            (Some(VerifyError::Name), Some(tls)) => self.req.log(
+                Level::Error,
+                format_args!("upstream SSL certificate does not match \"{}\" while {SHAKING_HANDS}", tls.name()),
+            ),
+            (Some(why), _) => {
+                let number = why.number();
+                let message = format_args!("upstream SSL certificate verify error: ({number}:{why})");
+                self.req.log(Level::Error, format_args!("{message} while {SHAKING_HANDS}"));
+            }
+            (None, _) => self
+                .req
+                .log(Level::Error, format_args!("SSL_do_handshake() failed (SSL: {cause}) while {SHAKING_HANDS}")),
         }
     }
 

@@ -193,6 +193,7 @@ pub fn store_access(conf: &mut UpstreamConf, directive: &ast::Directive) -> Resu
 /// - `responses`: how responses are read, and kept until the client takes them
 /// - `headers`: rules for the fields of responses
 /// - `store`: responses that become files
+/// - `tls`: how TLS is spoken with servers
 /// - `lowat`: an option of sockets that Linux does not have
 #[macro_export]
 macro_rules! upstream_directives {
@@ -308,6 +309,45 @@ macro_rules! upstream_directives {
                 |c: &mut $conf, d, _| $crate::upstream::directives::store_access(&mut c.$field, d))
                 .syntax("users:permissions ...").default("user:rw")
                 .doc("Rights of stored files and the directories that are made for them."),
+        ])
+    };
+    (@ $prefix:literal, $conf:ty, $field:ident, [tls, $($groups:tt)*] [$($done:tt)*]) => {
+        $crate::upstream_directives!(@ $prefix, $conf, $field, [$($groups)*] [$($done)*
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_certificate"), 1, 1,
+                |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.certificate, d))
+                .syntax("file").doc("PEM file with the certificate that servers are shown when they ask for one."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_certificate_key"), 1, 1,
+                |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.certificate_key, d))
+                .syntax("file").doc("PEM file with the key of that certificate."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_ciphers"), 1, 1,
+                |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.ciphers, d))
+                .syntax("ciphers").default("DEFAULT")
+                .doc("Cipher suites of TLS 1.2, in OpenSSL's words; -t names those that are not offered."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_crl"), 1, 1,
+                |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.crl, d))
+                .syntax("file").doc("PEM file with lists of revoked certificates of servers."),
+            $crate::module::Directive::template(concat!($prefix, "_ssl_name"),
+                |c: &mut $conf| &mut c.$field.tls.name)
+                .doc("Name that a server's certificate has to have, instead of the host that is asked."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_protocols"), 1, 9,
+                |c: &mut $conf, d, _| $crate::upstream::tls::protocols(&mut c.$field, d))
+                .syntax("[SSLv2] [SSLv3] [TLSv1] [TLSv1.1] [TLSv1.2] [TLSv1.3]").default("TLSv1.2 TLSv1.3")
+                .doc("Versions of TLS that servers are asked with; those before 1.2 are not used."),
+            $crate::module::Directive::flag(concat!($prefix, "_ssl_server_name"),
+                |c: &mut $conf| &mut c.$field.tls.server_name)
+                .default("off").doc("Servers are told the name that they are asked by (SNI)."),
+            $crate::module::Directive::flag(concat!($prefix, "_ssl_session_reuse"),
+                |c: &mut $conf| &mut c.$field.tls.session_reuse)
+                .default("on").doc("Sessions with servers are resumed."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_trusted_certificate"), 1, 1,
+                |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.trusted_certificate, d))
+                .syntax("file").doc("PEM file with the authorities that servers' certificates have to come from; without it, those of the system."),
+            $crate::module::Directive::flag(concat!($prefix, "_ssl_verify"),
+                |c: &mut $conf| &mut c.$field.tls.verify)
+                .default("off").doc("Certificates of servers are verified."),
+            $crate::module::Directive::number(concat!($prefix, "_ssl_verify_depth"),
+                |c: &mut $conf| &mut c.$field.tls.verify_depth)
+                .default("1").doc("Certificates that may stand between a server's and a trusted one."),
         ])
     };
     (@ $prefix:literal, $conf:ty, $field:ident, [lowat, $($groups:tt)*] [$($done:tt)*]) => {

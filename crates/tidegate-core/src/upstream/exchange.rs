@@ -16,6 +16,7 @@ use super::{
     send::Unsent,
     socket::Watch,
     store::Store,
+    tls::TlsPeer,
 };
 use crate::{clock, log::Level, phase::Step, request::Request};
 
@@ -28,6 +29,8 @@ pub const STATUS_CLIENT_GONE: u16 = 499;
 pub trait Protocol {
     /// Scheme of the peers' addresses in the error log, e.g. `http://`.
     const SCHEME: &'static str;
+    /// The same over TLS, where there is a way to say that.
+    const TLS_SCHEME: &'static str = Self::SCHEME;
     /// Peers say who they are and when they answer: a `Server` or `Date` that the client may see but a peer left out is not
     /// added.
     const NAMES_ITSELF: bool = false;
@@ -134,6 +137,7 @@ impl From<Failure> for Stop {
 
 /// What a peer is being used for, as the error log says it.
 pub(super) const CONNECTING: &str = "connecting to upstream";
+pub(super) const SHAKING_HANDS: &str = "SSL handshaking to upstream";
 pub(super) const SENDING: &str = "sending request to upstream";
 pub(super) const READING_HEAD: &str = "reading response header from upstream";
 pub(super) const READING: &str = "reading upstream";
@@ -145,6 +149,8 @@ pub struct Exchange<'a, P> {
     pub(super) protocol: P,
     pub(super) watch: Watch<'a>,
     pub(super) selection: Selection,
+    /// How TLS is spoken with the peers, if it is.
+    pub(super) tls: Option<TlsPeer>,
     started_ms: u64,
     /// Something of the request has been sent to the peer.
     pub(super) sent: bool,
@@ -179,6 +185,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             protocol,
             watch,
             selection,
+            tls: None,
             started_ms: clock::steady_ms(),
             sent: false,
             is_whole: false,
@@ -189,6 +196,17 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             disk_failed: false,
             store: None,
         }
+    }
+
+    /// Speaks TLS with the peers, if there is a way to.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<TlsPeer>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { P::TLS_SCHEME } else { P::SCHEME }
     }
 
     /// Runs the exchange to the end of the response.
@@ -252,8 +270,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let written = self.protocol.write_request(self.req, self.body, &mut request);
         let Written { uri, promise } = written.as_ref().cloned().unwrap_or_default();
         self.promise = promise;
+        let scheme = self.scheme();
         self.req.upstream_record_mut(|record| {
-            record.scheme = P::SCHEME;
+            record.scheme = scheme;
             record.request = request;
             record.uri = uri;
         });

@@ -9,7 +9,7 @@
 //!
 //! - [`address`]: where a server is; [`url`]: how configurations write that
 //! - [`peer`], [`group`], [`balance`]: the servers of an upstream, and the choice among them
-//! - [`socket`], [`keepalive`]: a connection to a peer
+//! - [`socket`], [`tls`], [`keepalive`]: a connection to a peer
 //! - [`record`], [`variables`]: what became of each try
 //! - [`directives`], [`settings`]: the directives that modules have in common
 //! - [`exchange`], `attempt`, [`body`], `send`, [`failure`]: one request's way to a peer and back, and to the next one
@@ -37,6 +37,7 @@ mod send;
 pub mod settings;
 pub mod socket;
 pub mod store;
+pub mod tls;
 mod tunnel;
 pub mod url;
 pub mod variables;

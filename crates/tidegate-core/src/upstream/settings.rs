@@ -12,6 +12,7 @@ use super::{
     failure::Failures,
     socket::Bind,
     store::ACCESS_DEFAULT,
+    tls::{TlsConf, TlsSettings},
     url::{HostKind, Url},
 };
 use crate::{
@@ -55,6 +56,7 @@ pub struct UpstreamConf {
     pub store_access: Option<u32>,
     pub temp_file_write_size: Option<usize>,
     pub temp_path: Option<BString>,
+    pub tls: TlsConf,
 }
 
 /// Where a response is stored (`proxy_store`).
@@ -115,6 +117,7 @@ impl UpstreamConf {
             next_upstream, next_upstream_timeout, next_upstream_tries, pass_headers, pass_request_body,
             limit_rate, pass_request_headers, pass_trailers, read_timeout, request_buffering, send_lowat, send_timeout,
             socket_keepalive, store, store_access, temp_file_write_size, temp_path);
+        child.tls.inherit(&parent.tls);
     }
 
     /// The settings of a location. `hidden` are the fields that the module hides by default.
@@ -150,6 +153,7 @@ impl UpstreamConf {
             store: self.store.clone().flatten(),
             store_access: self.store_access.unwrap_or(ACCESS_DEFAULT),
             bind: self.bind.clone().flatten(),
+            tls: self.tls.settings(),
             hidden: HiddenFields::new(
                 hidden,
                 self.hide_headers.as_deref().map_or(&[], Vec::as_slice),
@@ -208,6 +212,8 @@ pub struct Settings {
     pub socket_keepalive: bool,
     /// Bytes a second that a response is read with, if it is buffered.
     pub limit_rate: Option<Template>,
+    /// How TLS is spoken with peers that want it.
+    pub tls: TlsSettings,
     /// Local address of connections.
     bind: Option<(Template, bool)>,
     /// Fields that the client does not get.

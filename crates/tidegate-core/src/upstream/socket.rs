@@ -14,7 +14,9 @@ use bstr::{BStr, BString, ByteSlice};
 use bytes::BytesMut;
 use tokio::net::{TcpSocket, UnixStream};
 
-use super::Address;
+use tidegate_net::tls::HandshakeError;
+
+use super::{Address, tls::TlsPeer};
 use crate::{clock, deadline::Deadline, request::Request, stream::Stream};
 
 /// A connection to a peer.
@@ -52,6 +54,8 @@ pub struct Destination<'a> {
     pub socket_keepalive: bool,
     /// Text of a balancer that must agree as well.
     pub key: &'a BStr,
+    /// How TLS is spoken, if it is.
+    pub tls: Option<&'a TlsPeer>,
 }
 
 /// A [`Destination`] that stays with its connection.
@@ -62,18 +66,20 @@ struct OwnedDestination {
     bind: Option<Bind>,
     socket_keepalive: bool,
     key: BString,
+    tls: Option<TlsPeer>,
 }
 
 impl Destination<'_> {
     fn to_owned(self) -> OwnedDestination {
-        let Destination { group, scheme, address, bind, socket_keepalive, key } = self;
-        OwnedDestination { group, scheme, address: address.clone(), bind, socket_keepalive, key: key.into() }
+        let Destination { group, scheme, address, bind, socket_keepalive, key, tls } = self;
+        let (address, key, tls) = (address.clone(), key.into(), tls.cloned());
+        OwnedDestination { group, scheme, address, bind, socket_keepalive, key, tls }
     }
 }
 
 impl OwnedDestination {
     fn borrow(&self) -> Destination<'_> {
-        let OwnedDestination { group, scheme, address, bind, socket_keepalive, key } = self;
+        let OwnedDestination { group, scheme, address, bind, socket_keepalive, key, tls } = self;
         Destination {
             group: *group,
             scheme,
@@ -81,6 +87,7 @@ impl OwnedDestination {
             bind: *bind,
             socket_keepalive: *socket_keepalive,
             key: key.as_bstr(),
+            tls: tls.as_ref(),
         }
     }
 }
@@ -158,6 +165,9 @@ pub enum ConnectError {
     /// The peer cannot be reached.
     #[error("connect() failed")]
     Connect(#[from] io::Error),
+    /// The peer is reached, but there is no TLS with it.
+    #[error(transparent)]
+    Tls(#[from] HandshakeError),
 }
 
 /// Where connections come from (`proxy_bind`).
@@ -172,7 +182,7 @@ pub struct Bind {
 }
 
 impl Socket {
-    /// Connects, without a limit of time.
+    /// Connects, TLS and all, without a limit of time.
     ///
     /// # Errors
     /// Those of the system.
@@ -194,6 +204,10 @@ impl Socket {
         if destination.socket_keepalive {
             stream.set_keepalive();
         }
+        let stream = match destination.tls {
+            None => stream,
+            Some(tls) => tls.shake_hands(stream).await?,
+        };
         Ok(Socket {
             destination: destination.to_owned(),
             stream,
@@ -328,6 +342,7 @@ fn give_buffer(mut buffer: BytesMut) {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        self.stream.say_farewell();
         // Without the thread's pool (it is ending) the buffer just goes.
         let buffer = std::mem::take(&mut self.input);
         if BUFFERS.try_with(|_| ()).is_ok() {

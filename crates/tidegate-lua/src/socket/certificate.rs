@@ -6,18 +6,13 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use tidegate_tls::client::Identity;
+
 use super::failure::push_nil_error;
 use super::tcp::{Call, call};
 use crate::error::CResult;
 use crate::stack::Lua;
 use crate::userdata::{Userdata, push_userdata, to_userdata};
-
-/// What a client proves itself with.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) chain: Arc<Vec<CertificateDer<'static>>>,
-    pub(super) key: Arc<PrivateKeyDer<'static>>,
-}
 
 #[derive(Clone)]
 struct Chain(Arc<Vec<CertificateDer<'static>>>);

@@ -130,8 +130,8 @@ impl Pooled for Rc<Conn> {
 
 impl Drop for Conn {
     fn drop(&mut self) {
-        if let Transport::Tls(_) = &*self.transport.borrow() {
-            self.transport.borrow().shutdown_write();
+        if let Transport::Plain(stream) = &*self.transport.borrow() {
+            stream.say_farewell();
         }
     }
 }

@@ -15,7 +15,7 @@
 //! | `pool` | connections kept for later, for each worker |
 //! | `tcp` | the socket object, and which operation may run when |
 //! | `connect`, `receive`, `send`, `keepalive`, `tls`, `option` | its operations |
-//! | `certificate`, `x509` | a client's own certificate; certificates of version 1 |
+//! | `certificate` | a client's own certificate |
 //! | `downstream`, `udp` | the other kinds of sockets |
 //!
 //! # How an operation runs
@@ -51,7 +51,6 @@ mod tests;
 mod tls;
 mod transport;
 mod udp;
-mod x509;
 
 pub(crate) use connect::{Target, host_target, resolve};
 pub(crate) use failure::{Failure, debug, push_nil_error};

@@ -7,7 +7,6 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::certificate::Identity;
 use super::conn::Conn;
 use super::failure::{Failure, debug, push_nil_error};
 use super::owner::{Closing, OpenSockets, Owner};
@@ -18,6 +17,7 @@ use crate::phase::Phases;
 use crate::scheduler::with_run;
 use crate::stack::{Lua, Type};
 use crate::userdata::{Userdata, push_userdata, to_userdata};
+use tidegate_tls::client::Identity;
 
 /// A TCP or unix socket, or a client's connection.
 #[derive(Default)]

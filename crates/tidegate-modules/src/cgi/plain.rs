@@ -16,6 +16,8 @@ use tidegate_http::{BodyDecoder, BodyLength, BodyPart, Parsed, ResponseHead, par
 pub(crate) trait Head {
     /// Scheme of the servers' addresses in the error log.
     const SCHEME: &'static str;
+    /// The same over TLS, where there is a way to say that.
+    const TLS_SCHEME: &'static str = Self::SCHEME;
 
     /// The location's settings.
     fn settings(&self) -> &Settings;
@@ -43,6 +45,7 @@ impl<'a, H: Head> Plain<'a, H> {
 
 impl<H: Head> Protocol for Plain<'_, H> {
     const SCHEME: &'static str = H::SCHEME;
+    const TLS_SCHEME: &'static str = H::TLS_SCHEME;
 
     fn body(&self, req: &Request) -> SendBody {
         let settings = self.head.settings();

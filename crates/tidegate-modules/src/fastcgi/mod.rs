@@ -30,7 +30,7 @@ use crate::{
         self,
         params::{self, ParamList, Params},
     },
-    pass::{self, Pass},
+    pass::{self, Pass, Schemes},
 };
 
 /// What the directives say at one level.
@@ -129,7 +129,7 @@ pub static MODULE: Module<Conf> = Module {
 
 fn fastcgi_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     conf.adds_slash = pass::adds_slash(build);
-    let pass = Pass::parse(&directive.args[0], build, "")?;
+    let pass = Pass::parse(&directive.args[0], build, Schemes::default())?;
     fill(&mut conf.pass, pass, directive)
 }
 

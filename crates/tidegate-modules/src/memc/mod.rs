@@ -30,7 +30,7 @@ use self::command::{Asked, Reply};
 use crate::{
     key_value::{self, Conversation},
     memcached::number,
-    pass::{self, Pass},
+    pass::{self, Pass, Schemes},
 };
 
 /// What the directives say at one level.
@@ -136,7 +136,7 @@ fn memc_pass(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>)
         flags: define("memc_flags")?,
         exptime: define("memc_exptime")?,
     });
-    let pass = Pass::parse(&directive.args[0], build, "")?;
+    let pass = Pass::parse(&directive.args[0], build, Schemes::default())?;
     fill(&mut conf.pass, pass, directive)
 }
 

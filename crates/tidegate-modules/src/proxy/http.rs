@@ -55,6 +55,7 @@ fn announced(req: &Request, body: SendBody) -> Announced {
 
 impl Protocol for Http<'_> {
     const SCHEME: &'static str = "http://";
+    const TLS_SCHEME: &'static str = "https://";
     const NAMES_ITSELF: bool = true;
 
     fn body(&self, req: &Request) -> SendBody {

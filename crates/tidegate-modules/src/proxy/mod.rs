@@ -19,7 +19,7 @@ use tidegate_core::{
     conf::Build,
     inherit,
     module::{Context, Directive, Module},
-    phase::{Outcome, Program, Ready},
+    phase::{Outcome, Program, Ready, Step},
     request::Request,
     template::Template,
     upstream::{Exchange, Settings, UpstreamConf, directives::fill, failure::Failures},
@@ -31,7 +31,7 @@ use tidegate_http::Known;
 use self::{
     cookie::{CookieRules, FlagRules, Rules},
     http::Http,
-    pass::{Names, Pass},
+    pass::{Names, Pass, Scheme},
     redirect::{Redirects, Rule},
     request::{Fields, SetHeader},
 };
@@ -78,7 +78,7 @@ pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("proxy", Conf, upstream;
         sockets, aborts,
         retries(Failures::HTTP_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
-        requests, responses, headers, store, lowat;
+        requests, responses, headers, store, tls, lowat;
         Directive::custom("proxy_pass", 1, 1, proxy_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF).or(Context::LIMIT_EXCEPT))
             .syntax("URL")
@@ -156,6 +156,11 @@ pub static MODULE: Module<Conf> = Module {
         }
         Ok(())
     }),
+    check: Some(|conf, checked, diagnostics| {
+        if conf.pass.as_ref().is_some_and(Pass::may_need_tls) {
+            conf.upstream.tls.load(checked.config, "proxy", diagnostics);
+        }
+    }),
     install,
     example: "
         location /app/ {
@@ -231,8 +236,15 @@ fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
             req.set_context(Rc::new(names.clone()));
         }
         let group = target.group.clone();
+        let tls = match target.scheme {
+            Scheme::Http => None,
+            Scheme::Https => match location.settings.tls.peer(&req, &target.host) {
+                Some(peer) => Some(peer),
+                None => return Step::Status(500),
+            },
+        };
         let http = Http::new(&location, target);
-        Exchange::new(&req, &location.settings, group, http).run().await
+        Exchange::new(&req, &location.settings, group, http).with_tls(tls).run().await
     })
 }
 

@@ -28,7 +28,29 @@ use crate::{
 
 const HTTP: &[u8] = b"http://";
 const HTTPS: &[u8] = b"https://";
-const DEFAULT_PORT: u16 = 80;
+
+/// How a server is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    fn port(self) -> u16 {
+        match self {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
+    /// As it stands ahead of a server.
+    pub(super) fn text(self) -> &'static [u8] {
+        match self {
+            Scheme::Http => HTTP,
+            Scheme::Https => HTTPS,
+        }
+    }
+}
 
 /// A `proxy_pass`.
 #[derive(Debug, Clone)]
@@ -43,6 +65,9 @@ pub(super) enum Pass {
 #[derive(Debug)]
 pub(super) struct Fixed {
     slot: GroupSlot,
+    scheme: Scheme,
+    /// The server without its port.
+    host: BString,
     /// As written, with `http://`.
     pub(super) url: BString,
     /// What takes the place of the location's path; empty to leave it.
@@ -62,13 +87,15 @@ pub(super) struct Names {
 }
 
 impl Names {
-    fn of(url: &Url) -> Self {
+    fn of(url: &Url, scheme: Scheme) -> Self {
         if url.kind == HostKind::Unix {
             return Names { host: "localhost".into(), port: BString::default() };
         }
-        let port = url.port.unwrap_or(DEFAULT_PORT);
+        let port = url.port.unwrap_or(scheme.port());
         let host = match url.port {
-            Some(DEFAULT_PORT) => url.text.rsplit_once_str(":").map_or(&url.text[..], |(host, _)| host).into(),
+            Some(port) if port == scheme.port() => {
+                url.text.rsplit_once_str(":").map_or(&url.text[..], |(host, _)| host).into()
+            }
             _ => url.text.clone(),
         };
         Names { host, port: port.to_string().into() }
@@ -78,6 +105,9 @@ impl Names {
 /// The server and URI that one request is sent to.
 pub(super) struct Target {
     pub(super) group: Arc<Group>,
+    pub(super) scheme: Scheme,
+    /// The server without its port.
+    pub(super) host: BString,
     /// With variables in the URL: names and path that they gave.
     pub(super) variable: Option<(Names, BString)>,
 }
@@ -90,7 +120,7 @@ fn emerg(span: Span, message: impl Into<String>) -> Diagnostic {
 pub(super) fn parse(arg: &ast::Arg, build: &mut Build<'_>) -> Result<Pass, Diagnostic> {
     let template = build.template(arg)?;
     let Some(text) = template.as_literal() else { return Ok(Pass::Variable(template)) };
-    let server = without_scheme(text).map_err(|message| emerg(arg.span, message))?;
+    let (scheme, server) = split_scheme(text).map_err(|message| emerg(arg.span, message))?;
     let url = Url::parse(server.as_bstr(), true)
         .map_err(|error| emerg(arg.span, format!("{error} in upstream \"{}\"", BStr::new(server))))?;
     let plain = is_plain_location(build);
@@ -103,23 +133,25 @@ pub(super) fn parse(arg: &ast::Arg, build: &mut Build<'_>) -> Result<Pass, Diagn
     }
     let location = if plain { build.name_of(build.level()).to_owned() } else { BString::default() };
     Ok(Pass::Fixed(Arc::new(Fixed {
-        names: Names::of(&url),
+        names: Names::of(&url, scheme),
+        scheme,
+        host: url.host.clone(),
         uri: url.uri.clone(),
         url: arg.value.clone(),
         location,
-        slot: upstream::require(build, url, Some(DEFAULT_PORT), arg.span),
+        slot: upstream::require(build, url, Some(scheme.port()), arg.span),
     })))
 }
 
-fn without_scheme(url: &[u8]) -> Result<&[u8], &'static str> {
-    let has = |scheme: &[u8]| url.len() >= scheme.len() && url[..scheme.len()].eq_ignore_ascii_case(scheme);
-    if has(HTTP) {
-        Ok(&url[HTTP.len()..])
-    } else if has(HTTPS) {
-        Err("https protocol requires SSL support")
-    } else {
-        Err("invalid URL prefix")
+fn split_scheme(url: &[u8]) -> Result<(Scheme, &[u8]), &'static str> {
+    for scheme in [Scheme::Http, Scheme::Https] {
+        if let Some((start, server)) = url.split_at_checked(scheme.text().len())
+            && start.eq_ignore_ascii_case(scheme.text())
+        {
+            return Ok((scheme, server));
+        }
     }
+    Err("invalid URL prefix")
 }
 
 /// Whether the current level is a location that is given by a path.
@@ -140,11 +172,24 @@ impl Pass {
     /// The URL of the variables cannot be used; the log has the reason.
     pub(super) fn target(&self, req: &Rc<Request>) -> Ready<Result<Target, Step>> {
         match self {
-            Pass::Fixed(fixed) => Ready::Now(pass::required(&fixed.slot).map(|group| Target { group, variable: None })),
+            Pass::Fixed(fixed) => Ready::Now(pass::required(&fixed.slot).map(|group| Target {
+                group,
+                scheme: fixed.scheme,
+                host: fixed.host.clone(),
+                variable: None,
+            })),
             Pass::Variable(template) => {
                 let (req, url) = (req.clone(), template.eval(req));
                 Ready::later(async move { variable_target(&req, &url).await })
             }
+        }
+    }
+
+    /// Whether requests may need TLS.
+    pub(super) fn may_need_tls(&self) -> bool {
+        match self {
+            Pass::Fixed(fixed) => fixed.scheme == Scheme::Https,
+            Pass::Variable(_) => true,
         }
     }
 
@@ -162,8 +207,8 @@ async fn variable_target(req: &Rc<Request>, url: &[u8]) -> Result<Target, Step> 
         req.log(Level::Error, message);
         Err(Step::Status(500))
     };
-    let server = match without_scheme(url) {
-        Ok(server) => server,
+    let (scheme, server) = match split_scheme(url) {
+        Ok(split) => split,
         Err(message) => return fail(format_args!("{message} in \"{}\"", BStr::new(url))),
     };
     let parsed = match Url::parse(server.as_bstr(), true) {
@@ -174,9 +219,9 @@ async fn variable_target(req: &Rc<Request>, url: &[u8]) -> Result<Target, Step> 
     if uri.starts_with(b"?") {
         uri.insert(0, b'/');
     }
-    let names = Names::of(&parsed);
-    let group = pass::locate(req, &parsed, Some(DEFAULT_PORT)).await?;
-    Ok(Target { group, variable: Some((names, uri)) })
+    let names = Names::of(&parsed, scheme);
+    let group = pass::locate(req, &parsed, Some(scheme.port())).await?;
+    Ok(Target { group, scheme, host: parsed.host, variable: Some((names, uri)) })
 }
 
 /// Appends path and arguments for the server.
@@ -220,13 +265,17 @@ mod tests {
     fn names_leave_the_usual_port_out() {
         #[track_caller]
         fn check(url: &str, host: &str, port: &str) {
-            let names = Names::of(&Url::parse(url.into(), true).expect("parses"));
+            let (scheme, server) = split_scheme(url.as_bytes()).expect("a scheme");
+            let names = Names::of(&Url::parse(server.into(), true).expect("parses"), scheme);
             assert_eq!((names.host, names.port), (host.into(), port.into()), "{url}");
         }
-        check("example.com", "example.com", "80");
-        check("example.com:80/x", "example.com", "80");
-        check("example.com:81/x", "example.com:81", "81");
-        check("[::1]:80", "[::1]", "80");
-        check("unix:/a:/x", "localhost", "");
+        check("http://example.com", "example.com", "80");
+        check("http://example.com:80/x", "example.com", "80");
+        check("http://example.com:81/x", "example.com:81", "81");
+        check("http://[::1]:80", "[::1]", "80");
+        check("https://example.com:443/x", "example.com", "443");
+        check("https://example.com:80", "example.com:80", "80");
+        check("https://example.com", "example.com", "443");
+        check("http://unix:/a:/x", "localhost", "");
     }
 }

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod answers;
+pub(crate) mod authority;
 pub(crate) mod mariadb;
 #[path = "../../../../tests/support/ports.rs"]
 pub(crate) mod ports;

@@ -15,21 +15,21 @@ const VERSION: u8 = 0xa0;
 
 /// Parts of a certificate, each with its tag and length.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     /// No version is given: it is version 1.
-    pub(super) is_version_1: bool,
+    pub(crate) is_version_1: bool,
     issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
     /// SubjectPublicKeyInfo.
-    pub(super) public_key: &'a [u8],
+    pub(crate) public_key: &'a [u8],
     /// Whether the certificate has the extension subjectAltName, whose names count instead of the subject's.
-    pub(super) has_alternative_names: bool,
+    pub(crate) has_alternative_names: bool,
 }
 
 /// Whether a certificate may be used at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Validity {
+pub(crate) enum Validity {
     NotYet,
     Now,
     Expired,
@@ -40,7 +40,7 @@ const SUBJECT_ALT_NAME: &[u8] = b"\x06\x03\x55\x1d\x11";
 
 impl<'a> Parts<'a> {
     /// The parts of `certificate`, or `None` for bytes that are none.
-    pub(super) fn of(certificate: &'a [u8]) -> Option<Self> {
+    pub(crate) fn of(certificate: &'a [u8]) -> Option<Self> {
         let (_, signed, _) = element(certificate).filter(|(tag, ..)| *tag == SEQUENCE)?;
         let (_, mut rest, _) = element(signed).filter(|(tag, ..)| *tag == SEQUENCE)?;
         let is_version_1 = *rest.first()? != VERSION;
@@ -58,7 +58,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Whether it may be used at a time, in seconds since 1970; `None` for times that cannot be read.
-    pub(super) fn validity_at(&self, seconds: u64) -> Option<Validity> {
+    pub(crate) fn validity_at(&self, seconds: u64) -> Option<Validity> {
         let (_, times, _) = element(self.validity)?;
         let mut times = elements(times).map(|(tag, text)| seconds_of(tag, text));
         let (from, to) = (times.next()??, times.next()??);
@@ -71,7 +71,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Whether a common name of the subject stands for `host`: is the same, or has `*` in the place of its first label.
-    pub(super) fn is_named(&self, host: &[u8]) -> bool {
+    pub(crate) fn is_named(&self, host: &[u8]) -> bool {
         let Some((_, names, _)) = element(self.subject) else { return false };
         let stands_for_host = |name: &[u8]| match name.strip_prefix(b"*") {
             None => name.eq_ignore_ascii_case(host),
@@ -87,7 +87,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Whether it names itself as its issuer.
-    pub(super) fn is_self_issued(&self) -> bool {
+    pub(crate) fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
     }
 }

@@ -1,0 +1,310 @@
+//! TLS with peers: what the directives `…_ssl_*` say, and the handshake.
+//!
+//! Source: nginx, `ngx_http_proxy_module`, "proxy_ssl_…".
+
+use std::{
+    ffi::OsStr,
+    future::poll_fn,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use bstr::{BStr, BString, ByteSlice};
+use rustls::{
+    ClientConfig, ClientConnection,
+    pki_types::{CertificateDer, ServerName},
+};
+use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, Span, ast, values};
+use tidegate_net::tls::HandshakeError;
+use tidegate_tls::{
+    Shared, ciphers,
+    client::{ClientOptions, Identity, system_roots},
+    pem::{self, PemError},
+    versions::{Version, Versions, WORDS},
+};
+
+use super::{UpstreamConf, directives::fill};
+use crate::{
+    conf::Config,
+    files, inherit,
+    log::{Level, SysError},
+    request::Request,
+    stream::Stream,
+    template::Template,
+};
+
+/// What the directives say at one level.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "each field is named as its directive, whose table entry documents it")]
+pub struct TlsConf {
+    pub certificate: Option<Located>,
+    pub certificate_key: Option<Located>,
+    pub ciphers: Option<Located>,
+    pub crl: Option<Located>,
+    pub name: Option<Template>,
+    pub protocols: Option<Versions>,
+    pub server_name: Option<bool>,
+    pub session_reuse: Option<bool>,
+    pub trusted_certificate: Option<Located>,
+    pub verify: Option<bool>,
+    pub verify_depth: Option<u64>,
+    /// What they come to, once that is known.
+    client: Arc<OnceLock<Arc<ClientConfig>>>,
+}
+
+/// Text of a directive, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    text: BString,
+    span: Span,
+}
+
+/// `…_ssl_protocols TLSv1.2 TLSv1.3;`
+///
+/// # Errors
+/// A word that is no version, or none that is offered.
+pub fn protocols(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
+    let mut versions = Versions::NONE;
+    for arg in &directive.args {
+        let version: Version = values::word(arg.value.as_bstr(), WORDS)
+            .map_err(|_| Diagnostic::unknown_value(&arg.value, arg.span, WORDS.iter().map(|(word, _)| *word)))?;
+        versions.add(version);
+    }
+    if versions == Versions::NONE {
+        let message = format!("\"{}\" names no version that is safe", directive.name());
+        let hint = "TLS 1.0 and 1.1 must not be used any more (RFC 8996): say \"TLSv1.2 TLSv1.3\"";
+        return Err(Diagnostic::new(Severity::Emerg, directive.span, message).with_hint(hint));
+    }
+    fill(&mut conf.tls.protocols, versions, directive)
+}
+
+/// A directive with one text that is looked at when everything is read.
+///
+/// # Errors
+/// It was given before, or has variables.
+pub fn text(field: &mut Option<Located>, directive: &ast::Directive) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    if directive.name().contains_str("_certificate") && arg.value.contains(&b'$') {
+        let message = format!("invalid value \"{}\" in \"{}\" directive", arg.value, directive.name());
+        let hint = "variables are not supported here: name a file";
+        return Err(Diagnostic::new(Severity::Emerg, arg.span, message).with_hint(hint));
+    }
+    fill(field, Located { text: arg.value.clone(), span: arg.span }, directive)
+}
+
+/// A file that cannot be used.
+fn unusable(what: &str, path: &Path, span: Span, why: &dyn std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(Severity::Emerg, span, format!("cannot load {what} \"{}\": {why}", path.display()))
+}
+
+impl TlsConf {
+    /// Takes the outer level's value for each field that the inner level left open.
+    pub(super) fn inherit(&mut self, parent: &TlsConf) {
+        let child = self;
+        inherit!(child, parent; certificate, certificate_key, ciphers, crl, name, protocols, server_name, session_reuse,
+            trusted_certificate, verify, verify_depth);
+    }
+
+    /// The settings of a location. They work once [`load`](Self::load) was called.
+    pub(super) fn settings(&self) -> TlsSettings {
+        TlsSettings { client: self.client.clone(), name: self.name.clone() }
+    }
+
+    /// Reads the files. `prefix` is that of the directives' names. To be called for each level whose requests may need TLS.
+    pub fn load(&self, config: &Config, prefix: &str, diagnostics: &mut Diagnostics) {
+        if self.client.get().is_some() {
+            return;
+        }
+        match self.options(config, prefix, diagnostics) {
+            Ok(options) => match options.shared() {
+                // Another level that shares these directives may have come first.
+                Ok(client) => drop(self.client.set(client)),
+                Err(error) => {
+                    let span = [&self.certificate_key, &self.crl].into_iter().flatten().next().map(|found| found.span);
+                    diagnostics.error(span, format!("cannot speak TLS with servers: {error}"));
+                }
+            },
+            Err(diagnostic) => drop(diagnostics.push(diagnostic)),
+        }
+    }
+
+    fn options(
+        &self,
+        config: &Config,
+        prefix: &str,
+        diagnostics: &mut Diagnostics,
+    ) -> Result<ClientOptions, Diagnostic> {
+        let verify = self.verify.unwrap_or(false);
+        let trusted = match &self.trusted_certificate {
+            _ if !verify => None,
+            Some(found) => Some(read(config, found, "certificate", pem::certificates)?),
+            None => Some(system_roots().map_err(|error| {
+                let message = format!(
+                    "no {prefix}_ssl_trusted_certificate for {prefix}_ssl_verify, and no authorities of the system: {error}"
+                );
+                Diagnostic::new(Severity::Emerg, None, message)
+            })?),
+        };
+        let revoked = match &self.crl {
+            Some(found) if verify => Some(read(config, found, "CRL", pem::revocation_lists)?),
+            _ => None,
+        };
+        let mut choice = ciphers::Choice::default();
+        if let Some(found) = &self.ciphers {
+            choice.suites = Some(suites(found, &format!("{prefix}_ssl_ciphers"), diagnostics)?);
+        }
+        Ok(ClientOptions {
+            verify,
+            check_name: true,
+            depth_max: Some(self.verify_depth.unwrap_or(1)),
+            versions: self.protocols.unwrap_or_default(),
+            ciphers: choice,
+            sends_name: self.server_name.unwrap_or(false),
+            resumes: self.session_reuse.unwrap_or(true),
+            trusted: trusted.map(|list: Vec<CertificateDer<'static>>| Shared(Arc::new(list))),
+            revoked: revoked.map(|list| Shared(Arc::new(list))),
+            identity: self.identity(config, prefix)?,
+        })
+    }
+
+    fn identity(&self, config: &Config, prefix: &str) -> Result<Option<Shared<Identity>>, Diagnostic> {
+        let Some(certificate) = self.certificate.as_ref().filter(|found| !found.text.is_empty()) else {
+            return Ok(None);
+        };
+        let Some(key) = &self.certificate_key else {
+            let message =
+                format!("no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{}\"", certificate.text);
+            return Err(Diagnostic::new(Severity::Emerg, certificate.span, message));
+        };
+        let chain = read(config, certificate, "certificate", pem::certificates)?;
+        let key = read(config, key, "certificate key", pem::key)?;
+        Ok(Some(Shared(Arc::new(Identity { chain: Arc::new(chain), key: Arc::new(key) }))))
+    }
+}
+
+/// The suites that a list names; those that are not offered are told.
+fn suites(found: &Located, name: &str, diagnostics: &mut Diagnostics) -> Result<Vec<rustls::CipherSuite>, Diagnostic> {
+    let named = ciphers::suites(&found.text.to_str_lossy());
+    if named.found.is_empty() && named.absent.is_empty() {
+        let message = format!("\"{name}\" names no cipher: \"{}\" (no cipher match)", found.text);
+        return Err(Diagnostic::new(Severity::Emerg, found.span, message));
+    }
+    if !named.absent.is_empty() {
+        diagnostics.warn(found.span, format!("\"{name}\": not offered: {}", named.absent.join(", ")));
+    }
+    Ok(named.found)
+}
+
+/// Relative names start where the configuration file is.
+fn path(config: &Config, name: &BStr) -> PathBuf {
+    config.conf_path.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(name))
+}
+
+fn read<T>(
+    config: &Config,
+    found: &Located,
+    what: &str,
+    parse: fn(&[u8]) -> Result<T, PemError>,
+) -> Result<T, Diagnostic> {
+    let path = path(config, found.text.as_bstr());
+    let text = files::read(&path).map_err(|error| unusable(what, &path, found.span, &SysError(&error)))?;
+    parse(&text).map_err(|error| unusable(what, &path, found.span, &error))
+}
+
+/// How the requests of a location speak TLS, where they do.
+#[derive(Debug)]
+pub struct TlsSettings {
+    client: Arc<OnceLock<Arc<ClientConfig>>>,
+    name: Option<Template>,
+}
+
+impl TlsSettings {
+    /// How one request does. `host` is the server as the configuration names it.
+    pub fn peer(&self, req: &Request, host: &[u8]) -> Option<TlsPeer> {
+        let Some(client) = self.client.get() else {
+            // A configuration whose files could not be read is not accepted.
+            req.log(Level::Alert, format_args!("no settings of TLS for \"{}\"", BStr::new(host)));
+            return None;
+        };
+        let shown: BString = match &self.name {
+            Some(name) => without_port(&name.eval_cow(req)).into(),
+            None => host.into(),
+        };
+        let name = shown.to_str().ok().and_then(|name| ServerName::try_from(name.to_owned()).ok());
+        Some(TlsPeer { client: client.clone(), name, shown })
+    }
+}
+
+/// The host of `host:port`; `$http_host` may have one. Brackets of an address go too.
+fn without_port(text: &[u8]) -> &[u8] {
+    match text.strip_prefix(b"[") {
+        Some(rest) => rest.split_once_str("]").map_or(text, |(host, _)| host),
+        None => match text.split_once_str(":") {
+            // Two colons are an address without a port.
+            Some((host, rest)) if !rest.contains(&b':') => host,
+            _ => text,
+        },
+    }
+}
+
+/// How TLS is spoken with a peer. Two connections are alike only if this is.
+#[derive(Debug, Clone)]
+pub struct TlsPeer {
+    client: Arc<ClientConfig>,
+    /// `None` for a text that no certificate can name.
+    name: Option<ServerName<'static>>,
+    shown: BString,
+}
+
+impl PartialEq for TlsPeer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.client, &other.client) && self.shown == other.shown
+    }
+}
+
+impl Eq for TlsPeer {}
+
+impl TlsPeer {
+    /// The name that the peer's certificate has to have, as text.
+    pub fn name(&self) -> &BStr {
+        self.shown.as_bstr()
+    }
+
+    /// Makes a connection one of TLS.
+    ///
+    /// # Errors
+    /// [`HandshakeError`].
+    pub(super) async fn shake_hands(&self, stream: Stream) -> Result<Stream, HandshakeError> {
+        // No certificate is for this address.
+        let nobody = || ServerName::from(std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED));
+        let name = self.name.clone().unwrap_or_else(nobody);
+        let conn = ClientConnection::new(self.client.clone(), name).map_err(HandshakeError::Tls)?;
+        let stream = stream.connect_tls(conn);
+        match stream.as_tls() {
+            Some(tls) => poll_fn(|cx| tls.poll_connect(cx)).await?,
+            None => return Err(HandshakeError::NoSettings),
+        }
+        Ok(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_no_port() {
+        for (text, expected) in [
+            ("example.com", "example.com"),
+            ("example.com:8443", "example.com"),
+            ("[::1]:8443", "::1"),
+            ("[::1]", "::1"),
+            ("::1", "::1"),
+            ("[::1", "[::1"),
+            (":", ""),
+        ] {
+            assert_eq!(without_port(text.as_bytes()).as_bstr(), expected, "{text}");
+        }
+    }
+}

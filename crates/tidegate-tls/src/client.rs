@@ -1,0 +1,237 @@
+//! How we speak TLS to servers: of proxies, cosockets and databases.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    client::{
+        Resumption,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{
+        CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+    },
+};
+
+use crate::{
+    Shared,
+    ciphers::Choice,
+    provider,
+    verify::{Rules, Side, untrusted, verify_name},
+    versions::Versions,
+    x509::Parts,
+};
+
+/// What a client proves itself with.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its certificate, then those that lead to an authority.
+    pub chain: Arc<Vec<CertificateDer<'static>>>,
+    /// The key of the certificate.
+    pub key: Arc<PrivateKeyDer<'static>>,
+}
+
+/// All that a client's configuration is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// The server's certificate has to come from a trusted one.
+    pub verify: bool,
+    /// And it has to be for the server's name.
+    pub check_name: bool,
+    /// Certificates that may stand between the server's and a trusted one.
+    pub depth_max: Option<u64>,
+    /// Versions of TLS.
+    pub versions: Versions,
+    /// Suites and groups.
+    pub ciphers: Choice,
+    /// The server is told its name (SNI).
+    pub sends_name: bool,
+    /// Sessions are kept and resumed.
+    pub resumes: bool,
+    /// Certificates that are trusted; without any, no server is.
+    pub trusted: Option<Shared<Vec<CertificateDer<'static>>>>,
+    /// Lists of what is revoked.
+    pub revoked: Option<Shared<Vec<CertificateRevocationListDer<'static>>>>,
+    /// What is shown to servers that ask.
+    pub identity: Option<Shared<Identity>>,
+}
+
+impl Default for ClientOptions {
+    /// Speaks to any server.
+    fn default() -> Self {
+        Self {
+            verify: false,
+            check_name: false,
+            depth_max: None,
+            versions: Versions::ALL,
+            ciphers: Choice::default(),
+            sends_name: true,
+            resumes: true,
+            trusted: None,
+            revoked: None,
+            identity: None,
+        }
+    }
+}
+
+/// Why options make no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// A list of what is revoked cannot be used.
+    #[error("bad certificate revocation list: {0}")]
+    Revoked(#[source] webpki::Error),
+    /// The key is not that of the certificate, or of a kind that nobody can sign with.
+    #[error("bad client certificate: {0}")]
+    Identity(#[source] Error),
+    /// No version of TLS is left.
+    #[error("{0}")]
+    Versions(#[source] Error),
+}
+
+impl ClientOptions {
+    /// The configuration, which those with the same options share. It keeps sessions too.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn shared(&self) -> Result<Arc<ClientConfig>, ClientError> {
+        static KNOWN: Mutex<Vec<(ClientOptions, Weak<ClientConfig>)>> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, client)| client.strong_count() > 0);
+        if let Some(client) = known.iter().find(|(options, _)| options == self).and_then(|(_, client)| client.upgrade())
+        {
+            return Ok(client);
+        }
+        let client = self.client()?;
+        known.push((self.clone(), Arc::downgrade(&client)));
+        Ok(client)
+    }
+
+    /// Makes a configuration of its own.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn client(&self) -> Result<Arc<ClientConfig>, ClientError> {
+        let rules = match &self.trusted {
+            Some(trusted) if self.verify => {
+                let revoked = self.revoked.as_ref().map_or(&[][..], |revoked| &revoked.0);
+                Some(Rules::new(&trusted.0, revoked, self.depth_max).map_err(ClientError::Revoked)?)
+            }
+            _ => None,
+        };
+        let verifier = Verifier { rules, verify: self.verify, check_name: self.check_name, provider: provider() };
+        let builder = ClientConfig::builder_with_provider(self.ciphers.provider())
+            .with_protocol_versions(&self.versions.list())
+            .map_err(ClientError::Versions)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut client = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some(Shared(identity)) => builder
+                .with_client_auth_cert(identity.chain.to_vec(), identity.key.clone_key())
+                .map_err(ClientError::Identity)?,
+        };
+        client.enable_sni = self.sends_name;
+        if !self.resumes {
+            client.resumption = Resumption::disabled();
+        }
+        Ok(Arc::new(client))
+    }
+}
+
+/// Certificates of the authorities that this system trusts.
+///
+/// # Errors
+/// There are none, or they cannot be read.
+pub fn system_roots() -> io::Result<Vec<CertificateDer<'static>>> {
+    let found = rustls_native_certs::load_native_certs();
+    match found.errors.into_iter().next() {
+        Some(error) if found.certs.is_empty() => Err(io::Error::other(error)),
+        _ if found.certs.is_empty() => Err(io::ErrorKind::NotFound.into()),
+        _ => Ok(found.certs),
+    }
+}
+
+/// Verifies servers' certificates.
+#[derive(Debug)]
+struct Verifier {
+    /// None when nothing is trusted.
+    rules: Option<Rules>,
+    verify: bool,
+    check_name: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+/// Verifies what a server has signed with a key that the library does not take out of its certificate.
+fn verify_by_key(
+    message: &[u8],
+    public_key: &[u8],
+    dss: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error> {
+    let key = SubjectPublicKeyInfoDer::from(public_key);
+    let Ok(key) = webpki::RawPublicKeyEntity::try_from(&key) else { return Err(CertificateError::BadEncoding.into()) };
+    let mut suitable =
+        algorithms.mapping.iter().filter(|(scheme, _)| *scheme == dss.scheme).flat_map(|(_, list)| *list);
+    if suitable.any(|algorithm| key.verify_signature(*algorithm, message, dss.signature()).is_ok()) {
+        return Ok(HandshakeSignatureValid::assertion());
+    }
+    Err(CertificateError::BadSignature.into())
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.verify {
+            let nobody = || untrusted(end_entity, intermediates);
+            let rules = self.rules.as_ref().ok_or_else(nobody)?;
+            rules.verify(end_entity, intermediates, Side::Server, now)?;
+            if self.check_name {
+                verify_name(end_entity, server_name)?;
+            }
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        match Parts::of(cert).filter(|parts| parts.is_version_1) {
+            Some(parts) => verify_by_key(message, parts.public_key, dss, algorithms),
+            None => verify_tls12_signature(message, cert, dss, algorithms),
+        }
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        match Parts::of(cert).filter(|parts| parts.is_version_1) {
+            Some(parts) => {
+                let key = SubjectPublicKeyInfoDer::from(parts.public_key);
+                rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, dss, algorithms)
+            }
+            None => verify_tls13_signature(message, cert, dss, algorithms),
+        }
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,48 @@
+//! Certificates, keys and what is verified of them, in the words of nginx and OpenSSL.
+//!
+//! What it does not know: sockets, directives, requests. TLS itself is rustls.
+//!
+//! In reading order:
+//!
+//! - [`verify`]: whether a chain of certificates is trusted, and OpenSSL's words for why it is not
+//! - [`client`]: how we speak TLS to servers: one configuration of rustls for each set of options
+//! - [`versions`], [`ciphers`]: what may be spoken
+//! - [`pem`]: certificates and keys as files have them
+//! - `x509`: parts of certificates that the libraries do not show
+
+#![forbid(unsafe_code)]
+
+pub mod ciphers;
+pub mod client;
+pub mod pem;
+pub mod verify;
+pub mod versions;
+mod x509;
+
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+
+/// The cryptography of the whole program.
+pub fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: std::sync::OnceLock<Arc<CryptoProvider>> = std::sync::OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(ring::default_provider())).clone()
+}
+
+/// Something that many share. The same content counts as the same thing, wherever it was read.
+#[derive(Debug)]
+pub struct Shared<T>(pub Arc<T>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl<T: Eq> Eq for Shared<T> {}

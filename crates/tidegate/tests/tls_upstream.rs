@@ -1,0 +1,234 @@
+//! TLS with servers: who is trusted, under which name, with which certificate, and over which connections.
+
+mod support;
+
+use std::io::Write;
+
+use rcgen::{CertificateParams, CertificateRevocationListParams, KeyIdMethod, RevokedCertParams, SerialNumber};
+use support::authority::Authority;
+use support::{Site, free_port};
+
+/// A site whose server on port `tls` has a certificate for `back.test`, and the authority of that.
+struct Pair {
+    site: Site,
+    authority: Authority,
+    tls: u16,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (site, authority) = (Site::new("", ""), Authority::new());
+        authority.certify(&site, "back.test");
+        authority.certify(&site, "other.test");
+        std::fs::write(site.dir.join("conf/ca.pem"), &authority.pem).expect("written");
+        Self { site, authority, tls: free_port() }
+    }
+
+    /// Starts it with `locations` in the plain server; `PORT` in them is the other's.
+    fn start(&mut self, http: &str, locations: &str) {
+        let (plain, tls) = (self.site.port, self.tls);
+        let [http, locations] = [http, locations].map(|text| text.replace("PORT", &tls.to_string()));
+        self.site.write_conf(&format!(
+            "error_log logs/error.log info; pid logs/nginx.pid; events {{ }}\n\
+             http {{ access_log off; client_max_body_size 0; {http}\n\
+             server {{ listen 127.0.0.1:{plain}; {locations} }}\n\
+             server {{ listen 127.0.0.1:{tls} ssl; ssl_certificate back.test.crt; ssl_certificate_key back.test.key;\n\
+             location / {{ return 200 '$scheme $host [$ssl_server_name] $ssl_protocol $ssl_cipher $connection_requests'; }}\n\
+             location /echo {{ content_by_lua_block {{ ngx.req.read_body() local file = ngx.req.get_body_file()\n\
+             ngx.print(file and io.open(file, 'rb'):read('*a') or ngx.req.get_body_data() or '') }} }}\n\
+             location /moved {{ return 302 https://$http_host/there; }} }} }}"
+        ));
+        self.site.start();
+    }
+
+    fn get(&self, path: &str) -> String {
+        support::get(self.site.port, path).expect("an answer")
+    }
+
+    #[track_caller]
+    fn body(&self, path: &str) -> String {
+        let answer = self.get(path);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}\n{}", self.site.log());
+        answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    }
+
+    #[track_caller]
+    fn is_refused(&self, path: &str, why: &str) {
+        assert!(self.get(path).starts_with("HTTP/1.1 502 "), "{path}");
+        self.site.wait_for_log(&format!("{why} while SSL handshaking to upstream"));
+    }
+}
+
+#[test]
+fn a_proxy_speaks_tls() {
+    let mut pair = Pair::new();
+    pair.start(
+        "upstream group { server 127.0.0.1:PORT; }",
+        "location /plain/ { proxy_pass https://127.0.0.1:PORT/; }\n\
+         location /named/ { proxy_pass https://group/; proxy_ssl_server_name on; proxy_ssl_name Back.test:8443; }\n\
+         location /group/ { proxy_pass https://group/; proxy_ssl_server_name on; }\n\
+         location /variable/ { set $to https://127.0.0.1:PORT; proxy_pass $to/x; }\n\
+         location /old/ { proxy_pass https://127.0.0.1:PORT/; proxy_ssl_protocols TLSv1.2;\n\
+         proxy_ssl_ciphers ECDHE-ECDSA-CHACHA20-POLY1305; }\n\
+         location /wrong/ { proxy_pass http://127.0.0.1:PORT/; }\n\
+         location /clear/ { proxy_pass https://127.0.0.1:$server_port/; }",
+    );
+    let tls13 = "TLSv1.3 TLS_AES_256_GCM_SHA384 1";
+    assert_eq!(pair.body("/plain/"), format!("https 127.0.0.1 [] {tls13}"));
+    assert_eq!(pair.body("/named/"), format!("https group [back.test] {tls13}"));
+    assert_eq!(pair.body("/group/"), format!("https group [group] {tls13}"));
+    assert_eq!(pair.body("/variable/"), format!("https 127.0.0.1 [] {tls13}"));
+    assert_eq!(pair.body("/old/"), "https 127.0.0.1 [] TLSv1.2 ECDHE-ECDSA-CHACHA20-POLY1305 1");
+    // Redirects of the server are its own URLs.
+    let moved = pair.get("/plain/moved");
+    assert!(moved.contains("/plain/there\r\n"), "{moved}");
+    assert!(pair.get("/wrong/").starts_with("HTTP/1.1 400 "));
+    assert!(pair.get("/clear/").starts_with("HTTP/1.1 502 "));
+    pair.site.wait_for_log("SSL_do_handshake() failed (SSL: ");
+    pair.site.quit();
+}
+
+#[test]
+fn bodies_pass_both_ways() {
+    let mut pair = Pair::new();
+    pair.start(
+        "",
+        "location /echo { proxy_pass https://127.0.0.1:PORT; }\n\
+         location /stream/ { proxy_pass https://127.0.0.1:PORT/; proxy_http_version 1.1; proxy_request_buffering off;\n\
+         proxy_buffering off; }",
+    );
+    for path in ["/echo", "/stream/echo"] {
+        for size in [1, 16 << 10, 3 << 20] {
+            let sent: Vec<u8> = (0..size).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let mut socket = support::connect(pair.site.port).expect("the server accepts");
+            write!(socket, "POST {path} HTTP/1.0\r\nContent-Length: {size}\r\n\r\n").expect("sent");
+            let mut reader = socket.try_clone().expect("a socket");
+            let sender = std::thread::spawn({
+                let sent = sent.clone();
+                move || socket.write_all(&sent).map(|()| socket)
+            });
+            let mut answer = Vec::new();
+            std::io::Read::read_to_end(&mut reader, &mut answer).expect("an answer");
+            sender.join().expect("no panic").expect("sent");
+            assert!(answer.ends_with(&sent), "{path} {size}: {} {}", answer.len(), pair.site.log());
+        }
+    }
+    pair.site.quit();
+}
+
+#[test]
+fn certificates_of_servers_are_verified() {
+    let mut pair = Pair::new();
+    let stranger = Authority::named("stranger");
+    std::fs::write(pair.site.dir.join("conf/stranger.pem"), &stranger.pem).expect("written");
+    let to = "proxy_pass https://127.0.0.1:PORT/; proxy_ssl_verify on;";
+    pair.start(
+        "",
+        &format!(
+            "location /good/ {{ {to} proxy_ssl_trusted_certificate ca.pem; proxy_ssl_name back.test; }}\n\
+             location /name/ {{ {to} proxy_ssl_trusted_certificate ca.pem; proxy_ssl_name other.test; }}\n\
+             location /address/ {{ {to} proxy_ssl_trusted_certificate ca.pem; }}\n\
+             location /stranger/ {{ {to} proxy_ssl_trusted_certificate stranger.pem; proxy_ssl_name back.test; }}\n\
+             location /system/ {{ {to} proxy_ssl_name back.test; }}\n\
+             location /off/ {{ {to} proxy_ssl_verify off; proxy_ssl_name other.test; }}"
+        )
+        .replace("proxy_ssl_verify on; proxy_ssl_verify off;", "proxy_ssl_verify off;"),
+    );
+    assert!(pair.body("/good/").starts_with("https "));
+    assert!(pair.body("/off/").starts_with("https "));
+    pair.is_refused("/name/", "upstream SSL certificate does not match \"other.test\"");
+    pair.is_refused("/address/", "upstream SSL certificate does not match \"127.0.0.1\"");
+    pair.is_refused("/stranger/", "upstream SSL certificate verify error: (20:unable to get local issuer certificate)");
+    pair.is_refused("/system/", "upstream SSL certificate verify error: (20:unable to get local issuer certificate)");
+    // Not by the sessions of the locations that trust more, either.
+    assert!(pair.body("/off/").starts_with("https "));
+    pair.is_refused("/name/", "does not match \"other.test\"");
+    pair.site.quit();
+}
+
+#[test]
+fn revoked_servers_are_refused() {
+    let mut pair = Pair::new();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(vec!["back.test".to_owned()]).expect("a name");
+    params.serial_number = Some(SerialNumber::from(77u64));
+    let certificate = params.signed_by(&key, &pair.authority.issuer).expect("signed");
+    let conf = pair.site.dir.join("conf");
+    std::fs::write(conf.join("back.test.crt"), certificate.pem()).expect("written");
+    std::fs::write(conf.join("back.test.key"), key.serialize_pem()).expect("written");
+    for (name, serial) in [("revoked.crl", 77u64), ("good.crl", 78)] {
+        let list = CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2020, 1, 1),
+            next_update: rcgen::date_time_ymd(2099, 1, 1),
+            crl_number: SerialNumber::from(1u64),
+            issuing_distribution_point: None,
+            revoked_certs: vec![RevokedCertParams {
+                serial_number: SerialNumber::from(serial),
+                revocation_time: rcgen::date_time_ymd(2020, 1, 1),
+                reason_code: None,
+                invalidity_date: None,
+            }],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&pair.authority.issuer).and_then(|list| list.pem()).expect("signed");
+        std::fs::write(conf.join(name), list).expect("written");
+    }
+    let to = "proxy_pass https://127.0.0.1:PORT/; proxy_ssl_verify on; proxy_ssl_trusted_certificate ca.pem; \
+              proxy_ssl_name back.test;";
+    pair.start(
+        "",
+        &format!("location /a/ {{ {to} proxy_ssl_crl revoked.crl; }} location /b/ {{ {to} proxy_ssl_crl good.crl; }}"),
+    );
+    pair.is_refused("/a/", "upstream SSL certificate verify error: (23:certificate revoked)");
+    assert!(pair.body("/b/").starts_with("https "));
+    pair.site.quit();
+}
+
+#[test]
+fn kept_connections_serve_only_their_like() {
+    let mut pair = Pair::new();
+    let keep = "proxy_http_version 1.1; proxy_set_header Connection ''; proxy_ssl_server_name on;";
+    pair.start(
+        "upstream group { server 127.0.0.1:PORT; keepalive 8; }",
+        &format!(
+            "location /one/ {{ proxy_pass https://group/; {keep} proxy_ssl_name one.test; }}\n\
+             location /two/ {{ proxy_pass https://group/; {keep} proxy_ssl_name two.test; }}\n\
+             location /strict/ {{ proxy_pass https://group/; {keep} proxy_ssl_name back.test; proxy_ssl_verify on;\n\
+             proxy_ssl_trusted_certificate ca.pem; }}\n\
+             location /lax/ {{ proxy_pass https://group/; {keep} proxy_ssl_name back.test; }}\n\
+             location /clear/ {{ proxy_pass http://group/; {keep} }}"
+        ),
+    );
+    let requests = |path: &str| pair.body(path).rsplit(' ').next().map(str::to_owned);
+    assert_eq!(requests("/one/").as_deref(), Some("1"));
+    assert_eq!(requests("/one/").as_deref(), Some("2"));
+    assert_eq!(requests("/two/").as_deref(), Some("1"));
+    assert_eq!(requests("/lax/").as_deref(), Some("1"));
+    assert_eq!(requests("/strict/").as_deref(), Some("1"));
+    assert_eq!(requests("/lax/").as_deref(), Some("2"));
+    assert_eq!(requests("/strict/").as_deref(), Some("2"));
+    // A connection of its own, on which the server wants TLS.
+    assert!(pair.get("/clear/").starts_with("HTTP/1.1 400 "));
+    pair.site.quit();
+}
+
+#[test]
+fn settings_that_cannot_work_are_told() {
+    let pair = Pair::new();
+    let check = |location: &str, expected: &str| {
+        let location = format!("location / {{ proxy_pass https://127.0.0.1:1; {location} }}");
+        pair.site.write_conf(&format!("events {{ }}\nhttp {{ server {{ listen 127.0.0.1:4433; {location} }} }}\n"));
+        let output = pair.site.run(&["-t"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(expected), "{location}: {text}");
+        output.status.success()
+    };
+    assert!(!check("proxy_ssl_verify on; proxy_ssl_trusted_certificate none;", "cannot load certificate \""));
+    assert!(!check("proxy_ssl_certificate back.test.crt;", "no \"proxy_ssl_certificate_key\" is defined"));
+    let mixed = "proxy_ssl_certificate back.test.crt; proxy_ssl_certificate_key other.test.key;";
+    assert!(!check(mixed, "bad client certificate"));
+    assert!(!check("proxy_ssl_ciphers nonsense;", "no cipher match"));
+    assert!(check("proxy_ssl_ciphers HIGH:DHE-RSA-AES128-GCM-SHA256;", "not offered: DHE-RSA-AES128-GCM-SHA256"));
+    assert!(!check("proxy_ssl_protocols TLSv1.1;", "names no version that is safe"));
+    assert!(!check("proxy_ssl_certificate $x;", "variables are not supported here"));
+}
