@@ -1,12 +1,9 @@
-//! Directives that tune what is not there: hash tables, memory pools, old browsers, caches. They are checked and have no effect.
+//! Directives that tune what is not there: hash tables, memory pools, old browsers. They are checked and have no effect.
 //!
 //! Each one's line in the reference says why. Directives of a module that has more to say stand in that module, even
 //! where one has no effect.
 
-use tidegate_conf::{Diagnostic, ast};
-
 use crate::{
-    conf::Build,
     inherit,
     module::{Context, Directive, Module},
 };
@@ -29,29 +26,6 @@ pub(crate) struct Conf {
 const HTTP: Context = Context::HTTP;
 const MAIN_SERVER: Context = Context::HTTP.or(Context::SERVER);
 
-/// Says what a cache would do, where there is none.
-const fn uncached(name: &'static str) -> Directive<Conf> {
-    Directive::custom(name, 1, u16::MAX, |_, _, _| Ok(()))
-        .syntax("string ...")
-        .doc("Accepted without effect: there are no caches, so every request goes to the upstream.")
-}
-
-/// `proxy_cache` and its kin: without caches, "off" is all that they can say.
-const fn cache(name: &'static str) -> Directive<Conf> {
-    Directive::custom(name, 1, 1, cache_off)
-        .syntax("off")
-        .default("off")
-        .doc("Accepted: there are no caches to switch on.")
-}
-
-fn cache_off(_: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let zone = &directive.args[0];
-    match &**zone.value {
-        b"off" => Ok(()),
-        _ => Err(Diagnostic::unsupported_directive(&directive.name.value, directive.name.span, "caching")),
-    }
-}
-
 /// The module.
 pub(crate) static MODULE: Module<Conf> = Module {
     directives: &[
@@ -65,18 +39,6 @@ pub(crate) static MODULE: Module<Conf> = Module {
         Directive::flag("msie_refresh", |c: &mut Conf| &mut c.msie_refresh)
             .default("off")
             .doc("Accepted, nothing to tune: redirects are redirects for every browser."),
-        cache("proxy_cache"),
-        uncached("proxy_cache_bypass"),
-        uncached("proxy_no_cache"),
-        cache("fastcgi_cache"),
-        uncached("fastcgi_cache_bypass"),
-        uncached("fastcgi_no_cache"),
-        cache("scgi_cache"),
-        uncached("scgi_cache_bypass"),
-        uncached("scgi_no_cache"),
-        cache("uwsgi_cache"),
-        uncached("uwsgi_cache_bypass"),
-        uncached("uwsgi_no_cache"),
         Directive::size("request_pool_size", |c: &mut Conf| &mut c.request_pool_size)
             .within(MAIN_SERVER)
             .default("4k")

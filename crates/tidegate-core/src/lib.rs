@@ -15,12 +15,14 @@
 //! - [`client`], `transfer`, `output_queue`: how a request speaks to its client
 //! - [`connection`], [`http1`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
 //! - [`resolver`]: which name servers are asked
+//! - [`cache`]: responses on disk; `spool`: bytes on their way to a file
 //! - [`upstream`]: talking to other servers for a request
 //! - [`error_log`], [`files`]: what they stand on
 
 mod accepted;
 pub mod body;
 pub mod byte_ranges;
+pub mod cache;
 pub mod client;
 pub mod conf;
 pub mod connection;
@@ -48,6 +50,7 @@ pub mod resolver;
 pub mod server_name;
 pub mod special_response;
 mod spill;
+mod spool;
 pub mod ssl;
 pub mod static_files;
 pub mod subrequest;
@@ -73,6 +76,7 @@ pub(crate) static MODULES: &[&dyn module::AnyModule] = &[
     &static_files::MODULE,
     &static_files::types::MODULE,
     &resolver::MODULE,
+    &cache::MODULE,
     &ssl::MODULE,
 ];
 

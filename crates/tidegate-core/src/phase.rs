@@ -239,6 +239,11 @@ pub fn run(req: &Rc<Request>) -> Ready<()> {
     drive(req, Cursor::at(phase), None)
 }
 
+/// Runs the content handler of the location that the request is in, and what follows it.
+pub(crate) fn run_content(req: &Rc<Request>) -> Ready<()> {
+    drive(req, Cursor::at(Phase::Content), None)
+}
+
 /// Ends a request whose head could not be read with `status`: error pages apply, phases do not.
 pub fn reject(req: &Rc<Request>, status: u16) -> Ready<()> {
     drive(req, Cursor::at(Phase::PostRead), Some(Step::Status(status)))

@@ -67,7 +67,7 @@ impl Uri {
 }
 
 /// The last match of a regular expression: `$1` and so on.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct LastMatch {
     subject: Vec<u8>,
     captures: Captures,
@@ -371,6 +371,18 @@ impl Request {
             self.start_wall_ms.set(clock::now_ms().saturating_sub(elapsed_ms));
         }
         self.start_wall_ms.get()
+    }
+
+    /// Gives it the target of `other`, and its place in the configuration.
+    pub(crate) fn go_where(&self, other: &Request) {
+        self.method.set(other.method.get());
+        self.uri.borrow_mut().clone_from(&other.uri.borrow());
+        self.last_match.borrow_mut().clone_from(&other.last_match.borrow());
+        self.flags.internal.set(other.flags.internal.get());
+        self.flags.uri_rewritten.set(other.flags.uri_rewritten.get());
+        self.flags.alias_blocked.set(other.flags.alias_blocked.get());
+        self.set_server(other.server.get());
+        self.set_level(other.level_id());
     }
 
     /// The configuration that the request was accepted under.

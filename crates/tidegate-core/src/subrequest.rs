@@ -101,6 +101,28 @@ impl Subrequest {
         Ok(Subrequest { req, body })
     }
 
+    /// Another request like `parent`, whose response nobody gets: for its effects. See [`run_again`](Self::run_again).
+    ///
+    /// # Errors
+    /// [`SubrequestError::Cycle`] beyond [`DEPTH_MAX`].
+    pub fn repeat(parent: &Rc<Request>) -> Result<Self, SubrequestError> {
+        if parent.subrequest_depth >= DEPTH_MAX {
+            return Err(SubrequestError::Cycle);
+        }
+        let req = Request::subrequest(parent, Sink::Nowhere, VariableSharing::Copied);
+        req.go_where(parent);
+        req.body.share(&parent.body);
+        Ok(Subrequest { req, body: Rc::default() })
+    }
+
+    /// Runs the sub-request to its end, beginning with the content handler of the location that its parent is in.
+    pub fn run_again(&self) -> LocalFuture<()> {
+        match phase::run_content(&self.req) {
+            phase::Ready::Now(()) => Box::pin(std::future::ready(())),
+            phase::Ready::Later(future) => future,
+        }
+    }
+
     /// The captured body, if it came to its end.
     ///
     /// # Errors

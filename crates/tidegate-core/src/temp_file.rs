@@ -44,14 +44,31 @@ pub(crate) struct CreateError {
 /// # Errors
 /// [`CreateError`]: the system refuses, or all names that were tried are taken.
 pub(crate) fn create(directory: &Path) -> Result<(File, PathBuf), CreateError> {
-    let first = NEXT.fetch_add(1, Ordering::Relaxed);
-    create_numbered(directory, std::iter::once(first).chain(std::iter::repeat_with(jump)).take(TRIES_MAX))
+    create_numbered(directory, "", numbers())
 }
 
-fn create_numbered(directory: &Path, numbers: impl Iterator<Item = u64>) -> Result<(File, PathBuf), CreateError> {
+/// Makes a new file beside `target`, whose name begins like that of the other.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn create_beside(target: &Path) -> Result<(File, PathBuf), CreateError> {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    create_numbered(target.parent().unwrap_or(Path::new("/")), &format!("{name}."), numbers())
+}
+
+fn numbers() -> impl Iterator<Item = u64> {
+    let first = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::iter::once(first).chain(std::iter::repeat_with(jump)).take(TRIES_MAX)
+}
+
+fn create_numbered(
+    directory: &Path,
+    prefix: &str,
+    numbers: impl Iterator<Item = u64>,
+) -> Result<(File, PathBuf), CreateError> {
     let mut refused = None;
     for number in numbers {
-        let path = directory.join(format!("{:010}", number % (NUMBER_MAX + 1)));
+        let path = directory.join(format!("{prefix}{:010}", number % (NUMBER_MAX + 1)));
         let open = || File::options().read(true).write(true).create_new(true).mode(MODE).open(&path);
         let opened = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -111,13 +128,13 @@ mod tests {
     fn a_name_that_is_taken_is_left_alone() {
         let scratch = Scratch::new("taken-names");
         let directory = scratch.0.join("made/here");
-        let (mut file, path) = create_numbered(&directory, 7..9).expect("a file");
+        let (mut file, path) = create_numbered(&directory, "", 7..9).expect("a file");
         assert!(path.ends_with("0000000007"));
         file.write_all(b"kept").expect("written");
-        let (_, other) = create_numbered(&directory, 7..9).expect("a file");
+        let (_, other) = create_numbered(&directory, "", 7..9).expect("a file");
         assert!(other.ends_with("0000000008"));
         assert_eq!(fs::read(&path).expect("read"), b"kept");
-        let error = create_numbered(&directory, 7..9).expect_err("both names are taken");
+        let error = create_numbered(&directory, "", 7..9).expect_err("both names are taken");
         assert_eq!((error.source.kind(), error.path), (io::ErrorKind::AlreadyExists, other));
     }
 

@@ -59,7 +59,7 @@ fn filter(req: &Rc<Request>, conf: &Arc<Conf>) -> Ready<Result<(), Closed>> {
             Some(2) => IfModifiedSince::Before,
             _ => IfModifiedSince::Exact,
         };
-        Conditions::of(&head.fields).test(response.fields.get(Known::ETag), response.last_modified, rule)
+        Conditions::of(&head.fields).test(response.fields.get(Known::ETag), response.modified(), rule)
     };
     match verdict {
         Verdict::Send => {}

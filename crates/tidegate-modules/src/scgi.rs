@@ -4,7 +4,7 @@
 //! 70:CONTENT_LENGTH \0 27 \0 SCGI \0 1 \0 … ,<27 bytes>
 //! ```
 //!
-//! Follows nginx's `ngx_http_scgi_module`, without its cache, and the SCGI specification.
+//! Follows nginx's `ngx_http_scgi_module`, and the SCGI specification.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -46,7 +46,8 @@ pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("scgi", Conf, upstream;
         sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
-        requests, responses, headers, store;
+        requests, responses, headers, store,
+        cache(Failures::CGI_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ...");
         Directive::custom("scgi_pass", 1, 1, scgi_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF))
             .syntax("address")
@@ -67,6 +68,11 @@ pub static MODULE: Module<Conf> = Module {
             build.temp_path(TEMP_PATH.as_bytes());
         }
         Ok(())
+    }),
+    check: Some(|conf, _, diagnostics| {
+        if conf.pass.is_some() {
+            conf.upstream.check_cache_key("scgi", diagnostics);
+        }
     }),
     install,
     example: "

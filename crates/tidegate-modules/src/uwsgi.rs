@@ -58,7 +58,9 @@ pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("uwsgi", Conf, upstream;
         sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
-        requests, responses, headers, store, tls;
+        requests, responses, headers, store,
+        cache(Failures::CGI_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ..."),
+        tls;
         Directive::custom("uwsgi_pass", 1, 1, uwsgi_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF))
             .syntax("address")
@@ -91,6 +93,9 @@ pub static MODULE: Module<Conf> = Module {
     check: Some(|conf, checked, diagnostics| {
         if conf.pass.as_ref().is_some_and(Pass::may_need_tls) {
             conf.upstream.tls.load(checked.config, "uwsgi", diagnostics);
+        }
+        if conf.pass.is_some() {
+            conf.upstream.check_cache_key("uwsgi", diagnostics);
         }
     }),
     install,

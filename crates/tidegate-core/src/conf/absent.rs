@@ -6,7 +6,6 @@ const FEATURES: &[(&str, &str)] = &[
     ("acme_", "ACME"),
     ("brotli", "brotli"),
     ("dav_", "WebDAV"),
-    ("fastcgi_cache", "caching"),
     ("flv", "streaming of FLV"),
     ("geoip", "GeoIP"),
     ("grpc_", "gRPC"),
@@ -18,15 +17,12 @@ const FEATURES: &[(&str, &str)] = &[
     ("mail", "proxying mail"),
     ("mp4", "streaming of MP4"),
     ("perl", "Perl"),
-    ("proxy_cache", "caching"),
     ("quic_", "HTTP/3"),
-    ("scgi_cache", "caching"),
     ("slice", "slicing"),
     ("srcache_", "caching"),
     ("ssi", "server side includes"),
     ("ssl_", "this part of TLS for clients"),
     ("stream", "proxying TCP and UDP"),
-    ("uwsgi_cache", "caching"),
     ("xml_entities", "XSLT"),
     ("xslt_", "XSLT"),
 ];
@@ -51,10 +47,9 @@ mod tests {
         fn check(directive: &str, expected: Option<&str>) {
             assert_eq!(feature(directive), expected, "{directive}");
         }
-        check("fastcgi_cache_path", Some("caching"));
+        check("srcache_fetch", Some("caching"));
         check("fastcgi_pas", None);
         check("ssl_verify_client", Some("this part of TLS for clients"));
-        check("proxy_cache_path", Some("caching"));
         check("stream", Some("proxying TCP and UDP"));
         check("ssi_types", Some("server side includes"));
         check("streams", None);

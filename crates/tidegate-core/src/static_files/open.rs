@@ -6,7 +6,11 @@ use std::{
     fs::{File, Metadata},
     io,
     mem::MaybeUninit,
-    os::{fd::FromRawFd, unix::fs::MetadataExt},
+    os::{
+        fd::FromRawFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
+    path::Path,
     rc::Rc,
     sync::{
         Arc,
@@ -264,6 +268,14 @@ pub(super) fn info_of(path: &[u8], patience: Patience) -> Result<FileInfo, OpenF
     let failure = |error: io::Error| OpenFailure::new("stat()", &error);
     let file = open(&path, libc::O_PATH, patience).map_err(failure)?;
     file.metadata().map(|meta| FileInfo::of(&meta)).map_err(failure)
+}
+
+/// Opens a file for reading if the kernel knows all parts of its path; `None` where that takes a look at the disk.
+pub(crate) fn open_at_once(path: &Path) -> Option<io::Result<File>> {
+    match open(&c_path(path.as_os_str().as_bytes()), libc::O_RDONLY | libc::O_NONBLOCK, Patience::None) {
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => None,
+        opened => Some(opened),
+    }
 }
 
 fn open(path: &CStr, flags: i32, patience: Patience) -> io::Result<File> {

@@ -9,9 +9,9 @@ use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 
 use super::{
-    UpstreamConf,
+    UpstreamConf, caching,
     failure::Failures,
-    settings::{IGNORABLE, Ignored, StoreTo},
+    settings::{IGNORABLE, StoreTo},
     store::ACCESS_DEFAULT,
     url::{HostKind, Url},
 };
@@ -30,13 +30,13 @@ pub fn next_upstream(
     directive: &ast::Directive,
     words: &'static [(&'static str, Failures)],
 ) -> Result<(), Diagnostic> {
-    let mut set = Failures(0);
+    let set = conf.next_upstream.get_or_insert(Failures::NONE);
     for arg in &directive.args {
         let failures = values::word(arg.value.as_bstr(), words)
             .map_err(|_| Diagnostic::unknown_value(&arg.value, arg.span, words.iter().map(|(word, _)| *word)))?;
-        set = set.and(failures);
+        *set = set.and(failures);
     }
-    fill(&mut conf.next_upstream, set, directive)
+    Ok(())
 }
 
 /// `…_ignore_headers X-Accel-Redirect …;`
@@ -44,15 +44,15 @@ pub fn next_upstream(
 /// # Errors
 /// A field that has no effect anyway.
 pub fn ignore_headers(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
-    let mut set = Ignored::default();
+    let set = conf.ignore_headers.get_or_insert_default();
     for arg in &directive.args {
         let field = values::word(arg.value.as_bstr(), IGNORABLE).map_err(|_| {
             let known = IGNORABLE.iter().map(|(name, _)| *name);
             Diagnostic::unknown_value(&arg.value, arg.span, known)
         })?;
-        set = set.and(field);
+        *set = set.and(field);
     }
-    fill(&mut conf.ignore_headers, set, directive)
+    Ok(())
 }
 
 /// `…_hide_header name;`, `…_pass_header name;`
@@ -138,12 +138,34 @@ pub fn temp_path(conf: &mut UpstreamConf, directive: &ast::Directive, build: &mu
     fill(&mut conf.temp_path, path.clone(), directive)
 }
 
+/// `…_cache zone | off;`
+///
+/// # Errors
+/// An empty name, or responses are stored already.
+pub fn cache(conf: &mut UpstreamConf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    if matches!(conf.store, Some(Some(_))) {
+        return Err(incompatible(directive, "_cache", "_store"));
+    }
+    caching::rules::cache(&mut conf.cache, directive, build)
+}
+
+/// The directive cannot stand beside the other one of its module.
+fn incompatible(directive: &ast::Directive, own: &str, other: &str) -> Diagnostic {
+    let name = directive.name().to_str_lossy();
+    let other = format!("{}{other}", name.strip_suffix(own).unwrap_or(&name));
+    let message = format!("\"{name}\" directive is incompatible with \"{other}\"");
+    Diagnostic::new(Severity::Emerg, directive.name.span, message)
+}
+
 /// `…_store on | off | string;`
 ///
 /// # Errors
-/// An empty name.
+/// An empty name, or responses are kept in a cache already.
 pub fn store(conf: &mut UpstreamConf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let arg = &directive.args[0];
+    if arg.value != "off" && matches!(conf.cache.cache, Some(Some(_))) {
+        return Err(incompatible(directive, "_store", "_cache"));
+    }
     let store = match &**arg.value {
         b"off" => None,
         b"on" => Some(StoreTo::File),
@@ -194,6 +216,7 @@ pub fn store_access(conf: &mut UpstreamConf, directive: &ast::Directive) -> Resu
 /// - `headers`: rules for the fields of responses
 /// - `store`: responses that become files
 /// - `tls`: how TLS is spoken with servers
+/// - `cache(words, syntax)`: responses that are kept for other requests; with the failures after which an old one is served
 /// - `lowat`: an option of sockets that Linux does not have
 #[macro_export]
 macro_rules! upstream_directives {
@@ -348,6 +371,56 @@ macro_rules! upstream_directives {
             $crate::module::Directive::number(concat!($prefix, "_ssl_verify_depth"),
                 |c: &mut $conf| &mut c.$field.tls.verify_depth)
                 .default("1").doc("Certificates that may stand between a server's and a trusted one."),
+        ])
+    };
+    (@ $prefix:literal, $conf:ty, $field:ident, [cache($words:expr, $syntax:literal), $($groups:tt)*] [$($done:tt)*]) => {
+        $crate::upstream_directives!(@ $prefix, $conf, $field, [$($groups)*] [$($done)*
+            $crate::module::Directive::custom(concat!($prefix, "_cache"), 1, 1,
+                |c: &mut $conf, d, b| $crate::upstream::directives::cache(&mut c.$field, d, b))
+                .syntax("zone | off").default("off")
+                .doc("Responses are kept in the zone of a cache path, which may be named by variables."),
+            $crate::module::Directive::template(concat!($prefix, "_cache_key"),
+                |c: &mut $conf| &mut c.$field.cache.cache_key)
+                .doc("Text that tells the responses of a cache apart."),
+            $crate::module::Directive::custom(concat!($prefix, "_cache_valid"), 1, u16::MAX,
+                |c: &mut $conf, d, _| $crate::upstream::caching::rules::valid(&mut c.$field.cache, d))
+                .syntax("[code ... | any] time")
+                .doc("How long responses are fresh that do not say so themselves; of 200, 301 and 302 if no code is named."),
+            $crate::module::Directive::custom(concat!($prefix, "_cache_methods"), 1, 3,
+                |c: &mut $conf, d, _| $crate::upstream::caching::rules::methods(&mut c.$field.cache, d))
+                .syntax("GET | HEAD | POST ...").default("GET HEAD")
+                .doc("Methods of requests that a cache is asked for; GET and HEAD are always among them."),
+            $crate::module::Directive::custom(concat!($prefix, "_cache_bypass"), 1, u16::MAX,
+                |c: &mut $conf, d, b| $crate::upstream::caching::rules::conditions(&mut c.$field.cache.cache_bypass, d, b))
+                .syntax("string ...").doc("The cache is not asked when one of these is neither empty nor 0."),
+            $crate::module::Directive::custom(concat!($prefix, "_no_cache"), 1, u16::MAX,
+                |c: &mut $conf, d, b| $crate::upstream::caching::rules::conditions(&mut c.$field.cache.no_cache, d, b))
+                .syntax("string ...").doc("A response is not kept when one of these is neither empty nor 0."),
+            $crate::module::Directive::number(concat!($prefix, "_cache_min_uses"),
+                |c: &mut $conf| &mut c.$field.cache.cache_min_uses)
+                .default("1").doc("Requests after which a response is kept."),
+            $crate::module::Directive::flag(concat!($prefix, "_cache_lock"),
+                |c: &mut $conf| &mut c.$field.cache.cache_lock)
+                .default("off").doc("One request at a time asks the upstream for a response that is not in the cache."),
+            $crate::module::Directive::time(concat!($prefix, "_cache_lock_age"),
+                |c: &mut $conf| &mut c.$field.cache.cache_lock_age)
+                .default("5s").doc("Time after which another request asks the upstream, too."),
+            $crate::module::Directive::time(concat!($prefix, "_cache_lock_timeout"),
+                |c: &mut $conf| &mut c.$field.cache.cache_lock_timeout)
+                .default("5s").doc("Longest wait for another request's response; what comes after it is not kept."),
+            $crate::module::Directive::custom(concat!($prefix, "_cache_use_stale"), 1, u16::MAX,
+                |c: &mut $conf, d, _| $crate::upstream::caching::rules::use_stale(&mut c.$field.cache, d, $words))
+                .syntax($syntax).default("off")
+                .doc("Failures after which a response is served that is out of date."),
+            $crate::module::Directive::flag(concat!($prefix, "_cache_background_update"),
+                |c: &mut $conf| &mut c.$field.cache.cache_background_update)
+                .default("off").doc("A client that may get an old response does not wait for the new one."),
+            $crate::module::Directive::flag(concat!($prefix, "_cache_revalidate"),
+                |c: &mut $conf| &mut c.$field.cache.cache_revalidate)
+                .default("off").doc("The upstream is asked whether a response that is out of date is still good."),
+            $crate::module::Directive::offset(concat!($prefix, "_cache_max_range_offset"),
+                |c: &mut $conf| &mut c.$field.cache.cache_max_range_offset)
+                .doc("Ranges that begin behind this are fetched alone, and not kept."),
         ])
     };
     (@ $prefix:literal, $conf:ty, $field:ident, [lowat, $($groups:tt)*] [$($done:tt)*]) => {

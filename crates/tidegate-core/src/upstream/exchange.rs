@@ -11,11 +11,12 @@ use super::{
     Group, Settings,
     balance::{Lease, NoPeer, Selection},
     body::{Promise, SendBody},
+    caching::Caching,
     failure::Failure,
     record::{Asked, Try},
     send::Unsent,
     socket::Watch,
-    store::Store,
+    tee::Tee,
     tls::TlsPeer,
 };
 use crate::{clock, log::Level, phase::Step, request::Request};
@@ -43,6 +44,10 @@ pub trait Protocol {
     /// # Errors
     /// The request ends with this step.
     fn write_request(&mut self, req: &Rc<Request>, body: SendBody, out: &mut Vec<u8>) -> Result<Written, Step>;
+
+    /// Appends the key that tells responses apart in a cache, where the configuration has none. `scheme` is the one that peers
+    /// are asked with.
+    fn write_cache_key(&self, _req: &Rc<Request>, _scheme: &str, _out: &mut Vec<u8>) {}
 
     /// Frames a piece of a body that is [`SendBody::Framed`]; `last` ends it.
     fn frame(&self, piece: &[u8], _last: bool, out: &mut Vec<u8>) {
@@ -164,8 +169,14 @@ pub struct Exchange<'a, P> {
     pub(super) buffering: bool,
     /// Temporary files cannot be written.
     pub(super) disk_failed: bool,
-    /// The response is being stored.
-    pub(super) store: Option<Box<Store>>,
+    /// The response is also written to a file.
+    pub(super) tee: Option<Box<Tee>>,
+    /// The request is one that a cache may answer.
+    pub(super) caching: Option<Box<Caching>>,
+    /// The response comes out of the cache.
+    pub(super) is_stored: bool,
+    /// The client takes no more of a response that others want.
+    pub(super) is_deaf: bool,
 }
 
 impl<'a, P: Protocol> Exchange<'a, P> {
@@ -194,7 +205,10 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             unsent: None,
             buffering: settings.buffering,
             disk_failed: false,
-            store: None,
+            tee: None,
+            caching: None,
+            is_stored: false,
+            is_deaf: false,
         }
     }
 
@@ -211,6 +225,21 @@ impl<'a, P: Protocol> Exchange<'a, P> {
 
     /// Runs the exchange to the end of the response.
     pub async fn run(&mut self) -> Step {
+        self.req.upstream_record_mut(|record| record.cache.clear());
+        if self.settings.cache.is_some()
+            && let Some(step) = Box::pin(self.consult_cache()).await
+        {
+            return step;
+        }
+        let step = self.ask().await;
+        if let Step::Status(status @ (502 | 504)) = step {
+            self.keep_error(status);
+        }
+        step
+    }
+
+    /// Asks peers until one has an answer, and delivers that.
+    async fn ask(&mut self) -> Step {
         if let Err(step) = self.write_request() {
             return step;
         }
@@ -223,7 +252,11 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             }
             let lease = match self.selection.choose() {
                 Ok(lease) => lease,
-                Err(no_peer) => return self.no_peer(no_peer),
+                Err(no_peer) => {
+                    let step = self.no_peer(no_peer);
+                    let is_failure = matches!(no_peer, NoPeer::NoneLive);
+                    return self.give_up(step, is_failure.then_some(Failure::Error)).await;
+                }
             };
             self.req.begin_try(Asked::Peer(lease.peer.clone()));
             match self.attempt(&lease).await {
@@ -232,7 +265,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
                 Err(stop @ (Stop::Failed(_) | Stop::Dead)) => {
                     let failure = if let Stop::Failed(failure) = stop { failure } else { Failure::Error };
                     if let Some(step) = self.after_failure(&lease, failure) {
-                        return step;
+                        return self.give_up(step, Some(failure)).await;
                     }
                 }
                 Err(Stop::ClientGone) => return self.client_gone(),
@@ -241,6 +274,14 @@ impl<'a, P: Protocol> Exchange<'a, P> {
                     return step;
                 }
             }
+        }
+    }
+
+    /// No peer has an answer: the cache may have one.
+    async fn give_up(&mut self, step: Step, failure: Option<Failure>) -> Step {
+        match failure.filter(|_| step != Step::Close).and_then(|failure| self.stale_on(failure)) {
+            Some(stored) => Box::pin(self.answer_stored(&stored)).await,
+            None => step,
         }
     }
 
@@ -310,7 +351,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             self.req.log(Level::Warn, format_args!("upstream server temporarily disabled while {CONNECTING}"));
         }
         self.selection.attempt.last_failure = Some(failure);
-        if self.req.client.is_broken() {
+        if self.req.client.is_broken() && !self.fills_cache() {
             return Some(self.client_gone());
         }
         let settings = self.settings;

@@ -33,6 +33,7 @@ const HTTP_404: u32 = 256;
 const HTTP_429: u32 = 512;
 const NON_IDEMPOTENT: u32 = 1024;
 const OFF: u32 = 2048;
+const UPDATING: u32 = 4096;
 
 impl Failures {
     /// Words for a protocol whose answers are HTTP's.
@@ -79,6 +80,15 @@ impl Failures {
     /// `error timeout`
     pub const DEFAULT: Failures = Failures(ERROR | TIMEOUT);
 
+    /// None.
+    pub const NONE: Failures = Failures(0);
+
+    /// A request that changes things may be sent twice.
+    pub const NON_IDEMPOTENT: Failures = Failures(NON_IDEMPOTENT);
+
+    /// No failure: another request is fetching the response anew (`…_cache_use_stale`).
+    pub const UPDATING: Failures = Failures(UPDATING);
+
     /// These and others.
     pub fn and(self, other: Failures) -> Failures {
         Failures(self.0 | other.0)
@@ -87,7 +97,35 @@ impl Failures {
     /// Whether another peer may be asked after this failure. A request that changes things is not sent twice unless the
     /// configuration says so.
     pub fn allow(self, failure: Failure, sent: bool, method: Method) -> bool {
-        let mut wanted = match failure {
+        let mut wanted = failure.bit();
+        if wanted == 0 {
+            return false;
+        }
+        if sent && !is_repeatable(method) {
+            wanted |= NON_IDEMPOTENT;
+        }
+        self.0 & OFF == 0 && self.0 & wanted == wanted
+    }
+
+    /// Whether this failure is one of these.
+    pub(super) fn covers(self, failure: Failure) -> bool {
+        self.0 & OFF == 0 && self.0 & failure.bit() != 0
+    }
+
+    /// Whether all of `others` are among these.
+    pub(super) fn contains(self, others: Failures) -> bool {
+        self.0 & OFF == 0 && self.0 & others.0 == others.0
+    }
+}
+
+/// Whether sending a request twice is the same as sending it once, as nginx sees it.
+pub fn is_repeatable(method: Method) -> bool {
+    !matches!(method, Method::Post | Method::Lock | Method::Patch)
+}
+
+impl Failure {
+    fn bit(self) -> u32 {
+        match self {
             Failure::Error => ERROR,
             Failure::Timeout => TIMEOUT,
             Failure::InvalidHeader => INVALID_HEADER,
@@ -98,21 +136,15 @@ impl Failures {
             Failure::Status(403) => HTTP_403,
             Failure::Status(404) => HTTP_404,
             Failure::Status(429) => HTTP_429,
-            Failure::Status(_) => return false,
-        };
-        if sent && !is_repeatable(method) {
-            wanted |= NON_IDEMPOTENT;
+            Failure::Status(_) => 0,
         }
-        self.0 & OFF == 0 && self.0 & wanted == wanted
     }
-}
 
-/// Whether sending a request twice is the same as sending it once, as nginx sees it.
-pub fn is_repeatable(method: Method) -> bool {
-    !matches!(method, Method::Post | Method::Lock | Method::Patch)
-}
+    /// Whether there is a word for it: other statuses are none.
+    pub(super) fn is_known(self) -> bool {
+        self.bit() != 0
+    }
 
-impl Failure {
     /// The status that the client gets when nobody else can be asked.
     pub fn status(self) -> u16 {
         match self {

@@ -14,6 +14,7 @@
 //! - [`directives`], [`settings`]: the directives that modules have in common
 //! - [`exchange`], `attempt`, [`body`], `send`, [`failure`]: one request's way to a peer and back, and to the next one
 //! - `response`: the head for the client; `pipe`: the body; `tunnel`: after an upgrade
+//! - `tee`: a body that also becomes a file; [`store`], [`caching`]: what for
 //!
 //! # Sharing
 //! Groups and peers belong to the configuration and are shared by all workers; what changes about them is atomic, or under
@@ -24,6 +25,7 @@ pub mod address;
 mod attempt;
 pub mod balance;
 pub mod body;
+pub mod caching;
 pub mod directives;
 pub mod exchange;
 pub mod failure;
@@ -37,6 +39,7 @@ mod send;
 pub mod settings;
 pub mod socket;
 pub mod store;
+mod tee;
 pub mod tls;
 mod tunnel;
 pub mod url;

@@ -59,6 +59,17 @@ impl From<Closed> for Cut {
 impl<P: Protocol> Exchange<'_, P> {
     /// Hands an answer whose head has come to the client.
     pub(super) async fn deliver(&mut self, lease: &Lease, mut socket: Socket) -> Step {
+        if self.caching.is_some()
+            && let Some(stored) = Box::pin(self.stored_instead()).await
+        {
+            if !self.req.upstream_record_mut(|record| self.protocol.begin_body(&record.head)) {
+                self.keep(socket);
+            }
+            self.selection.free(lease, false);
+            self.req.update_try(|last| last.response_ms = Some(last.elapsed_ms()));
+            return Box::pin(self.answer_stored(&stored)).await;
+        }
+        self.judge();
         let upgrade = self.req.upstream_record_mut(|record| self.protocol.is_upgrade(self.req, &record.head));
         let step = match self.take_head() {
             Some(step) => {
@@ -88,22 +99,32 @@ impl<P: Protocol> Exchange<'_, P> {
 
     async fn deliver_body(&mut self, mut socket: Socket) -> Step {
         let has_body = self.req.upstream_record_mut(|record| self.protocol.begin_body(&record.head));
-        if !has_body && self.req.send_header().wait().await.is_err() {
+        self.begin_tee();
+        if !has_body
+            && let Err(closed) = self.req.send_header().wait().await
+            && self.client_left(closed.into()).is_err()
+        {
             return Step::Close;
         }
+        if has_body && self.caching.is_some() && self.tee.is_none() && self.req.is_head() && !self.req.is_subrequest() {
+            // A body that nobody wants, of a request that was to fill the cache.
+            return if self.req.send_header().wait().await.is_ok() { Step::Ok } else { Step::Close };
+        }
         let received = socket.received;
-        self.begin_store();
         let delivered = self.pipe(&mut socket).await;
         self.req.update_try(|last| last.bytes_received = socket.received);
         debug_assert!(socket.received >= received);
         match delivered {
             Ok(()) => {
                 // A body that turned out to be empty is the answer all the same, and no reason for an error page.
-                if !self.req.header_sent() && self.req.send_header().wait().await.is_err() {
+                if !self.req.header_sent() && self.req.send_header().wait().await.is_err() && self.tee.is_none() {
                     return Step::Close;
                 }
-                if self.store.is_some() {
-                    Box::pin(self.finish_store()).await;
+                if self.tee.is_some() {
+                    Box::pin(self.finish_tee()).await;
+                }
+                if self.is_deaf {
+                    return self.client_gone();
                 }
                 self.take_trailers();
                 self.keep(socket);
@@ -150,8 +171,11 @@ impl<P: Protocol> Exchange<'_, P> {
         let pace = limit_rate.map(|rate| self.req.size_of(rate)).filter(|&rate| rate > 0).map(Pace::new);
         loop {
             let unfilled = self.unfilled_bytes(socket);
-            if unfilled > 0 && !self.req.header_sent() {
-                self.req.send_header().wait().await?;
+            if unfilled > 0
+                && !self.req.header_sent()
+                && let Err(closed) = self.req.send_header().wait().await
+            {
+                self.client_left(closed.into())?;
             }
             if self.decode_input(socket, unfilled, &mut temp).await? {
                 if !socket.input.is_empty() {
@@ -219,10 +243,20 @@ impl<P: Protocol> Exchange<'_, P> {
                 Ok(BodyPart::Data { start, end }) => {
                     socket.input.advance(start);
                     self.req.update_try(|last| last.response_length += (end - start) as u64);
-                    if self.store.is_some() {
-                        self.store_piece(&socket.input[..end - start]);
+                    if self.tee.is_some() {
+                        Box::pin(self.tee_piece(&socket.input[..end - start])).await;
                     }
-                    self.forward(socket, end - start, temp).await?;
+                    if self.is_deaf {
+                        self.client_left(Cut::Client)?;
+                        socket.input.advance(end - start);
+                    } else {
+                        let rest = socket.input.len() - (end - start);
+                        if let Err(cut) = self.forward(socket, end - start, temp).await {
+                            self.client_left(cut)?;
+                            // It may have been taken from the input, or not.
+                            socket.input.advance(socket.input.len() - rest);
+                        }
+                    }
                 }
                 Ok(BodyPart::Partial) => {
                     socket.input.advance(filled);
@@ -237,6 +271,17 @@ impl<P: Protocol> Exchange<'_, P> {
                     return Err(Cut::Peer);
                 }
             }
+        }
+    }
+
+    /// A response that others want, too, is read to its end without its client.
+    fn client_left(&mut self, cut: Cut) -> Result<(), Cut> {
+        match cut {
+            Cut::Client if self.tee.is_some() => {
+                self.is_deaf = true;
+                Ok(())
+            }
+            cut => Err(cut),
         }
     }
 

@@ -88,19 +88,82 @@ pub struct Record {
     pub scheme: &'static str,
     /// Path and arguments as they were sent, as the log shows them: a part of `request`.
     pub uri: std::ops::Range<usize>,
+    /// What the last request for an answer had to do with a cache.
+    pub cache: CacheNote,
+}
+
+/// What a request has to do with a cache.
+#[derive(Debug, Default)]
+pub struct CacheNote {
+    /// `$upstream_cache_status`
+    pub status: Option<CacheStatus>,
+    /// The answer is to be kept for all, so the upstream is not asked for what this client wants of it alone.
+    pub fills: bool,
+    /// The upstream is asked for the body that the client's HEAD does not want.
+    pub asks_get: bool,
+    /// `Last-Modified` of an entry that is out of date, in seconds since 1970.
+    pub last_modified: Option<i64>,
+    /// `ETag` of an entry that is out of date; empty for none.
+    pub etag: Vec<u8>,
+}
+
+impl CacheNote {
+    /// Forgets everything and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        let CacheNote { status, fills, asks_get, last_modified, etag } = self;
+        (*status, *fills, *asks_get, *last_modified) = (None, false, false, None);
+        etag.clear();
+    }
+}
+
+/// Where an answer came from, as the logs show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheStatus {
+    /// The upstream: there was none in the cache.
+    Miss,
+    /// The upstream: the cache was not asked.
+    Bypass,
+    /// The upstream: the one in the cache was out of date.
+    Expired,
+    /// The cache, though out of date: the upstream has failed, or is asked behind the client's back.
+    Stale,
+    /// The cache, though out of date: another request is asking the upstream.
+    Updating,
+    /// The cache: the upstream says that it is still good.
+    Revalidated,
+    /// The cache.
+    Hit,
+}
+
+impl CacheStatus {
+    /// The word for it.
+    ///
+    /// Source: nginx, `ngx_http_cache_status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            CacheStatus::Miss => "MISS",
+            CacheStatus::Bypass => "BYPASS",
+            CacheStatus::Expired => "EXPIRED",
+            CacheStatus::Stale => "STALE",
+            CacheStatus::Updating => "UPDATING",
+            CacheStatus::Revalidated => "REVALIDATED",
+            CacheStatus::Hit => "HIT",
+        }
+    }
 }
 
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Record { tries, group, head, trailers, request, scheme, uri } = self;
+        let Record { tries, group, head, trailers, request, scheme, uri, cache } = self;
         let group = group.as_ref().map(|group| &group.name);
-        f.debug_tuple("Record").field(&(tries, group, head, trailers, request, scheme, uri)).finish()
+        f.debug_tuple("Record").field(&(tries, group, head, trailers, request, scheme, uri, cache)).finish()
     }
 }
 
 impl Reset for Record {
     fn reset(&mut self) -> Keep {
-        let Record { tries, group, head, trailers, request, scheme, uri } = self;
+        let Record { tries, group, head, trailers, request, scheme, uri, cache } = self;
+        cache.clear();
         (*group, *scheme, *uri) = (None, "", 0..0);
         tries.clear();
         head.clear();

@@ -45,7 +45,10 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// `…_intercept_errors`: the status leads to an error page, if there is one for it.
-    fn intercept(&self, head: &ResponseHead) -> Option<Step> {
+    fn intercept(&mut self, head: &ResponseHead) -> Option<Step> {
+        if self.is_stored {
+            return None;
+        }
         if self.settings.intercept_404 && head.status == 404 {
             return Some(Step::Status(404));
         }
@@ -60,6 +63,7 @@ impl<P: Protocol> Exchange<'_, P> {
                 response.fields.append_known(Known::WwwAuthenticate, value);
             }
         }
+        self.keep_error(head.status);
         Some(Step::Status(head.status))
     }
 
@@ -88,6 +92,7 @@ impl<P: Protocol> Exchange<'_, P> {
 
     fn copy_fields(&self, head: &ResponseHead, which: Copied) {
         let req = self.req;
+        let is_kept = self.is_stored || self.fills_cache();
         // `rewrite_field` may evaluate variables that look at the response.
         let mut response = req.response.borrow_mut();
         for (name, value, known) in head.fields.iter() {
@@ -97,6 +102,11 @@ impl<P: Protocol> Exchange<'_, P> {
             match known {
                 Known::ContentType => take_content_type(&mut response, value),
                 Known::ContentLength | Known::TransferEncoding | Known::Connection | Known::KeepAlive => {}
+                // The whole of it is here, or will be.
+                Known::AcceptRanges if is_kept || self.settings.force_ranges => {
+                    response.allow_ranges |= is_kept;
+                    response.single_range = !self.is_stored;
+                }
                 Known::Location | Known::Refresh | Known::SetCookie => {
                     drop(response);
                     let rewritten = self.protocol.rewrite_field(req, known, value);
@@ -127,8 +137,11 @@ impl<P: Protocol> Exchange<'_, P> {
         response.omit_server = lacks(Known::Server, b"Server");
         response.omit_date = lacks(Known::Date, b"Date");
         response.content_length = head.content_length;
-        response.conditions_are_tested = true;
-        response.allow_ranges = self.settings.force_ranges;
+        response.conditions_are_tested = !(self.is_stored || self.fills_cache());
+        if self.settings.force_ranges {
+            response.allow_ranges = true;
+            response.single_range = !self.is_stored;
+        }
         if let Some(value) = head.fields.get(Known::XAccelBuffering).filter(|_| self.heeds(Ignored::BUFFERING)) {
             match value {
                 value if value.eq_ignore_ascii_case(b"yes") => self.buffering = true,

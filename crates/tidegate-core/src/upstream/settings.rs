@@ -9,6 +9,7 @@ use tidegate_http::Known;
 
 use super::{
     balance::Timeouts,
+    caching::rules::{CacheConf, CacheRules},
     failure::Failures,
     socket::Bind,
     store::ACCESS_DEFAULT,
@@ -30,6 +31,8 @@ pub struct UpstreamConf {
     pub buffer_size: Option<usize>,
     pub buffering: Option<bool>,
     pub buffers: Option<(usize, usize)>,
+    /// The directives of its cache.
+    pub cache: CacheConf,
     pub busy_buffers_size: Option<usize>,
     pub connect_timeout: Option<Duration>,
     pub force_ranges: Option<bool>,
@@ -74,14 +77,14 @@ pub struct Ignored(u32);
 
 pub(super) const IGNORABLE: &[(&str, Ignored)] = &[
     ("X-Accel-Redirect", Ignored::REDIRECT),
-    ("X-Accel-Expires", Ignored(2)),
+    ("X-Accel-Expires", Ignored::EXPIRES_HERE),
     ("X-Accel-Limit-Rate", Ignored::LIMIT_RATE),
     ("X-Accel-Buffering", Ignored::BUFFERING),
     ("X-Accel-Charset", Ignored::CHARSET),
-    ("Expires", Ignored(32)),
-    ("Cache-Control", Ignored(64)),
-    ("Set-Cookie", Ignored(128)),
-    ("Vary", Ignored(256)),
+    ("Expires", Ignored::EXPIRES),
+    ("Cache-Control", Ignored::CACHE_CONTROL),
+    ("Set-Cookie", Ignored::SET_COOKIE),
+    ("Vary", Ignored::VARY),
 ];
 
 impl Ignored {
@@ -98,6 +101,16 @@ impl Ignored {
     pub const BUFFERING: Ignored = Ignored(8);
     /// `X-Accel-Charset`
     pub const CHARSET: Ignored = Ignored(16);
+    /// `X-Accel-Expires`
+    pub const EXPIRES_HERE: Ignored = Ignored(2);
+    /// `Expires`
+    pub const EXPIRES: Ignored = Ignored(32);
+    /// `Cache-Control`
+    pub const CACHE_CONTROL: Ignored = Ignored(64);
+    /// `Set-Cookie`
+    pub const SET_COOKIE: Ignored = Ignored(128);
+    /// `Vary`
+    pub const VARY: Ignored = Ignored(256);
 
     /// Whether a field has no effect.
     pub fn contains(self, field: Ignored) -> bool {
@@ -112,12 +125,26 @@ impl UpstreamConf {
     /// Takes the outer level's value for each field that the inner level left open.
     pub fn inherit(&mut self, parent: &UpstreamConf) {
         let child = self;
+        // Responses are stored or kept in a cache, not both: what is said further in counts.
+        if matches!(child.cache.cache, Some(Some(_))) {
+            child.store.get_or_insert_default();
+        } else if matches!(child.store, Some(Some(_))) {
+            child.cache.cache.get_or_insert_default();
+        }
+        child.cache.inherit(&parent.cache);
         inherit!(child, parent; bind, buffer_size, buffering, buffers, busy_buffers_size, connect_timeout,
             force_ranges, hide_headers, ignore_client_abort, ignore_headers, intercept_errors, max_temp_file_size,
             next_upstream, next_upstream_timeout, next_upstream_tries, pass_headers, pass_request_body,
             limit_rate, pass_request_headers, pass_trailers, read_timeout, request_buffering, send_lowat, send_timeout,
             socket_keepalive, store, store_access, temp_file_write_size, temp_path);
         child.tls.inherit(&parent.tls);
+    }
+
+    /// Warns of a cache whose responses nothing tells apart: it keeps none. `prefix` is that of the module's directives.
+    pub fn check_cache_key(&self, prefix: &str, diagnostics: &mut tidegate_conf::Diagnostics) {
+        if matches!(self.cache.cache, Some(Some(_))) && self.cache.cache_key.is_none() {
+            diagnostics.warn(None, format!("no \"{prefix}_cache_key\" for \"{prefix}_cache\": no response is kept"));
+        }
     }
 
     /// The settings of a location. `hidden` are the fields that the module hides by default.
@@ -150,6 +177,7 @@ impl UpstreamConf {
             force_ranges: self.force_ranges.unwrap_or(false),
             socket_keepalive: self.socket_keepalive.unwrap_or(false),
             limit_rate: self.limit_rate.clone(),
+            cache: self.cache.rules(),
             store: self.store.clone().flatten(),
             store_access: self.store_access.unwrap_or(ACCESS_DEFAULT),
             bind: self.bind.clone().flatten(),
@@ -184,6 +212,8 @@ pub struct Settings {
     pub temp_path: BString,
     /// A client that leaves ends the exchange.
     pub watch_client: bool,
+    /// Responses are kept in a cache.
+    pub cache: Option<Arc<CacheRules>>,
     /// Complete responses become files.
     pub store: Option<StoreTo>,
     /// Rights of such files.

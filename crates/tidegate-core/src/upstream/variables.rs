@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use tidegate_http::cookie::set_cookie;
+use tidegate_http::{cookie::set_cookie, date::http_date};
 
 use super::record::{Asked, Record, Try};
 use crate::{request::Request, variable::VariableDef};
@@ -42,6 +42,29 @@ pub static VARIABLES: &[VariableDef] = &[
         "upstream_bytes_sent",
         |req, _, out| each(req, out, |t, out| number(t.bytes_sent, out)),
         "Bytes sent.",
+    ),
+    VariableDef::new("upstream_cache_status", cache_status, "Where the response came from: HIT, MISS and others."),
+    VariableDef::new(
+        "upstream_cache_last_modified",
+        |req, _, out| {
+            let seconds = req.upstream_record(|record| record.cache.last_modified).flatten();
+            seconds.is_some_and(|seconds| {
+                out.extend_from_slice(&http_date(seconds));
+                true
+            })
+        },
+        "Last-Modified of a response in the cache that is out of date and may still be good.",
+    ),
+    VariableDef::new(
+        "upstream_cache_etag",
+        |req, _, out| {
+            let append = |record: &Record| {
+                out.extend_from_slice(&record.cache.etag);
+                !record.cache.etag.is_empty()
+            };
+            req.upstream_record(append).unwrap_or(false)
+        },
+        "ETag of a response in the cache that is out of date and may still be good.",
     ),
     VariableDef::new("upstream_http_", http, "A field of the upstream's response."),
     VariableDef::new("upstream_trailer_", trailer, "A trailer of the upstream's response."),
@@ -90,6 +113,14 @@ fn seconds(ms: Option<u64>, out: &mut Vec<u8>) {
         // A vector takes everything.
         Some(ms) => drop(write!(out, "{}.{:03}", ms / 1000, ms % 1000)),
     }
+}
+
+fn cache_status(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let status = req.upstream_record(|record| record.cache.status).flatten();
+    status.is_some_and(|status| {
+        out.extend_from_slice(status.name().as_bytes());
+        true
+    })
 }
 
 fn http(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {

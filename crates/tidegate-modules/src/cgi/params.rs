@@ -7,7 +7,7 @@ use std::{marker::PhantomData, rc::Rc, sync::Arc};
 use bstr::BString;
 use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::{conf::Build, request::Request, template::Template};
-use tidegate_http::{Fields, Known};
+use tidegate_http::{Fields, Known, date::http_date};
 
 /// One `…_param`.
 #[derive(Debug, Clone)]
@@ -80,7 +80,8 @@ impl<E: Encode> Params<E> {
         Params { entries, taken: fields.map(|name| name.to_vec().into()).collect(), encoding: PhantomData }
     }
 
-    /// Appends the parameters, and the client's fields if `pass_fields` says so.
+    /// Appends the parameters, and the client's fields if `pass_fields` says so. A response that is kept for all is to be
+    /// whole: what the client wants of it alone goes no further.
     pub(crate) fn write(&self, req: &Rc<Request>, pass_fields: bool, out: &mut Vec<u8>) {
         for entry in &self.entries {
             match entry {
@@ -94,19 +95,37 @@ impl<E: Encode> Params<E> {
                 }
             }
         }
+        let fills_cache = req.upstream_record(|record| record.cache.fills).unwrap_or(false);
+        if fills_cache {
+            self.write_validators(req, out);
+        }
         if pass_fields {
-            self.write_fields(&req.head.borrow().fields, out);
+            let is_sent = |known: Known| !(fills_cache && is_for_one(known));
+            self.write_fields(&req.head.borrow().fields, is_sent, out);
         }
     }
 
+    /// Appends what tells a response in the cache that is out of date from a newer one.
+    fn write_validators(&self, req: &Rc<Request>, out: &mut Vec<u8>) {
+        let is_taken = |name: &str| self.taken.iter().any(|taken| *taken == name);
+        req.upstream_record(|record| {
+            if let Some(seconds) = record.cache.last_modified.filter(|_| !is_taken("IF_MODIFIED_SINCE")) {
+                write_literal::<E>(b"HTTP_IF_MODIFIED_SINCE", &http_date(seconds), out);
+            }
+            if !record.cache.etag.is_empty() && !is_taken("IF_NONE_MATCH") {
+                write_literal::<E>(b"HTTP_IF_NONE_MATCH", &record.cache.etag, out);
+            }
+        });
+    }
+
     /// Appends the client's fields; those of one name become one parameter.
-    fn write_fields(&self, fields: &Fields, out: &mut Vec<u8>) {
+    fn write_fields(&self, fields: &Fields, is_sent: impl Fn(Known) -> bool, out: &mut Vec<u8>) {
         let mut param = FIELD_PREFIX.to_vec();
         for (index, (name, value, known)) in fields.iter().enumerate() {
             let is_same = |(other, _, kind): &(&[u8], &[u8], Known)| {
                 *kind == known && (known != Known::Other || other.eq_ignore_ascii_case(name))
             };
-            if fields.iter().take(index).any(|field| is_same(&field)) {
+            if !is_sent(known) || fields.iter().take(index).any(|field| is_same(&field)) {
                 continue;
             }
             param.truncate(FIELD_PREFIX.len());
@@ -124,6 +143,19 @@ impl<E: Encode> Params<E> {
             });
         }
     }
+}
+
+/// Whether the field asks for a part of a response, or for it under a condition.
+fn is_for_one(known: Known) -> bool {
+    matches!(
+        known,
+        Known::IfModifiedSince
+            | Known::IfUnmodifiedSince
+            | Known::IfNoneMatch
+            | Known::IfMatch
+            | Known::Range
+            | Known::IfRange
+    )
 }
 
 fn write_literal<E: Encode>(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
@@ -167,7 +199,7 @@ mod tests {
                 let Entry::Static(encoded) = entry else { panic!("nothing is made for each request") };
                 out.extend_from_slice(encoded);
             }
-            params.write_fields(&list, &mut out);
+            params.write_fields(&list, |_| true, &mut out);
             assert_eq!(String::from_utf8_lossy(&out), expected);
         }
         check(&[], &[("Host", "a"), ("x-fOo.1", "b")], "HTTP_HOST=a;HTTP_X_FOO.1=b;");

@@ -3,7 +3,7 @@
 //! The way to the application and back is the engine of [`tidegate_core::upstream`]; records are
 //! [`tidegate_http::fastcgi`]. Here stand the directives and the [`protocol`] between the two.
 //!
-//! Follows nginx's `ngx_http_fastcgi_module`, without its cache.
+//! Follows nginx's `ngx_http_fastcgi_module`.
 
 mod protocol;
 
@@ -55,7 +55,9 @@ pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("fastcgi", Conf, upstream;
         sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
-        requests, responses, headers, store, lowat;
+        requests, responses, headers, store,
+        cache(Failures::CGI_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ..."),
+        lowat;
         Directive::custom("fastcgi_pass", 1, 1, fastcgi_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF))
             .syntax("address")
@@ -110,6 +112,11 @@ pub static MODULE: Module<Conf> = Module {
             build.temp_path(TEMP_PATH.as_bytes());
         }
         Ok(())
+    }),
+    check: Some(|conf, _, diagnostics| {
+        if conf.pass.is_some() {
+            conf.upstream.check_cache_key("fastcgi", diagnostics);
+        }
     }),
     install,
     example: "

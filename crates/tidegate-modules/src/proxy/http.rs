@@ -72,8 +72,8 @@ impl Protocol for Http<'_> {
     fn write_request(&mut self, req: &Rc<Request>, body: SendBody, out: &mut Vec<u8>) -> Result<Written, Step> {
         let location = self.location;
         match &location.conf.method {
-            Some(method) => method.write(req, out),
-            None => request::write_method(req, out),
+            Some(method) if !request::asks_get(req) => method.write(req, out),
+            _ => request::write_method(req, out),
         }
         self.to_head = out == b"HEAD" || (out.is_empty() && req.method.get() == Method::Head);
         out.push(b' ');
@@ -96,7 +96,9 @@ impl Protocol for Http<'_> {
             (None, None) => return Err(Step::Status(500)),
         };
         let pass_fields = location.settings.pass_request_headers;
-        let mut promise = location.fields.write(req, names.host.as_ref(), announced, pass_fields, out).promise();
+        let fills_cache = req.upstream_record(|record| record.cache.fills).unwrap_or(false);
+        let fields = if fills_cache { &location.cache_fields } else { &location.fields };
+        let mut promise = fields.write(req, names.host.as_ref(), announced, pass_fields, out).promise();
         out.extend_from_slice(b"\r\n");
         if let Some(set_body) = &set_body {
             let written = if let Promise::Bytes(count) = &mut promise {
@@ -109,6 +111,16 @@ impl Protocol for Http<'_> {
             out.extend_from_slice(&set_body[..written]);
         }
         Ok(Written { uri, promise })
+    }
+
+    fn write_cache_key(&self, req: &Rc<Request>, scheme: &str, out: &mut Vec<u8>) {
+        let names = match (&self.target.variable, self.location.pass.names()) {
+            (Some((names, _)), _) => Some(names),
+            (None, names) => names,
+        };
+        out.extend_from_slice(scheme.as_bytes());
+        out.extend_from_slice(names.map_or(b"", |names| &names.host));
+        pass::write_uri(&self.location.pass, &self.target, req, out);
     }
 
     fn frame(&self, piece: &[u8], last: bool, out: &mut Vec<u8>) {

@@ -78,7 +78,9 @@ pub static MODULE: Module<Conf> = Module {
     directives: upstream_directives!("proxy", Conf, upstream;
         sockets, aborts,
         retries(Failures::HTTP_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
-        requests, responses, headers, store, tls, lowat;
+        requests, responses, headers, store,
+        cache(Failures::HTTP_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ..."),
+        tls, lowat;
         Directive::custom("proxy_pass", 1, 1, proxy_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF).or(Context::LIMIT_EXCEPT))
             .syntax("URL")
@@ -97,6 +99,9 @@ pub static MODULE: Module<Conf> = Module {
         .doc("A field of the request; an empty value leaves it out."),
         Directive::template("proxy_set_body", |c: &mut Conf| &mut c.set_body)
             .doc("Body of the request to the server, instead of the client's."),
+        Directive::flag("proxy_cache_convert_head", |c: &mut Conf| &mut c.upstream.cache.cache_convert_head)
+            .default("on")
+            .doc("The server is asked GET where a client asks HEAD of what a cache may have."),
         Directive::flag("proxy_pass_trailers", |c: &mut Conf| &mut c.upstream.pass_trailers)
             .default("off")
             .doc("Clients get the trailers of responses."),
@@ -186,6 +191,8 @@ struct Location {
     pass: Pass,
     settings: Settings,
     fields: Fields,
+    /// Those of requests whose responses are kept for all.
+    cache_fields: Fields,
     redirects: Vec<Rule>,
     cookies: CookieRules,
     is_http_11: bool,
@@ -195,7 +202,8 @@ fn install(conf: &Arc<Conf>, program: &mut Program) {
     let Some(pass) = &conf.pass else { return };
     let location = Arc::new(Location {
         settings: conf.upstream.settings(HIDDEN, TEMP_PATH),
-        fields: Fields::new(conf.set_headers.as_deref().map_or(&[], Vec::as_slice)),
+        fields: Fields::new(conf.set_headers.as_deref().map_or(&[], Vec::as_slice), &[]),
+        cache_fields: Fields::new(conf.set_headers.as_deref().map_or(&[], Vec::as_slice), request::FOR_CACHE),
         redirects: redirect::compile(conf.redirects.as_ref(), pass),
         cookies: CookieRules {
             domain: conf.cookie_domain.clone(),

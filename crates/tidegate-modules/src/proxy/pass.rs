@@ -236,7 +236,8 @@ pub(super) fn write_uri(pass: &Pass, target: &Target, req: &Request, out: &mut V
     };
     let flags = req.flags();
     let uri = req.uri.borrow();
-    if replacement.is_empty() && !flags.uri_rewritten.get() && !req.is_subrequest() {
+    // A sub-request has no target of a client's, but for one that repeats its parent.
+    if replacement.is_empty() && !flags.uri_rewritten.get() && !uri.unparsed.is_empty() {
         return out.extend_from_slice(&uri.unparsed);
     }
     // After `rewrite … break` the path no longer begins with the location's, and goes on as it is.

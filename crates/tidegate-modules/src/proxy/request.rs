@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bstr::{BStr, BString};
 use tidegate_core::{request::Request, template::Template, upstream::Promise};
-use tidegate_http::{Known, Method, response::write_field};
+use tidegate_http::{Known, Method, date::http_date, response::write_field};
 
 /// Fields that a server gets unless `proxy_set_header` says otherwise; empty ones are left out.
 const DEFAULTS: &[(&str, Source)] = &[
@@ -20,9 +20,23 @@ const DEFAULTS: &[(&str, Source)] = &[
     ("Upgrade", Source::Text("")),
 ];
 
+/// As [`DEFAULTS`], for a response that is kept: it is to be whole, and the same for all.
+pub(super) const FOR_CACHE: &[(&str, Source)] = &[
+    ("If-Modified-Since", Source::Modified),
+    ("If-Unmodified-Since", Source::Text("")),
+    ("If-None-Match", Source::ETag),
+    ("If-Match", Source::Text("")),
+    ("Range", Source::Text("")),
+    ("If-Range", Source::Text("")),
+];
+
 #[derive(Debug, Clone, Copy)]
-enum Source {
+pub(super) enum Source {
     Text(&'static str),
+    /// `Last-Modified` of what is in the cache and out of date.
+    Modified,
+    /// The `ETag` of that.
+    ETag,
     Host,
     BodyLength,
     Chunked,
@@ -40,6 +54,8 @@ enum Line {
     Host,
     BodyLength,
     Chunked,
+    Modified,
+    ETag,
 }
 
 /// The fields of a location's requests.
@@ -85,7 +101,8 @@ impl Announced {
 pub(super) type SetHeader = (BString, Template);
 
 impl Fields {
-    pub(super) fn new(set: &[SetHeader]) -> Self {
+    /// Of `proxy_set_header`, and of what goes without saying: [`DEFAULTS`] and `more`.
+    pub(super) fn new(set: &[SetHeader], more: &[(&str, Source)]) -> Self {
         let mut fields =
             Fields { lines: Vec::new(), taken: vec![false; Known::ALL.len() + 1].into(), taken_others: Vec::new() };
         for (name, value) in set {
@@ -99,7 +116,7 @@ impl Fields {
                 None => fields.lines.push(Line::Template(name.clone(), value.clone())),
             }
         }
-        for (name, source) in DEFAULTS {
+        for (name, source) in DEFAULTS.iter().chain(more) {
             if set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name.as_bytes())) {
                 continue;
             }
@@ -110,6 +127,8 @@ impl Fields {
                 Source::Host => fields.lines.push(Line::Host),
                 Source::BodyLength => fields.lines.push(Line::BodyLength),
                 Source::Chunked => fields.lines.push(Line::Chunked),
+                Source::Modified => fields.lines.push(Line::Modified),
+                Source::ETag => fields.lines.push(Line::ETag),
             }
         }
         fields
@@ -164,6 +183,17 @@ impl Fields {
                     said = said.and(body);
                 }
                 Line::Chunked => {}
+                Line::Modified => {
+                    if let Some(seconds) = req.upstream_record(|record| record.cache.last_modified).flatten() {
+                        write_field(b"If-Modified-Since", &http_date(seconds), out);
+                    }
+                }
+                Line::ETag => {
+                    req.upstream_record(|record| match &record.cache.etag[..] {
+                        b"" => {}
+                        etag => write_field(b"If-None-Match", etag, out),
+                    });
+                }
             }
         }
         if pass {
@@ -211,7 +241,13 @@ fn static_line(name: &[u8], text: &[u8]) -> Line {
 /// Appends the method that the request has now.
 pub(super) fn write_method(req: &Request, out: &mut Vec<u8>) {
     match req.method.get() {
+        Method::Head if asks_get(req) => out.extend_from_slice(b"GET"),
         Method::Other => out.extend_from_slice(req.head.borrow().method_text()),
         method => out.extend_from_slice(method.name().as_bytes()),
     }
+}
+
+/// Whether the server is asked GET where the client asks HEAD.
+pub(super) fn asks_get(req: &Request) -> bool {
+    req.upstream_record(|record| record.cache.asks_get).unwrap_or(false)
 }
