@@ -54,6 +54,7 @@ mod spool;
 pub mod ssl;
 pub mod static_files;
 pub mod subrequest;
+mod target;
 mod temp_file;
 pub mod template;
 mod transfer;

@@ -26,9 +26,12 @@ use crate::{
     postpone::Postponed,
     regex::Captures,
     subrequest::VariableSharing,
+    target::LastMatch,
     variable::Values,
     worker,
 };
+
+pub use crate::target::Uri;
 
 /// The destination of a request's response.
 #[derive(Debug)]
@@ -43,43 +46,6 @@ pub enum Sink {
     Postponed(Rc<Postponed>),
     /// Nowhere: a sub-request of which only the head counts.
     Nowhere,
-}
-
-/// The target of a request, decoded.
-#[derive(Debug, Default, Clone)]
-pub struct Uri {
-    /// Path, decoded and normalised: `$uri`.
-    pub path: Vec<u8>,
-    /// Behind the `?`, as sent: `$args`.
-    pub args: Vec<u8>,
-    /// As the client wrote it: `$request_uri`. Empty for sub-requests, which show their parent's.
-    pub unparsed: Vec<u8>,
-}
-
-impl Uri {
-    /// Forgets everything and keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        let Uri { path, args, unparsed } = self;
-        path.clear();
-        args.clear();
-        unparsed.clear();
-    }
-}
-
-/// The last match of a regular expression: `$1` and so on.
-#[derive(Debug, Default, Clone)]
-struct LastMatch {
-    subject: Vec<u8>,
-    captures: Captures,
-}
-
-impl LastMatch {
-    /// Forgets everything and keeps the memory.
-    fn clear(&mut self) {
-        let LastMatch { subject, captures: Captures { groups } } = self;
-        subject.clear();
-        groups.clear();
-    }
 }
 
 /// A request.
