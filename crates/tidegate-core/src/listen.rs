@@ -14,8 +14,12 @@ use tidegate_conf::{Diagnostic, Level, ast, values};
 
 use crate::{
     conf::build::ListenFlags,
-    listeners::{KeepAlive, ListenAddr, ListenOptions},
+    listeners::{KeepAlive, ListenAddr, ListenOptions, ListenSpec},
 };
+
+/// Parameters that belong to the socket.
+const SOCKET_WORDS: &[&str] =
+    &["reuseport", "deferred", "backlog=", "rcvbuf=", "sndbuf=", "fastopen=", "ipv6only=", "so_keepalive=", "bind"];
 
 /// The port of an address without one.
 const PORT_DEFAULT: u16 = 80;
@@ -29,6 +33,27 @@ fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
 /// # Errors
 /// A port that is none, a host that cannot be found.
 pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
+    addresses_at(arg, PORT_DEFAULT)
+}
+
+/// The sockets of a service that is not HTTP: its `listen` is an address, the service's name, and options of the socket.
+///
+/// # Errors
+/// As those of `listen` in a server: an address or a parameter that is none.
+pub fn of_service(directive: &ast::Directive, port_default: u16) -> Result<Vec<ListenSpec>, Diagnostic> {
+    let mut options = ListenOptions::default();
+    for arg in directive.args.iter().skip(2) {
+        let text = arg.value.to_str().unwrap_or_default();
+        let (word, value) = text.split_once('=').unwrap_or((text, ""));
+        socket_parameter(word, value, &mut options)
+            .ok_or_else(|| Diagnostic::invalid_parameter(&arg.value, arg.span, SOCKET_WORDS.iter().copied()))?;
+    }
+    let addresses = addresses_at(&directive.args[0], port_default)?;
+    Ok(addresses.into_iter().map(|addr| ListenSpec { addr, options: options.clone() }).collect())
+}
+
+/// The addresses that the first argument stands for, with a port for those that name none.
+fn addresses_at(arg: &ast::Arg, port_default: u16) -> Result<Vec<ListenAddr>, Diagnostic> {
     let text = arg.value.to_str().map_err(|_| emerg(arg, format!("host not found in \"{}\"", arg.value)))?;
     if let Some(path) = text.strip_prefix("unix:") {
         if path.is_empty() {
@@ -52,12 +77,12 @@ pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
         let host: Ipv6Addr = host
             .parse()
             .map_err(|_| emerg(arg, format!("invalid IPv6 address in \"{text}\" of the \"listen\" directive")))?;
-        let ports = port.strip_prefix(':').map_or(Ok(PORT_DEFAULT..=PORT_DEFAULT), ports_of)?;
+        let ports = port.strip_prefix(':').map_or(Ok(port_default..=port_default), ports_of)?;
         return Ok(tcp(host.into(), ports));
     }
     let (host, ports) = match text.split_once(':') {
         Some((host, ports)) => (host, ports_of(ports)?),
-        None => (text, PORT_DEFAULT..=PORT_DEFAULT),
+        None => (text, port_default..=port_default),
     };
     if host == "*" {
         return Ok(tcp(Ipv4Addr::UNSPECIFIED.into(), ports));
@@ -195,6 +220,8 @@ mod tests {
         check("[::]:80", "[::]:80");
         check("[::1]", "[::1]:80");
         check("unix:/tmp/x", "unix:/tmp/x");
+        let of_mysql = addresses_at(&arg("127.0.0.1"), 3306).expect("an address");
+        assert_eq!(of_mysql[0].to_string(), "127.0.0.1:3306");
         check("81-83", "0.0.0.0:81 0.0.0.0:82 0.0.0.0:83");
         check("[::1]:81-82", "[::1]:81 [::1]:82");
         check("127.0.0.1:81-81", "127.0.0.1:81");

@@ -49,7 +49,7 @@ fn report_log_panic(req: &Request, panic: &(dyn Any + Send)) {
 }
 
 /// What a panic says.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("unknown cause")
 }

@@ -78,7 +78,13 @@ impl Application for Site {
             shared_with: listen.shared_with.clone(),
             service: Rc::new(HttpPort::new(self.config.clone(), index)),
         };
-        self.config.listens.iter().enumerate().map(port).collect()
+        let of_http = self.config.listens.iter().enumerate().map(port);
+        let services = self.config.services.iter().map(|listen| Port {
+            address: listen.spec.addr.clone(),
+            shared_with: Vec::new(),
+            service: (listen.open)(&self.config),
+        });
+        of_http.chain(services).collect()
     }
 
     fn check_deadlines(&self, now_ms: u64) {

@@ -42,6 +42,10 @@ impl Deadline {
         self.expired.set(false);
         self.at_ms.set(if timeout_ms == 0 { 0 } else { clock::steady_ms().saturating_add(timeout_ms) });
     }
+    /// Whether a wait has begun that has a limit.
+    pub fn is_armed(&self) -> bool {
+        self.at_ms.get() != 0
+    }
     /// The wait is over.
     pub fn disarm(&self) {
         self.at_ms.set(0);

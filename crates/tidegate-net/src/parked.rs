@@ -35,6 +35,8 @@ const EVENTS_MAX: usize = 16;
 
 /// A connection on which nothing happens.
 pub(crate) struct Parked {
+    // Dropped ahead of the socket: it may have told somebody the number of the descriptor.
+    memo: Option<Memo>,
     socket: OwnedFd,
     port: u32,
     nodelay: bool,
@@ -44,7 +46,6 @@ pub(crate) struct Parked {
     accepted_ms: u64,
     /// Since when it is idle, or when the first byte of the request came, in milliseconds.
     since_ms: u64,
-    memo: Option<Memo>,
     /// The part of a request that has come.
     pub(crate) input: Vec<u8>,
 }

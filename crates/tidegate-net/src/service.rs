@@ -76,7 +76,8 @@ pub struct Opening {
     pub memo: Option<Memo>,
 }
 
-/// What a conversation keeps while it is parked, beside its session and its input. Few have one.
+/// What a conversation keeps while it is parked, beside its session and its input. Few have one. It is dropped before the
+/// socket closes.
 pub type Memo = Box<Box<dyn Any>>;
 
 /// The talk with a client.

@@ -182,7 +182,9 @@ impl Client {
     pub fn kill(&self, kill: Kill) {
         // A kill of a statement must not hide that of the connection.
         self.killed.fetch_max(kill as u8, Ordering::AcqRel);
-        if let Some(waker) = lock(&self.waker).take() {
+        // Woken under the lock: who has taken a waker away may rely on that it is not used any more.
+        let mut waker = lock(&self.waker);
+        if let Some(waker) = waker.take() {
             waker.wake();
         }
     }
@@ -219,6 +221,11 @@ impl Client {
             if self.is_killed() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+    }
+
+    /// Nobody is woken by [`kill`](Self::kill) until the next call of [`wakes`](Self::wakes).
+    pub fn forget_waker(&self) {
+        lock(&self.waker).take();
     }
 
     /// The user's name, as it logged in.
@@ -266,6 +273,7 @@ impl Client {
 
     /// Its session goes.
     pub(crate) fn disconnect(&self) {
+        self.forget_waker();
         if self.connected.swap(false, Ordering::Relaxed) {
             lock(&self.clients.listed).remove(&self.id);
         }

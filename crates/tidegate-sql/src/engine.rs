@@ -269,6 +269,18 @@ impl Engine {
         self.inner.table_version(schema, table)
     }
 
+    /// A line about the engine for people: COM_STATISTICS.
+    pub fn statistics(&self) -> String {
+        let uptime = self.inner.started.elapsed().as_secs_f64();
+        let questions = self.inner.questions.load(Ordering::Relaxed);
+        format!(
+            "Uptime: {}  Threads: {}  Questions: {questions}  Slow queries: 0  Opens: 0  Open tables: 0  Queries per second avg: {:.3}",
+            uptime as u64,
+            self.inner.clients.count().0,
+            questions as f64 / uptime.max(1.0)
+        )
+    }
+
     /// The version that sessions report.
     pub fn server_version(&self) -> &str {
         &self.inner.server_version

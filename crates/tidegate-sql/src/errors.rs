@@ -11,6 +11,11 @@ pub(crate) const UNKNOWN_DATABASE: u16 = 1049;
 /// A statement has met a row that somebody else has locked, or must run as the schema's writer: it is undone, and runs again.
 pub(crate) const STOPPED: u16 = 3572;
 
+/// Whether an error says that a schema, table or column is not there: whatever a statement's parameters are.
+pub(crate) fn is_of_names(code: u16) -> bool {
+    matches!(code, 1046 | UNKNOWN_DATABASE | 1054 | 1146)
+}
+
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident($($arg:ident),*) = $code:literal $state:literal $text:literal;)*) => {
         $($(#[$doc])*

@@ -51,4 +51,4 @@ pub use clients::{Client, Kill};
 pub use engine::{
     Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,
 };
-pub use session::{PooledSession, Session, TableChange, TableRead};
+pub use session::{Description, PooledSession, Session, TableChange, TableRead};

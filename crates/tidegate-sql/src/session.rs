@@ -1,6 +1,8 @@
 //! A session: what a client talks to. It has a current schema, variables, and at most one open transaction.
 
 mod changes;
+mod client;
+mod describe;
 mod env;
 mod explain;
 mod group;
@@ -20,6 +22,8 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 use tidegate_rows::{Execute, QueryError, ServerError, Sink};
 
 pub use changes::{TableChange, TableRead};
+use client::Over;
+pub use describe::Description;
 pub(crate) use env::{Env, Numbers, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
 pub(crate) use group::Group;
 use group::Turn;
@@ -31,7 +35,6 @@ use transaction::Transaction;
 
 use crate::{
     cache::{self, Entry},
-    clients::{Client, Kill},
     engine::{EngineInner, Schema},
     errors,
     exec::{
@@ -143,34 +146,6 @@ impl Session {
         self.core.env.connection_id
     }
 
-    /// Who the session belongs to.
-    pub fn client(&self) -> &Arc<Client> {
-        &self.core.env.client
-    }
-
-    /// Makes it the session of somebody from outside, who is listed until the session goes: the user's name, the host that
-    /// the user has come from with its port, and the host of the account (`%` for any).
-    pub fn connect(&self, user: &str, host: &str, account_host: &str) {
-        self.client().identify(user, host, account_host);
-        self.client().connect();
-    }
-
-    /// Ends what another client does, or its connection.
-    ///
-    /// # Errors
-    /// 1094 if there is none of this number.
-    pub fn kill(&self, id: u64, kill: Kill) -> Result<(), ServerError> {
-        if self.core.engine.clients.kill(id, kill) { Ok(()) } else { Err(errors::unknown_thread(id)) }
-    }
-
-    /// Has another current schema from now on.
-    ///
-    /// # Errors
-    /// 1049 if it does not exist.
-    pub fn change_schema(&mut self, name: &str) -> Result<(), ServerError> {
-        self.core.use_schema(name)
-    }
-
     /// What SQL functions see.
     pub(crate) fn env(&self) -> &Env {
         &self.core.env
@@ -242,23 +217,13 @@ impl Execute for Session {
         let sink: &mut dyn Sink = sink;
         let statement = Text { sql: statement.sql, params: Params::Bound(statement.params) };
         let text = statement.sql;
-        env.client.begin();
-        let _over = Over(&env.client);
+        let _over = Over::of(&env.client);
         match task::run(&env, text, || core.run(statement, sink)).await {
             Ok(Ok(())) if core.joined.is_some() => core.finish_joined(sink).await,
             Ok(Ok(())) if core.napping.is_some() => core.finish_nap(text, sink).await,
             Ok(result) => result,
             Err(_) => Err(errors::out_of_memory().into()),
         }
-    }
-}
-
-/// A text that runs for a client.
-struct Over<'a>(&'a Client);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod create;
 mod expression;
+mod server;
 mod tables;
 mod transactions;
 

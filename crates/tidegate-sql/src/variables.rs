@@ -175,6 +175,20 @@ fn names_of(core: &mut Core, charset: Option<&str>, collation: Option<&str>) -> 
     Ok(())
 }
 
+/// Character set and collation of texts that come and go, by the number of the collation; one that is not known, or that
+/// connections cannot have, changes nothing.
+pub(crate) fn set_connection(env: &Env, number: u16) {
+    let Some(chosen) = Collation::all().find(|collation| collation.0 == number) else { return };
+    if !matches!(chosen.charset(), "utf8mb4" | "utf8mb3" | "ascii" | "binary") {
+        return;
+    }
+    env.collation.set(chosen);
+    let mut system = env.system.borrow_mut();
+    for name in ["character_set_client", "character_set_results"] {
+        system.insert(name, chosen.charset().to_owned());
+    }
+}
+
 fn isolation(core: &mut Core, level: &str, scope: IsolationScope) -> Res<()> {
     if scope == IsolationScope::Global {
         return if level.is_empty() {

@@ -92,7 +92,7 @@ impl Loader {
                 ),
             );
         }
-        let (connections, sockets) = (config.events().connections_max(), config.listens.len());
+        let (connections, sockets) = (config.events().connections_max(), config.listens.len() + config.services.len());
         if connections < sockets + 1 {
             let message = format!("{connections} worker_connections are not enough for {sockets} listening sockets");
             note(Level::Emerg, format_args!("{message}"));

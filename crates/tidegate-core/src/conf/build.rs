@@ -6,7 +6,7 @@ use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, SourceMap, Span, ast, template as text};
 
 use crate::{
-    conf::{Config, CoreConfs, Level, LevelId, Listen, MethodSet, Server, ServerId},
+    conf::{Config, CoreConfs, Level, LevelId, Listen, MethodSet, Server, ServerId, ServiceListen},
     listeners::{ListenAddr, ListenSpec},
     location::{LocationDraft, Locations},
     module::{AnyConf, Context, DirectiveInfo, Module, Shape},
@@ -77,6 +77,8 @@ pub struct Build<'a> {
     pub upstreams: HashMap<BString, LevelId>,
     /// All `listen` so far.
     pub listens: Vec<ListenDraft>,
+    /// All `listen` of other services so far.
+    pub services: Vec<ServiceListen>,
     /// Directories that workers write to; made theirs before they start.
     pub temp_paths: Vec<PathBuf>,
     /// See [`data_path`](Self::data_path).
@@ -109,6 +111,7 @@ impl<'a> Build<'a> {
             testing: false,
             upstreams: HashMap::new(),
             listens: Vec::new(),
+            services: Vec::new(),
             temp_paths: Vec::new(),
             data_paths: Vec::new(),
             server_names: Vec::new(),
@@ -336,6 +339,7 @@ impl<'a> Build<'a> {
         self.report_unknown_variables();
         self.call_finish();
         let listens = self.listens();
+        self.check_services(&listens);
         if self.diagnostics.has_errors() {
             return None;
         }
@@ -352,6 +356,7 @@ impl<'a> Build<'a> {
             http,
             servers,
             listens,
+            services: self.services,
             variables: self.variables,
             upstreams: self.upstreams,
             temp_paths: self.temp_paths,
@@ -397,6 +402,17 @@ impl<'a> Build<'a> {
             servers.push(Server { level, name, named, tls: None });
         }
         servers
+    }
+
+    /// Reports addresses of other services that somebody else has too.
+    fn check_services(&mut self, listens: &[Listen]) {
+        let mut taken: Vec<&ListenAddr> = listens.iter().map(|listen| &listen.spec.addr).collect();
+        for service in &self.services {
+            if taken.contains(&&service.spec.addr) {
+                self.diagnostics.error(service.span, format!("a duplicate listen {}", service.spec.addr));
+            }
+            taken.push(&service.spec.addr);
+        }
     }
 
     /// Groups the `listen`s by address.

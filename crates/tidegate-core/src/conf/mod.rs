@@ -7,13 +7,14 @@ mod absent;
 pub mod build;
 mod load;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, rc::Rc, sync::Arc};
 
 use bstr::{BStr, BString};
 pub use build::Build;
 pub use load::{LoadError, LoadOptions, load};
 use tidegate_conf::Diagnostics;
 use tidegate_http::Method;
+use tidegate_net::service::Service;
 
 use crate::{
     listeners::ListenSpec,
@@ -135,6 +136,17 @@ pub struct Listen {
     pub is_shared: bool,
 }
 
+/// An address with a service that is not HTTP.
+#[derive(Debug, Clone)]
+pub struct ServiceListen {
+    /// Address and options of the socket.
+    pub spec: ListenSpec,
+    /// Where the `listen` stands.
+    pub span: tidegate_conf::Span,
+    /// Makes the service of a worker.
+    pub open: fn(&Arc<Config>) -> Rc<dyn Service>,
+}
+
 /// A loaded configuration.
 pub struct Config {
     /// All levels; the first is the top level of the file.
@@ -145,6 +157,8 @@ pub struct Config {
     pub servers: Vec<Server>,
     /// All addresses.
     pub listens: Vec<Listen>,
+    /// All addresses of other services.
+    pub services: Vec<ServiceListen>,
     /// All variables.
     pub variables: Variables,
     /// Levels of `upstream` blocks by name, in lower case; see [`find_upstream`](Self::find_upstream).
@@ -187,7 +201,8 @@ impl Config {
     }
     /// Addresses to listen on.
     pub fn listen_specs(&self) -> Vec<ListenSpec> {
-        self.listens.iter().filter(|listen| !listen.is_shared).map(|listen| listen.spec.clone()).collect()
+        let of_http = self.listens.iter().filter(|listen| !listen.is_shared).map(|listen| listen.spec.clone());
+        of_http.chain(self.services.iter().map(|service| service.spec.clone())).collect()
     }
     /// The server of an address for names that no other has. `listen` is the position among [`listens`](Self::listens).
     pub fn default_server(&self, listen: usize) -> ServerId {

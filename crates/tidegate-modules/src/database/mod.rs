@@ -14,6 +14,7 @@
 //! is given must be right ([`check_user`]).
 
 pub mod control;
+mod port;
 
 use std::{
     ffi::CString,
@@ -65,6 +66,10 @@ pub struct Conf {
     pub schemas: Option<Vec<(BString, Option<PathBuf>)>>,
     /// Where the files of `schemas` are named, in their order.
     schema_spans: Vec<Span>,
+    /// `packet_size_max`
+    packet_size_max: Option<usize>,
+    /// Where the first `listen` stands.
+    listen_span: Option<Span>,
     /// Schemas that embedded upstreams name.
     pub upstreams: Option<Vec<String>>,
     declared: Option<bool>,
@@ -110,6 +115,9 @@ pub static MODULE: Module<Conf> = Module {
         }
         let level = build.level();
         build.walk(level, Context::DATABASE, block_of(directive));
+        if build.conf_mut(&BLOCK, level).path.is_none() {
+            build.data_path(PATH_DEFAULT.as_bytes());
+        }
         Ok(())
     })
     .within(Context::MAIN)
@@ -167,6 +175,14 @@ pub static BLOCK: Module<Conf> = Module {
         Directive::custom("user", 2, 2, user).within(INSIDE).syntax("name password=password").doc(
             "A user who may log in with this password; without the directive logins inside the process need no name, and there are none from outside.",
         ),
+        Directive::custom("listen", 2, u16::MAX, port::listen)
+            .within(INSIDE)
+            .syntax("address[:port] | port | unix:path mysql [backlog=number] [reuseport] [so_keepalive=on|off|...]")
+            .doc("Serves clients of MySQL and MariaDB at this address; the port is 3306 if none is given."),
+        Directive::size("packet_size_max", |c: &mut Conf| &mut c.packet_size_max)
+            .within(INSIDE)
+            .default("64m")
+            .doc("Largest statement that a client of listen may send (max_allowed_packet)."),
         Directive::custom("schema", 1, 2, schema)
             .within(INSIDE)
             .syntax("name [init=file]")
@@ -174,7 +190,7 @@ pub static BLOCK: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max,
-            statement_time_max, log_size_max, users, schemas, upstreams);
+            statement_time_max, log_size_max, packet_size_max, users, schemas, upstreams);
     },
     finish: Some(|conf, build| {
         // Nothing else gives the default directory to the server's user.
@@ -239,6 +255,7 @@ fn schema(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
 
 /// Finds files of `init=` that are not there, where a schema will have to be made.
 fn check(conf: &Conf, checked: &Checked<'_>, diagnostics: &mut Diagnostics) {
+    port::check(conf, diagnostics);
     let data = data_directory(conf, checked.config);
     for ((name, file), span) in conf.schemas.iter().flatten().zip(&conf.schema_spans) {
         let is_made = data.join(tidegate_sql::file_of_schema(&name.to_str_lossy())).exists();

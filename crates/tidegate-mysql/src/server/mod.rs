@@ -4,9 +4,10 @@
 //! bytes come from: that is a [`Transport`]'s. Whoever owns the socket reads into [`Server::space`] and calls
 //! [`Server::answer`] until that asks for more.
 //!
-//! Reading order: [`command`], [`login`], [`statements`], then this.
+//! Reading order: [`command`], [`login`], [`statements`], then this and `commands`.
 
 pub mod command;
+mod commands;
 mod line;
 pub mod login;
 pub mod statements;
@@ -14,26 +15,22 @@ pub mod statements;
 use std::{
     future::poll_fn,
     io,
-    pin::pin,
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use tidegate_rows::{Column, Execute, Format, Param, QueryError, ServerError, Statement, Summary};
+use tidegate_rows::{Column, Execute, QueryError, ServerError, Summary};
 
 use self::{
-    command::Command,
-    line::{Line, Results, poll_ahead},
+    line::Line,
     login::{Login, Step},
     statements::Statements,
 };
 use crate::{
     answer,
-    binary_results::BinaryResults,
     handshake::capability,
     packet::{FrameError, PacketBuffer, put_packet},
     text_results::TextResults,
-    wire::{Malformed, NULL},
+    wire::Malformed,
 };
 
 /// Largest packet of a client that has not logged in yet.
@@ -225,10 +222,22 @@ impl<B: Backend> Server<B> {
         poll_fn(|cx| self.line.poll_send(io, cx)).await
     }
 
-    /// Tells the client why its connection closes, if it listens: error 1927 for one that was ended by another.
-    pub fn say_farewell(&mut self, error: &ServerError) {
-        let mut sequence = 0;
+    /// Sends what the socket takes at once; the rest is lost.
+    async fn send_now(&self, io: &impl Transport) {
+        poll_fn(|cx| {
+            // The connection closes, whatever has become of this.
+            let _ = self.line.poll_send(io, cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Tells a client that waits for nothing why its connection closes. It reads that in place of the answer to its next
+    /// command.
+    pub async fn say_farewell(&mut self, error: &ServerError, io: &impl Transport) {
+        let mut sequence = 1;
         put(&self.line, &mut sequence, |out| answer::put_error(out, error));
+        self.send_now(io).await;
     }
 
     /// Answers the next packet, if all of it has come.
@@ -261,7 +270,11 @@ impl<B: Backend> Server<B> {
                 return self.break_off(io, &error).await;
             }
         };
-        if next == Next::Close || self.backend.is_gone() {
+        if self.backend.is_gone() {
+            self.send_now(io).await;
+            return Ok(Next::Close);
+        }
+        if next == Next::Close {
             self.send(io).await?;
             return Ok(Next::Close);
         }
@@ -357,273 +370,6 @@ impl<B: Backend> Server<B> {
             Ok(()) => self.put_ok(sequence),
             Err(error) => put(&self.line, &mut sequence, |out| answer::put_error(out, &error)),
         }
-    }
-
-    /// Answers a command.
-    async fn command(
-        &mut self,
-        io: &impl Transport,
-        taken: std::ops::Range<usize>,
-        mut sequence: u8,
-    ) -> io::Result<Result<Next, Malformed>> {
-        let Some(input) = self.input.take() else { return Ok(Ok(Next::Read)) };
-        let mut ahead = Vec::new();
-        let done = match Command::read(input.payload(taken)) {
-            Err(error) => Err(error),
-            Ok(Command::Quit) => Ok(Next::Close),
-            Ok(Command::ChangeUser(packet)) => {
-                let mut question = Vec::new();
-                let step = self.login.change_user(packet, &mut question);
-                self.input = Some(input);
-                return Ok(step.map(|step| self.step(step, &question, sequence)));
-            }
-            Ok(Command::Query(sql)) => {
-                let results = self.text_results(sequence);
-                self.run(io, &mut ahead, Statement { sql, params: &[] }, results).await?;
-                Ok(Next::Again)
-            }
-            Ok(Command::Execute { id, rest }) => {
-                match self.statements.execution(id, rest) {
-                    Ok((sql, params)) => self.execute(io, &mut ahead, &sql, &params, sequence).await?,
-                    Err(error) => self.put_result(Err(error), sequence),
-                }
-                Ok(Next::Again)
-            }
-            Ok(Command::ProcessInfo) => {
-                let results = self.text_results(sequence);
-                self.run(io, &mut ahead, Statement { sql: b"SHOW PROCESSLIST", params: &[] }, results).await?;
-                Ok(Next::Again)
-            }
-            Ok(Command::Prepare(sql)) => {
-                self.prepare(sql, sequence).await;
-                Ok(Next::Again)
-            }
-            Ok(Command::FieldList { table, pattern }) => {
-                self.list_fields(table, pattern, sequence).await;
-                Ok(Next::Again)
-            }
-            Ok(Command::Statistics) => {
-                let text = self.backend.statistics();
-                put(&self.line, &mut sequence, |out| out.extend_from_slice(text.as_bytes()));
-                Ok(Next::Again)
-            }
-            Ok(command) => {
-                self.simple_command(command, sequence);
-                Ok(Next::Again)
-            }
-        };
-        let mut input = input;
-        let mut rest = &*ahead;
-        while !rest.is_empty() {
-            let space = input.space();
-            let count = space.len().min(rest.len());
-            space[..count].copy_from_slice(&rest[..count]);
-            input.arrived(count);
-            rest = &rest[count..];
-        }
-        self.input = Some(input);
-        Ok(done)
-    }
-
-    /// Answers a command that needs nobody's time.
-    fn simple_command(&mut self, command: Command<'_>, mut sequence: u8) {
-        let result = match command {
-            Command::InitDb(name) => self.backend.change_schema(name),
-            Command::ProcessKill(id) => self.backend.kill(u64::from(id)),
-            Command::Ping => Ok(()),
-            Command::ResetConnection => {
-                self.backend.reset();
-                self.backend.set_multi_statements(self.has(capability::MULTI_STATEMENTS));
-                self.statements.clear();
-                Ok(())
-            }
-            Command::SetOption { multi_statements } => {
-                self.backend.set_multi_statements(multi_statements);
-                return self.put_eof(sequence);
-            }
-            Command::Nothing { ends_with_eof: true } => return self.put_eof(sequence),
-            Command::Nothing { ends_with_eof: false } => Ok(()),
-            Command::LongData { id, index, part } => {
-                let bytes_max = self.backend.packet_bytes_max();
-                return self.statements.add_long_data(id, index, part, bytes_max);
-            }
-            Command::Close(id) => return self.statements.remove(id),
-            Command::Reset(id) => self.statements.reset(id),
-            Command::Fetch(id) => Err(match self.statements.contains(id) {
-                true => ServerError::new(1421, b"HY000", format!("The statement ({id}) has no open cursor.")),
-                false => statements::unknown(id, "mysqld_stmt_fetch"),
-            }),
-            _ => Err(ServerError::new(1047, b"08S01", "Unknown command")),
-        };
-        match result {
-            Ok(()) => self.put_ok(sequence),
-            Err(error) => put(&self.line, &mut sequence, |out| answer::put_error(out, &error)),
-        }
-    }
-
-    fn put_eof(&self, mut sequence: u8) {
-        let summary = Summary { status: self.backend.status(), ..Summary::default() };
-        let deprecate_eof = self.has(capability::DEPRECATE_EOF);
-        put(&self.line, &mut sequence, |out| answer::put_end_of_rows(out, &summary, deprecate_eof));
-    }
-
-    async fn execute(
-        &mut self,
-        io: &impl Transport,
-        ahead: &mut Vec<u8>,
-        sql: &[u8],
-        params: &[Param],
-        sequence: u8,
-    ) -> io::Result<()> {
-        let results = BinaryResults::new(self.text_results(sequence));
-        self.run(io, ahead, Statement { sql, params }, results).await
-    }
-
-    /// Runs a statement. Meanwhile its results are sent, and what the client sends ahead is read; a client that leaves ends it.
-    async fn run<F: Format + Numbered>(
-        &mut self,
-        io: &impl Transport,
-        ahead: &mut Vec<u8>,
-        statement: Statement<'_>,
-        format: F,
-    ) -> io::Result<()> {
-        let (backend, line) = (&mut self.backend, &self.line);
-        let mut results = Results { line, format };
-        let ran = {
-            let mut run = pin!(backend.execute(statement, &mut results));
-            poll_fn(|cx| {
-                loop {
-                    if let Poll::Ready(ran) = run.as_mut().poll(cx) {
-                        return Poll::Ready(Ok(ran));
-                    }
-                    if line.is_due() {
-                        let waited = line.has_waiter();
-                        if let Poll::Ready(Err(error)) = line.poll_send(io, cx) {
-                            return Poll::Ready(Err(error));
-                        }
-                        if waited && !line.has_waiter() {
-                            continue;
-                        }
-                    }
-                    return match poll_ahead(io, ahead, cx) {
-                        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                        _ => Poll::Pending,
-                    };
-                }
-            })
-            .await?
-        };
-        let error = match ran {
-            Ok(()) => return Ok(()),
-            Err(QueryError::Server(error)) => error,
-            Err(QueryError::SinkClosed(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
-            Err(error) => ServerError::new(1105, b"HY000", error.to_string()),
-        };
-        let mut sequence = results.format.next_number();
-        put(line, &mut sequence, |out| answer::put_error(out, &error));
-        Ok(())
-    }
-
-    async fn describe(&mut self, sql: &[u8]) -> Result<Description, ServerError> {
-        match self.backend.describe(sql).await {
-            Ok(description) => Ok(description),
-            Err(QueryError::Server(error)) => Err(error),
-            Err(error) => Err(ServerError::new(1105, b"HY000", error.to_string())),
-        }
-    }
-
-    /// COM_STMT_PREPARE.
-    ///
-    /// ```text
-    /// 0 | number u32 | columns u16 | parameters u16 | 0 | warnings u16
-    /// definitions of the parameters, EOF | definitions of the columns, EOF; each only if there are any
-    /// ```
-    async fn prepare(&mut self, sql: &[u8], mut sequence: u8) {
-        let described = self.describe(sql).await.and_then(|description| {
-            if description.params > statements::PARAMS_MAX {
-                let message = "Prepared statement contains too many placeholders";
-                return Err(ServerError::new(1390, b"HY000", message));
-            }
-            let id = self.statements.insert(Bytes::copy_from_slice(sql), description.params)?;
-            Ok((id, description))
-        });
-        let (id, Description { params, columns }) = match described {
-            Ok(described) => described,
-            Err(error) => return self.put_result(Err(error), sequence),
-        };
-        put(&self.line, &mut sequence, |out| {
-            out.push(0);
-            out.extend_from_slice(&id.to_le_bytes());
-            out.extend_from_slice(&(columns.len() as u16).to_le_bytes());
-            out.extend_from_slice(&(params as u16).to_le_bytes());
-            out.extend_from_slice(&[0; 3]);
-        });
-        let param = Column::expression(*b"?", tidegate_rows::ColumnType::VarString);
-        self.put_definitions((0..params).map(|_| &param), &mut sequence);
-        self.put_definitions(columns.iter(), &mut sequence);
-    }
-
-    fn put_definitions<'a>(&self, columns: impl ExactSizeIterator<Item = &'a Column>, sequence: &mut u8) {
-        if columns.len() == 0 {
-            return;
-        }
-        for column in columns {
-            put(&self.line, sequence, |out| answer::put_column(out, column));
-        }
-        if !self.has(capability::DEPRECATE_EOF) {
-            let summary = Summary { status: self.backend.status(), ..Summary::default() };
-            put(&self.line, sequence, |out| answer::put_end_of_rows(out, &summary, false));
-        }
-    }
-
-    /// COM_FIELD_LIST: definitions, each with a default value behind it, and an EOF packet.
-    async fn list_fields(&mut self, table: &[u8], pattern: &[u8], mut sequence: u8) {
-        let sql = [&b"SELECT * FROM `"[..], &escaped(table), b"` LIMIT 0"].concat();
-        let columns = match self.describe(&sql).await {
-            Ok(description) => description.columns,
-            Err(error) => return self.put_result(Err(error), sequence),
-        };
-        for column in columns.iter().filter(|column| pattern.is_empty() || is_like(&column.name, pattern)) {
-            put(&self.line, &mut sequence, |out| {
-                answer::put_column(out, column);
-                out.push(NULL);
-            });
-        }
-        self.put_eof(sequence);
-    }
-}
-
-/// A name as it stands within backticks.
-fn escaped(name: &[u8]) -> Vec<u8> {
-    name.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b'`' { 2 } else { 1 })).collect()
-}
-
-/// Whether a name is like a pattern of `%` and `_`, in any case.
-fn is_like(name: &[u8], pattern: &[u8]) -> bool {
-    match (pattern, name) {
-        ([b'%', rest @ ..], _) => is_like(name, rest) || !name.is_empty() && is_like(&name[1..], pattern),
-        ([b'_', rest @ ..], [_, tail @ ..]) => is_like(tail, rest),
-        ([byte, rest @ ..], [first, tail @ ..]) => byte.eq_ignore_ascii_case(first) && is_like(tail, rest),
-        ([], _) => name.is_empty(),
-        (_, []) => false,
-    }
-}
-
-/// A notation in packets that are counted.
-trait Numbered {
-    /// Number of the next packet.
-    fn next_number(&self) -> u8;
-}
-
-impl Numbered for TextResults {
-    fn next_number(&self) -> u8 {
-        self.sequence
-    }
-}
-
-impl Numbered for BinaryResults {
-    fn next_number(&self) -> u8 {
-        self.sequence()
     }
 }
 

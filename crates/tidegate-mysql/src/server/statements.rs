@@ -18,6 +18,10 @@ use crate::{
 const STATEMENTS_MAX: usize = 16_382;
 /// Most parameters of a statement: the protocol counts them with 16 bits.
 pub const PARAMS_MAX: usize = 65_535;
+/// Stands for the statement that was prepared last: a client sends what it wants with it before it knows the number.
+///
+/// Source: MariaDB, "COM_STMT_EXECUTE".
+const LAST_PREPARED: u32 = u32::MAX;
 /// High byte of the type of a number without sign.
 const UNSIGNED: u8 = 0x80;
 
@@ -41,6 +45,8 @@ pub struct Statement {
 pub struct Statements {
     all: HashMap<u32, Statement>,
     last_id: u32,
+    /// Number of the statement that was prepared last; `None` if that has failed.
+    last: Option<u32>,
     /// Bytes of long data that they hold together.
     long_bytes: usize,
 }
@@ -58,13 +64,24 @@ impl Statements {
         }
         loop {
             self.last_id = self.last_id.wrapping_add(1);
-            if self.last_id != 0 && !self.all.contains_key(&self.last_id) {
+            if !matches!(self.last_id, 0 | LAST_PREPARED) && !self.all.contains_key(&self.last_id) {
                 break;
             }
         }
         let statement = Statement { sql, params, types: Vec::new(), long: HashMap::new(), long_error: None };
         self.all.insert(self.last_id, statement);
+        self.last = Some(self.last_id);
         Ok(self.last_id)
+    }
+
+    /// A statement could not be prepared: none is the last.
+    pub fn note_failure(&mut self) {
+        self.last = None;
+    }
+
+    /// The number of a statement, where a client may mean the last one.
+    fn number(&self, id: u32) -> u32 {
+        if id == LAST_PREPARED { self.last.unwrap_or(id) } else { id }
     }
 
     /// Number of statements.
@@ -84,6 +101,7 @@ impl Statements {
 
     /// Forgets a statement; there may be none of this number.
     pub fn remove(&mut self, id: u32) {
+        let id = self.number(id);
         if let Some(statement) = self.all.remove(&id) {
             self.long_bytes -= statement.long.values().map(Vec::len).sum::<usize>();
         }
@@ -96,6 +114,7 @@ impl Statements {
 
     /// Keeps a part of a parameter's value. What is wrong with it, the execution tells: the command has no answer.
     pub fn add_long_data(&mut self, id: u32, index: u16, part: &[u8], bytes_max: usize) {
+        let id = self.number(id);
         let Some(statement) = self.all.get_mut(&id) else { return };
         if usize::from(index) >= statement.params {
             let message = "Incorrect arguments to mysqld_stmt_send_long_data";
@@ -132,6 +151,7 @@ impl Statements {
     /// # Errors
     /// 1243 if there is no such statement, 1210 for a packet that does not fit it; why long data was refused.
     pub fn execution(&mut self, id: u32, packet: &[u8]) -> Result<(Bytes, Vec<Param>), ServerError> {
+        let id = self.number(id);
         let statement = self.all.get_mut(&id).ok_or_else(|| unknown(id, "mysqld_stmt_execute"))?;
         let refused = statement.long_error.take();
         let values = refused.map_or_else(
@@ -263,6 +283,16 @@ mod tests {
         assert_eq!(value(246, 0, b"\x041.50"), text("1.50"));
         assert_eq!(value(99, 0, b"").unwrap_err().code, 1210);
         assert_eq!(value(12, 0, b"\x05\xe8\x07\x02\x1d\x01").unwrap_err().code, 1210);
+    }
+
+    #[test]
+    fn the_last_statement_needs_no_number() {
+        let mut statements = with_params(0);
+        assert_eq!(statements.insert(Bytes::from_static(b"second"), 0), Ok(2));
+        assert_eq!(statements.execution(LAST_PREPARED, b"").unwrap().0, "second");
+        statements.note_failure();
+        assert_eq!(statements.execution(LAST_PREPARED, b"").unwrap_err().code, 1243);
+        assert_eq!(statements.execution(2, b"").unwrap().0, "second");
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Core {
         let constants = Constants { sql, literals: &[], params: Params::NONE, env: &env };
         match self.translate(&statement, constants, &kinds, &tokens) {
             // What depends on the parameters is told when they are there.
-            Err(error) if matches!(error.code, 1146 | 1054 | 1049 | 1046) => Err(error),
+            Err(error) if errors::is_of_names(error.code) => Err(error),
             _ => Ok(()),
         }
     }

@@ -2,23 +2,25 @@
 
 use std::{collections::HashMap, sync::atomic::Ordering};
 
-use super::{create::now_text, transactions};
+use super::{
+    create::now_text,
+    server::{character_sets, collations, processlist, status, system_variables},
+    transactions,
+};
 use crate::{
     catalog::{Catalog, Column, Default, Table},
-    clients::Line,
     errors,
     parse::KeyKind,
     store::{
         conn::{Cell, Conn, Step},
         pool::Pool,
     },
-    task,
     translate::{
         Coercibility, Res, Translator,
         scope::{Scope, Source, SourceColumn},
     },
     value::{Base, Rep, SqlType, collation::Collation, types::NOT_FIXED},
-    variables::{self, VariableScope},
+    variables::VariableScope,
 };
 
 /// Rows that are counted one by one.
@@ -605,88 +607,4 @@ fn views(translator: &Translator<'_>) -> Res<Rows> {
         }
     })?;
     Ok(rows)
-}
-
-fn character_sets(_: &Translator<'_>) -> Res<Rows> {
-    Ok(Collation::all()
-        .filter(|collation| collation.is_default())
-        .map(|collation| {
-            let description = match collation.charset() {
-                "binary" => "Binary pseudo charset",
-                "ascii" => "US ASCII",
-                "latin1" => "cp1252 West European",
-                _ => "UTF-8 Unicode",
-            };
-            vec![
-                collation.charset().into(),
-                collation.name().into(),
-                description.into(),
-                i64::from(collation.char_bytes_max()).into(),
-            ]
-        })
-        .collect())
-}
-
-fn collations(_: &Translator<'_>) -> Res<Rows> {
-    Ok(Collation::all()
-        .map(|collation| {
-            vec![
-                collation.name().into(),
-                collation.charset().into(),
-                i64::from(collation.0).into(),
-                if collation.is_default() { "Yes" } else { "" }.into(),
-                "Yes".into(),
-                if collation.name().contains("unicode") { 8 } else { 1 }.into(),
-            ]
-        })
-        .collect())
-}
-
-fn system_variables(translator: &Translator<'_>, scope: VariableScope) -> Rows {
-    let now = translator.now();
-    let all = variables::all(now.engine, now.env, scope);
-    all.into_iter().map(|(name, value)| vec![name.into(), value.into()]).collect()
-}
-
-fn status(translator: &Translator<'_>) -> Res<Rows> {
-    let engine = translator.now().engine;
-    let (connected, running) = engine.clients.count();
-    let row = |name: &str, value: String| vec![Item::from(name), value.into()];
-    Ok(vec![
-        row("Questions", engine.questions.load(Ordering::Relaxed).to_string()),
-        row("Queries", engine.questions.load(Ordering::Relaxed).to_string()),
-        row("Connections", engine.clients.connections().to_string()),
-        row("Threads_connected", connected.max(1).to_string()),
-        row("Threads_running", running.max(1).to_string()),
-        row("Uptime", engine.started.elapsed().as_secs().to_string()),
-    ])
-}
-
-fn processlist(translator: &Translator<'_>) -> Res<Rows> {
-    let now = translator.now();
-    let lines = task::text(|text| now.engine.clients.lines(&now.env.client, Some(text))).unwrap_or_default();
-    let row = |line: Line| {
-        let info = line.info.map_or(Item::Null, |text| String::from_utf8_lossy(&text).into_owned().into());
-        vec![
-            (line.id as i64).into(),
-            line.user.into(),
-            line.host.into(),
-            if line.schema.is_empty() { Item::Null } else { line.schema.into() },
-            if line.runs { "Query" } else { "Sleep" }.into(),
-            ((line.micros / 1_000_000) as i64).into(),
-            "".into(),
-            info.clone(),
-            format!("{}.{:03}", line.micros / 1000, line.micros % 1000).into(),
-            0.into(),
-            0.into(),
-            "0.000".into(),
-            0.into(),
-            0.into(),
-            0.into(),
-            0.into(),
-            info,
-            Item::Null,
-        ]
-    };
-    Ok(lines.into_iter().map(row).collect())
 }

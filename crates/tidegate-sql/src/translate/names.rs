@@ -151,8 +151,14 @@ fn first_string(text: &str, mode: crate::lexer::LexMode) -> Option<String> {
     }
 }
 
-/// A column's name as clients see it: names are utf8mb3, and a NUL is written.
-pub(super) fn shown_name(name: String) -> String {
+/// Bytes of a column's name that clients see.
+///
+/// Source: MariaDB, `MAX_ALIAS_NAME`.
+const SHOWN_BYTES_MAX: usize = 255;
+
+/// A column's name as clients see it: names are utf8mb3, and a NUL is written. A text is cut that nobody gave as a name.
+pub(super) fn shown_name(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(SHOWN_BYTES_MAX));
     if !name.chars().any(|c| c > '\u{ffff}' || c == '\0') {
         return name;
     }

@@ -1,0 +1,167 @@
+//! What answers a client of the port: a session of the embedded engine.
+
+use std::{io, sync::Arc, time::Duration};
+
+use bstr::ByteSlice;
+use tidegate_core::conf::Config;
+use tidegate_mysql::{
+    handshake::capability,
+    server::{Backend, Description, login::Login},
+};
+use tidegate_net::{
+    Peer,
+    log::{self, Level},
+};
+use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement};
+use tidegate_sql::{Client, Engine, Kill, Session};
+
+use super::logins;
+use crate::database::{BLOCK, reopen};
+
+/// Bytes of the largest packet that a client may send, where `packet_size_max` says nothing.
+const PACKET_BYTES_MAX: usize = 64 << 20;
+/// The host of all accounts.
+const ANY_HOST: &str = "%";
+
+/// A session for a client of the port.
+pub(super) struct Answers {
+    session: Session,
+    engine: Engine,
+    config: Arc<Config>,
+    peer: Peer,
+    /// What the client wants to be counted.
+    found_rows: bool,
+}
+
+impl Answers {
+    /// A session for somebody who has not logged in yet.
+    ///
+    /// # Errors
+    /// There is no engine now.
+    pub(super) fn begin(config: &Arc<Config>, peer: Peer) -> io::Result<Self> {
+        let engine = reopen(config).map_err(io::Error::other)?;
+        let session = engine.session("").map_err(io::Error::other)?;
+        Ok(Answers { session, engine, config: config.clone(), peer, found_rows: false })
+    }
+
+    /// Who talks.
+    pub(super) fn client(&self) -> &Arc<Client> {
+        self.session.client()
+    }
+
+    /// How long the client may be idle.
+    pub(super) fn idle_time_max(&self) -> Duration {
+        self.session.idle_time_max()
+    }
+
+    /// Whether nothing is lost but the session's own state when the connection is closed now.
+    pub(super) fn may_be_left(&self) -> bool {
+        !self.session.in_transaction()
+    }
+
+    fn host(&self) -> String {
+        match self.peer {
+            Peer::Unix => "localhost".to_owned(),
+            Peer::Inet(address) => format!("{}:{}", address.ip().to_canonical(), address.port()),
+        }
+    }
+
+    fn denied(&self, login: &Login) -> ServerError {
+        let word = if login.has_proof() { "YES" } else { "NO" };
+        let (user, host) = (login.user.as_bstr(), self.peer_host());
+        ServerError::new(1045, b"28000", format!("Access denied for user '{user}'@'{host}' (using password: {word})"))
+    }
+
+    fn peer_host(&self) -> String {
+        match self.peer {
+            Peer::Unix => "localhost".to_owned(),
+            Peer::Inet(address) => address.ip().to_canonical().to_string(),
+        }
+    }
+
+    fn blocked(&self, login: &Login) -> ServerError {
+        let (user, host) = (login.user.as_bstr(), self.peer_host());
+        let message = format!("Host '{host}' is blocked for a minute because of many failed logins of '{user}'");
+        ServerError::new(1129, b"HY000", message)
+    }
+
+    /// A session as the client's capabilities want it.
+    fn apply_capabilities(&mut self) {
+        self.session.set_found_rows(self.found_rows);
+        self.session.show_variable("max_allowed_packet", self.packet_bytes_max().to_string());
+    }
+}
+
+impl Backend for Answers {
+    fn version(&self) -> String {
+        self.engine.server_version().to_owned()
+    }
+    fn id(&self) -> u64 {
+        self.session.id()
+    }
+    fn packet_bytes_max(&self) -> usize {
+        self.config.http_conf(&BLOCK).packet_size_max.unwrap_or(PACKET_BYTES_MAX)
+    }
+    fn password(&self, user: &[u8]) -> Option<Vec<u8>> {
+        let users = self.config.http_conf(&BLOCK).users.as_deref().unwrap_or_default();
+        logins::password(users, user, self.peer).map(<[u8]>::to_vec)
+    }
+    fn refuse(&mut self, login: &Login) -> ServerError {
+        if logins::is_blocked(self.peer, &login.user) {
+            return self.blocked(login);
+        }
+        let error = self.denied(login);
+        let next =
+            if logins::note_failure(self.peer, &login.user) { "; it may not try again for a minute" } else { "" };
+        log::note(Level::Warn, format_args!("mysql: {}, client: {}{next}", error.message, self.peer));
+        error
+    }
+    fn admit(&mut self, login: &Login) -> Result<(), ServerError> {
+        if logins::is_blocked(self.peer, &login.user) {
+            return Err(self.blocked(login));
+        }
+        logins::note_success(self.peer, &login.user);
+        self.session.reset();
+        self.found_rows = login.capabilities & capability::FOUND_ROWS != 0;
+        self.apply_capabilities();
+        self.session.set_collation(u16::from(login.collation));
+        self.session.connect(&login.user.to_str_lossy(), &self.host(), ANY_HOST);
+        if login.schema.is_empty() {
+            self.session.leave_schema();
+            return Ok(());
+        }
+        self.change_schema(&login.schema)
+    }
+    fn change_schema(&mut self, name: &[u8]) -> Result<(), ServerError> {
+        self.session.change_schema(&name.to_str_lossy())
+    }
+    async fn describe(&mut self, sql: &[u8]) -> Result<Description, QueryError> {
+        let tidegate_sql::Description { params, columns } = self.session.describe(sql).await?;
+        Ok(Description { params, columns })
+    }
+    fn reset(&mut self) {
+        self.session.reset();
+        self.apply_capabilities();
+    }
+    fn set_multi_statements(&mut self, allowed: bool) {
+        self.session.set_batches(allowed);
+    }
+    fn kill(&mut self, id: u64) -> Result<(), ServerError> {
+        self.session.kill(id, Kill::Connection)
+    }
+    fn statistics(&self) -> String {
+        self.engine.statistics()
+    }
+    fn status(&self) -> u16 {
+        self.session.status()
+    }
+    fn is_gone(&self) -> bool {
+        self.session.client().is_gone()
+    }
+}
+
+impl Execute for Answers {
+    async fn execute<S: Sink>(&mut self, statement: Statement<'_>, sink: &mut S) -> Result<(), QueryError> {
+        self.session.execute(statement, sink).await
+    }
+}

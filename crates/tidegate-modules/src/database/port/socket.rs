@@ -1,0 +1,90 @@
+//! The socket of a connection, as the protocol's server and KILL see it.
+
+use std::{
+    cell::OnceCell,
+    io,
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker, ready},
+};
+
+use tidegate_mysql::server::Transport;
+use tidegate_net::{deadline::Deadline, session::Session};
+use tidegate_sql::Client;
+
+/// How long a client may take nothing of what it is sent.
+///
+/// Source: MariaDB, `net_write_timeout`.
+const WRITE_TIME_MAX_MS: u64 = 60_000;
+
+/// The socket of a connection.
+pub(super) struct Socket<'a> {
+    session: &'a Session,
+    /// Of the write that waits; made by the first that has to.
+    deadline: OnceCell<Rc<Deadline>>,
+}
+
+impl<'a> Socket<'a> {
+    pub(super) fn new(session: &'a Session) -> Self {
+        Socket { session, deadline: OnceCell::new() }
+    }
+}
+
+impl Transport for Socket<'_> {
+    fn poll_read(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        let stream = &self.session.stream;
+        loop {
+            ready!(stream.poll_read_ready(cx))?;
+            match stream.try_read(room) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read),
+            }
+        }
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let stream = &self.session.stream;
+        loop {
+            match stream.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => {
+                    if let Some(deadline) = self.deadline.get() {
+                        deadline.disarm();
+                    }
+                    return Poll::Ready(written);
+                }
+            }
+            if let Poll::Ready(ready) = stream.poll_write_ready(cx) {
+                ready?;
+                continue;
+            }
+            let deadline = self.deadline.get_or_init(Deadline::new);
+            if deadline.poll_expired(cx) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            if !deadline.is_armed() {
+                deadline.arm(WRITE_TIME_MAX_MS);
+            }
+            return Poll::Pending;
+        }
+    }
+}
+
+/// Ends both directions of a socket when it is woken.
+struct ShutDown(RawFd);
+
+impl Wake for ShutDown {
+    fn wake(self: Arc<Self>) {
+        // SAFETY: the descriptor is open: it closes after the session has gone, or the connection has been resumed, and
+        // both take this waker away from the client under the lock that is held while it is woken.
+        let socket = unsafe { BorrowedFd::borrow_raw(self.0) };
+        let _ = socket2::SockRef::from(&socket).shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// Has KILL shut down a socket that nobody waits for in a task. The session goes, or [`Client::forget_waker`] is called,
+/// before the socket closes.
+pub(super) fn shut_down_when_killed(client: &Client, socket: BorrowedFd<'_>) {
+    client.wakes(&Waker::from(Arc::new(ShutDown(socket.as_raw_fd()))));
+}

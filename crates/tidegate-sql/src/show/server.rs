@@ -1,0 +1,96 @@
+//! The tables of `information_schema` about the server itself: character sets, variables, counters, clients.
+
+use std::sync::atomic::Ordering;
+
+use super::tables::{Item, Rows};
+use crate::{
+    clients::Line,
+    task,
+    translate::{Res, Translator},
+    value::collation::Collation,
+    variables::{self, VariableScope},
+};
+
+pub(super) fn character_sets(_: &Translator<'_>) -> Res<Rows> {
+    Ok(Collation::all()
+        .filter(|collation| collation.is_default())
+        .map(|collation| {
+            let description = match collation.charset() {
+                "binary" => "Binary pseudo charset",
+                "ascii" => "US ASCII",
+                "latin1" => "cp1252 West European",
+                _ => "UTF-8 Unicode",
+            };
+            vec![
+                collation.charset().into(),
+                collation.name().into(),
+                description.into(),
+                i64::from(collation.char_bytes_max()).into(),
+            ]
+        })
+        .collect())
+}
+
+pub(super) fn collations(_: &Translator<'_>) -> Res<Rows> {
+    Ok(Collation::all()
+        .map(|collation| {
+            vec![
+                collation.name().into(),
+                collation.charset().into(),
+                i64::from(collation.0).into(),
+                if collation.is_default() { "Yes" } else { "" }.into(),
+                "Yes".into(),
+                if collation.name().contains("unicode") { 8 } else { 1 }.into(),
+            ]
+        })
+        .collect())
+}
+
+pub(super) fn system_variables(translator: &Translator<'_>, scope: VariableScope) -> Rows {
+    let now = translator.now();
+    let all = variables::all(now.engine, now.env, scope);
+    all.into_iter().map(|(name, value)| vec![name.into(), value.into()]).collect()
+}
+
+pub(super) fn status(translator: &Translator<'_>) -> Res<Rows> {
+    let engine = translator.now().engine;
+    let (connected, running) = engine.clients.count();
+    let row = |name: &str, value: String| vec![Item::from(name), value.into()];
+    Ok(vec![
+        row("Questions", engine.questions.load(Ordering::Relaxed).to_string()),
+        row("Queries", engine.questions.load(Ordering::Relaxed).to_string()),
+        row("Connections", engine.clients.connections().to_string()),
+        row("Threads_connected", connected.max(1).to_string()),
+        row("Threads_running", running.max(1).to_string()),
+        row("Uptime", engine.started.elapsed().as_secs().to_string()),
+    ])
+}
+
+pub(super) fn processlist(translator: &Translator<'_>) -> Res<Rows> {
+    let now = translator.now();
+    let lines = task::text(|text| now.engine.clients.lines(&now.env.client, Some(text))).unwrap_or_default();
+    let row = |line: Line| {
+        let info = line.info.map_or(Item::Null, |text| String::from_utf8_lossy(&text).into_owned().into());
+        vec![
+            (line.id as i64).into(),
+            line.user.into(),
+            line.host.into(),
+            if line.schema.is_empty() { Item::Null } else { line.schema.into() },
+            if line.runs { "Query" } else { "Sleep" }.into(),
+            ((line.micros / 1_000_000) as i64).into(),
+            "".into(),
+            info.clone(),
+            format!("{}.{:03}", line.micros / 1000, line.micros % 1000).into(),
+            0.into(),
+            0.into(),
+            "0.000".into(),
+            0.into(),
+            0.into(),
+            0.into(),
+            0.into(),
+            info,
+            Item::Null,
+        ]
+    };
+    Ok(lines.into_iter().map(row).collect())
+}
