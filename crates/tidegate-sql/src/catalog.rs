@@ -17,7 +17,10 @@ use std::{
 use crate::{
     errors,
     parse::{KeyKind, column::type_from_catalog},
-    store::conn::{Cell, Conn, SqliteError, Step},
+    store::{
+        conn::{Cell, Conn, SqliteError, Step},
+        statistics::Changes,
+    },
     value::{Datum, Rep, SqlType, collation::Collation},
 };
 use tidegate_rows::ServerError;
@@ -64,6 +67,8 @@ pub(crate) struct TableState {
     pub(crate) next_rowid: AtomicI64,
     /// Commits that changed the table.
     pub(crate) version: AtomicU64,
+    /// What its statistics do not know.
+    pub(crate) changes: Changes,
 }
 
 /// A column.

@@ -168,6 +168,10 @@ pub(super) fn change<T>(
     pool.put(conn);
     drop(guard);
     let value = value?;
+    let catalog = schema.catalog()?;
+    if tables.iter().any(|name| catalog.table(name).is_some_and(|table| table.state.changes.are_many())) {
+        core.engine.request_statistics(schema);
+    }
     core.make_durable(schema)?;
     Ok(value)
 }
@@ -329,6 +333,7 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
         if let Some(child) = child.filter(|_| checks) {
             return Err(errors::truncate_parent(format!("`{}`.`{}`", schema.name, child.name)));
         }
+        table.state.changes.forget();
         conn.execute(&format!("DELETE FROM t{0}; UPDATE tg_table SET next_auto = 0 WHERE id = {0}", table.id))
             .map_err(internal)
     })?;

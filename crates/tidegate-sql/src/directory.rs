@@ -326,6 +326,10 @@ pub(crate) struct Schema {
     pub(crate) rows: Arc<RowLocks>,
     pub(crate) sync: SyncState,
     pub(crate) readers: Readers,
+    /// The thread for statistics is about to look at it.
+    pub(crate) statistics_wanted: AtomicBool,
+    /// That thread has been told of it once: it may have tables without statistics.
+    pub(crate) statistics_begun: AtomicBool,
     catalog: Mutex<Option<Arc<Catalog>>>,
     /// Changes with every DDL; part of the statement cache's key.
     version: AtomicU64,
@@ -349,6 +353,8 @@ impl Schema {
             rows: Arc::default(),
             sync: SyncState::default(),
             readers: Readers::default(),
+            statistics_wanted: AtomicBool::new(false),
+            statistics_begun: AtomicBool::new(false),
             catalog: Mutex::default(),
             version: AtomicU64::new(1),
             closed: AtomicBool::new(false),

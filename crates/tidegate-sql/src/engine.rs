@@ -48,6 +48,9 @@ pub struct EngineOptions {
     pub statement_memory_max: usize,
     /// How large a schema's write-ahead log may get beside statements that read for long; the longest is ended then.
     pub log_bytes_max: u64,
+    /// Whether the planner's statistics of tables are renewed when much has changed (`innodb_stats_auto_recalc`); ANALYZE TABLE renews
+    /// them at any time.
+    pub renews_statistics: bool,
     /// Receives sentences for an administrator that are not the answer to a statement; `None` drops them.
     pub report: Option<Report>,
     /// Version that sessions report as `@@version`.
@@ -76,6 +79,7 @@ impl EngineOptions {
             statement_time_max: None,
             statement_memory_max: 1 << 30,
             log_bytes_max: 1 << 30,
+            renews_statistics: true,
             report: None,
             server_version: "10.11.19-MariaDB-tidegate".into(),
         }
@@ -155,6 +159,7 @@ pub(crate) struct Settings {
     statement_time_ms: AtomicU64,
     statement_memory_max: AtomicUsize,
     log_bytes_max: AtomicU64,
+    renews_statistics: AtomicBool,
     report: Mutex<Option<Report>>,
 }
 
@@ -167,6 +172,7 @@ impl Settings {
         self.statement_time_ms.store(options.statement_time_max.map_or(0, |time| ms(time).max(1)), Ordering::Relaxed);
         self.statement_memory_max.store(options.statement_memory_max, Ordering::Relaxed);
         self.log_bytes_max.store(options.log_bytes_max, Ordering::Relaxed);
+        self.renews_statistics.store(options.renews_statistics, Ordering::Relaxed);
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.report);
     }
 
@@ -201,6 +207,11 @@ impl Settings {
     /// How large a write-ahead log may get before its longest reader is ended.
     pub(crate) fn log_bytes_max(&self) -> u64 {
         self.log_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Whether statistics are renewed without ANALYZE TABLE.
+    fn renews_statistics(&self) -> bool {
+        self.renews_statistics.load(Ordering::Relaxed)
     }
 
     /// Tells whoever wants to know.
@@ -313,6 +324,14 @@ impl EngineInner {
     /// 1049 if it does not exist, 1030 if its files are gone.
     pub(crate) fn schema(&self, name: &str) -> Result<Arc<Schema>, ServerError> {
         self.directory.schema(name)
+    }
+
+    /// Has statistics made, in a while, of the schema's tables that have none or have changed much.
+    #[cold]
+    pub(crate) fn request_statistics(&self, schema: &Arc<Schema>) {
+        if self.settings.renews_statistics() {
+            self.background.request_statistics(schema);
+        }
     }
 
     /// All schemas.

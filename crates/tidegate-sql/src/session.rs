@@ -1,5 +1,6 @@
 //! A session: what a client talks to. It has a current schema, variables, and at most one open transaction.
 
+mod analyse;
 mod changes;
 mod client;
 mod describe;
@@ -381,6 +382,11 @@ impl Core {
             _ => return self.other(statement, text, from, scan.rest, more, sink),
         };
         let (plan, looked, cacheable) = plan;
+        for (schema, _) in &plan.catalogs {
+            if !schema.statistics_begun.swap(true, Ordering::AcqRel) {
+                self.engine.request_statistics(schema);
+            }
+        }
         let cacheable = cacheable && self.caches && cache::keeps(scan);
         let looked = if numbered { looked } else { translate::literals::Looked::all(scan.literals.len()) };
         let entry = Entry::new(scan, text.sql, self.inputs(), &kinds, &looked, Rc::new(plan));

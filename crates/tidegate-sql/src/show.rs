@@ -326,8 +326,8 @@ pub(crate) fn explain(
 
 /// ANALYZE, OPTIMIZE, CHECK and REPAIR TABLE; FLUSH, which has nothing to do, answers OK.
 ///
-/// CHECK TABLE reads the whole table and its indexes, OPTIMIZE TABLE makes the indexes anew; ANALYZE has nothing to do, and REPAIR
-/// says so as InnoDB does.
+/// CHECK TABLE reads the whole table and its indexes, OPTIMIZE TABLE makes the indexes and statistics anew, ANALYZE TABLE the
+/// statistics; REPAIR has nothing to do, and says so as InnoDB does.
 ///
 /// # Errors
 /// 1146 is a row here, as in MySQL; storage errors.
@@ -344,11 +344,16 @@ pub(crate) fn admin(core: &mut Core, verb: &str, names: &[TableName], more: bool
             Ok(()) if verb == "check" => check_table(core, &schema, &name.name)?,
             Ok(()) if verb == "optimize" => {
                 crate::ddl::rebuild_indexes(core, &schema, &name.name)?;
+                core.analyse(&schema, &name.name)?;
                 let note = "Table does not support optimize, doing recreate + analyze instead";
                 vec![("note", note.to_owned()), ("status", "OK".to_owned())]
             }
             Ok(()) if verb == "repair" => {
                 vec![("note", "The storage engine for the table doesn't support repair".to_owned())]
+            }
+            Ok(()) if verb == "analyze" => {
+                core.analyse(&schema, &name.name)?;
+                vec![("status", "OK".to_owned())]
             }
             Ok(()) => vec![("status", "OK".to_owned())],
             Err(error) => vec![("Error", error.message), ("status", "Operation failed".to_owned())],

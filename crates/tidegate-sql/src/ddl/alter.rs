@@ -423,7 +423,10 @@ fn rebuild(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, new:
 /// Creates an index over existing rows; duplicates are told with their value.
 fn create_index(conn: &Conn, table: &Table, index: &catalog::Index, sql: &str) -> Res<()> {
     match conn.execute(sql) {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            table.state.changes.forget();
+            Ok(())
+        }
         Err(error) if error.is_unique() => {
             let columns: Vec<String> = index.parts.iter().map(|part| format!("c{}", part.column)).collect();
             let list = columns.join(", ");
@@ -547,6 +550,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
             create_index(conn, new, index, &sql)?;
         }
     }
+    new.state.changes.forget();
     if next_auto > 0 {
         new.state.next_auto.store(next_auto as u64 + 1, Ordering::Release);
     }

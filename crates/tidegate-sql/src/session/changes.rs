@@ -88,12 +88,17 @@ impl Core {
 
     /// Raises the numbers of the tables that a commit has changed.
     pub(super) fn note_changes(&mut self, schema: &Arc<Schema>, touched: impl Iterator<Item = Arc<TableState>>) {
+        let mut many = false;
         let changed: Vec<_> = touched
             .map(|state| {
                 let version = state.version.fetch_add(1, Ordering::AcqRel) + 1;
+                many |= state.changes.are_many();
                 (state, version)
             })
             .collect();
+        if many {
+            self.engine.request_statistics(schema);
+        }
         self.list_changes(schema, changed.into_iter());
     }
 

@@ -280,10 +280,15 @@ impl Group {
             self.close(conn, State::Failed(error));
             return;
         }
+        let mut many = false;
         for (table, version) in self.touched.borrow_mut().iter_mut() {
             *version = table.version.fetch_add(1, Ordering::AcqRel) + 1;
+            many |= table.changes.are_many();
         }
         let schema = &self.pool.schema;
+        if many {
+            self.engine.request_statistics(schema);
+        }
         let ticket = schema.sync.commit();
         self.close(conn, State::Committed(ticket));
         self.engine.background.watch_once(schema);

@@ -99,6 +99,8 @@ impl Core {
         let mut conn = pool.take()?;
         self.attach(&mut conn, &plan)?;
         let names = Names::of(sql, home, plan.attached.iter())?;
+        // SQLite explains by what the connection knows; only a step finds out that definitions or statistics have changed.
+        conn.hold_snapshot().map_err(|error| to_server_error(&error))?;
         let mut lines = Vec::new();
         let mut stmt = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).map_err(|error| to_server_error(&error))?;
         while stmt.step().map_err(|error| to_server_error(&error))? == Step::Row {

@@ -1,4 +1,5 @@
-//! The engine's two threads: one makes commits durable, one moves the WAL into the database file.
+//! The engine's threads: one makes commits durable, one moves the WAL into the database file, one makes statistics
+//! ([`statistics`]).
 //!
 //! A commit writes its WAL frames without waiting for the disk and takes a ticket. The sync thread calls `fdatasync` on the
 //! WAL and releases all tickets that were taken before the call, so that commits of many sessions share one wait.
@@ -28,7 +29,7 @@ use super::{
     conn::Conn,
     disk::{self, Change},
     identity::Identity,
-    pace,
+    pace, statistics,
     transactions::Transactions,
     vfs,
 };
@@ -137,9 +138,17 @@ impl SyncState {
 
 /// The threads; they end when this is dropped.
 pub(crate) struct Background {
-    sync: Option<Sender<Arc<Schema>>>,
-    checkpoint: Option<Sender<Arc<Schema>>>,
+    /// `None` when they are to end.
+    requests: Option<Requests>,
+    statistics: Option<Sender<Arc<Schema>>>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// How work comes to the threads that write to the disk.
+#[derive(Clone)]
+pub(super) struct Requests {
+    sync: Sender<Arc<Schema>>,
+    checkpoint: Sender<Arc<Schema>>,
 }
 
 impl Background {
@@ -153,42 +162,66 @@ impl Background {
         transactions: &Arc<Transactions>,
     ) -> io::Result<Self> {
         let (sync, sync_requests) = channel();
-        let (checkpoint, schemas) = channel();
-        let (settings, directory, transactions) =
-            (Arc::clone(settings), Arc::clone(directory), Arc::clone(transactions));
+        let (checkpoint, checkpoint_requests) = channel();
+        let (statistics, schemas) = channel();
+        let requests = Requests { sync, checkpoint };
+        let (settings, directory, transactions, own) =
+            (Arc::clone(settings), Arc::clone(directory), Arc::clone(transactions), requests.clone());
         let threads = vec![
             std::thread::Builder::new().name("sql-sync".into()).spawn(move || sync_loop(&sync_requests))?,
             std::thread::Builder::new()
                 .name("sql-checkpoint".into())
-                .spawn(move || checkpoint_loop(&schemas, &settings, &directory, &transactions))?,
+                .spawn(move || checkpoint_loop(&checkpoint_requests, &settings, &directory, &transactions))?,
+            std::thread::Builder::new().name("sql-statistics".into()).spawn(move || statistics::run(&schemas, &own))?,
         ];
-        Ok(Self { sync: Some(sync), checkpoint: Some(checkpoint), threads })
+        Ok(Self { requests: Some(requests), statistics: Some(statistics), threads })
     }
 
     /// Asks for a sync of everything that the schema has committed so far.
     pub(crate) fn request_sync(&self, schema: &Arc<Schema>) {
-        if !schema.sync.requested.swap(true, Ordering::AcqRel)
-            && let Some(sync) = &self.sync
-        {
-            let _ = sync.send(Arc::clone(schema));
+        if let Some(requests) = &self.requests {
+            requests.request_sync(schema);
         }
     }
 
     /// Has the schema's WAL moved into its file from now on.
     pub(crate) fn watch_once(&self, schema: &Arc<Schema>) {
-        if !schema.sync.watched.load(Ordering::Acquire)
-            && !schema.sync.watched.swap(true, Ordering::AcqRel)
-            && let Some(checkpoint) = &self.checkpoint
+        if let Some(requests) = &self.requests {
+            requests.watch_once(schema);
+        }
+    }
+
+    /// Has the statistics of tables made that have none or have changed much.
+    pub(crate) fn request_statistics(&self, schema: &Arc<Schema>) {
+        if !schema.statistics_wanted.swap(true, Ordering::AcqRel)
+            && let Some(statistics) = &self.statistics
         {
-            let _ = checkpoint.send(Arc::clone(schema));
+            let _ = statistics.send(Arc::clone(schema));
+        }
+    }
+}
+
+impl Requests {
+    /// As [`Background::request_sync`].
+    pub(super) fn request_sync(&self, schema: &Arc<Schema>) {
+        if !schema.sync.requested.swap(true, Ordering::AcqRel) {
+            let _ = self.sync.send(Arc::clone(schema));
+        }
+    }
+
+    /// As [`Background::watch_once`].
+    pub(super) fn watch_once(&self, schema: &Arc<Schema>) {
+        if !schema.sync.watched.load(Ordering::Acquire) && !schema.sync.watched.swap(true, Ordering::AcqRel) {
+            let _ = self.checkpoint.send(Arc::clone(schema));
         }
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.sync = None;
-        self.checkpoint = None;
+        // The thread for statistics can ask the others, which end when nobody can.
+        self.statistics = None;
+        self.requests = None;
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -13,6 +13,7 @@ pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, to_server_err
 use super::{
     hook,
     private::{shape::Shapes, watch::Watch},
+    statistics,
     stmt::error_of,
     vfs,
 };
@@ -393,7 +394,8 @@ impl Raw {
         }
         let pragmas = format!(
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=ON; \
-             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=-1; PRAGMA busy_timeout=0"
+             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA analysis_limit={}; PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=-1; PRAGMA busy_timeout=0",
+            statistics::ROWS_MAX
         );
         let mut rest = pragmas.as_str();
         while !rest.trim().is_empty() {

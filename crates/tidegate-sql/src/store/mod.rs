@@ -1,4 +1,4 @@
-//! SQLite itself: the VFS layer, connections and statements, the write lock, the threads for sync and checkpoints.
+//! SQLite itself: the VFS layer, connections and statements, the write lock, the threads for sync, checkpoints and statistics.
 //!
 //! All `unsafe` code that calls SQLite stands here and in `functions/abi.rs`.
 
@@ -13,6 +13,7 @@ pub(crate) mod pool;
 pub(crate) mod private;
 pub(crate) mod readers;
 pub(crate) mod room;
+pub(crate) mod statistics;
 mod stmt;
 pub(crate) mod transactions;
 pub(crate) mod vfs;

@@ -63,6 +63,14 @@ impl Fixture {
         self.engine.as_ref().unwrap()
     }
 
+    /// Another engine in the same directory, with other options.
+    fn open_again(&mut self, set: impl FnOnce(&mut EngineOptions)) {
+        self.engine = None;
+        let mut options = EngineOptions::new(&self.path);
+        set(&mut options);
+        self.engine = Some(Engine::open(options).unwrap());
+    }
+
     async fn session(&self) -> Session {
         let mut session = self.engine().session("").unwrap();
         run(&mut session, "CREATE DATABASE IF NOT EXISTS test; USE test").await;
