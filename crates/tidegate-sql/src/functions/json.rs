@@ -649,7 +649,7 @@ impl Search<'_> {
 
     fn fits(&self, text: &[u8]) -> bool {
         let escape = crate::value::collation::next_char(&mut &self.escape[..]);
-        super::operators::matches_like(text, self.pattern, escape, crate::value::collation::Order::General)
+        super::like::matches_like(text, self.pattern, escape, crate::value::collation::Order::General)
     }
 }
 

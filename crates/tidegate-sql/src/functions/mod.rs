@@ -17,6 +17,7 @@ mod hash;
 mod inet;
 pub(crate) mod info;
 mod json;
+mod like;
 mod math;
 mod operators;
 mod regexp;
@@ -87,6 +88,7 @@ static FAMILIES: &[Family] = &[
     inet::FAMILY,
     info::FAMILY,
     json::FAMILY,
+    like::FAMILY,
     regexp::FAMILY,
     aggregate::FAMILY,
 ];

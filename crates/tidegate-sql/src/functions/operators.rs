@@ -9,7 +9,7 @@ use crate::{
     translate::rep_of_code,
     value::{
         Base, Rep, Val,
-        collation::{Collation, Order, next_char},
+        collation::Collation,
         decimal::{Decimal, SCALE_MAX},
         temporal::Datetime,
         val::Incorrect,
@@ -92,7 +92,6 @@ static UDFS: &[Udf] = &[
         }
         Ok(())
     }),
-    Udf::new("tg_like", 4, like),
     Udf::lenient("tg_count", 1, count),
     // `tg_weights(text, collation)`: what a text compares by, as bytes.
     Udf::new("tg_weights", 2, |args, out| {
@@ -432,86 +431,4 @@ fn count(args: &Args<'_>, out: &mut Out) -> Done {
         _ => return Err(errors::syntax("LIMIT")),
     }
     Ok(())
-}
-
-/// `tg_like(text, pattern, escape, collation)`.
-fn like(args: &Args<'_>, out: &mut Out) -> Done {
-    let escape = next_char(&mut args.bytes(2));
-    let order = Collation(args.int(3) as u16).order();
-    out.bool(matches_like(args.bytes(0), args.bytes(1), escape, order));
-    Ok(())
-}
-
-/// Whether a text matches a LIKE pattern.
-pub(crate) fn matches_like(text: &[u8], pattern: &[u8], escape: Option<u32>, order: Order) -> bool {
-    let same = |a: u32, b: u32| order.same(a, b);
-    let (mut text, mut pattern) = (text, pattern);
-    // Where to go on after a mismatch: behind the last `%`, one character further in the text.
-    let mut retry: Option<(&[u8], &[u8])> = None;
-    loop {
-        let mut rest = pattern;
-        let mut ahead = text;
-        let matched = match next_char(&mut rest) {
-            None => {
-                if text.is_empty() {
-                    return true;
-                }
-                false
-            }
-            Some(c) if Some(c) == escape && !rest.is_empty() => {
-                let wanted = next_char(&mut rest).unwrap_or(0);
-                next_char(&mut ahead).is_some_and(|found| same(found, wanted))
-            }
-            Some(c) if c == u32::from(b'%') => {
-                if rest.is_empty() {
-                    return true;
-                }
-                retry = Some((rest, text));
-                pattern = rest;
-                continue;
-            }
-            Some(c) if c == u32::from(b'_') => next_char(&mut ahead).is_some(),
-            Some(c) => next_char(&mut ahead).is_some_and(|found| same(found, c)),
-        };
-        if matched {
-            (text, pattern) = (ahead, rest);
-            continue;
-        }
-        let Some((behind, from)) = &mut retry else { return false };
-        if next_char(from).is_none() {
-            return false;
-        }
-        (text, pattern) = (from, behind);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn like_patterns() {
-        let check = |text: &str, pattern: &str, expected: bool| {
-            assert_eq!(
-                matches_like(text.as_bytes(), pattern.as_bytes(), Some(u32::from('\\')), Order::General),
-                expected,
-                "{text} LIKE {pattern}"
-            );
-        };
-        check("abc", "abc", true);
-        check("ABC", "abc", true);
-        check("abc", "a%", true);
-        check("abc", "%c", true);
-        check("abc", "%b%", true);
-        check("abc", "a_c", true);
-        check("abc", "a_", false);
-        check("a%c", r"a\%c", true);
-        check("abc", r"a\%c", false);
-        check("", "", true);
-        check("", "%", true);
-        check("a", "", false);
-        check("été", "ETE", true);
-        check("aaaaaaaaaab", "%a%a%a%c", false);
-        check("a ", "a", false);
-    }
 }
