@@ -23,6 +23,7 @@ use crate::{
     conf::{Config, ServerId},
     listeners::ListenAddr,
     output_queue::OutputQueue,
+    ssl::client::Facts,
 };
 
 /// A client's connection.
@@ -31,6 +32,8 @@ pub struct Connection {
     session: Session,
     // Few have one, and an idle connection is to be small.
     pub(crate) proxy_header: OnceCell<Box<ProxyHeader>>,
+    /// What the handshake told, where there was one.
+    pub(crate) tls: OnceCell<Box<Facts>>,
     pub(crate) output: RefCell<OutputQueue>,
     /// Bytes that were read and not used yet.
     pub(crate) input: RefCell<Vec<u8>>,
@@ -68,6 +71,7 @@ impl Connection {
         Connection {
             session,
             proxy_header: header.map_or_else(OnceCell::new, OnceCell::from),
+            tls: OnceCell::new(),
             output: RefCell::default(),
             input: RefCell::new(input),
             config,
@@ -90,6 +94,8 @@ impl Connection {
             session,
             proxy_header,
             input,
+            // Connections with TLS are not parked.
+            tls: _,
             // It is that of the worker, which keeps it.
             config: _,
             // They are of the request that is over.

@@ -12,6 +12,7 @@ use crate::{
     output::{Chunk, Closed},
     panics,
     request::{Request, Sink},
+    ssl,
     worker::{self, Hold},
 };
 
@@ -235,8 +236,13 @@ enum Progress {
 
 /// Runs a request from its first phase to the end of its response, the log phase included.
 pub fn run(req: &Rc<Request>) -> Ready<()> {
-    let phase = if req.is_subrequest() { Phase::ServerRewrite } else { Phase::PostRead };
-    drive(req, Cursor::at(phase), None)
+    if req.is_subrequest() {
+        return drive(req, Cursor::at(Phase::ServerRewrite), None);
+    }
+    match ssl::client::refusal(req) {
+        Some(status) => reject(req, status),
+        None => drive(req, Cursor::at(Phase::PostRead), None),
+    }
 }
 
 /// Runs the content handler of the location that the request is in, and what follows it.

@@ -32,6 +32,9 @@ pub const TLS_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// First byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 0x16;
 
+/// The record of a fatal alert: there is nothing for this name (RFC 6066, section 3).
+const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
+
 thread_local! {
     /// Where parts of files are encrypted from.
     static FILE_PART: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -71,7 +74,7 @@ pub enum HandshakeError {
     #[error("peer closed connection in SSL handshake")]
     Closed,
     /// There is no certificate for the name that the client asks for, nor for any.
-    #[error("no certificate for the client's server name")]
+    #[error("SSL handshake failed: no settings for the client's server name")]
     NoSettings,
     /// The socket failed.
     #[error("SSL handshake failed: {0}")]
@@ -141,6 +144,7 @@ impl TlsStream {
                         }
                     };
                     let Some(config) = choose(&accepted.client_hello()) else {
+                        let _ = Records(&self.socket).write_all(&UNRECOGNIZED_NAME);
                         return Poll::Ready(Err(HandshakeError::NoSettings));
                     };
                     match accepted.into_connection(config) {

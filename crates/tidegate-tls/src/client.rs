@@ -11,7 +11,7 @@ use rustls::{
         Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
+    crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
     pki_types::{
         CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
     },
@@ -42,6 +42,8 @@ pub struct ClientOptions {
     pub verify: bool,
     /// And it has to be for the server's name.
     pub check_name: bool,
+    /// Faults are looked for beyond the first one, as nginx does, which changes the one that is told.
+    pub continues: bool,
     /// Certificates that may stand between the server's and a trusted one.
     pub depth_max: Option<u64>,
     /// Versions of TLS.
@@ -66,6 +68,7 @@ impl Default for ClientOptions {
         Self {
             verify: false,
             check_name: false,
+            continues: false,
             depth_max: None,
             versions: Versions::ALL,
             ciphers: Choice::default(),
@@ -122,7 +125,7 @@ impl ClientOptions {
             }
             _ => None,
         };
-        let verifier = Verifier { rules, verify: self.verify, check_name: self.check_name, provider: provider() };
+        let verifier = Verifier { rules, verify: self.verify, check_name: self.check_name, continues: self.continues };
         let builder = ClientConfig::builder_with_provider(self.ciphers.provider())
             .with_protocol_versions(&self.versions.list())
             .map_err(ClientError::Versions)?
@@ -162,10 +165,10 @@ struct Verifier {
     rules: Option<Rules>,
     verify: bool,
     check_name: bool,
-    provider: Arc<CryptoProvider>,
+    continues: bool,
 }
 
-/// Verifies what a server has signed with a key that the library does not take out of its certificate.
+/// Verifies what a peer has signed with a key that the library does not take out of its certificate.
 fn verify_by_key(
     message: &[u8],
     public_key: &[u8],
@@ -182,6 +185,35 @@ fn verify_by_key(
     Err(CertificateError::BadSignature.into())
 }
 
+/// Verifies what a peer has signed in TLS 1.2, whatever the version of its certificate.
+pub(crate) fn verify_signature_tls12(
+    message: &[u8],
+    cert: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    let algorithms = &provider().signature_verification_algorithms;
+    match Parts::of(cert).filter(|parts| parts.is_version_1) {
+        Some(parts) => verify_by_key(message, parts.public_key, dss, algorithms),
+        None => verify_tls12_signature(message, cert, dss, algorithms),
+    }
+}
+
+/// Verifies what a peer has signed in TLS 1.3, whatever the version of its certificate.
+pub(crate) fn verify_signature_tls13(
+    message: &[u8],
+    cert: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    let algorithms = &provider().signature_verification_algorithms;
+    match Parts::of(cert).filter(|parts| parts.is_version_1) {
+        Some(parts) => {
+            let key = SubjectPublicKeyInfoDer::from(parts.public_key);
+            rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, dss, algorithms)
+        }
+        None => verify_tls13_signature(message, cert, dss, algorithms),
+    }
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -192,9 +224,11 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if self.verify {
-            let nobody = || untrusted(end_entity, intermediates);
-            let rules = self.rules.as_ref().ok_or_else(nobody)?;
-            rules.verify(end_entity, intermediates, Side::Server, now)?;
+            let verified = match &self.rules {
+                Some(rules) => rules.verify(end_entity, intermediates, Side::Server, now),
+                None => Err(untrusted(end_entity, intermediates)),
+            };
+            verified.map_err(|error| if self.continues { error.of_all_faults(intermediates) } else { error })?;
             if self.check_name {
                 verify_name(end_entity, server_name)?;
             }
@@ -208,11 +242,7 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        match Parts::of(cert).filter(|parts| parts.is_version_1) {
-            Some(parts) => verify_by_key(message, parts.public_key, dss, algorithms),
-            None => verify_tls12_signature(message, cert, dss, algorithms),
-        }
+        verify_signature_tls12(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -221,17 +251,10 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        match Parts::of(cert).filter(|parts| parts.is_version_1) {
-            Some(parts) => {
-                let key = SubjectPublicKeyInfoDer::from(parts.public_key);
-                rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, dss, algorithms)
-            }
-            None => verify_tls13_signature(message, cert, dss, algorithms),
-        }
+        verify_signature_tls13(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        provider().signature_verification_algorithms.supported_schemes()
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! - [`verify`]: whether a chain of certificates is trusted, and OpenSSL's words for why it is not
 //! - [`client`]: how we speak TLS to servers: one configuration of rustls for each set of options
+//! - [`server`]: certificates of clients; [`tickets`]: what sessions are resumed by; [`describe`]: what certificates say
 //! - [`versions`], [`ciphers`]: what may be spoken
 //! - [`pem`]: certificates and keys as files have them
 //! - `x509`: parts of certificates that the libraries do not show
@@ -14,7 +15,10 @@
 
 pub mod ciphers;
 pub mod client;
+pub mod describe;
 pub mod pem;
+pub mod server;
+pub mod tickets;
 pub mod verify;
 pub mod versions;
 mod x509;

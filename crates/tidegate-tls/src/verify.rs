@@ -87,6 +87,23 @@ impl VerifyError {
         self as u16
     }
 
+    /// The reason that OpenSSL ends with where it goes on looking for faults, as it does for nginx: of a certificate that
+    /// comes alone, from nobody that is known, the signature cannot be verified either.
+    #[must_use]
+    pub fn of_all_faults(self, intermediates: &[CertificateDer<'_>]) -> Self {
+        match self {
+            Self::UnknownIssuer if intermediates.is_empty() => Self::FirstUnverified,
+            other => other,
+        }
+    }
+
+    /// Whether it says only that nobody trusted stands behind the certificate.
+    ///
+    /// Source: nginx, `ssl_verify_client optional_no_ca`.
+    pub fn is_lack_of_trust(self) -> bool {
+        matches!(self, Self::SelfSigned | Self::SelfSignedInChain | Self::UnknownIssuer | Self::FirstUnverified)
+    }
+
     /// The reason in an error of rustls, if a certificate is to blame.
     pub fn of(error: &Error) -> Option<Self> {
         let Error::InvalidCertificate(reason) = error else { return None };

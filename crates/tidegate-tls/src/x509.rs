@@ -1,5 +1,6 @@
-//! The few parts of a certificate that are needed where the TLS library refuses to look at it: one of version 1, which has no
-//! extensions, and one that is trusted itself. Servers inside of a network still show such certificates.
+//! The few parts of a certificate that are shown, and those that are needed where the TLS library refuses to look at it:
+//! one of version 1, which has no extensions, and one that is trusted itself. Servers inside of a network still show such
+//! certificates.
 //!
 //! ```text
 //! Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version?, serialNumber, signature, issuer, validity, subject,
@@ -18,9 +19,11 @@ const VERSION: u8 = 0xa0;
 pub(crate) struct Parts<'a> {
     /// No version is given: it is version 1.
     pub(crate) is_version_1: bool,
-    issuer: &'a [u8],
+    /// Content of the serial number.
+    pub(crate) serial: &'a [u8],
+    pub(crate) issuer: &'a [u8],
     validity: &'a [u8],
-    subject: &'a [u8],
+    pub(crate) subject: &'a [u8],
     /// SubjectPublicKeyInfo.
     pub(crate) public_key: &'a [u8],
     /// Whether the certificate has the extension subjectAltName, whose names count instead of the subject's.
@@ -47,27 +50,33 @@ impl<'a> Parts<'a> {
         if !is_version_1 {
             rest = next(rest)?.1;
         }
-        // The serial number and the algorithm of the signature.
+        let (_, serial, _) = element(rest)?;
+        // Behind the serial number stands the algorithm of the signature.
         rest = next(next(rest)?.1)?.1;
         let (issuer, rest) = next(rest)?;
         let (validity, rest) = next(rest)?;
         let (subject, rest) = next(rest)?;
         let (public_key, rest) = next(rest)?;
         let has_alternative_names = memchr::memmem::find(rest, SUBJECT_ALT_NAME).is_some();
-        Some(Self { is_version_1, issuer, validity, subject, public_key, has_alternative_names })
+        Some(Self { is_version_1, serial, issuer, validity, subject, public_key, has_alternative_names })
     }
 
     /// Whether it may be used at a time, in seconds since 1970; `None` for times that cannot be read.
     pub(crate) fn validity_at(&self, seconds: u64) -> Option<Validity> {
-        let (_, times, _) = element(self.validity)?;
-        let mut times = elements(times).map(|(tag, text)| seconds_of(tag, text));
-        let (from, to) = (times.next()??, times.next()??);
+        let (from, to) = self.times()?;
         let now = i64::try_from(seconds).ok()?;
         Some(match now {
             _ if now < from => Validity::NotYet,
             _ if now > to => Validity::Expired,
             _ => Validity::Now,
         })
+    }
+
+    /// First and last second of its time, since 1970.
+    pub(crate) fn times(&self) -> Option<(i64, i64)> {
+        let (_, times, _) = element(self.validity)?;
+        let mut times = elements(times).map(|(tag, text)| seconds_of(tag, text));
+        Some((times.next()??, times.next()??))
     }
 
     /// Whether a common name of the subject stands for `host`: is the same, or has `*` in the place of its first label.
@@ -93,7 +102,7 @@ impl<'a> Parts<'a> {
 }
 
 /// The elements that follow one another, each with its tag and content, up to the first that is broken.
-fn elements(mut input: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+pub(crate) fn elements(mut input: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     iter::from_fn(move || {
         let (tag, content, size) = element(input)?;
         input = &input[size..];

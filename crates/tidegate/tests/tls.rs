@@ -279,8 +279,11 @@ fn a_client_that_reads_late_gets_everything() {
 
 #[test]
 fn sessions_are_resumed() {
-    for (server, expected) in [("", true), ("ssl_session_tickets off;", false)] {
+    let cache = "ssl_session_tickets off; ssl_session_cache shared:tls:1m;";
+    let key = "ssl_session_ticket_key ticket.key; ssl_session_timeout 1h;";
+    for (server, expected) in [("", true), ("ssl_session_tickets off;", false), (cache, true), (key, true)] {
         let (mut site, authority, port) = secure_site(server);
+        std::fs::write(site.dir.join("conf/ticket.key"), [7; 80]).expect("written");
         site.start();
         let client = authority.client(&[&TLS13]);
         let mut resumed = Vec::new();
@@ -314,15 +317,38 @@ fn what_cannot_be_served_is_said_when_the_configuration_loads() {
     assert!(!check("ssl_certificate one.crt;", "no \"ssl_certificate_key\" is defined for certificate \"one.crt\""));
     let missing = format!("cannot load certificate \"{}\": (2: No such file or directory)", path("none"));
     assert!(!check("ssl_certificate none; ssl_certificate_key one.key;", &missing));
-    let empty = format!("cannot load certificate key \"{}\": (no items found)", path("empty"));
+    let empty = format!("cannot load certificate key \"{}\": (no private key in it)", path("empty"));
     assert!(!check("ssl_certificate one.crt; ssl_certificate_key empty;", &empty));
     let mismatch = format!("cannot load certificate key \"{}\": ", path("two.key"));
     assert!(!check("ssl_certificate one.crt; ssl_certificate_key two.key;", &mismatch));
     let good = "ssl_certificate one.crt; ssl_certificate_key one.key;";
     assert!(check(good, "test is successful"));
-    assert!(check(&format!("{good} ssl_ciphers HIGH;"), "\"ssl_ciphers\" has no effect yet"));
+    assert!(check(&format!("{good} ssl_early_data on;"), "\"ssl_early_data\" has no effect yet"));
+    assert!(check(&format!("{good} ssl_ciphers ECDHE+AESGCM:AES128-SHA;"), "\"ssl_ciphers\": not offered: AES128-SHA"));
+    assert!(!check(&format!("{good} ssl_ciphers nonsense;"), "(no cipher match)"));
+    assert!(check(&format!("{good} ssl_ecdh_curve secp521r1:X25519;"), "\"ssl_ecdh_curve\": not offered: secp521r1"));
+    assert!(!check(&format!("{good} ssl_ecdh_curve secp521r1;"), "names no curve that is offered"));
+    assert!(!check(&format!("{good} ssl_ecdh_curve x;"), "unknown curve \"x\""));
     assert!(check(&format!("{good} ssl_protocols TLSv1 TLSv1.2;"), "versions before TLSv1.2 are not safe"));
     assert!(!check(&format!("{good} ssl_protocols TLSv1.1;"), "names no version that is safe"));
-    assert!(!check(&format!("{good} ssl_verify_client on;"), "unknown directive \"ssl_verify_client\""));
+    assert!(!check(&format!("{good} ssl_verify_client on;"), "no ssl_client_certificate or ssl_trusted_certificate"));
+    assert!(!check(&format!("{good} ssl_verify_client maybe;"), "maybe"));
+    assert!(!check(&format!("{good} ssl_session_cache shared:a;"), "invalid session cache \"shared:a\""));
+    assert!(!check(&format!("{good} ssl_session_ticket_key empty;"), "\"empty\" must be 48 or 80 bytes"));
+    std::fs::write(conf.join("sealed"), include_str!("../../tidegate-tls/tests/encrypted.key")).expect("written");
+    let sealed = "ssl_certificate one.crt; ssl_certificate_key sealed;";
+    assert!(!check(sealed, "the key is encrypted, and no password opens it"));
+    // The right password, and the wrong certificate.
+    std::fs::write(conf.join("words"), "wrong\ntide\n").expect("written");
+    assert!(!check(&format!("{sealed} ssl_password_file words;"), "KeyMismatch"));
+    let [certificate, key] = ["one.crt", "one.key"].map(|name| std::fs::read_to_string(conf.join(name)).expect("text"));
+    assert!(check(
+        &format!("ssl_certificate 'data:{certificate}'; ssl_certificate_key 'data:{key}';"),
+        "is successful"
+    ));
+    assert!(!check(
+        "ssl_certificate 'data:x'; ssl_certificate_key one.key;",
+        "cannot load certificate \"data:\": (no certificate in it)"
+    ));
     assert!(!check("ssl_certificate $ssl_server_name.crt;", "variables are not supported here yet"));
 }

@@ -138,8 +138,8 @@ fn certificates_of_servers_are_verified() {
     assert!(pair.body("/off/").starts_with("https "));
     pair.is_refused("/name/", "upstream SSL certificate does not match \"other.test\"");
     pair.is_refused("/address/", "upstream SSL certificate does not match \"127.0.0.1\"");
-    pair.is_refused("/stranger/", "upstream SSL certificate verify error: (20:unable to get local issuer certificate)");
-    pair.is_refused("/system/", "upstream SSL certificate verify error: (20:unable to get local issuer certificate)");
+    pair.is_refused("/stranger/", "upstream SSL certificate verify error: (21:unable to verify the first certificate)");
+    pair.is_refused("/system/", "upstream SSL certificate verify error: (21:unable to verify the first certificate)");
     // Not by the sessions of the locations that trust more, either.
     assert!(pair.body("/off/").starts_with("https "));
     pair.is_refused("/name/", "does not match \"other.test\"");

@@ -22,6 +22,7 @@ use crate::{
     module::{AnyConf, Checked, Context, Module, WorkerEnd},
     phase::Program,
     server_name::ServerNames,
+    ssl::ServerTls,
     variable::Variables,
 };
 
@@ -113,7 +114,7 @@ pub struct Server {
     /// Its named locations, by name with the `@`.
     pub named: HashMap<BString, LevelId>,
     /// What its certificates and protocols come to, where it has any.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// An address with the servers that listen on it.

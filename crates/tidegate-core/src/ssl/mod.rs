@@ -1,17 +1,25 @@
-//! TLS for clients: certificates, protocols, and what a request can tell of its connection.
+//! TLS for clients: certificates, protocols, what clients have to show, and what a request can tell of its connection.
 //!
-//! The stream itself is [`tidegate_net::tls`]; the handshake is a part of [`crate::http1`].
+//! The stream itself is [`tidegate_net::tls`]; the handshake is a part of [`crate::http1`]. In reading order: `settings` (from
+//! directives to what a handshake needs), [`files`], `keys`, `client` (whether a request is served), `variables`.
 //!
 //! Source: nginx, `ngx_http_ssl_module`.
 
+pub(crate) mod client;
+pub mod files;
 mod keys;
 mod settings;
 mod variables;
 
-use bstr::BString;
-pub(crate) use settings::load;
-use tidegate_conf::{Diagnostic, Level as Severity, Span, ast};
+use std::{sync::Arc, time::Duration};
 
+use bstr::BString;
+use rustls::ServerConfig;
+pub(crate) use settings::load;
+use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
+use tidegate_tls::{server::ClientRules, versions::Versions};
+
+use self::files::Located;
 use crate::{
     conf::Build,
     inherit,
@@ -19,24 +27,61 @@ use crate::{
     module::{Context, Directive, Module},
 };
 
+/// What a handshake with a server needs.
+#[derive(Debug)]
+pub struct ServerTls {
+    pub(crate) config: Arc<ServerConfig>,
+    /// By what the certificates of clients are verified, where they are asked for.
+    pub(crate) client: Option<ClientRules>,
+    /// No handshake is done.
+    pub(crate) rejects: bool,
+}
+
+/// `ssl_verify_client`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum VerifyClient {
+    Off,
+    On,
+    Optional,
+    OptionalNoCa,
+}
+
+/// Where sessions are kept, besides tickets: `ssl_session_cache`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum SessionCache {
+    /// Nowhere.
+    Off,
+    /// In memory that servers with the same name share, for so many sessions.
+    Shared(BString, usize),
+    /// In memory of its own, for so many sessions.
+    BuiltIn(usize),
+}
+
 /// What the directives say at one level.
 #[derive(Debug, Default)]
 pub struct Conf {
-    certificates: Vec<(BString, Span)>,
-    keys: Vec<(BString, Span)>,
-    protocols: Option<Protocols>,
+    certificates: Vec<Located>,
+    keys: Vec<Located>,
+    password_file: Option<Located>,
+    protocols: Option<Versions>,
+    /// Place of the first version that is too old to be offered.
+    old_protocol: Option<Span>,
+    ciphers: Option<Located>,
+    ecdh_curve: Option<Located>,
+    prefer_server_ciphers: Option<bool>,
+    session_cache: Option<SessionCache>,
     session_tickets: Option<bool>,
+    session_ticket_keys: Vec<Located>,
+    session_timeout: Option<Duration>,
+    verify_client: Option<VerifyClient>,
+    verify_depth: Option<u64>,
+    client_certificate: Option<Located>,
+    trusted_certificate: Option<Located>,
+    crl: Option<Located>,
+    stapling_file: Option<Located>,
+    reject_handshake: Option<bool>,
     /// Directives that are here for the sake of packaged configurations, and where they stand.
     ignored: Vec<(BString, Span)>,
-}
-
-/// `ssl_protocols`
-#[derive(Debug, Clone, Copy)]
-struct Protocols {
-    tls12: bool,
-    tls13: bool,
-    /// Place of the first one that is too old to be offered.
-    old: Option<Span>,
 }
 
 const PLACES: Context = Context::HTTP.or(Context::SERVER);
@@ -51,58 +96,159 @@ const fn ignored(name: &'static str, min: u16, max: u16, doc: &'static str) -> D
     .doc(doc)
 }
 
-const SUITES: &str = "Accepted without effect, with a warning: the suites and groups of rustls are offered.";
-const SESSIONS: &str =
-    "Accepted without effect, with a warning: sessions are resumed by tickets, for at most 12 hours.";
+const TUNING: &str = "Accepted without effect, with a warning: there is nothing of the kind to be set.";
+
+const VERIFY_WORDS: &[(&str, VerifyClient)] = &[
+    ("off", VerifyClient::Off),
+    ("on", VerifyClient::On),
+    ("optional", VerifyClient::Optional),
+    ("optional_no_ca", VerifyClient::OptionalNoCa),
+];
+
+/// A directive with one text that is looked at when everything is read.
+const fn text(
+    name: &'static str,
+    syntax: &'static str,
+    setter: crate::module::Custom<Conf>,
+    doc: &'static str,
+) -> Directive<Conf> {
+    Directive::custom(name, 1, 1, setter).within(PLACES).syntax(syntax).doc(doc)
+}
 
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: &[
-        Directive::custom("ssl_certificate", 1, 1, |conf: &mut Conf, directive, build| {
-            file(&mut conf.certificates, directive, build)
-        })
-        .within(PLACES)
-        .syntax("file")
-        .doc("PEM file with the server's certificate and those that lead to its authority; once for each type of key."),
-        Directive::custom("ssl_certificate_key", 1, 1, |conf: &mut Conf, directive, build| {
-            file(&mut conf.keys, directive, build)
-        })
-        .within(PLACES)
-        .syntax("file")
-        .doc("PEM file with the key of the ssl_certificate at the same place in the list of those."),
+        text(
+            "ssl_certificate",
+            "file",
+            |conf, d, _| file(&mut conf.certificates, d),
+            "PEM file, or a text behind data:, with the server's certificate and those that lead to its authority; once for each type of key.",
+        ),
+        text(
+            "ssl_certificate_key",
+            "file",
+            |conf, d, _| file(&mut conf.keys, d),
+            "PEM file, or a text behind data:, with the key of the ssl_certificate at the same place in the list of those.",
+        ),
+        text(
+            "ssl_password_file",
+            "file",
+            |conf, d, _| once(&mut conf.password_file, Located::of(d), d),
+            "Passwords that are tried on encrypted keys, one in each line.",
+        ),
         Directive::custom("ssl_protocols", 1, 9, protocols)
             .within(PLACES)
             .syntax("[SSLv2] [SSLv3] [TLSv1] [TLSv1.1] [TLSv1.2] [TLSv1.3]")
             .default("TLSv1.2 TLSv1.3")
             .doc("Versions of TLS that clients may use; those before 1.2 are not offered."),
-        ignored("ssl_buffer_size", 1, 1, "Accepted without effect, with a warning: records have up to 16 KB.")
-            .syntax("size"),
-        ignored("ssl_ciphers", 1, 1, SUITES).syntax("ciphers"),
-        ignored("ssl_conf_command", 2, 2, SUITES).syntax("name value"),
-        ignored("ssl_dhparam", 1, 1, SUITES).syntax("file"),
-        ignored("ssl_early_data", 1, 1, "Accepted without effect, with a warning: early data is not taken.")
-            .syntax("on | off"),
-        ignored("ssl_ecdh_curve", 1, 1, SUITES).syntax("curve"),
-        ignored("ssl_prefer_server_ciphers", 1, 1, SUITES).syntax("on | off"),
-        ignored("ssl_session_cache", 1, 2, SESSIONS).syntax("off | none | [builtin[:size]] [shared:name:size]"),
+        text(
+            "ssl_ciphers",
+            "ciphers",
+            |conf, d, _| once(&mut conf.ciphers, Located::of(d), d),
+            "Cipher suites of TLS 1.2, in OpenSSL's words; -t names those that are not offered.",
+        )
+        .default("HIGH:!aNULL:!MD5"),
+        text(
+            "ssl_ecdh_curve",
+            "curve",
+            |conf, d, _| once(&mut conf.ecdh_curve, Located::of(d), d),
+            "Groups of the key exchange, in OpenSSL's words, the preferred one first; -t names those that are not offered.",
+        )
+        .default("auto"),
+        Directive::flag("ssl_prefer_server_ciphers", |c: &mut Conf| &mut c.prefer_server_ciphers)
+            .within(PLACES)
+            .default("off")
+            .doc("The server's order of cipher suites counts, not the client's."),
+        Directive::custom("ssl_session_cache", 1, 2, session_cache)
+            .within(PLACES)
+            .syntax("off | none | [builtin[:size]] [shared:name:size]")
+            .default("none")
+            .doc("Sessions of clients without tickets are kept here; all workers share them."),
         Directive::flag("ssl_session_tickets", |c: &mut Conf| &mut c.session_tickets)
             .within(PLACES)
             .default("on")
-            .doc("Sessions are resumed by tickets, whose keys all workers share and exchange every 6 hours."),
-        ignored("ssl_session_timeout", 1, 1, SESSIONS).syntax("time"),
-        ignored("ssl_stapling", 1, 1, "Accepted without effect, with a warning: no status is stapled.")
+            .doc("Sessions are resumed by tickets, whose keys all workers share and exchange by themselves."),
+        text(
+            "ssl_session_ticket_key",
+            "file",
+            |conf, d, _| {
+                conf.session_ticket_keys.push(Located::of(d));
+                Ok(())
+            },
+            "File of 48 or 80 bytes with a key for tickets, for several machines to share; the first makes tickets, all open them.",
+        ),
+        Directive::time("ssl_session_timeout", |c: &mut Conf| &mut c.session_timeout)
+            .within(PLACES)
+            .default("5m")
+            .doc("Longest time after which a client can resume a session by a ticket."),
+        Directive::custom("ssl_verify_client", 1, 1, |conf: &mut Conf, d, _| {
+            let arg = &d.args[0];
+            let mode = values::word(bstr::ByteSlice::as_bstr(&**arg.value), VERIFY_WORDS).map_err(|_| {
+                Diagnostic::unknown_value(&arg.value, arg.span, VERIFY_WORDS.iter().map(|(word, _)| *word))
+            })?;
+            once(&mut conf.verify_client, mode, d)
+        })
+        .within(PLACES)
+        .syntax("on | off | optional | optional_no_ca")
+        .default("off")
+        .doc("Clients have to show a certificate, or may; 496 answers those that have none, 495 those whose is not accepted."),
+        Directive::number("ssl_verify_depth", |c: &mut Conf| &mut c.verify_depth)
+            .within(PLACES)
+            .default("1")
+            .doc("Certificates that may stand between a client's and a trusted one."),
+        text(
+            "ssl_client_certificate",
+            "file",
+            |conf, d, _| once(&mut conf.client_certificate, Located::of(d), d),
+            "PEM file with the authorities that clients' certificates have to come from; clients are told their names.",
+        ),
+        text(
+            "ssl_trusted_certificate",
+            "file",
+            |conf, d, _| once(&mut conf.trusted_certificate, Located::of(d), d),
+            "PEM file with further authorities, whose names clients are not told.",
+        ),
+        text(
+            "ssl_crl",
+            "file",
+            |conf, d, _| once(&mut conf.crl, Located::of(d), d),
+            "PEM file with lists of revoked certificates of clients.",
+        ),
+        Directive::flag("ssl_reject_handshake", |c: &mut Conf| &mut c.reject_handshake)
+            .within(PLACES)
+            .default("off")
+            .doc("Handshakes for this server's names are refused."),
+        text(
+            "ssl_stapling_file",
+            "file",
+            |conf, d, _| once(&mut conf.stapling_file, Located::of(d), d),
+            "File with the OCSP response in DER that clients are shown with the server's certificate.",
+        ),
+        ignored("ssl_buffer_size", 1, 1, "Accepted without effect, with a warning: records have up to 16 KB.")
+            .syntax("size"),
+        ignored("ssl_conf_command", 2, 2, TUNING).syntax("name value"),
+        ignored("ssl_dhparam", 1, 1, "Accepted without effect, with a warning: keys are exchanged by elliptic curves alone.")
+            .syntax("file"),
+        ignored("ssl_early_data", 1, 1, "Accepted without effect, with a warning: early data is not taken.")
             .syntax("on | off"),
-        ignored("ssl_stapling_verify", 1, 1, "Accepted without effect, with a warning: no status is stapled.")
+        ignored("ssl_stapling", 1, 1, "Accepted without effect, with a warning: no status is fetched; ssl_stapling_file names one.")
+            .syntax("on | off"),
+        ignored("ssl_stapling_verify", 1, 1, "Accepted without effect, with a warning: no status is fetched.")
             .syntax("on | off"),
     ],
     variables: variables::VARIABLES,
     inherit: |child, parent, _| {
-        inherit!(child, parent; protocols, session_tickets);
-        if child.certificates.is_empty() {
-            child.certificates.clone_from(&parent.certificates);
-        }
-        if child.keys.is_empty() {
-            child.keys.clone_from(&parent.keys);
+        inherit!(child, parent; password_file, protocols, old_protocol, ciphers, ecdh_curve, prefer_server_ciphers,
+            session_cache, session_tickets, session_timeout, verify_client, verify_depth, client_certificate,
+            trusted_certificate, crl, stapling_file, reject_handshake);
+        for (list, outer) in [
+            (&mut child.certificates, &parent.certificates),
+            (&mut child.keys, &parent.keys),
+            (&mut child.session_ticket_keys, &parent.session_ticket_keys),
+        ] {
+            if list.is_empty() {
+                list.clone_from(outer);
+            }
         }
         let own: Vec<_> = child.ignored.iter().map(|(name, _)| name.clone()).collect();
         child.ignored.extend(parent.ignored.iter().filter(|(name, _)| !own.contains(name)).cloned());
@@ -113,14 +259,21 @@ pub static MODULE: Module<Conf> = Module {
     ..Module::named("ssl")
 };
 
-fn file(list: &mut Vec<(BString, Span)>, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+/// Takes a value, once.
+fn once<T>(field: &mut Option<T>, value: T, directive: &ast::Directive) -> Result<(), Diagnostic> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(duplicate(directive)),
+    }
+}
+
+fn file(list: &mut Vec<Located>, directive: &ast::Directive) -> Result<(), Diagnostic> {
     let arg = &directive.args[0];
     let not_yet = match &**arg.value {
         text if text.contains(&b'$') => "variables are not supported here yet: name a file",
-        text if text.starts_with(b"data:") => "\"data:\" is not supported yet: name a file",
         text if text.starts_with(b"engine:") || text.starts_with(b"store:") => "keys are read from files alone",
         _ => {
-            list.push((arg.value.clone(), arg.span));
+            list.push(Located::of(directive));
             return Ok(());
         }
     };
@@ -129,23 +282,61 @@ fn file(list: &mut Vec<(BString, Span)>, directive: &ast::Directive, _: &mut Bui
 }
 
 fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
-    if conf.protocols.is_some() {
-        return Err(duplicate(directive));
-    }
-    let mut protocols = Protocols { tls12: false, tls13: false, old: None };
+    let mut versions = Versions::NONE;
+    let mut old = None;
     for arg in &directive.args {
         match &**arg.value {
-            b"TLSv1.2" => protocols.tls12 = true,
-            b"TLSv1.3" => protocols.tls13 = true,
-            b"SSLv2" | b"SSLv3" | b"TLSv1" | b"TLSv1.1" => protocols.old = protocols.old.or(Some(arg.span)),
+            b"TLSv1.2" => versions.tls12 = true,
+            b"TLSv1.3" => versions.tls13 = true,
+            b"SSLv2" | b"SSLv3" | b"TLSv1" | b"TLSv1.1" => old = old.or(Some(arg.span)),
             _ => return Err(Diagnostic::unknown_value(&arg.value, arg.span, ["TLSv1.2", "TLSv1.3"])),
         }
     }
-    if let (false, false, Some(span)) = (protocols.tls12, protocols.tls13, protocols.old) {
+    if let (Versions::NONE, Some(span)) = (versions, old) {
         let message = "\"ssl_protocols\" names no version that is safe: those before TLSv1.2 are not offered";
         let hint = "TLS 1.0 and 1.1 must not be used any more (RFC 8996): say \"ssl_protocols TLSv1.2 TLSv1.3\"";
         return Err(Diagnostic::new(Severity::Emerg, span, message).with_hint(hint));
     }
-    conf.protocols = Some(protocols);
-    Ok(())
+    conf.old_protocol = old;
+    once(&mut conf.protocols, versions, directive)
+}
+
+/// Sessions that a megabyte is for.
+///
+/// Source: nginx, "ssl_session_cache".
+const SESSIONS_IN_A_MEGABYTE: u64 = 4000;
+
+/// Sessions in a cache of which only the kind is given.
+///
+/// Source: OpenSSL, `SSL_SESSION_CACHE_MAX_SIZE_DEFAULT`.
+const SESSIONS_DEFAULT: usize = 20_480;
+
+fn session_cache(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let mut cache = SessionCache::Off;
+    for arg in &directive.args {
+        let invalid = || {
+            let message = format!("invalid session cache \"{}\"", arg.value);
+            Diagnostic::new(Severity::Emerg, arg.span, message)
+        };
+        let words: Vec<&[u8]> = bstr::ByteSlice::split_str(&**arg.value, b":").collect();
+        let number = |text: &[u8]| values::integer(text.into()).ok().and_then(|count| usize::try_from(count).ok());
+        match words[..] {
+            [b"off" | b"none"] => {}
+            // Memory that is shared serves all.
+            [b"builtin", ..] if matches!(cache, SessionCache::Shared(..)) => {}
+            [b"builtin"] => cache = SessionCache::BuiltIn(SESSIONS_DEFAULT),
+            [b"builtin", count] => cache = SessionCache::BuiltIn(number(count).ok_or_else(invalid)?),
+            [b"shared", name, size] if !name.is_empty() => {
+                let bytes = values::size(size.into()).map_err(|_| invalid())?;
+                if bytes < 8 * 4096 {
+                    let message = format!("session cache \"{}\" is too small", arg.value);
+                    return Err(Diagnostic::new(Severity::Emerg, arg.span, message));
+                }
+                let sessions = bytes.saturating_mul(SESSIONS_IN_A_MEGABYTE) >> 20;
+                cache = SessionCache::Shared(name.into(), usize::try_from(sessions).unwrap_or(usize::MAX));
+            }
+            _ => return Err(invalid()),
+        }
+    }
+    once(&mut conf.session_cache, cache, directive)
 }

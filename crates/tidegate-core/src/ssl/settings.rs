@@ -2,37 +2,89 @@
 
 use std::{
     collections::HashMap,
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt as _,
     path::Path,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
+use bstr::BString;
 use rustls::{
-    ServerConfig, SupportedProtocolVersion,
-    crypto::{CryptoProvider, ring},
-    server::{NoServerSessionStorage, ProducesTickets},
-    version::{TLS12, TLS13},
+    ServerConfig,
+    crypto::CryptoProvider,
+    pki_types::CertificateDer,
+    server::{
+        NoClientAuth, NoServerSessionStorage, ServerSessionMemoryCache, StoresServerSessions,
+        danger::ClientCertVerifier,
+    },
+    sign::CertifiedKey,
 };
-use tidegate_conf::{Diagnostics, Span};
+use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity};
+use tidegate_tls::{
+    ciphers::Choice,
+    pem,
+    server::{AnyClient, ClientRules},
+    tickets::Tickets,
+    versions::Versions,
+};
 
-use super::{
-    Conf, MODULE,
-    keys::{self, Certificates, KeyError},
-};
+use super::{Conf, MODULE, ServerTls, SessionCache, VerifyClient, files::Located, keys::Certificates};
 use crate::conf::{Level, Listen, Server};
 
 /// What is spoken behind TLS, for clients that ask (RFC 7301).
 const ALPN: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
-/// All that the settings of a server depend on. Servers with the same share theirs.
+/// Life of a session.
+///
+/// Source: nginx, "ssl_session_timeout".
+const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// All that the settings of a server depend on, files by their names. Servers with the same share theirs.
 #[derive(PartialEq, Eq, Hash)]
 struct Inputs {
     /// Files of certificates, each with that of its key.
-    pairs: Vec<(Vec<u8>, Vec<u8>)>,
-    tls12: bool,
-    tls13: bool,
+    pairs: Vec<(BString, BString)>,
+    password_file: Option<BString>,
+    versions: Versions,
+    ciphers: Option<BString>,
+    ecdh_curve: Option<BString>,
+    prefer_server_ciphers: bool,
+    session_cache: SessionCache,
     tickets: bool,
+    ticket_keys: Vec<BString>,
+    session_timeout: Duration,
+    verify_client: VerifyClient,
+    verify_depth: u64,
+    client_certificate: Option<BString>,
+    trusted_certificate: Option<BString>,
+    crl: Option<BString>,
+    stapling_file: Option<BString>,
+    rejects: bool,
+}
+
+impl Inputs {
+    fn of(conf: &Conf) -> Self {
+        let text = |found: &Option<Located>| found.as_ref().map(|found| found.text.clone());
+        let pairs = conf.certificates.iter().zip(&conf.keys);
+        Inputs {
+            pairs: pairs.map(|(certificate, key)| (certificate.text.clone(), key.text.clone())).collect(),
+            password_file: text(&conf.password_file),
+            versions: conf.protocols.unwrap_or_default(),
+            ciphers: text(&conf.ciphers),
+            ecdh_curve: text(&conf.ecdh_curve),
+            prefer_server_ciphers: conf.prefer_server_ciphers.unwrap_or(false),
+            session_cache: conf.session_cache.clone().unwrap_or(SessionCache::Off),
+            tickets: conf.session_tickets.unwrap_or(true),
+            ticket_keys: conf.session_ticket_keys.iter().map(|found| found.text.clone()).collect(),
+            session_timeout: conf.session_timeout.unwrap_or(SESSION_TIMEOUT),
+            verify_client: conf.verify_client.unwrap_or(VerifyClient::Off),
+            verify_depth: conf.verify_depth.unwrap_or(1),
+            client_certificate: text(&conf.client_certificate),
+            trusted_certificate: text(&conf.trusted_certificate),
+            crl: text(&conf.crl),
+            stapling_file: text(&conf.stapling_file),
+            rejects: conf.reject_handshake.unwrap_or(false),
+        }
+    }
 }
 
 /// Gives the servers what their certificates and protocols come to. `conf_dir`: where relative names of files start.
@@ -43,22 +95,28 @@ pub(crate) fn load(
     conf_dir: &Path,
     diagnostics: &mut Diagnostics,
 ) {
-    let mut known = HashMap::new();
+    let mut known: HashMap<Inputs, Option<Arc<ServerTls>>> = HashMap::new();
     for server in &mut *servers {
         let conf = levels[server.level.0 as usize].conf(&MODULE);
-        if conf.certificates.is_empty() {
+        if conf.certificates.is_empty() && conf.reject_handshake != Some(true) {
             continue;
         }
         warn_of_ignored(conf, diagnostics);
-        if let Some(inputs) = inputs(conf, diagnostics) {
-            server.tls =
-                known.entry(inputs).or_insert_with_key(|inputs| build(inputs, conf, conf_dir, diagnostics)).clone();
-        }
+        server.tls = known
+            .entry(Inputs::of(conf))
+            .or_insert_with_key(|inputs| match build(inputs, conf, conf_dir, diagnostics) {
+                Ok(tls) => Some(Arc::new(tls)),
+                Err(diagnostic) => {
+                    diagnostics.push(diagnostic);
+                    None
+                }
+            })
+            .clone();
     }
     for listen in listens {
         let Some(span) = listen.ssl else { continue };
-        let level = &levels[servers[listen.default.0 as usize].level.0 as usize];
-        if level.conf(&MODULE).certificates.is_empty() {
+        let conf = levels[servers[listen.default.0 as usize].level.0 as usize].conf(&MODULE);
+        if conf.certificates.is_empty() && conf.reject_handshake != Some(true) {
             diagnostics.error(span, "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
         }
     }
@@ -68,86 +126,134 @@ fn warn_of_ignored(conf: &Conf, diagnostics: &mut Diagnostics) {
     for (name, span) in &conf.ignored {
         diagnostics.warn(*span, format!("\"{name}\" has no effect yet, ignored"));
     }
-    if let Some(span) = conf.protocols.and_then(|protocols| protocols.old) {
+    if let Some(span) = conf.old_protocol {
         diagnostics.warn(span, "versions before TLSv1.2 are not safe (RFC 8996) and are not offered");
     }
 }
 
-fn inputs(conf: &Conf, diagnostics: &mut Diagnostics) -> Option<Inputs> {
-    if let Some((certificate, span)) = conf.certificates.get(conf.keys.len()) {
-        let message = format!("no \"ssl_certificate_key\" is defined for certificate \"{certificate}\"");
-        diagnostics.error(*span, message);
-        return None;
-    }
-    let pairs = conf
-        .certificates
-        .iter()
-        .zip(&conf.keys)
-        .map(|((certificate, _), (key, _))| (certificate.to_vec(), key.to_vec()));
-    let (tls12, tls13) = conf.protocols.map_or((true, true), |protocols| (protocols.tls12, protocols.tls13));
-    Some(Inputs { pairs: pairs.collect(), tls12, tls13, tickets: conf.session_tickets != Some(false) })
-}
-
-fn build(inputs: &Inputs, conf: &Conf, conf_dir: &Path, diagnostics: &mut Diagnostics) -> Option<Arc<ServerConfig>> {
-    let provider = Arc::new(ring::default_provider());
-    let mut pairs = Vec::new();
-    for (index, (certificate, key)) in inputs.pairs.iter().enumerate() {
-        let (certificate, key) = (full_path(conf_dir, certificate), full_path(conf_dir, key));
-        let mut fail = |what: &str, path: &Path, span: Span, error: KeyError| {
-            diagnostics.error(span, format!("cannot load {what} \"{}\": {error}", path.display()));
-        };
-        let (certificate_span, key_span) = (conf.certificates[index].1, conf.keys[index].1);
-        match (keys::certificates(&certificate), keys::key(&key)) {
-            (Err(error), _) => fail("certificate", &certificate, certificate_span, error),
-            (_, Err(error)) => fail("certificate key", &key, key_span, error),
-            (Ok(chain), Ok(secret)) => match keys::pair(chain, secret, &provider) {
-                Ok(pair) => pairs.push(pair),
-                Err(error) => fail("certificate key", &key, key_span, error),
-            },
-        }
-    }
-    // What failed is reported, and nothing is made of the configuration.
-    if pairs.len() < inputs.pairs.len() { None } else { settings(inputs, provider, pairs, diagnostics) }
-}
-
-fn settings(
+fn build(
     inputs: &Inputs,
-    provider: Arc<CryptoProvider>,
-    pairs: Vec<Arc<rustls::sign::CertifiedKey>>,
+    conf: &Conf,
+    conf_dir: &Path,
     diagnostics: &mut Diagnostics,
-) -> Option<Arc<ServerConfig>> {
-    let mut versions: Vec<&'static SupportedProtocolVersion> = Vec::new();
-    if inputs.tls13 {
-        versions.push(&TLS13);
+) -> Result<ServerTls, Diagnostic> {
+    if let Some(certificate) = conf.certificates.get(conf.keys.len()) {
+        let message = format!("no \"ssl_certificate_key\" is defined for certificate \"{}\"", certificate.text);
+        return Err(Diagnostic::new(Severity::Emerg, certificate.span, message));
     }
-    if inputs.tls12 {
-        versions.push(&TLS12);
+    let mut choice = Choice::default();
+    if let Some(found) = &conf.ciphers {
+        choice.suites = Some(found.suites("ssl_ciphers", diagnostics)?);
     }
-    let made = ServerConfig::builder_with_provider(provider).with_protocol_versions(&versions);
-    let mut config = match made {
-        Ok(builder) => builder.with_no_client_auth().with_cert_resolver(Arc::new(Certificates::new(pairs))),
-        Err(error) => {
-            diagnostics.error(None, format!("cannot speak TLS: {error}"));
-            return None;
-        }
-    };
+    if let Some(found) = &conf.ecdh_curve {
+        choice.groups = Some(found.groups("ssl_ecdh_curve", diagnostics)?);
+    }
+    let provider = choice.provider();
+    let pairs = pairs(conf, conf_dir, &provider)?;
+    let (client, verifier) = client_rules(inputs, conf, conf_dir)?;
+    let cannot = |error: rustls::Error| Diagnostic::new(Severity::Emerg, None, format!("cannot speak TLS: {error}"));
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&inputs.versions.list())
+        .map_err(cannot)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(Certificates::new(pairs)));
     config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    match ticketer() {
-        Some(ticketer) if inputs.tickets => config.ticketer = ticketer,
+    config.ignore_client_order = inputs.prefer_server_ciphers;
+    config.session_storage = storage(&inputs.session_cache);
+    match if inputs.tickets { tickets(inputs, conf, conf_dir)? } else { None } {
+        Some(tickets) => config.ticketer = tickets,
         // Nothing could be resumed.
-        _ => config.send_tls13_tickets = 0,
+        None if inputs.session_cache == SessionCache::Off => config.send_tls13_tickets = 0,
+        None => {}
     }
-    Some(Arc::new(config))
+    Ok(ServerTls { config: Arc::new(config), client, rejects: inputs.rejects })
 }
 
-/// What makes tickets, for all servers of the process: a session goes on over a reload. `None` without randomness.
-fn ticketer() -> Option<Arc<dyn ProducesTickets>> {
-    static TICKETER: OnceLock<Option<Arc<dyn ProducesTickets>>> = OnceLock::new();
-    TICKETER.get_or_init(|| ring::Ticketer::new().ok()).clone()
+fn pairs(conf: &Conf, conf_dir: &Path, provider: &CryptoProvider) -> Result<Vec<Arc<CertifiedKey>>, Diagnostic> {
+    let passwords = match &conf.password_file {
+        Some(found) => found.passwords(conf_dir)?,
+        None => Vec::new(),
+    };
+    let status = match &conf.stapling_file {
+        Some(found) => Some(found.load(conf_dir, "OCSP response", |bytes| Ok(bytes.to_vec()))?),
+        None => None,
+    };
+    let pair = |(certificate, key): (&Located, &Located)| {
+        let chain = certificate.load(conf_dir, "certificate", pem::certificates)?;
+        let secret = key.load(conf_dir, "certificate key", |text| pem::key(text, &passwords))?;
+        let mut pair = CertifiedKey::from_der(chain, secret, provider).map_err(|error| {
+            let path = super::files::full_path(conf_dir, &key.text);
+            key.unusable("certificate key", &path.display().to_string(), &format_args!("({error})"))
+        })?;
+        pair.ocsp.clone_from(&status);
+        Ok(Arc::new(pair))
+    };
+    conf.certificates.iter().zip(&conf.keys).map(pair).collect()
 }
 
-/// A path as nginx understands those of certificates: relative ones start where the configuration file is.
-fn full_path(conf_dir: &Path, path: &[u8]) -> std::path::PathBuf {
-    conf_dir.join(OsStr::from_bytes(path))
+/// By what clients' certificates are verified, and how they are asked for.
+fn client_rules(
+    inputs: &Inputs,
+    conf: &Conf,
+    conf_dir: &Path,
+) -> Result<(Option<ClientRules>, Arc<dyn ClientCertVerifier>), Diagnostic> {
+    if inputs.verify_client == VerifyClient::Off {
+        return Ok((None, Arc::new(NoClientAuth)));
+    }
+    let load = |found: &Option<Located>| match found {
+        Some(found) => found.load(conf_dir, "certificate", pem::certificates),
+        None => Ok(Vec::new()),
+    };
+    let (named, unnamed): (Vec<CertificateDer<'static>>, _) =
+        (load(&conf.client_certificate)?, load(&conf.trusted_certificate)?);
+    if named.is_empty() && unnamed.is_empty() && inputs.verify_client != VerifyClient::OptionalNoCa {
+        let message = "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client";
+        return Err(Diagnostic::new(Severity::Emerg, None, message));
+    }
+    let revoked = match &conf.crl {
+        Some(found) => found.load(conf_dir, "CRL", pem::revocation_lists)?,
+        None => Vec::new(),
+    };
+    let trusted = [named.as_slice(), unnamed.as_slice()].concat();
+    let rules = ClientRules::new(&trusted, &revoked, inputs.verify_depth).map_err(|error| {
+        let span = conf.crl.as_ref().map(|found| found.span);
+        Diagnostic::new(Severity::Emerg, span, format!("cannot use the lists of \"ssl_crl\": {error}"))
+    })?;
+    Ok((Some(rules), Arc::new(AnyClient::new(&named))))
+}
+
+/// What makes tickets; `None` without randomness.
+fn tickets(inputs: &Inputs, conf: &Conf, conf_dir: &Path) -> Result<Option<Arc<Tickets>>, Diagnostic> {
+    let lifetime = inputs.session_timeout;
+    if conf.session_ticket_keys.is_empty() {
+        return Ok(Tickets::shared(lifetime));
+    }
+    let read = |found: &Located| found.load(conf_dir, "session ticket key", |bytes| Ok(bytes.to_vec()));
+    let files = conf.session_ticket_keys.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let made = Tickets::with_files(&files, lifetime).map_err(|(index, error)| {
+        let found = &conf.session_ticket_keys[index];
+        Diagnostic::new(Severity::Emerg, found.span, format!("\"{}\" {error}", found.text))
+    });
+    made.map(Some)
+}
+
+/// Where sessions are kept. Memory with a name goes on over a reload, and is that of all servers with the same name and size.
+fn storage(cache: &SessionCache) -> Arc<dyn StoresServerSessions> {
+    type Named = (BString, usize, Weak<ServerSessionMemoryCache>);
+    static KNOWN: Mutex<Vec<Named>> = Mutex::new(Vec::new());
+    match cache {
+        SessionCache::Off => Arc::new(NoServerSessionStorage {}),
+        SessionCache::BuiltIn(sessions) => ServerSessionMemoryCache::new(*sessions),
+        SessionCache::Shared(name, sessions) => {
+            let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|(_, _, storage)| storage.strong_count() > 0);
+            let same = |(other, size, _): &&Named| other == name && size == sessions;
+            if let Some(storage) = known.iter().find(same).and_then(|(_, _, storage)| storage.upgrade()) {
+                return storage;
+            }
+            let storage = ServerSessionMemoryCache::new(*sessions);
+            known.push((name.clone(), *sessions, Arc::downgrade(&storage)));
+            storage
+        }
+    }
 }

@@ -1,19 +1,158 @@
 //! What a request can tell of its connection's TLS.
 
-use rustls::{CipherSuite, Connection, ProtocolVersion};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls::{Connection, HandshakeKind, ProtocolVersion};
+use tidegate_http::escape::{Escape, escape_uri};
+use tidegate_tls::{
+    ciphers,
+    describe::{self, Description},
+};
 
 use crate::{request::Request, variable::VariableDef};
 
 pub(super) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("https", https, "\"on\" over TLS."),
-    VariableDef::new("ssl_cipher", ssl_cipher, "Cipher suite of the connection, in OpenSSL's words."),
+    VariableDef::new(
+        "ssl_alpn_protocol",
+        |req, _, out| with_tls(req, out, |tls, out| put(out, tls.alpn_protocol()?)),
+        "Protocol that was agreed on in the handshake (ALPN).",
+    ),
+    VariableDef::new(
+        "ssl_cipher",
+        |req, _, out| with_tls(req, out, |tls, out| put(out, ciphers::name(tls.negotiated_cipher_suite()?.suite()))),
+        "Cipher suite of the connection, in OpenSSL's words.",
+    ),
+    VariableDef::new("ssl_ciphers", ssl_ciphers, "Cipher suites that the client offered, in OpenSSL's words."),
+    VariableDef::new(
+        "ssl_client_cert",
+        |req, _, out| with_certificate(req, out, |der, out| put(out, indented(&describe::pem(der)))),
+        "The client's certificate in PEM, its lines but the first behind a tab; for a field of a request.",
+    ),
+    VariableDef::new(
+        "ssl_client_escaped_cert",
+        |req, _, out| {
+            with_certificate(req, out, |der, out| {
+                escape_uri(describe::pem(der).as_bytes(), Escape::UriComponent, out);
+                Some(())
+            })
+        },
+        "The client's certificate in PEM, escaped as a component of a URI.",
+    ),
+    VariableDef::new(
+        "ssl_client_fingerprint",
+        |req, _, out| described(req, out, |shown| Some(shown.fingerprint())),
+        "SHA-1 of the client's certificate.",
+    ),
+    VariableDef::new(
+        "ssl_client_i_dn",
+        |req, _, out| described(req, out, |shown| Some(shown.issuer())),
+        "Issuer of the client's certificate, as RFC 2253 has it.",
+    ),
+    VariableDef::new(
+        "ssl_client_i_dn_legacy",
+        |req, _, out| described(req, out, |shown| Some(shown.issuer_legacy())),
+        "Issuer of the client's certificate, in OpenSSL's old form.",
+    ),
+    VariableDef::new(
+        "ssl_client_raw_cert",
+        |req, _, out| with_certificate(req, out, |der, out| put(out, describe::pem(der))),
+        "The client's certificate in PEM.",
+    ),
+    VariableDef::new(
+        "ssl_client_s_dn",
+        |req, _, out| described(req, out, |shown| Some(shown.subject())),
+        "Subject of the client's certificate, as RFC 2253 has it.",
+    ),
+    VariableDef::new(
+        "ssl_client_s_dn_legacy",
+        |req, _, out| described(req, out, |shown| Some(shown.subject_legacy())),
+        "Subject of the client's certificate, in OpenSSL's old form.",
+    ),
+    VariableDef::new(
+        "ssl_client_serial",
+        |req, _, out| described(req, out, |shown| Some(shown.serial())),
+        "Serial number of the client's certificate, in hexadecimal digits.",
+    ),
+    VariableDef::new(
+        "ssl_client_v_end",
+        |req, _, out| described(req, out, |shown| shown.dates().map(|(_, end)| end)),
+        "When the time of the client's certificate ends.",
+    ),
+    VariableDef::new(
+        "ssl_client_v_remain",
+        |req, _, out| described(req, out, |shown| shown.days_left(seconds_now()).map(|days| days.to_string())),
+        "Days until then.",
+    ),
+    VariableDef::new(
+        "ssl_client_v_start",
+        |req, _, out| described(req, out, |shown| shown.dates().map(|(start, _)| start)),
+        "When the time of the client's certificate begins.",
+    ),
+    VariableDef::new(
+        "ssl_client_verify",
+        ssl_client_verify,
+        "SUCCESS, FAILED: and the reason, or NONE without a certificate.",
+    ),
+    VariableDef::new(
+        "ssl_curve",
+        |req, _, out| {
+            with_tls(req, out, |tls, out| put(out, ciphers::group_name(tls.negotiated_key_exchange_group()?.name())))
+        },
+        "Group of the key exchange.",
+    ),
+    VariableDef::new("ssl_curves", ssl_curves, "Groups that the client offered."),
+    VariableDef::new("ssl_early_data", |_, _, _| false, "Empty: early data is not taken."),
     VariableDef::new("ssl_protocol", ssl_protocol, "Version of TLS that the connection speaks."),
     VariableDef::new(
         "ssl_server_name",
-        ssl_server_name,
+        |req, _, out| {
+            with_tls(req, out, |tls, out| match tls {
+                Connection::Server(tls) => put(out, tls.server_name()?),
+                Connection::Client(_) => None,
+            })
+        },
         "Server name that the client asked for in the handshake (SNI).",
     ),
+    VariableDef::new("ssl_session_id", |_, _, _| false, "Empty: sessions have no names here."),
+    VariableDef::new(
+        "ssl_session_reused",
+        |req, _, out| {
+            with_tls(req, out, |tls, out| {
+                put(out, if tls.handshake_kind() == Some(HandshakeKind::Resumed) { "r" } else { "." })
+            })
+        },
+        "\"r\" for a session that was resumed, \".\" otherwise.",
+    ),
 ];
+
+fn put(out: &mut Vec<u8>, text: impl AsRef<[u8]>) -> Option<()> {
+    out.extend_from_slice(text.as_ref());
+    Some(())
+}
+
+/// Calls `write` with the connection, if TLS is spoken; answers whether there is a value.
+fn with_tls(req: &Request, out: &mut Vec<u8>, write: impl FnOnce(&Connection, &mut Vec<u8>) -> Option<()>) -> bool {
+    req.connection().stream.with_tls(|tls| write(tls, out)).flatten().is_some()
+}
+
+/// Calls `write` with the client's certificate, if it has shown one.
+fn with_certificate(req: &Request, out: &mut Vec<u8>, write: impl FnOnce(&[u8], &mut Vec<u8>) -> Option<()>) -> bool {
+    with_tls(req, out, |tls, out| write(tls.peer_certificates()?.first()?, out))
+}
+
+fn described(req: &Request, out: &mut Vec<u8>, show: impl FnOnce(&Description<'_>) -> Option<String>) -> bool {
+    with_certificate(req, out, |der, out| put(out, show(&Description::of(der)?)?))
+}
+
+fn seconds_now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+/// Lines of a field's value: those behind the first begin with a tab, and the last one has no end.
+fn indented(pem: &str) -> String {
+    pem.trim_end().replace('\n', "\n\t")
+}
 
 fn https(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     if req.is_secure() {
@@ -23,46 +162,44 @@ fn https(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn ssl_protocol(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    let version = req.connection().stream.with_tls(|tls| tls.protocol_version()).flatten();
-    let name: &[u8] = match version {
-        Some(ProtocolVersion::TLSv1_2) => b"TLSv1.2",
-        Some(ProtocolVersion::TLSv1_3) => b"TLSv1.3",
-        _ => return false,
-    };
-    out.extend_from_slice(name);
+    with_tls(req, out, |tls, out| match tls.protocol_version()? {
+        ProtocolVersion::TLSv1_2 => put(out, "TLSv1.2"),
+        ProtocolVersion::TLSv1_3 => put(out, "TLSv1.3"),
+        _ => None,
+    })
+}
+
+/// Appends names with colons between them, those that nobody has as their numbers.
+fn put_names(out: &mut Vec<u8>, names: impl Iterator<Item = (&'static str, u16)>) {
+    use std::io::Write as _;
+    for (index, (name, number)) in names.enumerate() {
+        if index > 0 {
+            out.push(b':');
+        }
+        // Writing to memory does not fail.
+        let _ = if name.is_empty() { write!(out, "0x{number:04x}") } else { out.write_all(name.as_bytes()) };
+    }
+}
+
+fn ssl_ciphers(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(facts) = req.connection().tls.get() else { return false };
+    put_names(out, facts.suites.iter().map(|suite| (ciphers::name(*suite), u16::from(*suite))));
     true
 }
 
-fn ssl_cipher(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    let suite = req.connection().stream.with_tls(|tls| tls.negotiated_cipher_suite()).flatten();
-    let Some(suite) = suite else { return false };
-    out.extend_from_slice(cipher_name(suite.suite()).as_bytes());
+fn ssl_curves(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(facts) = req.connection().tls.get() else { return false };
+    put_names(out, facts.groups.iter().map(|group| (ciphers::group_name(*group), u16::from(*group))));
     true
 }
 
-fn ssl_server_name(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    let found = req.connection().stream.with_tls(|tls| match tls {
-        Connection::Server(tls) => tls.server_name().map(|name| out.extend_from_slice(name.as_bytes())).is_some(),
-        Connection::Client(_) => false,
-    });
-    found == Some(true)
-}
-
-/// The name that OpenSSL has for a suite.
-///
-/// Source: openssl-ciphers(1), "Cipher suite names".
-fn cipher_name(suite: CipherSuite) -> &'static str {
-    match suite {
-        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
-        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
-        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "ECDHE-ECDSA-AES128-GCM-SHA256",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 => "ECDHE-ECDSA-AES256-GCM-SHA384",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-ECDSA-CHACHA20-POLY1305",
-        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "ECDHE-RSA-AES128-GCM-SHA256",
-        CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => "ECDHE-RSA-AES256-GCM-SHA384",
-        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-RSA-CHACHA20-POLY1305",
-        other => other.as_str().unwrap_or_default(),
+fn ssl_client_verify(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    use std::io::Write as _;
+    let Some(facts) = req.connection().tls.get() else { return false };
+    match facts.verified {
+        None => put(out, "NONE").is_some(),
+        Some(Ok(())) => put(out, "SUCCESS").is_some(),
+        Some(Err(error)) => write!(out, "FAILED:{error}").is_ok(),
     }
 }
 
@@ -74,21 +211,5 @@ impl Request {
     /// `https` or `http`.
     pub fn scheme(&self) -> &'static str {
         if self.is_secure() { "https" } else { "http" }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustls::crypto::ring;
-
-    use super::*;
-
-    #[test]
-    fn every_suite_has_a_name_of_openssl() {
-        for suite in ring::ALL_CIPHER_SUITES {
-            let name = cipher_name(suite.suite());
-            assert!(name.starts_with("TLS_") || name.starts_with("ECDHE-"), "{suite:?}: {name}");
-            assert!(!name.contains("_WITH_") && !name.starts_with("TLS13"), "{suite:?}: {name}");
-        }
     }
 }

@@ -352,6 +352,9 @@ macro_rules! upstream_directives {
             $crate::module::Directive::template(concat!($prefix, "_ssl_name"),
                 |c: &mut $conf| &mut c.$field.tls.name)
                 .doc("Name that a server's certificate has to have, instead of the host that is asked."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_password_file"), 1, 1,
+                |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.password_file, d))
+                .syntax("file").doc("Passwords that are tried on an encrypted key, one in each line."),
             $crate::module::Directive::custom(concat!($prefix, "_ssl_protocols"), 1, 9,
                 |c: &mut $conf, d, _| $crate::upstream::tls::protocols(&mut c.$field, d))
                 .syntax("[SSLv2] [SSLv3] [TLSv1] [TLSv1.1] [TLSv1.2] [TLSv1.3]").default("TLSv1.2 TLSv1.3")

@@ -3,10 +3,8 @@
 //! Source: nginx, `ngx_http_proxy_module`, "proxy_ssl_…".
 
 use std::{
-    ffi::OsStr,
     future::poll_fn,
-    os::unix::ffi::OsStrExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, OnceLock},
 };
 
@@ -15,23 +13,18 @@ use rustls::{
     ClientConfig, ClientConnection,
     pki_types::{CertificateDer, ServerName},
 };
-use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, Span, ast, values};
+use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, ast, values};
 use tidegate_net::tls::HandshakeError;
 use tidegate_tls::{
     Shared, ciphers,
     client::{ClientOptions, Identity, system_roots},
-    pem::{self, PemError},
+    pem,
     versions::{Version, Versions, WORDS},
 };
 
 use super::{UpstreamConf, directives::fill};
 use crate::{
-    conf::Config,
-    files, inherit,
-    log::{Level, SysError},
-    request::Request,
-    stream::Stream,
-    template::Template,
+    conf::Config, inherit, log::Level, request::Request, ssl::files::Located, stream::Stream, template::Template,
 };
 
 /// What the directives say at one level.
@@ -43,6 +36,7 @@ pub struct TlsConf {
     pub ciphers: Option<Located>,
     pub crl: Option<Located>,
     pub name: Option<Template>,
+    pub password_file: Option<Located>,
     pub protocols: Option<Versions>,
     pub server_name: Option<bool>,
     pub session_reuse: Option<bool>,
@@ -51,13 +45,6 @@ pub struct TlsConf {
     pub verify_depth: Option<u64>,
     /// What they come to, once that is known.
     client: Arc<OnceLock<Arc<ClientConfig>>>,
-}
-
-/// Text of a directive, and where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Located {
-    text: BString,
-    span: Span,
 }
 
 /// `…_ssl_protocols TLSv1.2 TLSv1.3;`
@@ -90,19 +77,14 @@ pub fn text(field: &mut Option<Located>, directive: &ast::Directive) -> Result<(
         let hint = "variables are not supported here: name a file";
         return Err(Diagnostic::new(Severity::Emerg, arg.span, message).with_hint(hint));
     }
-    fill(field, Located { text: arg.value.clone(), span: arg.span }, directive)
-}
-
-/// A file that cannot be used.
-fn unusable(what: &str, path: &Path, span: Span, why: &dyn std::fmt::Display) -> Diagnostic {
-    Diagnostic::new(Severity::Emerg, span, format!("cannot load {what} \"{}\": {why}", path.display()))
+    fill(field, Located::of(directive), directive)
 }
 
 impl TlsConf {
     /// Takes the outer level's value for each field that the inner level left open.
     pub(super) fn inherit(&mut self, parent: &TlsConf) {
         let child = self;
-        inherit!(child, parent; certificate, certificate_key, ciphers, crl, name, protocols, server_name, session_reuse,
+        inherit!(child, parent; certificate, certificate_key, ciphers, crl, name, password_file, protocols, server_name, session_reuse,
             trusted_certificate, verify, verify_depth);
     }
 
@@ -116,7 +98,8 @@ impl TlsConf {
         if self.client.get().is_some() {
             return;
         }
-        match self.options(config, prefix, diagnostics) {
+        let dir = config.conf_path.parent().unwrap_or(Path::new(""));
+        match self.options(dir, prefix, diagnostics) {
             Ok(options) => match options.shared() {
                 // Another level that shares these directives may have come first.
                 Ok(client) => drop(self.client.set(client)),
@@ -129,16 +112,11 @@ impl TlsConf {
         }
     }
 
-    fn options(
-        &self,
-        config: &Config,
-        prefix: &str,
-        diagnostics: &mut Diagnostics,
-    ) -> Result<ClientOptions, Diagnostic> {
+    fn options(&self, dir: &Path, prefix: &str, diagnostics: &mut Diagnostics) -> Result<ClientOptions, Diagnostic> {
         let verify = self.verify.unwrap_or(false);
         let trusted = match &self.trusted_certificate {
             _ if !verify => None,
-            Some(found) => Some(read(config, found, "certificate", pem::certificates)?),
+            Some(found) => Some(found.load(dir, "certificate", pem::certificates)?),
             None => Some(system_roots().map_err(|error| {
                 let message = format!(
                     "no {prefix}_ssl_trusted_certificate for {prefix}_ssl_verify, and no authorities of the system: {error}"
@@ -147,16 +125,17 @@ impl TlsConf {
             })?),
         };
         let revoked = match &self.crl {
-            Some(found) if verify => Some(read(config, found, "CRL", pem::revocation_lists)?),
+            Some(found) if verify => Some(found.load(dir, "CRL", pem::revocation_lists)?),
             _ => None,
         };
         let mut choice = ciphers::Choice::default();
         if let Some(found) = &self.ciphers {
-            choice.suites = Some(suites(found, &format!("{prefix}_ssl_ciphers"), diagnostics)?);
+            choice.suites = Some(found.suites(&format!("{prefix}_ssl_ciphers"), diagnostics)?);
         }
         Ok(ClientOptions {
             verify,
             check_name: true,
+            continues: true,
             depth_max: Some(self.verify_depth.unwrap_or(1)),
             versions: self.protocols.unwrap_or_default(),
             ciphers: choice,
@@ -164,11 +143,11 @@ impl TlsConf {
             resumes: self.session_reuse.unwrap_or(true),
             trusted: trusted.map(|list: Vec<CertificateDer<'static>>| Shared(Arc::new(list))),
             revoked: revoked.map(|list| Shared(Arc::new(list))),
-            identity: self.identity(config, prefix)?,
+            identity: self.identity(dir, prefix)?,
         })
     }
 
-    fn identity(&self, config: &Config, prefix: &str) -> Result<Option<Shared<Identity>>, Diagnostic> {
+    fn identity(&self, dir: &Path, prefix: &str) -> Result<Option<Shared<Identity>>, Diagnostic> {
         let Some(certificate) = self.certificate.as_ref().filter(|found| !found.text.is_empty()) else {
             return Ok(None);
         };
@@ -177,39 +156,14 @@ impl TlsConf {
                 format!("no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{}\"", certificate.text);
             return Err(Diagnostic::new(Severity::Emerg, certificate.span, message));
         };
-        let chain = read(config, certificate, "certificate", pem::certificates)?;
-        let key = read(config, key, "certificate key", pem::key)?;
+        let passwords = match &self.password_file {
+            Some(found) => found.passwords(dir)?,
+            None => Vec::new(),
+        };
+        let chain = certificate.load(dir, "certificate", pem::certificates)?;
+        let key = key.load(dir, "certificate key", |text| pem::key(text, &passwords))?;
         Ok(Some(Shared(Arc::new(Identity { chain: Arc::new(chain), key: Arc::new(key) }))))
     }
-}
-
-/// The suites that a list names; those that are not offered are told.
-fn suites(found: &Located, name: &str, diagnostics: &mut Diagnostics) -> Result<Vec<rustls::CipherSuite>, Diagnostic> {
-    let named = ciphers::suites(&found.text.to_str_lossy());
-    if named.found.is_empty() && named.absent.is_empty() {
-        let message = format!("\"{name}\" names no cipher: \"{}\" (no cipher match)", found.text);
-        return Err(Diagnostic::new(Severity::Emerg, found.span, message));
-    }
-    if !named.absent.is_empty() {
-        diagnostics.warn(found.span, format!("\"{name}\": not offered: {}", named.absent.join(", ")));
-    }
-    Ok(named.found)
-}
-
-/// Relative names start where the configuration file is.
-fn path(config: &Config, name: &BStr) -> PathBuf {
-    config.conf_path.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(name))
-}
-
-fn read<T>(
-    config: &Config,
-    found: &Located,
-    what: &str,
-    parse: fn(&[u8]) -> Result<T, PemError>,
-) -> Result<T, Diagnostic> {
-    let path = path(config, found.text.as_bstr());
-    let text = files::read(&path).map_err(|error| unusable(what, &path, found.span, &SysError(&error)))?;
-    parse(&text).map_err(|error| unusable(what, &path, found.span, &error))
 }
 
 /// How the requests of a location speak TLS, where they do.

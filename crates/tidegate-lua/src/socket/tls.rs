@@ -70,7 +70,7 @@ pub(crate) static MODULE: Module<Conf> = Module {
         .syntax("file")
         .doc("Certificate that cosockets show to servers that ask for one."),
         Directive::custom("lua_ssl_certificate_key", 1, 1, |conf: &mut Conf, directive, build| {
-            conf.lua_ssl_certificate_key = Some(Arc::new(read(directive, build, pem::key)?));
+            conf.lua_ssl_certificate_key = Some(Arc::new(read(directive, build, |text| pem::key(text, &[]))?));
             Ok(())
         })
         .within(Context::ALL)
@@ -177,6 +177,7 @@ impl Demand {
         let ClientOptions {
             verify,
             check_name: _,
+            continues: _,
             depth_max,
             versions,
             ciphers,
@@ -302,6 +303,7 @@ fn options(host: &Host, verify: bool, named: bool, resume: bool, identity: Optio
         ClientOptions {
             verify,
             check_name: named,
+            continues: false,
             depth_max: conf.lua_ssl_verify_depth,
             versions: conf.lua_ssl_protocols.unwrap_or_default(),
             ciphers: ciphers::Choice { suites: conf.lua_ssl_ciphers.as_deref().cloned(), groups: None },

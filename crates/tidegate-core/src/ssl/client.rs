@@ -1,0 +1,73 @@
+//! What the handshake told of a client, and whether a request of it is served.
+//!
+//! Source: nginx, `ngx_http_process_request`, `ngx_http_set_virtual_server`.
+
+use std::sync::Arc;
+
+use rustls::{CipherSuite, NamedGroup, server::ClientHello};
+use tidegate_tls::verify::VerifyError;
+
+use super::{MODULE, VerifyClient};
+use crate::{conf::ServerId, log::Level, request::Request};
+
+/// What is remembered of a connection's handshake.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// The server whose settings were used.
+    pub(crate) server: ServerId,
+    /// Suites that the client offered.
+    pub(super) suites: Box<[CipherSuite]>,
+    /// Groups that the client offered.
+    pub(super) groups: Box<[NamedGroup]>,
+    /// Whether the client's certificate is accepted; `None` if it has shown none, or was asked for none.
+    pub(crate) verified: Option<Result<(), VerifyError>>,
+}
+
+impl Facts {
+    pub(crate) fn new(server: ServerId, hello: &ClientHello<'_>) -> Self {
+        let groups = hello.named_groups().unwrap_or_default();
+        Self { server, suites: hello.cipher_suites().into(), groups: groups.into(), verified: None }
+    }
+}
+
+/// The status that a request is answered with because of what its client has shown, or has not.
+pub(crate) fn refusal(req: &Request) -> Option<u16> {
+    let facts = req.connection().tls.get()?;
+    let mode = req.module_conf(&MODULE).verify_client.unwrap_or(VerifyClient::Off);
+    if mode == VerifyClient::Off {
+        return None;
+    }
+    if is_misdirected(req, facts.server) {
+        let message = "client attempted to request the server name different from the one that was negotiated";
+        req.log(Level::Info, format_args!("{message}"));
+        return Some(421);
+    }
+    const READING: &str = "while reading client request headers";
+    match facts.verified {
+        Some(Err(error)) if mode != VerifyClient::OptionalNoCa || !error.is_lack_of_trust() => {
+            let number = error.number();
+            let message = format_args!("client SSL certificate verify error: ({number}:{error}) {READING}");
+            req.log(Level::Info, message);
+            Some(495)
+        }
+        None if mode == VerifyClient::On => {
+            req.log(Level::Info, format_args!("client sent no required SSL certificate {READING}"));
+            Some(496)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the client asks for another server than the one whose rules its certificate was verified by.
+fn is_misdirected(req: &Request, negotiated: ServerId) -> bool {
+    let is_other_name = req.connection().stream.with_tls(|tls| match tls {
+        rustls::Connection::Server(tls) => {
+            let head = req.head.borrow();
+            tls.server_name().is_some_and(|name| !head.host().eq_ignore_ascii_case(name.as_bytes()))
+        }
+        rustls::Connection::Client(_) => false,
+    });
+    let tls_of_negotiated = req.conf().servers[negotiated.0 as usize].tls.as_ref().map(Arc::as_ptr);
+    // Without a name in the handshake, the rules are those of the default server.
+    is_other_name == Some(true) || tls_of_negotiated != req.config_server().tls.as_ref().map(Arc::as_ptr)
+}

@@ -1,0 +1,210 @@
+//! Certificates of clients: who has to show one, whose is accepted, and what a request can tell of it.
+
+mod support;
+
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, DnType, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use support::authority::{Authority, Secure, ask, secure};
+use support::{Site, connect, free_port};
+
+/// A site with one server for each way of asking, and the authorities of servers and clients.
+struct Gate {
+    site: Site,
+    servers: Authority,
+    clients: Authority,
+    port: u16,
+}
+
+/// What a client shows.
+type Identity = Option<(String, String)>;
+
+impl Gate {
+    fn start(more: &str) -> Self {
+        let (site, servers, clients, port) =
+            (Site::new("", ""), Authority::named("servers"), Authority::named("clients"), free_port());
+        for name in ["localhost", "on.test", "optional.test", "any.test", "off.test"] {
+            servers.certify(&site, name);
+        }
+        std::fs::write(site.dir.join("conf/clients.pem"), &clients.pem).expect("written");
+        let server = |name: &str, rules: &str| {
+            format!(
+                "server {{ listen 127.0.0.1:{port} ssl; server_name {name}; ssl_certificate {name}.crt;\n\
+                 ssl_certificate_key {name}.key; {rules} error_page 495 = /495; error_page 496 = /496;\n\
+                 location = /495 {{ return 403 \"495 $ssl_client_verify\"; }}\n\
+                 location = /496 {{ return 403 \"496 $ssl_client_verify\"; }}\n\
+                 location / {{ return 200 \"$ssl_client_verify|$ssl_client_s_dn|$ssl_client_i_dn|$ssl_session_reused\"; }} }}\n"
+            )
+        };
+        let trusts = "ssl_client_certificate clients.pem;";
+        let mut gate = Self { site, servers, clients, port };
+        gate.site.write_conf(&format!(
+            "error_log logs/error.log info; pid logs/nginx.pid; events {{ }}\n\
+             http {{ server {{ listen 127.0.0.1:{}; return 200 '[$ssl_client_verify]'; }} {} {} {} {} {more} }}",
+            gate.site.port,
+            server("off.test", ""),
+            server("on.test", &format!("ssl_verify_client on; {trusts}")),
+            server("optional.test", &format!("ssl_verify_client optional; {trusts}")),
+            server("any.test", &format!("ssl_verify_client optional_no_ca; {trusts}")),
+        ));
+        gate.site.start();
+        gate
+    }
+
+    fn client(&self, identity: &Identity, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.servers.certificate.clone()).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
+        let builder = builder.with_root_certificates(roots);
+        Arc::new(match identity {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = rustls::pki_types::CertificateDer::pem_slice_iter(certificate.as_bytes());
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
+                builder.with_client_auth_cert(chain.map(|one| one.expect("PEM")).collect(), key).expect("a pair")
+            }
+        })
+    }
+
+    fn stream(&self, client: &Arc<ClientConfig>, name: &str) -> Secure {
+        let socket: TcpStream = connect(self.port).expect("the server accepts");
+        secure(client, socket, name)
+    }
+
+    /// What a server answers to a client.
+    fn ask(&self, client: &Arc<ClientConfig>, name: &str, host: &str) -> String {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let answer = ask(&mut self.stream(client, name), &request);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        format!("{} {body}", &head[9..12])
+    }
+}
+
+fn identity(authority: &Authority, common_name: &str) -> Identity {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "Tide, Inc");
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let certificate = params.signed_by(&key, &authority.issuer).expect("signed");
+    Some((certificate.pem(), key.serialize_pem()))
+}
+
+#[test]
+fn each_way_of_asking() {
+    let mut gate = Gate::start("");
+    let stranger = identity(&Authority::named("stranger"), "mallory");
+    let known = identity(&gate.clients, "alice");
+    for version in [&TLS12, &TLS13] {
+        let [nobody, stranger, known] = [&None, &stranger, &known].map(|identity| gate.client(identity, &[version]));
+        let name = "CN=alice,O=Tide\\, Inc|";
+        for (server, client, expected) in [
+            ("off.test", &nobody, "200 NONE|||.".to_owned()),
+            ("off.test", &known, "200 NONE|||.".to_owned()),
+            ("on.test", &nobody, "403 496 NONE".to_owned()),
+            ("on.test", &stranger, "403 495 FAILED:unable to verify the first certificate".to_owned()),
+            ("on.test", &known, format!("200 SUCCESS|{name}CN=clients|.")),
+            ("optional.test", &nobody, "200 NONE|||.".to_owned()),
+            ("optional.test", &stranger, "403 495 FAILED:unable to verify the first certificate".to_owned()),
+            ("optional.test", &known, format!("200 SUCCESS|{name}CN=clients|.")),
+            ("any.test", &nobody, "200 NONE|||.".to_owned()),
+            (
+                "any.test",
+                &stranger,
+                "200 FAILED:unable to verify the first certificate|CN=mallory,O=Tide\\, Inc|CN=stranger|.".to_owned(),
+            ),
+        ] {
+            assert_eq!(gate.ask(client, server, server), expected, "{server}");
+        }
+    }
+    assert!(support::get(gate.site.port, "/").expect("an answer").ends_with("\r\n\r\n[]"));
+    gate.site.wait_for_log("client sent no required SSL certificate while reading client request headers");
+    gate.site.wait_for_log("client SSL certificate verify error: (21:unable to verify the first certificate)");
+    gate.site.quit();
+}
+
+#[test]
+fn sessions_and_names_open_no_back_door() {
+    let mut gate = Gate::start("");
+    let known = gate.client(&identity(&gate.clients, "alice"), &[&TLS13]);
+    let nobody = gate.client(&None, &[&TLS13]);
+    // A session that is resumed still has its certificate, and is still verified.
+    for expected in [".", "r"] {
+        let answer = gate.ask(&known, "on.test", "on.test");
+        assert!(answer.starts_with("200 SUCCESS|CN=alice") && answer.ends_with(expected), "{answer}");
+    }
+    // One name in the handshake, another in the request: nobody has asked for a certificate.
+    for client in [&nobody, &known] {
+        assert!(gate.ask(client, "off.test", "on.test").starts_with("421 "));
+        assert!(gate.ask(client, "optional.test", "on.test").starts_with("421 "));
+        // Who asks for less gets it.
+        assert!(gate.ask(client, "on.test", "off.test").starts_with("200 "));
+    }
+    gate.site.wait_for_log("client attempted to request the server name different from the one that was negotiated");
+    gate.site.quit();
+}
+
+#[test]
+fn certificates_in_variables() {
+    let known = |gate: &Gate| identity(&gate.clients, "alice");
+    let mut gate = Gate::start("");
+    let pair = known(&gate);
+    let mut server = std::fs::read_to_string(gate.site.dir.join("conf/nginx.conf")).expect("a configuration");
+    let shown = "$ssl_client_raw_cert|$ssl_client_cert|$ssl_client_escaped_cert|$ssl_client_fingerprint|$ssl_client_serial|\
+                 $ssl_client_v_start|$ssl_client_v_end|$ssl_client_v_remain|$ssl_client_s_dn_legacy|$ssl_curve|$ssl_curves|$ssl_ciphers";
+    server = server.replace("$ssl_client_verify|$ssl_client_s_dn|$ssl_client_i_dn|$ssl_session_reused", shown);
+    gate.site.quit();
+    gate.site.write_conf(&server);
+    gate.site.start();
+    let client = gate.client(&pair, &[&TLS13]);
+    let answer = gate.ask(&client, "on.test", "on.test");
+    let parts: Vec<&str> = answer.strip_prefix("200 ").expect("a status").split('|').collect();
+    let pem = pair.expect("an identity").0.replace("\r\n", "\n");
+    assert_eq!(parts[0], pem);
+    assert_eq!(parts[1], pem.trim_end().replace('\n', "\n\t"));
+    assert_eq!(
+        parts[2],
+        pem.replace('\n', "%0A").replace(' ', "%20").replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
+    );
+    // As openssl shows them.
+    let file = gate.site.dir.join("client.pem");
+    std::fs::write(&file, &pem).expect("written");
+    let arguments = ["x509", "-noout", "-fingerprint", "-sha1", "-serial", "-dates", "-in"];
+    let output = std::process::Command::new("openssl").args(arguments).arg(&file).output().expect("openssl runs");
+    let told = String::from_utf8(output.stdout).expect("text");
+    let value = |name: &str| {
+        let line = told.lines().find(|line| line.to_ascii_lowercase().starts_with(name)).expect("a line");
+        line.split_once('=').expect("a value").1.to_owned()
+    };
+    assert_eq!(parts[3], value("sha1 fingerprint").replace(':', "").to_ascii_lowercase());
+    assert_eq!(parts[4], value("serial"));
+    assert_eq!((parts[5], parts[6]), (value("notbefore").as_str(), value("notafter").as_str()));
+    assert!(parts[7].parse::<u32>().is_ok_and(|days| days > 365), "{}", parts[7]);
+    assert_eq!(parts[8], "/O=Tide, Inc/CN=alice");
+    assert_eq!((parts[9], parts[10]), ("X25519", "X25519:prime256v1:secp384r1"));
+    assert!(parts[11].starts_with("TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256:"), "{}", parts[11]);
+    gate.site.quit();
+}
+
+#[test]
+fn handshakes_that_are_rejected() {
+    let port = free_port();
+    let mut gate = Gate::start(&format!(
+        "server {{ listen 127.0.0.1:{port} ssl default_server; ssl_reject_handshake on; }}\n\
+         server {{ listen 127.0.0.1:{port} ssl; server_name on.test; ssl_certificate on.test.crt;\n\
+         ssl_certificate_key on.test.key; return 200 here; }}"
+    ));
+    gate.port = port;
+    let client = gate.client(&None, &[&TLS12, &TLS13]);
+    assert_eq!(gate.ask(&client, "on.test", "on.test"), "200 here");
+    let mut stream = gate.stream(&client, "off.test");
+    let error = std::io::Write::write_all(&mut stream, b"x").and_then(|()| std::io::Write::flush(&mut stream));
+    let error = error.expect_err("no handshake").to_string();
+    assert!(error.contains("UnrecognizedName") || error.contains("UnrecognisedName"), "{error}");
+    gate.site.quit();
+}
