@@ -402,12 +402,13 @@ fn describe_view(
 ) -> Res<Vec<crate::translate::select::RelColumn>> {
     let session = crate::translate::Session::new(&core.engine, Some(schema), &core.env);
     let mut translator = Translator::new(session, &[], &[], &[], &[]);
-    let rel = translator.view("", text, mode, schema)?;
+    let rel = translator.view("", text, mode, schema, false)?;
     Ok(rel.columns)
 }
 
 impl Translator<'_> {
-    /// Translates the text of a view, which is read by the `sql_mode` that it was made under.
+    /// Translates the text of a view, which is read by the `sql_mode` that it was made under; with the row ids behind its columns
+    /// if somebody wants to lock its rows.
     ///
     /// # Errors
     /// What the text says now: its tables may have gone.
@@ -417,6 +418,7 @@ impl Translator<'_> {
         text: &str,
         mode: u64,
         schema: &Arc<Schema>,
+        shows_row_ids: bool,
     ) -> Res<crate::translate::select::Rel> {
         let mut session = self.session.within(Some(schema));
         session.inputs.sql_mode = variables::reading_as(session.inputs.sql_mode, mode);
@@ -427,7 +429,10 @@ impl Translator<'_> {
         let (statement, tokens) = parse::parse(text.as_bytes(), 0, mode, concat, crate::lexer::Literals::Inline)?;
         let Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
         self.in_view(name, |outer| {
-            outer.with_text(session, text.as_bytes(), &tokens, |inner| inner.query(&query, None, Wanted::Any))
+            outer.with_text(session, text.as_bytes(), &tokens, |inner| {
+                inner.locks.shows_row_ids = shows_row_ids;
+                inner.query(&query, None, Wanted::Any)
+            })
         })
     }
 }

@@ -71,16 +71,25 @@ pub(crate) struct SelectPlan {
 /// How a query locks the rows that it reads.
 #[derive(Debug, Clone)]
 pub(crate) struct Locking {
-    pub(crate) mode: Mode,
-    /// It waits for rows that others have locked.
-    pub(crate) waits: bool,
+    pub(crate) wait: LockWait,
     /// `None` if the rows cannot be told: the transaction becomes the schema's writer instead.
-    pub(crate) rows: Option<LockedRows>,
+    pub(crate) rows: Option<Vec<LockedRows>>,
+}
+
+/// What a query does about rows that others have locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockWait {
+    Wait,
+    /// NOWAIT
+    Fail,
+    /// SKIP LOCKED
+    Skip,
 }
 
 /// The rows that a query locks.
 #[derive(Debug, Clone)]
 pub(crate) struct LockedRows {
+    pub(crate) mode: Mode,
     /// The query with their row ids behind its columns.
     pub(crate) sql: String,
     /// Their tables.

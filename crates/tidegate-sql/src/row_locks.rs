@@ -16,9 +16,11 @@ use std::{
     time::SystemTime,
 };
 
+mod filter;
 mod seen;
 mod tables;
 
+pub(crate) use filter::RowFilter;
 pub(crate) use seen::Seen;
 
 /// What can be locked.

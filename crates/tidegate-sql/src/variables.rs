@@ -212,8 +212,6 @@ fn isolation(core: &mut Core, level: &str, scope: IsolationScope) -> Res<()> {
 fn isolation_level(name: &str) -> Res<Option<Isolation>> {
     match name {
         "" => Ok(None),
-        // One writer and snapshots checked at the first write are serialisable, but reads alone are not locked.
-        "SERIALIZABLE" => Err(errors::unsupported("isolation level SERIALIZABLE")),
         _ => match Isolation::ALL.iter().find(|level| level.name() == name) {
             Some(level) => Ok(Some(*level)),
             None => Err(errors::wrong_variable_value("tx_isolation", name)),

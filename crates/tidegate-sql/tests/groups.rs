@@ -212,7 +212,12 @@ async fn groups_and_transactions_wait_for_each_other() {
     let fixture = Fixture::new("wait", Durability::Full, "CREATE TABLE t (n INT PRIMARY KEY)").await;
     let mut transaction = fixture.session();
     // Who locks what cannot be told row by row is the schema's only writer.
-    run(&mut transaction, "BEGIN; SELECT COUNT(*) FROM t FOR UPDATE; INSERT INTO t VALUES (100)").await.unwrap();
+    run(
+        &mut transaction,
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN; SELECT COUNT(*) FROM t; INSERT INTO t VALUES (100)",
+    )
+    .await
+    .unwrap();
     let inserts = |from: i64| (from..from + 20).map(|n| format!("INSERT INTO t VALUES ({n})")).collect::<Vec<_>>();
     let before = fixture.commits("t");
     let late = async {
@@ -226,7 +231,12 @@ async fn groups_and_transactions_wait_for_each_other() {
     assert!(commits <= 4, "{commits} commits for a transaction and 20 statements");
     // One that never ends is waited for as long as lock_wait_timeout says.
     fixture.wait_for_locks(Duration::from_millis(300));
-    run(&mut transaction, "BEGIN; SELECT COUNT(*) FROM t FOR UPDATE; INSERT INTO t VALUES (101)").await.unwrap();
+    run(
+        &mut transaction,
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN; SELECT COUNT(*) FROM t; INSERT INTO t VALUES (101)",
+    )
+    .await
+    .unwrap();
     for result in together(&fixture, inserts(21)).await {
         assert_eq!(result.err(), Some(1205));
     }

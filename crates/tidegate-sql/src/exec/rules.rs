@@ -124,6 +124,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         outer: false,
         single: false,
         rowid: String::new(),
+        row_ids: Some(Vec::new()),
     };
     let scope = Scope { sources: vec![source], clause, ..Scope::default() };
     let ex = translator.expr(&expr, &scope)?;

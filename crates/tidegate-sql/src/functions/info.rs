@@ -7,6 +7,7 @@ use sqlparser::ast::Expr;
 use super::{Family, Function, Want, abi::Udf, bigint, int, rewrite, string_value, udf_fresh, udf_volatile};
 use crate::{
     errors,
+    row_locks::{Mode, Resource},
     session::UserValue,
     task,
     translate::{Code, Coercibility, Ex, Res, Source, Translator, conversion_code, quote, rep_of_code},
@@ -35,6 +36,14 @@ static UDFS: &[Udf] = &[
         };
         task::env(|env| env.set_user_variable(&name, UserValue { value, ty }));
         out.cell(args.cell(1));
+        Ok(())
+    }),
+    // `tg_is_free(table, row id, exclusively)`: whether SKIP LOCKED lets a row through; no row is free.
+    Udf::fresh("tg_is_free", 3, |args, out| {
+        let row = Resource::Row { table: args.int(0), rowid: args.int(1) };
+        let mode = if args.int(2) == 0 { Mode::Shared } else { Mode::Exclusive };
+        let filter = task::env(|env| env.row_filter.borrow().clone()).flatten();
+        out.int(i64::from(args.is_null(1) || filter.is_none_or(|filter| filter.lets_through(row, mode))));
         Ok(())
     }),
     Udf::volatile("tg_last_insert_id", 0, |_, out| {

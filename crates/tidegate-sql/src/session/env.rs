@@ -20,6 +20,7 @@ use crate::{
     errors::{self, Warning},
     lexer::LexMode,
     locks::{Held, Locks},
+    row_locks::RowFilter,
     task,
     value::{
         Datum, SqlType,
@@ -140,6 +141,8 @@ pub(crate) struct Env {
     pub(super) tables: RefCell<Option<super::tables::LockedTables>>,
     /// Why the statement that ran last has to run again.
     pub(super) stopped: Cell<Option<super::Stopped>>,
+    /// Which rows SKIP LOCKED lets through.
+    pub(crate) row_filter: RefCell<Option<RowFilter>>,
     /// Where each call of RAND() with a constant seed has come to in this statement.
     seeds: RefCell<HashMap<i64, (u32, u32)>>,
 }
@@ -206,6 +209,7 @@ impl Env {
             held: Held::default(),
             tables: RefCell::default(),
             stopped: Cell::new(None),
+            row_filter: RefCell::default(),
             seeds: RefCell::default(),
         }
     }

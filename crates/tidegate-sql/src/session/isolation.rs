@@ -10,11 +10,15 @@ pub(crate) enum Isolation {
     /// The first read takes a snapshot.
     #[default]
     RepeatableRead,
+    /// As if it ran alone: from its first statement on it is the schema's only writer. One that only reads needs no more than a
+    /// snapshot for that, because those that write come one after the other.
+    Serializable,
 }
 
 impl Isolation {
     /// All levels.
-    pub(crate) const ALL: [Self; 3] = [Self::ReadUncommitted, Self::ReadCommitted, Self::RepeatableRead];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::ReadUncommitted, Self::ReadCommitted, Self::RepeatableRead, Self::Serializable];
 
     /// Its name with a hyphen, as in `@@transaction_isolation`.
     pub(crate) fn name(self) -> &'static str {
@@ -22,6 +26,7 @@ impl Isolation {
             Self::ReadUncommitted => "READ-UNCOMMITTED",
             Self::ReadCommitted => "READ-COMMITTED",
             Self::RepeatableRead => "REPEATABLE-READ",
+            Self::Serializable => "SERIALIZABLE",
         }
     }
 

@@ -54,7 +54,7 @@ impl Core {
                     columns,
                     outs,
                     binds: std::mem::take(&mut translator.binds).into(),
-                    locking: rel.locking,
+                    locking: translator.locks.found.take(),
                     found_rows_sql: rel.unlimited,
                 })
             }
@@ -71,7 +71,7 @@ impl Core {
             catalogs: translator.catalogs,
             read_names: translator.read_names,
             named_to: translator.named_to,
-            locks_rows: translator.locks_rows,
+            locks_rows: translator.locks.found.is_some(),
         };
         Ok((plan, translator.literals.into_looked(), cacheable))
     }

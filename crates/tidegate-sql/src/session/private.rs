@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tidegate_rows::ServerError;
+
 use super::{
     Core, Env, Res,
     transaction::{Place, Transaction, acquire_for, savepoint_name, wait_at_most},
@@ -18,8 +20,8 @@ use crate::{
     cache::Entry,
     engine::Schema,
     errors,
-    exec::{LockedRows, Locking, Plan, PlanKind, SelectPlan, bind::Constants},
-    row_locks::{Deadlock, Owner, Resource, RowLocks},
+    exec::{LockWait, LockedRows, Locking, Plan, PlanKind, SelectPlan, bind::Constants},
+    row_locks::{Deadlock, Mode, Owner, Resource, RowFilter, RowLocks},
     store::{
         conn::{Cell, Conn, SqliteError, Step, Stmt, to_server_error},
         private::{
@@ -119,7 +121,7 @@ impl Place {
         let tables: Vec<i64> = match &plan.kind {
             PlanKind::Select(select) => {
                 let rows = select.locking.as_ref().and_then(|locking| locking.rows.as_ref());
-                rows.map_or(Vec::new(), |rows| rows.tables.clone())
+                rows.into_iter().flatten().flat_map(|rows| rows.tables.iter().copied()).collect()
             }
             _ => tables_of(plan).into_iter().map(|table| table.id).collect(),
         };
@@ -314,9 +316,9 @@ impl Core {
         constants: Constants<'_>,
     ) -> Res<()> {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query")) };
-        let privately = transaction.is_explicit() && locking.rows.is_some();
+        let privately = transaction.is_explicit() && locking.rows.is_some() && !transaction.runs_alone();
         let lock_wait = self.env.lock_wait.get();
-        if !locking.waits {
+        if locking.wait == LockWait::Fail {
             self.env.lock_wait.set(lock_wait.min(NOWAIT));
         }
         let ready = transaction.write_or_lock(&self.env, plan, &mut entry.stmts, privately);
@@ -328,7 +330,12 @@ impl Core {
         let Some(rows) = &locking.rows else { return Ok(()) };
         let owner = transaction.owner_id();
         let place = transaction.place()?;
-        let found = find_rows(&place.conn, rows, select, constants)?;
+        let filter = RowFilter { locks: Arc::clone(&home.rows), owner, only_own: false };
+        self.env.row_filter.replace(Some(filter.clone()));
+        let mut found = Vec::new();
+        for rows in rows {
+            find_rows(&place.conn, rows, select, constants, &mut found)?;
+        }
         if found.len() > LOCKS_MAX && place.conn.is_private() {
             self.env.stopped.set(Some(Stopped { rows: Arc::clone(&home.rows), stop: Stop::Outgrown }));
             return Err(errors::stopped());
@@ -341,20 +348,32 @@ impl Core {
             |_| Ok(()),
             |conn| {
                 let Some(watch) = conn.watch() else { return Ok(()) };
-                found.into_iter().for_each(|resource| watch.lock(resource, locking.mode));
+                found.into_iter().for_each(|(resource, mode)| watch.lock(resource, mode));
                 Ok(())
             },
         );
+        if place.conn.is_private() {
+            // From now on others may take and give back what was left out.
+            self.env.row_filter.replace(Some(RowFilter { only_own: true, ..filter }));
+        }
         transaction.end_turn();
         match locked {
-            Err(error) if error.code == errors::STOPPED && !locking.waits => match self.env.stopped.take() {
-                Some(Stopped { stop: Stop::Blocked(..), .. }) => Err(errors::lock_wait_timeout()),
-                other => {
-                    self.env.stopped.set(other);
-                    Err(error)
-                }
-            },
+            Err(error) if error.code == errors::STOPPED && locking.wait == LockWait::Fail => {
+                Err(self.instead_of_waiting())
+            }
             locked => locked,
+        }
+    }
+
+    /// What NOWAIT says about a statement that was stopped.
+    #[cold]
+    fn instead_of_waiting(&self) -> ServerError {
+        match self.env.stopped.take() {
+            Some(Stopped { stop: Stop::Blocked(..), .. }) => errors::lock_wait_timeout(),
+            other => {
+                self.env.stopped.set(other);
+                errors::stopped()
+            }
         }
     }
 }
@@ -395,23 +414,28 @@ pub(super) fn without_row_locks(
     }
 }
 
-/// The rows that a locking query finds, in its order.
-fn find_rows(conn: &Conn, rows: &LockedRows, select: &SelectPlan, constants: Constants<'_>) -> Res<Vec<Resource>> {
+/// Adds the rows that a locking query finds, in its order.
+fn find_rows(
+    conn: &Conn,
+    rows: &LockedRows,
+    select: &SelectPlan,
+    constants: Constants<'_>,
+    found: &mut Vec<(Resource, Mode)>,
+) -> Res<()> {
     let internal = |error: SqliteError| to_server_error(&error);
     let mut stmt = conn.prepare(&rows.sql).map_err(internal)?;
     let used = stmt.parameter_count();
     let mut stmt = constants.bind(&mut stmt, &select.binds[..used.min(select.binds.len())])?;
     let first = stmt.column_count() - rows.tables.len();
-    let mut found = Vec::new();
     while stmt.step().map_err(internal)? == Step::Row {
         for (index, &table) in rows.tables.iter().enumerate() {
             // NULL where an outer join has found nothing.
             if let Cell::Int(rowid) = stmt.cell(first + index) {
-                found.push(Resource::Row { table, rowid });
+                found.push((Resource::Row { table, rowid }, rows.mode));
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Runs `write` with an eye on the rows of `tables` that it changes, if it has to be watched: on a private connection, or

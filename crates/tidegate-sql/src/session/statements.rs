@@ -102,7 +102,7 @@ impl Core {
                 self.env.release_tables();
                 let mut transaction = self.begun_transaction();
                 transaction.read_only = read_only;
-                if snapshot && !transaction.reads_committed() {
+                if snapshot && !transaction.reads_committed() && !transaction.runs_alone() {
                     // Of all schemas: mysqldump begins like this and names its schema afterwards.
                     for schema in self.engine.all_schemas() {
                         transaction.snapshot(&schema, &self.env)?;

@@ -214,6 +214,11 @@ impl Transaction {
         self.isolation.reads_committed()
     }
 
+    /// Whether its statements must not run beside those of others that write.
+    pub(super) fn runs_alone(&self) -> bool {
+        self.explicit && self.isolation == Isolation::Serializable && !self.read_only
+    }
+
     /// Makes the transaction ready to read.
     ///
     /// # Errors
@@ -256,7 +261,7 @@ impl Transaction {
             return Err(errors::read_only_transaction());
         }
         let many = matches!(&plan.kind, PlanKind::Insert(insert) if insert.rows.len() > ROWS_MAX);
-        self.write_or_lock(env, plan, stmts, self.explicit && !many && !plan.locks_rows)
+        self.write_or_lock(env, plan, stmts, self.explicit && !many && !plan.locks_rows && !self.runs_alone())
     }
 
     /// As [`write`](Self::write), also for a query that locks rows; privately only if that is `possible`.

@@ -190,6 +190,7 @@ impl Core {
         let mut transaction = self.transaction.take().unwrap_or_else(|| Transaction::new(false));
         let result = self.step_of(&mut transaction, &plan, &home, &mut entry, constants, sink);
         transaction.end_turn();
+        self.env.row_filter.take();
         if let Some(conn) = transaction.conn_to(&home)
             && cacheable
             && plan.attached.is_empty()
@@ -249,6 +250,12 @@ impl Core {
         if let PlanKind::Select(select) = &plan.kind {
             match &select.locking {
                 Some(locking) => self.lock_rows(transaction, plan, locking, home, entry, constants)?,
+                None if transaction.runs_alone() => {
+                    transaction.write_or_lock(&self.env, plan, &mut entry.stmts, false)?;
+                    if !plan.is_current() {
+                        return Err(errors::definition_changed().into());
+                    }
+                }
                 None => transaction.read(&self.env)?,
             }
             self.note_reads(plan, !transaction.is_explicit());

@@ -162,6 +162,7 @@ pub(crate) fn information_schema(
         outer: false,
         single: false,
         rowid: String::new(),
+        row_ids: Some(Vec::new()),
     });
     if rows.is_empty() {
         let nulls: Vec<String> = (1..=names.len()).map(|number| format!("NULL AS column{number}")).collect();

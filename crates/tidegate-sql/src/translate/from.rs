@@ -209,6 +209,10 @@ impl Translator<'_> {
     fn derived(&mut self, rel: Rel, alias: &str, given: &[&str], scope: &mut Scope<'_>) -> Res<String> {
         let sql_alias = self.alias("a");
         let columns = source_columns(&rel, given)?;
+        let row_ids = rel.row_ids.map(|ids| {
+            let ids = ids.into_iter().enumerate();
+            ids.map(|(index, table)| (table, format!("{sql_alias}.l{index}"))).collect()
+        });
         scope.sources.push(Source {
             alias: alias.to_owned(),
             schema: String::new(),
@@ -219,6 +223,7 @@ impl Translator<'_> {
             outer: false,
             single: rel.single,
             rowid: String::new(),
+            row_ids,
         });
         Ok(format!("({}) AS {sql_alias}", rel.sql))
     }
@@ -242,6 +247,7 @@ impl Translator<'_> {
                 outer: false,
                 single: false,
                 rowid: String::new(),
+                row_ids: Some(Vec::new()),
             });
             return Ok(format!("{} AS {sql_alias}", cte.sql));
         }
@@ -252,7 +258,8 @@ impl Translator<'_> {
         let (schema, table) = self.table(name)?;
         let alias = alias.unwrap_or_else(|| name.name.clone());
         if let Some(text) = table.view.clone() {
-            let rel = self.computed_once(|t| t.view(&table.name, &text, table.view_mode(), &schema))?;
+            let shows = self.shows_view_rows(&alias);
+            let rel = self.computed_once(|t| t.view(&table.name, &text, table.view_mode(), &schema, shows))?;
             let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             return self.derived(rel, &alias, &names, scope);

@@ -189,10 +189,7 @@ pub(crate) struct Translator<'a> {
     reached: std::cell::Cell<usize>,
     /// The LIMIT of the outermost query, if the statement gives it none.
     pub(crate) outermost_limit: Option<u64>,
-    /// The query that is being translated locks its rows: those of the tables with these names, or of all.
-    locking: Option<Vec<String>>,
-    /// A query has FOR UPDATE or FOR SHARE.
-    pub(crate) locks_rows: bool,
+    pub(crate) locks: locking::Locks,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -233,8 +230,7 @@ impl<'a> Translator<'a> {
             effects: effects::Effects::default(),
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
-            locking: None,
-            locks_rows: false,
+            locks: locking::Locks::default(),
             aliases: 0,
             views: 0,
             depth: 0,
@@ -530,8 +526,7 @@ impl<'a> Translator<'a> {
             effects: self.effects,
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
-            locking: None,
-            locks_rows: false,
+            locks: self.locks.take(),
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,
@@ -545,6 +540,7 @@ impl<'a> Translator<'a> {
         self.reads = inner.reads;
         self.read_names = inner.read_names;
         self.aliases = inner.aliases;
+        self.locks.found = inner.locks.found;
         self.effects = inner.effects;
         result
     }

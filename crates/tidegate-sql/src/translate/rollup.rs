@@ -74,7 +74,14 @@ impl Translator<'_> {
         let sql = format!("{all} ORDER BY {}{limit}", order.join(", "));
         columns.truncate(shown);
         let counts = select.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.sql_calc_found_rows);
-        Ok(Rel { sql, columns, single: false, locking: None, unlimited: counts.then_some(all) })
+        Ok(Rel {
+            sql,
+            columns,
+            single: false,
+            locked: None,
+            row_ids: Some(Vec::new()),
+            unlimited: counts.then_some(all),
+        })
     }
 
     /// The expression that a term of GROUP BY means: a position, an alias that is no table's column, or itself.

@@ -32,6 +32,9 @@ pub(crate) struct Source {
     pub(crate) single: bool,
     /// The name of the row id in SQLite's text, for a base table.
     pub(crate) rowid: String,
+    /// Whose rows its rows are: tables, and their row ids in SQLite's text; none for rows that are computed. `None` if that
+    /// cannot be told.
+    pub(crate) row_ids: Option<Vec<(i64, String)>>,
 }
 
 impl std::fmt::Debug for Schema {
@@ -359,10 +362,12 @@ impl Translator<'_> {
             })
             .collect();
         let sql = format!("{prefix}{} AS {sql_alias}", table.physical());
+        let row_ids = Some(vec![(table.id, format!("{sql_alias}.rowid"))]);
         let source = Source {
             alias: alias.to_owned(),
             schema: schema.name.clone(),
             sql_alias,
+            row_ids,
             columns,
             table: Some(Arc::clone(table)),
             home: Some(Arc::clone(schema)),

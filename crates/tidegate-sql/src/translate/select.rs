@@ -12,12 +12,13 @@ use super::{
     from::source_columns,
     full_group::Bare,
     list::{Listed, Match, Sees},
+    locking::Locked,
     names::shown_name,
     scope::{Cte, Scope, Source},
 };
 use crate::{
     errors,
-    exec::Locking,
+    exec::LockedRows,
     parse::to_table_name,
     value::{Rep, SqlType},
 };
@@ -36,7 +37,11 @@ pub(crate) struct Rel {
     pub(crate) columns: Vec<RelColumn>,
     /// One row at most.
     pub(crate) single: bool,
-    pub(crate) locking: Option<Locking>,
+    /// The rows that it locks, if it was asked to lock and they can be told.
+    pub(crate) locked: Option<LockedRows>,
+    /// Whose rows its rows are: the tables of the row ids `l0`, `l1`, … behind its columns, if it has them. `None` if that cannot be
+    /// told.
+    pub(crate) row_ids: Option<Vec<i64>>,
     /// The query without its own LIMIT, for SQL_CALC_FOUND_ROWS.
     pub(crate) unlimited: Option<String>,
 }
@@ -62,8 +67,10 @@ pub(super) struct Parts {
     items: Vec<RelColumn>,
     tail: String,
     limit_one: bool,
-    /// The row ids to be locked, if the query locks rows and each row of its result is one of each table.
-    rowids: Option<Vec<(i64, String)>>,
+    /// The rows to be locked, if they can be told.
+    locked: Option<Locked>,
+    /// The row ids that are shown behind the items.
+    row_ids: Option<Vec<(i64, String)>>,
 }
 
 impl Translator<'_> {
@@ -94,17 +101,10 @@ impl Translator<'_> {
             None => self.outermost_limit.take().map(|limit| (format!(" LIMIT {limit}"), limit == 1)),
         };
         self.outermost_limit = None;
-        let names = query.locks.iter().filter_map(|lock| lock.of.as_ref()?.0.last()).map(ToString::to_string);
-        let locks = (!query.locks.is_empty()).then(|| names.collect());
-        self.locks_rows |= locks.is_some();
-        let around = std::mem::replace(&mut self.locking, locks);
-        let rel = self.body(&query.body, order, limit.as_ref(), outer);
-        self.locking = around;
-        let mut rel = rel?;
+        let mut rel = self.with_locks(query, &with, outer, |t| t.body(&query.body, order, limit.as_ref(), outer))?;
         self.ctes.truncate(depth);
         rel.sql = format!("{with}{}", rel.sql);
         rel.unlimited = rel.unlimited.map(|sql| format!("{with}{sql}"));
-        rel.locking = super::locking::locking_of(query, &with, rel.locking);
         if let Wanted::Columns(count) = wanted
             && rel.columns.len() != count
         {
@@ -163,7 +163,7 @@ impl Translator<'_> {
             SetExpr::Select(select) => {
                 let parts = self.select(select, order, outer)?;
                 let mut rel = render(self, &parts, None);
-                if let Some(rows) = rel.locking.as_mut().and_then(|locking| locking.rows.as_mut()) {
+                if let (Some(rows), Some(Locked::Result(_))) = (&mut rel.locked, &parts.locked) {
                     rows.sql.push_str(limit_text);
                 }
                 if counts_found_rows(body) {
@@ -180,7 +180,7 @@ impl Translator<'_> {
                 let alias = self.alias("s");
                 let single = inner.single || limit.is_some_and(|limit| limit.1);
                 let sql = format!("SELECT * FROM ({}) AS {alias}{order}{limit_text}", inner.sql);
-                Ok(Rel { sql, single, locking: None, ..inner })
+                Ok(Rel { sql, single, locked: None, ..inner })
             }
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 let mut rel = self.set_operation(left, *op, *set_quantifier, right, outer)?;
@@ -277,7 +277,7 @@ impl Translator<'_> {
     pub(super) fn select(&mut self, select: &Select, order: &[OrderByExpr], outer: Option<&Scope<'_>>) -> Res<Parts> {
         check_clauses(select)?;
         let mut scope = Scope { parent: outer, ..Scope::default() };
-        let from = self.from(&select.from, &mut scope)?;
+        let (from, shows_row_ids) = self.lockable_from(&select.from, &mut scope)?;
         let mut tail = if from.is_empty() { String::new() } else { format!(" FROM {from}") };
         let filter = self.effects;
         if let Some(selection) = &select.selection {
@@ -289,6 +289,8 @@ impl Translator<'_> {
             let sql = self.truth(&ex);
             tail.push_str(&format!(" WHERE {sql}"));
         }
+        let is_filtered = self.skip_locked(&scope, &mut tail, select.selection.is_some());
+        let all = tail.clone();
         scope.clause = "field list";
         let list = self.effects;
         let bare = self.projection(&select.projection, select.select_token.0.span.start.column, &mut scope)?;
@@ -306,7 +308,7 @@ impl Translator<'_> {
             tail.push_str(&format!(" GROUP BY {}", texts.join(", ")));
         }
         if let Some(having) = &select.having {
-            tail.push_str(&self.having(having, &mut scope, grouped || aggregate, select.selection.is_some())?);
+            tail.push_str(&self.having(having, &mut scope, grouped || aggregate, is_filtered)?);
         }
         scope.sees = Sees::Both;
         tail.push_str(&self.windows(select, &scope)?);
@@ -325,7 +327,7 @@ impl Translator<'_> {
             scope.clause = "field list";
             self.projection(&select.projection, select.select_token.0.span.start.column, &mut scope)?;
             let items = scope.list.iter().map(Listed::shown).collect();
-            return Ok(Parts { head: "SELECT ".into(), items, tail, limit_one: false, rowids: None });
+            return Ok(Parts { head: "SELECT ".into(), items, tail, limit_one: false, locked: None, row_ids: None });
         }
         tail.push_str(&self.order_by(order, &scope)?);
         let distinct = match &select.distinct {
@@ -334,8 +336,8 @@ impl Translator<'_> {
             Some(Distinct::On(_)) => return Err(errors::unsupported("DISTINCT ON")),
         };
         let limit_one = !grouped && (aggregate || from.is_empty());
-        let rowids = if plain { self.rowids_to_lock(&scope) } else { None };
-        Ok(Parts { head: format!("SELECT {distinct}"), items, tail, limit_one, rowids })
+        let (locked, row_ids) = self.rows_of(&scope, plain, shows_row_ids, &all);
+        Ok(Parts { head: format!("SELECT {distinct}"), items, tail, limit_one, locked, row_ids })
     }
 
     fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
@@ -606,13 +608,15 @@ pub(super) fn render(translator: &mut Translator<'_>, parts: &Parts, types: Opti
             format!("{sql}{collate} AS r{index}")
         })
         .collect();
-    let locking =
-        parts.rowids.as_deref().map(|rowids| super::locking::with_rowids(&parts.head, &items, rowids, &parts.tail));
+    let locked = parts.locked.as_ref().map(|locked| locked.query(&parts.head, &items, &parts.tail));
+    let row_ids = parts.row_ids.iter().flatten().enumerate().map(|(index, (_, text))| format!("{text} AS l{index}"));
+    let items: Vec<String> = items.into_iter().chain(row_ids).collect();
     Rel {
         sql: format!("{}{}{}", parts.head, items.join(", "), parts.tail),
         columns: parts.items.clone(),
         single: parts.limit_one,
-        locking,
+        locked,
+        row_ids: parts.row_ids.as_ref().map(|ids| ids.iter().map(|(table, _)| *table).collect()),
         unlimited: None,
     }
 }

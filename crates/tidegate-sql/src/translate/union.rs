@@ -104,7 +104,7 @@ impl Translator<'_> {
             }
         }
         let sql = parts.join(" UNION ALL ");
-        Ok(Rel { sql, columns, single: false, locking: None, unlimited: None })
+        Ok(Rel { sql, columns, single: false, locked: None, row_ids: Some(Vec::new()), unlimited: None })
     }
 
     /// All columns of a query, in their collations; a simple SELECT, of distinct rows if that word is given.

@@ -26,7 +26,7 @@ pub(super) static SYSTEM: &[(&str, &str, Use)] = &[
     ("default_storage_engine", "InnoDB", Use::Free), ("note_verbosity", "basic", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Effective),
     ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Effective), ("have_profiling", "NO", Use::Fixed),
     ("hostname", "localhost", Use::Fixed), ("idle_readonly_transaction_timeout", "0", Use::Effective), ("idle_transaction_timeout", "0", Use::Effective),
-    ("idle_write_transaction_timeout", "0", Use::Effective), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective),
+    ("idle_write_transaction_timeout", "0", Use::Effective), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective), ("innodb_rollback_on_timeout", "0", Use::Fixed),
     ("insert_id", "0", Use::Effective), ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Fixed), ("license", "Apache-2.0 OR MIT", Use::Fixed),
     ("lock_wait_timeout", "86400", Use::Free), ("long_query_time", "10.000000", Use::Free), ("lower_case_table_names", "0", Use::Fixed), ("max_allowed_packet", "1073741824", Use::Free),
     ("max_connections", "100000", Use::Global), ("max_statement_time", "0.000000", Use::Effective), ("net_buffer_length", "16384", Use::Free),
@@ -88,6 +88,7 @@ pub(super) fn is_switch(name: &str) -> bool {
             | "foreign_key_checks"
             | "general_log"
             | "innodb_file_per_table"
+            | "innodb_rollback_on_timeout"
             | "innodb_stats_on_metadata"
             | "innodb_strict_mode"
             | "local_infile"
