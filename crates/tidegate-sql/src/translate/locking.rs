@@ -90,14 +90,15 @@ impl Wanted {
 }
 
 impl Translator<'_> {
-    /// Translates a query by `translate`, and notes the rows that it locks. `with` stands before its text.
+    /// Translates a query by `translate`, and notes the rows that it locks. `with` stands before its text; the
+    /// queries around it have `ctes_around` CTEs.
     ///
     /// # Errors
     /// Those of `translate`.
     pub(super) fn with_locks(
         &mut self,
         query: &Query,
-        with: &str,
+        (with, ctes_around): (&str, usize),
         outer: Option<&Scope<'_>>,
         translate: impl FnOnce(&mut Self) -> Res<Rel>,
     ) -> Res<Rel> {
@@ -112,8 +113,8 @@ impl Translator<'_> {
         let reached = self.reached.replace(usize::MAX);
         let rel = translate(self);
         self.locks.clause = around;
-        // A query that depends on the rows around it finds no rows alone.
-        let is_alone = outer.is_none_or(|outer| self.reached.get() > outer.level());
+        // A query that depends on those around it finds no rows alone.
+        let is_alone = ctes_around == 0 && outer.is_none_or(|outer| self.reached.get() > outer.level());
         self.reached.set(self.reached.get().min(reached));
         let mut rel = rel?;
         let locked = rel.locked.take().filter(|_| is_alone);

@@ -101,7 +101,8 @@ impl Translator<'_> {
             None => self.outermost_limit.take().map(|limit| (format!(" LIMIT {limit}"), limit == 1)),
         };
         self.outermost_limit = None;
-        let mut rel = self.with_locks(query, &with, outer, |t| t.body(&query.body, order, limit.as_ref(), outer))?;
+        let mut rel =
+            self.with_locks(query, (&with, depth), outer, |t| t.body(&query.body, order, limit.as_ref(), outer))?;
         self.ctes.truncate(depth);
         rel.sql = format!("{with}{}", rel.sql);
         rel.unlimited = rel.unlimited.map(|sql| format!("{with}{sql}"));

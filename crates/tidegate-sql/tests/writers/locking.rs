@@ -67,6 +67,9 @@ fn queries_lock_the_rows_that_they_read() {
         let all = "p1X p2X p3X p4X q1X q2X q3X";
         let correlated = "SELECT * FROM q WHERE id = 1 AND EXISTS (SELECT 1 FROM p WHERE p.id = q.id FOR UPDATE)";
         assert_eq!(locked(&fixture, correlated).await, all);
+        let cte =
+            "WITH c AS (SELECT 1 AS id) SELECT * FROM q WHERE id IN (SELECT id FROM p JOIN c USING (id) FOR UPDATE)";
+        assert_eq!(locked(&fixture, cte).await, all);
     });
 }
 
