@@ -10,7 +10,7 @@
 //! - [`variable`], [`variables`], [`template`], [`regex`]: values in texts
 //! - [`server_name`], [`location`]: which block a request belongs to
 //! - [`request`], [`body`], [`output`], [`byte_ranges`]: a request, its body, its response
-//! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`], [`postpone`]
+//! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`], [`postpone`], `end_work`
 //! - [`static_files`]: from a path to an open file
 //! - [`client`], `transfer`, `output_queue`: how a request speaks to its client
 //! - [`connection`], [`http1`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
@@ -26,6 +26,7 @@ pub mod cache;
 pub mod client;
 pub mod conf;
 pub mod connection;
+mod end_work;
 pub mod environment;
 pub mod error_log;
 pub mod files;

@@ -290,7 +290,7 @@ fn finish(req: &Rc<Request>, step: Step) -> Ready<()> {
         return Ready::Now(());
     }
     match req.finish_response() {
-        Ready::Now(()) if !req.wants_finalize() && req.is_sent_soon() => {
+        Ready::Now(()) if !req.wants_finalize() && req.is_sent_soon() && !req.has_end_work() => {
             log(req);
             Ready::Now(())
         }
@@ -303,6 +303,7 @@ fn finish(req: &Rc<Request>, step: Step) -> Ready<()> {
                     let _ = req.send_plain_error(status).wait().await;
                 }
                 req.wait_until_sent().await;
+                req.wait_for_end_work().await;
                 log(&req);
             })
         }

@@ -60,6 +60,7 @@ pub mod scgi;
 pub mod secure_link;
 pub mod set_misc;
 pub mod split_clients;
+pub mod srcache;
 pub mod ssi;
 pub mod r#static;
 mod strftime;
@@ -130,7 +131,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
 /// body, from its text to its encoding; last what depends on the final length.
 ///
 /// ```text
-/// not_modified → Lua, headers_more → echo → headers → userid → gunzip → sub_filter → addition → charset → ssi → gzip → range → client
+/// not_modified → Lua, headers_more → srcache → echo → headers → userid → gunzip → sub_filter → addition → charset → ssi → gzip → range → client
 /// ```
 ///
 /// `ssi` is the last of those that see a body: it sends pieces and sub-requests behind itself.
@@ -138,8 +139,9 @@ pub static MODULES: &[&dyn AnyModule] = &[
 /// The parts that a range asks for are cut out before any body filter (the core's `byte_ranges`).
 #[rustfmt::skip]
 pub static FILTERS: &[&dyn AnyModule] = &[
-    &echo::MODULE,
     &headers_more::MODULE,
+    &srcache::MODULE,
+    &echo::MODULE,
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,

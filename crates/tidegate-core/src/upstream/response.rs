@@ -100,7 +100,7 @@ impl<P: Protocol> Exchange<'_, P> {
                 continue;
             }
             match known {
-                Known::ContentType => take_content_type(&mut response, value),
+                Known::ContentType => response.set_content_type(value),
                 Known::ContentLength | Known::TransferEncoding | Known::Connection | Known::KeepAlive => {}
                 // The whole of it is here, or will be.
                 Known::AcceptRanges if is_kept || self.settings.force_ranges => {
@@ -194,13 +194,15 @@ fn is_framing(known: Known) -> bool {
     matches!(known, Known::ContentLength | Known::TransferEncoding | Known::Connection | Known::Trailer)
 }
 
-/// Splits the charset off a content type.
-fn take_content_type(response: &mut Response, value: &[u8]) {
-    let (kind, charset) = split_charset(value);
-    response.content_type.clear();
-    response.content_type.extend_from_slice(kind);
-    response.charset.clear();
-    response.charset.extend_from_slice(charset);
+impl Response {
+    /// Takes the `Content-Type` of another response over, its charset apart.
+    pub fn set_content_type(&mut self, value: &[u8]) {
+        let (kind, charset) = split_charset(value);
+        self.content_type.clear();
+        self.content_type.extend_from_slice(kind);
+        self.charset.clear();
+        self.charset.extend_from_slice(charset);
+    }
 }
 
 /// Content type and charset, when the two put together again make the same text; else all of it and nothing, since

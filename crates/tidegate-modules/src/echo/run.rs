@@ -36,9 +36,8 @@ pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
         },
     };
     if !matches!(conf.commands.first(), Some(Command::Exec { .. })) {
-        if let Some(status) = status {
-            req.response.borrow_mut().status = status;
-        }
+        // Also where an error page is made: `error_page … =` takes the status from here.
+        req.response.borrow_mut().status = status.unwrap_or(200);
         req.set_default_content_type();
     }
     let only_text = conf.commands.iter().all(|command| matches!(command, Command::Echo(_)));

@@ -1,0 +1,353 @@
+//! `srcache`: responses of any location, kept wherever a sub-request can put them.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `target` | the sub-requests |
+//! | `fetch` | looks for the response before the location's handler makes it |
+//! | `store` | collects the response on its way to the client, and keeps it |
+//! | `entry` | a response as it is kept: a status line, fields and the body |
+//! | `control` | what `Cache-Control`, `Pragma` and `Expires` say |
+//!
+//! A look-up is the last thing before the content phase. What is kept is the response as the location's handler, Lua and
+//! `headers_more` leave it: `add_header`, `sub_filter`, compression and the like work on hits as well. The client has its
+//! response before it is kept; its connection takes the next request after that.
+//!
+//! Difference from srcache-nginx-module: the request's own `Cache-Control: no-store` counts without `no-cache`, too.
+//!
+//! Source: the documentation of srcache-nginx-module.
+
+mod control;
+mod entry;
+mod fetch;
+mod store;
+mod target;
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use bstr::BString;
+use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_core::{
+    conf::Build,
+    inherit,
+    module::{Context, Directive, Module},
+    phase::Phase,
+    request::Request,
+    template::Template,
+    variable::VariableDef,
+};
+use tidegate_http::Method;
+use tidegate_net::clock;
+
+use self::{store::Collected, target::Target};
+
+/// The longest line of a kept response's head, unless `srcache_header_buffer_size` says it.
+///
+/// Source: srcache-nginx-module, a page of memory.
+const HEADER_BYTES_MAX: usize = 4096;
+
+/// Statuses of responses that are kept by default.
+const STATUSES: [u16; 5] = [200, 301, 302, 307, 308];
+
+/// Fields that are not kept unless `srcache_store_pass_header` names them.
+const HIDDEN: [&str; 9] = [
+    "Connection",
+    "Keep-Alive",
+    "Proxy-Authenticate",
+    "Proxy-Authorization",
+    "TE",
+    "Trailers",
+    "Transfer-Encoding",
+    "Upgrade",
+    "Set-Cookie",
+];
+
+/// What the directives say at one level.
+#[derive(Debug, Default)]
+pub struct Conf {
+    srcache_fetch: Option<Arc<Target>>,
+    srcache_store: Option<Arc<Target>>,
+    srcache_fetch_skip: Option<Template>,
+    srcache_store_skip: Option<Template>,
+    srcache_store_max_size: Option<u64>,
+    srcache_store_statuses: Option<Arc<[u16]>>,
+    srcache_store_ranges: Option<bool>,
+    srcache_header_buffer_size: Option<usize>,
+    srcache_store_hide_header: Option<Vec<BString>>,
+    srcache_store_pass_header: Option<Vec<BString>>,
+    /// One bit for each of [`METHODS`].
+    srcache_methods: Option<u8>,
+    srcache_ignore_content_encoding: Option<bool>,
+    srcache_request_cache_control: Option<bool>,
+    srcache_response_cache_control: Option<bool>,
+    srcache_store_no_store: Option<bool>,
+    srcache_store_no_cache: Option<bool>,
+    srcache_store_private: Option<bool>,
+    srcache_default_expire: Option<Duration>,
+    srcache_max_expire: Option<Duration>,
+}
+
+/// Methods whose responses may be kept.
+const METHODS: [Method; 5] = [Method::Get, Method::Head, Method::Post, Method::Put, Method::Delete];
+
+/// Those that `srcache_methods` need not name: GET and HEAD.
+const METHODS_ALWAYS: u8 = 0b11;
+
+const NOT_IN_IF: Context = Context::ALL;
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[
+        Directive::custom("srcache_fetch", 2, 3, |conf: &mut Conf, directive, build| {
+            Target::set(&mut conf.srcache_fetch, directive, build)
+        })
+        .within(Context::ALL_IF)
+        .syntax("method uri [args]")
+        .doc("Looks for the response with a sub-request before the location makes it."),
+        Directive::custom("srcache_store", 2, 3, |conf: &mut Conf, directive, build| {
+            Target::set(&mut conf.srcache_store, directive, build)
+        })
+        .within(Context::ALL_IF)
+        .syntax("method uri [args]")
+        .doc("Keeps the response with a sub-request, whose body it is."),
+        Directive::template("srcache_fetch_skip", |c: &mut Conf| &mut c.srcache_fetch_skip)
+            .within(Context::ALL_IF)
+            .syntax("flag")
+            .default("0")
+            .doc("Looks for nothing if this is neither empty nor 0."),
+        Directive::template("srcache_store_skip", |c: &mut Conf| &mut c.srcache_store_skip)
+            .within(Context::ALL_IF)
+            .syntax("flag")
+            .default("0")
+            .doc("Keeps nothing if this is neither empty nor 0, before the body or behind it."),
+        Directive::offset("srcache_store_max_size", |c: &mut Conf| &mut c.srcache_store_max_size)
+            .within(Context::ALL_IF)
+            .default("0")
+            .doc("Size of a response that is kept, with its head; 0 for what subrequest_capture_max allows."),
+        Directive::custom("srcache_store_statuses", 1, u16::MAX, statuses)
+            .within(Context::ALL_IF)
+            .syntax("status ...")
+            .default("200 301 302 307 308")
+            .doc("Statuses of responses that are kept."),
+        Directive::flag("srcache_store_ranges", |c: &mut Conf| &mut c.srcache_store_ranges)
+            .within(Context::ALL_IF)
+            .default("off")
+            .doc("Keeps the parts of responses that clients ask for; keys then need $http_range."),
+        Directive::size("srcache_header_buffer_size", |c: &mut Conf| &mut c.srcache_header_buffer_size)
+            .within(Context::ALL_IF)
+            .default("4k")
+            .doc("Longest line in the head of a response that was kept."),
+        Directive::custom("srcache_store_hide_header", 1, 1, |conf: &mut Conf, directive, _| {
+            conf.srcache_store_hide_header.get_or_insert_default().push(directive.args[0].value.clone());
+            Ok(())
+        })
+        .within(Context::ALL_IF)
+        .syntax("field")
+        .doc("A field that is not kept."),
+        Directive::custom("srcache_store_pass_header", 1, 1, |conf: &mut Conf, directive, _| {
+            conf.srcache_store_pass_header.get_or_insert_default().push(directive.args[0].value.clone());
+            Ok(())
+        })
+        .within(Context::ALL_IF)
+        .syntax("field")
+        .doc("A field that is kept, of those that usually are not: Set-Cookie and those of connections."),
+        Directive::custom("srcache_methods", 1, u16::MAX, methods)
+            .within(NOT_IN_IF)
+            .syntax("method ...")
+            .default("GET HEAD")
+            .doc("Methods of requests that are looked for and kept, beside GET and HEAD."),
+        Directive::flag("srcache_ignore_content_encoding", |c: &mut Conf| &mut c.srcache_ignore_content_encoding)
+            .within(Context::ALL_IF)
+            .default("off")
+            .doc("Keeps responses that are compressed already."),
+        Directive::flag("srcache_request_cache_control", |c: &mut Conf| &mut c.srcache_request_cache_control)
+            .within(NOT_IN_IF)
+            .default("off")
+            .doc("Heeds the request's Cache-Control and Pragma."),
+        Directive::flag("srcache_response_cache_control", |c: &mut Conf| &mut c.srcache_response_cache_control)
+            .within(NOT_IN_IF)
+            .default("on")
+            .doc("Heeds the response's Cache-Control and Expires."),
+        Directive::flag("srcache_store_no_store", |c: &mut Conf| &mut c.srcache_store_no_store)
+            .within(NOT_IN_IF)
+            .default("off")
+            .doc("Keeps responses with Cache-Control: no-store."),
+        Directive::flag("srcache_store_no_cache", |c: &mut Conf| &mut c.srcache_store_no_cache)
+            .within(NOT_IN_IF)
+            .default("off")
+            .doc("Keeps responses with Cache-Control: no-cache."),
+        Directive::flag("srcache_store_private", |c: &mut Conf| &mut c.srcache_store_private)
+            .within(NOT_IN_IF)
+            .default("off")
+            .doc("Keeps responses with Cache-Control: private."),
+        Directive::time("srcache_default_expire", |c: &mut Conf| &mut c.srcache_default_expire)
+            .within(Context::ALL_IF)
+            .default("60s")
+            .doc("$srcache_expire of a response that does not say it."),
+        Directive::time("srcache_max_expire", |c: &mut Conf| &mut c.srcache_max_expire)
+            .within(Context::ALL_IF)
+            .default("0")
+            .doc("The most that $srcache_expire says; 0 for any time."),
+    ],
+    variables: &[
+        VariableDef::new("srcache_expire", expire, "Seconds that the response should be kept."),
+        VariableDef::new("srcache_fetch_status", fetch_status, "HIT, MISS or BYPASS: what came of the look-up."),
+        VariableDef::new("srcache_store_status", store_status, "STORE or BYPASS: whether the response is kept."),
+    ],
+    inherit: |child, parent, _| {
+        inherit!(child, parent; srcache_fetch, srcache_store, srcache_fetch_skip, srcache_store_skip,
+            srcache_store_max_size, srcache_store_statuses, srcache_store_ranges, srcache_header_buffer_size,
+            srcache_store_hide_header, srcache_store_pass_header, srcache_methods, srcache_ignore_content_encoding,
+            srcache_request_cache_control, srcache_response_cache_control, srcache_store_no_store,
+            srcache_store_no_cache, srcache_store_private, srcache_default_expire, srcache_max_expire);
+    },
+    install: |conf, program| {
+        if conf.srcache_fetch.is_none() && conf.srcache_store.is_none() {
+            return;
+        }
+        let for_fetch = conf.clone();
+        program.on_first(Phase::Precontent, move |req| fetch::run(&for_fetch, req));
+        if conf.srcache_store.is_some() {
+            let hidden = conf.hidden();
+            let for_header = conf.clone();
+            program.header_filter(move |req| store::filter_header(req, &for_header, &hidden));
+            let for_body = conf.clone();
+            program.body_filter(move |req, chunk| store::filter_body(req, chunk, &for_body));
+        }
+    },
+    example: r#"
+        location = /memc {
+            internal;
+            set $memc_key $query_string;
+            set $memc_exptime 300;
+            memc_pass 127.0.0.1:11211;
+        }
+        location / {
+            set $key $uri$args;
+            srcache_fetch GET /memc $key;
+            srcache_store PUT /memc $key;
+        }
+    "#,
+    ..Module::named("srcache")
+};
+
+fn statuses(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let status = |arg: &ast::Arg| match std::str::from_utf8(&arg.value).ok().and_then(|text| text.parse().ok()) {
+        Some(status @ 100..=999) => Ok(status),
+        _ => Err(Diagnostic::new(Severity::Emerg, arg.span, format!("invalid status code \"{}\"", arg.value))),
+    };
+    let statuses = directive.args.iter().map(status).collect::<Result<Arc<[u16]>, _>>()?;
+    match conf.srcache_store_statuses.replace(statuses) {
+        None => Ok(()),
+        Some(_) => Err(Diagnostic::duplicate(directive.name(), directive.name.span)),
+    }
+}
+
+fn methods(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let mut methods = METHODS_ALWAYS;
+    for arg in &directive.args {
+        let Some(index) = METHODS.iter().position(|method| arg.value.eq_ignore_ascii_case(method.name().as_bytes()))
+        else {
+            return Err(Diagnostic::unknown_value(&arg.value, arg.span, METHODS.iter().map(|method| method.name())));
+        };
+        methods |= 1 << index;
+    }
+    match conf.srcache_methods.replace(methods) {
+        None => Ok(()),
+        Some(_) => Err(Diagnostic::duplicate(directive.name(), directive.name.span)),
+    }
+}
+
+impl Conf {
+    fn has_method(&self, method: Method) -> bool {
+        let methods = self.srcache_methods.unwrap_or(METHODS_ALWAYS);
+        METHODS.iter().position(|&known| known == method).is_some_and(|index| methods & 1 << index != 0)
+    }
+
+    /// Names of fields that are not kept.
+    fn hidden(&self) -> Vec<BString> {
+        let mut hidden: Vec<BString> = HIDDEN.iter().map(|&name| name.into()).collect();
+        hidden.extend(self.srcache_store_hide_header.iter().flatten().cloned());
+        let passed: Vec<_> = self.srcache_store_pass_header.iter().flatten().collect();
+        hidden.retain(|name| !passed.iter().any(|passed| passed.eq_ignore_ascii_case(name)));
+        hidden
+    }
+
+    /// Size of an entry, in bytes.
+    fn entry_bytes_max(&self, req: &Request) -> u64 {
+        let or_any = |bytes| if bytes == 0 { u64::MAX } else { bytes };
+        or_any(self.srcache_store_max_size.unwrap_or(0)).min(or_any(req.http_conf().capture_bytes_max()))
+    }
+}
+
+/// Whether `flag` says so: it is neither empty nor `0`.
+fn skips(flag: &Option<Template>, req: &Request) -> bool {
+    flag.as_ref().is_some_and(|flag| !matches!(&*flag.eval_cow(req), b"" | b"0"))
+}
+
+/// What came of a look-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Fetched {
+    #[default]
+    Bypass,
+    Miss,
+    Hit,
+}
+
+/// What happens to a main request; there is one where the response may be kept.
+#[derive(Default)]
+struct State {
+    fetched: Cell<Fetched>,
+    /// The response is kept, or will be.
+    stores: Cell<bool>,
+    collected: RefCell<Option<Collected>>,
+    /// When the response says it expires, in seconds since 1970.
+    expires: Cell<Option<i64>>,
+}
+
+fn write(out: &mut Vec<u8>, text: &str) -> bool {
+    out.extend_from_slice(text.as_bytes());
+    true
+}
+
+fn expire(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(state) = req.main().find_context::<State>().filter(|state| state.stores.get()) else { return false };
+    let conf = req.main().module_conf(&MODULE);
+    let seconds = conf.expire_seconds(state.expires.get());
+    write(out, itoa::Buffer::new().format(seconds))
+}
+
+impl Conf {
+    /// How long a response is kept, in seconds.
+    fn expire_seconds(&self, expires: Option<i64>) -> i64 {
+        let in_seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let seconds = match expires {
+            Some(expires) => expires - clock::now_unix(),
+            None => self.srcache_default_expire.map_or(60, in_seconds),
+        };
+        match self.srcache_max_expire.map_or(0, in_seconds) {
+            0 => seconds,
+            max => seconds.min(max),
+        }
+    }
+}
+
+fn fetch_status(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let state: Option<Rc<State>> = req.find_context();
+    let fetched = state.map_or(Fetched::Bypass, |state| state.fetched.get());
+    let text = match fetched {
+        Fetched::Bypass => "BYPASS",
+        Fetched::Miss => "MISS",
+        Fetched::Hit => "HIT",
+    };
+    write(out, text)
+}
+
+fn store_status(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let stores = req.find_context::<State>().is_some_and(|state| state.stores.get());
+    write(out, if stores { "STORE" } else { "BYPASS" })
+}
