@@ -36,6 +36,19 @@ impl ByteRanges {
         ByteRanges { parts, tail, position: 0, ended: false }
     }
 
+    /// The body begins in the middle of the whole one: `position` bytes of that are ahead of it.
+    #[must_use]
+    pub fn starting_at(mut self, position: u64) -> Self {
+        self.position = position;
+        self
+    }
+
+    /// From the first byte to the last one that the client gets of the whole body; nothing without a part.
+    pub fn bounds(&self) -> Option<Range<u64>> {
+        let start = self.parts.iter().map(|part| part.range.start).min()?;
+        Some(start..self.parts.iter().map(|part| part.range.end).max()?)
+    }
+
     /// Takes the next piece of the whole body and gives what the client gets of it.
     ///
     /// Several parts in any order need the whole body in one chunk, as nginx does; a body that comes in pieces gives the

@@ -193,6 +193,8 @@ pub struct Response {
     pub vary_accept_encoding: bool,
     /// A filter wants the body in memory: files are read for it.
     pub filter_need_in_memory: bool,
+    /// Bytes of the whole content that are ahead of the body: the part that was asked for begins there.
+    pub body_offset: u64,
     /// The ranges of the body that the client gets; `None` for the whole body.
     pub ranges: Option<Box<ByteRanges>>,
     /// Bytes of the body that the client writer took, with the framing of chunks, as nginx counts them.
@@ -239,6 +241,7 @@ impl Response {
             conditions_are_tested,
             vary_accept_encoding,
             filter_need_in_memory,
+            body_offset,
             ranges,
             body_bytes,
             header_bytes,
@@ -271,7 +274,7 @@ impl Response {
         ] {
             *flag = false;
         }
-        (*ranges, *turns, *body_left) = (None, None, None);
+        (*ranges, *turns, *body_left, *body_offset) = (None, None, None, 0);
     }
 
     /// The body will not be the one that the handler announced: its length and ranges mean nothing any more, and its

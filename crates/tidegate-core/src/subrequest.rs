@@ -101,15 +101,15 @@ impl Subrequest {
         Ok(Subrequest { req, body })
     }
 
-    /// Another request like `parent`, whose response nobody gets: for its effects. See [`run_again`](Self::run_again).
+    /// Another request like `parent`, with another destination. See [`run_again`](Self::run_again).
     ///
     /// # Errors
     /// [`SubrequestError::Cycle`] beyond [`DEPTH_MAX`].
-    pub fn repeat(parent: &Rc<Request>) -> Result<Self, SubrequestError> {
+    pub fn repeat(parent: &Rc<Request>, sink: Sink) -> Result<Self, SubrequestError> {
         if parent.subrequest_depth >= DEPTH_MAX {
             return Err(SubrequestError::Cycle);
         }
-        let req = Request::subrequest(parent, Sink::Nowhere, VariableSharing::Copied);
+        let req = Request::subrequest(parent, sink, VariableSharing::Copied);
         req.go_where(parent);
         req.body.share(&parent.body);
         Ok(Subrequest { req, body: Rc::default() })

@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
         LazyLock,
@@ -71,9 +71,7 @@ fn create_numbered(
         let path = directory.join(format!("{prefix}{:010}", number % (NUMBER_MAX + 1)));
         let open = || File::options().read(true).write(true).create_new(true).mode(MODE).open(&path);
         let opened = match open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(directory).and_then(|()| open())
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create_directory(directory).and_then(|()| open()),
             opened => opened,
         };
         match opened {
@@ -89,6 +87,11 @@ fn create_numbered(
     }
     Err(refused
         .unwrap_or_else(|| CreateError { path: directory.to_owned(), source: io::ErrorKind::AlreadyExists.into() }))
+}
+
+/// Makes a directory that only the server's user can look into, and those above it.
+fn create_directory(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(MODE | 0o100).create(directory)
 }
 
 /// Goes on from elsewhere: the neighbours of a name that is taken are probably taken too.

@@ -59,6 +59,7 @@ mod row_format;
 pub mod scgi;
 pub mod secure_link;
 pub mod set_misc;
+pub mod slice;
 pub mod split_clients;
 pub mod srcache;
 pub mod ssi;
@@ -78,7 +79,7 @@ use tidegate_core::module::AnyModule;
 /// [`FILTERS`].
 ///
 /// Content handlers that every location has stand in nginx's order: `index`, `autoindex`, `gzip_static`, `static`.
-/// `not_modified` is the first of the filters: it sees what the content handler said.
+/// `slice` and `not_modified` are the first of the filters: they see what the content handler said.
 #[rustfmt::skip]
 pub static MODULES: &[&dyn AnyModule] = &[
     &rewrite::MODULE,
@@ -94,6 +95,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &autoindex::MODULE,
     &gzip_static::MODULE,
     &r#static::MODULE,
+    &slice::MODULE,
     &not_modified::MODULE,
     &map::MODULE,
     &geo::MODULE,

@@ -105,5 +105,5 @@ fn serve_parts(response: &mut Response, ranges: &[std::ops::Range<u64>], length:
             (ranges.iter().map(part).collect(), Bytes::from(multipart.end()))
         }
     };
-    response.ranges = Some(Box::new(ByteRanges::new(parts, tail)));
+    response.ranges = Some(Box::new(ByteRanges::new(parts, tail).starting_at(response.body_offset)));
 }

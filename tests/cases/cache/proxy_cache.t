@@ -291,28 +291,34 @@ location / { proxy_cache z; proxy_cache_key $uri; add_header X-Cache $upstream_c
 --- tcp_reply
 HTTP/1.1 200 OK\r\nX-Accel-Expires: @1\r\nCache-Control: stale-if-error=4000000000\r\nContent-Length: 4\r\n\r\nold\n
 ~~~ connection
-HTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nno\n
+~~~ connection
+HTTP/1.1 503 No\r\nContent-Length: 3\r\n\r\nno\n
 ~~~ connection
 HTTP/1.1 200 OK\r\nX-Accel-Expires: @1\r\nCache-Control: stale-if-error=1\r\nContent-Length: 4\r\n\r\nold\n
 ~~~ connection
-HTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nno\n
 --- requests
 GET /a
 ~~~
 GET /a
 ~~~
+GET /a
+~~~
 GET /b
 ~~~
 GET /b
---- error_code: 200 200 200 404
+--- error_code: 200 200 503 200 502
 --- response_headers
 X-Cache: MISS
 ~~~
 X-Cache: STALE
 ~~~
+X-Cache: EXPIRED
+~~~
 X-Cache: MISS
 ~~~
 X-Cache: EXPIRED
+--- error_log
+upstream prematurely closed connection while reading response header from upstream
 
 === TEST 9: the upstream says that a response is still good
 --- http_config

@@ -18,9 +18,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Files about what this server does not have at all: other protocols, TLS, caches of upstreams, and modules of nginx's that nobody
+/// Files about what this server does not have at all: other protocols, TLS, and modules of nginx's that nobody
 /// plans. What is left may still skip itself, for want of a module in `-V`.
-const LEFT_OUT: &str = "^(h2_|h2\\.|h3_|quic|mail_|stream_|(fastcgi|scgi)_cache|uwsgi_ssl|grpc|ssl|proxy_ssl|proxy_h2|proxy_cache|perl|image_filter|xslt\
+const LEFT_OUT: &str = "^(h2_|h2\\.|h3_|quic|mail_|stream_|uwsgi_ssl|grpc|ssl|proxy_ssl|proxy_h2|perl|image_filter|xslt\
     |dav|geoip|.*_perl|gzip_flush|.*win32|mp4|range_mp4|range_flv|tunnel|.*sticky|.*_h2\\.|.*_mail|worker_shutdown_timeout_stream\
     |proxy_bind_transparent|upstream_zone_ssl|proxy_request_buffering_ssl|proxy_if|proxy_early_hints|proxy_trailers\
     |proxy_connection_headers|proxy_protocol_ipv6|proxy_protocol_unix|sub_filter_ssi)";

@@ -82,14 +82,16 @@ pub(crate) enum Ending {
     Stored(u64),
     /// This status until then, in seconds since 1970.
     Error(u16, u64),
-    /// Nothing: another response, or none.
+    /// Nothing: another is to try.
     Nothing,
+    /// Nothing: the response is none that is kept, and the next one would not be either.
+    Refused,
 }
 
 /// An entry that somebody else is filling.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// Closed when that is over.
+    /// Closed when that is over. When it gives a permit instead, the response is not kept: nobody shall wait for the next.
     pub(crate) end: Arc<Semaphore>,
     /// When it takes too long, in milliseconds of [`clock::steady_ms`](crate::clock::steady_ms).
     pub(crate) until_ms: u64,
@@ -247,7 +249,7 @@ impl Index {
     pub(super) fn end(&mut self, key: Key, held: Option<Held>, ending: Ending, now: u64) {
         let at = match (self.find(key), ending) {
             (Some(at), _) => at,
-            (None, Ending::Nothing) => return,
+            (None, Ending::Nothing | Ending::Refused) => return,
             // No room: the file is there all the same, and is found when it is asked for again.
             (None, _) if self.len() >= self.capacity && self.remove_oldest(|old| !old.exists).is_none() => return,
             (None, _) => self.insert(key, now),
@@ -261,7 +263,7 @@ impl Index {
                 let entry = self.entry_mut(at);
                 (entry.error, entry.error_until) = (status, seconds(until));
             }
-            Ending::Nothing => {}
+            Ending::Nothing | Ending::Refused => {}
         }
         let entry = self.entry_mut(at);
         if held == Some(Held(entry.holder)) {
@@ -270,7 +272,10 @@ impl Index {
         if entry.holder == 0
             && let Some(end) = self.waiting.remove(&key)
         {
-            end.close();
+            match ending {
+                Ending::Refused => end.add_permits(Semaphore::MAX_PERMITS),
+                _ => end.close(),
+            }
         }
     }
 
@@ -457,6 +462,11 @@ mod tests {
         index.end(key(1), Some(second), Ending::Stored(1), 1);
         assert!(waiting.end.is_closed());
         assert!(index.hold(key(1), 1, 1500, 500).is_ok());
+        // A response that is not kept: those who wait have a permit to ask for themselves.
+        let third = index.hold(key(2), 1, 1500, 500).expect("nobody has it");
+        let waiting = index.hold(key(2), 1, 1500, 500).expect_err("somebody has it");
+        index.end(key(2), Some(third), Ending::Refused, 1);
+        assert!(waiting.end.try_acquire().is_ok() && !waiting.end.is_closed());
         // Who waits for an entry that goes is woken.
         let waiting = index.hold(key(1), 1, 1500, 500).expect_err("somebody has it");
         index.take_out(index.find(key(1)).expect("it is there"));

@@ -18,7 +18,6 @@ const FEATURES: &[(&str, &str)] = &[
     ("mp4", "streaming of MP4"),
     ("perl", "Perl"),
     ("quic_", "HTTP/3"),
-    ("slice", "slicing"),
     ("srcache_", "caching"),
     ("ssi", "server side includes"),
     ("ssl_", "this part of TLS for clients"),
@@ -31,7 +30,7 @@ const FEATURES: &[(&str, &str)] = &[
 pub(super) fn feature(directive: &str) -> Option<&'static str> {
     let of = |(start, feature): &(&str, &'static str)| {
         let rest = directive.strip_prefix(start)?;
-        // "slice" and "ssi_types", but nothing that only begins with the same letters.
+        // "ssi_types" belongs to "ssi", but nothing that only begins with the same letters.
         (start.ends_with('_') || rest.is_empty() || rest.starts_with('_')).then_some(*feature)
     };
     FEATURES.iter().find_map(of)

@@ -140,11 +140,6 @@ impl Failure {
         }
     }
 
-    /// Whether there is a word for it: other statuses are none.
-    pub(super) fn is_known(self) -> bool {
-        self.bit() != 0
-    }
-
     /// The status that the client gets when nobody else can be asked.
     pub fn status(self) -> u16 {
         match self {

@@ -53,8 +53,9 @@ impl<P: Protocol> Exchange<'_, P> {
     pub(in crate::upstream) fn stale_on(&mut self, failure: Failure) -> Option<Stored> {
         let caching = self.caching.as_mut()?;
         let times = caching.stale.as_ref()?.front.times;
-        let may = failure.is_known()
-            && (caching.rules.use_stale.covers(failure) || !times.are_over(times.error_secs, unix_now()));
+        // A status is an answer, which an entry does not keep from being heard by its own word.
+        let by_own_word = !matches!(failure, Failure::Status(_)) && !times.are_over(times.error_secs, unix_now());
+        let may = caching.rules.use_stale.covers(failure) || by_own_word;
         if !may {
             return None;
         }

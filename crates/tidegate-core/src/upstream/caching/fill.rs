@@ -42,7 +42,12 @@ impl<P: Protocol> Exchange<'_, P> {
     pub(in crate::upstream) fn leave_cache(&mut self) {
         let Some(caching) = &mut self.caching else { return };
         caching.fills = false;
-        caching.update = None;
+        // After an error one more at a time may try.
+        let is_error = self.req.upstream_record(|record| record.head.status >= 500).unwrap_or(true);
+        match caching.update.take() {
+            Some(update) if !is_error => update.end(Ending::Refused),
+            update => drop(update),
+        }
         caching.stale = None;
         self.watch = Watch::new(self.req, self.settings.watch_client && !self.body.is_arriving());
     }

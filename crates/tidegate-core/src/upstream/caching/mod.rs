@@ -220,6 +220,8 @@ impl<P: Protocol> Exchange<'_, P> {
             let watch = Watch::new(self.req, self.settings.watch_client && !self.body.is_arriving());
             match with_timeout(left_ms, &watch, waiting.end.acquire()).await {
                 Err(Wait::ClientGone) => return Err(self.client_gone()),
+                // The response was none that is kept.
+                Ok(Ok(_)) => return Ok(Look::Scarce),
                 Err(_) if clock::steady_ms() >= end_ms => {
                     self.req.log(Level::Info, format_args!("cache lock timeout"));
                 }

@@ -5,7 +5,7 @@ use std::{cell::Cell, rc::Rc};
 use crate::{
     cache::{Key, Update},
     log::Level,
-    request::Request,
+    request::{Request, Sink},
     subrequest::Subrequest,
     worker,
 };
@@ -23,7 +23,7 @@ impl Refresh {
 
 /// Fetches the response to `req` anew in the background.
 pub(super) fn begin(req: &Rc<Request>, update: Update) {
-    let sub = match Subrequest::repeat(req) {
+    let sub = match Subrequest::repeat(req, Sink::Nowhere) {
         Ok(sub) => sub,
         Err(error) => {
             req.log(Level::Error, format_args!("{error} \"{}\"", bstr::BStr::new(&req.uri.borrow().path)));
