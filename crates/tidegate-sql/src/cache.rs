@@ -6,7 +6,10 @@ use crate::{
     exec::{Plan, params::Params},
     lexer::{LiteralKind, Normalised},
     store::conn::Stmt,
-    translate::{Inputs, literals::Looked},
+    translate::{
+        Inputs,
+        literals::{Looked, begins_plainly},
+    },
 };
 
 /// Entries of one connection; the cache starts over when it is full.
@@ -32,6 +35,8 @@ pub(crate) struct Entry {
     fixed: Box<[(usize, LiteralKind, Box<[u8]>)]>,
     /// Literals whose length did.
     sized: Box<[(usize, u32)]>,
+    /// Literals of which it did whether they begin plainly.
+    patterns: Box<[(usize, bool)]>,
     /// The text that named the result's columns: from the beginning of the statement on, spaces and all.
     named: Box<[u8]>,
     pub(crate) plan: Rc<Plan>,
@@ -119,10 +124,11 @@ impl Entry {
         let length = |&index: &usize| normalised.literals.get(index).map(|literal| (index, literal.len()));
         let fixed = looked.fixed.iter().filter_map(bytes).collect();
         let sized = looked.sized.iter().filter_map(length).collect();
+        let patterns = looked.patterns.iter().map(|(index, plainly)| (*index, *plainly)).collect();
         let brief = plan.is_brief();
         let named = sql.get(normalised.start..plan.named_to).unwrap_or_default().into();
         let text = normalised.text.as_slice().into();
-        Self { text, inputs, params: params.into(), fixed, sized, named, plan, stmts: Vec::new(), brief }
+        Self { text, inputs, params: params.into(), fixed, sized, patterns, named, plan, stmts: Vec::new(), brief }
     }
 
     /// The same plan for another connection.
@@ -133,6 +139,7 @@ impl Entry {
             params: self.params.clone(),
             fixed: self.fixed.clone(),
             sized: self.sized.clone(),
+            patterns: self.patterns.clone(),
             named: self.named.clone(),
             plan: Rc::clone(&self.plan),
             stmts: Vec::new(),
@@ -148,6 +155,9 @@ impl Entry {
             && self.params.iter().copied().eq(params.kinds())
             && self.fixed.iter().all(|(index, kind, bytes)| literal(normalised, sql, *index) == Some((*kind, bytes)))
             && self.sized.iter().all(|(index, length)| normalised.literals[*index].len() == *length)
+            && self.patterns.iter().all(|(index, plainly)| {
+                literal(normalised, sql, *index).is_some_and(|(kind, bytes)| begins_plainly(kind, bytes) == *plainly)
+            })
             && (self.named.is_empty() || sql[normalised.start..].starts_with(&self.named))
     }
 }

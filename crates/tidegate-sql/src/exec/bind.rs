@@ -11,7 +11,7 @@ use crate::{
     lexer::{LexMode, Literal, LiteralKind, unescape},
     session::Env,
     store::conn::{Bound, Cell, Stmt, to_server_error},
-    translate::{Bind, Source},
+    translate::{Bind, Source, like::Side},
     value::{
         Base, Datum, Rep, SqlType, Val,
         decimal::Decimal,
@@ -136,6 +136,13 @@ impl<'a> Constants<'a> {
                 Val::Dec(value) => Val::Dec(value.negated()),
                 other => other,
             }),
+            Source::Pattern { literal, escape, collation, side } => {
+                let Val::Text(pattern) = self.literal(*literal)? else { return Ok(Val::Null) };
+                let range = collation.range_of(&pattern, *escape);
+                let range = range.ok_or_else(|| errors::internal("a pattern without a range"))?;
+                let text = if *side == Side::Low { range.low } else { range.high };
+                Ok(Val::Text(Cow::Owned(text.into_bytes())))
+            }
             Source::Param(index) => self.params.value(*index).ok_or_else(errors::wrong_execute_arguments),
             other => Ok(self.computed(other)),
         }
@@ -170,7 +177,7 @@ impl<'a> Constants<'a> {
             Source::ConnectionId => Val::Uint(env.connection_id),
             Source::User => Val::Text(Cow::Owned(env.client.origin().into_bytes())),
             Source::CurrentUser => Val::Text(Cow::Owned(env.client.account().into_bytes())),
-            Source::Literal(_) | Source::Negative(_) | Source::Param(_) => Val::Null,
+            Source::Literal(_) | Source::Negative(_) | Source::Param(_) | Source::Pattern { .. } => Val::Null,
         }
     }
 

@@ -34,6 +34,8 @@ use crate::{
 };
 
 pub(crate) use datetime::interval;
+#[cfg(test)]
+pub(crate) use like::matches_like;
 pub(crate) use operators::cast_val;
 
 /// What a function wants an argument to be.

@@ -373,9 +373,7 @@ fn write_on(
         }
     }
     let mut written = result?;
-    for table in tables_of(plan) {
-        table.state.changes.note(written.affected);
-    }
+    tables_of(plan).into_iter().for_each(|table| table.state.changes.note(written.affected));
     if written.cascades || (written.affected > 0 && !matches!(plan.kind, PlanKind::Insert(_))) {
         let reached = changes::reached_by_cascades(home, &written.touched)?;
         written.touched.extend(reached);

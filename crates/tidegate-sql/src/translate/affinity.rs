@@ -38,7 +38,7 @@ impl Translator<'_> {
 }
 
 /// Whether an expression is a column with an index.
-fn is_indexed(ex: &Ex) -> bool {
+pub(super) fn is_indexed(ex: &Ex) -> bool {
     let is_name = |sql: &str| sql.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
     matches!(&ex.code, Code::Sql(sql) if is_name(sql))
         && ex.origin.as_ref().is_some_and(|origin| origin.flags & INDEXED != 0)

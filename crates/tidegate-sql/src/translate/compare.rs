@@ -397,35 +397,6 @@ impl Translator<'_> {
         Ok(Ex { aggregate, ..Ex::sql(format!("({not}({a} AND {b}))"), SqlType::boolean()) })
     }
 
-    pub(super) fn like(
-        &mut self,
-        expr: &Expr,
-        pattern: &Expr,
-        escape: Option<&Expr>,
-        negated: bool,
-        scope: &Scope<'_>,
-    ) -> Res<Ex> {
-        let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
-        let (collation, _) = meet(&text, &pattern, "like")?;
-        let escape = match escape {
-            None if !self.session.inputs.like_escapes => String::new(),
-            None => "\\".to_owned(),
-            Some(escape) => {
-                let escape = self.expr(escape, scope)?;
-                let escape = self.constant_text(&escape).ok_or_else(|| errors::wrong_arguments("ESCAPE"))?;
-                if escape.chars().count() > 1 {
-                    return Err(errors::wrong_arguments("ESCAPE"));
-                }
-                escape
-            }
-        };
-        let (x, y) = (self.operand_in(&text, collation, "like"), self.operand_in(&pattern, collation, "like"));
-        let not = if negated { "NOT " } else { "" };
-        let sql = format!("({not}tg_like({x}, {y}, {}, {}))", super::quote(&escape), collation.0);
-        let aggregate = text.aggregate || pattern.aggregate;
-        Ok(Ex { aggregate, ..Ex::sql(sql, SqlType::boolean()) }.with_nullable(text.nullable || pattern.nullable))
-    }
-
     pub(super) fn regexp(&mut self, expr: &Expr, pattern: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
         let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
         if !functions::exists("REGEXP_LIKE") {

@@ -3,12 +3,15 @@
 //! A plan serves statements with other literals of the same kinds. What else a translation looks at, a literal's bytes or its
 //! length, is noted by the very call that answers, and compared before the plan serves again.
 
-use std::{cell::RefCell, collections::BTreeSet};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{Ex, Source, Translator, quote};
 use crate::{
     lexer::{Literal, LiteralKind},
-    value::{Rep, SqlType},
+    value::{Rep, SqlType, prefix},
 };
 
 /// Literals that a plan depends on by more than their kinds, by their numbers.
@@ -18,6 +21,8 @@ pub(crate) struct Looked {
     pub(crate) fixed: BTreeSet<usize>,
     /// Their lengths have.
     pub(crate) sized: BTreeSet<usize>,
+    /// Whether they [begin plainly](begins_plainly) has.
+    pub(crate) patterns: BTreeMap<usize, bool>,
 }
 
 impl Looked {
@@ -66,6 +71,13 @@ impl<'a> Literals<'a> {
         found
     }
 
+    /// Whether a literal [begins plainly](begins_plainly), which becomes part of the plan.
+    pub(crate) fn begins_plainly(&self, index: usize) -> bool {
+        let plainly = self.all.get(index).is_some_and(|literal| begins_plainly(literal.kind, self.bytes(literal)));
+        self.looked.borrow_mut().patterns.insert(index, plainly);
+        plainly
+    }
+
     fn bytes(&self, literal: &Literal) -> &'a [u8] {
         &self.sql[literal.start as usize..literal.end as usize]
     }
@@ -85,6 +97,18 @@ impl<'a> Literals<'a> {
     pub(crate) fn into_looked(self) -> Looked {
         self.looked.into_inner()
     }
+}
+
+/// Whether a LIKE pattern begins with a character that [has a range](prefix::has_range) in every order. Answered from the text as it is
+/// written, because each run of a plan asks.
+pub(crate) fn begins_plainly(kind: LiteralKind, text: &[u8]) -> bool {
+    matches!(kind, LiteralKind::Text { .. })
+        && match text {
+            // A wildcard that stands for itself: the backslash is part of the value.
+            [b'\\', b'%' | b'_', ..] => true,
+            [b'\\' | b'\'' | b'"', ..] | [] => false,
+            [first, ..] => prefix::has_range(*first),
+        }
 }
 
 /// Parameters of a statement; the literals behind them stand in SQLite's text. SQLite allows 32,766 parameters.

@@ -17,6 +17,7 @@ pub(crate) mod expr;
 mod from;
 mod full_group;
 pub(crate) mod inputs;
+pub(crate) mod like;
 pub(crate) mod list;
 pub(crate) mod literals;
 mod locking;
@@ -82,6 +83,13 @@ pub(crate) enum Source {
     User,
     /// `current_user()`
     CurrentUser,
+    /// A side of the range of a LIKE pattern, which is a literal of the statement's text.
+    Pattern {
+        literal: usize,
+        escape: Option<u32>,
+        collation: Collation,
+        side: like::Side,
+    },
 }
 
 /// A parameter of SQLite's statement.

@@ -277,14 +277,18 @@ impl Order {
             Order::Unicode(table) => table.write_weights(text, out),
             Order::CodePoint | Order::General | Order::Latin1(_) => {
                 while let Some(c) = next_char(&mut text) {
-                    let c = match self {
-                        Order::General => weight(c),
-                        Order::Latin1(weights) => latin1_weight(weights, c),
-                        _ => c,
-                    };
-                    out.extend_from_slice(&c.to_be_bytes());
+                    out.extend_from_slice(&self.weight(c).to_be_bytes());
                 }
             }
+        }
+    }
+
+    /// The weight of a character in an order that gives each character one.
+    pub(super) fn weight(self, c: u32) -> u32 {
+        match self {
+            Order::General => weight(c),
+            Order::Latin1(weights) => latin1_weight(weights, c),
+            Order::Bytes | Order::CodePoint | Order::Unicode(_) => c,
         }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod decimal;
 pub(crate) mod json;
 pub(crate) mod latin1;
 pub(crate) mod number;
+pub(crate) mod prefix;
 pub(crate) mod temporal;
 pub(crate) mod types;
 mod uca;

@@ -141,6 +141,11 @@ impl Table {
         &room[..count]
     }
 
+    /// The first weight of a character, if it has any.
+    pub(crate) fn first_weight(&self, c: u32) -> Option<u16> {
+        self.weights(c, &mut [0; 3]).first().copied()
+    }
+
     /// Whether a pattern's character stands for another: it has the same weights, and the table knows both.
     pub(crate) fn same(&self, a: u32, b: u32) -> bool {
         let (mut x, mut y) = ([0; 3], [0; 3]);

@@ -39,6 +39,31 @@ async fn columns_with_and_without_sign_are_looked_up_from_either_side() {
     assert_eq!(one(&mut session, "SELECT COUNT(*) FROM meta a JOIN meta b ON a.n = b.post").await, "3");
 }
 
+#[tokio::test]
+async fn a_beginning_is_looked_up_in_an_index() {
+    let fixture = Fixture::new("beginnings");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(50), u VARCHAR(50), KEY s (s))").await;
+    run(
+        &mut session,
+        "INSERT INTO t VALUES (1, 'Abc', 'x'), (2, 'abd', 'x'), (3, 'äbz', 'x'), (4, 'b', 'x'), (5, NULL, 'x')",
+    )
+    .await;
+    check_key(&mut session, "SELECT * FROM t WHERE s LIKE 'ab%'", "t", "s").await;
+    check_key(&mut session, "SELECT * FROM t WHERE s LIKE '\\_b%'", "t", "s").await;
+    for scanned in ["s LIKE '%b'", "s LIKE '_b%'", "s NOT LIKE 'ab%'", "u LIKE 'ab%'"] {
+        check_key(&mut session, &format!("SELECT * FROM t WHERE {scanned}"), "t", "NULL").await;
+    }
+    // One text after the other, whose plans differ.
+    for (pattern, expected) in [("ab%", "1;2;3"), ("%b%", "1;2;3;4"), ("a%", "1;2;3"), ("_b%", "1;2;3"), ("b%", "4")] {
+        let sql = format!("SELECT id FROM t WHERE s LIKE '{pattern}' ORDER BY id");
+        assert_eq!(one(&mut session, &sql).await, expected, "{sql}");
+        assert_eq!(one(&mut session, &sql).await, expected, "{sql} again");
+    }
+    run(&mut session, "UPDATE t SET u = 'y' WHERE s LIKE 'ab%'").await;
+    assert_eq!(one(&mut session, "SELECT COUNT(*) FROM t WHERE u LIKE 'Y'").await, "3");
+}
+
 /// The key that reads `t` for a condition on a column of few values and one of many.
 async fn chosen(session: &mut Session, table: &str) -> String {
     run(session, &format!("EXPLAIN SELECT * FROM {table} WHERE few = 1 AND many = 7")).await.rows[0][5].clone()

@@ -16,3 +16,15 @@ select p.id, (select count(*) from q where {y} = {x}) from p order by 1;
 select p.id, z.v from p join (select {y} as v from q) z on z.v = {x} order by 1, 2;
 delete p from p join q on {x} = {y} where p.id > 100;
 update p join q on {x} = {y} set p.a = p.a where p.id > 0;
+create table w (id int auto_increment primary key, g varchar(40) collate utf8mb4_general_ci, u varchar(40) collate utf8mb4_unicode_ci, v varchar(40) collate utf8mb4_unicode_520_ci, b varchar(40) collate utf8mb4_bin, l varchar(40) character set latin1, c char(20) collate utf8mb4_general_ci, key (g), key (u), key (v), key (b), key (l), key (c));
+insert into w (g) values ('abc'), ('ABD'), ('Äbe'), ('ab'), ('ab '), ('a'), ('b'), (''), (null), ('z'), ('zz'), ('Zürich'), ('_x'), ('%y'), ('-z'), ('~'), ('0'), ('01'), ('10'), ('a_b'), ('a%b'), ('straße'), ('strasse'), ('abz'), ('aba'), ('ac'), ('æb'), ('aeb'), ('a\tb'), ('a\\b'), ('\'q');
+update w set u = g, v = g, b = g, l = g, c = g;
+@col = g ;; u ;; v ;; b ;; l ;; c
+@like = 'ab%' ;; 'AB%' ;; 'a%' ;; 'z%' ;; 'Z%' ;; 'zü%' ;; '~%' ;; '0%' ;; '1%' ;; '\_%' ;; '\%%' ;; '-%' ;; 'a\_%' ;; 'a\%%' ;; 'stra%' ;; 'strass%' ;; 'straß%' ;; 'ä%' ;; 'æ%' ;; 'ab' ;; 'ab_' ;; 'ab %' ;; 'a\t%' ;; 'a\\\\%' ;; '%b' ;; '_b%' ;; '' ;; '\'%' ;; "'%" ;; 'a%b' ;; null ;; 1 ;; 10
+select id, {col} from w where {col} like {like} order by id;
+select count(*) from w where {col} not like {like};
+select id from w where {col} like {like} and id > 3 order by {col}, id;
+select id from w where {col} like {like} escape '|' order by id;
+select id from w where concat({col}, '') like {like} order by id;
+delete from w where id > 100 and {col} like {like};
+select x.id, y.id from w x join w y on y.g like concat(x.g, '%') where x.g like 'ab%' order by 1, 2;
