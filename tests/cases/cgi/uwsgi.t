@@ -62,11 +62,9 @@ X-Large: %{x x 65500}
 uwsgi request is too big: \d+, client: 127\.0\.0\.1
 --- tidegate_only: an alert in nginx, though a client can cause it
 
-=== TEST 4: TLS, and modifiers that are none
+=== TEST 4: modifiers that are none
 --- config
-location / { uwsgi_pass suwsgi://127.0.0.1:1; uwsgi_modifier1 256; }
+location / { uwsgi_pass 127.0.0.1:1; uwsgi_modifier1 256; }
 --- must_die
 --- error_log
-suwsgi protocol requires SSL support
 value must be between 0 and 255
---- tidegate_only: Debian's nginx has TLS to upstreams

@@ -258,14 +258,11 @@ invalid value "maybe" in "autoindex" directive, it must be "on" or "off"
 --- config
 location / {
     grpc_pass grpc://127.0.0.1:9000;
-    proxy_cache zone;
 }
 --- must_die
 --- error_log
 unknown directive "grpc_pass"
 gRPC is not supported yet
-unknown directive "proxy_cache"
-caching is not supported yet
 
 === TEST 33: what says that nothing is to be cached
 --- config

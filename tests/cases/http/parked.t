@@ -98,22 +98,22 @@ $
 === TEST 6: the time of a head runs from its first byte
 --- events: park_after 20ms;
 --- config
-client_header_timeout 2s;
+client_header_timeout 4s;
 location / { return 200 "x\n"; }
 access_log logs/access.log times;
 --- http_config
 log_format times "$status $request_time";
 --- raw_request
 GET / HT
-~~~ 1300ms
+~~~ 2s
 TP/1.1
-~~~ 300ms
+~~~ 200ms
 \r\nHost: a\r
 --- raw_response:
 --- connection: closed
 --- output_file_like
 >>> logs/access.log
-^408 (1\.9|2\.|3\.[0-4])\d+\n$
+^408 (3\.9|4\.|5\.[0-7])\d+\n$
 --- error_log
 client timed out (110: Connection timed out) while reading client request headers
 
@@ -275,15 +275,15 @@ unix: 2
 === TEST 15: a request begins with its first byte, however long its connection was idle
 --- events: park_after 20ms;
 --- config
-client_header_timeout 1s;
+client_header_timeout 2s;
 location / { access_log logs/times.log times; return 200 "x\n"; }
 --- http_config
 log_format times "$status $request_time";
 --- raw_request
 GET / HTTP/1.1\r\nHost: a\r\n\r\n
-~~~ 1400ms
+~~~ 2500ms
 GET / HTTP/1.1\r\nHost: a\r\n\r\n
-~~~ 1400ms
+~~~ 2500ms
 GET / HTTP/1.1\r\nHo
 ~~~ 200ms
 st: a\r\nConnection: close\r\n\r\n
@@ -291,4 +291,4 @@ st: a\r\nConnection: close\r\n\r\n
 ^HTTP/1.1 200 OK.*HTTP/1.1 200 OK.*HTTP/1.1 200 OK
 --- output_file_like
 >>> logs/times.log
-^200 0\.\d+\n200 0\.\d+\n200 (0\.[1-9]|1\.[0-3])\d+\n$
+^200 [01]\.\d+\n200 [01]\.\d+\n200 (0\.[1-9]|1\.)\d+\n$

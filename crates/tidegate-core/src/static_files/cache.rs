@@ -206,7 +206,7 @@ impl Cache {
         self.touch(index, now_ms);
         let Some(entry) = &mut self.entries[index] else { return self.look(path, want, patience) };
         let age_ms = now_ms.saturating_sub(entry.checked_ms);
-        let is_fresh = |info: &FileInfo| rules.distrust_fresh && now_ms as i64 - info.changed_ms() < FRESH_MS;
+        let is_fresh = |info: &FileInfo| rules.distrust_fresh && clock::now_ms() as i64 - info.changed_ms() < FRESH_MS;
         let valid = match &entry.found {
             Ok(file) => age_ms < rules.valid_ms && !is_fresh(&file.info) && file.has(want),
             Err(_) => age_ms < rules.valid_ms && rules.keep_errors,
@@ -286,7 +286,7 @@ impl Cache {
         };
         let (old_bytes, old_descriptors) = weight(&entry.found);
         let (bytes, descriptors) = weight(&kept);
-        let doubtful = |file: &Rc<OpenFile>| now_ms as i64 - file.info.changed_ms() < TICK_MS;
+        let doubtful = |file: &Rc<OpenFile>| clock::now_ms() as i64 - file.info.changed_ms() < TICK_MS;
         entry.doubtful = kept.as_ref().is_ok_and(doubtful);
         entry.found = kept;
         entry.checked_ms = now_ms;
