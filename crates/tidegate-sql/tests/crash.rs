@@ -1,6 +1,6 @@
 //! `kill -9` in the middle of a write load loses no acknowledged commit.
 //!
-//! Sessions write by single statements, and in transactions side by side.
+//! Sessions on two threads write by single statements, and in transactions side by side.
 //!
 //! The test starts itself as a child that writes and prints each acknowledged number, kills it at a random moment, opens the
 //! data directory and looks for every number that was printed. `TIDEGATE_CRASH_ROUNDS` sets how often (3 otherwise).
@@ -22,6 +22,11 @@ use tidegate_sql::{Engine, EngineOptions, Session};
 
 /// Accounts between which transactions move something; the sum stays.
 const ACCOUNTS: &str = "CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n BIGINT)";
+/// What transactions insert beside the number; both are there or neither.
+const TWINS: &str = "CREATE TABLE IF NOT EXISTS twins (n BIGINT PRIMARY KEY)";
+/// Threads of the child, and sessions of each.
+const THREADS: i64 = 2;
+const SESSIONS: i64 = 4;
 const CHILD: &str = "TIDEGATE_CRASH_CHILD";
 /// The next rounds begin with an empty directory.
 const ROUNDS_OF_A_DIRECTORY: u64 = 10;
@@ -57,15 +62,22 @@ async fn try_run(session: &mut Session, sql: &str) -> Result<Vec<i64>, QueryErro
     Ok(numbers.0)
 }
 
-/// Inserts a number and moves something between two accounts, in a transaction that stays open for a while.
+/// Inserts a number with its twin and moves something between two accounts, in a transaction that stays open for a while.
 async fn insert_and_move(session: &mut Session, insert: &str, number: i64) {
     let (from, to) = (number % 5, (number / 5 + number) % 5);
     loop {
         let mut done = Ok(Vec::new());
+        // Some are the schema's only writer.
+        let level = if number % 11 == 0 { "SERIALIZABLE" } else { "REPEATABLE READ" };
         for sql in [
+            &format!("SET TRANSACTION ISOLATION LEVEL {level}"),
             "BEGIN",
             &format!("UPDATE accounts SET n = n - 1 WHERE id = {from}"),
             insert,
+            "SAVEPOINT s",
+            &format!("UPDATE accounts SET n = 0 WHERE id = {from}"),
+            "ROLLBACK TO s",
+            &format!("INSERT INTO twins VALUES ({number})"),
             &format!("UPDATE accounts SET n = n + 1 WHERE id = {to}"),
             "COMMIT",
         ] {
@@ -100,33 +112,47 @@ async fn child(path: PathBuf) {
     run(&mut session, "CREATE DATABASE IF NOT EXISTS test; USE test").await;
     run(&mut session, "CREATE TABLE IF NOT EXISTS t (n BIGINT PRIMARY KEY, filler VARCHAR(2000))").await;
     run(&mut session, ACCOUNTS).await;
+    run(&mut session, TWINS).await;
     run(&mut session, "INSERT IGNORE INTO accounts VALUES (0, 100), (1, 100), (2, 100), (3, 100), (4, 100)").await;
     let start = run(&mut session, "SELECT COALESCE(MAX(n), 0) FROM t").await[0];
-    let local = tokio::task::LocalSet::new();
-    for writer in 0..8 {
-        let mut session = engine.session("test").unwrap();
-        local.spawn_local(async move {
-            let mut number = start + 1 + writer;
-            loop {
-                let filler = "x".repeat((number % 1500) as usize);
-                let insert = format!("INSERT INTO t VALUES ({number}, '{filler}')");
-                if number % 3 == 0 {
-                    insert_and_move(&mut session, &insert, number).await;
-                } else {
-                    run(&mut session, &insert).await;
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let engine = engine.clone();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let local = tokio::task::LocalSet::new();
+                for writer in 0..SESSIONS {
+                    let session = engine.session("test").unwrap();
+                    local.spawn_local(write(session, start + 1 + thread * SESSIONS + writer));
                 }
-                if number % 7 == 0 {
-                    run(&mut session, &format!("UPDATE t SET filler = 'changed' WHERE n = {number}")).await;
-                }
-                let mut out = std::io::stdout().lock();
-                writeln!(out, "{number}").unwrap();
-                out.flush().unwrap();
-                drop(out);
-                number += 8;
-            }
-        });
+                runtime.block_on(local);
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
     }
-    local.await;
+}
+
+/// Writes every eighth number, alone or in a transaction, and prints it.
+async fn write(mut session: Session, mut number: i64) {
+    loop {
+        let filler = "x".repeat((number % 1500) as usize);
+        let insert = format!("INSERT INTO t VALUES ({number}, '{filler}')");
+        if number % 3 == 0 {
+            insert_and_move(&mut session, &insert, number).await;
+        } else {
+            run(&mut session, &insert).await;
+        }
+        if number % 7 == 0 {
+            run(&mut session, &format!("UPDATE t SET filler = 'changed' WHERE n = {number}")).await;
+        }
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{number}").unwrap();
+        out.flush().unwrap();
+        drop(out);
+        number += THREADS * SESSIONS;
+    }
 }
 
 #[test]
@@ -194,6 +220,11 @@ fn no_acknowledged_commit_is_lost() {
             run(&mut session, ACCOUNTS).await;
             let sum = run(&mut session, "SELECT CAST(COALESCE(SUM(n), 0) AS SIGNED) FROM accounts").await[0];
             assert!(sum == 0 || sum == 500, "round {round}: half a transaction, {sum}");
+            run(&mut session, TWINS).await;
+            let alone = "SELECT t.n FROM t LEFT JOIN twins ON twins.n = t.n WHERE t.n % 3 = 0 AND twins.n IS NULL \
+                         UNION ALL SELECT twins.n FROM twins LEFT JOIN t ON t.n = twins.n WHERE t.n IS NULL";
+            let alone = run(&mut session, alone).await;
+            assert!(alone.is_empty(), "round {round}: half of the transactions {alone:?}");
             let unchanged = run(&mut session, "SELECT n FROM t WHERE n % 7 = 0 AND filler <> 'changed'").await;
             let undone: Vec<&i64> = unchanged.iter().filter(|number| acknowledged.contains(number)).collect();
             assert!(undone.is_empty(), "round {round}: undone {undone:?}");
