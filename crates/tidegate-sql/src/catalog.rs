@@ -1,8 +1,7 @@
 //! The shadow catalogue: what MySQL knows about a schema's tables, stored beside them and cached in memory.
 //!
 //! SQLite's own schema has physical names only (`t7`, `c2`); every name that a user sees comes from here. A change is written
-//! in the transaction of the DDL that makes it; [`Catalog`] itself is immutable and replaced as a whole. [`views`] shows the
-//! names to other programs.
+//! in the transaction of the DDL that makes it; [`Catalog`] itself is replaced as a whole. [`views`] shows names to others.
 
 pub(crate) mod views;
 
@@ -67,6 +66,8 @@ pub(crate) struct TableState {
     pub(crate) next_rowid: AtomicI64,
     /// Commits that changed the table.
     pub(crate) version: AtomicU64,
+    /// The version of the schema since which rows have their stored form; 0 since before it was opened.
+    pub(crate) defined: AtomicU64,
     /// What its statistics do not know.
     pub(crate) changes: Changes,
 }

@@ -58,17 +58,7 @@ pub(crate) fn run(
                 0
             }
         }
-        Statement::DropDatabase { name, if_exists } => match core.engine.directory.drop_schema(&name)? {
-            Some(tables) => {
-                core.forget_schema(&name);
-                tables
-            }
-            None if if_exists => {
-                core.env.note(errors::no_database_to_drop(&name));
-                0
-            }
-            None => return Err(errors::no_database_to_drop(&name).into()),
-        },
+        Statement::DropDatabase { name, if_exists } => drop_database(core, &name, if_exists)?,
         Statement::CreateTable(create) => return define::create_table(core, *create, text.sql, more, sink),
         Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
         Statement::DropProgram { kind, name, if_exists } => {
@@ -99,6 +89,32 @@ pub(crate) fn run(
         _ => return Err(errors::internal("not a definition").into()),
     };
     Ok(Some(affected))
+}
+
+/// Drops a schema when nobody writes to it, and no open transaction has changed or locked rows of it.
+fn drop_database(core: &mut Core, name: &str, if_exists: bool) -> Res<u64> {
+    let unused = match core.engine.schema(name) {
+        Ok(schema) => {
+            let catalog = schema.catalog()?;
+            let tables: Vec<&str> = catalog.tables.keys().map(String::as_str).collect();
+            Some(acquire_unused(&schema, &core.env, &tables)?)
+        }
+        // That is said below.
+        Err(_) => None,
+    };
+    let dropped = core.engine.directory.drop_schema(name)?;
+    drop(unused);
+    match dropped {
+        Some(tables) => {
+            core.forget_schema(name);
+            Ok(tables)
+        }
+        None if if_exists => {
+            core.env.note(errors::no_database_to_drop(name));
+            Ok(0)
+        }
+        None => Err(errors::no_database_to_drop(name)),
+    }
 }
 
 /// The collation that a character set and a collation name together.
@@ -161,6 +177,11 @@ pub(super) fn change<T>(
     }
     conn.enforce_foreign_keys(true);
     conn.cache.clear();
+    if result.is_ok() {
+        // Before others plan by the new definitions: snapshots of before are not to be read by them.
+        let names = tables.iter().filter_map(|name| catalog.table(name));
+        names.for_each(|table| table.state.defined.store(schema.version() + 1, Ordering::Release));
+    }
     let value = result.and_then(|value| {
         schema.reload(&conn)?;
         Ok(value)

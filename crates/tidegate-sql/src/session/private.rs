@@ -13,7 +13,7 @@ use tidegate_rows::ServerError;
 
 use super::{
     Core, Env, Res,
-    transaction::{Place, Transaction, acquire_for, savepoint_name, wait_at_most},
+    transaction::{Place, Transaction, WaitLimit, acquire_for, savepoint_name, wait_at_most},
     writes::tables_of,
 };
 use crate::{
@@ -87,7 +87,9 @@ impl Place {
     pub(super) fn wait_to_write(&mut self, env: &Env, tables: &[&str]) -> Res<WriteGuard> {
         let owner = self.owner();
         let schema = &self.pool.schema;
+        let limit = WaitLimit::begin(env);
         loop {
+            limit.set_rest();
             if schema.table_locks.any() && !owner.has_locks() {
                 wait_at_most(env, schema.table_locks.wait(env.connection_id, tables))?;
             }
@@ -99,6 +101,8 @@ impl Place {
                         .map_err(|Deadlock| errors::deadlock())?
                 }
             };
+            // It may have been dropped by whoever had the lock.
+            schema.may_write()?;
             if !schema.keeps_from(env, tables) {
                 return Ok(guard);
             }
@@ -145,6 +149,7 @@ impl Place {
     /// Has the private connection begin anew on the newest commit, with the changes that it has made so far.
     fn renew(&mut self, env: &Env) -> Res<()> {
         self.conn.rollback();
+        self.defined = self.pool.schema.version();
         self.conn.begin_immediate().map_err(|error| to_server_error(&error))?;
         self.reader = Some(self.pool.schema.readers.add(env.connection_id, Instant::now(), self.transaction.clone()));
         let mut watch = self.conn.set_watch(None);
@@ -398,8 +403,11 @@ pub(super) fn without_row_locks(
     acquire: impl Fn() -> Res<WriteGuard>,
 ) -> Res<WriteGuard> {
     let mut wanted = None;
+    let limit = WaitLimit::begin(env);
     loop {
+        limit.set_rest();
         let guard = acquire()?;
+        schema.may_write()?;
         let catalog = schema.catalog()?;
         let ids: Vec<i64> = tables.iter().filter_map(|name| Some(catalog.table(name)?.id)).collect();
         // While this has the write lock nobody takes other locks.

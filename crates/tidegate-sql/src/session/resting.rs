@@ -95,10 +95,20 @@ impl Transaction {
         let (transaction, connection_id) = (Arc::downgrade(open), open.client.id);
         let mut kept = kept.drain(..);
         let resumed = open.resume(|held| {
-            let Held { schema: _, conn, guard, reader, owner: _ } = held;
+            let Held { schema: _, conn, guard, defined, reader, owner: _ } = held;
             if let Some(Kept { pool, owner }) = kept.next() {
                 let transaction = transaction.clone();
-                self.places.push(Place { conn, pool, guard, turn: None, reader, owner, transaction, connection_id });
+                self.places.push(Place {
+                    conn,
+                    pool,
+                    guard,
+                    defined,
+                    turn: None,
+                    reader,
+                    owner,
+                    transaction,
+                    connection_id,
+                });
             }
         });
         drop(kept);
@@ -120,11 +130,11 @@ impl Transaction {
         let writes = self.places.iter_mut().any(|place| place.guard.is_some() || place.has_private_changes());
         let Resting { open: Some(open), kept } = &mut self.resting else { return };
         let held = self.places.drain(..).map(|place| {
-            let Place { conn, pool, guard, turn: _, reader, owner, transaction: _, connection_id: _ } = place;
+            let Place { conn, pool, guard, defined, turn: _, reader, owner, transaction: _, connection_id: _ } = place;
             let schema = Arc::clone(&pool.schema);
             let owner_id = owner.as_ref().map(|owner| owner.id());
             kept.push(Kept { pool, owner });
-            Held { schema, conn, guard, reader, owner: owner_id }
+            Held { schema, conn, guard, defined, reader, owner: owner_id }
         });
         open.rest(env.idle_limits.get().of(writes), self.changed, held);
     }

@@ -7,7 +7,7 @@
 use std::{
     rc::Rc,
     sync::{Arc, Weak, atomic::Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tidegate_rows::ServerError;
@@ -58,6 +58,8 @@ pub(super) struct Place {
     pub(super) pool: Rc<Pool>,
     /// The write lock of a transaction that is the schema's writer.
     pub(super) guard: Option<WriteGuard>,
+    /// The version of the schema's definitions when its snapshot was taken.
+    pub(super) defined: u64,
     /// The write lock of a statement that runs privately.
     pub(super) turn: Option<WriteGuard>,
     /// Its place among the readers of the schema, once it has a snapshot.
@@ -72,6 +74,18 @@ pub(super) struct Place {
 impl Place {
     fn is_of(&self, schema: &Schema) -> bool {
         self.pool.schema.id == schema.id
+    }
+
+    /// Whether a table that a plan reads has been redefined since the snapshot was taken.
+    pub(super) fn is_redefined(&self, plan: &Plan) -> Res<bool> {
+        let schema = &self.pool.schema;
+        if schema.version() == self.defined || self.conn.is_autocommit() {
+            return Ok(false);
+        }
+        let catalog = schema.catalog()?;
+        let here = plan.read_names.iter().filter(|(name, _)| *name == schema.name);
+        let mut tables = here.filter_map(|(_, table)| catalog.table(table));
+        Ok(tables.any(|table| table.state.defined.load(Ordering::Acquire) > self.defined))
     }
 
     /// Gives the connection back, then the lock. What is not committed is undone.
@@ -150,6 +164,7 @@ impl Transaction {
             conn,
             pool,
             guard: None,
+            defined: 0,
             turn: None,
             reader: None,
             owner: None,
@@ -197,9 +212,12 @@ impl Transaction {
         begin: impl FnOnce(&mut Conn) -> Result<(), crate::store::conn::SqliteError>,
     ) -> Res<()> {
         let savepoints = self.savepoints.clone();
-        let conn = self.conn()?;
+        let place = self.place()?;
+        let conn = &mut place.conn;
         conn.enforce_foreign_keys(env.foreign_keys.get());
         if conn.is_autocommit() {
+            // Before the snapshot: one that is newer than this number is only taken for older.
+            place.defined = place.pool.schema.version();
             begin(conn).map_err(|error| to_server_error(&error))?;
             for name in savepoints {
                 conn.execute(&format!("SAVEPOINT {}", savepoint_name(&name)))
@@ -405,7 +423,9 @@ pub(super) fn savepoint_name(name: &str) -> String {
 /// # Errors
 /// 1205 if it takes too long.
 pub(crate) fn acquire_for(schema: &Arc<Schema>, env: &Env, tables: &[&str]) -> Res<WriteGuard> {
+    let limit = WaitLimit::begin(env);
     loop {
+        limit.set_rest();
         if schema.table_locks.any() {
             wait_at_most(env, schema.table_locks.wait(env.connection_id, tables))?;
         }
@@ -413,6 +433,30 @@ pub(crate) fn acquire_for(schema: &Arc<Schema>, env: &Env, tables: &[&str]) -> R
         if !schema.keeps_from(env, tables) {
             return Ok(guard);
         }
+    }
+}
+
+/// The limit for waiting of a statement that waits several times: it is for all of them together.
+pub(super) struct WaitLimit<'a> {
+    env: &'a Env,
+    time: Duration,
+    begun: Instant,
+}
+
+impl<'a> WaitLimit<'a> {
+    pub(super) fn begin(env: &'a Env) -> Self {
+        Self { env, time: env.lock_wait.get(), begun: Instant::now() }
+    }
+
+    /// The next wait has what is left.
+    pub(super) fn set_rest(&self) {
+        self.env.lock_wait.set(self.time.saturating_sub(self.begun.elapsed()));
+    }
+}
+
+impl Drop for WaitLimit<'_> {
+    fn drop(&mut self) {
+        self.env.lock_wait.set(self.time);
     }
 }
 

@@ -258,6 +258,9 @@ impl Core {
                 }
                 None => transaction.read(&self.env)?,
             }
+            if transaction.place()?.is_redefined(plan)? {
+                return Err(errors::definition_changed().into());
+            }
             self.note_reads(plan, !transaction.is_explicit());
             let reader = transaction.reader().cloned();
             let conn = transaction.conn()?;

@@ -77,6 +77,8 @@ pub(crate) struct Held {
     pub(crate) conn: Box<Conn>,
     /// The write lock of a transaction that is the schema's only writer.
     pub(crate) guard: Option<WriteGuard>,
+    /// The version of the definitions that its snapshot goes with.
+    pub(crate) defined: u64,
     pub(crate) reader: Option<Arc<Reader>>,
     /// Whose row locks it has.
     pub(crate) owner: Option<u64>,

@@ -176,6 +176,68 @@ fn transactions_do_not_read_tables_that_others_have_redefined() {
 }
 
 #[test]
+fn snapshots_are_not_read_by_later_definitions() {
+    let setup =
+        "CREATE TABLE o (n INT, d DATE); INSERT INTO o VALUES (5, '2020-02-03'); CREATE TABLE t (id INT PRIMARY KEY)";
+    local(async {
+        let fixture = Fixture::new("stored-forms", setup).await;
+        let [mut a, mut b] = [fixture.session(), fixture.session()];
+        for begin in ["START TRANSACTION WITH CONSISTENT SNAPSHOT", "BEGIN; INSERT INTO t VALUES (2)"] {
+            for definition in [
+                "ALTER TABLE o MODIFY n VARCHAR(9)",
+                "ALTER TABLE o MODIFY n DECIMAL(9,3), MODIFY d VARCHAR(20)",
+                "ALTER TABLE o MODIFY n INT, MODIFY d DATE",
+                "ALTER TABLE o RENAME COLUMN n TO x, RENAME COLUMN d TO n; ALTER TABLE o RENAME COLUMN n TO d, RENAME COLUMN x TO n",
+            ] {
+                ok(run(&mut a, begin).await);
+                ok(run(&mut b, definition).await);
+                assert_eq!(run(&mut a, "SELECT CAST(n AS SIGNED) FROM o").await, Err(1412), "{begin}; {definition}");
+                // Other tables are as they were.
+                ok(run(&mut a, "SELECT id FROM t").await);
+                assert_eq!(ok(run(&mut a, "ROLLBACK; SELECT CAST(n AS SIGNED) FROM o").await), [5]);
+                // What writes begins on the newest commit.
+                ok(run(&mut a, begin).await);
+                ok(run(&mut a, "UPDATE o SET n = n; SELECT n FROM o; ROLLBACK").await);
+            }
+        }
+        // Who takes no snapshot sees the new definition.
+        ok(run(&mut a, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN; SELECT n FROM o").await);
+        ok(run(&mut b, "ALTER TABLE o MODIFY n BIGINT").await);
+        assert_eq!(ok(run(&mut a, "SELECT n FROM o").await), [5]);
+    });
+}
+
+#[test]
+fn a_schema_is_dropped_when_transactions_have_ended() {
+    local(async {
+        let fixture = Fixture::new("dropped", TABLE).await;
+        let (mut a, mut b) = (fixture.session(), fixture.session());
+        let begins = ["BEGIN; UPDATE t SET n = 0 WHERE id = 1", "BEGIN; SELECT n FROM t WHERE id = 1 FOR SHARE"];
+        for (number, begin) in begins.into_iter().enumerate() {
+            let schema = format!("s{number}");
+            ok(run(&mut a, &format!("CREATE DATABASE {schema}; USE {schema}; {TABLE}")).await);
+            ok(run(&mut a, begin).await);
+            assert_eq!(
+                run(&mut b, &format!("SET innodb_lock_wait_timeout = 0; DROP DATABASE {schema}")).await,
+                Err(1205)
+            );
+            ok(run(&mut b, "SET innodb_lock_wait_timeout = 50").await);
+            let mut waiting = fixture.start(b, &format!("DROP DATABASE {schema}"));
+            assert!(waiting.waits().await);
+            // Others that wait for it find nothing.
+            let other =
+                fixture.start(fixture.session(), &format!("BEGIN; UPDATE {schema}.t SET n = n + 1 WHERE id = 2"));
+            ok(run(&mut a, "UPDATE t SET n = 5 WHERE id = 3; COMMIT").await);
+            let outcome;
+            (b, outcome) = waiting.end().await;
+            assert_eq!(ok(outcome), [0i64; 0]);
+            assert_eq!(other.end().await.1, Err(1049), "{begin}");
+            assert_eq!(run(&mut a, "SELECT n FROM t").await, Err(1049));
+        }
+    });
+}
+
+#[test]
 fn a_delete_of_many_rows_keeps_what_stands_before_it() {
     let rows: Vec<String> = (0..3000).map(|id| format!("({id})")).collect();
     let setup = format!(
