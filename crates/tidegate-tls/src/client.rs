@@ -6,22 +6,23 @@ use std::{
 };
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, InconsistentKeys, SignatureScheme,
     client::{
         Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
     pki_types::{
         CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
     },
+    sign::{CertifiedKey, SingleCertAndKey},
 };
 
 use crate::{
     Shared,
     ciphers::Choice,
     provider,
-    verify::{Rules, Side, untrusted, verify_name},
+    verify::{BadList, Rules, Side, untrusted, verify_name},
     versions::Versions,
     x509::Parts,
 };
@@ -86,7 +87,7 @@ impl Default for ClientOptions {
 pub enum ClientError {
     /// A list of what is revoked cannot be used.
     #[error("bad certificate revocation list: {0}")]
-    Revoked(#[source] webpki::Error),
+    Revoked(#[source] BadList),
     /// The key is not that of the certificate, or of a kind that nobody can sign with.
     #[error("bad client certificate: {0}")]
     Identity(#[source] Error),
@@ -133,15 +134,35 @@ impl ClientOptions {
             .with_custom_certificate_verifier(Arc::new(verifier));
         let mut client = match &self.identity {
             None => builder.with_no_client_auth(),
-            Some(Shared(identity)) => builder
-                .with_client_auth_cert(identity.chain.to_vec(), identity.key.clone_key())
-                .map_err(ClientError::Identity)?,
+            Some(Shared(identity)) => {
+                let pair = certified(identity.chain.to_vec(), identity.key.clone_key(), &provider());
+                builder
+                    .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair.map_err(ClientError::Identity)?)))
+            }
         };
         client.enable_sni = self.sends_name;
         if !self.resumes {
             client.resumption = Resumption::disabled();
         }
         Ok(Arc::new(client))
+    }
+}
+
+/// A certificate, whatever its version, with its key.
+///
+/// # Errors
+/// The key is not that of the certificate, or of a kind that nobody can sign with.
+pub fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Error> {
+    let key = provider.key_provider.load_private_key(key)?;
+    let parts = chain.first().and_then(|certificate| Parts::of(certificate));
+    match (parts, key.public_key()) {
+        (Some(parts), Some(public)) if public.as_ref() != parts.public_key => Err(InconsistentKeys::KeyMismatch.into()),
+        (None, _) => Err(CertificateError::BadEncoding.into()),
+        _ => Ok(CertifiedKey::new(chain, key)),
     }
 }
 

@@ -9,12 +9,14 @@
 //! - [`server`]: certificates of clients; [`tickets`]: what sessions are resumed by; [`describe`]: what certificates say
 //! - [`versions`], [`ciphers`]: what may be spoken
 //! - [`pem`]: certificates and keys as files have them
-//! - `x509`: parts of certificates that the libraries do not show
+//! - `chain`, `crl`, `x509`: certificates that the library does not follow, lists of what is revoked, and what both are made of
 
 #![forbid(unsafe_code)]
 
+mod chain;
 pub mod ciphers;
 pub mod client;
+mod crl;
 pub mod describe;
 pub mod pem;
 pub mod server;

@@ -13,7 +13,7 @@ use rustls::{
 use crate::{
     client::{verify_signature_tls12, verify_signature_tls13},
     provider,
-    verify::{Rules, Side, VerifyError},
+    verify::{BadList, Rules, Side, VerifyError},
     x509::Parts,
 };
 
@@ -32,7 +32,7 @@ impl ClientRules {
         trusted: &[CertificateDer<'static>],
         revoked: &[CertificateRevocationListDer<'static>],
         depth_max: u64,
-    ) -> Result<Self, webpki::Error> {
+    ) -> Result<Self, BadList> {
         Ok(Self { rules: Rules::new(trusted, revoked, Some(depth_max))? })
     }
 

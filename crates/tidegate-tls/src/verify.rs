@@ -13,14 +13,14 @@ use rustls::{
     pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, TrustAnchor, UnixTime},
     server::ParsedCertificate,
 };
-use webpki::{
-    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, OwnedCertRevocationList, RevocationCheckDepth,
-    RevocationOptionsBuilder, UnknownStatusPolicy, anchor_from_trusted_cert,
-};
+use webpki::{EndEntityCert, KeyUsage, VerifiedPath, anchor_from_trusted_cert};
 
+pub use crate::crl::BadList;
 use crate::{
+    chain,
+    crl::{self, RevocationList},
     provider,
-    x509::{Parts, Validity},
+    x509::{Parts, sequence},
 };
 
 /// Why a certificate is not accepted. The number is OpenSSL's, as is the text.
@@ -64,6 +64,9 @@ pub enum VerifyError {
     /// It was revoked.
     #[error("certificate revoked")]
     Revoked = 23,
+    /// A certificate has a part that must not be overlooked, and that is not understood.
+    #[error("unhandled critical extension")]
+    CriticalExtension = 34,
     /// An authority allowed fewer authorities below itself.
     #[error("path length constraint exceeded")]
     PathLength = 25,
@@ -139,9 +142,6 @@ impl From<webpki::Error> for VerifyError {
         match error {
             E::CertExpired { .. } | E::InvalidCertValidity => Self::Expired,
             E::CertNotValidYet { .. } => Self::NotYetValid,
-            E::CertRevoked => Self::Revoked,
-            E::CrlExpired { .. } => Self::CrlExpired,
-            E::UnknownRevocationStatus => Self::NoCrl,
             E::UnknownIssuer => Self::UnknownIssuer,
             E::EndEntityUsedAsCa => Self::InvalidCa,
             E::InvalidSignatureForPublicKey => Self::BadSignature,
@@ -170,9 +170,9 @@ pub struct Rules {
     trusted: Vec<CertificateDer<'static>>,
     anchors: Vec<TrustAnchor<'static>>,
     /// Empty where nothing is known of what is revoked.
-    revoked: Vec<CertRevocationList<'static>>,
+    revoked: Vec<RevocationList>,
     /// How many certificates may stand between the peer's and a trusted one.
-    depth_max: Option<u64>,
+    depth_max: usize,
 }
 
 impl Rules {
@@ -185,11 +185,12 @@ impl Rules {
         trusted: &[CertificateDer<'static>],
         revoked: &[CertificateRevocationListDer<'static>],
         depth_max: Option<u64>,
-    ) -> Result<Self, webpki::Error> {
+    ) -> Result<Self, BadList> {
         // What is no authority for the library may still be trusted by itself.
         let anchors = trusted.iter().filter_map(|one| Some(anchor_from_trusted_cert(one).ok()?.to_owned())).collect();
-        let revoked = revoked.iter().map(|list| Ok(OwnedCertRevocationList::from_der(list)?.into()));
-        Ok(Self { trusted: trusted.to_vec(), anchors, revoked: revoked.collect::<Result<_, _>>()?, depth_max })
+        let depth_max = depth_max.map_or(usize::MAX, |depth| usize::try_from(depth).unwrap_or(usize::MAX));
+        let revoked = revoked.iter().map(|list| RevocationList::of(list)).collect::<Result<_, _>>()?;
+        Ok(Self { trusted: trusted.to_vec(), anchors, revoked, depth_max })
     }
 
     /// Verifies whom a certificate is from, not whom it is for.
@@ -203,72 +204,81 @@ impl Rules {
         side: Side,
         now: UnixTime,
     ) -> Result<(), VerifyError> {
-        let parts = Parts::of(end_entity);
+        let seconds = now.as_secs();
         if self.revoked.is_empty()
-            && let Some(parts) = parts.as_ref().filter(|parts| parts.is_self_issued())
+            && let Some(parts) = Parts::of(end_entity).filter(|parts| parts.is_self_issued())
             && self.trusted.contains(end_entity)
         {
-            return verify_alone(parts, now);
+            // OpenSSL asks nothing else of it; the library would refuse it.
+            return chain::check_time(&parts, seconds);
         }
-        // The library does not read those of version 1.
-        if parts.is_some_and(|parts| parts.is_version_1) {
-            return Err(untrusted(end_entity, intermediates));
+        match self.verify_chain(end_entity, intermediates, side, now) {
+            Ok(verified) => verified,
+            Err(webpki::Error::UnknownIssuer) => Err(untrusted(end_entity, intermediates)),
+            Err(webpki::Error::UnsupportedCertVersion | webpki::Error::CaUsedAsEndEntity) => {
+                let mut search = chain::Search::new(&self.trusted, intermediates, self.depth_max, seconds);
+                match search.find(end_entity, side) {
+                    Ok(path) => path.iter().try_for_each(|(parts, key)| self.check_revoked(parts, key, seconds)),
+                    Err(VerifyError::UnknownIssuer) => Err(untrusted(end_entity, intermediates)),
+                    Err(other) => Err(other),
+                }
+            }
+            Err(other) => Err(other.into()),
         }
-        self.verify_chain(end_entity, intermediates, side, now).map_err(|error| match error {
-            webpki::Error::UnknownIssuer => untrusted(end_entity, intermediates),
-            // An authority's own certificate: the library does not look for who vouches for it.
-            webpki::Error::CaUsedAsEndEntity => untrusted(end_entity, intermediates),
-            other => other.into(),
-        })
     }
 
+    /// Lets the library find a way, whose certificates are then looked for in the lists of what is revoked.
     fn verify_chain(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         side: Side,
         now: UnixTime,
-    ) -> Result<(), webpki::Error> {
+    ) -> Result<Result<(), VerifyError>, webpki::Error> {
         let certificate = EndEntityCert::try_from(end_entity)?;
         let usage = match side {
             Side::Server => KeyUsage::server_auth(),
             Side::Client => KeyUsage::client_auth(),
         };
-        let lists: Vec<&CertRevocationList<'_>> = self.revoked.iter().collect();
-        let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|options| {
-            options
-                .with_depth(RevocationCheckDepth::Chain)
-                .with_status_policy(UnknownStatusPolicy::Deny)
-                .with_expiration_policy(ExpirationPolicy::Enforce)
-                .build()
-        });
-        let depth_max = self.depth_max.map_or(usize::MAX, |depth| usize::try_from(depth).unwrap_or(usize::MAX));
-        let is_short = |path: &webpki::VerifiedPath<'_>| match path.intermediate_certificates().count() {
-            count if count > depth_max => Err(webpki::Error::MaximumPathDepthExceeded),
+        let is_short = |path: &VerifiedPath<'_>| match path.intermediate_certificates().count() {
+            count if count > self.depth_max => Err(webpki::Error::MaximumPathDepthExceeded),
             _ => Ok(()),
         };
         let algorithms = provider().signature_verification_algorithms.all;
-        let verified = certificate.verify_for_usage(
+        let path = certificate.verify_for_usage(
             algorithms,
             &self.anchors,
             intermediates,
             now,
             usage,
-            revocation,
+            None,
             Some(&is_short),
-        );
-        verified.map(drop)
+        )?;
+        Ok(self.check_path(end_entity, &path, now.as_secs()))
     }
-}
 
-/// Verifies a certificate that is trusted itself and vouches for itself, as OpenSSL does. The library would refuse it: for
-/// its version, or since it is an authority's.
-fn verify_alone(parts: &Parts<'_>, now: UnixTime) -> Result<(), VerifyError> {
-    match parts.validity_at(now.as_secs()) {
-        Some(Validity::Now) => Ok(()),
-        Some(Validity::NotYet) => Err(VerifyError::NotYetValid),
-        Some(Validity::Expired) => Err(VerifyError::Expired),
-        None => Err(VerifyError::Unspecified),
+    fn check_path(&self, end_entity: &[u8], path: &VerifiedPath<'_>, now: u64) -> Result<(), VerifyError> {
+        if self.revoked.is_empty() {
+            return Ok(());
+        }
+        let mut certificates = vec![end_entity.to_vec()];
+        certificates.extend(path.intermediate_certificates().map(|one| one.der().to_vec()));
+        for (index, der) in certificates.iter().enumerate() {
+            let parts = Parts::of(der).ok_or(VerifyError::Unspecified)?;
+            let key = match certificates.get(index + 1) {
+                Some(issuer) => Parts::of(issuer).ok_or(VerifyError::Unspecified)?.public_key.to_vec(),
+                None => sequence(&path.anchor().subject_public_key_info),
+            };
+            self.check_revoked(&parts, &key, now)?;
+        }
+        Ok(())
+    }
+
+    fn check_revoked(&self, parts: &Parts<'_>, issuer_key: &[u8], now: u64) -> Result<(), VerifyError> {
+        if self.revoked.is_empty() {
+            return Ok(());
+        }
+        crl::check(&self.revoked, parts, issuer_key, i64::try_from(now).unwrap_or(i64::MAX))
     }
 }
 

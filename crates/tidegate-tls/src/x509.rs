@@ -11,8 +11,17 @@
 
 use std::iter;
 
-const SEQUENCE: u8 = 0x30;
+use rustls::pki_types::SubjectPublicKeyInfoDer;
+use webpki::RawPublicKeyEntity;
+
+use crate::provider;
+
+pub(crate) const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+const BOOLEAN: u8 = 0x01;
+const OCTET_STRING: u8 = 0x04;
+const BIT_STRING: u8 = 0x03;
 
 /// Parts of a certificate, each with its tag and length.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +37,68 @@ pub(crate) struct Parts<'a> {
     pub(crate) public_key: &'a [u8],
     /// Whether the certificate has the extension subjectAltName, whose names count instead of the subject's.
     pub(crate) has_alternative_names: bool,
+    /// What follows the key.
+    rest: &'a [u8],
+}
+
+/// An extension of a certificate or a list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extension<'a> {
+    /// Its number, as encoded.
+    pub(crate) kind: &'a [u8],
+    /// Who does not know it must not accept the certificate.
+    pub(crate) is_critical: bool,
+    /// Its content, encoded once more.
+    pub(crate) value: &'a [u8],
+}
+
+/// The extensions in the content of an element `[3]` or `[0]`.
+pub(crate) fn extensions(tagged: &[u8]) -> impl Iterator<Item = Extension<'_>> {
+    let list = elements(tagged).next().map_or(&[][..], |(_, list)| list);
+    elements(list).filter_map(|(_, extension)| {
+        let mut fields = elements(extension);
+        let (_, kind) = fields.next()?;
+        match fields.next()? {
+            (BOOLEAN, flag) => {
+                let (_, value) = fields.next().filter(|(tag, _)| *tag == OCTET_STRING)?;
+                Some(Extension { kind, is_critical: flag != [0], value })
+            }
+            (_, value) => Some(Extension { kind, is_critical: false, value }),
+        }
+    })
+}
+
+/// A certificate or a list as its issuer has signed it.
+#[derive(Debug)]
+pub(crate) struct Signed<'a> {
+    /// The bytes that are signed.
+    whole: &'a [u8],
+    /// What is in them.
+    pub(crate) content: &'a [u8],
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> Signed<'a> {
+    pub(crate) fn of(der: &'a [u8]) -> Option<Self> {
+        let (_, signed, _) = element(der).filter(|(tag, ..)| *tag == SEQUENCE)?;
+        let (whole, rest) = next(signed)?;
+        let (_, content, _) = element(whole).filter(|(tag, ..)| *tag == SEQUENCE)?;
+        let (_, algorithm, size) = element(rest).filter(|(tag, ..)| *tag == SEQUENCE)?;
+        let (_, bits, _) = element(rest.get(size..)?).filter(|(tag, ..)| *tag == BIT_STRING)?;
+        // The number of bits that are not used comes first; a signature is of whole bytes.
+        let signature = bits.strip_prefix(&[0])?;
+        Some(Self { whole, content, algorithm, signature })
+    }
+
+    /// Whether the owner of `key`, a whole SubjectPublicKeyInfo, has signed it.
+    pub(crate) fn is_by(&self, key: &[u8]) -> bool {
+        let key = SubjectPublicKeyInfoDer::from(key);
+        let Ok(key) = RawPublicKeyEntity::try_from(&key) else { return false };
+        let algorithms = provider().signature_verification_algorithms.all;
+        let mut fitting = algorithms.iter().filter(|known| known.signature_alg_id().as_ref() == self.algorithm);
+        fitting.any(|known| key.verify_signature(*known, self.whole, self.signature).is_ok())
+    }
 }
 
 /// Whether a certificate may be used at some time.
@@ -58,7 +129,7 @@ impl<'a> Parts<'a> {
         let (subject, rest) = next(rest)?;
         let (public_key, rest) = next(rest)?;
         let has_alternative_names = memchr::memmem::find(rest, SUBJECT_ALT_NAME).is_some();
-        Some(Self { is_version_1, serial, issuer, validity, subject, public_key, has_alternative_names })
+        Some(Self { is_version_1, serial, issuer, validity, subject, public_key, has_alternative_names, rest })
     }
 
     /// Whether it may be used at a time, in seconds since 1970; `None` for times that cannot be read.
@@ -70,6 +141,12 @@ impl<'a> Parts<'a> {
             _ if now > to => Validity::Expired,
             _ => Validity::Now,
         })
+    }
+
+    /// Its extensions.
+    pub(crate) fn extensions(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
+        let tagged = elements(self.rest).find(|(tag, _)| *tag == EXTENSIONS).map_or(&[][..], |(_, content)| content);
+        extensions(tagged)
     }
 
     /// First and last second of its time, since 1970.
@@ -113,7 +190,7 @@ pub(crate) fn elements(mut input: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 /// A time in seconds since 1970: `YYMMDDHHMMSSZ` as UTCTime, with four digits for the year as GeneralizedTime.
 ///
 /// Source: RFC 5280, section 4.1.2.5.
-fn seconds_of(tag: u8, text: &[u8]) -> Option<i64> {
+pub(crate) fn seconds_of(tag: u8, text: &[u8]) -> Option<i64> {
     const UTC_TIME: u8 = 0x17;
     const GENERALIZED_TIME: u8 = 0x18;
     let digits = text.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
@@ -155,6 +232,20 @@ fn element(input: &[u8]) -> Option<(u8, &[u8], usize)> {
     };
     let size = head.checked_add(len)?;
     Some((tag, input.get(head..size)?, size))
+}
+
+/// An element SEQUENCE with this content.
+pub(crate) fn sequence(content: &[u8]) -> Vec<u8> {
+    let len = content.len().to_be_bytes();
+    let digits = &len[len.iter().position(|byte| *byte != 0).unwrap_or(len.len() - 1)..];
+    let mut out = vec![SEQUENCE];
+    if content.len() > 0x7f {
+        // At most eight digits.
+        out.push(0x80 | digits.len() as u8);
+    }
+    out.extend_from_slice(digits);
+    out.extend_from_slice(content);
+    out
 }
 
 #[cfg(test)]

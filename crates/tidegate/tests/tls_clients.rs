@@ -3,10 +3,13 @@
 mod support;
 
 use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
-use rcgen::{CertificateParams, DnType, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use support::authority::{Authority, Secure, ask, secure};
@@ -66,7 +69,10 @@ impl Gate {
             Some((certificate, key)) => {
                 let chain = rustls::pki_types::CertificateDer::pem_slice_iter(certificate.as_bytes());
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
-                builder.with_client_auth_cert(chain.map(|one| one.expect("PEM")).collect(), key).expect("a pair")
+                let key = rustls::crypto::ring::sign::any_supported_type(&key).expect("a key");
+                // The builder would refuse certificates of version 1.
+                let pair = CertifiedKey::new(chain.map(|one| one.expect("PEM")).collect(), key);
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair)))
             }
         })
     }
@@ -188,6 +194,94 @@ fn certificates_in_variables() {
     assert_eq!(parts[8], "/O=Tide, Inc/CN=alice");
     assert_eq!((parts[9], parts[10]), ("X25519", "X25519:prime256v1:secp384r1"));
     assert!(parts[11].starts_with("TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256:"), "{}", parts[11]);
+    gate.site.quit();
+}
+
+/// Runs openssl in `dir`.
+fn openssl(dir: &Path, arguments: &str) {
+    let output = Command::new("openssl").current_dir(dir).args(arguments.split(' ')).output().expect("openssl runs");
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A certificate of version 1 for a new key, signed with `<issuer>.crt` and `<issuer>.key`.
+fn version_1(dir: &Path, name: &str, issuer: &str) -> Identity {
+    let request = format!(
+        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
+    );
+    openssl(dir, &request);
+    openssl(
+        dir,
+        &format!(
+            "x509 -req -in {name}.csr -CA {issuer}.crt -CAkey {issuer}.key -CAcreateserial -days 9 -out {name}.crt"
+        ),
+    );
+    let [certificate, key] =
+        ["crt", "key"].map(|end| std::fs::read_to_string(dir.join(format!("{name}.{end}"))).expect("written"));
+    Some((certificate, key))
+}
+
+#[test]
+fn certificates_that_only_openssl_would_make() {
+    let mut gate = Gate::start("");
+    gate.site.quit();
+    let dir = gate.site.dir.join("conf");
+    // An authority and one below it, and a certificate that is no authority's.
+    std::fs::write(dir.join("root.crt"), &gate.clients.pem).expect("written");
+    std::fs::write(dir.join("root.key"), gate.clients.issuer.key().serialize_pem()).expect("written");
+    let below = |name: &str, is_ca: IsCa| {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = is_ca;
+        let certificate = params.signed_by(&key, &gate.clients.issuer).expect("signed").pem();
+        std::fs::write(dir.join(format!("{name}.crt")), &certificate).expect("written");
+        std::fs::write(dir.join(format!("{name}.key")), key.serialize_pem()).expect("written");
+        (certificate, key.serialize_pem())
+    };
+    let authority = below("middle", IsCa::Ca(BasicConstraints::Constrained(0)));
+    let impostor = below("impostor", IsCa::NoCa);
+    let behind = |identity: Identity, chain: &str| identity.map(|(certificate, key)| (certificate + chain, key));
+    let old = version_1(&dir, "old", "root");
+    let far = version_1(&dir, "far", "middle");
+    let forged = version_1(&dir, "forged", "impostor");
+    openssl(
+        &dir,
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout alone.key -out alone.crt -subj /CN=clients -days 9",
+    );
+    let homonym = version_1(&dir, "homonym", "alone");
+    let ask = |gate: &Gate, identity: &Identity| gate.ask(&gate.client(identity, &[&TLS13]), "any.test", "any.test");
+    gate.site.start();
+    for (identity, expected) in [
+        (&old, "200 SUCCESS|CN=old"),
+        (&Some(authority.clone()), "200 SUCCESS|"),
+        (&behind(far.clone(), &authority.0), "200 SUCCESS|CN=far"),
+        (&far, "200 FAILED:unable to verify the first certificate"),
+        (&behind(forged, &impostor.0), "403 495 FAILED:invalid CA certificate"),
+        (&homonym, "200 FAILED:unable to verify the first certificate"),
+    ] {
+        let answer = ask(&gate, identity);
+        assert!(answer.starts_with(expected), "{expected}: {answer}");
+    }
+    gate.site.quit();
+    // A list of version 1, in which one of them is.
+    std::fs::write(dir.join("index"), "").expect("written");
+    let config = "[ca]\ndefault_ca=a\n[a]\ndatabase=index\ndefault_md=sha256\ndefault_crl_days=9\n";
+    std::fs::write(dir.join("ca.conf"), config).expect("written");
+    openssl(&dir, "ca -config ca.conf -revoke old.crt -cert root.crt -keyfile root.key");
+    openssl(&dir, "ca -config ca.conf -gencrl -cert root.crt -keyfile root.key -out root.crl");
+    let young = version_1(&dir, "young", "root");
+    let conf = std::fs::read_to_string(dir.join("nginx.conf")).expect("a configuration");
+    let rules = "ssl_crl root.crl; ssl_verify_client optional_no_ca;";
+    gate.site.write_conf(&conf.replace("ssl_verify_client optional_no_ca;", rules));
+    gate.site.start();
+    for (identity, expected) in [
+        (&old, "403 495 FAILED:certificate revoked"),
+        (&young, "200 SUCCESS|CN=young"),
+        (&behind(far, &authority.0), "403 495 FAILED:unable to get certificate CRL"),
+    ] {
+        let answer = ask(&gate, identity);
+        assert!(answer.starts_with(expected), "{expected}: {answer}");
+    }
     gate.site.quit();
 }
 

@@ -18,11 +18,11 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Files about what this server does not have at all: other protocols, TLS, and modules of nginx's that nobody
+/// Files about what this server does not have at all: other protocols, and modules of nginx's that nobody
 /// plans. What is left may still skip itself, for want of a module in `-V`.
-const LEFT_OUT: &str = "^(h2_|h2\\.|h3_|quic|mail_|stream_|uwsgi_ssl|grpc|ssl|proxy_ssl|proxy_h2|perl|image_filter|xslt\
+const LEFT_OUT: &str = "^(h2_|h2\\.|h3_|quic|mail_|stream_|grpc|proxy_h2|perl|image_filter|xslt\
     |dav|geoip|.*_perl|gzip_flush|.*win32|mp4|range_mp4|range_flv|tunnel|.*sticky|.*_h2\\.|.*_mail|worker_shutdown_timeout_stream\
-    |proxy_bind_transparent|upstream_zone_ssl|proxy_request_buffering_ssl|proxy_if|proxy_early_hints|proxy_trailers\
+    |proxy_bind_transparent|proxy_if|proxy_early_hints|proxy_trailers\
     |proxy_connection_headers|proxy_protocol_ipv6|proxy_protocol_unix|sub_filter_ssi)";
 
 /// Seconds that one file may take.
@@ -180,7 +180,7 @@ const HEAD: &str = "# nginx's own tests
 
 `cargo xtask conformance --nginx-tests DIR` runs a checkout of nginx's public test suite (nginx-tests on GitHub) and writes this page. Each file runs with
 Debian's nginx and with our debug build, under the name `nginx`, in namespaces of its own. Only assertions that nginx passes are counted. Files about
-HTTP/2 and 3, TLS, mail, stream, caches and modules that are not planned are left out by name
+HTTP/2 and 3, mail, stream, caches and modules that are not planned are left out by name
 (`xtask/src/conformance/nginx_tests.rs`); `nginx-causes.txt` has the causes of failures. A few assertions read a log within microseconds after a response,
 and fail by chance on a busy machine.
 ";

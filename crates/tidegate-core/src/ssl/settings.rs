@@ -21,6 +21,7 @@ use rustls::{
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity};
 use tidegate_tls::{
     ciphers::Choice,
+    client::certified,
     pem,
     server::{AnyClient, ClientRules},
     tickets::Tickets,
@@ -181,7 +182,7 @@ fn pairs(conf: &Conf, conf_dir: &Path, provider: &CryptoProvider) -> Result<Vec<
     let pair = |(certificate, key): (&Located, &Located)| {
         let chain = certificate.load(conf_dir, "certificate", pem::certificates)?;
         let secret = key.load(conf_dir, "certificate key", |text| pem::key(text, &passwords))?;
-        let mut pair = CertifiedKey::from_der(chain, secret, provider).map_err(|error| {
+        let mut pair = certified(chain, secret, provider).map_err(|error| {
             let path = super::files::full_path(conf_dir, &key.text);
             key.unusable("certificate key", &path.display().to_string(), &format_args!("({error})"))
         })?;
