@@ -208,7 +208,7 @@ fn statement(p: &mut Parser) -> Result<Outcome> {
         "DESCRIBE" | "DESC" | "EXPLAIN" => explain(p)?,
         "BEGIN" => {
             take_word(p, "WORK");
-            Statement::Begin { read_only: false, snapshot: false }
+            Statement::Begin { read_only: None, snapshot: false }
         }
         "START" => transaction::start_transaction(p)?,
         "COMMIT" => Statement::Commit { chain: transaction::chain(p)? },

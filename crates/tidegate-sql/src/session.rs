@@ -32,7 +32,7 @@ pub(crate) use isolation::Isolation;
 pub use pooled::PooledSession;
 pub(crate) use private::{Stopped, acquire_unused};
 pub(crate) use resting::IdleLimits;
-use transaction::Transaction;
+use transaction::{Transaction, writes_for_others};
 
 use crate::{
     cache::{self, Entry},
@@ -504,6 +504,11 @@ impl Core {
         if self.transaction.is_none() {
             // A statement of its own is a transaction, too: the next one is another.
             self.env.next_isolation.set(None);
+            let reads_only = self.env.begins_read_only();
+            self.env.next_read_only.set(None);
+            if reads_only && writes_for_others(&plan) {
+                return Err(errors::read_only_transaction().into());
+            }
         }
         // FOR UPDATE waits for the writer also where no transaction keeps the lock afterwards.
         let is_select =

@@ -81,6 +81,7 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
     Some(match *name {
         "autocommit" => flag(env.autocommit.get()),
         "foreign_key_checks" => flag(env.foreign_keys.get()),
+        "tx_read_only" | "transaction_read_only" => flag(env.read_only.get()),
         "sql_mode" => sql_mode_text(env.sql_mode.get()),
         "collation_connection" => env.collation.get().name().to_owned(),
         "character_set_connection" => env.collation.get().charset().to_owned(),
@@ -136,14 +137,14 @@ pub(crate) fn set(core: &mut Core, items: &[SetItem], sql: &[u8]) -> Res<()> {
             SetItem::User { value, .. } => Some(evaluate(core, sql, *value)?),
             SetItem::System { value: Some(SetValue::Word(word)), .. } => Some(text_value(word)),
             SetItem::System { value: Some(SetValue::Expr(span)), .. } => Some(evaluate(core, sql, *span)?),
-            SetItem::System { value: None, .. } | SetItem::Names { .. } | SetItem::Isolation { .. } => None,
+            SetItem::System { value: None, .. } | SetItem::Names { .. } | SetItem::Transaction { .. } => None,
         });
     }
     for (item, value) in items.iter().zip(&values) {
         match item {
             SetItem::User { .. } => {}
             SetItem::Names { charset, collation } => names_of(core, charset.as_deref(), collation.as_deref())?,
-            SetItem::Isolation { level, scope } => isolation(core, level, *scope)?,
+            SetItem::Transaction { level, read_only, scope } => characteristics(core, *level, *read_only, *scope)?,
             SetItem::System { global, name, .. } => set_system(core, *global, name, value.as_ref())?,
         }
     }
@@ -189,34 +190,36 @@ pub(crate) fn set_connection(env: &Env, number: u16) {
     }
 }
 
-fn isolation(core: &mut Core, level: &str, scope: IsolationScope) -> Res<()> {
+/// SET TRANSACTION.
+fn characteristics(core: &mut Core, level: Option<&str>, read_only: Option<bool>, scope: IsolationScope) -> Res<()> {
     if scope == IsolationScope::Global {
-        return if level.is_empty() {
-            Ok(())
-        } else {
-            set_system(core, true, "transaction_isolation", Some(&text_value(level)))
-        };
+        let access = read_only.map(|read_only| ("tx_read_only", if read_only { "1" } else { "0" }));
+        let level = level.map(|level| ("transaction_isolation", level));
+        let mut all = level.into_iter().chain(access);
+        return all.try_for_each(|(name, value)| set_system(core, true, name, Some(&text_value(value))));
     }
     if scope == IsolationScope::Next && core.in_explicit_transaction() {
         return Err(errors::transaction_in_progress());
     }
-    let Some(isolation) = isolation_level(level)? else { return Ok(()) };
+    let level = level.map(isolation_level).transpose()?;
+    let env = &core.env;
     match scope {
-        IsolationScope::Next => core.env.next_isolation.set(Some(isolation)),
-        _ => core.env.isolation.set(isolation),
+        IsolationScope::Next => {
+            env.next_isolation.set(level.or(env.next_isolation.get()));
+            env.next_read_only.set(read_only.or(env.next_read_only.get()));
+        }
+        _ => {
+            env.isolation.set(level.unwrap_or(env.isolation.get()));
+            env.read_only.set(read_only.unwrap_or(env.read_only.get()));
+        }
     }
     Ok(())
 }
 
-/// An isolation level by its name; `None` if none is named.
-fn isolation_level(name: &str) -> Res<Option<Isolation>> {
-    match name {
-        "" => Ok(None),
-        _ => match Isolation::ALL.iter().find(|level| level.name() == name) {
-            Some(level) => Ok(Some(*level)),
-            None => Err(errors::wrong_variable_value("tx_isolation", name)),
-        },
-    }
+/// An isolation level by its name.
+fn isolation_level(name: &str) -> Res<Isolation> {
+    let level = Isolation::ALL.iter().find(|level| level.name() == name);
+    level.copied().ok_or_else(|| errors::wrong_variable_value("tx_isolation", name))
 }
 
 fn set_system(core: &mut Core, global: bool, name: &str, value: Option<&UserValue>) -> Res<()> {
@@ -289,6 +292,7 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
             env.autocommit.set(switch()?);
         }
         "foreign_key_checks" => env.foreign_keys.set(switch()?),
+        "tx_read_only" | "transaction_read_only" => env.read_only.set(switch()?),
         "sql_mode" => {
             let given = if value.ty.base.is_integer() {
                 return Err(errors::unsupported("sql_mode as a number"));
@@ -359,7 +363,7 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
         }
         _ => {
             let level = given.to_ascii_uppercase().replace(' ', "-");
-            env.isolation.set(isolation_level(&level)?.ok_or_else(wrong)?);
+            env.isolation.set(isolation_level(&level)?);
         }
     }
     Ok(())

@@ -43,7 +43,7 @@ fn set_item(p: &mut Parser, global: &mut bool) -> Result<SetItem> {
         scope = IsolationScope::Session;
     }
     if take_word(p, "TRANSACTION") {
-        return Ok(SetItem::Isolation { level: isolation(p)?, scope });
+        return transaction(p, scope);
     }
     let name = identifier(p)?.value.to_ascii_lowercase();
     if !p.consume_token(&Token::Eq) && !p.consume_token(&Token::Assignment) {
@@ -72,18 +72,36 @@ fn set_value(p: &mut Parser) -> Result<Option<SetValue>> {
     Ok(Some(SetValue::Expr(span_of(p)?)))
 }
 
-fn isolation(p: &mut Parser) -> Result<String> {
-    let mut words = Vec::new();
-    while let Token::Word(word) = &p.peek_token_ref().token {
-        words.push(word.value.to_ascii_uppercase());
-        p.advance_token();
+/// The characteristics behind SET TRANSACTION: an isolation level, an access mode, or one of each.
+fn transaction(p: &mut Parser, scope: IsolationScope) -> Result<SetItem> {
+    let (mut level, mut read_only) = (None, None);
+    loop {
+        if take_words(p, &["READ", "ONLY"]) && read_only.is_none() {
+            read_only = Some(true);
+        } else if take_words(p, &["READ", "WRITE"]) && read_only.is_none() {
+            read_only = Some(false);
+        } else if take_words(p, &["ISOLATION", "LEVEL"]) && level.is_none() {
+            level = Some(isolation_level(p)?);
+        } else {
+            return unexpected(p);
+        }
+        let more = matches!(&p.peek_nth_token_ref(1).token, Token::Word(word)
+            if ["READ", "ISOLATION"].iter().any(|known| word.value.eq_ignore_ascii_case(known)));
+        if !more || !p.consume_token(&Token::Comma) {
+            return Ok(SetItem::Transaction { level, read_only, scope });
+        }
     }
-    match words.join(" ").as_str() {
-        "ISOLATION LEVEL READ COMMITTED" => Ok("READ-COMMITTED".into()),
-        "ISOLATION LEVEL REPEATABLE READ" => Ok("REPEATABLE-READ".into()),
-        "ISOLATION LEVEL READ UNCOMMITTED" => Ok("READ-UNCOMMITTED".into()),
-        "ISOLATION LEVEL SERIALIZABLE" => Ok("SERIALIZABLE".into()),
-        "READ WRITE" => Ok(String::new()),
-        _ => unexpected(p),
+}
+
+fn isolation_level(p: &mut Parser) -> Result<&'static str> {
+    let levels: [(&[&str], &str); 4] = [
+        (&["READ", "COMMITTED"], "READ-COMMITTED"),
+        (&["REPEATABLE", "READ"], "REPEATABLE-READ"),
+        (&["READ", "UNCOMMITTED"], "READ-UNCOMMITTED"),
+        (&["SERIALIZABLE"], "SERIALIZABLE"),
+    ];
+    match levels.iter().find(|(words, _)| take_words(p, words)) {
+        Some((_, level)) => Ok(level),
+        None => unexpected(p),
     }
 }

@@ -7,13 +7,15 @@ use crate::dialect::{expect_word, identifier, take_word, take_words, unexpected}
 
 pub(super) fn start_transaction(p: &mut Parser) -> Result<Statement> {
     expect_word(p, "TRANSACTION")?;
-    let (mut read_only, mut snapshot) = (false, false);
+    let (mut read_only, mut snapshot) = (None, false);
     loop {
         if take_words(p, &["WITH", "CONSISTENT", "SNAPSHOT"]) {
             snapshot = true;
         } else if take_words(p, &["READ", "ONLY"]) {
-            read_only = true;
-        } else if !take_words(p, &["READ", "WRITE"]) {
+            read_only = Some(true);
+        } else if take_words(p, &["READ", "WRITE"]) {
+            read_only = Some(false);
+        } else {
             break;
         }
         if !p.consume_token(&Token::Comma) {

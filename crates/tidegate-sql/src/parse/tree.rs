@@ -69,7 +69,8 @@ pub(crate) enum Statement {
     Set(Vec<SetItem>),
     Show(Show),
     Begin {
-        read_only: bool,
+        /// `None` for what SET TRANSACTION says.
+        read_only: Option<bool>,
         snapshot: bool,
     },
     Commit {
@@ -213,8 +214,10 @@ pub(crate) enum SetItem {
         charset: Option<String>,
         collation: Option<String>,
     },
-    Isolation {
-        level: String,
+    /// SET TRANSACTION
+    Transaction {
+        level: Option<&'static str>,
+        read_only: Option<bool>,
         scope: IsolationScope,
     },
 }

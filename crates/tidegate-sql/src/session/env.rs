@@ -100,6 +100,10 @@ pub(crate) struct Env {
     pub(crate) isolation: Cell<Isolation>,
     /// SET TRANSACTION ISOLATION LEVEL: of the next transaction.
     pub(crate) next_isolation: Cell<Option<Isolation>>,
+    /// `tx_read_only`: transactions write to temporary tables only.
+    pub(crate) read_only: Cell<bool>,
+    /// SET TRANSACTION READ ONLY or READ WRITE: of the next transaction.
+    pub(crate) next_read_only: Cell<Option<bool>>,
     pub(crate) numbers: Cell<Numbers>,
     pub(crate) foreign_keys: Cell<bool>,
     pub(crate) lock_wait: Cell<Duration>,
@@ -180,6 +184,8 @@ impl Env {
             autocommit: Cell::new(true),
             isolation: Cell::default(),
             next_isolation: Cell::default(),
+            read_only: Cell::default(),
+            next_read_only: Cell::default(),
             numbers: Cell::default(),
             foreign_keys: Cell::new(true),
             group_concat_max_len: Cell::new(1 << 20),
@@ -212,6 +218,18 @@ impl Env {
             row_filter: RefCell::default(),
             seeds: RefCell::default(),
         }
+    }
+
+    /// Whether a transaction that begins now only reads.
+    #[inline]
+    pub(crate) fn begins_read_only(&self) -> bool {
+        self.next_read_only.get().unwrap_or(self.read_only.get())
+    }
+
+    /// Whether a statement alone may write, and nothing was said about the next transaction only.
+    #[inline]
+    pub(crate) fn begins_as_always(&self) -> bool {
+        !self.read_only.get() && self.next_read_only.get().is_none() && self.next_isolation.get().is_none()
     }
 
     /// GET_LOCK(): as [`Locks::get`].

@@ -2,7 +2,7 @@
 
 use std::{
     rc::Rc,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -77,6 +77,13 @@ struct Kept {
 impl Resting {
     pub(super) fn of(open: Arc<Open>) -> Self {
         Self { open: Some(open), kept: Vec::new() }
+    }
+
+    /// Shows others whether the transaction only reads.
+    pub(super) fn shows_read_only(&self, read_only: bool) {
+        if let Some(open) = &self.open {
+            open.read_only.store(read_only, Ordering::Relaxed);
+        }
     }
 
     /// The transaction, as others see it.

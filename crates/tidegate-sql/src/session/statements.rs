@@ -101,7 +101,9 @@ impl Core {
                 self.commit_open()?;
                 self.env.release_tables();
                 let mut transaction = self.begun_transaction();
-                transaction.read_only = read_only;
+                if let Some(read_only) = read_only {
+                    transaction.set_read_only(read_only);
+                }
                 if snapshot && !transaction.reads_committed() && !transaction.runs_alone() {
                     // Of all schemas: mysqldump begins like this and names its schema afterwards.
                     for schema in self.engine.all_schemas() {
@@ -176,6 +178,13 @@ impl Core {
         };
         if temporary && self.transaction.is_some() {
             return Err(errors::unsupported("temporary tables made or dropped inside of a transaction").into());
+        }
+        let read_only = match &self.transaction {
+            Some(transaction) => transaction.read_only,
+            None => self.env.begins_read_only(),
+        };
+        if read_only && !temporary {
+            return Err(errors::read_only_transaction().into());
         }
         self.commit_open()?;
         let alters =

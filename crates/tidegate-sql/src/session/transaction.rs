@@ -15,6 +15,7 @@ use tidegate_rows::ServerError;
 use super::{Core, Env, Isolation, resting::Resting, writes::names_of};
 use crate::{
     catalog::TableState,
+    ddl::temporary,
     engine::{Durability, EngineInner, Schema},
     errors,
     exec::{Plan, PlanKind},
@@ -115,7 +116,14 @@ impl Transaction {
         let mut transaction = Self::new(true);
         transaction.isolation = env.next_isolation.take().unwrap_or(env.isolation.get());
         transaction.resting = Resting::of(engine.transactions.open(&env.client, transaction.isolation));
+        transaction.set_read_only(env.next_read_only.take().unwrap_or(env.read_only.get()));
         transaction
+    }
+
+    /// Whether it writes to temporary tables only.
+    pub(super) fn set_read_only(&mut self, read_only: bool) {
+        self.read_only = read_only;
+        self.resting.shows_read_only(read_only);
     }
 
     /// Whether the user has begun it (or autocommit is off).
@@ -275,7 +283,7 @@ impl Transaction {
     /// 1205 if waiting for the lock takes too long, 1213 if somebody waits for this transaction meanwhile or may do so while it
     /// would wait for their LOCK TABLES, 1792 in a read-only transaction, 1235 if it writes to another schema already.
     pub(super) fn write(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>) -> Res<()> {
-        if self.read_only {
+        if self.read_only && writes_for_others(plan) {
             return Err(errors::read_only_transaction());
         }
         let many = matches!(&plan.kind, PlanKind::Insert(insert) if insert.rows.len() > ROWS_MAX);
@@ -404,6 +412,11 @@ impl Transaction {
         let found = self.savepoints.iter().position(|known| known.eq_ignore_ascii_case(name));
         found.ok_or_else(|| errors::unknown_savepoint(name))
     }
+}
+
+/// Whether a plan writes to tables that others see.
+pub(super) fn writes_for_others(plan: &Plan) -> bool {
+    names_of(plan).iter().any(|name| !temporary::is_hidden(name))
 }
 
 impl Drop for Transaction {

@@ -54,6 +54,7 @@ impl Core {
             && self.env.autocommit.get()
             && self.env.foreign_keys.get()
             && !self.env.has_tables()
+            && self.env.begins_as_always()
             && !plan.home.as_ref().is_some_and(|home| self.is_kept_from(plan, home))
     }
 

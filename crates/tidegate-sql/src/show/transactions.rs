@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -31,6 +31,7 @@ struct Transaction {
     begun: SystemTime,
     isolation: Isolation,
     is_alone: bool,
+    read_only: bool,
     statement: Option<String>,
     changed: u64,
     locks: usize,
@@ -56,7 +57,9 @@ fn transactions(engine: &EngineInner) -> BTreeMap<u64, Transaction> {
     for open in engine.transactions.all() {
         let (statement, changed) = open.seen();
         by_connection.insert(open.client.id, open.id);
-        all.insert(open.id, Transaction::new(open.client.id, open.begun, open.isolation, statement, changed));
+        let read_only = open.read_only.load(Ordering::Relaxed);
+        let transaction = Transaction::new(open.client.id, open.begun, open.isolation, statement, changed);
+        all.insert(open.id, Transaction { read_only, ..transaction });
     }
     for schema in engine.all_schemas() {
         let seen = schema.rows.seen();
@@ -94,6 +97,7 @@ impl Transaction {
             begun,
             isolation,
             is_alone: false,
+            read_only: false,
             statement,
             changed,
             locks: 0,
@@ -204,7 +208,7 @@ pub(super) fn trx(translator: &Translator<'_>) -> Res<Rows> {
             1.into(),
             1.into(),
             Item::Null,
-            0.into(),
+            i64::from(transaction.read_only).into(),
             0.into(),
         ]
     });

@@ -11,7 +11,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicBool},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -40,6 +40,7 @@ pub(crate) struct Open {
     pub(crate) client: Arc<Client>,
     pub(crate) begun: SystemTime,
     pub(crate) isolation: Isolation,
+    pub(crate) read_only: AtomicBool,
     list: Arc<Mutex<BTreeMap<u64, Weak<Open>>>>,
     state: Mutex<State>,
 }
@@ -113,6 +114,7 @@ impl Transactions {
             client: Arc::clone(client),
             begun: SystemTime::now(),
             isolation,
+            read_only: AtomicBool::new(false),
             list: Arc::clone(&self.open),
             state: Mutex::new(state),
         });

@@ -70,7 +70,11 @@ pub(super) fn set(
         return Err(errors::session_to_set(name));
     }
     // Two names of one variable.
-    let name = if name == "tx_isolation" { "transaction_isolation" } else { name };
+    let name = match name {
+        "tx_isolation" => "transaction_isolation",
+        "transaction_read_only" => "tx_read_only",
+        name => name,
+    };
     let Some(value) = value else {
         engine.globals.set(name, None);
         return Ok(());

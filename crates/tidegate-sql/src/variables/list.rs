@@ -35,8 +35,8 @@ pub(super) static SYSTEM: &[(&str, &str, Use)] = &[
     ("socket", "", Use::Fixed), ("sql_auto_is_null", "0", Use::Fixed), ("sql_big_selects", "1", Use::Free), ("gtid_purged", "", Use::Free), ("sql_log_bin", "1", Use::Free), ("sql_mode", "", Use::Effective),
     ("sql_notes", "1", Use::Free), ("sql_quote_show_create", "1", Use::Free), ("sql_safe_updates", "0", Use::Effective), ("sql_select_limit", "18446744073709551615", Use::Effective), ("sql_warnings", "0", Use::Free),
     ("storage_engine", "InnoDB", Use::Free), ("system_time_zone", "SYSTEM", Use::Fixed), ("time_zone", "SYSTEM", Use::Effective), ("timestamp", "0", Use::Effective),
-    ("transaction_isolation", "REPEATABLE-READ", Use::Effective), ("transaction_read_only", "0", Use::Fixed), ("tx_isolation", "REPEATABLE-READ", Use::Effective),
-    ("tx_read_only", "0", Use::Fixed), ("unique_checks", "1", Use::Free), ("version", "", Use::Fixed), ("version_comment", "Tidegate embedded engine", Use::Fixed),
+    ("transaction_isolation", "REPEATABLE-READ", Use::Effective), ("transaction_read_only", "0", Use::Effective), ("tx_isolation", "REPEATABLE-READ", Use::Effective),
+    ("tx_read_only", "0", Use::Effective), ("unique_checks", "1", Use::Free), ("version", "", Use::Fixed), ("version_comment", "Tidegate embedded engine", Use::Fixed),
     ("version_compile_machine", std::env::consts::ARCH, Use::Fixed), ("version_compile_os", std::env::consts::OS, Use::Fixed), ("wait_timeout", "28800", Use::Free), ("warning_count", "0", Use::Fixed), ("error_count", "0", Use::Fixed),
 ];
 

@@ -171,3 +171,49 @@ fn serializable_transactions_run_one_after_the_other() {
         assert_eq!(run(&mut b, "START TRANSACTION READ ONLY; DELETE FROM p").await, Err(1792));
     });
 }
+
+#[test]
+fn read_only_transactions_write_to_temporary_tables_only() {
+    local(async {
+        let fixture = Fixture::new("read-only", TABLE).await;
+        let mut a = fixture.session();
+        let insert = "INSERT INTO t VALUES (9, 9, 9)";
+        // The next transaction, and no other.
+        for begin in [
+            "SET TRANSACTION READ ONLY; BEGIN",
+            "START TRANSACTION READ ONLY",
+            "SET SESSION TRANSACTION READ ONLY; BEGIN",
+        ] {
+            ok(run(&mut a, begin).await);
+            assert_eq!(run(&mut a, insert).await, Err(1792), "{begin}");
+            assert_eq!(run(&mut a, "DELETE FROM t WHERE id = 99").await, Err(1792), "{begin}");
+            assert_eq!(run(&mut a, "TRUNCATE t").await, Err(1792), "{begin}");
+            assert_eq!(ok(run(&mut a, "SELECT id FROM t WHERE id = 1 FOR UPDATE").await), [1]);
+            let shown = "SELECT trx_is_read_only FROM information_schema.innodb_trx";
+            assert_eq!(ok(run(&mut a, shown).await), [1]);
+            ok(run(&mut a, "ROLLBACK; SET SESSION TRANSACTION READ WRITE").await);
+            ok(run(&mut a, &format!("{insert}; DELETE FROM t WHERE id = 9")).await);
+        }
+        ok(run(&mut a, "SET TRANSACTION READ ONLY").await);
+        assert_eq!(run(&mut a, insert).await, Err(1792));
+        ok(run(&mut a, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY").await);
+        assert_eq!(ok(run(&mut a, "SELECT @@tx_read_only, @@tx_isolation = 'READ-COMMITTED'").await), [1, 1]);
+        for statement in
+            [insert, "UPDATE t SET n = 1", "CREATE TABLE z (i INT)", "DROP TABLE t", "ALTER TABLE t ADD COLUMN x INT"]
+        {
+            assert_eq!(run(&mut a, statement).await, Err(1792), "{statement}");
+        }
+        ok(run(
+            &mut a,
+            "CREATE TEMPORARY TABLE z (i INT); INSERT INTO z VALUES (1); BEGIN; INSERT INTO z VALUES (2); COMMIT",
+        )
+        .await);
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM z").await), [2]);
+        ok(run(&mut a, &format!("START TRANSACTION READ WRITE; {insert}; COMMIT")).await);
+        ok(run(&mut a, "SET TRANSACTION READ WRITE; DELETE FROM t WHERE id = 9").await);
+        assert_eq!(run(&mut a, insert).await, Err(1792));
+        ok(run(&mut a, &format!("SET tx_read_only = 0; {insert}")).await);
+        assert_eq!(run(&mut a, "SET TRANSACTION READ ONLY, READ WRITE").await, Err(1064));
+        assert_eq!(run(&mut a, "BEGIN; SET TRANSACTION READ ONLY").await, Err(1568));
+    });
+}
