@@ -783,3 +783,76 @@ location / { return 200; }
 --- must_die
 --- error_log
 "proxy_cache_path" must have "keys_zone" parameter
+
+=== TEST 27: entries in memory
+--- tidegate_only
+--- http_config
+proxy_cache_path cache keys_zone=z:1m memory=1m;
+--- config
+location / { proxy_cache z; proxy_cache_valid 1d; proxy_cache_key k; proxy_cache_bypass $arg_anew; add_header X-Cache $upstream_cache_status; proxy_pass http://127.0.0.1:$TEST_PORT/up; }
+location /up { return 200 "$args\n"; }
+location /remove { content_by_lua_block { os.remove("$TEST_DIR/cache/8ce4b16b22b58894aa86c421e8759df3") } }
+--- requests
+GET /?n=1
+~~~
+GET /?n=2
+~~~
+GET /remove
+~~~
+GET /?n=3
+~~~
+GET /?n=4&anew=1
+~~~
+GET /?n=5
+--- response_headers
+X-Cache: MISS
+~~~
+X-Cache: HIT
+~~~
+!X-Cache
+~~~
+X-Cache: HIT
+~~~
+X-Cache: BYPASS
+~~~
+X-Cache: HIT
+--- response_body_like
+^n=1$
+~~~
+^n=1$
+~~~
+^$
+~~~
+^n=1$
+~~~
+^n=4&anew=1$
+~~~
+^n=4&anew=1$
+
+=== TEST 28: a lock and a response that is out of date go together
+--- http_config
+proxy_cache_path cache keys_zone=z:1m;
+--- config
+location / { proxy_cache z; proxy_cache_key k; proxy_cache_lock on; add_header X-Cache $upstream_cache_status; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nX-Accel-Expires: @1\r\nContent-Length: 4\r\n\r\nold\n
+~~~ connection
+HTTP/1.1 200 OK\r\nX-Accel-Expires: 3600\r\nContent-Length: 4\r\n\r\nnew\n
+--- requests
+GET /
+~~~
+GET /
+~~~
+GET /
+--- response_headers
+X-Cache: MISS
+~~~
+X-Cache: EXPIRED
+~~~
+X-Cache: HIT
+--- response_body
+old
+~~~
+new
+~~~
+new

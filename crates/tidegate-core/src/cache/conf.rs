@@ -49,7 +49,7 @@ const fn cache_path(name: &'static str) -> Directive<Conf> {
         .syntax(
             "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] \
              [min_free=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] \
-             [loader_files=number] [loader_sleep=time] [loader_threshold=time]",
+             [loader_files=number] [loader_sleep=time] [loader_threshold=time] [memory=size]",
         )
         .doc("A directory for responses that are kept, and the zone of memory that knows which are there.")
 }
@@ -131,6 +131,7 @@ fn parse(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
         min_free_bytes: 0,
         loader: goes(),
         manager: goes(),
+        memory_bytes: 0,
     };
     let mut params = Params { levels: [0; 3], use_temp_path: true, zone: None, care };
     for arg in &directive.args[1..] {
@@ -153,7 +154,8 @@ fn parse(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
 
 impl Params {
     fn take(&mut self, arg: &ast::Arg) -> Result<(), Diagnostic> {
-        const NAMES: [&str; 12] = [
+        const NAMES: [&str; 13] = [
+            "memory=",
             "levels=",
             "use_temp_path=",
             "keys_zone=",
@@ -194,6 +196,7 @@ impl Params {
                 self.zone = Some(zone.ok_or_else(|| emerg(arg, format!("invalid keys zone size \"{}\"", arg.value)))?);
             }
             "inactive=" => care.inactive = values::time_seconds(value).map_err(|_| bad())?,
+            "memory=" => care.memory_bytes = values::offset(value).map_err(|_| bad())?,
             "max_size=" => care.max_bytes = values::offset(value).map_err(|_| bad())?,
             "min_free=" => care.min_free_bytes = values::offset(value).map_err(|_| bad())?,
             "loader_files=" => care.loader.files = count()?,

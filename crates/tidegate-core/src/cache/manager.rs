@@ -30,6 +30,7 @@ const LEFT_AFTER: Duration = Duration::from_secs(3600);
 /// The system refuses a thread.
 pub(super) fn start(zone: &Zone) -> io::Result<()> {
     *lock(&zone.state.care) = zone.care;
+    zone.state.memory.set_bytes_max(zone.care.memory_bytes);
     let mut slot = lock(&zone.state.thread);
     if let Some(thread) = &*slot {
         thread.unpark();
@@ -243,7 +244,7 @@ mod tests {
             levels: [1, 0, 0],
             capacity: 100,
         };
-        let care = Care { inactive, max_bytes, min_free_bytes: 0, loader: GOES, manager: GOES };
+        let care = Care { inactive, max_bytes, min_free_bytes: 0, loader: GOES, manager: GOES, memory_bytes: 0 };
         Zone::new(place, false, care)
     }
 

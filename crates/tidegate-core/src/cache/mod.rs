@@ -8,7 +8,7 @@
 //!
 //! - `key`: a key's hash, which is a file's name
 //! - `index`: what is known of each entry without a look at the disk, and who is filling it
-//! - `file`: an entry on disk
+//! - `file`: an entry on disk; `memory`: entries that are also there
 //! - `zone`: a directory with its index; `manager`: its thread
 //! - `conf`: `…_cache_path`
 //!
@@ -22,6 +22,7 @@ mod file;
 mod index;
 mod key;
 mod manager;
+mod memory;
 mod zone;
 
 pub use conf::MODULE;

@@ -18,6 +18,7 @@ use super::{
     file::{self, ReadError, Stored, Times},
     index::{ENTRY_BYTES, Ending, Held, Index, Presence, Waiting},
     key::{Key, Levels},
+    memory::Memory,
 };
 use crate::clock;
 
@@ -34,6 +35,8 @@ pub(super) struct Care {
     pub(super) loader: Goes,
     /// The same of files that are removed.
     pub(super) manager: Goes,
+    /// Most bytes of entries that are also in memory.
+    pub(super) memory_bytes: u64,
 }
 
 /// Work in portions, so that the disk has time for others.
@@ -67,6 +70,7 @@ pub(crate) struct Zone {
 pub(super) struct State {
     pub(super) place: Place,
     index: Mutex<Index>,
+    pub(super) memory: Memory,
     /// Not all files have been found yet.
     pub(super) is_cold: AtomicBool,
     pub(super) thread: Mutex<Option<Thread>>,
@@ -99,6 +103,7 @@ impl Zone {
         let state = states.get(&place).and_then(Weak::upgrade).unwrap_or_else(|| {
             let state = Arc::new(State {
                 index: Mutex::new(Index::new(place.capacity)),
+                memory: Memory::new(),
                 is_cold: AtomicBool::new(true),
                 thread: Mutex::default(),
                 care: Mutex::new(care),
@@ -134,8 +139,16 @@ impl Zone {
     ///
     /// # Errors
     /// [`ReadError`].
-    pub(crate) async fn read(&self, key: Key, key_text: &[u8]) -> Result<Stored, ReadError> {
-        let read = file::read(self.path(key), key_text).await;
+    pub(crate) async fn read(&self, key: Key, key_text: &[u8]) -> Result<Arc<Stored>, ReadError> {
+        let reading = match self.state.memory.get(key) {
+            Ok(stored) if stored.front.key_text == key_text => return Ok(stored),
+            Ok(_) => return Err(ReadError::Collision(self.path(key))),
+            Err(reading) => reading,
+        };
+        let read = file::read(self.path(key), key_text).await.map(Arc::new);
+        if let Ok(stored) = &read {
+            self.state.memory.keep(key, stored, reading);
+        }
         match &read {
             Ok(stored) if self.is_cold() => self.state.index().adopt(key, stored.file_bytes, unix_now()),
             Ok(_) | Err(ReadError::Collision(_) | ReadError::Io { .. }) => {}
@@ -173,6 +186,7 @@ impl Zone {
         let path = self.path(key);
         // A file that is gone is good for nothing; what else fails shows when the entry is wanted.
         let _ = tokio::task::spawn_blocking(move || file::write_times(&path, old_stored_at, times)).await;
+        self.state.memory.forget(key);
     }
 
     fn remove_file(&self, key: Key) {
@@ -196,6 +210,9 @@ impl State {
     }
 
     fn end(&self, key: Key, held: Option<Held>, ending: Ending) {
+        if matches!(ending, Ending::Stored(_)) {
+            self.memory.forget(key);
+        }
         let bytes = {
             let mut index = self.index();
             index.end(key, held, ending, unix_now());

@@ -332,11 +332,7 @@ impl<P: Protocol> Exchange<'_, P> {
             *temp = None;
             is_first = false;
         }
-        let written = match temp {
-            Some(temp) => temp.append(piece),
-            None => self.create_temp_file(is_first).and_then(|created| temp.insert(created).append(piece)),
-        };
-        match written {
+        match self.append_to_temp(piece, temp, is_first).await {
             Ok(buf) => Ok(Some(buf)),
             Err(error) => {
                 self.disk_failed = true;
@@ -347,11 +343,29 @@ impl<P: Protocol> Exchange<'_, P> {
         }
     }
 
-    fn create_temp_file(&self, is_first: bool) -> io::Result<TempFile> {
+    /// Writes a piece to the file by another thread; answers its place there. The file is made when there is none.
+    async fn append_to_temp(&self, piece: &[u8], temp: &mut Option<TempFile>, is_first: bool) -> io::Result<Buf> {
+        let temp = match temp {
+            Some(temp) => temp,
+            None => temp.insert(self.create_temp_file(is_first).await?),
+        };
+        let (file, offset, len) = (temp.file.clone(), temp.len, piece.len() as u64);
+        let piece = piece.to_vec();
+        let writing = tokio::task::spawn_blocking(move || file.write_all_at(&piece, offset));
+        writing.await.map_err(io::Error::other)??;
+        temp.len += len;
+        Ok(Buf::File { file: temp.file.clone(), offset, len })
+    }
+
+    async fn create_temp_file(&self, is_first: bool) -> io::Result<TempFile> {
         let directory = self.req.conf().full_path(&self.settings.temp_path);
-        let (file, path) = temp_file::create(&directory).map_err(|error| error.source)?;
-        // Nobody else needs the name: the file goes with its last use.
-        std::fs::remove_file(&path)?;
+        let creating = tokio::task::spawn_blocking(move || {
+            let (file, path) = temp_file::create(&directory).map_err(|error| error.source)?;
+            // Nobody else needs the name: the file goes with its last use.
+            std::fs::remove_file(&path)?;
+            io::Result::Ok((file, path))
+        });
+        let (file, path) = creating.await.map_err(io::Error::other)??;
         if is_first {
             let shown = path.display();
             self.req.log(
@@ -426,14 +440,5 @@ impl Pace {
             tokio::time::sleep(Duration::from_millis(due_ms.min(1000))).await;
             clock::update();
         }
-    }
-}
-
-impl TempFile {
-    fn append(&mut self, piece: &[u8]) -> io::Result<Buf> {
-        self.file.write_all_at(piece, self.len)?;
-        let buf = Buf::File { file: self.file.clone(), offset: self.len, len: piece.len() as u64 };
-        self.len += piece.len() as u64;
-        Ok(buf)
     }
 }

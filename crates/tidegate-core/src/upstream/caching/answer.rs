@@ -2,6 +2,8 @@
 //!
 //! Source: nginx, `ngx_http_upstream_cache_send`, `ngx_http_upstream_test_next`.
 
+use std::sync::Arc;
+
 use tidegate_http::{Parsed, parse_response};
 
 use super::{lifetime::Lifetime, unix_now};
@@ -50,7 +52,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// The entry that answers a request whose tries have failed, if it may.
-    pub(in crate::upstream) fn stale_on(&mut self, failure: Failure) -> Option<Stored> {
+    pub(in crate::upstream) fn stale_on(&mut self, failure: Failure) -> Option<Arc<Stored>> {
         let caching = self.caching.as_mut()?;
         let times = caching.stale.as_ref()?.front.times;
         // A status is an answer, which an entry does not keep from being heard by its own word.
@@ -68,7 +70,7 @@ impl<P: Protocol> Exchange<'_, P> {
 
     /// The entry that answers a request instead of the response whose head has come: that is a failure, or it says that the
     /// entry is still good.
-    pub(in crate::upstream) async fn stored_instead(&mut self) -> Option<Stored> {
+    pub(in crate::upstream) async fn stored_instead(&mut self) -> Option<Arc<Stored>> {
         let status = self.req.upstream_record(|record| record.head.status)?;
         let revalidates =
             self.caching.as_ref().is_some_and(|caching| caching.rules.revalidate && caching.stale.is_some());
@@ -78,12 +80,11 @@ impl<P: Protocol> Exchange<'_, P> {
         let ignored = self.settings.ignored;
         let said = self.req.upstream_record(|record| Lifetime::of(&record.head, ignored, unix_now()))?;
         let caching = self.caching.as_mut()?;
-        let mut stored = caching.stale.take()?;
+        let stored = caching.stale.take()?;
         caching.fills = false;
         let update = caching.update.take();
         if let Some(times) = caching.renewed(&stored, said, ignored) {
-            let old = std::mem::replace(&mut stored.front.times, times);
-            caching.zone.extend(caching.key, old.stored_at, times).await;
+            caching.zone.extend(caching.key, stored.front.times.stored_at, times).await;
         }
         drop(update);
         self.set_cache_status(CacheStatus::Revalidated);

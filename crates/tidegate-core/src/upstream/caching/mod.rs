@@ -60,15 +60,15 @@ pub(super) struct Caching {
     /// The right to fill the entry, where others are kept waiting.
     update: Option<Update>,
     /// An entry that is out of date.
-    stale: Option<Stored>,
+    stale: Option<Arc<Stored>>,
     /// What the response under way says.
     lifetime: Lifetime,
 }
 
 /// What a look into the cache gives.
 enum Look {
-    Fresh(Stored),
-    Stale(Stored),
+    Fresh(Arc<Stored>),
+    Stale(Arc<Stored>),
     /// A status without a file.
     Error(u16),
     /// Nothing, and the answer of the upstream is wanted.
@@ -232,7 +232,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// Reads the entry; what is wrong with it is logged.
-    async fn read_entry(&self, caching: &Caching) -> Option<Stored> {
+    async fn read_entry(&self, caching: &Caching) -> Option<Arc<Stored>> {
         let error = match caching.zone.read(caching.key, &caching.key_text).await {
             // What answered a HEAD has no body for others.
             Ok(stored) if stored.front.is_bodiless && !self.req.is_head() => return None,
@@ -266,7 +266,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// Decides about an entry that is out of date: gives it back where it is the answer all the same.
-    fn take_stale(&self, caching: &mut Caching, stored: Stored) -> Option<Stored> {
+    fn take_stale(&self, caching: &mut Caching, stored: Arc<Stored>) -> Option<Arc<Stored>> {
         let (rules, times, now) = (caching.rules.clone(), stored.front.times, unix_now());
         let refresh = self.req.find_context::<Refresh>();
         caching.update = match &refresh {
