@@ -15,12 +15,10 @@ use std::{
 };
 
 use bstr::ByteSlice;
-use tidegate_http::{
-    BodyLength,
-    chunked::{BadChunk, BodyPart, ChunkedDecoder},
-};
+use tidegate_http::{BodyLength, chunked::ChunkedDecoder};
 
 use crate::{
+    chunks::{decode_chunks, has_chunks},
     clock,
     log::{Level, SysError},
     output::Buf,
@@ -45,6 +43,8 @@ enum Framing {
     Length(u64),
     /// Chunked.
     Chunked(Box<ChunkedDecoder>),
+    /// All that comes on the request's stream.
+    Stream,
 }
 
 /// A body in a file.
@@ -164,6 +164,17 @@ impl RequestBody {
         self.complete.set(matches!(self.framing.get_mut(), Framing::None));
     }
 
+    /// As [`begin`](Self::begin), on a stream of its own, whose end is that of the body.
+    pub(crate) fn begin_stream(&self, length: Option<u64>, ended: bool) {
+        *self.framing.borrow_mut() = match length {
+            _ if ended => Framing::None,
+            Some(0) => Framing::None,
+            Some(length) => Framing::Length(length),
+            None => Framing::Stream,
+        };
+        self.complete.set(matches!(*self.framing.borrow(), Framing::None));
+    }
+
     /// Takes only the first `length` bytes for the body, where its length was announced and more is to come. Answers
     /// whether it is shorter now: the rest is then not to be taken for another request.
     pub fn shorten(&self, length: u64) -> bool {
@@ -225,7 +236,7 @@ impl RequestBody {
         match &*self.framing.borrow() {
             Framing::None => None,
             Framing::Length(left) => Some(BodyLength::Known(*left)),
-            Framing::Chunked(_) => Some(BodyLength::Chunked),
+            Framing::Chunked(_) | Framing::Stream => Some(BodyLength::Chunked),
         }
     }
     /// Marks the body as one that a handler reads piece by piece ([`Request::read_body_piece`]).
@@ -275,33 +286,6 @@ impl RequestBody {
         out.extend_from_slice(&self.memory.borrow());
         Ok(())
     }
-}
-
-/// Appends the content in `input` to `out`; answers how much input was used and whether the body is complete.
-fn decode_chunks(decoder: &mut ChunkedDecoder, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), BadChunk> {
-    let mut at = 0;
-    loop {
-        match decoder.decode(&input[at..])? {
-            BodyPart::Data { start, end } => {
-                out.extend_from_slice(&input[at + start..at + end]);
-                at += end;
-            }
-            BodyPart::Partial => return Ok((input.len(), false)),
-            BodyPart::End(used) => return Ok((at + used, true)),
-        }
-    }
-}
-
-/// Whether `input` goes on as a chunked body does.
-fn has_chunks(decoder: &mut ChunkedDecoder, input: &[u8]) -> bool {
-    let mut at = 0;
-    while let Ok(part) = decoder.decode(&input[at..]) {
-        match part {
-            BodyPart::Data { end, .. } => at += end,
-            BodyPart::Partial | BodyPart::End(_) => return true,
-        }
-    }
-    false
 }
 
 impl Request {
@@ -354,6 +338,7 @@ impl Request {
                 let decoded = decode_chunks(&mut decoder.clone(), input, &mut content);
                 content.len() <= room && decoded.is_ok_and(|(_, complete)| complete)
             }
+            Framing::Stream => self.client.is_input_whole() && input.len() <= room,
         };
         let expects = self.head.borrow().expect_continue;
         if self.is_subrequest() || self.body.is_loaded() || self.body.is_consumed() || expects {
@@ -432,7 +417,7 @@ impl Request {
             }
             self.make_read_room();
             match self.client.read_more(timeout_ms).await {
-                Ok(0) => return Err(BodyError::Gone),
+                Ok(0) if !self.client.is_input_whole() => return Err(BodyError::Gone),
                 Ok(_) => clock::update(),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
                 Err(_) => return Err(BodyError::Gone),
@@ -445,7 +430,7 @@ impl Request {
         let expected = match &*self.body.framing.borrow() {
             Framing::None => 0,
             Framing::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX),
-            Framing::Chunked(_) => usize::MAX,
+            Framing::Chunked(_) | Framing::Stream => usize::MAX,
         };
         let wanted = expected.min(self.http_conf().client_body_buffer_bytes()).min(READ_BYTES_MAX);
         let mut input = self.client.input().borrow_mut();
@@ -500,8 +485,13 @@ impl Request {
                 self.flags().keep_alive.set(false);
                 BodyError::BadChunk
             })?,
+            Framing::Stream => {
+                out.extend_from_slice(&input);
+                (input.len(), self.client.is_input_whole())
+            }
         };
         input.drain(..used);
+        self.client.note_used(used);
         let received = self.body.received.get() + (out.len() - before) as u64;
         self.body.received.set(received);
         let max = self.http_conf().client_max_body_bytes();
@@ -579,7 +569,7 @@ impl Request {
             }
             self.make_read_room();
             match self.client.read_more(timeout_ms).await {
-                Ok(0) => return Err(BodyError::Gone),
+                Ok(0) if !self.client.is_input_whole() => return Err(BodyError::Gone),
                 Ok(_) => clock::update(),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
                 Err(_) => return Err(BodyError::Gone),
@@ -604,6 +594,7 @@ impl Request {
             }
             match ready!(self.client.poll_read_more(cx)) {
                 Ok(1..) => {}
+                Ok(0) if self.client.is_input_whole() => {}
                 Ok(0) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
             }
         }

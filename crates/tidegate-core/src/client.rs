@@ -4,12 +4,18 @@
 
 use std::{
     cell::RefCell,
+    future::poll_fn,
     io,
     rc::Rc,
     task::{Context, Poll},
 };
 
-use crate::{connection::Connection, output_queue::OutputQueue, stream::Stream};
+use tidegate_http::chunked::write_last_chunk;
+use tidegate_http::http2::ErrorCode;
+
+use crate::{
+    connection::Connection, http2::Stream, output::Response, output_queue::OutputQueue, request::Request, stream,
+};
 
 /// What a client that expects it is told before it sends its body.
 const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -19,6 +25,8 @@ const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub enum Client {
     /// The request has the connection to itself until its response has been queued.
     Http1(Rc<Connection>),
+    /// The request has a stream among others.
+    Http2(Rc<Stream>),
 }
 
 impl Client {
@@ -27,6 +35,7 @@ impl Client {
     pub fn connection(&self) -> &Rc<Connection> {
         match self {
             Client::Http1(conn) => conn,
+            Client::Http2(stream) => stream.connection(),
         }
     }
     /// Output of the request that waits for the client.
@@ -34,6 +43,7 @@ impl Client {
     pub(crate) fn output(&self) -> &RefCell<OutputQueue> {
         match self {
             Client::Http1(conn) => &conn.output,
+            Client::Http2(stream) => &stream.output,
         }
     }
     /// Input of the request that was read and not used yet.
@@ -41,6 +51,7 @@ impl Client {
     pub(crate) fn input(&self) -> &RefCell<Vec<u8>> {
         match self {
             Client::Http1(conn) => &conn.input,
+            Client::Http2(stream) => &stream.input,
         }
     }
     /// Bytes of output that the client has not taken.
@@ -48,6 +59,7 @@ impl Client {
     pub fn unsent_bytes(&self) -> u64 {
         match self {
             Client::Http1(conn) => conn.unsent_bytes(),
+            Client::Http2(stream) => stream.unsent_bytes(),
         }
     }
 
@@ -56,24 +68,29 @@ impl Client {
     pub fn is_broken(&self) -> bool {
         match self {
             Client::Http1(conn) => conn.is_broken(),
+            Client::Http2(stream) => stream.is_broken(),
         }
     }
     /// Gives the client up: nothing more is sent, and it learns that the response is not whole.
     pub fn abort(&self) {
         match self {
             Client::Http1(conn) => conn.mark_broken(),
+            Client::Http2(stream) => stream.abort(ErrorCode::InternalError),
         }
     }
     /// Takes note that the client did not send in time what the request waits for.
     pub(crate) fn note_timeout(&self) {
         match self {
             Client::Http1(conn) => conn.timed_out.set(true),
+            // The connection does not end with the stream.
+            Client::Http2(_) => {}
         }
     }
     /// Lets the response end before everything that the request began has ended.
     pub(crate) fn keep(&self) {
         match self {
             Client::Http1(conn) => conn.kept.set(true),
+            Client::Http2(stream) => stream.connection().kept.set(true),
         }
     }
 
@@ -86,6 +103,7 @@ impl Client {
     pub(crate) fn write_now(&self) -> io::Result<bool> {
         match self {
             Client::Http1(conn) => conn.write_now(),
+            Client::Http2(stream) => stream.write_now(),
         }
     }
     /// Sends everything.
@@ -102,12 +120,15 @@ impl Client {
     pub async fn drain_to(&self, bytes: u64, timeout_ms: u64) -> io::Result<()> {
         match self {
             Client::Http1(conn) => conn.drain_to(bytes, timeout_ms).await,
+            Client::Http2(stream) => stream.drain_to(bytes, timeout_ms).await,
         }
     }
     /// Tells a client that waits for permission to send the body of its request, with what is sent next.
     pub(crate) fn queue_go_on(&self) {
         match self {
             Client::Http1(conn) => conn.output.borrow_mut().buf.extend_from_slice(GO_ON),
+            // The window has given that permission. Source: nginx, `ngx_http_test_expect`.
+            Client::Http2(_) => {}
         }
     }
     /// Bytes of files that are sent before others have their turn; 0 for any number. `None` stands for nginx's default.
@@ -115,6 +136,42 @@ impl Client {
         self.output().borrow_mut().turn_bytes_max = bytes;
     }
 
+    /// A request begins whose head was read.
+    pub(crate) fn begin_request(&self) {
+        if let Client::Http1(conn) = self {
+            // They were of the request before.
+            conn.head_since_ms.set(0);
+            conn.output.borrow_mut().set_throttle(None);
+        }
+    }
+    /// The response ends; `output` is this client's.
+    pub(crate) fn end(&self, response: &Response, output: &mut OutputQueue) {
+        match self {
+            Client::Http1(_) if response.chunked && !response.header_only => {
+                write_last_chunk(&response.trailers, &mut output.buf);
+            }
+            Client::Http1(_) => {}
+            // A body that is shorter than was promised must not end as if it were whole.
+            Client::Http2(_) if response.body_left.is_some_and(|left| left > 0) => {}
+            Client::Http2(stream) => stream.end((!response.header_only).then_some(&response.trailers)),
+        }
+    }
+
+    /// Takes note that so many bytes of the input were used.
+    #[inline]
+    pub(crate) fn note_used(&self, bytes: usize) {
+        match self {
+            Client::Http1(_) => {}
+            Client::Http2(stream) => stream.note_used(bytes),
+        }
+    }
+    /// Whether all of the request has come, where the client's protocol tells; `false` where the body does.
+    pub(crate) fn is_input_whole(&self) -> bool {
+        match self {
+            Client::Http1(_) => false,
+            Client::Http2(stream) => stream.is_input_whole(),
+        }
+    }
     /// Reads more input; answers how many bytes came, 0 at the end.
     ///
     /// # Errors
@@ -122,6 +179,7 @@ impl Client {
     pub(crate) async fn read_more(&self, timeout_ms: u64) -> io::Result<usize> {
         match self {
             Client::Http1(conn) => conn.read_more(timeout_ms).await,
+            Client::Http2(stream) => stream.read_more(timeout_ms).await,
         }
     }
     /// As [`read_more`](Self::read_more), without a limit of time, for who has one already.
@@ -131,6 +189,7 @@ impl Client {
     pub(crate) fn poll_read_more(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
             Client::Http1(conn) => conn.poll_read_more(cx),
+            Client::Http2(stream) => stream.poll_read_more(cx),
         }
     }
     /// Reads what has come already, if anything has; nobody is woken.
@@ -147,6 +206,7 @@ impl Client {
     pub async fn closed(&self) {
         match self {
             Client::Http1(conn) => conn.closed_by_client().await,
+            Client::Http2(stream) => poll_fn(|cx| stream.poll_closed(cx)).await,
         }
     }
     /// Whether the client has left; otherwise the task of `cx` is woken when it does. Answers `None` when that can no
@@ -154,17 +214,30 @@ impl Client {
     pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Option<()>> {
         match self {
             Client::Http1(conn) => conn.poll_closed(cx),
+            Client::Http2(stream) => stream.poll_closed(cx).map(Some),
         }
     }
 
     /// The socket, for who takes the connection over ([`Request::take_over_connection`]); `None` where other requests
     /// share it.
-    ///
-    /// [`Request::take_over_connection`]: crate::request::Request::take_over_connection
     #[inline]
-    pub fn socket(&self) -> Option<&Stream> {
+    pub fn socket(&self) -> Option<&stream::Stream> {
         match self {
             Client::Http1(conn) => Some(&conn.stream),
+            Client::Http2(_) => None,
         }
+    }
+}
+
+impl Request {
+    /// The connection is closed without another word of this request; it takes no more.
+    pub fn close_connection(&self) {
+        let main = self.main();
+        main.flags().keep_alive.set(false);
+        if main.response.borrow().header_bytes == 0 && !self.client.is_broken() {
+            // What waits belongs to pipelined requests before this one.
+            let _ = self.client.write_now();
+        }
+        self.client.abort();
     }
 }

@@ -20,7 +20,7 @@ use tidegate_net::{
 
 use crate::{
     clock,
-    conf::{Config, ServerId},
+    conf::{Config, Level, ServerId},
     listeners::ListenAddr,
     output_queue::OutputQueue,
     ssl::client::Facts,
@@ -141,6 +141,10 @@ impl Connection {
     /// The server for names that no other has.
     pub fn default_server(&self) -> ServerId {
         self.config.default_server(self.port)
+    }
+    /// The level of the server for names that no other has.
+    pub(crate) fn default_level(&self) -> &Level {
+        &self.config.levels[self.config.servers[self.default_server().0 as usize].level.0 as usize]
     }
     /// Whether the client speaks without TLS at a port that wants it.
     pub(crate) fn lacks_tls(&self) -> bool {

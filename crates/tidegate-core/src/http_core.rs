@@ -100,6 +100,8 @@ pub struct Conf {
     /// Set by the module `rewrite`, whose directive it is.
     pub uninitialized_variable_warn: Option<bool>,
     has_listen: bool,
+    /// `listen … http2`
+    pub(crate) listens_http2: bool,
 }
 
 pub(crate) fn ms(time: Option<Duration>, default_ms: u64) -> u64 {
@@ -153,6 +155,7 @@ impl Conf {
             ignore_invalid_headers: self.ignore_invalid_headers.unwrap_or(true),
             underscores_in_headers: self.underscores_in_headers.unwrap_or(false),
             merge_slashes: self.merge_slashes.unwrap_or(true),
+            framed: false,
         }
     }
     pub fn postpone_output_bytes(&self) -> usize {
@@ -471,7 +474,9 @@ fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
         crate::listen::parameter(parameter, &mut options, &mut flags)?;
     }
     if flags.http2 {
-        build.diagnostics.warn(arg.span, "the \"http2\" parameter has no effect: HTTP/2 is not supported yet");
+        let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
+        build.diagnostics.warn(arg.span, message);
+        conf.listens_http2 = true;
     }
     for addr in crate::listen::addresses(arg)? {
         let spec = ListenSpec { addr, options: options.clone() };
@@ -569,22 +574,6 @@ enum Search {
 }
 
 impl Request {
-    /// Chooses the server by the name that the client gave.
-    pub(crate) fn choose_server(&self) {
-        let listen = &self.conf().listens[self.connection().port];
-        if listen.one_server {
-            return;
-        }
-        let head = self.head.borrow();
-        let found = listen.names.find(head.host());
-        let (server, captures) = found.unwrap_or((listen.default, None));
-        self.set_server(server);
-        if let Some((regex, captures)) = captures {
-            self.set_named_captures(regex, head.host(), &captures);
-            self.set_captures(head.host(), captures);
-        }
-    }
-
     /// Chooses the location by the path. Answers a status when that is an answer already: 404 for an `internal`
     /// location, 301 to add a slash, 413 for a body that is announced as too large.
     pub(crate) fn find_location(&self) -> Option<u16> {

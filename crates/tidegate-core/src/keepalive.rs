@@ -158,7 +158,8 @@ impl Request {
         }
     }
 
-    fn may_keep_alive(&self, conf: &Conf) -> bool {
+    /// Whether the directives let the connection go on after this request.
+    pub(crate) fn may_keep_alive(&self, conf: &Conf) -> bool {
         let conn = self.connection();
         let age_ms = || clock::steady_ms().saturating_sub(conn.accepted_ms);
         conf.keepalive_timeout.is_none_or(|(timeout, _)| !timeout.is_zero())

@@ -12,8 +12,8 @@
 //! - [`request`], [`body`], [`output`], [`byte_ranges`]: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`], [`postpone`], `end_work`
 //! - [`static_files`]: from a path to an open file
-//! - [`client`], `transfer`, `output_queue`: how a request speaks to its client
-//! - [`connection`], [`http1`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
+//! - [`client`], `write_head`, `transfer`, `output_queue`: how a request speaks to its client
+//! - [`connection`], [`http1`], [`http2`], [`http2_settings`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
 //! - [`resolver`]: which name servers are asked
 //! - [`cache`]: responses on disk; `spool`: bytes on their way to a file
 //! - [`upstream`]: talking to other servers for a request
@@ -23,6 +23,7 @@ mod accepted;
 pub mod body;
 pub mod byte_ranges;
 pub mod cache;
+mod chunks;
 pub mod client;
 pub mod conf;
 pub mod connection;
@@ -31,8 +32,11 @@ pub mod environment;
 pub mod error_log;
 pub mod files;
 pub mod http1;
+pub mod http2;
+pub mod http2_settings;
 pub mod http_core;
 pub mod keepalive;
+mod lifecycle;
 pub mod limit_rate;
 pub mod listen;
 pub mod location;
@@ -63,6 +67,7 @@ pub mod upstream;
 pub mod variable;
 pub mod variables;
 pub mod worker;
+mod write_head;
 
 // What most files here use of the crate below.
 pub(crate) use tidegate_net::{clock, deadline, listeners, log, stream};
@@ -73,6 +78,7 @@ pub(crate) static MODULES: &[&dyn module::AnyModule] = &[
     &main_conf::EVENTS,
     &http_core::MODULE,
     &accepted::MODULE,
+    &http2_settings::MODULE,
     &keepalive::MODULE,
     &limit_rate::MODULE,
     &static_files::MODULE,

@@ -151,7 +151,7 @@ impl OutputQueue {
         self.gone += count;
     }
     /// How many bytes may be written now.
-    fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         self.throttle.map_or(u64::MAX, |throttle| throttle.room(self.gone))
     }
     /// How long to wait until something may be written; `None` when it may be now.
@@ -255,6 +255,39 @@ impl OutputQueue {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+    /// Moves the first `count` bytes to the end of `other`.
+    pub(crate) fn move_to(&mut self, other: &mut OutputQueue, count: u64) {
+        if self.queue.is_empty() && count < self.buf.len() as u64 {
+            // Its pieces are shared from now on, instead of moving what is left again and again.
+            let buf = std::mem::take(&mut self.buf);
+            self.queued += buf.len() as u64;
+            self.queue.push_back(Segment::Bytes(buf.into()));
+        }
+        let mut left = count;
+        while left > 0 {
+            let part = match self.queue.front() {
+                None => {
+                    other.buf.extend_from_slice(&self.buf[..left as usize]);
+                    left
+                }
+                Some(Segment::Bytes(bytes)) => {
+                    let part = left.min(bytes.len() as u64);
+                    other.push_buf(Buf::Bytes(bytes.slice(..part as usize)));
+                    part
+                }
+                Some(Segment::File { file, offset, len }) => {
+                    let part = left.min(*len);
+                    other.push_buf(Buf::File { file: file.clone(), offset: *offset, len: part });
+                    part
+                }
+            };
+            self.consume(part as usize);
+            left -= part;
+        }
+        if self.is_empty() {
+            self.spill = None;
         }
     }
     fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {

@@ -586,15 +586,4 @@ impl Request {
     pub fn log(&self, level: crate::log::Level, message: std::fmt::Arguments<'_>) {
         crate::error_log::write_for_request(self, level, message);
     }
-
-    /// The connection is closed without another word of this request; it takes no more.
-    pub fn close_connection(&self) {
-        let main = self.main();
-        main.flags.keep_alive.set(false);
-        if main.response.borrow().header_bytes == 0 && !self.client.is_broken() {
-            // What waits belongs to pipelined requests before this one.
-            let _ = self.client.write_now();
-        }
-        self.client.abort();
-    }
 }

@@ -2,8 +2,6 @@
 
 use std::rc::Rc;
 
-use tidegate_http::chunked::write_last_chunk;
-
 use crate::{
     log::{Level, SysError},
     output::{Buf, Chunk, Closed, Progress, Response},
@@ -95,9 +93,7 @@ impl Request {
         }
         if response.progress != Progress::Ended {
             response.progress = Progress::Ended;
-            if response.chunked && !response.header_only {
-                write_last_chunk(&response.trailers, &mut output.buf);
-            }
+            self.client.end(&response, &mut output);
         }
         response.body_bytes += (output.buf.len() - before) as u64;
         Ok(())
@@ -246,9 +242,7 @@ impl Request {
         }
         if last && response.progress != Progress::Ended {
             response.progress = Progress::Ended;
-            if response.chunked && !response.header_only {
-                write_last_chunk(&response.trailers, &mut output.buf);
-            }
+            self.client.end(&response, &mut output);
         }
         response.body_bytes += output.taken() - before;
         drop(output);

@@ -64,11 +64,13 @@ pub struct HeadOptions {
     pub underscores_in_headers: bool,
     /// `merge_slashes`: a run of slashes in the path counts as one.
     pub merge_slashes: bool,
+    /// The head came in frames: its version is HTTP/2.0, which no other head may have.
+    pub framed: bool,
 }
 
 impl Default for HeadOptions {
     fn default() -> HeadOptions {
-        HeadOptions { ignore_invalid_headers: true, underscores_in_headers: false, merge_slashes: true }
+        HeadOptions { ignore_invalid_headers: true, underscores_in_headers: false, merge_slashes: true, framed: false }
     }
 }
 
@@ -621,7 +623,7 @@ impl RequestHead {
 
     /// Parses the request line; `false` while it is incomplete.
     fn parse_line(&mut self, buf: &[u8], limits: &HeadLimits, options: &HeadOptions) -> Result<bool, BadRequest> {
-        if self.is_still_incomplete(buf) || !parse_request_line(buf, &mut self.line)? {
+        if self.is_still_incomplete(buf) || !parse_request_line(buf, options.framed, &mut self.line)? {
             // A buffer that is full to its last byte already needs the next one.
             let fits = self.progress.buffers.hold(limits, 0, buf.len() + 1);
             return if fits { Ok(false) } else { Err(BadRequest::UriTooLong) };

@@ -45,18 +45,19 @@ macro_rules! complete {
     };
 }
 
-/// Reads the request line at the start of `buf` into `line`; `false` while it is incomplete.
+/// Reads the request line at the start of `buf` into `line`; `false` while it is incomplete. `framed`: it came in frames
+/// of HTTP/2, which no other line may say.
 ///
 /// `line` is only meaningful after success. It is written in place: moving the struct costs more than reading a usual
 /// line.
 ///
 /// Source: nginx 1.22-1.27, `ngx_http_parse_request_line`.
-pub(crate) fn parse_request_line(buf: &[u8], line: &mut RequestLine) -> Result<bool, BadRequest> {
-    Ok(read_line(buf, line)?.is_some())
+pub(crate) fn parse_request_line(buf: &[u8], framed: bool, line: &mut RequestLine) -> Result<bool, BadRequest> {
+    Ok(read_line(buf, framed, line)?.is_some())
 }
 
 #[inline]
-fn read_line(buf: &[u8], line: &mut RequestLine) -> Read<()> {
+fn read_line(buf: &[u8], framed: bool, line: &mut RequestLine) -> Read<()> {
     let method_end = complete!(buf.iter().position(|&byte| !is_method_byte(byte)));
     if buf[method_end] != b' ' || method_end == 0 {
         return Err(BadRequest::InvalidMethod);
@@ -85,6 +86,14 @@ fn read_line(buf: &[u8], line: &mut RequestLine) -> Read<()> {
         line.next = at + USUAL_END.len();
         line.protocol = Span::new(at + 1, line.end);
         line.version = (1, 1);
+        return Ok(Some(()));
+    }
+    const FRAMED_END: &[u8] = b" HTTP/2.0\r\n";
+    if framed && buf[at..].starts_with(FRAMED_END) {
+        line.end = at + FRAMED_END.len() - 2;
+        line.next = at + FRAMED_END.len();
+        line.protocol = Span::new(at + 1, line.end);
+        line.version = (2, 0);
         return Ok(Some(()));
     }
     parse_version(buf, line)
@@ -213,7 +222,7 @@ mod tests {
         #[track_caller]
         fn check(text: &str, expected: &str) {
             let mut line = RequestLine::default();
-            let mut read = |buf: &[u8]| match parse_request_line(buf, &mut line) {
+            let mut read = |buf: &[u8]| match parse_request_line(buf, false, &mut line) {
                 Ok(false) => "incomplete".to_owned(),
                 Err(error) => error.to_string().replace("client sent ", ""),
                 Ok(true) => {

@@ -123,6 +123,17 @@ impl Session {
         self.awaits_request.set(true);
         self.idle.set(closable || self.surplus.get());
     }
+    /// Begins to wait for whatever comes next of a protocol whose requests share the connection. Such a wait ends when the
+    /// worker shuts down, and the session is not parked meanwhile. `is_idle`: no request is under way, so that the session
+    /// may be closed to make room.
+    pub fn await_frames(&self, is_idle: bool) {
+        self.waiting_since_ms.set(0);
+        if is_idle && !self.awaits_request.replace(true) {
+            self.idle_since_ms.set(clock::steady_ms());
+        }
+        self.awaits_request.set(is_idle);
+        self.idle.set(true);
+    }
     /// Begins to wait for the rest of a request.
     pub fn await_rest(&self) {
         self.waiting_since_ms.set(clock::steady_ms());

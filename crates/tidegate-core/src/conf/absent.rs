@@ -10,7 +10,6 @@ const FEATURES: &[(&str, &str)] = &[
     ("geoip", "GeoIP"),
     ("grpc_", "gRPC"),
     ("hls", "streaming of MP4"),
-    ("http2", "HTTP/2"),
     ("http3", "HTTP/3"),
     ("image_filter", "transforming images"),
     ("js_", "njs"),

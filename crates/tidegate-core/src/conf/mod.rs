@@ -71,6 +71,7 @@ pub struct Level {
 /// The core's own modules at a level, without a look at the slots.
 pub(crate) struct CoreConfs {
     pub(crate) http: Arc<crate::http_core::Conf>,
+    pub(crate) http2: Arc<crate::http2_settings::Conf>,
     pub(crate) keepalive: Arc<crate::keepalive::Conf>,
     pub(crate) limit_rate: Arc<crate::limit_rate::Conf>,
     pub(crate) files: Arc<crate::static_files::Conf>,
@@ -81,6 +82,7 @@ impl CoreConfs {
     fn of(confs: &[Arc<AnyConf>]) -> Self {
         CoreConfs {
             http: typed(confs, &crate::http_core::MODULE),
+            http2: typed(confs, &crate::http2_settings::MODULE),
             keepalive: typed(confs, &crate::keepalive::MODULE),
             limit_rate: typed(confs, &crate::limit_rate::MODULE),
             files: typed(confs, &crate::static_files::MODULE),

@@ -3,13 +3,15 @@
 use std::{io, rc::Rc, task::Poll};
 
 use bstr::ByteSlice;
-use tidegate_http::{BadRequest, Method, Parsed, RequestHead, parse_request, proxy_protocol::parse_proxy_header};
+use tidegate_http::{BadRequest, Parsed, parse_request, proxy_protocol::parse_proxy_header};
 
 use crate::{
     client::Client,
     clock,
     connection::Connection,
     http_core::Conf as HttpConf,
+    http2,
+    lifecycle::{begin, begin_unfinished, note_ignored_lines, unshared},
     log::Level,
     request::Request,
     worker::{self, Worker},
@@ -21,6 +23,8 @@ pub(super) enum Head {
     Bad(Rc<Request>, BadRequest),
     /// The rest does not come; the request has what came of its head.
     Unfinished(Rc<Request>, Cause),
+    /// What came is the preface of HTTP/2, or the part of it that has come.
+    Preface,
     /// Nothing came for a while.
     Idle,
     End,
@@ -100,6 +104,10 @@ pub(super) async fn read_head(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Hea
     }
     // Without a wait too: the head may have come with the header of the PROXY protocol.
     conn.request_has_come();
+    if first && http2::is_preface(conn) {
+        conn.head_since_ms.set(0);
+        return Head::Preface;
+    }
     let mut req = begin_request(conn, worker);
     if conn.head_since_ms.get() == 0 {
         conn.head_since_ms.set(clock::steady_ms());
@@ -210,28 +218,12 @@ fn parse_head(conn: &Connection, mut req: Rc<Request>, core: &HttpConf, pipeline
     }
 }
 
-/// A request that nobody else has yet.
-fn unshared(req: &mut Rc<Request>) -> &mut Request {
-    Rc::get_mut(req).expect("nobody else has the request yet")
-}
-
 /// Drops empty lines ahead of a request, however many: they take no room, and time is limited.
 #[inline]
 fn skip_blank_lines(input: &mut Vec<u8>) {
     if let Some(b'\r' | b'\n') = input.first() {
         let count = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         input.drain(..count);
-    }
-}
-
-/// `ignore_invalid_headers`: says what was dropped.
-fn note_ignored_lines(req: &Request) {
-    for line in req.head.borrow().ignored_lines() {
-        let line = line.as_bstr();
-        req.log(
-            Level::Info,
-            format_args!("client sent invalid header line: \"{line}\" while reading client request headers"),
-        );
     }
 }
 
@@ -252,38 +244,5 @@ fn note_end_of_wait(conn: &Connection, first: bool, end: &io::Result<usize>) {
             for_connection(format_args!("client timed out (110: Connection timed out) while waiting for request"));
         }
         Err(_) => {}
-    }
-}
-
-/// Makes a request of the head that was read into it: server, URI, body framing.
-fn begin(req: &mut Rc<Request>) -> Result<(), BadRequest> {
-    let request = unshared(req);
-    request.count();
-    request.client.connection().head_since_ms.set(0);
-    request.client.output().borrow_mut().set_throttle(None);
-    let head: &mut RequestHead = request.head.get_mut();
-    request.method.set(head.method);
-    let uri = request.uri.get_mut();
-    uri.path.extend_from_slice(head.path());
-    uri.args.extend_from_slice(head.args());
-    uri.unparsed.extend_from_slice(head.target());
-    request.body.begin(head.content_length, head.chunked);
-    let keep_alive = head.keep_alive;
-    request.choose_server();
-    request.flags().keep_alive.set(keep_alive);
-    if request.method.get() == Method::Trace {
-        return Err(BadRequest::Trace);
-    }
-    Ok(())
-}
-
-/// Makes a request of a head that was not complete, for its response and the log.
-fn begin_unfinished(req: &mut Rc<Request>) {
-    // Its end is decided already.
-    let _ = begin(req);
-    let uri = unshared(req).uri.get_mut();
-    if uri.path.is_empty() {
-        // Of a target that makes no sense nothing is known but its text.
-        uri.args.clear();
     }
 }

@@ -3,14 +3,12 @@
 //! - `requests`: request after request on it
 //! - `handshake`: TLS, ahead of the first one
 //! - `head`: reading the head of one
-//! - `write_head`: writing the head of its response
 //!
 //! What this does not know: what a request comes to. That is [`crate::phase`].
 
 mod handshake;
 mod head;
 mod requests;
-mod write_head;
 
 use std::{rc::Rc, sync::Arc};
 

@@ -18,12 +18,14 @@ use super::{
 use crate::{
     clock,
     connection::Connection,
+    http2,
+    lifecycle::{leave, recycle},
     log::{Level, SysError},
     output_queue::OutputQueue,
     panics::{panic_text, report_panic},
-    phase::{self, LateLog, LocalFuture, Ready},
+    phase::{self, LocalFuture, Ready},
     request::Request,
-    worker::{self, Worker},
+    worker::Worker,
 };
 
 /// Output of pipelined requests that comes together before it is written.
@@ -49,9 +51,15 @@ pub(super) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
 async fn serve_to_end(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
     let mut end = End::Closed;
     if read_proxy_header(conn).await && shake_hands(conn, worker).await {
+        let mut next = if http2::was_agreed(conn) { Next::Http2 } else { Next::Request };
         loop {
-            match serve_one(conn, worker).await {
-                Next::Request => {}
+            match next {
+                Next::Request => next = serve_one(conn, worker).await,
+                Next::Http2 => {
+                    // Boxed: it is as large as all that HTTP/1 needs.
+                    Box::pin(http2::serve(conn, worker)).await;
+                    break;
+                }
                 Next::Close => break,
                 Next::Park => {
                     end = End::Idle;
@@ -70,6 +78,8 @@ async fn serve_to_end(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
 /// Whether a connection goes on.
 enum Next {
     Request,
+    /// With another protocol.
+    Http2,
     Park,
     Close,
 }
@@ -93,6 +103,7 @@ async fn serve_one(conn: &Rc<Connection>, worker: &Rc<Worker>) -> Next {
             give_up_head(conn, &req, &cause);
             return end(conn, req).await;
         }
+        Head::Preface => return Next::Http2,
         Head::End => return Next::Close,
         Head::Idle => return Next::Park,
     };
@@ -154,22 +165,6 @@ fn give_up_head(conn: &Connection, req: &Rc<Request>, cause: &Cause) {
     req.response.borrow_mut().status = status;
     phase::log(req);
     conn.mark_broken();
-}
-
-/// Gives the memory of a request that is over to those that come.
-fn recycle(req: Rc<Request>) {
-    // While it is whole: what is dropped may look at the request.
-    req.forget_contexts();
-    worker::give_request(req);
-}
-
-/// Ends what a request keeps, unless log handlers still run: then the request is left to them, and `true`.
-fn leave(req: &Rc<Request>) -> bool {
-    let is_left = req.find_lasting_context::<LateLog>().is_some_and(|late_log| late_log.take_over());
-    if !is_left {
-        req.end_lasting_contexts();
-    }
-    is_left
 }
 
 /// Ends a connection with its last response.

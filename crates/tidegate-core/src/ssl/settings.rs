@@ -29,7 +29,10 @@ use tidegate_tls::{
 };
 
 use super::{Conf, MODULE, ServerTls, SessionCache, VerifyClient, files::Located, keys::Certificates};
-use crate::conf::{Level, Listen, Server};
+use crate::{
+    conf::{Level, Listen, Server},
+    http2_settings,
+};
 
 /// What is spoken behind TLS, for clients that ask (RFC 7301).
 const ALPN: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
@@ -60,10 +63,11 @@ struct Inputs {
     crl: Option<BString>,
     stapling_file: Option<BString>,
     rejects: bool,
+    http2: bool,
 }
 
 impl Inputs {
-    fn of(conf: &Conf) -> Self {
+    fn of(conf: &Conf, http2: bool) -> Self {
         let text = |found: &Option<Located>| found.as_ref().map(|found| found.text.clone());
         let pairs = conf.certificates.iter().zip(&conf.keys);
         Inputs {
@@ -84,6 +88,7 @@ impl Inputs {
             crl: text(&conf.crl),
             stapling_file: text(&conf.stapling_file),
             rejects: conf.reject_handshake.unwrap_or(false),
+            http2,
         }
     }
 }
@@ -104,7 +109,7 @@ pub(crate) fn load(
         }
         warn_of_ignored(conf, diagnostics);
         server.tls = known
-            .entry(Inputs::of(conf))
+            .entry(Inputs::of(conf, http2_settings::is_on(&levels[server.level.0 as usize])))
             .or_insert_with_key(|inputs| match build(inputs, conf, conf_dir, diagnostics) {
                 Ok(tls) => Some(Arc::new(tls)),
                 Err(diagnostic) => {
@@ -158,7 +163,8 @@ fn build(
         .map_err(cannot)?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(Certificates::new(pairs)));
-    config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
+    let http2 = inputs.http2.then_some(&b"h2"[..]);
+    config.alpn_protocols = http2.into_iter().chain(ALPN).map(<[u8]>::to_vec).collect();
     config.ignore_client_order = inputs.prefer_server_ciphers;
     config.session_storage = storage(&inputs.session_cache);
     match if inputs.tickets { tickets(inputs, conf, conf_dir)? } else { None } {

@@ -22,7 +22,12 @@ pub(crate) fn check(input: &[u8]) {
 /// A head read at once and one read byte by byte say the same.
 fn requests(input: &[u8]) {
     let small = HeadLimits { buffer_bytes: 64, large_buffer_count: 2, large_buffer_bytes: 96, fields_max: 5 };
-    let lenient = HeadOptions { ignore_invalid_headers: false, underscores_in_headers: true, merge_slashes: false };
+    let lenient = HeadOptions {
+        ignore_invalid_headers: false,
+        underscores_in_headers: true,
+        merge_slashes: false,
+        framed: false,
+    };
     for (limits, options) in [(HeadLimits::default(), HeadOptions::default()), (small, lenient)] {
         let (mut whole, mut cut) = (RequestHead::new(), RequestHead::new());
         let result = parse_request(input, &limits, &options, &mut whole);

@@ -5,6 +5,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod authority;
+pub(crate) mod http2;
 pub(crate) mod mariadb;
 #[path = "../../../../tests/support/ports.rs"]
 pub(crate) mod ports;

@@ -1,0 +1,82 @@
+//! When a client makes more work than it is worth.
+//!
+//! What is bounded elsewhere: requests under way (`open`), header blocks (`input`), answers that the client does not read
+//! (`serve` reads no further frame then), bytes of bodies (windows). Here is what such bounds let through: frames that are
+//! cheap to send and bring nothing.
+
+use tidegate_http::http2::HEADER_BYTES;
+
+/// Bytes that need not be content. Source: nginx, `ngx_http_v2_read_handler`, "http2 flood detected".
+const OVERHEAD_BYTES: u64 = 1 << 20;
+
+/// So much of what comes may be something else than content.
+const OVERHEAD_FACTOR: u64 = 8;
+
+/// Requests that a client may take back ahead of those that it lets be answered.
+const RESETS_MAX: u32 = 256;
+
+/// What a connection has brought so far.
+#[derive(Debug, Default)]
+pub(super) struct Flood {
+    total_bytes: u64,
+    content_bytes: u64,
+    resets: u32,
+}
+
+impl Flood {
+    /// Counts a frame; `content_bytes` of it are of a request.
+    pub(super) fn count_frame(&mut self, payload_bytes: usize, content_bytes: usize) {
+        self.total_bytes += (HEADER_BYTES + payload_bytes) as u64;
+        self.content_bytes += content_bytes as u64;
+    }
+    /// Counts a request that the client took back before it was answered.
+    pub(super) fn count_reset(&mut self) {
+        self.resets += 1;
+    }
+    /// Counts a request that was answered.
+    pub(super) fn count_answer(&mut self) {
+        self.resets = self.resets.saturating_sub(1);
+    }
+    /// Why it is too much.
+    pub(super) fn verdict(&self) -> Option<&'static str> {
+        if self.total_bytes / OVERHEAD_FACTOR > self.content_bytes + OVERHEAD_BYTES {
+            return Some("http2 flood detected");
+        }
+        (self.resets > RESETS_MAX).then_some("client resets too many requests")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_frames_are_too_many_at_last() {
+        let mut flood = Flood::default();
+        let frames = (1..2_000_000).find(|_| {
+            flood.count_frame(0, 0);
+            flood.verdict().is_some()
+        });
+        assert_eq!(frames, Some(932_068));
+        let mut fair = Flood::default();
+        for _ in 0..2_000_000 {
+            fair.count_frame(20, 20);
+        }
+        assert_eq!(fair.verdict(), None);
+    }
+
+    #[test]
+    fn resets_are_paid_with_answers() {
+        let mut flood = Flood::default();
+        for _ in 0..10_000 {
+            flood.count_reset();
+            flood.count_answer();
+        }
+        for _ in 0..RESETS_MAX {
+            flood.count_reset();
+        }
+        assert_eq!(flood.verdict(), None);
+        flood.count_reset();
+        assert!(flood.verdict().is_some());
+    }
+}

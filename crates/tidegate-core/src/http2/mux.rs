@@ -1,0 +1,212 @@
+//! What the streams of a connection share: its windows, its output and the line for it.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    io,
+    rc::Rc,
+    task::{Context, Waker},
+};
+
+use tidegate_http::{
+    hpack::encode,
+    http2::{ErrorCode, FRAME_BYTES_MAX, WINDOW_BYTES, write_goaway, write_reset, write_window_update},
+};
+
+use super::stream::{Stream, Turn};
+use crate::{connection::Connection, http2_settings::Conf};
+
+/// Frames that wait for the socket; streams queue no more beyond that. Large enough for one write to be worth its
+/// call, small enough for a stream that becomes ready to be heard soon.
+const BACKLOG_BYTES: u64 = 64 << 10;
+
+/// Streams that are remembered when they are over.
+const CUT_MAX: usize = 64;
+
+/// The streams of a connection.
+pub(crate) struct Mux {
+    pub(super) conn: Rc<Connection>,
+    /// In the order of their numbers.
+    streams: RefCell<Vec<Rc<Stream>>>,
+    /// Those with something to send.
+    line: RefCell<VecDeque<Rc<Stream>>>,
+    /// Bytes that the client has leave for on all streams together.
+    pub(super) send_window: Cell<i64>,
+    /// The same on a new stream.
+    pub(super) initial_window: Cell<i64>,
+    /// What a stream's client may send before somebody reads it.
+    pub(super) receive_window: i64,
+    frame_bytes_max: Cell<usize>,
+    chunk_bytes: usize,
+    /// Streams that were ended before the client had said all, the last ones.
+    cut: RefCell<VecDeque<u32>>,
+    /// A header block was sent.
+    has_sent_block: Cell<bool>,
+    /// The connection's task.
+    task: RefCell<Option<Waker>>,
+    /// It has something to do.
+    woken: Cell<bool>,
+}
+
+impl Mux {
+    pub(super) fn new(conn: &Rc<Connection>, conf: &Conf) -> Rc<Self> {
+        Rc::new(Mux {
+            conn: conn.clone(),
+            streams: RefCell::default(),
+            line: RefCell::default(),
+            send_window: Cell::new(WINDOW_BYTES),
+            initial_window: Cell::new(WINDOW_BYTES),
+            receive_window: conf.body_preread_bytes(),
+            frame_bytes_max: Cell::new(FRAME_BYTES_MAX),
+            chunk_bytes: conf.chunk_bytes(),
+            cut: RefCell::default(),
+            has_sent_block: Cell::new(false),
+            task: RefCell::new(None),
+            woken: Cell::new(false),
+        })
+    }
+
+    /// How many streams there are.
+    pub(super) fn count(&self) -> usize {
+        self.streams.borrow().len()
+    }
+    pub(super) fn find(&self, id: u32) -> Option<Rc<Stream>> {
+        let streams = self.streams.borrow();
+        streams.binary_search_by_key(&id, |stream| stream.id).ok().map(|at| streams[at].clone())
+    }
+    /// Adds a stream; its number is the highest so far.
+    pub(super) fn add(&self, stream: Rc<Stream>) {
+        self.streams.borrow_mut().push(stream);
+    }
+    /// Forgets a stream whose request has ended and whose end is queued.
+    pub(super) fn remove_if_over(&self, stream: &Stream) {
+        if stream.done.get() && stream.end_queued.get() {
+            if !stream.input_ended.get() {
+                self.note_cut(stream.id);
+            }
+            let mut streams = self.streams.borrow_mut();
+            if let Ok(at) = streams.binary_search_by_key(&stream.id, |other| other.id) {
+                streams.remove(at);
+            }
+        }
+    }
+    fn note_cut(&self, id: u32) {
+        let mut cut = self.cut.borrow_mut();
+        if cut.len() >= CUT_MAX {
+            cut.pop_front();
+        }
+        cut.push_back(id);
+    }
+    /// Whether a stream was ended before the client had said all, not long ago.
+    pub(super) fn was_cut(&self, id: u32) -> bool {
+        self.cut.borrow().contains(&id)
+    }
+    /// Whether a response waits whose request has ended.
+    pub(super) fn has_leftovers(&self) -> bool {
+        self.streams.borrow().iter().any(|stream| stream.done.get())
+    }
+    /// Calls `visit` with each stream.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(&Rc<Stream>)) {
+        let streams = self.streams.borrow().clone();
+        streams.iter().for_each(&mut visit);
+    }
+
+    /// The longest payload to send.
+    pub(super) fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max.get().min(self.chunk_bytes)
+    }
+    /// Makes a header block fit to be the next one that is sent.
+    pub(super) fn begin_block(&self, block: &mut Vec<u8>) {
+        if !self.has_sent_block.replace(true) {
+            let mut first = Vec::with_capacity(block.len() + 1);
+            encode::no_table(&mut first);
+            first.append(block);
+            *block = first;
+        }
+    }
+    pub(super) fn queue_reset(&self, id: u32, code: ErrorCode) {
+        write_reset(id, code, &mut self.conn.output.borrow_mut().buf);
+        self.wake();
+    }
+    pub(super) fn queue_window_update(&self, id: u32, bytes: u32) {
+        write_window_update(id, bytes, &mut self.conn.output.borrow_mut().buf);
+        self.wake();
+    }
+    pub(super) fn queue_goaway(&self, last_stream: u32, code: ErrorCode) {
+        write_goaway(last_stream, code, &mut self.conn.output.borrow_mut().buf);
+    }
+
+    /// Puts a stream at the end of the line.
+    pub(super) fn line_up(&self, stream: &Rc<Stream>) {
+        if !stream.in_line.replace(true) {
+            self.line.borrow_mut().push_back(stream.clone());
+            self.wake();
+        }
+    }
+    /// Lets the streams in the line have their turns, each a frame at a time, as long as there is room.
+    fn fill(&self) {
+        loop {
+            let mut output = self.conn.output.borrow_mut();
+            if output.len() >= BACKLOG_BYTES {
+                return;
+            }
+            let Some(stream) = self.line.borrow_mut().pop_front() else { return };
+            match stream.take_turn(&mut output) {
+                Turn::More => self.line.borrow_mut().push_back(stream),
+                Turn::Full => {
+                    self.line.borrow_mut().push_front(stream);
+                    return;
+                }
+                Turn::Over => {
+                    stream.in_line.set(false);
+                    self.remove_if_over(&stream);
+                }
+            }
+        }
+    }
+    /// Sends what the socket takes at once.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(super) fn send_now(&self) -> io::Result<()> {
+        loop {
+            self.fill();
+            if self.conn.output.borrow().is_empty() && !self.conn.stream.has_unsent() {
+                return Ok(());
+            }
+            if !self.conn.write_now()? {
+                // The connection's task waits for the socket.
+                self.wake();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Wakes the connection's task.
+    pub(super) fn wake(&self) {
+        self.woken.set(true);
+        if let Some(task) = self.task.borrow_mut().take() {
+            task.wake();
+        }
+    }
+    /// Whether the task was woken since it last asked; otherwise it will be.
+    pub(super) fn take_woken(&self, cx: &Context<'_>) -> bool {
+        if self.woken.replace(false) {
+            return true;
+        }
+        *self.task.borrow_mut() = Some(cx.waker().clone());
+        false
+    }
+    /// Gives all streams up: the connection has broken.
+    pub(super) fn break_off(&self) {
+        self.conn.mark_broken();
+        self.for_each(|stream| {
+            stream.break_off();
+            self.remove_if_over(stream);
+        });
+        self.line.borrow_mut().clear();
+    }
+    pub(super) fn set_frame_bytes_max(&self, bytes: usize) {
+        self.frame_bytes_max.set(bytes);
+    }
+}

@@ -1,0 +1,146 @@
+//! From a header block to a request that runs.
+
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+};
+
+use tidegate_http::{BadRequest, HeadLimits, HeadOptions, Parsed, http2::ErrorCode, parse_request};
+
+use super::{
+    input::{Fault, Input},
+    stream::Stream,
+};
+use crate::{
+    client::Client,
+    clock,
+    connection::Connection,
+    lifecycle::{begin, begin_unfinished, leave, note_ignored_lines, recycle, unshared},
+    log::Level,
+    panics::{catch_panic, report_panic},
+    phase::{self, LocalFuture, Ready},
+    request::Request,
+    worker::{self, Worker},
+};
+
+/// Opens a stream whose header block has been read into `input.head`.
+pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Worker>) -> Result<(), Fault> {
+    if input.going_away {
+        // The client learns from GOAWAY that nothing was done.
+        return Ok(());
+    }
+    if input.mux.count() >= input.streams_max {
+        input.note(format_args!("concurrent streams exceeded {}", input.streams_max));
+        input.mux.queue_reset(id, ErrorCode::RefusedStream);
+        return Ok(());
+    }
+    let stream = Stream::new(&input.mux, id, end_stream);
+    let conn = &input.mux.conn;
+    let Input { head, limits, .. } = input;
+    let text = match head.finish() {
+        Ok(text) => text,
+        Err(malformed) => {
+            input.note(format_args!("{malformed} while reading client request headers"));
+            input.mux.queue_reset(id, ErrorCode::ProtocolError);
+            return Ok(());
+        }
+    };
+    let (req, verdict) = read_head(conn, &stream, text, limits, worker);
+    let length = req.head.borrow().content_length;
+    if end_stream && length.is_some_and(|length| length > 0) {
+        input.note(format_args!("client prematurely closed stream"));
+        input.mux.queue_reset(id, ErrorCode::ProtocolError);
+        recycle(req);
+        return Ok(());
+    }
+    stream.promised.set(length);
+    req.body.begin_stream(length, end_stream);
+    input.mux.add(stream.clone());
+    limit_requests(input, &req);
+    match verdict {
+        Ok(()) => run(&stream, req, worker, phase::run),
+        Err(bad) => {
+            req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
+            req.flags().malformed.set(true);
+            run(&stream, req, worker, move |req| phase::reject(req, bad.status()));
+        }
+    }
+    if stream.done.get() && !stream.is_broken() {
+        input.note_answer();
+    }
+    Ok(())
+}
+
+/// Makes a request of a head.
+fn read_head(
+    conn: &Connection,
+    stream: &Rc<Stream>,
+    text: &[u8],
+    limits: &HeadLimits,
+    worker: &Worker,
+) -> (Rc<Request>, Result<(), BadRequest>) {
+    worker.count_request();
+    conn.request_has_come();
+    let mut req = worker::take_request();
+    unshared(&mut req).attach(Client::Http2(stream.clone()));
+    req.start_ms.set(clock::steady_ms());
+    let options = HeadOptions { framed: true, ..conn.config().default_http(conn.port).head_options() };
+    let parsed = parse_request(text, limits, &options, unshared(&mut req).head.get_mut());
+    let verdict = match parsed {
+        Ok(Parsed::Complete(_)) => {
+            let begun = begin(&mut req);
+            note_ignored_lines(&req);
+            begun
+        }
+        // The text is a whole head, so it ends before its end only if it is too long.
+        Ok(Parsed::Partial) => Err(BadRequest::InvalidRequest),
+        Err(bad) => {
+            unshared(&mut req).head.get_mut().keep_bad_line(text);
+            begin_unfinished(&mut req);
+            Err(bad)
+        }
+    };
+    (req, verdict)
+}
+
+/// `keepalive_requests`, `keepalive_time`: says that this request is the last one.
+fn limit_requests(input: &mut Input, req: &Request) {
+    if !req.may_keep_alive(req.keepalive_conf()) {
+        input.going_away = true;
+        input.mux.queue_goaway(input.last_stream, ErrorCode::NoError);
+    }
+}
+
+/// Runs a request to its end: at once, or in a task of its own when it waits.
+fn run(stream: &Rc<Stream>, req: Rc<Request>, worker: &Rc<Worker>, start: impl FnOnce(&Rc<Request>) -> Ready<()>) {
+    match catch_unwind(AssertUnwindSafe(|| start(&req))) {
+        Ok(Ready::Now(())) => {}
+        Ok(Ready::Later(future)) => return run_later(stream.clone(), req, future, worker),
+        Err(panic) => report_panic(&req, &*panic),
+    }
+    end(stream, req);
+}
+
+fn run_later(stream: Rc<Stream>, req: Rc<Request>, mut future: LocalFuture<()>, worker: &Rc<Worker>) {
+    let hold = worker.hold();
+    tokio::task::spawn_local(async move {
+        let timed = Box::pin(poll_fn(move |cx| {
+            clock::update();
+            future.as_mut().poll(cx)
+        }));
+        catch_panic(&req, timed).await;
+        end(&stream, req);
+        drop(hold);
+    });
+}
+
+/// Takes a request apart that has run.
+fn end(stream: &Rc<Stream>, req: Rc<Request>) {
+    stream.note_done();
+    if !leave(&req) {
+        recycle(req);
+    }
+    stream.mux.remove_if_over(stream);
+    stream.mux.wake();
+}

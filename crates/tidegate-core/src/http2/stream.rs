@@ -1,0 +1,326 @@
+//! The client of one request: a stream.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    io,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use smallvec::SmallVec;
+use tidegate_http::{
+    Fields,
+    http2::{ErrorCode, FrameHeader, flag, kind, response::encode_fields, write_block},
+};
+
+use super::mux::Mux;
+use crate::{clock, connection::Connection, deadline::Deadline, output_queue::OutputQueue};
+
+/// A stream. It lives until its request has ended and all of the response is queued on the connection.
+///
+/// - **S1** What has left `output` is within both windows, and is in the connection's queue.
+/// - **S2** Bytes of the request that nobody has used are in `input` or credited: the client cannot send more than the
+///   window that it was given.
+pub struct Stream {
+    pub(super) mux: Rc<Mux>,
+    pub(super) id: u32,
+    /// The head, until it is queued on the connection.
+    head: RefCell<Vec<u8>>,
+    pub(crate) output: RefCell<OutputQueue>,
+    trailers: RefCell<Vec<u8>>,
+    /// All of the response is in `head`, `output` and `trailers`.
+    ended: Cell<bool>,
+    /// The end is queued on the connection, or the stream was reset.
+    pub(super) end_queued: Cell<bool>,
+    /// It stands in the mux's line.
+    pub(super) in_line: Cell<bool>,
+    /// Bytes that the client has leave for.
+    pub(super) send_window: Cell<i64>,
+    pub(crate) input: RefCell<Vec<u8>>,
+    /// The client has sent the end.
+    pub(super) input_ended: Cell<bool>,
+    /// Bytes that the client may still send.
+    pub(super) receive_window: Cell<i64>,
+    /// Bytes that were used and for which the client has got no leave.
+    used: Cell<u32>,
+    /// Bytes that `Content-Length` promises and that have not come.
+    pub(super) promised: Cell<Option<u64>>,
+    /// Nothing more can be sent, since the stream was reset or the connection broke.
+    broken: Cell<bool>,
+    /// The request has ended.
+    pub(super) done: Cell<bool>,
+    /// Those who wait for anything to happen.
+    waiting: RefCell<SmallVec<[Waker; 2]>>,
+}
+
+/// What became of a turn of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It has more to send.
+    More,
+    /// It has nothing to send now, or no leave to.
+    Over,
+    /// The connection has no leave to send.
+    Full,
+}
+
+impl Stream {
+    pub(super) fn new(mux: &Rc<Mux>, id: u32, input_ended: bool) -> Rc<Self> {
+        Rc::new(Stream {
+            mux: mux.clone(),
+            id,
+            head: RefCell::default(),
+            output: RefCell::default(),
+            trailers: RefCell::default(),
+            ended: Cell::new(false),
+            end_queued: Cell::new(false),
+            in_line: Cell::new(false),
+            send_window: Cell::new(mux.initial_window.get()),
+            input: RefCell::default(),
+            input_ended: Cell::new(input_ended),
+            receive_window: Cell::new(mux.receive_window),
+            used: Cell::new(0),
+            promised: Cell::new(None),
+            broken: Cell::new(false),
+            done: Cell::new(false),
+            waiting: RefCell::default(),
+        })
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &Rc<Connection> {
+        &self.mux.conn
+    }
+    /// Whether nothing more can be sent.
+    pub fn is_broken(&self) -> bool {
+        self.broken.get() || self.mux.conn.is_broken()
+    }
+    /// Whether the client has sent all of its request.
+    pub(crate) fn is_input_whole(&self) -> bool {
+        self.input_ended.get()
+    }
+
+    /// Takes the head of the response. It waits for the body, or its end, as long as nobody wants it sent.
+    pub(crate) fn send_head(&self, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let mut head = self.head.borrow_mut();
+        encode(&mut head);
+        head.len() as u64
+    }
+    /// Takes the end of the response.
+    pub(crate) fn end(self: &Rc<Self>, trailers: Option<&Fields>) {
+        if let Some(trailers) = trailers.filter(|trailers| !trailers.is_empty()) {
+            encode_fields(trailers, &mut self.trailers.borrow_mut());
+        }
+        self.ended.set(true);
+        self.mux.line_up(self);
+    }
+    /// Resets the stream, if its end is not on its way.
+    pub(crate) fn abort(&self, code: ErrorCode) {
+        if !self.end_queued.replace(true) && !self.broken.get() {
+            self.mux.queue_reset(self.id, code);
+        }
+        self.break_off();
+    }
+    /// The request has ended: resets the stream if the response is not whole.
+    pub(super) fn note_done(&self) {
+        self.done.set(true);
+        if !self.ended.get() {
+            self.abort(ErrorCode::InternalError);
+        }
+        *self.input.borrow_mut() = Vec::new();
+    }
+    /// Takes note that nothing more can be sent or will come.
+    pub(super) fn break_off(&self) {
+        self.broken.set(true);
+        self.end_queued.set(true);
+        *self.output.borrow_mut() = OutputQueue::default();
+        self.wake();
+    }
+
+    /// Queues the next frames on the connection: the head, and one frame of the body.
+    pub(super) fn take_turn(&self, out: &mut OutputQueue) -> Turn {
+        if self.end_queued.get() {
+            return Turn::Over;
+        }
+        let mut output = self.output.borrow_mut();
+        let has_trailers = !self.trailers.borrow().is_empty();
+        let mut head = self.head.borrow_mut();
+        if !head.is_empty() {
+            let is_all = self.ended.get() && output.is_empty() && !has_trailers;
+            self.mux.begin_block(&mut head);
+            write_block(self.id, is_all, &head, &mut out.buf);
+            *head = Vec::new();
+            if is_all {
+                return self.note_end(out);
+            }
+        }
+        if !output.is_empty() {
+            let room = output.room().min(self.mux.frame_bytes_max() as u64);
+            let window = self.send_window.get().min(self.mux.send_window.get());
+            let len = output.len().min(room).min(u64::try_from(window).unwrap_or(0));
+            if len == 0 {
+                let is_full = self.mux.send_window.get() <= 0 && self.send_window.get() > 0 && room > 0;
+                return if is_full { Turn::Full } else { Turn::Over };
+            }
+            let is_last = self.ended.get() && len == output.len() && !has_trailers;
+            let flags = if is_last { flag::END_STREAM } else { 0 };
+            FrameHeader { len: len as usize, kind: kind::DATA, flags, stream: self.id }.write(&mut out.buf);
+            output.move_to(out, len);
+            self.send_window.set(self.send_window.get() - len as i64);
+            self.mux.send_window.set(self.mux.send_window.get() - len as i64);
+            self.wake();
+            if is_last {
+                return self.note_end(out);
+            }
+            if !output.is_empty() {
+                return Turn::More;
+            }
+        }
+        if self.ended.get() {
+            if has_trailers {
+                write_block(self.id, true, &self.trailers.borrow(), &mut out.buf);
+            } else {
+                FrameHeader { len: 0, kind: kind::DATA, flags: flag::END_STREAM, stream: self.id }.write(&mut out.buf);
+            }
+            return self.note_end(out);
+        }
+        Turn::Over
+    }
+
+    fn note_end(&self, out: &mut OutputQueue) -> Turn {
+        self.end_queued.set(true);
+        if !self.input_ended.get() {
+            // The rest of the request is not wanted (section 8.1).
+            tidegate_http::http2::write_reset(self.id, ErrorCode::NoError, &mut out.buf);
+        }
+        self.wake();
+        Turn::Over
+    }
+
+    /// Whether output waits for leave of the client.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.end_queued.get() && (self.ended.get() || !self.output.borrow().is_empty())
+    }
+    /// Bytes of output that are not queued on the connection.
+    pub fn unsent_bytes(&self) -> u64 {
+        self.output.borrow().len()
+    }
+
+    /// Sends what the client takes at once; answers whether that was all.
+    pub(crate) fn write_now(self: &Rc<Self>) -> io::Result<bool> {
+        if self.is_broken() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.mux.line_up(self);
+        self.mux.send_now()?;
+        Ok(self.output.borrow().is_empty())
+    }
+
+    /// See [`Connection::drain_to`].
+    pub(crate) async fn drain_to(self: &Rc<Self>, bytes: u64, timeout_ms: u64) -> io::Result<()> {
+        loop {
+            if self.write_now()? || (bytes > 0 && self.output.borrow().len() <= bytes) {
+                return Ok(());
+            }
+            let before = self.output.borrow().len();
+            let pause = self.output.borrow().pause();
+            if let Some(pause) = pause {
+                tokio::time::sleep(pause).await;
+                clock::update();
+                continue;
+            }
+            let moved = |_: &mut Context<'_>| {
+                let is_moved = self.is_broken() || self.output.borrow().len() < before;
+                if is_moved { Poll::Ready(()) } else { Poll::Pending }
+            };
+            if self.wait(timeout_ms, moved).await.is_none() {
+                self.abort(ErrorCode::Cancel);
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// See [`Connection::read_more`](crate::client::Client::read_more).
+    pub(crate) async fn read_more(&self, timeout_ms: u64) -> io::Result<usize> {
+        let read = self.wait(timeout_ms, |cx| self.poll_read_more(cx)).await;
+        read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    }
+    /// How many bytes of the request are there; 0 at its end.
+    pub(crate) fn poll_read_more(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.credit();
+        match self.input.borrow().len() {
+            0 if self.input_ended.get() => Poll::Ready(Ok(0)),
+            0 if self.is_broken() => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+            0 => {
+                self.remember(cx);
+                Poll::Pending
+            }
+            count => Poll::Ready(Ok(count)),
+        }
+    }
+    /// Takes note that so many bytes of the input were used.
+    pub(crate) fn note_used(&self, bytes: usize) {
+        self.used.set(self.used.get().saturating_add(bytes as u32));
+    }
+    /// Gives leave for as much as was used, when that is worth a frame.
+    fn credit(&self) {
+        let used = self.used.get();
+        let is_worth_it = i64::from(used) * 2 >= self.mux.receive_window || self.receive_window.get() <= 0;
+        if used > 0 && is_worth_it && !self.input_ended.get() && !self.broken.get() {
+            self.used.set(0);
+            self.receive_window.set(self.receive_window.get() + i64::from(used));
+            self.mux.queue_window_update(self.id, used);
+        }
+    }
+
+    /// Waits until the client is gone or does not want the response any more.
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_broken() {
+            return Poll::Ready(());
+        }
+        self.remember(cx);
+        Poll::Pending
+    }
+
+    /// Waits for `poll` to be ready, at most `timeout_ms` (0: for ever); `None` when the time is over.
+    async fn wait<T>(&self, timeout_ms: u64, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
+        let first = poll_fn(|cx| Poll::Ready(poll(cx))).await;
+        if let Poll::Ready(value) = first {
+            return Some(value);
+        }
+        let deadline = Deadline::new();
+        deadline.arm(timeout_ms);
+        let outcome = poll_fn(|cx| {
+            if let Poll::Ready(value) = poll(cx) {
+                return Poll::Ready(Some(value));
+            }
+            if deadline.poll_expired(cx) {
+                return Poll::Ready(None);
+            }
+            self.remember(cx);
+            Poll::Pending
+        })
+        .await;
+        clock::update();
+        outcome
+    }
+    fn remember(&self, cx: &Context<'_>) {
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+    }
+    /// Wakes those who wait for something to happen on the stream.
+    pub(super) fn wake(&self) {
+        for waker in self.waiting.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("id", &self.id).field("ended", &self.ended).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,269 @@
+//! From the fields of a header block to the head of a request.
+//!
+//! A head becomes text as HTTP/1 has it and is then read by [`parse_request`](crate::parse_request): limits, odd names,
+//! hosts and paths are judged in one place, and a head that is the one before it is not read again. What HTTP/1 could
+//! misread is refused here, first of all line ends.
+
+use crate::request::HeadLimits;
+
+/// A head that breaks the rules of RFC 9113, section 8: the stream ends with PROTOCOL_ERROR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// A name has a byte that it must not have, a capital letter for one.
+    #[error("client sent invalid header name")]
+    Name,
+    /// A value has a line end or a zero in it.
+    #[error("client sent invalid header value")]
+    Value,
+    /// A pseudo-header that there is not, is there twice, or stands behind other fields.
+    #[error("client sent invalid pseudo-header")]
+    Pseudo,
+    /// `:method`, `:scheme` or `:path` is missing or empty.
+    #[error("client sent no :method, :scheme or :path header")]
+    Incomplete,
+    /// A field that belongs to a connection of HTTP/1.
+    #[error("client sent a connection-specific header")]
+    Connection,
+}
+
+/// Collects the fields of a head.
+#[derive(Debug, Default)]
+pub struct HeadText {
+    method: Vec<u8>,
+    scheme: Vec<u8>,
+    path: Vec<u8>,
+    authority: Vec<u8>,
+    seen: Seen,
+    /// Fields, as lines.
+    lines: Vec<u8>,
+    cookie: Vec<u8>,
+    text: Vec<u8>,
+    malformed: Option<Malformed>,
+    /// Bytes of the text that are worth keeping: the parser refuses a longer one.
+    bytes_max: usize,
+}
+
+/// Which pseudo-headers there were, and whether the other fields have begun.
+#[derive(Debug, Default)]
+struct Seen {
+    method: bool,
+    scheme: bool,
+    path: bool,
+    authority: bool,
+    host: bool,
+    fields: bool,
+}
+
+impl HeadText {
+    /// Makes ready for a head that may be so long.
+    pub fn begin(&mut self, limits: &HeadLimits) {
+        let HeadText { method, scheme, path, authority, seen, lines, cookie, text, malformed, bytes_max } = self;
+        for buf in [method, scheme, path, authority, lines, cookie, text] {
+            buf.clear();
+        }
+        *seen = Seen::default();
+        *malformed = None;
+        // One byte more than is accepted is enough to be refused.
+        *bytes_max = limits.head_bytes_max() + 1;
+    }
+
+    /// Takes a field.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        if self.malformed.is_none()
+            && let Err(malformed) = self.take(name, value)
+        {
+            self.malformed = Some(malformed);
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+        if value.iter().any(|byte| matches!(byte, 0 | b'\n' | b'\r')) {
+            return Err(Malformed::Value);
+        }
+        if let Some(pseudo) = name.strip_prefix(b":") {
+            return self.take_pseudo(pseudo, value);
+        }
+        check_field(name, value)?;
+        self.seen.fields = true;
+        match name {
+            b"cookie" => {
+                // Pieces of one field (section 8.2.3).
+                if !self.cookie.is_empty() {
+                    self.cookie.extend_from_slice(b"; ");
+                }
+                self.cookie.extend_from_slice(&value[..value.len().min(self.bytes_max)]);
+                self.cookie.truncate(self.bytes_max);
+                return Ok(());
+            }
+            // The same host once more.
+            b"host" if self.seen.authority && value == self.authority => return Ok(()),
+            b"host" => self.seen.host = true,
+            _ => {}
+        }
+        if self.lines.len() <= self.bytes_max {
+            add_line(&mut self.lines, name, value);
+        }
+        Ok(())
+    }
+
+    fn take_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+        let Seen { method, scheme, path, authority, .. } = &mut self.seen;
+        let (seen, text) = match name {
+            b"method" => (method, &mut self.method),
+            b"scheme" => (scheme, &mut self.scheme),
+            b"path" => (path, &mut self.path),
+            b"authority" => (authority, &mut self.authority),
+            _ => return Err(Malformed::Pseudo),
+        };
+        if std::mem::replace(seen, true) || self.seen.fields {
+            return Err(Malformed::Pseudo);
+        }
+        text.extend_from_slice(&value[..value.len().min(self.bytes_max)]);
+        Ok(())
+    }
+
+    /// The head as text.
+    ///
+    /// # Errors
+    /// See [`Malformed`].
+    pub fn finish(&mut self) -> Result<&[u8], Malformed> {
+        if let Some(malformed) = self.malformed {
+            return Err(malformed);
+        }
+        let is_connect = self.method == b"CONNECT";
+        let has_all = !self.method.is_empty() && (is_connect || !self.scheme.is_empty() && !self.path.is_empty());
+        if !has_all {
+            return Err(Malformed::Incomplete);
+        }
+        if !self.method.iter().all(|&byte| is_token(byte)) {
+            return Err(Malformed::Pseudo);
+        }
+        let target = if is_connect { &self.authority } else { &self.path };
+        // Anything else would say which server is meant, or be more than a target.
+        let is_whole = is_connect || target.starts_with(b"/") || *target == b"*";
+        if !is_whole || target.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
+            return Err(Malformed::Pseudo);
+        }
+        let text = &mut self.text;
+        for piece in [&self.method, &b" "[..], target, b" HTTP/2.0\r\n"] {
+            text.extend_from_slice(piece);
+        }
+        if self.seen.authority {
+            add_line(text, b"host", &self.authority);
+        }
+        text.extend_from_slice(&self.lines);
+        if !self.cookie.is_empty() {
+            add_line(text, b"cookie", &self.cookie);
+        }
+        text.extend_from_slice(b"\r\n");
+        Ok(text)
+    }
+}
+
+fn add_line(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for piece in [name, b": ", value, b"\r\n"] {
+        text.extend_from_slice(piece);
+    }
+}
+
+/// Looks at a field of a head or of trailers (section 8.2).
+///
+/// # Errors
+/// See [`Malformed`].
+pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    let is_named = |&byte: &u8| byte > b' ' && byte < 0x7f && byte != b':' && !byte.is_ascii_uppercase();
+    if name.is_empty() || !name.iter().all(is_named) {
+        return Err(Malformed::Name);
+    }
+    match name {
+        b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
+            Err(Malformed::Connection)
+        }
+        b"te" if !value.eq_ignore_ascii_case(b"trailers") => Err(Malformed::Connection),
+        _ => Ok(()),
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
+
+    #[track_caller]
+    fn check(fields: &[(&str, &str)], expected: Result<&str, Malformed>) {
+        let mut head = HeadText::default();
+        head.begin(&HeadLimits::default());
+        for (name, value) in fields {
+            head.field(name.as_bytes(), value.as_bytes());
+        }
+        let text = head.finish().map(|text| String::from_utf8_lossy(text).into_owned());
+        assert_eq!(text, expected.map(str::to_owned));
+    }
+
+    #[track_caller]
+    fn check_more(more: &[(&str, &str)], expected: Result<&str, Malformed>) {
+        check(&[&GET[..], more].concat(), expected);
+    }
+
+    #[test]
+    fn heads_become_text() {
+        check(&GET, Ok("GET / HTTP/2.0\r\nhost: a\r\n\r\n"));
+        check(&GET[..3], Ok("GET / HTTP/2.0\r\n\r\n"));
+        check_more(
+            &[("cookie", "a=1"), ("x-y", " v\tw "), ("cookie", "b=2"), ("te", "trailers")],
+            Ok("GET / HTTP/2.0\r\nhost: a\r\nx-y:  v\tw \r\nte: trailers\r\ncookie: a=1; b=2\r\n\r\n"),
+        );
+        check_more(&[("host", "a")], Ok("GET / HTTP/2.0\r\nhost: a\r\n\r\n"));
+        // Two hosts are the parser's to refuse.
+        check_more(&[("host", "b")], Ok("GET / HTTP/2.0\r\nhost: a\r\nhost: b\r\n\r\n"));
+        check(&[(":method", "OPTIONS"), (":scheme", "http"), (":path", "*")], Ok("OPTIONS * HTTP/2.0\r\n\r\n"));
+        check(&[(":method", "CONNECT"), (":authority", "a:1")], Ok("CONNECT a:1 HTTP/2.0\r\nhost: a:1\r\n\r\n"));
+    }
+
+    #[test]
+    fn malformed_heads() {
+        check(&GET[1..], Err(Malformed::Incomplete));
+        check(&[(":method", "GET"), (":scheme", "http"), (":path", "")], Err(Malformed::Incomplete));
+        check(&[(":method", "GET"), (":path", "/")], Err(Malformed::Incomplete));
+        for path in ["/ HTTP/1.1", "http://b/", "/\t", "x", "/\r\nhost: b"] {
+            let malformed = if path.contains('\r') { Malformed::Value } else { Malformed::Pseudo };
+            check(&[(":method", "GET"), (":scheme", "http"), (":path", path)], Err(malformed));
+        }
+        check(&[(":method", "GET / HTTP/1.1"), (":scheme", "http"), (":path", "/")], Err(Malformed::Pseudo));
+        check_more(&[(":path", "/")], Err(Malformed::Pseudo));
+        check_more(&[(":status", "200")], Err(Malformed::Pseudo));
+        check_more(&[("a", "b"), (":protocol", "websocket")], Err(Malformed::Pseudo));
+        check(&[("a", "b"), (":method", "GET")], Err(Malformed::Pseudo));
+        for name in ["A", "", "a b", "a:b", "\u{e9}", "a\r\nb"] {
+            check_more(&[(name, "1")], Err(Malformed::Name));
+        }
+        for value in ["a\nb", "a\rb", "a\0b"] {
+            check_more(&[("x", value)], Err(Malformed::Value));
+        }
+        for name in ["connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection", "te"] {
+            check_more(&[(name, "x")], Err(Malformed::Connection));
+        }
+    }
+
+    #[test]
+    fn a_bomb_stays_small() {
+        let mut head = HeadText::default();
+        head.begin(&HeadLimits::default());
+        for (name, value) in GET {
+            head.field(name.as_bytes(), value.as_bytes());
+        }
+        let value = vec![b'x'; 4000];
+        for _ in 0..10_000 {
+            head.field(b"x-y", &value);
+            head.field(b"cookie", &value);
+        }
+        let max = HeadLimits::default().head_bytes_max();
+        assert!(matches!(head.finish().map(<[u8]>::len), Ok(len) if len > max && len < 2 * max + 3 * 4000));
+    }
+}
