@@ -92,6 +92,10 @@ fn slice_range(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     let slice = match req.find_context::<Slice>() {
         Some(slice) => slice,
         None => {
+            // Nobody puts the parts of a sub-request together, and a response that has begun is in none.
+            if req.is_subrequest() || req.response.borrow().status != 0 {
+                return false;
+            }
             let Some(size) = req.module_conf(&MODULE).slice.filter(|size| *size > 0) else { return false };
             let slice = req.context::<Slice>();
             slice.size.set(size as u64);

@@ -115,3 +115,23 @@ GET /
 ^$
 --- error_log
 unexpected range in slice response: 0-3
+
+=== TEST 4: a sub-request has no parts
+--- tidegate_only
+--- http_config
+proxy_cache_path cache keys_zone=z:1m;
+--- config
+location /f { slice 4; proxy_cache z; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range; proxy_cache_valid 200 206 1d; proxy_pass http://127.0.0.1:$TEST_PORT/up/f; }
+location /up/ { alias html/; }
+location /all { content_by_lua_block { local res = ngx.location.capture("/f") ngx.say(res.status, " ", res.body) } }
+--- user_files
+>>> f chomp
+0123456789
+--- requests
+GET /all
+~~~
+GET /f
+--- response_body_like
+^200 0123456789$
+~~~
+^0123456789$

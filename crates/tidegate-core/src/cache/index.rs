@@ -29,6 +29,9 @@ pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Entries that are made room for at once.
 const CHUNK_LEN: usize = 4096;
 
+/// Entries that the table has room for from the beginning: six megabytes.
+const TABLE_LEN_FIRST: usize = 1 << 20;
+
 /// Nobody, at the ends of lists.
 const NONE: u32 = u32::MAX;
 
@@ -118,8 +121,8 @@ impl Index {
     pub(super) fn new(capacity: usize) -> Self {
         Index {
             chunks: Vec::new(),
-            // Growing would hold everybody up; room that is not used is no memory.
-            table: HashTable::with_capacity(capacity),
+            // Growing holds everybody up for a moment.
+            table: HashTable::with_capacity(capacity.min(TABLE_LEN_FIRST)),
             hasher: RandomState::new(),
             free: Vec::new(),
             newest: NONE,

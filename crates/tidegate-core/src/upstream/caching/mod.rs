@@ -10,8 +10,9 @@
 //! - `refresh`: a response that is fetched anew behind the client's back
 //!
 //! Invariants:
-//! - **I1** An entry is filled by one request at a time where `…_cache_lock` says so, and one that is out of date by one request
-//!   in any case. The right to it is an [`Update`], whose end lets the others look again.
+//! - **I1** An entry that is missing is filled by one request at a time where `…_cache_lock` says so; for one that is out of
+//!   date, those that may be served the old response wait for nobody, and the others ask for themselves. The right to fill
+//!   it is an [`Update`], whose end lets those who wait look again.
 //! - **I2** Only a whole response becomes an entry.
 //!
 //! Source: nginx, `ngx_http_upstream_cache`, `ngx_http_file_cache_open`.
