@@ -338,10 +338,11 @@ impl Core {
         let filter = RowFilter { locks: Arc::clone(&home.rows), owner, only_own: false };
         self.env.row_filter.replace(Some(filter.clone()));
         let mut found = Vec::new();
+        let at_most = if place.conn.is_private() { LOCKS_MAX } else { usize::MAX };
         for rows in rows {
-            find_rows(&place.conn, rows, select, constants, &mut found)?;
+            find_rows(&place.conn, rows, select, constants, &mut found, at_most)?;
         }
-        if found.len() > LOCKS_MAX && place.conn.is_private() {
+        if found.len() > at_most {
             self.env.stopped.set(Some(Stopped { rows: Arc::clone(&home.rows), stop: Stop::Outgrown }));
             return Err(errors::stopped());
         }
@@ -422,20 +423,21 @@ pub(super) fn without_row_locks(
     }
 }
 
-/// Adds the rows that a locking query finds, in its order.
+/// Adds the rows that a locking query finds, in its order, until there are more than `at_most`.
 fn find_rows(
     conn: &Conn,
     rows: &LockedRows,
     select: &SelectPlan,
     constants: Constants<'_>,
     found: &mut Vec<(Resource, Mode)>,
+    at_most: usize,
 ) -> Res<()> {
     let internal = |error: SqliteError| to_server_error(&error);
     let mut stmt = conn.prepare(&rows.sql).map_err(internal)?;
     let used = stmt.parameter_count();
     let mut stmt = constants.bind(&mut stmt, &select.binds[..used.min(select.binds.len())])?;
     let first = stmt.column_count() - rows.tables.len();
-    while stmt.step().map_err(internal)? == Step::Row {
+    while found.len() <= at_most && stmt.step().map_err(internal)? == Step::Row {
         for (index, &table) in rows.tables.iter().enumerate() {
             // NULL where an outer join has found nothing.
             if let Cell::Int(rowid) = stmt.cell(first + index) {
