@@ -19,7 +19,7 @@ use tidegate_core::{
 };
 use tidegate_net::{clock, log::Level};
 
-use crate::zone::{Shard, Zone, Zones};
+use crate::zone::{Shard, Weigh, Zone, Zones};
 
 /// One key's bucket.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +29,8 @@ struct Bucket {
     /// When that was, in milliseconds; 0 for never.
     last_ms: u64,
 }
+
+impl Weigh for Bucket {}
 
 /// A `limit_req_zone`.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! State by key that all workers share, of bounded size: the zones of `limit_req` and `limit_conn`.
+//! State by key that all workers share, of bounded size: the zones of `limit_req`, `limit_conn` and `srcache`.
 //!
 //! A zone is a few maps with a lock each; a key's map is chosen by its hash, so that workers rarely meet. Locks are held
 //! for one look-up, never over a wait. A zone outlives a reload that keeps its name, key and size.
@@ -26,6 +26,17 @@ const SIZE_MIN: u64 = 8 * 4096;
 /// The most maps that a zone is divided into.
 const SHARDS_MAX: usize = 16;
 
+/// What an entry of a zone holds.
+pub(crate) trait Weigh {
+    /// Memory that it refers to, in bytes.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A count.
+impl Weigh for u32 {}
+
 /// Entries of one map of a zone, the one that was not used for the longest time last.
 pub(crate) struct Shard<V> {
     pub(crate) entries: LruCache<Box<[u8]>, V>,
@@ -33,22 +44,30 @@ pub(crate) struct Shard<V> {
     bytes_max: usize,
 }
 
-impl<V> Shard<V> {
+impl<V: Weigh> Shard<V> {
     /// Whether an entry of this key fits in.
     pub(crate) fn has_room(&self, key: &[u8]) -> bool {
-        self.used_bytes + ENTRY_BYTES + key.len() <= self.bytes_max
+        self.has_room_for(key, 0)
+    }
+    /// Whether an entry of this key that refers to so many bytes fits in.
+    pub(crate) fn has_room_for(&self, key: &[u8], bytes: usize) -> bool {
+        self.used_bytes + ENTRY_BYTES + key.len() + bytes <= self.bytes_max
+    }
+    /// Whether it fits in where nothing else is.
+    pub(crate) fn could_hold(&self, key: &[u8], bytes: usize) -> bool {
+        ENTRY_BYTES + key.len() + bytes <= self.bytes_max
     }
     /// Adds an entry.
     pub(crate) fn insert(&mut self, key: &[u8], value: V) {
-        self.used_bytes += ENTRY_BYTES + key.len();
-        if self.entries.put(key.into(), value).is_some() {
-            self.used_bytes -= ENTRY_BYTES + key.len();
+        self.used_bytes += ENTRY_BYTES + key.len() + value.bytes();
+        if let Some(old) = self.entries.put(key.into(), value) {
+            self.used_bytes -= ENTRY_BYTES + key.len() + old.bytes();
         }
     }
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, key: &[u8]) {
-        if self.entries.pop(key).is_some() {
-            self.used_bytes -= ENTRY_BYTES + key.len();
+        if let Some(old) = self.entries.pop(key) {
+            self.used_bytes -= ENTRY_BYTES + key.len() + old.bytes();
         }
     }
     /// Takes the entry out that was not used for the longest time, if `may_go` says so.
@@ -57,8 +76,8 @@ impl<V> Shard<V> {
             Some((_, value)) if may_go(value) => {}
             _ => return false,
         }
-        if let Some((key, _)) = self.entries.pop_lru() {
-            self.used_bytes -= ENTRY_BYTES + key.len();
+        if let Some((key, old)) = self.entries.pop_lru() {
+            self.used_bytes -= ENTRY_BYTES + key.len() + old.bytes();
         }
         true
     }
@@ -68,6 +87,12 @@ impl<V> Shard<V> {
 pub(crate) struct State<V> {
     hasher: RandomState,
     shards: Box<[Mutex<Shard<V>>]>,
+}
+
+impl<V> std::fmt::Debug for State<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "State({} maps)", self.shards.len())
+    }
 }
 
 impl<V> State<V> {
@@ -135,6 +160,22 @@ impl<V: Send + 'static> Zone<V> {
         let state = state(kind, &name, &key_text, size);
         Ok(Zone { name, key, key_text, state })
     }
+}
+
+/// Reads `zone=name:size` of a zone whose users bring their own keys. The state is that of the same zone before a reload.
+///
+/// # Errors
+/// What is wrong with the argument.
+pub(crate) fn parse_named<V: Send + 'static>(
+    kind: &'static str,
+    arg: &ast::Arg,
+) -> Result<(BString, Arc<State<V>>), Diagnostic> {
+    let Some(text) = arg.value.strip_prefix(b"zone=") else {
+        return Err(Diagnostic::invalid_parameter(&arg.value, arg.span, ["zone="]));
+    };
+    let (name, size) = name_and_size(arg, text)?;
+    let state = state(kind, &name, &BString::default(), size);
+    Ok((name, state))
 }
 
 fn state<V: Send + 'static>(kind: &'static str, name: &BString, key_text: &BString, size: u64) -> Arc<State<V>> {
@@ -212,6 +253,29 @@ impl<Z> Zones<Z> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Weigh for u8 {}
+    impl Weigh for String {
+        fn bytes(&self) -> usize {
+            self.len()
+        }
+    }
+
+    #[test]
+    fn values_have_a_weight() {
+        let state = State::new(SIZE_MIN);
+        let mut shard = state.shard(b"");
+        let size = SIZE_MIN as usize;
+        assert!(shard.could_hold(b"k", size - ENTRY_BYTES - 1) && !shard.could_hold(b"k", size - ENTRY_BYTES));
+        shard.insert(b"k", "x".repeat(1000));
+        shard.insert(b"k", "x".repeat(10));
+        assert!(shard.has_room_for(b"l", size - 2 * ENTRY_BYTES - 12));
+        assert!(!shard.has_room_for(b"l", size - 2 * ENTRY_BYTES - 11));
+        shard.remove(b"k");
+        assert!(shard.has_room_for(b"k", size - ENTRY_BYTES - 1));
+        shard.insert(b"k", "x".to_owned());
+        assert!(shard.remove_oldest(|_| true) && shard.has_room_for(b"k", size - ENTRY_BYTES - 1));
+    }
 
     #[test]
     fn size_is_bounded_and_the_oldest_goes() {

@@ -393,3 +393,259 @@ srcache_methods TRACE;
 --- must_die
 --- error_log
 invalid value "TRACE"
+
+=== TEST 13: a zone of the server itself
+--- http_config
+srcache_zone zone=pages:1m;
+--- config
+srcache_fetch zone=pages $uri$args;
+srcache_store zone=pages $uri$args;
+add_header X-Fetch $srcache_fetch_status;
+location /ever { content_by_lua_block { ngx.header["Cache-Control"] = "max-age=3600"; ngx.print(ngx.now()) } }
+location /short { content_by_lua_block { ngx.header["Cache-Control"] = "max-age=1"; ngx.print("x") } }
+location /large { content_by_lua_block { ngx.print(("x"):rep(1024 * 1024)) } }
+location /file { alias html/a.txt; }
+--- user_files
+>>> a.txt chomp
+0123456789
+--- requests
+GET /ever
+~~~
+GET /ever
+~~~
+GET /ever?2
+~~~
+GET /short
+~~~ eventually
+GET /short
+~~~ eventually
+GET /short
+~~~
+GET /large
+~~~
+GET /file
+~~~
+GET /file
+--- more_headers
+X: 1
+~~~
+X: 2
+~~~
+X: 3
+~~~
+X: 4
+~~~
+X: 5
+~~~
+X: 6
+~~~
+X: 7
+~~~
+X: 8
+~~~
+Range: bytes=-2
+--- error_code: 200 200 200 200 200 200 200 200 206
+--- response_headers
+X-Fetch: MISS
+~~~
+X-Fetch: HIT
+Cache-Control: max-age=3600
+~~~
+X-Fetch: MISS
+~~~
+X-Fetch: MISS
+~~~
+X-Fetch: HIT
+~~~
+X-Fetch: MISS
+~~~
+X-Fetch: MISS
+~~~
+X-Fetch: MISS
+~~~
+X-Fetch: HIT
+Content-Range: bytes 8-9/10
+--- error_log
+srcache_store: the response is too large for its zone
+--- tidegate_only: nginx has no such zones
+
+=== TEST 14: of many requests at once one has the response made
+--- conf_file
+daemon off;
+pid logs/nginx.pid;
+error_log logs/error.log info;
+worker_processes 2;
+events {}
+http {
+srcache_zone zone=pages:1m;
+lua_shared_dict seen 1m;
+server {
+listen $TEST_PORT;
+location = /t {
+    srcache_fetch_skip 1; srcache_store_skip 1;
+    content_by_lua_block {
+        local seen, socks = ngx.shared.seen, {}
+        for i = 1, 20 do
+            local sock = ngx.socket.tcp()
+            assert(sock:connect("127.0.0.1", $TEST_PORT))
+            assert(sock:send("GET /" .. ngx.var.arg_what .. " HTTP/1.0\r\nHost: localhost\r\n\r\n"))
+            socks[i] = sock
+        end
+        while not seen:get(ngx.var.arg_what) do ngx.sleep(0.005) end
+        seen:set("go " .. ngx.var.arg_what, true)
+        local bodies = {}
+        for _, sock in ipairs(socks) do
+            local response = assert(sock:receive("*a"))
+            bodies[response:match("\r\n\r\n(.*)")] = true
+        end
+        local different = 0
+        for _ in pairs(bodies) do different = different + 1 end
+        ngx.print(different, " bodies, made ", seen:get(ngx.var.arg_what), " times")
+    }
+}
+srcache_lock on;
+srcache_lock_timeout 60s;
+srcache_fetch zone=pages $uri;
+srcache_store zone=pages $uri;
+location = /kept {
+    content_by_lua_block {
+        local n = ngx.shared.seen:incr("kept", 1, 0)
+        while not ngx.shared.seen:get("go kept") do ngx.sleep(0.005) end
+        ngx.print(n)
+    }
+}
+location = /private {
+    content_by_lua_block {
+        local n = ngx.shared.seen:incr("private", 1, 0)
+        while not ngx.shared.seen:get("go private") do ngx.sleep(0.005) end
+        ngx.header["Cache-Control"] = "private"
+        ngx.print(n)
+    }
+}
+location = /broken {
+    content_by_lua_block {
+        local n = ngx.shared.seen:incr("broken", 1, 0)
+        while not ngx.shared.seen:get("go broken") do ngx.sleep(0.005) end
+        ngx.header["Content-Length"] = 100
+        ngx.print(n)
+        ngx.flush(true)
+        ngx.exit(444)
+    }
+}
+}
+}
+--- requests
+GET /t?what=kept
+~~~
+GET /t?what=private
+~~~
+GET /t?what=broken
+--- response_body_like
+^1 bodies, made 1 times$
+~~~
+^20 bodies, made 20 times$
+~~~
+^20 bodies, made 20 times$
+--- tidegate_only: nginx has no such lock
+
+=== TEST 15: a lock in front of memcached
+--- services: memcached
+--- http_config
+lua_shared_dict seen 1m;
+--- config
+location = /memc { internal; set $memc_key $query_string; set $memc_exptime 300; memc_pass 127.0.0.1:$TEST_MEMCACHED_PORT; }
+location = /t {
+    content_by_lua_block {
+        local seen, socks = ngx.shared.seen, {}
+        for i = 1, 20 do
+            local sock = ngx.socket.tcp()
+            assert(sock:connect("127.0.0.1", $TEST_PORT))
+            assert(sock:send("GET /kept HTTP/1.0\r\nHost: localhost\r\n\r\n"))
+            socks[i] = sock
+        end
+        while not seen:get("kept") do ngx.sleep(0.005) end
+        seen:set("go", true)
+        local hits = 0
+        for _, sock in ipairs(socks) do
+            if assert(sock:receive("*a")):find("X-Fetch: HIT", 1, true) then hits = hits + 1 end
+        end
+        ngx.print(hits, " hits, made ", seen:get("kept"), " times")
+    }
+}
+location = /kept {
+    srcache_lock on;
+    srcache_lock_timeout 60s;
+    srcache_fetch GET /memc srcache15;
+    srcache_store PUT /memc srcache15;
+    add_header X-Fetch $srcache_fetch_status;
+    content_by_lua_block {
+        ngx.shared.seen:incr("kept", 1, 0)
+        while not ngx.shared.seen:get("go") do ngx.sleep(0.005) end
+        ngx.print("x")
+    }
+}
+--- request
+GET /t
+--- response_body chomp
+19 hits, made 1 times
+--- tidegate_only: nginx has no such lock
+
+=== TEST 16: a response behind its end is served while one request has it made anew
+--- http_config
+srcache_zone zone=pages:1m;
+lua_shared_dict seen 1m;
+--- config
+location = /t {
+    content_by_lua_block {
+        local function ask_until_missed()
+            while true do
+                local sock = ngx.socket.tcp()
+                assert(sock:connect("127.0.0.1", $TEST_PORT))
+                assert(sock:send("GET /kept HTTP/1.0\r\nHost: localhost\r\n\r\n"))
+                local response = assert(sock:receive("*a"))
+                local status, body = response:match("X%-Fetch: (%u+)"), response:match("\r\n\r\n(.*)")
+                if status == "STALE" then ngx.shared.seen:set("stale", true) end
+                if status == "STALE" or status == "EXPIRED" then
+                    ngx.shared.seen:set(status, body)
+                    return
+                end
+                ngx.sleep(0.005)
+            end
+        end
+        local first = ngx.thread.spawn(ask_until_missed)
+        ask_until_missed()
+        ngx.thread.wait(first)
+        ngx.print("stale ", ngx.shared.seen:get("STALE"), ", made anew ", ngx.shared.seen:get("EXPIRED"))
+    }
+}
+location = /kept {
+    srcache_stale 1h;
+    srcache_fetch zone=pages $uri;
+    srcache_store zone=pages $uri;
+    add_header X-Fetch $srcache_fetch_status;
+    content_by_lua_block {
+        local n = ngx.shared.seen:incr("made", 1, 0)
+        while n == 2 and not ngx.shared.seen:get("stale") do ngx.sleep(0.005) end
+        ngx.header["Cache-Control"] = "max-age=1"
+        ngx.print(n)
+    }
+}
+--- requests
+GET /kept
+~~~
+GET /t
+--- response_headers
+X-Fetch: MISS
+~~~
+--- response_body_like
+^1$
+~~~
+^stale 1, made anew 2$
+--- tidegate_only: nginx has no such thing
+
+=== TEST 17: a zone that nobody defines
+--- config
+srcache_fetch zone=nowhere $uri;
+--- must_die
+--- error_log
+zero size shared memory zone "nowhere"

@@ -4,12 +4,13 @@
 //! HTTP/1.1 200 OK\r\n
 //! Content-Type: text/html; charset=utf-8\r\n
 //! X-SRCache-Allow-Ranges: 1\r\n                the body may be served in ranges
+//! X-SRCache-Fresh-Until: 1000000000\r\n        with `srcache_stale`: when it ends, in seconds since 1970
 //! …\r\n
 //! \r\n
 //! body
 //! ```
 //!
-//! The format is that of srcache-nginx-module: both read what the other kept.
+//! But for that line the format is that of srcache-nginx-module: both read what the other kept.
 
 use bstr::BString;
 use bytes::Bytes;
@@ -20,11 +21,16 @@ use tidegate_http::{
     parse_response, reason,
     request::Parsed,
 };
+use tidegate_net::clock;
 
 const ALLOW_RANGES: &[u8] = b"X-SRCache-Allow-Ranges";
+const FRESH_UNTIL: &[u8] = b"X-SRCache-Fresh-Until";
 
-/// Writes the head of a response.
-pub(super) fn write_head(response: &Response, hidden: &[BString]) -> Vec<u8> {
+/// What an entry costs in memory beside the bytes that it was made of.
+const ENTRY_BYTES: usize = 1024;
+
+/// Writes the head of a response, which is fresh until then.
+pub(super) fn write_head(response: &Response, hidden: &[BString], fresh_until: Option<i64>) -> Vec<u8> {
     let is_hidden = |name: &[u8]| hidden.iter().any(|hidden| hidden.eq_ignore_ascii_case(name));
     let mut out = Vec::with_capacity(512);
     let mut field = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
@@ -49,6 +55,9 @@ pub(super) fn write_head(response: &Response, hidden: &[BString]) -> Vec<u8> {
     if response.allow_ranges {
         field(&[ALLOW_RANGES, b": 1\r\n"]);
     }
+    if let Some(time) = fresh_until {
+        field(&[FRESH_UNTIL, b": ", itoa::Buffer::new().format(time).as_bytes(), b"\r\n"]);
+    }
     for (name, value, _) in response.fields.iter().filter(|(name, ..)| !is_hidden(name)) {
         field(&[name, b": ", value, b"\r\n"]);
     }
@@ -60,6 +69,9 @@ pub(super) fn write_head(response: &Response, hidden: &[BString]) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Entry {
     head: ResponseHead,
+    head_bytes: usize,
+    /// When it ends, in seconds since 1970.
+    fresh_until: Option<i64>,
     /// The body.
     pub(super) body: Bytes,
 }
@@ -81,7 +93,20 @@ impl Entry {
             let text = "header buffer overflown (maybe you should consider increasing srcache_header_buffer_size?)";
             return Err(text);
         }
-        Ok(Entry { head, body: Bytes::from(entry).slice(head_len..) })
+        let fresh_until =
+            head.fields.get_name(FRESH_UNTIL).and_then(|time| std::str::from_utf8(time).ok()?.parse().ok());
+        Ok(Entry { head, head_bytes: head_len, fresh_until, body: Bytes::from(entry).slice(head_len..) })
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        // Once as it came, once taken apart.
+        ENTRY_BYTES + 2 * self.head_bytes + self.body.len()
+    }
+
+    /// Whether it may be served without a thought.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh_until.is_none_or(|until| clock::now_unix() < until)
     }
 
     /// Makes its head that of a response.
@@ -106,6 +131,7 @@ impl Entry {
                     response.fields.append(name, value);
                 }
                 _ if name.eq_ignore_ascii_case(ALLOW_RANGES) => response.allow_ranges = true,
+                _ if name.eq_ignore_ascii_case(FRESH_UNTIL) => {}
                 _ => response.fields.append(name, value),
             }
         }
@@ -136,14 +162,14 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back() {
         let hidden = [BString::from("set-cookie")];
-        let kept = write_head(&sample(), &hidden);
+        let kept = write_head(&sample(), &hidden, None);
         assert_eq!(BString::from(&*kept), BString::from(KEPT));
         let entry = Entry::parse([&*kept, b"body"].concat(), 4096).expect("an entry");
         assert_eq!(&*entry.body, b"body");
         let mut restored = Response::default();
         entry.restore(&mut restored);
         assert_eq!(restored.content_length, Some(4));
-        assert_eq!(write_head(&restored, &hidden), kept);
+        assert_eq!(write_head(&restored, &hidden, None), kept);
     }
 
     #[test]
@@ -151,14 +177,26 @@ mod tests {
         let mut response = Response::default();
         response.status = 302;
         response.last_modified = Some(0);
-        assert_eq!(write_head(&response, &[]), b"HTTP/1.1 302 Moved Temporarily\r\n\r\n");
+        assert_eq!(write_head(&response, &[], None), b"HTTP/1.1 302 Moved Temporarily\r\n\r\n");
         response.status = 299;
         response.status_line = "Odd".into();
-        let kept = write_head(&response, &[]);
+        let kept = write_head(&response, &[], None);
         assert_eq!(kept, b"HTTP/1.1 299 Odd\r\n\r\n");
         let mut restored = Response::default();
         Entry::parse(kept.clone(), 4096).expect("an entry").restore(&mut restored);
-        assert_eq!(write_head(&restored, &[]), kept);
+        assert_eq!(write_head(&restored, &[], None), kept);
+    }
+
+    #[test]
+    fn an_end_is_kept_and_not_shown() {
+        let kept = write_head(&sample(), &[], Some(1));
+        let entry = Entry::parse(kept, 4096).expect("an entry");
+        assert!(!entry.is_fresh());
+        let mut restored = Response::default();
+        entry.restore(&mut restored);
+        assert_eq!(write_head(&restored, &[], None), write_head(&sample(), &[], None));
+        let kept = write_head(&sample(), &[], Some(i64::MAX));
+        assert!(Entry::parse(kept, 4096).expect("an entry").is_fresh());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Looks for a response before the location's handler makes it.
 
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use tidegate_core::{
     output::{Chunk, Progress},
@@ -8,9 +8,21 @@ use tidegate_core::{
     request::Request,
     subrequest::Subrequest,
 };
+use tidegate_http::Method;
 use tidegate_net::log::Level;
 
-use super::{Conf, Fetched, HEADER_BYTES_MAX, State, control::Wish, entry::Entry, skips, target::Target};
+use super::{
+    Conf, Fetched, HEADER_BYTES_MAX, State,
+    control::Wish,
+    entry::Entry,
+    lock::{self, Lock},
+    memory, skips,
+    target::{Place, Query, Target},
+};
+
+/// How often a request looks again because another one says that it has kept the response. Of a response that others push out
+/// of the store at once it has its own made.
+const LOOK_UPS_MAX: u32 = 3;
 
 /// The handler: decides whether the response may be kept, and looks for one that was.
 pub(super) fn run(conf: &Arc<Conf>, req: &Rc<Request>) -> Outcome {
@@ -23,26 +35,84 @@ pub(super) fn run(conf: &Arc<Conf>, req: &Rc<Request>) -> Outcome {
         // Without a state nothing is kept.
         req.context::<State>();
     }
-    let Some(target) = conf.srcache_fetch.clone().filter(|_| !wish.no_cache) else {
+    let Some(target) = conf.srcache_fetch.as_ref().filter(|_| !wish.no_cache) else {
         return Ready::Now(Step::Declined);
     };
     if skips(&conf.srcache_fetch_skip, req) {
         return Ready::Now(Step::Declined);
     }
-    let (conf, req) = (conf.clone(), req.clone());
+    // What is in memory takes no wait.
+    if let Some(Place::Zone(zone, key)) = target.place(conf, req)
+        && let Some(entry) = memory::find(&zone, &key).filter(|entry| entry.is_fresh())
+    {
+        req.context::<State>().fetched.set(Fetched::Hit);
+        return answer(req, &entry);
+    }
+    let (conf, req, target) = (conf.clone(), req.clone(), target.clone());
     Ready::later(async move {
-        let Some(sub) = ask(&target, &req).await else { return Step::Status(500) };
-        let state = req.context::<State>();
-        state.fetched.set(Fetched::Miss);
-        let Some(entry) = found(&sub, &conf) else { return Step::Declined };
-        sub.recycle();
-        state.fetched.set(Fetched::Hit);
-        answer(&req, entry).await
+        match look_up(&conf, &req, &target).await {
+            Err(step) => step,
+            Ok((fetched, entry)) => {
+                req.context::<State>().fetched.set(fetched);
+                match entry {
+                    Some(entry) => answer(&req, &entry).wait().await,
+                    None => Step::Declined,
+                }
+            }
+        }
     })
 }
 
-async fn ask(target: &Target, req: &Rc<Request>) -> Option<Subrequest> {
-    let sub = target.subrequest(req, None)?;
+/// Looks for the response, or waits for the request that has it made.
+async fn look_up(conf: &Conf, req: &Rc<Request>, target: &Target) -> Result<(Fetched, Option<Arc<Entry>>), Step> {
+    // What HEAD has made is not kept.
+    let locks = conf.locks() && req.method.get() != Method::Head;
+    for _ in 0..LOOK_UPS_MAX {
+        let fills = lock::fills();
+        let found = ask(conf, req, target).await?;
+        if found.as_ref().is_some_and(|entry| entry.is_fresh()) {
+            return Ok((Fetched::Hit, found));
+        }
+        let missed = if found.is_some() { Fetched::Expired } else { Fetched::Miss };
+        if !locks {
+            return Ok((missed, None));
+        }
+        match lock::take(&target.lock_key(req)) {
+            // Another request was quicker.
+            Lock::Held(_) if lock::fills() != fills => {}
+            Lock::Held(filling) => {
+                *req.context::<State>().filling.borrow_mut() = Some(filling);
+                return Ok((missed, None));
+            }
+            Lock::Busy(_) if found.is_some() => return Ok((Fetched::Stale, found)),
+            Lock::Busy(_) if conf.srcache_lock != Some(true) => return Ok((missed, None)),
+            Lock::Busy(waiting) => {
+                let timeout = conf.srcache_lock_timeout.unwrap_or(Duration::from_secs(5));
+                if !waiting.wait(timeout).await {
+                    return Ok((missed, None));
+                }
+            }
+        }
+    }
+    Ok((Fetched::Miss, None))
+}
+
+/// The response that is kept, if there is one: fresh, or not so long behind its end that nobody gets it.
+async fn ask(conf: &Conf, req: &Rc<Request>, target: &Target) -> Result<Option<Arc<Entry>>, Step> {
+    match target.place(conf, req) {
+        None => Ok(None),
+        Some(Place::Zone(zone, key)) => Ok(memory::find(&zone, &key)),
+        Some(Place::Subrequest(query)) => {
+            let sub = ask_location(&query, req).await.ok_or(Step::Status(500))?;
+            let found = found(&sub, conf);
+            sub.recycle();
+            Ok(found.filter(|entry| entry.is_fresh() || conf.stale_seconds() > 0).map(Arc::new))
+        }
+    }
+}
+
+async fn ask_location(query: &Query, req: &Rc<Request>) -> Option<Subrequest> {
+    let sub = query.subrequest(req, None)?;
     sub.run().await;
     Some(sub)
 }
@@ -66,10 +136,8 @@ fn found(sub: &Subrequest, conf: &Conf) -> Option<Entry> {
 }
 
 /// Sends what was kept.
-async fn answer(req: &Rc<Request>, entry: Entry) -> Step {
+fn answer(req: &Rc<Request>, entry: &Entry) -> Outcome {
     entry.restore(&mut req.response.borrow_mut());
-    match req.send(Chunk::bytes(entry.body).and_last()).wait().await {
-        Ok(()) => Step::Done,
-        Err(_) => Step::Close,
-    }
+    let sent = req.send(Chunk::bytes(entry.body.clone()).and_last());
+    sent.map(|sent| if sent.is_ok() { Step::Done } else { Step::Close })
 }

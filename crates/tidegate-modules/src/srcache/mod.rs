@@ -2,7 +2,9 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `target` | the sub-requests |
+//! | `target` | where responses are kept: behind sub-requests, or in a zone |
+//! | `memory` | zones: responses in memory that all workers share |
+//! | `lock` | one request makes a response that several want |
 //! | `fetch` | looks for the response before the location's handler makes it |
 //! | `store` | collects the response on its way to the client, and keeps it |
 //! | `entry` | a response as it is kept: a status line, fields and the body |
@@ -19,6 +21,8 @@
 mod control;
 mod entry;
 mod fetch;
+mod lock;
+mod memory;
 mod store;
 mod target;
 
@@ -35,7 +39,7 @@ use tidegate_core::{
     conf::Build,
     inherit,
     module::{Context, Directive, Module},
-    phase::Phase,
+    phase::{Phase, Ready, Step},
     request::Request,
     template::Template,
     variable::VariableDef,
@@ -43,7 +47,8 @@ use tidegate_core::{
 use tidegate_http::Method;
 use tidegate_net::clock;
 
-use self::{store::Collected, target::Target};
+use self::{lock::Filling, memory::Memory, store::Collected, target::Target};
+use crate::zone::{self, Zones};
 
 /// The longest line of a kept response's head, unless `srcache_header_buffer_size` says it.
 ///
@@ -69,8 +74,8 @@ const HIDDEN: [&str; 9] = [
 /// What the directives say at one level.
 #[derive(Debug, Default)]
 pub struct Conf {
-    srcache_fetch: Option<Arc<Target>>,
-    srcache_store: Option<Arc<Target>>,
+    srcache_fetch: Option<Target>,
+    srcache_store: Option<Target>,
     srcache_fetch_skip: Option<Template>,
     srcache_store_skip: Option<Template>,
     srcache_store_max_size: Option<u64>,
@@ -89,6 +94,10 @@ pub struct Conf {
     srcache_store_private: Option<bool>,
     srcache_default_expire: Option<Duration>,
     srcache_max_expire: Option<Duration>,
+    srcache_lock: Option<bool>,
+    srcache_lock_timeout: Option<Duration>,
+    srcache_stale: Option<Duration>,
+    zones: Zones<Memory>,
 }
 
 /// Methods whose responses may be kept.
@@ -103,17 +112,41 @@ const NOT_IN_IF: Context = Context::ALL;
 pub static MODULE: Module<Conf> = Module {
     directives: &[
         Directive::custom("srcache_fetch", 2, 3, |conf: &mut Conf, directive, build| {
-            Target::set(&mut conf.srcache_fetch, directive, build)
+            let target = Target::parse(conf, directive, build)?;
+            fill(&mut conf.srcache_fetch, target, directive)
         })
         .within(Context::ALL_IF)
-        .syntax("method uri [args]")
-        .doc("Looks for the response with a sub-request before the location makes it."),
+        .syntax("method uri [args] | zone=name key")
+        .doc("Looks for the response, with a sub-request or in a zone, before the location makes it."),
         Directive::custom("srcache_store", 2, 3, |conf: &mut Conf, directive, build| {
-            Target::set(&mut conf.srcache_store, directive, build)
+            let target = Target::parse(conf, directive, build)?;
+            fill(&mut conf.srcache_store, target, directive)
         })
         .within(Context::ALL_IF)
-        .syntax("method uri [args]")
-        .doc("Keeps the response with a sub-request, whose body it is."),
+        .syntax("method uri [args] | zone=name key")
+        .doc("Keeps the response: as the body of a sub-request, or in a zone."),
+        Directive::custom("srcache_zone", 1, 1, |conf: &mut Conf, directive, _| {
+            let (name, memory) = zone::parse_named("srcache", &directive.args[0])?;
+            match conf.zones.defined.insert(name, memory) {
+                None => Ok(()),
+                Some(_) => Err(Diagnostic::duplicate(directive.name(), directive.name.span)),
+            }
+        })
+        .within(Context::HTTP)
+        .syntax("zone=name:size")
+        .doc("Memory for responses that all workers share; those that were not asked for the longest go first."),
+        Directive::flag("srcache_lock", |c: &mut Conf| &mut c.srcache_lock)
+            .within(NOT_IN_IF)
+            .default("off")
+            .doc("Of the requests that look for the same response in vain, one has it made; the others wait for it."),
+        Directive::time("srcache_lock_timeout", |c: &mut Conf| &mut c.srcache_lock_timeout)
+            .within(NOT_IN_IF)
+            .default("5s")
+            .doc("Time after which those that wait have the response made for themselves."),
+        Directive::time("srcache_stale", |c: &mut Conf| &mut c.srcache_stale)
+            .within(NOT_IN_IF)
+            .default("0")
+            .doc("Time behind its end in which a response is still served while one request has it made anew."),
         Directive::template("srcache_fetch_skip", |c: &mut Conf| &mut c.srcache_fetch_skip)
             .within(Context::ALL_IF)
             .syntax("flag")
@@ -194,8 +227,16 @@ pub static MODULE: Module<Conf> = Module {
             .doc("The most that $srcache_expire says; 0 for any time."),
     ],
     variables: &[
-        VariableDef::new("srcache_expire", expire, "Seconds that the response should be kept."),
-        VariableDef::new("srcache_fetch_status", fetch_status, "HIT, MISS or BYPASS: what came of the look-up."),
+        VariableDef::new(
+            "srcache_expire",
+            expire,
+            "Seconds that the response should be kept, with those of srcache_stale.",
+        ),
+        VariableDef::new(
+            "srcache_fetch_status",
+            fetch_status,
+            "What came of the look-up: HIT, STALE, EXPIRED, MISS or BYPASS.",
+        ),
         VariableDef::new("srcache_store_status", store_status, "STORE or BYPASS: whether the response is kept."),
     ],
     inherit: |child, parent, _| {
@@ -203,8 +244,13 @@ pub static MODULE: Module<Conf> = Module {
             srcache_store_max_size, srcache_store_statuses, srcache_store_ranges, srcache_header_buffer_size,
             srcache_store_hide_header, srcache_store_pass_header, srcache_methods, srcache_ignore_content_encoding,
             srcache_request_cache_control, srcache_response_cache_control, srcache_store_no_store,
-            srcache_store_no_cache, srcache_store_private, srcache_default_expire, srcache_max_expire);
+            srcache_store_no_cache, srcache_store_private, srcache_default_expire, srcache_max_expire, srcache_lock,
+            srcache_lock_timeout, srcache_stale);
+        if child.zones.defined.is_empty() {
+            child.zones.clone_from(&parent.zones);
+        }
     },
+    finish: Some(|conf, _| conf.zones.check()),
     install: |conf, program| {
         if conf.srcache_fetch.is_none() && conf.srcache_store.is_none() {
             return;
@@ -217,6 +263,13 @@ pub static MODULE: Module<Conf> = Module {
             program.header_filter(move |req| store::filter_header(req, &for_header, &hidden));
             let for_body = conf.clone();
             program.body_filter(move |req, chunk| store::filter_body(req, chunk, &for_body));
+        }
+        if conf.locks() {
+            // However the response ended, nobody waits for it any more.
+            program.on(Phase::Log, |req| {
+                drop(req.find_context::<State>().and_then(|state| state.filling.take()));
+                Ready::Now(Step::Declined)
+            });
         }
     },
     example: r#"
@@ -235,16 +288,20 @@ pub static MODULE: Module<Conf> = Module {
     ..Module::named("srcache")
 };
 
+fn fill<T>(field: &mut Option<T>, value: T, directive: &ast::Directive) -> Result<(), Diagnostic> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Diagnostic::duplicate(directive.name(), directive.name.span)),
+    }
+}
+
 fn statuses(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
     let status = |arg: &ast::Arg| match std::str::from_utf8(&arg.value).ok().and_then(|text| text.parse().ok()) {
         Some(status @ 100..=999) => Ok(status),
         _ => Err(Diagnostic::new(Severity::Emerg, arg.span, format!("invalid status code \"{}\"", arg.value))),
     };
     let statuses = directive.args.iter().map(status).collect::<Result<Arc<[u16]>, _>>()?;
-    match conf.srcache_store_statuses.replace(statuses) {
-        None => Ok(()),
-        Some(_) => Err(Diagnostic::duplicate(directive.name(), directive.name.span)),
-    }
+    fill(&mut conf.srcache_store_statuses, statuses, directive)
 }
 
 fn methods(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
@@ -256,16 +313,18 @@ fn methods(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Re
         };
         methods |= 1 << index;
     }
-    match conf.srcache_methods.replace(methods) {
-        None => Ok(()),
-        Some(_) => Err(Diagnostic::duplicate(directive.name(), directive.name.span)),
-    }
+    fill(&mut conf.srcache_methods, methods, directive)
 }
 
 impl Conf {
     fn has_method(&self, method: Method) -> bool {
         let methods = self.srcache_methods.unwrap_or(METHODS_ALWAYS);
         METHODS.iter().position(|&known| known == method).is_some_and(|index| methods & 1 << index != 0)
+    }
+
+    /// Whether one request has a response made that others want.
+    fn locks(&self) -> bool {
+        self.srcache_store.is_some() && (self.srcache_lock == Some(true) || self.stale_seconds() > 0)
     }
 
     /// Names of fields that are not kept.
@@ -295,7 +354,18 @@ enum Fetched {
     #[default]
     Bypass,
     Miss,
+    /// Another request has it made anew.
+    Stale,
+    /// It has ended, and this request has it made anew.
+    Expired,
     Hit,
+}
+
+impl Fetched {
+    /// Whether the response is made by the location.
+    fn is_made(self) -> bool {
+        matches!(self, Fetched::Bypass | Fetched::Miss | Fetched::Expired)
+    }
 }
 
 /// What happens to a main request; there is one where the response may be kept.
@@ -307,6 +377,8 @@ struct State {
     collected: RefCell<Option<Collected>>,
     /// When the response says it expires, in seconds since 1970.
     expires: Cell<Option<i64>>,
+    /// Others wait for the response.
+    filling: RefCell<Option<Filling>>,
 }
 
 fn write(out: &mut Vec<u8>, text: &str) -> bool {
@@ -317,12 +389,22 @@ fn write(out: &mut Vec<u8>, text: &str) -> bool {
 fn expire(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(state) = req.main().find_context::<State>().filter(|state| state.stores.get()) else { return false };
     let conf = req.main().module_conf(&MODULE);
-    let seconds = conf.expire_seconds(state.expires.get());
+    let seconds = conf.expire_seconds(state.expires.get()).saturating_add(conf.stale_seconds());
     write(out, itoa::Buffer::new().format(seconds))
 }
 
 impl Conf {
-    /// How long a response is kept, in seconds.
+    /// How long a response is served behind its end, in seconds.
+    fn stale_seconds(&self) -> i64 {
+        self.srcache_stale.map_or(0, |time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+    }
+
+    /// When a response ends that may be served behind its end, in seconds since 1970.
+    fn fresh_until(&self, expires: Option<i64>) -> Option<i64> {
+        (self.stale_seconds() > 0).then(|| clock::now_unix().saturating_add(self.expire_seconds(expires)))
+    }
+
+    /// How long a response is fresh, in seconds.
     fn expire_seconds(&self, expires: Option<i64>) -> i64 {
         let in_seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let seconds = match expires {
@@ -342,6 +424,8 @@ fn fetch_status(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     let text = match fetched {
         Fetched::Bypass => "BYPASS",
         Fetched::Miss => "MISS",
+        Fetched::Stale => "STALE",
+        Fetched::Expired => "EXPIRED",
         Fetched::Hit => "HIT",
     };
     write(out, text)

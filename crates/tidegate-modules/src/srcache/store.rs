@@ -13,9 +13,12 @@ use tidegate_http::{Known, Method};
 use tidegate_net::{clock, log::Level};
 
 use super::{
-    Conf, Fetched, STATUSES, State,
+    Conf, STATUSES, State,
     control::{Ignored, expiry},
-    entry, skips,
+    entry::{self, Entry},
+    lock::Filling,
+    memory, skips,
+    target::Place,
 };
 
 /// What has come of a response.
@@ -31,39 +34,48 @@ pub(super) struct Collected {
 
 /// Decides with the head whether the response is to be kept.
 pub(super) fn filter_header(req: &Rc<Request>, conf: &Conf, hidden: &[BString]) -> Ready<Result<(), Closed>> {
-    let Some(state) = req.find_context::<State>().filter(|state| state.fetched.get() != Fetched::Hit) else {
+    let Some(state) = req.find_context::<State>().filter(|state| state.fetched.get().is_made()) else {
         return Ready::Now(Ok(()));
     };
-    // A response that is begun anew, by an error page for instance.
-    state.stores.set(false);
-    state.collected.take();
+    // One that was begun before, an error page for instance, is not the response.
+    let collected = begin(req, conf, &state, hidden);
+    state.stores.set(collected.is_some());
+    if collected.is_none() {
+        // Those who wait for it need not wait for its end.
+        state.filling.take();
+    }
+    *state.collected.borrow_mut() = collected;
+    Ready::Now(Ok(()))
+}
+
+/// Begins to collect a response that is to be kept.
+fn begin(req: &Rc<Request>, conf: &Conf, state: &State, hidden: &[BString]) -> Option<Collected> {
     let method = req.method.get();
     if method == Method::Head || !conf.has_method(method) {
         let name = method.name();
         req.log(Level::Debug, format_args!("srcache_store skipped due to request method {name}"));
-        return Ready::Now(Ok(()));
+        return None;
     }
     if is_skipped(req, conf) {
-        return Ready::Now(Ok(()));
+        return None;
     }
     let mut response = req.response.borrow_mut();
-    if !is_wanted(req, conf, &state, &response) {
-        return Ready::Now(Ok(()));
+    if !is_wanted(req, conf, state, &response) {
+        return None;
     }
     response.filter_need_in_memory = true;
-    let head = entry::write_head(&response, hidden);
+    let fresh_until = conf.fresh_until(state.expires.get());
+    let head = entry::write_head(&response, hidden, fresh_until);
     if too_large(conf, req, head.len() as u64, response.content_length.unwrap_or(0)) {
-        return Ready::Now(Ok(()));
+        return None;
     }
-    *state.collected.borrow_mut() = Some(Collected {
+    Some(Collected {
         head,
         body: Vec::new(),
         body_bytes: 0,
         status: status_of(&response),
         content_length: response.content_length.filter(|_| !response.header_only),
-    });
-    state.stores.set(true);
-    Ready::Now(Ok(()))
+    })
 }
 
 fn is_skipped(req: &Request, conf: &Conf) -> bool {
@@ -126,8 +138,9 @@ pub(super) fn filter_body(req: &Rc<Request>, mut chunk: Chunk, conf: &Conf) -> R
         collected.take(req, conf, &chunk) && (!chunk.last || (collected.is_whole(req) && !is_skipped(req, conf)));
     if !kept {
         state.stores.set(false);
+        state.filling.take();
     } else if chunk.last {
-        store(req, conf, collected);
+        store(req, conf, &state, collected);
     } else {
         *state.collected.borrow_mut() = Some(collected);
     }
@@ -183,16 +196,35 @@ impl Collected {
 }
 
 /// Keeps a response. The client does not wait for that, the end of its request does.
-fn store(req: &Rc<Request>, conf: &Conf, collected: Collected) {
-    let Some(target) = &conf.srcache_store else { return };
-    let Some(sub) = target.subrequest(req, Some(collected.into_entry())) else { return };
-    req.end_after(req.spawn(async move {
-        sub.run().await;
-        let status = sub.req.response.borrow().status;
-        sub.req.log(Level::Debug, format_args!("srcache_store: subrequest returned status {status}"));
-        if !(200..300).contains(&status) {
-            sub.req.log(Level::Error, format_args!("srcache_store subrequest failed: status={status}"));
+fn store(req: &Rc<Request>, conf: &Conf, state: &State, collected: Collected) {
+    let filling = state.filling.take();
+    match conf.srcache_store.as_ref().and_then(|target| target.place(conf, req)) {
+        None => {}
+        Some(Place::Zone(zone, key)) => {
+            let seconds = conf.expire_seconds(state.expires.get());
+            let kept_seconds = if seconds == 0 { 0 } else { seconds.saturating_add(conf.stale_seconds()) };
+            let kept = Entry::parse(collected.into_entry(), usize::MAX).and_then(|entry| {
+                let fits = memory::keep(&zone, &key, entry, kept_seconds);
+                if fits { Ok(()) } else { Err("the response is too large for its zone") }
+            });
+            match kept {
+                Ok(()) => filling.into_iter().for_each(Filling::end_kept),
+                Err(error) => req.log(Level::Error, format_args!("srcache_store: {error}")),
+            }
         }
-        sub.recycle();
-    }));
+        Some(Place::Subrequest(query)) => {
+            let Some(sub) = query.subrequest(req, Some(collected.into_entry())) else { return };
+            req.end_after(req.spawn(async move {
+                sub.run().await;
+                let status = sub.req.response.borrow().status;
+                sub.req.log(Level::Debug, format_args!("srcache_store: subrequest returned status {status}"));
+                if !(200..300).contains(&status) {
+                    sub.req.log(Level::Error, format_args!("srcache_store subrequest failed: status={status}"));
+                } else {
+                    filling.into_iter().for_each(Filling::end_kept);
+                }
+                sub.recycle();
+            }));
+        }
+    }
 }

@@ -1,8 +1,8 @@
-//! The sub-requests that look for responses and keep them.
+//! Where responses are kept: behind sub-requests, or in a zone.
 
 use std::{rc::Rc, sync::Arc};
 
-use bstr::BStr;
+use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
@@ -13,35 +13,84 @@ use tidegate_core::{
 use tidegate_http::{Known, Method};
 use tidegate_net::log::Level;
 
+use super::{Conf, MODULE, memory::Memory};
+
 /// `srcache_fetch` or `srcache_store`.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    /// `method uri [args]`
+    Subrequest(Arc<Query>),
+    /// `zone=name key`
+    Zone(BString, Template),
+}
+
+/// What a sub-request is asked.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct Query {
     method: Method,
     location: Template,
     args: Option<Template>,
 }
 
+/// A target for one request.
+pub(super) enum Place {
+    Subrequest(Arc<Query>),
+    Zone(Arc<Memory>, Vec<u8>),
+}
+
 impl Target {
-    /// Reads `method uri [args]`.
-    pub(super) fn set(
-        field: &mut Option<Arc<Target>>,
+    /// Reads the arguments of a directive.
+    pub(super) fn parse(
+        conf: &mut Conf,
         directive: &ast::Directive,
         build: &mut Build<'_>,
-    ) -> Result<(), Diagnostic> {
-        if field.is_some() {
-            return Err(Diagnostic::duplicate(directive.name(), directive.name.span));
-        }
+    ) -> Result<Target, Diagnostic> {
         let word = &directive.args[0];
+        let second = build.template(&directive.args[1])?;
+        let third = directive.args.get(2);
+        if let Some(name) = word.value.strip_prefix(b"zone=") {
+            if let Some(more) = third {
+                let message = format!("unexpected \"{}\" behind the key", more.value);
+                return Err(Diagnostic::new(Severity::Emerg, more.span, message));
+            }
+            match build.http_level() {
+                Some(http) if http != build.level() => {
+                    build.conf_mut(&MODULE, http).zones.use_zone(name.as_bstr(), word);
+                }
+                _ => conf.zones.use_zone(name.as_bstr(), word),
+            }
+            return Ok(Target::Zone(name.into(), second));
+        }
         let method = Method::of(&word.value);
         if method == Method::Other {
             let message = format!("{} specifies bad HTTP method {}", directive.name(), word.value);
             return Err(Diagnostic::new(Severity::Emerg, word.span, message));
         }
-        let args = directive.args.get(2).map(|arg| build.template(arg)).transpose()?;
-        *field = Some(Arc::new(Target { method, location: build.template(&directive.args[1])?, args }));
-        Ok(())
+        let args = third.map(|arg| build.template(arg)).transpose()?;
+        Ok(Target::Subrequest(Arc::new(Query { method, location: second, args })))
     }
 
+    /// The target for `req`; `None` for a zone that there is not, which the configuration would have said.
+    pub(super) fn place(&self, conf: &Conf, req: &Request) -> Option<Place> {
+        match self {
+            Target::Subrequest(query) => Some(Place::Subrequest(query.clone())),
+            Target::Zone(name, key) => Some(Place::Zone(conf.zones.defined.get(name)?.clone(), key.eval(req))),
+        }
+    }
+
+    /// What tells responses apart.
+    pub(super) fn lock_key(&self, req: &Request) -> Vec<u8> {
+        match self {
+            Target::Subrequest(query) => {
+                let args = query.args.as_ref().map(|args| args.eval(req)).unwrap_or_default();
+                [&*query.location.eval_cow(req), b"?", &*args].concat()
+            }
+            Target::Zone(name, key) => [&***name, b"=", &*key.eval_cow(req)].concat(),
+        }
+    }
+}
+
+impl Query {
     /// The sub-request for `req`, with `body`. Its response is captured if there is no body to be kept.
     ///
     /// `None` if there can be none; the log has the reason.
