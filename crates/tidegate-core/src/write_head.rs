@@ -57,9 +57,9 @@ impl Request {
                 parts.keep_alive_timeout = self.keepalive_conf().header_seconds();
                 self.write_lines(&parts, date)
             }
-            Client::Http2(stream) => {
-                Ok(stream.send_head(|out| BLOCK_START.with_borrow_mut(|start| start.encode(&parts, date, out))))
-            }
+            Client::Http2(stream) => Ok(stream.send_head(self.level().core.http2.chunk_bytes(), |out| {
+                BLOCK_START.with_borrow_mut(|start| start.encode(&parts, date, out))
+            })),
         };
         response.body_left = body_left;
         if let Some(location) = location {

@@ -102,6 +102,9 @@ impl Input {
         if header.len > FRAME_BYTES_MAX {
             return Err(fault(ErrorCode::FrameSizeError, "client sent too large frame"));
         }
+        if header.kind == kind::PUSH_PROMISE {
+            return Err(fault(ErrorCode::ProtocolError, "client sent PUSH_PROMISE frame"));
+        }
         let Some(payload) = bytes.get(HEADER_BYTES..HEADER_BYTES + header.len) else { return Ok(None) };
         if !self.has_settings && header.kind != kind::SETTINGS {
             return Err(fault(ErrorCode::ProtocolError, "client sent no SETTINGS first"));
@@ -122,7 +125,6 @@ impl Input {
             kind::PRIORITY => self.priority(header, payload)?,
             kind::RST_STREAM => self.reset(header, payload)?,
             kind::SETTINGS => self.settings(header, payload)?,
-            kind::PUSH_PROMISE => return Err(fault(ErrorCode::ProtocolError, "client sent PUSH_PROMISE frame")),
             kind::PING => self.ping(header, payload)?,
             kind::GOAWAY => self.goaway(header, payload)?,
             kind::WINDOW_UPDATE => self.window_update(header, payload)?,
@@ -256,10 +258,10 @@ impl Input {
     fn block(&mut self, id: u32, end_stream: bool, block: &[u8], worker: &Rc<Worker>) -> Result<(), Fault> {
         let bad_block = |_| fault(ErrorCode::CompressionError, "client sent invalid header block");
         if id > self.last_stream {
+            (self.stream_before, self.last_stream) = (self.last_stream, id);
             self.head.begin(&self.limits);
             let Input { decoder, head, .. } = self;
             decoder.decode(block, |name, value| head.field(name, value)).map_err(bad_block)?;
-            (self.stream_before, self.last_stream) = (self.last_stream, id);
             return open::open(self, id, end_stream, worker);
         }
         let mut malformed = false;
@@ -343,7 +345,7 @@ impl Input {
                 Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with incorrect MAX_FRAME_SIZE value"))
             }
             setting::MAX_FRAME_SIZE => {
-                self.mux.set_frame_bytes_max(value as usize);
+                self.mux.frame_bytes_max.set(value as usize);
                 Ok(())
             }
             setting::INITIAL_WINDOW_SIZE => self.set_initial_window(i64::from(value)),

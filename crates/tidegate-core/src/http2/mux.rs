@@ -36,8 +36,8 @@ pub(crate) struct Mux {
     pub(super) initial_window: Cell<i64>,
     /// What a stream's client may send before somebody reads it.
     pub(super) receive_window: i64,
-    frame_bytes_max: Cell<usize>,
-    chunk_bytes: usize,
+    /// The longest payload that the client takes.
+    pub(super) frame_bytes_max: Cell<usize>,
     /// Streams that were ended before the client had said all, the last ones.
     cut: RefCell<VecDeque<u32>>,
     /// A header block was sent.
@@ -58,7 +58,6 @@ impl Mux {
             initial_window: Cell::new(WINDOW_BYTES),
             receive_window: conf.body_preread_bytes(),
             frame_bytes_max: Cell::new(FRAME_BYTES_MAX),
-            chunk_bytes: conf.chunk_bytes(),
             cut: RefCell::default(),
             has_sent_block: Cell::new(false),
             task: RefCell::new(None),
@@ -111,10 +110,6 @@ impl Mux {
         streams.iter().for_each(&mut visit);
     }
 
-    /// The longest payload to send.
-    pub(super) fn frame_bytes_max(&self) -> usize {
-        self.frame_bytes_max.get().min(self.chunk_bytes)
-    }
     /// Makes a header block fit to be the next one that is sent.
     pub(super) fn begin_block(&self, block: &mut Vec<u8>) {
         if !self.has_sent_block.replace(true) {
@@ -205,8 +200,5 @@ impl Mux {
             self.remove_if_over(stream);
         });
         self.line.borrow_mut().clear();
-    }
-    pub(super) fn set_frame_bytes_max(&self, bytes: usize) {
-        self.frame_bytes_max.set(bytes);
     }
 }

@@ -35,6 +35,8 @@ pub struct Stream {
     pub(super) end_queued: Cell<bool>,
     /// It stands in the mux's line.
     pub(super) in_line: Cell<bool>,
+    /// `http2_chunk_size` where the head was sent.
+    chunk_bytes: Cell<usize>,
     /// Bytes that the client has leave for.
     pub(super) send_window: Cell<i64>,
     pub(crate) input: RefCell<Vec<u8>>,
@@ -76,6 +78,7 @@ impl Stream {
             ended: Cell::new(false),
             end_queued: Cell::new(false),
             in_line: Cell::new(false),
+            chunk_bytes: Cell::new(usize::MAX),
             send_window: Cell::new(mux.initial_window.get()),
             input: RefCell::default(),
             input_ended: Cell::new(input_ended),
@@ -102,7 +105,9 @@ impl Stream {
     }
 
     /// Takes the head of the response. It waits for the body, or its end, as long as nobody wants it sent.
-    pub(crate) fn send_head(&self, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    /// `chunk_bytes`: the largest piece of the body that is to go out at a time.
+    pub(crate) fn send_head(&self, chunk_bytes: usize, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        self.chunk_bytes.set(chunk_bytes);
         let mut head = self.head.borrow_mut();
         encode(&mut head);
         head.len() as u64
@@ -156,7 +161,7 @@ impl Stream {
             }
         }
         if !output.is_empty() {
-            let room = output.room().min(self.mux.frame_bytes_max() as u64);
+            let room = output.room().min(self.mux.frame_bytes_max.get().min(self.chunk_bytes.get()) as u64);
             let window = self.send_window.get().min(self.mux.send_window.get());
             let len = output.len().min(room).min(u64::try_from(window).unwrap_or(0));
             if len == 0 {
