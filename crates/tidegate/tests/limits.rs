@@ -17,20 +17,23 @@ fn rows() -> Vec<Vec<&'static str>> {
     rows.filter(|cells| !cells[0].starts_with("---") && cells[0] != "what grows").collect()
 }
 
-/// The value of a constant's expression: numbers, `<<` and `*`.
+/// The value of a constant's expression: numbers, `<<` and `*`, or a time in seconds.
 fn value(expression: &str) -> Option<u64> {
     let number = |text: &str| text.trim().replace('_', "").parse::<u64>().ok();
+    if let Some(seconds) = expression.strip_prefix("Duration::from_secs(") {
+        return number(seconds.strip_suffix(')')?);
+    }
     if let Some((base, shift)) = expression.split_once("<<") {
         return Some(number(base)? << number(shift)?);
     }
     expression.split('*').map(number).try_fold(1u64, |product, factor| Some(product * factor?))
 }
 
-/// `512 KB` as a number.
+/// `512 KB` or `30 s` as a number.
 fn amount(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let shift = match unit {
-        "" => 0,
+        "" | "s" => 0,
         "KB" => 10,
         "MB" => 20,
         "GB" => 30,
