@@ -2,6 +2,7 @@
 
 mod global;
 mod list;
+mod mariadb;
 mod modes;
 mod values;
 
@@ -31,7 +32,8 @@ const IDLE_SECONDS_MAX: i64 = 31_536_000;
 
 /// The names of all system variables.
 fn names() -> impl Iterator<Item = &'static str> {
-    list::SYSTEM.iter().chain(list::MEANINGLESS).map(|(name, ..)| *name)
+    let all = [list::SYSTEM, list::MEANINGLESS, mariadb::SWITCHES, mariadb::OTHERS];
+    all.into_iter().flatten().map(|(name, ..)| *name)
 }
 
 /// Whose value of a variable is meant.
@@ -89,7 +91,7 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
         "innodb_lock_wait_timeout" => env.lock_wait.get().as_secs().to_string(),
         "max_statement_time" => format!("{:.6}", env.statement_time.get().unwrap_or_default().as_secs_f64()),
         name if name.starts_with("idle_") => env.idle_limits.get().seconds(name).to_string(),
-        "last_insert_id" => env.last_insert_id.get().to_string(),
+        "last_insert_id" | "identity" => env.last_insert_id.get().to_string(),
         "auto_increment_increment" => env.numbers.get().auto_step.to_string(),
         "auto_increment_offset" => env.numbers.get().auto_offset.to_string(),
         "div_precision_increment" => env.numbers.get().division_digits.to_string(),

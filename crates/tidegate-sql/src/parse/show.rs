@@ -83,7 +83,11 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
             "collation_connection",
             "Database Collation",
         ])
-    } else if take_words(p, &["FUNCTION", "STATUS"]) || take_words(p, &["PROCEDURE", "STATUS"]) {
+    } else if take_words(p, &["FUNCTION", "STATUS"])
+        || take_words(p, &["PROCEDURE", "STATUS"])
+        || take_words(p, &["PACKAGE", "STATUS"])
+        || take_words(p, &["PACKAGE", "BODY", "STATUS"])
+    {
         ShowWhat::Empty(&[
             "Db",
             "Name",

@@ -1,5 +1,7 @@
 //! System variables: their names, first values and uses.
 
+use super::mariadb;
+
 /// What may be done with a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
@@ -58,7 +60,11 @@ pub(super) static MEANINGLESS: &[(&str, &str, Use)] = &[
 
 /// A variable by its name, in any case.
 pub(super) fn find(name: &str) -> Option<&'static (&'static str, &'static str, Use)> {
-    SYSTEM.iter().chain(MEANINGLESS).find(|(known, ..)| known.eq_ignore_ascii_case(name))
+    let own = SYSTEM.iter().chain(MEANINGLESS).find(|(known, ..)| known.eq_ignore_ascii_case(name));
+    own.or_else(|| {
+        let name = name.to_ascii_lowercase();
+        mariadb::find(mariadb::SWITCHES, &name).or_else(|| mariadb::find(mariadb::OTHERS, &name))
+    })
 }
 
 /// Whether a variable is a number without a sign.
@@ -69,6 +75,8 @@ pub(crate) fn is_unsigned(name: &str) -> bool {
 /// Whether a variable is a number with a fraction.
 pub(crate) fn is_real(name: &str) -> bool {
     matches!(name, "expire_logs_days" | "long_query_time" | "max_statement_time" | "timestamp")
+        || mariadb::find(mariadb::OTHERS, name)
+            .is_some_and(|(_, first, _)| first.contains('.') && first.parse::<f64>().is_ok())
 }
 
 /// Whether each session has a value of its own and none begins with a common one.
@@ -107,5 +115,5 @@ pub(super) fn is_switch(name: &str) -> bool {
             | "transaction_read_only"
             | "tx_read_only"
             | "unique_checks"
-    )
+    ) || mariadb::find(mariadb::SWITCHES, name).is_some()
 }
