@@ -103,6 +103,9 @@ impl Seeds {
             packets.iter().for_each(|packet| input.extend([&[packet.len() as u8], *packet].concat()));
             self.add("resty_mysql", &input);
         }
+        for kind in 0..4 {
+            self.add("mysql_server", &[&[kind, 9][..], b"\x09\0\0\0\x16select ?\x01\0\0\0\x0e"].concat());
+        }
         // The first byte chooses what the rest is taken for, the second how it is cut.
         for kind in 0..8 {
             let packet = [kind, 3, 5, 0, 0, 0, 3, b'd', b'e', b'f', 0, 1, 0, 0, 1, 1];
