@@ -85,6 +85,10 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
     }
     println!("The demo's files are in {}; the configuration is nginx.conf there.", directory.display());
     println!("Its database meanwhile: tidegate sql --data {} world", directory.join("data").display());
+    println!(
+        "For programs of MySQL and MariaDB: mysql -S {} -u demo -pdemo world",
+        directory.join("mysql.sock").display()
+    );
     println!("Try, and stop with Ctrl-C:");
     for path in TRY {
         println!("  http://127.0.0.1:{port}{path}");
