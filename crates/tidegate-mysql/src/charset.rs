@@ -49,6 +49,11 @@ pub fn default_collation(name: &str) -> Option<u8> {
     u8::try_from(found.1).ok()
 }
 
+/// Name of the character set of a default collation by its number; `None` for other collations.
+pub fn of_collation(number: u8) -> Option<&'static str> {
+    DEFAULTS.iter().find(|(_, known)| *known == u16::from(number)).map(|(name, _)| *name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +72,6 @@ mod tests {
     fn names() {
         assert_eq!(default_collation("UTF8mb4"), Some(45));
         assert_eq!(default_collation("utf16"), None);
+        assert_eq!((of_collation(8), of_collation(45), of_collation(255)), (Some("latin1"), Some("utf8mb4"), None));
     }
 }

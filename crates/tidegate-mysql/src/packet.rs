@@ -185,6 +185,13 @@ impl PacketBuffer {
         }
     }
 
+    /// Takes all bytes that wait, whatever they are.
+    pub fn take_all(&mut self) -> Vec<u8> {
+        let bytes = self.data[self.start..self.end].to_vec();
+        self.start = self.end;
+        bytes
+    }
+
     /// Takes the next packet's sequence number for right, whatever it is.
     pub fn follow_sequence(&mut self) {
         if let Some(head) = self.data[self.start..self.end].first_chunk::<HEAD_SIZE>() {

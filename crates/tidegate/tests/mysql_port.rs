@@ -11,7 +11,7 @@ use std::sync::Arc;
 use mysql_client::{CAPABILITIES, Client};
 use support::{PATIENCE, Site, eventually, free_port};
 use tidegate_mysql::handshake::{Response, capability};
-use tidegate_mysql::{Address, Conn, ConnectOptions, answer, auth};
+use tidegate_mysql::{Address, Conn, ConnectOptions, TlsClient, TlsMode, TlsOptions, TlsVerify, answer, auth};
 use tidegate_rows::csv::{Csv, CsvOptions, CsvTerminator};
 use tidegate_rows::{Execute, Param, QueryError, Statement, sink::Collect};
 
@@ -522,6 +522,8 @@ fn configurations_that_are_refused() {
         ("user a password=b; listen 127.0.0.1:3306 mysql backlog=x;", "invalid parameter \"backlog=x\""),
         ("user a password=b; listen 127.0.0.1:x mysql;", "invalid port in \"127.0.0.1:x\" of the \"listen\" directive"),
         ("user a password=b; listen 127.0.0.1;", "invalid number of arguments in \"listen\" directive"),
+        ("user a password=b; ssl_certificate x.pem;", "no \"ssl_certificate_key\" is defined for \"x.pem\""),
+        ("ssl_certificate x.pem; ssl_certificate_key y.pem;", "cannot load certificate"),
         ("user a password=b; listen 3307 mysql; listen *:3307 mysql;", "a duplicate listen 0.0.0.0:3307"),
     ] {
         let site = Site::new(&format!("database {{ {block} }}"), "");
@@ -538,11 +540,8 @@ fn configurations_that_are_refused() {
 
 #[test]
 fn sockets_of_the_file_system() {
-    let (mut site, _) = site("listen unix:my.sock mysql;");
+    let (site, _) = started("listen unix:my.sock mysql;");
     let path = site.dir.join("my.sock");
-    let conf = std::fs::read_to_string(site.dir.join("conf/nginx.conf")).expect("read");
-    site.write_conf(&conf.replace("unix:my.sock", &format!("unix:{}", path.display())));
-    site.start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let options = ConnectOptions::new(Address::Unix(path.clone()), "open", "");
     let mut conn = runtime.block_on(Conn::connect(Arc::new(options))).expect("connected");
@@ -550,6 +549,66 @@ fn sockets_of_the_file_system() {
     drop(conn);
     finish(site);
     assert!(!path.exists(), "the socket is removed");
+}
+
+#[test]
+fn tls_for_those_who_ask() {
+    let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let (mut site, port) = site("ssl_certificate cert.pem; ssl_certificate_key key.pem;");
+    std::fs::write(site.dir.join("conf/cert.pem"), certified.cert.pem()).expect("written");
+    std::fs::write(site.dir.join("conf/key.pem"), certified.signing_key.serialize_pem()).expect("written");
+    site.start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let authorities = certified.cert.pem();
+    let mut secure = connect(&runtime, port, |options| {
+        options.tls_mode = TlsMode::Required;
+        let tls = TlsOptions {
+            verify: TlsVerify::Full,
+            authorities: authorities.into_bytes(),
+            server_name: Some("localhost".to_owned()),
+            ..TlsOptions::default()
+        };
+        options.tls = Some(TlsClient::new(&tls).expect("a client"));
+    });
+    let long = "x".repeat(1 << 20);
+    let sql = format!("SELECT CURRENT_USER(), '{long}', REPEAT('y', 1000000)");
+    assert_eq!(
+        run(&runtime, &mut secure, &sql, &[]).expect("a row"),
+        format!("app@%,{long},{}", "y".repeat(1_000_000))
+    );
+    assert_eq!(run(&runtime, &mut secure, "SELECT ?", &[Param::Int(5)]).expect("a row"), "5");
+    // Others go on without.
+    assert_eq!(app(port).query("SELECT 1"), Ok("1".into()));
+    // Who asks for it and then says something else gets nothing.
+    let mut client = Client::connect(port);
+    assert!(client.greeting.capabilities & capability::SSL != 0);
+    let request = Response { capabilities: CAPABILITIES | capability::SSL, ..Response::default() };
+    let mut payload = Vec::new();
+    request.put_tls_request(&mut payload);
+    client.send(&payload);
+    let response = client.response("app", "secret", "shop");
+    client.send(&response);
+    let mut rest = Vec::new();
+    let _ = client.stream.read_to_end(&mut rest);
+    assert!(!rest.windows(2).any(|bytes| bytes == b"\x02\0"), "{rest:?}");
+    assert_eq!(run(&runtime, &mut secure, "SELECT 2", &[]).expect("a row"), "2");
+    drop(secure);
+    finish(site);
+}
+
+#[test]
+fn character_sets_of_logins() {
+    let (site, port) = started("");
+    for (collation, expected) in
+        [(45u8, Ok(0)), (33, Ok(0)), (255, Ok(0)), (63, Ok(0)), (8, Err(1235)), (28, Err(1235))]
+    {
+        let mut client = Client::connect(port);
+        let mut response = client.response("app", "secret", "shop");
+        response[8] = collation;
+        client.send(&response);
+        assert_eq!(client.outcome(), expected, "{collation}");
+    }
+    finish(site);
 }
 
 #[test]

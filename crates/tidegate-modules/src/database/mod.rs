@@ -33,6 +33,7 @@ use tidegate_core::{
     inherit,
     main_conf::{block_of, duplicate},
     module::{Checked, Context, Directive, Module},
+    ssl::files::Located,
 };
 use tidegate_net::log::{self, Level, SysError};
 use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
@@ -68,6 +69,12 @@ pub struct Conf {
     schema_spans: Vec<Span>,
     /// `packet_size_max`
     packet_size_max: Option<usize>,
+    /// `ssl_certificate`
+    ssl_certificate: Option<Located>,
+    /// `ssl_certificate_key`
+    ssl_certificate_key: Option<Located>,
+    /// What these two come to.
+    tls: Option<Arc<rustls::ServerConfig>>,
     /// Where the first `listen` stands.
     listen_span: Option<Span>,
     /// Schemas that embedded upstreams name.
@@ -115,6 +122,7 @@ pub static MODULE: Module<Conf> = Module {
         }
         let level = build.level();
         build.walk(level, Context::DATABASE, block_of(directive));
+        port::tls::load(level, build)?;
         if build.conf_mut(&BLOCK, level).path.is_none() {
             build.data_path(PATH_DEFAULT.as_bytes());
         }
@@ -179,6 +187,16 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .syntax("address[:port] | port | unix:path mysql [backlog=number] [reuseport] [so_keepalive=on|off|...]")
             .doc("Serves clients of MySQL and MariaDB at this address; the port is 3306 if none is given."),
+        Directive::custom("ssl_certificate", 1, 1, |c: &mut Conf, directive, _| port::tls::once(&mut c.ssl_certificate, directive))
+            .within(INSIDE)
+            .syntax("file | data:text")
+            .doc("The certificate for clients of listen that want TLS, with those that lead to an authority."),
+        Directive::custom("ssl_certificate_key", 1, 1, |c: &mut Conf, directive, _| {
+            port::tls::once(&mut c.ssl_certificate_key, directive)
+        })
+        .within(INSIDE)
+        .syntax("file | data:text")
+        .doc("The key of the certificate."),
         Directive::size("packet_size_max", |c: &mut Conf| &mut c.packet_size_max)
             .within(INSIDE)
             .default("64m")
@@ -190,7 +208,7 @@ pub static BLOCK: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max,
-            statement_time_max, log_size_max, packet_size_max, users, schemas, upstreams);
+            statement_time_max, log_size_max, packet_size_max, tls, users, schemas, upstreams);
     },
     finish: Some(|conf, build| {
         // Nothing else gives the default directory to the server's user.

@@ -170,6 +170,11 @@ impl<B: Backend> Server<B> {
         self.has_tls = true;
     }
 
+    /// Takes what has come and was not answered: the beginning of a TLS handshake.
+    pub fn take_input(&mut self) -> Vec<u8> {
+        self.input.as_mut().map_or_else(Vec::new, PacketBuffer::take_all)
+    }
+
     /// Whether the client has logged in and nothing of a command has come.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Commands && self.is_empty()

@@ -5,6 +5,7 @@ use std::{io, sync::Arc, time::Duration};
 use bstr::ByteSlice;
 use tidegate_core::conf::Config;
 use tidegate_mysql::{
+    charset,
     handshake::capability,
     server::{Backend, Description, login::Login},
 };
@@ -22,6 +23,11 @@ use crate::database::{BLOCK, reopen};
 const PACKET_BYTES_MAX: usize = 64 << 20;
 /// The host of all accounts.
 const ANY_HOST: &str = "%";
+
+/// Whether texts of a character set are UTF-8, or are taken as they are.
+fn is_utf8(charset: &str) -> bool {
+    matches!(charset, "utf8" | "utf8mb3" | "utf8mb4" | "ascii" | "binary")
+}
 
 /// A session for a client of the port.
 pub(super) struct Answers {
@@ -57,6 +63,11 @@ impl Answers {
     /// Whether nothing is lost but the session's own state when the connection is closed now.
     pub(super) fn may_be_left(&self) -> bool {
         !self.session.in_transaction()
+    }
+
+    /// What handshakes need.
+    pub(super) fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
+        self.config.http_conf(&BLOCK).tls.clone()
     }
 
     fn host(&self) -> String {
@@ -121,6 +132,11 @@ impl Backend for Answers {
             return Err(self.blocked(login));
         }
         logins::note_success(self.peer, &login.user);
+        if let Some(charset) = charset::of_collation(login.collation).filter(|charset| !is_utf8(charset)) {
+            let message =
+                format!("the character set {charset} for connections is not supported yet; log in with utf8mb4");
+            return Err(ServerError::new(1235, b"42000", message));
+        }
         self.session.reset();
         self.found_rows = login.capabilities & capability::FOUND_ROWS != 0;
         self.apply_capabilities();

@@ -8,10 +8,12 @@
 mod answers;
 mod logins;
 mod socket;
+pub(super) mod tls;
 
 use std::{
     cell::Cell,
     io,
+    os::unix::ffi::OsStrExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     rc::Rc,
@@ -31,6 +33,7 @@ use tidegate_mysql::{
     server::{Next, Server},
 };
 use tidegate_net::{
+    listeners::ListenAddr,
     log::{self, Level},
     service::{Conversation, HasSession, Memo, Opening, Service},
     session::{End, Session, Wait},
@@ -39,7 +42,7 @@ use tidegate_net::{
 use tidegate_rows::ServerError;
 
 use self::{answers::Answers, socket::Socket};
-use super::Conf;
+use super::{BLOCK, Conf};
 
 /// The port of an address without one.
 const PORT_DEFAULT: u16 = 3306;
@@ -64,7 +67,10 @@ pub(super) fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Bu
     }
     let span = directive.args[0].span;
     conf.listen_span.get_or_insert(span);
-    for spec in listen::of_service(directive, PORT_DEFAULT)? {
+    for mut spec in listen::of_service(directive, PORT_DEFAULT)? {
+        if let ListenAddr::Unix(path) = &mut spec.addr {
+            *path = build.full_path(path.as_os_str().as_bytes().into());
+        }
         build.services.push(ServiceListen { spec, span, open: Port::open });
     }
     Ok(())
@@ -116,7 +122,7 @@ struct Talk {
 
 impl Talk {
     fn new(opening: Opening, config: &Arc<Config>) -> Self {
-        let Opening { session, input, memo } = opening;
+        let Opening { mut session, input, memo } = opening;
         let server = match memo.and_then(|memo| (*memo).downcast::<Server<Answers>>().ok()) {
             Some(server) => {
                 // The socket is watched again: nobody has to shut it down from outside.
@@ -125,7 +131,12 @@ impl Talk {
             }
             None => {
                 session.set_nodelay();
-                let begun = Answers::begin(config, session.peer).and_then(|answers| Server::new(answers, false));
+                let tls = config.http_conf(&BLOCK).tls.is_some();
+                if tls {
+                    // Bytes pass as they are until the client asks for TLS.
+                    session.stream = session.stream.into_tls();
+                }
+                let begun = Answers::begin(config, session.peer).and_then(|answers| Server::new(answers, tls));
                 begun.map(Box::new).map_err(|error| refuse(&session, &error)).ok()
             }
         };
@@ -212,7 +223,13 @@ async fn talk(session: &Session, server: &mut Server<Answers>, input: Vec<u8>, w
     let mut answered = 0u32;
     loop {
         match server.answer(&socket).await {
-            Err(_) | Ok(Next::Close | Next::Tls) => return End::Closed,
+            Err(_) | Ok(Next::Close) => return End::Closed,
+            Ok(Next::Tls) => {
+                if !tls::shake_hands(session, server).await {
+                    return End::Closed;
+                }
+                continue;
+            }
             Ok(Next::Again) => {
                 answered = answered.wrapping_add(1);
                 if answered.is_multiple_of(TURN_COMMANDS) {
