@@ -6,7 +6,7 @@
 pub(crate) mod views;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -377,6 +377,25 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
     Ok(Some(catalog))
 }
 
+/// The catalogue in which some tables are as the file has them now.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Result<Catalog, SqliteError> {
+    let others = old.tables.iter().filter(|(_, table)| !tables.contains(&table.id));
+    let mut catalog = Catalog {
+        tables: others.map(|(name, table)| (name.clone(), Arc::clone(table))).collect(),
+        collation: old.collation,
+    };
+    for id in tables {
+        for row in rows(conn, &format!("{TABLE_ROWS} WHERE id = {id}"))? {
+            let table = load_table(conn, &row, Some(old))?;
+            catalog.tables.insert(table.name.clone(), Arc::new(table));
+        }
+    }
+    Ok(catalog)
+}
+
 /// Gives a file of an older format what the formats since have added.
 fn upgrade(conn: &Conn) -> Result<(), SqliteError> {
     conn.execute("BEGIN IMMEDIATE")?;
@@ -395,9 +414,11 @@ fn upgrade(conn: &Conn) -> Result<(), SqliteError> {
     upgraded
 }
 
+const TABLE_ROWS: &str =
+    "SELECT id, name, engine, collation, comment, created, view, next_column, next_auto FROM tg_table";
+
 fn load_tables(conn: &Conn, old: Option<&Catalog>) -> Result<Vec<Table>, SqliteError> {
-    let sql = "SELECT id, name, engine, collation, comment, created, view, next_column, next_auto FROM tg_table";
-    rows(conn, sql)?.iter().map(|row| load_table(conn, row, old)).collect()
+    rows(conn, TABLE_ROWS)?.iter().map(|row| load_table(conn, row, old)).collect()
 }
 
 fn rows(conn: &Conn, sql: &str) -> Result<Vec<Vec<Datum>>, SqliteError> {
@@ -666,6 +687,7 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
 /// # Errors
 /// SQLite's.
 pub(crate) fn remove(conn: &Conn, id: i64) -> Result<(), SqliteError> {
+    conn.note_redefined(id);
     views::remove(conn, id)?;
     conn.execute(&format!(
         "DELETE FROM tg_table WHERE id = {id}; DELETE FROM tg_column WHERE table_id = {id}; \

@@ -165,6 +165,7 @@ pub(super) fn change<T>(
     let catalog = schema.catalog()?;
     // Tables are rebuilt under the same name; their children's references stay.
     conn.enforce_foreign_keys(false);
+    conn.take_redefined();
     let result = (|| {
         conn.begin_immediate().map_err(internal)?;
         temporary::sweep(&conn, &catalog, schema)?;

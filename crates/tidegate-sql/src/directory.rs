@@ -472,13 +472,17 @@ impl Schema {
         Arc::new(catalog)
     }
 
-    /// Reads the catalogue again after a DDL has committed.
+    /// Reads those tables of the catalogue again that a DDL has changed, which has committed on `conn`.
     ///
     /// # Errors
     /// Storage errors.
     pub(crate) fn reload(&self, conn: &Conn) -> Result<(), ServerError> {
         let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = catalog::load(conn, catalog.as_deref())?.unwrap_or_default();
+        let changed = conn.take_redefined();
+        let loaded = match catalog.as_deref() {
+            Some(old) => catalog::renewed(conn, old, &changed).map_err(|error| to_server_error(&error))?,
+            None => catalog::load(conn, None)?.unwrap_or_default(),
+        };
         *catalog = Some(self.numbered(loaded));
         self.version.fetch_add(1, Ordering::AcqRel);
         Ok(())

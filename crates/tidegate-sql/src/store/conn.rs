@@ -1,6 +1,8 @@
 //! Connections: SQLite's C API with lifetimes and without allocation. Statements are in [`super::stmt`].
 
 use std::{
+    cell::RefCell,
+    collections::BTreeSet,
     ffi::{CStr, CString, c_int, c_void},
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -50,6 +52,8 @@ pub(crate) struct Conn {
     release: Stmt,
     rollback_to: Stmt,
     foreign_keys: bool,
+    /// The tables whose definitions it has changed since it was asked.
+    redefined: RefCell<BTreeSet<i64>>,
     /// Names of other schemas attached to this connection.
     pub(crate) attached: Vec<(String, u64)>,
 }
@@ -127,6 +131,7 @@ impl Conn {
             release: Stmt::prepare(db, "RELEASE tg_statement")?,
             rollback_to: Stmt::prepare(db, "ROLLBACK TO tg_statement")?,
             foreign_keys: true,
+            redefined: RefCell::default(),
             attached: Vec::new(),
         };
         std::mem::forget(raw);
@@ -217,6 +222,16 @@ impl Conn {
             self.rollback_to.run()?;
         }
         self.release.run()
+    }
+
+    /// Notes that the definition of a table changes.
+    pub(crate) fn note_redefined(&self, table: i64) {
+        self.redefined.borrow_mut().insert(table);
+    }
+
+    /// The tables whose definitions have changed since the last call, or are undone.
+    pub(crate) fn take_redefined(&self) -> BTreeSet<i64> {
+        self.redefined.take()
     }
 
     /// Whether foreign keys are checked.
