@@ -2,7 +2,7 @@
 //!
 //! `statements DIRECTORY [SCHEMA [ROUNDS]]`. A result set is its column names and rows, values separated by tabs; other statements
 //! print `ok AFFECTED INSERT_ID`, failed ones `error CODE MESSAGE`. With ROUNDS each statement runs so often, and the shortest
-//! time in milliseconds stands in place of what it has answered.
+//! CPU time of this thread in milliseconds stands in place of what it has answered.
 
 use std::io::{BufRead, Write};
 
@@ -67,6 +67,12 @@ impl Sink for Print {
     }
 }
 
+/// CPU time of this thread in nanoseconds. Elapsed time would count the neighbours of a busy machine.
+fn cpu_nanos() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
@@ -86,16 +92,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             continue;
         }
         let mut print = Print::default();
-        let mut shortest = std::time::Duration::MAX;
+        let mut shortest = u64::MAX;
         let mut result = Ok(());
         for _ in 0..rounds.unwrap_or(1) {
             print = Print::default();
-            let begun = std::time::Instant::now();
+            let begun = cpu_nanos();
             result = session.execute(Statement { sql: line.as_bytes(), params: &[] }, &mut print).await;
-            shortest = shortest.min(begun.elapsed());
+            shortest = shortest.min(cpu_nanos() - begun);
         }
         if rounds.is_some() {
-            writeln!(stdout, "{:9.3} ms  {}", shortest.as_secs_f64() * 1e3, line.get(..150).unwrap_or(&line))?;
+            writeln!(stdout, "{:9.3} ms  {}", shortest as f64 / 1e6, line.get(..150).unwrap_or(&line))?;
         } else {
             writeln!(stdout, "> {line}")?;
             stdout.write_all(&print.out)?;
