@@ -255,3 +255,54 @@ nilTable 'test.mine' doesn't exist114642S02
 test
 --- error_log
 lua mysql: its schema has changed: the connection is closed instead of kept
+
+
+=== TEST 7: a transaction that is left alone ends, and those who wait go on
+--- tidegate_only
+--- main_config
+database {
+    path data;
+    schema test init=init.sql;
+}
+--- user_files
+>>> ../init.sql
+create table jobs (id int primary key, worker int);
+insert into jobs values (1, 0), (2, 0), (3, 0);
+--- config
+location / {
+    content_by_lua_block {
+        local function connect()
+            local db = require("resty.mysql"):new()
+            assert(db:connect { embedded = true, database = "test" })
+            return db
+        end
+        local a, b, c = connect(), connect(), connect()
+        assert(a:query("set idle_write_transaction_timeout = 1"))
+        assert(a:query("begin"))
+        assert(a:query("update jobs set worker = 1 where id = 1"))
+        ngx.say(c:query("select id from jobs where worker = 0 order by id limit 1 for update skip locked")[1].id)
+        local thread = ngx.thread.spawn(function() return b:query("update jobs set worker = worker + 2 where id = 1") end)
+        local waits
+        repeat
+            ngx.sleep(0.001)
+            waits = c:query("select b.trx_rows_modified as n from information_schema.innodb_lock_waits w " ..
+                "join information_schema.innodb_trx b on b.trx_id = w.blocking_trx_id")
+        until waits[1]
+        ngx.say(waits[1].n)
+        local _, done = ngx.thread.wait(thread)
+        ngx.say(done.affected_rows)
+        ngx.say(a:query("commit"))
+        ngx.say(a:query("select worker from jobs where id = 1")[1].worker)
+    }
+}
+--- request
+GET /
+--- response_body
+2
+1
+1
+nilConnection was killed192770100
+2
+--- error_log
+did nothing for
+idle_write_transaction_timeout
