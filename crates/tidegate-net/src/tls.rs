@@ -21,7 +21,7 @@ use crate::stream::Stream;
 use bytes::BufMut;
 use rustls::{
     ClientConnection, Connection, ServerConfig,
-    server::{Acceptor, ClientHello},
+    server::{Accepted, Acceptor, ClientHello},
 };
 
 /// Records of one connection that wait for its socket, in bytes.
@@ -53,6 +53,8 @@ enum State {
     Plain,
     /// A part of the client's first message has come.
     Hello(Box<Acceptor>),
+    /// The client's first message, for which settings are being looked for.
+    Greeted(Box<Accepted>),
     /// A connection that has its settings.
     Open(Box<Connection>),
 }
@@ -62,6 +64,7 @@ impl std::fmt::Debug for State {
         f.write_str(match self {
             State::Plain => "Plain",
             State::Hello(_) => "Hello",
+            State::Greeted(_) => "Greeted",
             State::Open(_) => "Open",
         })
     }
@@ -109,54 +112,112 @@ impl TlsStream {
     pub(crate) fn with_connection<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
         match &*self.state.borrow() {
             State::Open(conn) => Some(read(conn)),
-            State::Plain | State::Hello(_) => None,
+            State::Plain | State::Hello(_) | State::Greeted(_) => None,
         }
     }
 
-    /// Does the server's part of the handshake. `prefix` are bytes that were read already; those of TLS are taken out.
-    /// `choose` picks the settings by what the client wants. A client that begins with anything else than a handshake is
-    /// left to be understood: its bytes pass as they are.
+    /// Reads the client's first message. `prefix` are bytes that were read already; those of TLS are taken out. Answers
+    /// `false` for a client that begins with anything else: its bytes then pass as they are.
     ///
     /// # Errors
     /// [`HandshakeError`]; the client was told then, as far as its socket took it.
-    pub fn poll_handshake(
-        &self,
-        cx: &mut Context<'_>,
-        prefix: &mut Vec<u8>,
-        choose: impl Fn(&ClientHello<'_>) -> Option<Arc<ServerConfig>>,
-    ) -> Poll<Result<(), HandshakeError>> {
+    pub fn poll_hello(&self, cx: &mut Context<'_>, prefix: &mut Vec<u8>) -> Poll<Result<bool, HandshakeError>> {
         let mut state = self.state.borrow_mut();
         loop {
             match &mut *state {
                 State::Plain => match ready!(self.poll_first_byte(cx, prefix))? {
                     HANDSHAKE => *state = State::Hello(Box::default()),
-                    _ => return Poll::Ready(Ok(())),
+                    _ => return Poll::Ready(Ok(false)),
                 },
                 State::Hello(acceptor) => {
                     ready!(self.poll_records(cx, prefix, |records| acceptor.read_tls(records)))?;
-                    let accepted = match acceptor.accept() {
-                        Ok(None) => continue,
-                        Ok(Some(accepted)) => accepted,
+                    match acceptor.accept() {
+                        Ok(None) => {}
+                        Ok(Some(accepted)) => *state = State::Greeted(Box::new(accepted)),
                         Err((error, mut alert)) => {
                             // The client may have gone: then nobody misses the alert.
                             let _ = alert.write_all(&mut Records(&self.socket));
                             return Poll::Ready(Err(HandshakeError::Tls(error)));
                         }
-                    };
-                    let Some(config) = choose(&accepted.client_hello()) else {
-                        let _ = Records(&self.socket).write_all(&UNRECOGNIZED_NAME);
-                        return Poll::Ready(Err(HandshakeError::NoSettings));
-                    };
-                    match accepted.into_connection(config) {
-                        Ok(conn) => *state = State::Open(Box::new(Connection::Server(conn))),
-                        Err((error, mut alert)) => {
-                            let _ = alert.write_all(&mut Records(&self.socket));
-                            return Poll::Ready(Err(HandshakeError::Tls(error)));
-                        }
                     }
                 }
-                State::Open(conn) => return self.poll_finish(cx, conn, prefix),
+                State::Greeted(_) | State::Open(_) => return Poll::Ready(Ok(true)),
             }
+        }
+    }
+
+    /// Calls `read` with the client's first message, between [`poll_hello`](Self::poll_hello) and [`answer`](Self::answer).
+    pub fn with_hello<T>(&self, read: impl FnOnce(&ClientHello<'_>) -> T) -> Option<T> {
+        match &*self.state.borrow() {
+            State::Greeted(accepted) => Some(read(&accepted.client_hello())),
+            _ => None,
+        }
+    }
+
+    /// Goes on with the handshake by `config`; without any, the client is told that there is nothing for its name.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the client was told then, as far as its socket took it.
+    pub fn answer(&self, config: Option<Arc<ServerConfig>>) -> Result<(), HandshakeError> {
+        let mut state = self.state.borrow_mut();
+        if !matches!(&*state, State::Greeted(_)) {
+            return Ok(());
+        }
+        let State::Greeted(accepted) = std::mem::replace(&mut *state, State::Plain) else { return Ok(()) };
+        let Some(config) = config else {
+            let _ = Records(&self.socket).write_all(&UNRECOGNIZED_NAME);
+            return Err(HandshakeError::NoSettings);
+        };
+        match accepted.into_connection(config) {
+            Ok(conn) => {
+                *state = State::Open(Box::new(Connection::Server(conn)));
+                Ok(())
+            }
+            Err((error, mut alert)) => {
+                let _ = alert.write_all(&mut Records(&self.socket));
+                Err(HandshakeError::Tls(error))
+            }
+        }
+    }
+
+    /// Does the rest of the server's part of the handshake, after [`answer`](Self::answer).
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the client was told then, as far as its socket took it.
+    pub fn poll_handshake(&self, cx: &mut Context<'_>, prefix: &mut Vec<u8>) -> Poll<Result<(), HandshakeError>> {
+        match &mut *self.state.borrow_mut() {
+            State::Open(conn) => self.poll_finish(cx, conn, prefix),
+            _ => Poll::Ready(Err(HandshakeError::NoSettings)),
+        }
+    }
+
+    /// Does all of the server's part of the handshake by one configuration. A client that begins with anything else is left to
+    /// be understood.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the client was told then, as far as its socket took it.
+    pub fn poll_accept(
+        &self,
+        cx: &mut Context<'_>,
+        prefix: &mut Vec<u8>,
+        config: &Arc<ServerConfig>,
+    ) -> Poll<Result<(), HandshakeError>> {
+        if !ready!(self.poll_hello(cx, prefix))? {
+            return Poll::Ready(Ok(()));
+        }
+        self.answer(Some(config.clone()))?;
+        self.poll_handshake(cx, prefix)
+    }
+
+    /// The name that the client asks for.
+    pub fn server_name(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Greeted(accepted) => accepted.client_hello().server_name().map(str::to_owned),
+            State::Open(conn) => match &**conn {
+                Connection::Server(conn) => conn.server_name().map(str::to_owned),
+                Connection::Client(_) => None,
+            },
+            State::Plain | State::Hello(_) => None,
         }
     }
 
@@ -167,7 +228,7 @@ impl TlsStream {
     pub fn poll_connect(&self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
         match &mut *self.state.borrow_mut() {
             State::Open(conn) => self.poll_finish(cx, conn, &mut Vec::new()),
-            State::Plain | State::Hello(_) => Poll::Ready(Err(HandshakeError::NoSettings)),
+            State::Plain | State::Hello(_) | State::Greeted(_) => Poll::Ready(Err(HandshakeError::NoSettings)),
         }
     }
 
@@ -277,7 +338,7 @@ impl TlsStream {
                 reader.consume(count);
                 Ok(count)
             }
-            State::Plain | State::Hello(_) => self.socket.try_read_buf(buf),
+            State::Plain | State::Hello(_) | State::Greeted(_) => self.socket.try_read_buf(buf),
         }
     }
     /// As [`Stream::try_peek`](crate::stream::Stream::try_peek).
@@ -287,7 +348,7 @@ impl TlsStream {
                 self.fill(conn)?;
                 Ok(!conn.reader().fill_buf().unwrap_or_default().is_empty())
             }
-            State::Plain | State::Hello(_) => self.socket.try_peek(),
+            State::Plain | State::Hello(_) | State::Greeted(_) => self.socket.try_peek(),
         }
     }
     /// Whether there is plain text to read, or the end, or an error. Records without any, such as tickets, are not that.
@@ -322,7 +383,7 @@ impl TlsStream {
                     _ => Ok(taken),
                 }
             }
-            State::Plain | State::Hello(_) => plain(&self.socket),
+            State::Plain | State::Hello(_) | State::Greeted(_) => plain(&self.socket),
         }
     }
     /// As [`Stream::try_write_vectored`](crate::stream::Stream::try_write_vectored).
@@ -349,7 +410,7 @@ impl TlsStream {
     pub(crate) fn try_flush(&self) -> io::Result<()> {
         match &mut *self.state.borrow_mut() {
             State::Open(conn) => self.send(conn),
-            State::Plain | State::Hello(_) => Ok(()),
+            State::Plain | State::Hello(_) | State::Greeted(_) => Ok(()),
         }
     }
     /// Whether records wait to be sent.

@@ -167,7 +167,11 @@ pub enum Side {
 /// What certificates are verified by.
 #[derive(Debug)]
 pub struct Rules {
+    /// Ends of chains: those that vouch for themselves.
     trusted: Vec<CertificateDer<'static>>,
+    /// The others, which may be links of a chain as if the peer had sent them: so OpenSSL has it, and so what their issuer has
+    /// revoked is noticed.
+    links: Vec<CertificateDer<'static>>,
     anchors: Vec<TrustAnchor<'static>>,
     /// Empty where nothing is known of what is revoked.
     revoked: Vec<RevocationList>,
@@ -186,11 +190,12 @@ impl Rules {
         revoked: &[CertificateRevocationListDer<'static>],
         depth_max: Option<u64>,
     ) -> Result<Self, BadList> {
+        let (trusted, links): (Vec<_>, Vec<_>) = trusted.iter().cloned().partition(|one| vouches_for_itself(one));
         // What is no authority for the library may still be trusted by itself.
         let anchors = trusted.iter().filter_map(|one| Some(anchor_from_trusted_cert(one).ok()?.to_owned())).collect();
         let depth_max = depth_max.map_or(usize::MAX, |depth| usize::try_from(depth).unwrap_or(usize::MAX));
         let revoked = revoked.iter().map(|list| RevocationList::of(list)).collect::<Result<_, _>>()?;
-        Ok(Self { trusted: trusted.to_vec(), anchors, revoked, depth_max })
+        Ok(Self { trusted, links, anchors, revoked, depth_max })
     }
 
     /// Verifies whom a certificate is from, not whom it is for.
@@ -212,11 +217,18 @@ impl Rules {
             // OpenSSL asks nothing else of it; the library would refuse it.
             return chain::check_time(&parts, seconds);
         }
-        match self.verify_chain(end_entity, intermediates, side, now) {
+        let all: Vec<CertificateDer<'_>>;
+        let links = if self.links.is_empty() {
+            intermediates
+        } else {
+            all = intermediates.iter().chain(&self.links).cloned().collect();
+            &all
+        };
+        match self.verify_chain(end_entity, links, side, now) {
             Ok(verified) => verified,
             Err(webpki::Error::UnknownIssuer) => Err(untrusted(end_entity, intermediates)),
             Err(webpki::Error::UnsupportedCertVersion | webpki::Error::CaUsedAsEndEntity) => {
-                let mut search = chain::Search::new(&self.trusted, intermediates, self.depth_max, seconds);
+                let mut search = chain::Search::new(&self.trusted, links, self.depth_max, seconds);
                 match search.find(end_entity, side) {
                     Ok(path) => path.iter().try_for_each(|(parts, key)| self.check_revoked(parts, key, seconds)),
                     Err(VerifyError::UnknownIssuer) => Err(untrusted(end_entity, intermediates)),

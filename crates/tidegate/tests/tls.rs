@@ -161,6 +161,47 @@ fn the_certificate_is_that_of_the_name() {
 }
 
 #[test]
+fn certificates_whose_names_are_made_for_each_handshake() {
+    for cache in ["", "ssl_certificate_cache max=1 valid=1h inactive=1h;"] {
+        let (mut site, authority, port) = (Site::new("", ""), Authority::new(), free_port());
+        for name in ["one.test", "two.test"] {
+            authority.certify(&site, name);
+        }
+        let key = std::fs::read_to_string(site.dir.join("conf/two.test.key")).expect("written");
+        site.write_conf(&format!(
+            "error_log logs/error.log info; pid logs/nginx.pid; events {{ }}\n\
+             http {{ {cache} map $ssl_server_name $key {{ default 'data:{key}'; one.test one.test.key; }}\n\
+             server {{ listen 127.0.0.1:{}; return 200 ok; }}\n\
+             server {{ listen 127.0.0.1:{port} ssl; ssl_certificate $ssl_server_name.crt; ssl_certificate_key $key;\n\
+             return 200 '$ssl_server_name $ssl_session_reused'; }} }}",
+            site.port
+        ));
+        site.start();
+        let client = authority.client(&[&TLS13]);
+        let told = |name: &str| {
+            let mut stream = secure(&client, connect(port).expect("the server accepts"), name);
+            let answer = ask(&mut stream, &format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"));
+            body(&answer).to_owned()
+        };
+        assert_eq!(told("one.test"), "one.test .", "{cache}");
+        assert_eq!(told("two.test"), "two.test .", "{cache}");
+        assert_eq!(told("one.test"), "one.test r", "{cache}");
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), "none.test");
+        assert!(stream.write_all(b"x").and_then(|()| stream.flush()).is_err());
+        site.wait_for_log(
+            "cannot load certificate \"none.test.crt\": (2: No such file or directory) while SSL handshaking",
+        );
+        // A file that has gone is missed, unless it is remembered.
+        std::fs::remove_file(site.dir.join("conf/one.test.crt")).expect("removed");
+        let fresh = authority.client(&[&TLS13]);
+        let mut stream = secure(&fresh, connect(port).expect("the server accepts"), "one.test");
+        let sent = stream.write_all(b"x").and_then(|()| stream.flush());
+        assert_eq!(sent.is_ok(), !cache.is_empty(), "{cache}");
+        site.quit();
+    }
+}
+
+#[test]
 fn curl_and_old_protocols() {
     let (mut site, authority, port) = secure_site("ssl_protocols TLSv1.3;");
     let ca = site.dir.join("ca.pem");
@@ -350,5 +391,12 @@ fn what_cannot_be_served_is_said_when_the_configuration_loads() {
         "ssl_certificate 'data:x'; ssl_certificate_key one.key;",
         "cannot load certificate \"data:\": (no certificate in it)"
     ));
-    assert!(!check("ssl_certificate $ssl_server_name.crt;", "variables are not supported here yet"));
+    assert!(!check("ssl_certificate engine:x;", "keys are read from files alone"));
+    assert!(check("ssl_certificate $ssl_server_name.crt; ssl_certificate_key $ssl_server_name.key;", "is successful"));
+    assert!(!check(
+        "ssl_certificate $ssl_server_nam.crt; ssl_certificate_key one.key;",
+        "unknown \"ssl_server_nam\" variable"
+    ));
+    assert!(!check(&format!("{good} ssl_certificate_cache inactive=1s;"), "must have the \"max\" parameter"));
+    assert!(check(&format!("{good} ssl_certificate_cache max=9 valid=1h;"), "is successful"));
 }

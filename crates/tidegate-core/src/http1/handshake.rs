@@ -1,10 +1,11 @@
 //! The TLS handshake of a connection, ahead of its first request.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{io, rc::Rc, sync::Arc};
 
 use rustls::{ServerConfig, server::ClientHello};
 use tidegate_net::{session::Wait, tls::HandshakeError};
 
+use super::head::with_nobodys_request;
 use crate::{
     conf::ServerId,
     connection::Connection,
@@ -21,37 +22,67 @@ use crate::{
 pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool {
     let Some(stream) = conn.stream.as_tls() else { return true };
     let _reading = worker.reading();
-    let facts = RefCell::new(None);
-    let choose = |hello: &ClientHello<'_>| -> Option<Arc<ServerConfig>> {
-        let (server, tls) = settings_for(conn, hello)?;
-        *facts.borrow_mut() = Some(Facts::new(server, hello));
-        Some(tls.config.clone())
-    };
     let timeout_ms = conn.config().default_http(conn.port).client_header_timeout_ms();
-    let done = conn.wait(timeout_ms, |cx| {
-        // The outcome of the handshake is one thing, that of the wait another.
-        stream.poll_handshake(cx, &mut conn.input.borrow_mut(), choose).map(Ok)
+    // The outcome of the handshake is one thing, that of the wait another.
+    let hello = conn.wait(timeout_ms, |cx| stream.poll_hello(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
+    if let Ok(Wait::Ready(Ok(false))) = hello {
+        return true;
+    }
+    let Some(true) = outcome(conn, hello) else { return give_up(conn) };
+    let chosen = stream.with_hello(|hello| {
+        let (server, tls) = settings_for(conn, hello)?;
+        Some((Facts::new(server, hello), tls))
     });
-    let log = |level, message: std::fmt::Arguments<'_>| {
-        write_for_connection(conn, level, format_args!("{message} while SSL handshaking"));
-    };
-    match done.await {
-        Ok(Wait::Ready(Ok(()))) => {
-            if let Some(facts) = facts.take() {
-                remember(conn, facts);
+    let (facts, config) = match chosen.flatten() {
+        None => (None, None),
+        Some((facts, tls)) => match config_of(conn, facts.server, tls).await {
+            Ok(config) => (Some(facts), Some(config)),
+            Err(message) => {
+                write_for_connection(conn, Level::Error, format_args!("{message} while SSL handshaking"));
+                (None, None)
             }
-            return true;
-        }
-        Ok(Wait::Ready(Err(error @ HandshakeError::NoSettings))) => log(Level::Info, format_args!("{error}")),
-        Ok(Wait::Ready(Err(error))) => log(Level::Info, format_args!("{error}")),
+        },
+    };
+    if outcome(conn, Ok(Wait::Ready(stream.answer(config)))).is_none() {
+        return give_up(conn);
+    }
+    let done = conn.wait(timeout_ms, |cx| stream.poll_handshake(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
+    if outcome(conn, done).is_none() {
+        return give_up(conn);
+    }
+    if let Some(facts) = facts {
+        remember(conn, facts);
+    }
+    true
+}
+
+/// What a step came to; `None` when there is nothing more to do, and the log knows why.
+fn outcome<T>(conn: &Connection, waited: io::Result<Wait<Result<T, HandshakeError>>>) -> Option<T> {
+    let log = |message: std::fmt::Arguments<'_>| {
+        write_for_connection(conn, Level::Info, format_args!("{message} while SSL handshaking"));
+    };
+    match waited {
+        Ok(Wait::Ready(Ok(done))) => return Some(done),
+        Ok(Wait::Ready(Err(error))) => log(format_args!("{error}")),
         Ok(Wait::TimedOut) => {
-            log(Level::Info, format_args!("client timed out (110: Connection timed out)"));
+            log(format_args!("client timed out (110: Connection timed out)"));
             conn.timed_out.set(true);
         }
         Ok(Wait::Closing) | Err(_) => {}
     }
+    None
+}
+
+fn give_up(conn: &Connection) -> bool {
     conn.mark_broken();
     false
+}
+
+/// The settings of a handshake, with certificates whose names have variables.
+async fn config_of(conn: &Rc<Connection>, server: ServerId, tls: &ServerTls) -> Result<Arc<ServerConfig>, String> {
+    let Some(dynamic) = &tls.dynamic else { return Ok(tls.config.clone()) };
+    let names = with_nobodys_request(conn, server, |req| dynamic.names(req));
+    dynamic.settings(&tls.config, names).await
 }
 
 /// The server whose settings a client gets: that of the name that it asks for, or the default one. `None` where handshakes are

@@ -8,6 +8,7 @@ use tidegate_http::{BadRequest, Parsed, parse_request, proxy_protocol::parse_pro
 use crate::{
     client::Client,
     clock,
+    conf::ServerId,
     connection::Connection,
     http_core::Conf as HttpConf,
     http2,
@@ -91,6 +92,18 @@ fn begin_request(conn: &Rc<Connection>, worker: &Worker) -> Rc<Request> {
     let mut req = worker::take_request();
     unshared(&mut req).attach(Client::Http1(conn.clone()));
     req
+}
+
+/// Calls `read` with a request of the connection that is no client's: for what variables say before there is one. It belongs to
+/// `server`.
+pub(super) fn with_nobodys_request<T>(conn: &Rc<Connection>, server: ServerId, read: impl FnOnce(&Request) -> T) -> T {
+    let mut req = worker::take_request();
+    unshared(&mut req).attach(Client::Http1(conn.clone()));
+    req.set_server(server);
+    let result = read(&req);
+    req.forget_contexts();
+    worker::give_request(req);
+    result
 }
 
 /// Reads the next head.

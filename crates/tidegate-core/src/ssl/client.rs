@@ -37,7 +37,7 @@ pub(crate) fn refusal(req: &Request) -> Option<u16> {
     if mode == VerifyClient::Off {
         return None;
     }
-    if is_misdirected(req, facts.server) {
+    if is_misdirected(req, facts) {
         let message = "client attempted to request the server name different from the one that was negotiated";
         req.log(Level::Info, format_args!("{message}"));
         return Some(421);
@@ -59,7 +59,8 @@ pub(crate) fn refusal(req: &Request) -> Option<u16> {
 }
 
 /// Whether the client asks for another server than the one whose rules its certificate was verified by.
-fn is_misdirected(req: &Request, negotiated: ServerId) -> bool {
+fn is_misdirected(req: &Request, facts: &Facts) -> bool {
+    let Facts { server: negotiated, verified, .. } = facts;
     let is_other_name = req.connection().stream.with_tls(|tls| match tls {
         rustls::Connection::Server(tls) => {
             let head = req.head.borrow();
@@ -67,7 +68,10 @@ fn is_misdirected(req: &Request, negotiated: ServerId) -> bool {
         }
         rustls::Connection::Client(_) => false,
     });
+    if is_other_name == Some(true) {
+        return true;
+    }
     let tls_of_negotiated = req.conf().servers[negotiated.0 as usize].tls.as_ref().map(Arc::as_ptr);
-    // Without a name in the handshake, the rules are those of the default server.
-    is_other_name == Some(true) || tls_of_negotiated != req.config_server().tls.as_ref().map(Arc::as_ptr)
+    // Without a name in the handshake, and for servers without certificates, the rules are those of the default server.
+    verified.is_some() && tls_of_negotiated != req.config_server().tls.as_ref().map(Arc::as_ptr)
 }

@@ -1,11 +1,12 @@
 //! TLS for clients: certificates, protocols, what clients have to show, and what a request can tell of its connection.
 //!
 //! The stream itself is [`tidegate_net::tls`]; the handshake is a part of [`crate::http1`]. In reading order: `settings` (from
-//! directives to what a handshake needs), [`files`], `keys`, `client` (whether a request is served), `variables`.
+//! directives to what a handshake needs), [`files`], `keys`, `dynamic` (certificates with variables), `client` (whether a request is served), `variables`.
 //!
 //! Source: nginx, `ngx_http_ssl_module`.
 
 pub(crate) mod client;
+mod dynamic;
 pub mod files;
 mod keys;
 mod settings;
@@ -19,18 +20,25 @@ pub(crate) use settings::load;
 use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
 use tidegate_tls::{server::ClientRules, versions::Versions};
 
-use self::files::Located;
+use self::{
+    dynamic::{CacheRules, Dynamic},
+    files::Located,
+};
 use crate::{
     conf::Build,
     inherit,
     main_conf::duplicate,
     module::{Context, Directive, Module},
+    template::Template,
 };
 
 /// What a handshake with a server needs.
 #[derive(Debug)]
 pub struct ServerTls {
+    /// Without certificates, if these have variables.
     pub(crate) config: Arc<ServerConfig>,
+    /// Certificates with variables.
+    pub(crate) dynamic: Option<Arc<Dynamic>>,
     /// By what the certificates of clients are verified, where they are asked for.
     pub(crate) client: Option<ClientRules>,
     /// No handshake is done.
@@ -57,11 +65,26 @@ enum SessionCache {
     BuiltIn(usize),
 }
 
+/// The name of a file, or a text behind `data:`, perhaps with variables.
+#[derive(Debug, Clone)]
+struct Named {
+    located: Located,
+    template: Template,
+}
+
+impl Named {
+    fn has_variables(&self) -> bool {
+        self.template.as_literal().is_none()
+    }
+}
+
 /// What the directives say at one level.
 #[derive(Debug, Default)]
 pub struct Conf {
-    certificates: Vec<Located>,
-    keys: Vec<Located>,
+    certificates: Vec<Named>,
+    keys: Vec<Named>,
+    /// `None` inside for `off`.
+    certificate_cache: Option<Option<CacheRules>>,
     password_file: Option<Located>,
     protocols: Option<Versions>,
     /// Place of the first version that is too old to be offered.
@@ -121,15 +144,20 @@ pub static MODULE: Module<Conf> = Module {
         text(
             "ssl_certificate",
             "file",
-            |conf, d, _| file(&mut conf.certificates, d),
-            "PEM file, or a text behind data:, with the server's certificate and those that lead to its authority; once for each type of key.",
+            |conf, d, build| file(&mut conf.certificates, d, build),
+            "PEM file, or a text behind data:, perhaps with variables, with the server's certificate and those that lead to its authority; once for each type of key.",
         ),
         text(
             "ssl_certificate_key",
             "file",
-            |conf, d, _| file(&mut conf.keys, d),
+            |conf, d, build| file(&mut conf.keys, d, build),
             "PEM file, or a text behind data:, with the key of the ssl_certificate at the same place in the list of those.",
         ),
+        Directive::custom("ssl_certificate_cache", 1, 3, certificate_cache)
+            .within(PLACES)
+            .syntax("off | max=N [inactive=time] [valid=time]")
+            .default("off")
+            .doc("Certificates whose names have variables are kept, instead of being read for each handshake."),
         text(
             "ssl_password_file",
             "file",
@@ -238,17 +266,16 @@ pub static MODULE: Module<Conf> = Module {
     ],
     variables: variables::VARIABLES,
     inherit: |child, parent, _| {
-        inherit!(child, parent; password_file, protocols, old_protocol, ciphers, ecdh_curve, prefer_server_ciphers,
+        inherit!(child, parent; certificate_cache, password_file, protocols, old_protocol, ciphers, ecdh_curve, prefer_server_ciphers,
             session_cache, session_tickets, session_timeout, verify_client, verify_depth, client_certificate,
             trusted_certificate, crl, stapling_file, reject_handshake);
-        for (list, outer) in [
-            (&mut child.certificates, &parent.certificates),
-            (&mut child.keys, &parent.keys),
-            (&mut child.session_ticket_keys, &parent.session_ticket_keys),
-        ] {
+        for (list, outer) in [(&mut child.certificates, &parent.certificates), (&mut child.keys, &parent.keys)] {
             if list.is_empty() {
                 list.clone_from(outer);
             }
+        }
+        if child.session_ticket_keys.is_empty() {
+            child.session_ticket_keys.clone_from(&parent.session_ticket_keys);
         }
         let own: Vec<_> = child.ignored.iter().map(|(name, _)| name.clone()).collect();
         child.ignored.extend(parent.ignored.iter().filter(|(name, _)| !own.contains(name)).cloned());
@@ -267,18 +294,40 @@ fn once<T>(field: &mut Option<T>, value: T, directive: &ast::Directive) -> Resul
     }
 }
 
-fn file(list: &mut Vec<Located>, directive: &ast::Directive) -> Result<(), Diagnostic> {
+fn file(list: &mut Vec<Named>, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let arg = &directive.args[0];
-    let not_yet = match &**arg.value {
-        text if text.contains(&b'$') => "variables are not supported here yet: name a file",
-        text if text.starts_with(b"engine:") || text.starts_with(b"store:") => "keys are read from files alone",
-        _ => {
-            list.push(Located::of(directive));
-            return Ok(());
+    if arg.value.starts_with(b"engine:") || arg.value.starts_with(b"store:") {
+        let message = format!("invalid value \"{}\" in \"{}\" directive", arg.value, directive.name.value);
+        return Err(Diagnostic::new(Severity::Emerg, arg.span, message).with_hint("keys are read from files alone"));
+    }
+    list.push(Named { located: Located::of(directive), template: build.template(arg)? });
+    Ok(())
+}
+
+/// Source: nginx, "ssl_certificate_cache".
+fn certificate_cache(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let mut rules = CacheRules { max: 0, inactive: Duration::from_secs(10), valid: Duration::from_secs(60) };
+    let mut is_off = false;
+    for arg in &directive.args {
+        let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, ["off", "max=", "inactive=", "valid="]);
+        let (name, value) = bstr::ByteSlice::split_once_str(&**arg.value, b"=").unwrap_or((&arg.value, b""));
+        let time = || values::time_seconds(value.into()).map_err(|_| invalid());
+        match name {
+            b"off" if value.is_empty() => is_off = true,
+            b"max" => {
+                let max = values::integer(value.into()).ok().and_then(|max| usize::try_from(max).ok());
+                rules.max = max.filter(|max| *max > 0).ok_or_else(invalid)?;
+            }
+            b"inactive" => rules.inactive = time()?,
+            b"valid" => rules.valid = time()?,
+            _ => return Err(invalid()),
         }
-    };
-    let message = format!("invalid value \"{}\" in \"{}\" directive", arg.value, directive.name.value);
-    Err(Diagnostic::new(Severity::Emerg, arg.span, message).with_hint(not_yet))
+    }
+    if !is_off && rules.max == 0 {
+        let message = "\"ssl_certificate_cache\" must have the \"max\" parameter";
+        return Err(Diagnostic::new(Severity::Emerg, directive.span, message));
+    }
+    once(&mut conf.certificate_cache, (!is_off).then_some(rules), directive)
 }
 
 fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {

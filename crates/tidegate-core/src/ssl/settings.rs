@@ -28,7 +28,12 @@ use tidegate_tls::{
     versions::Versions,
 };
 
-use super::{Conf, MODULE, ServerTls, SessionCache, VerifyClient, files::Located, keys::Certificates};
+use super::{
+    Conf, MODULE, Named, ServerTls, SessionCache, VerifyClient,
+    dynamic::{CacheRules, Dynamic},
+    files::Located,
+    keys::Certificates,
+};
 use crate::{
     conf::{Level, Listen, Server},
     http2_settings,
@@ -47,6 +52,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 struct Inputs {
     /// Files of certificates, each with that of its key.
     pairs: Vec<(BString, BString)>,
+    certificate_cache: Option<CacheRules>,
     password_file: Option<BString>,
     versions: Versions,
     ciphers: Option<BString>,
@@ -71,7 +77,10 @@ impl Inputs {
         let text = |found: &Option<Located>| found.as_ref().map(|found| found.text.clone());
         let pairs = conf.certificates.iter().zip(&conf.keys);
         Inputs {
-            pairs: pairs.map(|(certificate, key)| (certificate.text.clone(), key.text.clone())).collect(),
+            pairs: pairs
+                .map(|(certificate, key)| (certificate.located.text.clone(), key.located.text.clone()))
+                .collect(),
+            certificate_cache: conf.certificate_cache.flatten(),
             password_file: text(&conf.password_file),
             versions: conf.protocols.unwrap_or_default(),
             ciphers: text(&conf.ciphers),
@@ -144,8 +153,8 @@ fn build(
     diagnostics: &mut Diagnostics,
 ) -> Result<ServerTls, Diagnostic> {
     if let Some(certificate) = conf.certificates.get(conf.keys.len()) {
-        let message = format!("no \"ssl_certificate_key\" is defined for certificate \"{}\"", certificate.text);
-        return Err(Diagnostic::new(Severity::Emerg, certificate.span, message));
+        let message = format!("no \"ssl_certificate_key\" is defined for certificate \"{}\"", certificate.located.text);
+        return Err(Diagnostic::new(Severity::Emerg, certificate.located.span, message));
     }
     let mut choice = Choice::default();
     if let Some(found) = &conf.ciphers {
@@ -155,7 +164,18 @@ fn build(
         choice.groups = Some(found.groups("ssl_ecdh_curve", diagnostics)?);
     }
     let provider = choice.provider();
-    let pairs = pairs(conf, conf_dir, &provider)?;
+    let passwords = match &conf.password_file {
+        Some(found) => found.passwords(conf_dir)?,
+        None => Vec::new(),
+    };
+    let all = || conf.certificates.iter().zip(&conf.keys);
+    let (pairs, dynamic) = if all().any(|(certificate, key)| certificate.has_variables() || key.has_variables()) {
+        let names = all().map(|(certificate, key)| (certificate.template.clone(), key.template.clone())).collect();
+        let rules = inputs.certificate_cache;
+        (Vec::new(), Some(Dynamic::new(names, passwords, conf_dir.to_owned(), provider.clone(), rules)))
+    } else {
+        (pairs(conf, conf_dir, &passwords, &provider)?, None)
+    };
     let (client, verifier) = client_rules(inputs, conf, conf_dir)?;
     let cannot = |error: rustls::Error| Diagnostic::new(Severity::Emerg, None, format!("cannot speak TLS: {error}"));
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -173,21 +193,23 @@ fn build(
         None if inputs.session_cache == SessionCache::Off => config.send_tls13_tickets = 0,
         None => {}
     }
-    Ok(ServerTls { config: Arc::new(config), client, rejects: inputs.rejects })
+    Ok(ServerTls { config: Arc::new(config), dynamic, client, rejects: inputs.rejects })
 }
 
-fn pairs(conf: &Conf, conf_dir: &Path, provider: &CryptoProvider) -> Result<Vec<Arc<CertifiedKey>>, Diagnostic> {
-    let passwords = match &conf.password_file {
-        Some(found) => found.passwords(conf_dir)?,
-        None => Vec::new(),
-    };
+fn pairs(
+    conf: &Conf,
+    conf_dir: &Path,
+    passwords: &[Vec<u8>],
+    provider: &CryptoProvider,
+) -> Result<Vec<Arc<CertifiedKey>>, Diagnostic> {
     let status = match &conf.stapling_file {
         Some(found) => Some(found.load(conf_dir, "OCSP response", |bytes| Ok(bytes.to_vec()))?),
         None => None,
     };
-    let pair = |(certificate, key): (&Located, &Located)| {
+    let pair = |(certificate, key): (&Named, &Named)| {
+        let (certificate, key) = (&certificate.located, &key.located);
         let chain = certificate.load(conf_dir, "certificate", pem::certificates)?;
-        let secret = key.load(conf_dir, "certificate key", |text| pem::key(text, &passwords))?;
+        let secret = key.load(conf_dir, "certificate key", |text| pem::key(text, passwords))?;
         let mut pair = certified(chain, secret, provider).map_err(|error| {
             let path = super::files::full_path(conf_dir, &key.text);
             key.unusable("certificate key", &path.display().to_string(), &format_args!("({error})"))

@@ -107,10 +107,9 @@ pub(super) static VARIABLES: &[VariableDef] = &[
     VariableDef::new(
         "ssl_server_name",
         |req, _, out| {
-            with_tls(req, out, |tls, out| match tls {
-                Connection::Server(tls) => put(out, tls.server_name()?),
-                Connection::Client(_) => None,
-            })
+            // During the handshake, too: names of certificates are made of it.
+            let name = req.connection().stream.as_tls().and_then(|tls| tls.server_name());
+            name.and_then(|name| put(out, name)).is_some()
         },
         "Server name that the client asked for in the handshake (SNI).",
     ),

@@ -61,9 +61,8 @@ fn settings(certificate: &Located, key: &Located, conf_dir: &Path) -> Result<Arc
 pub(super) async fn shake_hands(session: &Session, server: &mut Server<Answers>) -> bool {
     let (Some(stream), Some(config)) = (session.stream.as_tls(), server.backend.tls()) else { return false };
     let mut input = server.take_input();
-    let done = session.wait(LOGIN_TIME_MAX.as_millis() as u64, |cx| {
-        stream.poll_handshake(cx, &mut input, |_| Some(config.clone())).map(Ok)
-    });
+    let done =
+        session.wait(LOGIN_TIME_MAX.as_millis() as u64, |cx| stream.poll_accept(cx, &mut input, &config).map(Ok));
     match done.await {
         // A client that goes on in plain text has asked for nothing of the kind.
         Ok(Wait::Ready(Ok(()))) if session.stream.with_tls(|_| ()).is_some() => {
