@@ -155,6 +155,9 @@ impl Input {
         let Some(stream) = self.mux.find(header.stream) else {
             return self.closed(header.stream);
         };
+        if stream.was_reset.get() {
+            return self.closed(stream.id);
+        }
         if stream.input_ended.get() {
             stream.abort(ErrorCode::StreamClosed);
             return Ok(());
@@ -301,7 +304,10 @@ impl Input {
         if header.stream == 0 || header.stream > self.last_stream {
             return Err(fault(ErrorCode::ProtocolError, "client sent RST_STREAM frame with incorrect identifier"));
         }
+        // From now on the client knows.
+        self.mux.forget_cut(header.stream);
         if let Some(stream) = self.mux.find(header.stream) {
+            stream.was_reset.set(true);
             if !stream.end_queued.get() {
                 self.flood.count_reset();
             }

@@ -80,7 +80,7 @@ impl Mux {
     /// Forgets a stream whose request has ended and whose end is queued.
     pub(super) fn remove_if_over(&self, stream: &Stream) {
         if stream.done.get() && stream.end_queued.get() {
-            if !stream.input_ended.get() {
+            if !stream.input_ended.get() && !stream.was_reset.get() {
                 self.note_cut(stream.id);
             }
             let mut streams = self.streams.borrow_mut();
@@ -95,6 +95,9 @@ impl Mux {
             cut.pop_front();
         }
         cut.push_back(id);
+    }
+    pub(super) fn forget_cut(&self, id: u32) {
+        self.cut.borrow_mut().retain(|&cut| cut != id);
     }
     /// Whether a stream was ended before the client had said all, not long ago.
     pub(super) fn was_cut(&self, id: u32) -> bool {

@@ -42,6 +42,8 @@ pub struct Stream {
     pub(crate) input: RefCell<Vec<u8>>,
     /// The client has sent the end.
     pub(super) input_ended: Cell<bool>,
+    /// The client has taken the request back.
+    pub(super) was_reset: Cell<bool>,
     /// Bytes that the client may still send.
     pub(super) receive_window: Cell<i64>,
     /// Bytes that were used and for which the client has got no leave.
@@ -82,6 +84,7 @@ impl Stream {
             send_window: Cell::new(mux.initial_window.get()),
             input: RefCell::default(),
             input_ended: Cell::new(input_ended),
+            was_reset: Cell::new(false),
             receive_window: Cell::new(mux.receive_window),
             used: Cell::new(0),
             promised: Cell::new(None),
