@@ -26,6 +26,13 @@ fn of_table(p: &mut Parser) -> Result<TableName> {
     Ok(table)
 }
 
+/// Takes the words that ask for the state of stored programs of a kind.
+fn take_routine_status(p: &mut Parser) -> bool {
+    const KINDS: [&[&str]; 4] =
+        [&["FUNCTION", "STATUS"], &["PROCEDURE", "STATUS"], &["PACKAGE", "STATUS"], &["PACKAGE", "BODY", "STATUS"]];
+    KINDS.iter().any(|words| take_words(p, words))
+}
+
 pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     let full = take_word(p, "FULL");
     let global = take_word(p, "GLOBAL");
@@ -83,11 +90,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
             "collation_connection",
             "Database Collation",
         ])
-    } else if take_words(p, &["FUNCTION", "STATUS"])
-        || take_words(p, &["PROCEDURE", "STATUS"])
-        || take_words(p, &["PACKAGE", "STATUS"])
-        || take_words(p, &["PACKAGE", "BODY", "STATUS"])
-    {
+    } else if take_routine_status(p) {
         ShowWhat::Empty(&[
             "Db",
             "Name",
