@@ -6,8 +6,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    future::{Future, poll_fn},
-    pin::pin,
+    future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -19,6 +18,7 @@ use std::{
 mod filter;
 mod seen;
 mod tables;
+mod writing;
 
 pub(crate) use filter::RowFilter;
 pub(crate) use seen::Seen;
@@ -101,6 +101,8 @@ struct OwnerState {
     waits_since: Option<SystemTime>,
     waker: Option<Waker>,
     is_victim: bool,
+    /// It waits to commit.
+    commits: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -240,34 +242,6 @@ impl Owner {
         poll_fn(|cx| self.poll_outcome(cx)).await
     }
 
-    /// Runs `wait`, a wait for the schema's write lock.
-    ///
-    /// # Errors
-    /// [`Deadlock`] if the transaction that keeps the write lock waits for this owner, which is the younger.
-    pub(crate) async fn while_waiting_to_write<F: Future>(&self, wait: F) -> Result<F::Output, Deadlock> {
-        self.locks.change(|state| {
-            state.waits(self.id, Some(Wait::Writer));
-            state.break_circles(self.id);
-        });
-        let _place = Waiting(self);
-        let mut wait = pin!(wait);
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = wait.as_mut().poll(cx) {
-                return Poll::Ready(Ok(output));
-            }
-            match self.poll_outcome(cx) {
-                Poll::Ready(Err(deadlock)) => Poll::Ready(Err(deadlock)),
-                _ => Poll::Pending,
-            }
-        })
-        .await
-    }
-
-    /// Notes that the owner keeps the schema's write lock from now on, until it is dropped.
-    pub(crate) fn keeps_writing(&self) {
-        self.locks.change(|state| state.writer = Some(self.id));
-    }
-
     fn poll_outcome(&self, cx: &std::task::Context<'_>) -> Poll<Result<(), Deadlock>> {
         let mut state = self.locks.lock();
         let Some(owner) = state.owners.get_mut(&self.id) else { return Poll::Ready(Err(Deadlock)) };
@@ -401,11 +375,13 @@ impl State {
         }
     }
 
-    /// Ends the wait of the youngest in each circle that an owner's new wait has closed.
+    /// Ends the wait of the youngest in each circle that an owner's new wait has closed. One who commits waits for the writer
+    /// alone, and the writer of a circle does not commit, so there is always somebody else.
     fn break_circles(&mut self, id: u64) {
         // Whoever only stands ahead in a queue need not go if the holders alone make a circle.
         while let Some(circle) = self.circle(id, false).or_else(|| self.circle(id, true)) {
-            let Some(victim) = circle.into_iter().max() else { return };
+            let commits = |id: &u64| self.owners.get(id).is_some_and(|owner| owner.commits);
+            let Some(victim) = circle.into_iter().max_by_key(|id| (!commits(id), *id)) else { return };
             let waker = self.owners.get_mut(&victim).and_then(|owner| owner.waker.take());
             self.stop_waiting(victim);
             let Some(owner) = self.owners.get_mut(&victim) else { return };
@@ -443,7 +419,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{pin::Pin, task::Context};
+    use std::{future::Future, pin::Pin, task::Context};
 
     const fn row(rowid: i64) -> Resource {
         Resource::Row { table: 1, rowid }
@@ -557,14 +533,19 @@ mod tests {
         let [a, b] = std::array::from_fn(|_| locks.owner(0));
         assert!(b.take(row(1), Mode::Exclusive).is_some());
         a.keeps_writing();
-        let mut commit = Box::pin(b.while_waiting_to_write(std::future::pending::<()>()));
-        assert!(poll(&mut commit).is_pending());
+        let mut write = Box::pin(b.while_waiting_to_write(std::future::pending::<()>()));
+        assert!(poll(&mut write).is_pending());
         let mut wait = Box::pin(a.wait(row(1), Mode::Exclusive));
         assert!(poll(&mut wait).is_pending());
-        assert_eq!(poll(&mut commit), Poll::Ready(Err(Deadlock)));
-        drop(commit);
-        drop(b);
-        assert_eq!(poll(&mut wait), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut write), Poll::Ready(Err(Deadlock)));
+        drop(write);
+        // Who commits is never the one, however young.
+        b.while_committing(|| {
+            let mut commit = Box::pin(b.while_waiting_to_write(std::future::pending::<()>()));
+            assert!(poll(&mut commit).is_pending());
+            assert_eq!(poll(&mut wait), Poll::Ready(Err(Deadlock)));
+            assert!(poll(&mut commit).is_pending());
+        });
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::SystemTime};
 
 use super::{Mode, Resource, RowLocks, Wait};
 
-/// One who holds locks or waits for one.
+/// One who holds locks, waits for one, or keeps the write lock.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) owner: u64,
@@ -34,7 +34,7 @@ impl RowLocks {
         let mut all: Vec<Seen> = state
             .owners
             .iter()
-            .filter(|(_, owner)| !owner.held.is_empty() || owner.waits.is_some())
+            .filter(|(id, owner)| !owner.held.is_empty() || owner.waits.is_some() || state.writer == Some(**id))
             .map(|(id, owner)| {
                 let rows = owner.held.iter().filter(|resource| matches!(resource, Resource::Row { .. })).count();
                 let tables: HashSet<i64> = owner.held.iter().map(|resource| resource.table()).collect();

@@ -165,8 +165,9 @@ impl Turn {
             };
             Poll::Ready(pool.take().and_then(|conn| Self::open(engine, pool, guard, conn)))
         });
+        let shown = if owner.is_none() { pool.schema.rows.waits_for_writer(env.connection_id) } else { None };
         let turn = async {
-            match owner {
+            match owner.or(shown.as_ref()) {
                 Some(owner) => owner.while_waiting_to_write(turn).await.map_err(|Deadlock| errors::deadlock())?,
                 None => turn.await,
             }

@@ -253,7 +253,7 @@ impl Core {
         let Some(place) = transaction.places.get_mut(index) else { return Ok(()) };
         let schema = Arc::clone(&place.pool.schema);
         let owner = place.owner();
-        let guard = match place.wait_to_write(&self.env, &[]) {
+        let guard = match owner.while_committing(|| place.wait_to_write(&self.env, &[])) {
             Ok(guard) => guard,
             Err(error) => {
                 if error.code == errors::lock_wait_timeout().code {

@@ -19,7 +19,7 @@ use crate::{
     engine::{Durability, EngineInner, Schema},
     errors,
     exec::{Plan, PlanKind},
-    row_locks::Owner,
+    row_locks::{Deadlock, Owner},
     store::{
         conn::{Conn, Stmt, to_server_error},
         pool::Pool,
@@ -292,7 +292,7 @@ impl Transaction {
 
     /// As [`write`](Self::write), also for a query that locks rows; privately only if that is `possible`.
     pub(super) fn write_or_lock(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, possible: bool) -> Res<()> {
-        let current = self.current;
+        let (current, explicit) = (self.current, self.explicit);
         let mut others = self.places.iter_mut().enumerate().filter(|(index, _)| *index != current);
         if others.any(|(_, place)| place.guard.is_some() || place.has_private_changes()) {
             return Err(errors::unsupported("a transaction that writes to several schemas"));
@@ -314,6 +314,9 @@ impl Transaction {
                 None if place.owner.is_some() => place.wait_to_write(env, &tables)?,
                 _ => acquire_for(&place.pool.schema, env, &tables)?,
             });
+            if explicit {
+                place.owner().keeps_writing();
+            }
             // A snapshot of before would not let it write.
             place.conn.rollback();
         } else if place.pool.schema.keeps_from(env, &tables) {
@@ -500,7 +503,11 @@ pub(super) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
     if let Some(guard) = env.lend(schema).or_else(|| schema.writer.try_acquire()) {
         return Ok(guard);
     }
-    wait_at_most(env, schema.writer.acquire())
+    match schema.rows.waits_for_writer(env.connection_id) {
+        Some(owner) => wait_at_most(env, owner.while_waiting_to_write(schema.writer.acquire()))?
+            .map_err(|Deadlock| errors::deadlock()),
+        None => wait_at_most(env, schema.writer.acquire()),
+    }
 }
 
 impl Core {

@@ -120,3 +120,32 @@ fn the_only_writer_is_shown_as_who_others_wait_for() {
         ok(waiting.end().await.1);
     });
 }
+
+#[test]
+fn all_who_wait_for_the_only_writer_are_shown() {
+    local(async {
+        let fixture = Fixture::new("only-writer-first", TABLE).await;
+        let (mut eye, mut a, b, c) = (fixture.session(), fixture.session(), fixture.session(), fixture.session());
+        let [a_id, b_id, c_id] = [&a, &b, &c].map(Session::id);
+        // The first statement of the transaction makes it the writer; it has no locks.
+        let many: Vec<String> = (10..1200).map(|id| format!("({id}, 0)")).collect();
+        ok(run(&mut a, &format!("BEGIN; INSERT INTO t (id, n) VALUES {}", many.join(","))).await);
+        let mut waiting_b = fixture.start(b, "BEGIN; UPDATE t SET n = 1 WHERE id = 1");
+        assert!(waiting_b.waits().await);
+        let mut waiting_c = fixture.start(c, "INSERT INTO t VALUES (9, 9, 9)");
+        assert!(waiting_c.waits().await);
+        let mut states = rows(&mut eye, TRX).await;
+        states.iter_mut().for_each(|row| *row = row.split('|').skip(1).take(2).collect::<Vec<_>>().join(" "));
+        assert_eq!(states, [format!("{a_id} RUNNING"), format!("{b_id} LOCK WAIT"), format!("{c_id} LOCK WAIT")]);
+        let behind = |id: u64| format!("|{id}|{a_id}|X|`test`|NULL|NULL|X|");
+        assert_eq!(rows(&mut eye, WAITS).await, [behind(b_id), behind(c_id)]);
+        let status = rows(&mut eye, "SHOW ENGINE INNODB STATUS").await.concat();
+        assert_eq!(status.matches("WRITE LOCK of `test`").count(), 2, "{status}");
+        ok(run(&mut a, "ROLLBACK").await);
+        ok(waiting_c.end().await.1);
+        let (mut b, outcome) = waiting_b.end().await;
+        ok(outcome);
+        ok(run(&mut b, "ROLLBACK").await);
+        assert!(rows(&mut eye, TRX).await.is_empty() && rows(&mut eye, WAITS).await.is_empty());
+    });
+}
