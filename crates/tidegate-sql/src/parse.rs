@@ -29,8 +29,8 @@ mod tree;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
 pub(crate) use tree::{
-    Delete, Insert, InsertSource, IsolationScope, KillTarget, Pattern, PrepareSource, Returning, SetItem, SetValue,
-    Show, ShowWhat, Span, Statement, TableName, Update,
+    Completion, Delete, Insert, InsertSource, IsolationScope, KillTarget, Pattern, PrepareSource, Returning, SetItem,
+    SetValue, Show, ShowWhat, Span, Statement, TableName, Update,
 };
 
 type Result<T> = std::result::Result<T, ParserError>;
@@ -211,7 +211,7 @@ fn statement(p: &mut Parser) -> Result<Outcome> {
             Statement::Begin { read_only: None, snapshot: false }
         }
         "START" => transaction::start_transaction(p)?,
-        "COMMIT" => Statement::Commit { chain: transaction::chain(p)? },
+        "COMMIT" => transaction::commit(p)?,
         "ROLLBACK" => transaction::rollback(p)?,
         "SAVEPOINT" => Statement::Savepoint(identifier(p)?.value),
         "RELEASE" => {

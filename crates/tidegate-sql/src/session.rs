@@ -30,7 +30,7 @@ pub(crate) use env::{Env, UserValue, Zone, local_to_timestamp, timestamp_to_loca
 pub(crate) use group::Group;
 use group::Turn;
 pub(crate) use isolation::Isolation;
-pub(crate) use numbers::Numbers;
+pub(crate) use numbers::{CompletionType, Numbers};
 pub use pooled::PooledSession;
 pub(crate) use private::{Stopped, acquire_unused};
 pub(crate) use resting::IdleLimits;
@@ -188,7 +188,7 @@ impl Session {
             Some(env) => *env = fresh,
             None => *env = Rc::new(fresh),
         }
-        schema.as_ref().is_none_or(|schema| !schema.is_closed())
+        !env.client.is_gone() && schema.as_ref().is_none_or(|schema| !schema.is_closed())
     }
 
     /// Whether the session uses plans again: results must not depend on it, and tests compare them.
@@ -315,6 +315,7 @@ impl Core {
     ) -> Result<(), QueryError> {
         self.engine.questions.fetch_add(1, Ordering::Relaxed);
         self.env.begin_statement();
+        self.env.in_transaction.set(self.transaction.is_some());
         let begun = self.env.begun();
         // Also without a limit: the statement before it in the same text may have had one.
         task::limit(self.env.statement_time.get());

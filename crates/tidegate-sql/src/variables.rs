@@ -14,7 +14,7 @@ use crate::{
     engine::EngineInner,
     errors,
     parse::{IsolationScope, SetItem, SetValue},
-    session::{Core, Env, Isolation, Numbers, UserValue, Zone},
+    session::{CompletionType, Core, Env, Isolation, Numbers, UserValue, Zone},
     value::{Datum, SqlType, collation::Collation},
 };
 use list::Use;
@@ -95,6 +95,8 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
         "auto_increment_increment" => env.numbers.get().auto_step.to_string(),
         "auto_increment_offset" => env.numbers.get().auto_offset.to_string(),
         "div_precision_increment" => env.numbers.get().division_digits.to_string(),
+        "completion_type" => CompletionType::ALL[env.numbers.get().completion as usize].1.to_owned(),
+        "in_transaction" => flag(env.in_transaction.get()),
         "insert_id" => env.numbers.get().insert_id.unwrap_or(0).to_string(),
         "sql_safe_updates" => flag(env.numbers.get().safe_updates),
         "sql_select_limit" => env.numbers.get().select_limit.to_string(),
@@ -348,9 +350,9 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
             let seconds = given.parse::<f64>().map_err(|_| wrong())?.clamp(0.0, 31_536_000.0);
             env.statement_time.set((seconds > 0.0).then(|| Duration::from_secs_f64(seconds)));
         }
-        "sql_safe_updates" => {
-            let safe_updates = switch()?;
-            env.numbers.set(Numbers { safe_updates, ..env.numbers.get() });
+        "sql_safe_updates" | "completion_type" => {
+            let chosen = with_choice(env.numbers.get(), name, value);
+            env.numbers.set(chosen.ok_or_else(wrong)?);
         }
         "sql_select_limit"
         | "div_precision_increment"
@@ -369,6 +371,22 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
         }
     }
     Ok(())
+}
+
+/// The numbers of a session with another choice for one that has names; `None` if it is no such choice.
+fn with_choice(numbers: Numbers, name: &str, value: &UserValue) -> Option<Numbers> {
+    let given = text(value);
+    if name == "sql_safe_updates" {
+        let safe_updates = ["0", "1"].iter().position(|known| *known == switch_text(&given))? == 1;
+        return Some(Numbers { safe_updates, ..numbers });
+    }
+    let at = if value.ty.base.is_integer() {
+        given.parse().ok()
+    } else {
+        CompletionType::ALL.iter().position(|(_, name)| name.eq_ignore_ascii_case(&given))
+    };
+    let (completion, _) = *CompletionType::ALL.get(at?)?;
+    Some(Numbers { completion, ..numbers })
 }
 
 /// The numbers of a session with another value for one of them, which is cut to what it may be.

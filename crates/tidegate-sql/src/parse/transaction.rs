@@ -2,7 +2,7 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{PrepareSource, Result, Statement, comma_separated};
+use super::{Completion, PrepareSource, Result, Statement, comma_separated};
 use crate::dialect::{expect_word, identifier, take_word, take_words, unexpected};
 
 pub(super) fn start_transaction(p: &mut Parser) -> Result<Statement> {
@@ -25,12 +25,24 @@ pub(super) fn start_transaction(p: &mut Parser) -> Result<Statement> {
     Ok(Statement::Begin { read_only, snapshot })
 }
 
-pub(super) fn chain(p: &mut Parser) -> Result<bool> {
+pub(super) fn commit(p: &mut Parser) -> Result<Statement> {
     take_word(p, "WORK");
-    if take_words(p, &["AND", "NO", "CHAIN"]) {
-        return Ok(false);
+    Ok(Statement::Commit(completion(p)?))
+}
+
+/// `[AND [NO] CHAIN] [[NO] RELEASE]`; both at once are refused.
+fn completion(p: &mut Parser) -> Result<Completion> {
+    let chain = if take_words(p, &["AND", "NO", "CHAIN"]) {
+        Some(false)
+    } else {
+        take_words(p, &["AND", "CHAIN"]).then_some(true)
+    };
+    if chain == Some(true) {
+        let release = take_words(p, &["NO", "RELEASE"]).then_some(false);
+        return Ok(Completion { chain, release });
     }
-    Ok(take_words(p, &["AND", "CHAIN"]))
+    let release = if take_words(p, &["NO", "RELEASE"]) { Some(false) } else { take_word(p, "RELEASE").then_some(true) };
+    Ok(Completion { chain, release })
 }
 
 pub(super) fn rollback(p: &mut Parser) -> Result<Statement> {
@@ -39,7 +51,7 @@ pub(super) fn rollback(p: &mut Parser) -> Result<Statement> {
         take_word(p, "SAVEPOINT");
         return Ok(Statement::RollbackTo(identifier(p)?.value));
     }
-    Ok(Statement::Rollback { chain: chain(p)? })
+    Ok(Statement::Rollback(completion(p)?))
 }
 
 fn user_variable(p: &mut Parser) -> Result<String> {

@@ -73,12 +73,8 @@ pub(crate) enum Statement {
         read_only: Option<bool>,
         snapshot: bool,
     },
-    Commit {
-        chain: bool,
-    },
-    Rollback {
-        chain: bool,
-    },
+    Commit(Completion),
+    Rollback(Completion),
     Savepoint(String),
     RollbackTo(String),
     Release(String),
@@ -288,4 +284,13 @@ pub(crate) enum ShowWhat {
     Empty(&'static [&'static str]),
     CountWarnings,
     CountErrors,
+}
+
+/// What COMMIT and ROLLBACK do afterwards; `None` for what `completion_type` says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Completion {
+    /// The next transaction begins.
+    pub(crate) chain: Option<bool>,
+    /// The connection ends.
+    pub(crate) release: Option<bool>,
 }

@@ -59,6 +59,8 @@ pub(crate) struct Env {
     /// SET TRANSACTION READ ONLY or READ WRITE: of the next transaction.
     pub(crate) next_read_only: Cell<Option<bool>>,
     pub(crate) numbers: Cell<Numbers>,
+    /// `in_transaction`: whether one was open when the statement began.
+    pub(crate) in_transaction: Cell<bool>,
     pub(crate) foreign_keys: Cell<bool>,
     pub(crate) lock_wait: Cell<Duration>,
     /// Longest result of GROUP_CONCAT, in bytes.
@@ -141,6 +143,7 @@ impl Env {
             read_only: Cell::default(),
             next_read_only: Cell::default(),
             numbers: Cell::default(),
+            in_transaction: Cell::default(),
             foreign_keys: Cell::new(true),
             group_concat_max_len: Cell::new(1 << 20),
             lock_wait: Cell::new(settings.lock_wait()),

@@ -35,3 +35,10 @@ impl Isolation {
         matches!(self, Self::ReadUncommitted | Self::ReadCommitted)
     }
 }
+
+/// How a transaction begins; `None` for what the session says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Characteristics {
+    pub(super) isolation: Option<Isolation>,
+    pub(super) read_only: Option<bool>,
+}

@@ -1,5 +1,21 @@
 //! Numbers and switches of a session.
 
+/// What COMMIT and ROLLBACK do afterwards unless they say it themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CompletionType {
+    NoChain,
+    /// The next transaction begins.
+    Chain,
+    /// The connection ends.
+    Release,
+}
+
+impl CompletionType {
+    /// In the order of their numbers.
+    pub(crate) const ALL: [(Self, &str); 3] =
+        [(Self::NoChain, "NO_CHAIN"), (Self::Chain, "CHAIN"), (Self::Release, "RELEASE")];
+}
+
 /// Numbers and switches that a session may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Numbers {
@@ -15,6 +31,8 @@ pub(crate) struct Numbers {
     pub(crate) auto_offset: u64,
     /// `insert_id`: what the next INSERT generates first.
     pub(crate) insert_id: Option<u64>,
+    /// `completion_type`
+    pub(crate) completion: CompletionType,
 }
 
 impl Default for Numbers {
@@ -26,6 +44,7 @@ impl Default for Numbers {
             auto_step: 1,
             auto_offset: 1,
             insert_id: None,
+            completion: CompletionType::NoChain,
         }
     }
 }

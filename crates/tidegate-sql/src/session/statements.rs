@@ -2,7 +2,10 @@
 
 use tidegate_rows::{QueryError, Sink, Summary};
 
-use super::{Core, Numbers, Prepared, Res, UserValue};
+use super::{
+    Core, Numbers, Prepared, Res, UserValue, isolation::Characteristics, numbers::CompletionType,
+    transaction::Transaction,
+};
 use crate::{
     clients::Kill,
     ddl,
@@ -10,7 +13,7 @@ use crate::{
     errors,
     exec::params::{Params, Text},
     lexer::{self, Normalised},
-    parse::{self, KillTarget, Statement},
+    parse::{self, Completion, KillTarget, Statement},
     show,
     store::pool::Pool,
     task, variables,
@@ -42,8 +45,8 @@ impl Core {
                 self.run_own(&format!("SELECT {}", expressions.trim_end_matches(';')), more, &mut Discard)?;
             }
             Statement::Begin { .. }
-            | Statement::Commit { .. }
-            | Statement::Rollback { .. }
+            | Statement::Commit(_)
+            | Statement::Rollback(_)
             | Statement::Savepoint(_)
             | Statement::RollbackTo(_)
             | Statement::Release(_) => self.control_transaction(statement)?,
@@ -112,15 +115,17 @@ impl Core {
                 }
                 self.transaction = Some(transaction);
             }
-            Statement::Commit { chain } => {
+            Statement::Commit(completion) => {
+                let next = self.chained(completion);
                 self.commit_open()?;
-                self.transaction = chain.then(|| self.begun_transaction());
+                self.complete(completion, next);
             }
-            Statement::Rollback { chain } => {
+            Statement::Rollback(completion) => {
+                let next = self.chained(completion);
                 if let Some(mut transaction) = self.transaction.take() {
                     transaction.rollback();
                 }
-                self.transaction = chain.then(|| self.begun_transaction());
+                self.complete(completion, next);
             }
             Statement::Savepoint(name) => {
                 self.begin_implicitly();
@@ -139,6 +144,25 @@ impl Core {
             _ => return Err(errors::internal("not a statement of transactions")),
         }
         Ok(())
+    }
+
+    /// How the next transaction begins, if the end of the open one begins one: as that has begun.
+    fn chained(&self, completion: Completion) -> Option<Characteristics> {
+        let chains = completion.chain.unwrap_or(self.env.numbers.get().completion == CompletionType::Chain);
+        chains.then(|| self.transaction.as_ref().map_or_else(Characteristics::default, Transaction::characteristics))
+    }
+
+    /// What COMMIT and ROLLBACK do when the transaction has ended.
+    fn complete(&mut self, completion: Completion, next: Option<Characteristics>) {
+        if let Some(Characteristics { isolation, read_only }) = next {
+            let env = &self.env;
+            env.next_isolation.set(isolation.or(env.next_isolation.get()));
+            env.next_read_only.set(read_only.or(env.next_read_only.get()));
+            self.transaction = Some(self.begun_transaction());
+        }
+        if completion.release.unwrap_or(self.env.numbers.get().completion == CompletionType::Release) {
+            self.env.client.kill(Kill::Connection);
+        }
     }
 
     /// EXECUTE.

@@ -12,7 +12,7 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use super::{Core, Env, Isolation, resting::Resting, writes::names_of};
+use super::{Core, Env, Isolation, isolation::Characteristics, resting::Resting, writes::names_of};
 use crate::{
     catalog::TableState,
     ddl::temporary,
@@ -118,6 +118,11 @@ impl Transaction {
         transaction.resting = Resting::of(engine.transactions.open(&env.client, transaction.isolation));
         transaction.set_read_only(env.next_read_only.take().unwrap_or(env.read_only.get()));
         transaction
+    }
+
+    /// How it has begun.
+    pub(super) fn characteristics(&self) -> Characteristics {
+        Characteristics { isolation: Some(self.isolation), read_only: Some(self.read_only) }
     }
 
     /// Whether it writes to temporary tables only.

@@ -24,11 +24,11 @@ pub(super) static SYSTEM: &[(&str, &str, Use)] = &[
     ("character_set_filesystem", "binary", Use::Free), ("character_set_results", "utf8mb4", Use::Effective),
     ("character_set_server", "utf8mb4", Use::Free), ("character_set_system", "utf8mb3", Use::Fixed),
     ("collation_connection", "utf8mb4_general_ci", Use::Effective), ("collation_database", "utf8mb4_general_ci", Use::Free),
-    ("collation_server", "utf8mb4_general_ci", Use::Free), ("completion_type", "NO_CHAIN", Use::Free),
+    ("collation_server", "utf8mb4_general_ci", Use::Free), ("completion_type", "NO_CHAIN", Use::Effective),
     ("default_storage_engine", "InnoDB", Use::Free), ("note_verbosity", "basic", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Effective),
     ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Effective), ("have_profiling", "NO", Use::Fixed),
     ("hostname", "localhost", Use::Fixed), ("idle_readonly_transaction_timeout", "0", Use::Effective), ("idle_transaction_timeout", "0", Use::Effective),
-    ("idle_write_transaction_timeout", "0", Use::Effective), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective), ("innodb_rollback_on_timeout", "0", Use::Fixed),
+    ("idle_write_transaction_timeout", "0", Use::Effective), ("in_transaction", "0", Use::Fixed), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective), ("innodb_rollback_on_timeout", "0", Use::Fixed),
     ("insert_id", "0", Use::Effective), ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Fixed), ("license", "Apache-2.0 OR MIT", Use::Fixed),
     ("lock_wait_timeout", "86400", Use::Free), ("long_query_time", "10.000000", Use::Free), ("lower_case_table_names", "0", Use::Fixed), ("max_allowed_packet", "1073741824", Use::Free),
     ("max_connections", "100000", Use::Global), ("max_statement_time", "0.000000", Use::Effective), ("net_buffer_length", "16384", Use::Free),
@@ -83,7 +83,14 @@ pub(crate) fn is_real(name: &str) -> bool {
 pub(super) fn is_of_session(name: &str) -> bool {
     matches!(
         name,
-        "timestamp" | "insert_id" | "last_insert_id" | "sql_log_bin" | "warning_count" | "error_count" | "gtid_purged"
+        "timestamp"
+            | "in_transaction"
+            | "insert_id"
+            | "last_insert_id"
+            | "sql_log_bin"
+            | "warning_count"
+            | "error_count"
+            | "gtid_purged"
     )
 }
 

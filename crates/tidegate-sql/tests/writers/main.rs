@@ -1,5 +1,6 @@
 //! Transactions that write side by side.
 
+mod endings;
 mod idle;
 mod locking;
 mod model;
