@@ -58,6 +58,15 @@ impl Owner {
         });
     }
 
+    /// Notes that the owner does not keep the schema's write lock any more. To be called before that is free.
+    pub(crate) fn keeps_writing_no_more(&self) {
+        self.locks.change(|state| {
+            if state.writer == Some(self.id) {
+                state.writer = None;
+            }
+        });
+    }
+
     /// Notes that the owner keeps the schema's write lock from now on, until it is dropped.
     pub(crate) fn keeps_writing(&self) {
         self.locks.change(|state| state.writer = Some(self.id));

@@ -207,6 +207,24 @@ impl Transaction {
         place.renew_if_behind(env)
     }
 
+    /// Whether it remains the writer of a schema until it ends.
+    pub(super) fn is_writer(&self) -> bool {
+        self.places.iter().any(|place| place.guard.is_some())
+    }
+
+    /// Is not the schema's writer any more if nothing that the transaction has done needs it: the statement that has made it
+    /// that has failed, or waits for a row and will run again.
+    pub(super) fn give_up_writing(&mut self, env: &Env) {
+        if env.has_tables() || self.runs_alone() || self.changed > 0 || !self.touched.is_empty() {
+            return;
+        }
+        let Some(place) = self.place().ok().filter(|place| place.guard.is_some()) else { return };
+        place.conn.rollback();
+        place.reader = None;
+        place.owner().keeps_writing_no_more();
+        place.guard = None;
+    }
+
     /// Gives the write lock back that a statement had.
     pub(super) fn end_turn(&mut self) {
         for place in &mut self.places {

@@ -189,6 +189,7 @@ impl Core {
             return self.run_in_group(turn, entry, scan.hash, constants, more, cacheable, sink);
         }
         let mut transaction = self.transaction.take().unwrap_or_else(|| Transaction::new(false));
+        let was_writer = transaction.is_writer();
         let result = self.step_of(&mut transaction, &plan, &home, &mut entry, constants, sink);
         transaction.end_turn();
         self.env.row_filter.take();
@@ -209,6 +210,12 @@ impl Core {
                 if alone || fatal || !matches!(error, QueryError::Server(_)) {
                     transaction.rollback();
                 } else {
+                    // With the lock in hand it finds the definitions of its next attempt unchanged.
+                    if !was_writer
+                        && !matches!(&error, QueryError::Server(error) if error.code == errors::DEFINITION_CHANGED)
+                    {
+                        transaction.give_up_writing(&self.env);
+                    }
                     self.transaction = Some(transaction);
                 }
                 return Err(error);

@@ -110,3 +110,39 @@ fn who_commits_is_not_the_one_to_give_up() {
         );
     });
 }
+
+#[test]
+fn a_statement_that_fails_leaves_no_writer() {
+    local(async {
+        let fixture = Fixture::new("failed-writer", TABLE).await;
+        let (mut a, mut b, mut c) = (fixture.session(), fixture.session(), fixture.session());
+        let values = |ids: std::ops::Range<u32>| ids.map(|id| format!("({id}, 0)")).collect::<Vec<_>>().join(",");
+        let many = format!("INSERT INTO t (id, n) VALUES {}", values(10..1200));
+        let bad = format!("{many}, (3, 0)");
+        ok(run(&mut a, "BEGIN; SELECT n FROM t WHERE id = 1 FOR UPDATE; SAVEPOINT s").await);
+        assert_eq!(run(&mut a, &bad).await, Err(1062));
+        // Others write, but not to the row that it has locked; it goes on with its savepoints.
+        ok(run(&mut b, "BEGIN; UPDATE t SET n = 5 WHERE id = 2; COMMIT").await);
+        ok(run(&mut b, "UPDATE t SET n = 6 WHERE id = 3; SET innodb_lock_wait_timeout = 0").await);
+        assert_eq!(run(&mut b, "UPDATE t SET n = 7 WHERE id = 1").await, Err(1205));
+        assert_eq!(ok(run(&mut a, "SELECT SUM(n) FROM t").await), [21]);
+        ok(run(&mut a, "UPDATE t SET n = 8 WHERE id = 1; ROLLBACK TO s; UPDATE t SET n = n + 1 WHERE id = 3").await);
+        // It has changed something by now, so that it stays the writer.
+        assert_eq!(run(&mut a, &bad).await, Err(1062));
+        assert_eq!(run(&mut b, "UPDATE t SET n = 9 WHERE id = 2").await, Err(1205));
+        ok(run(&mut a, "COMMIT").await);
+        assert_eq!(ok(run(&mut b, "SELECT n FROM t ORDER BY id").await), [10, 5, 7]);
+        // One that waits for a row lets others write and commit meanwhile, and then does all of its work.
+        ok(run(&mut b, "BEGIN; INSERT INTO t VALUES (1199, 1, 1199)").await);
+        let mut waiting = fixture.start(a, &format!("BEGIN; {many}"));
+        assert!(waiting.waits().await);
+        ok(run(&mut c, "UPDATE t SET n = 11 WHERE id = 1").await);
+        ok(run(&mut b, "ROLLBACK").await);
+        let (mut a, outcome) = waiting.end().await;
+        ok(outcome);
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*), SUM(n) FROM t").await), [1193, 23]);
+        assert_eq!(run(&mut b, "UPDATE t SET n = 9 WHERE id = 2").await, Err(1205));
+        ok(run(&mut a, "COMMIT").await);
+        assert_eq!(ok(run(&mut c, "SELECT COUNT(*) FROM t").await), [1193]);
+    });
+}
