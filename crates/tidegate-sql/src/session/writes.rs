@@ -204,20 +204,7 @@ impl Core {
         let written = match result {
             Ok(written) => written,
             Err(error) => {
-                let fatal = matches!(&error, QueryError::Server(error) if matches!(error.code, 1213 | 1021 | 1030))
-                    || transaction.has_ended()
-                    || transaction.is_undone();
-                if alone || fatal || !matches!(error, QueryError::Server(_)) {
-                    transaction.rollback();
-                } else {
-                    // With the lock in hand it finds the definitions of its next attempt unchanged.
-                    if !was_writer
-                        && !matches!(&error, QueryError::Server(error) if error.code == errors::DEFINITION_CHANGED)
-                    {
-                        transaction.give_up_writing(&self.env);
-                    }
-                    self.transaction = Some(transaction);
-                }
+                self.keep_or_undo(transaction, was_writer, &error);
                 return Err(error);
             }
         };
@@ -238,6 +225,20 @@ impl Core {
             },
         }
         Ok(())
+    }
+
+    /// What becomes of a transaction whose statement has failed.
+    fn keep_or_undo(&mut self, mut transaction: Transaction, was_writer: bool, error: &QueryError) {
+        let QueryError::Server(error) = error else { return transaction.rollback() };
+        let fatal = matches!(error.code, 1213 | 1021 | 1030) || transaction.has_ended() || transaction.is_undone();
+        if !transaction.is_explicit() || fatal {
+            return transaction.rollback();
+        }
+        // With the lock in hand a statement finds the definitions of its next attempt unchanged.
+        if !was_writer && error.code != errors::DEFINITION_CHANGED {
+            transaction.give_up_writing(&self.env);
+        }
+        self.transaction = Some(transaction);
     }
 
     fn step_of(
