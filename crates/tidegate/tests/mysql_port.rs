@@ -319,6 +319,11 @@ fn killing_ends_statements_and_connections() {
         }
     }
     assert_eq!(boss.query("INSERT INTO t VALUES (3)"), Ok(String::new()));
+    // Who goes with the end of a transaction gets the answer first, and nothing more is run.
+    let mut leaving = app(port);
+    assert_eq!(leaving.query("BEGIN; INSERT INTO t VALUES (4); COMMIT RELEASE"), Ok(String::new()));
+    assert_eq!(leaving.read(), None);
+    assert_eq!(boss.query("SELECT COUNT(*) FROM t WHERE n = 4"), Ok("1".into()));
     finish(site);
 }
 
