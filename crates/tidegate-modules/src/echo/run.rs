@@ -35,11 +35,15 @@ pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
             _ => return Ready::Now(Step::Status(500)),
         },
     };
-    if !matches!(conf.commands.first(), Some(Command::Exec { .. })) {
-        // Also where an error page is made: `error_page … =` takes the status from here.
-        req.response.borrow_mut().status = status.unwrap_or(200);
+    let goes_elsewhere = matches!(conf.commands.first(), Some(Command::Exec { .. }));
+    if !goes_elsewhere {
+        if let Some(status) = status {
+            req.response.borrow_mut().status = status;
+        }
         req.set_default_content_type();
     }
+    // Where an error page is made as well: `error_page … =` takes the status from here.
+    let end_status = || req.response.borrow_mut().status = status.unwrap_or(200);
     let only_text = conf.commands.iter().all(|command| matches!(command, Command::Echo(_)));
     // Filters see what each `echo` sends, as in nginx.
     if only_text && !req.has_body_filters() {
@@ -49,7 +53,11 @@ pub(super) fn start(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
                 text.write(req, &mut out);
             }
         }
+        end_status();
         return req.send(Chunk::bytes(out).and_last()).map(step_of);
+    }
+    if !goes_elsewhere {
+        end_status();
     }
     let (req, conf) = (req.clone(), conf.clone());
     Ready::later(async move {
