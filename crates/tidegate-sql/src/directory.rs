@@ -381,7 +381,8 @@ impl Schema {
 
     /// Gives the schema up: its files are not where they were.
     pub(crate) fn lose(&self) {
-        if self.lost.swap(true, Ordering::AcqRel) {
+        // Those of a dropped schema are gone because it was: it was closed before.
+        if self.is_closed() || self.lost.swap(true, Ordering::AcqRel) {
             return;
         }
         self.close();
