@@ -43,6 +43,11 @@ impl SqliteError {
 pub(super) fn error_of(db: *mut ffi::sqlite3, code: c_int) -> SqliteError {
     // SAFETY: sqlite3_errmsg accepts any handle including null and returns a NUL-terminated text.
     let message = unsafe { CStr::from_ptr(ffi::sqlite3_errmsg(db)) }.to_string_lossy().into_owned();
+    if code == ffi::SQLITE_PROTOCOL {
+        // The next begin is a new one: it must see what was committed before it.
+        // SAFETY: only open handles fail to begin; the operation takes no argument.
+        unsafe { ffi::sqlite3_file_control(db, c"main".as_ptr(), vfs::FCNTL_GIVEN_UP, ptr::null_mut()) };
+    }
     SqliteError { code, message }
 }
 

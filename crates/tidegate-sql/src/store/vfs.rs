@@ -38,7 +38,7 @@ use super::{
     identity::Identity,
     pace,
     room::Room,
-    wal_index::Region,
+    wal_index::{Checkpoints, Region},
 };
 pub(super) use shm::is_behind;
 use shm::{release_all, shm_barrier, shm_lock, shm_map, shm_unmap};
@@ -47,6 +47,8 @@ use shm::{release_all, shm_barrier, shm_lock, shm_map, shm_unmap};
 pub(crate) const NAME: &CStr = c"tidegate";
 /// SQLite's result code, which it has no use for itself, when another program has the database open.
 pub(super) const OPEN_ELSEWHERE: c_int = ffi::SQLITE_PERM;
+/// Tells the file of a private connection that SQLite has given up to begin.
+pub(super) const FCNTL_GIVEN_UP: c_int = 0x5467_0001;
 /// Name to open private connections with.
 pub(crate) const PRIVATE_NAME: &CStr = c"tidegate-private";
 
@@ -59,6 +61,7 @@ struct Node {
     slots: [AtomicU32; LOCK_SLOTS],
     /// Boxed: their addresses stay while the vector grows.
     regions: Mutex<Vec<Box<Region>>>,
+    checkpoints: Checkpoints,
     size: AtomicI64,
     /// The file that its connections have open.
     file: Option<Identity>,
@@ -83,6 +86,8 @@ struct File {
     is_private: bool,
     /// The copy of the index' first region that a private connection has, null for others and for a WAL.
     own: *mut Region,
+    /// Count of checkpoints when the copy was made, if SQLite tries to begin again because of that copy.
+    tried: Option<u64>,
 }
 
 impl File {
@@ -147,6 +152,7 @@ fn node(path: &CStr) -> Option<Arc<Node>> {
         database: path.to_owned(),
         slots: std::array::from_fn(|_| AtomicU32::new(0)),
         regions: Mutex::default(),
+        checkpoints: Checkpoints::default(),
         size: AtomicI64::new(-1),
         file,
         is_retired: AtomicBool::new(false),
@@ -314,6 +320,7 @@ unsafe extern "C" fn open(
         (*ours).exclusive = 0;
         (*ours).is_private = false;
         (*ours).own = ptr::null_mut();
+        (*ours).tried = None;
         (*ours).base.pMethods = &METHODS;
         if flags & ffi::SQLITE_OPEN_WAL != 0 {
             (*ours).base.pMethods = &WAL_METHODS;
@@ -477,6 +484,11 @@ unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut
 unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, op: c_int, arg: *mut c_void) -> c_int {
     if op == ffi::SQLITE_FCNTL_SIZE_HINT || op == ffi::SQLITE_FCNTL_CHUNK_SIZE {
         // Growing ahead changes the size behind our back.
+        return ffi::SQLITE_OK;
+    }
+    if op == FCNTL_GIVEN_UP {
+        // SAFETY: SQLite calls this with a file that `open` initialised.
+        unsafe { (*file.cast::<File>()).tried = None };
         return ffi::SQLITE_OK;
     }
     forward!(file, xFileControl, op, arg)

@@ -153,9 +153,6 @@ fn a_writer_on_another_thread_disturbs_no_snapshot() {
             if n % 100 == 0 {
                 writer.execute("PRAGMA wal_checkpoint(RESTART)").unwrap();
             }
-            // Commits wait for a disk. Without any wait they leave a reader no moment in which it finds what it has just read of
-            // the log's index unchanged, and SQLite gives up at last.
-            std::thread::sleep(std::time::Duration::from_micros(100));
         }
     });
     let mut private = file.private();

@@ -14,15 +14,16 @@ use libsqlite3_sys as ffi;
 use super::{
     super::{
         alone::{Alone, OpenElsewhere},
-        wal_index::{REGION_BYTES, Region},
+        wal_index::{REGION_BYTES, Region, Renewed},
     },
     File, LOCK_SLOTS, Node, OPEN_ELSEWHERE,
 };
 
 /// Value of a slot that is held exclusively; anything below counts shared holders.
 const EXCLUSIVE: u32 = u32::MAX;
-/// SQLite's slot for the writer, and the first of those for readers.
+/// SQLite's slots for the writer and for checkpoints, and the first of those for readers.
 const WRITE_SLOT: usize = 0;
+const CHECKPOINT_SLOT: usize = 1;
 const READ_SLOT: usize = 3;
 
 pub(super) unsafe extern "C" fn shm_map(
@@ -61,7 +62,7 @@ pub(super) unsafe extern "C" fn shm_map(
             *out = regions[index].address().cast();
             return ffi::SQLITE_OK;
         }
-        if !(*ours.own).renew(&regions[0]) {
+        if (*ours.own).renew(&regions[0], &node.checkpoints).is_none() {
             return ffi::SQLITE_BUSY;
         }
         *out = (*ours.own).address().cast();
@@ -107,7 +108,7 @@ pub(super) unsafe extern "C" fn shm_lock(
             return ffi::SQLITE_OK;
         }
         let code = take_shared(ours, &slots[0], mask);
-        if code == ffi::SQLITE_OK && ours.is_private && first >= READ_SLOT && !renew(ours, node) {
+        if code == ffi::SQLITE_OK && ours.is_private && first >= READ_SLOT && !renew(ours, node, first - READ_SLOT) {
             release(ours, slots, first);
             return ffi::SQLITE_BUSY;
         }
@@ -126,6 +127,9 @@ pub(super) unsafe extern "C" fn shm_lock(
         }
     }
     ours.exclusive |= mask;
+    if mask & (1 << CHECKPOINT_SLOT) != 0 {
+        node.checkpoints.turn();
+    }
     ffi::SQLITE_OK
 }
 
@@ -145,11 +149,23 @@ fn take_shared(ours: &mut File, slot: &AtomicU32, mask: u32) -> c_int {
     }
 }
 
-/// Makes a private connection's copy of the index that of this moment; answers whether it is.
-fn renew(ours: &File, node: &Node) -> bool {
+/// Makes a private connection's copy of the index that of this moment, or leaves it that of the last try; answers whether it is
+/// one of a single moment. The connection has just locked read mark `number`.
+fn renew(ours: &mut File, node: &Node, number: usize) -> bool {
     let regions = node.regions.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(shared) = regions.first() else { return false };
     // SAFETY: a private connection has its copy for as long as its file is open; only this connection uses it.
-    regions.first().is_some_and(|shared| unsafe { (*ours.own).renew(shared) })
+    let own = unsafe { &*ours.own };
+    if ours.tried.take().is_some_and(|count| own.may_stay(shared, number, &node.checkpoints, count)) {
+        return true;
+    }
+    match own.renew(shared, &node.checkpoints) {
+        // SQLite sees another header than it has, and tries again: the copy is of its begin.
+        Some(Renewed::Changed(count)) => ours.tried = count,
+        Some(Renewed::Same) => {}
+        None => return false,
+    }
+    true
 }
 
 /// Carries the read mark in a slot from a private connection's copy of the index over to the index.
@@ -169,6 +185,10 @@ fn release(ours: &mut File, slots: &[AtomicU32], first: usize) {
         if ours.exclusive & bit != 0 {
             if ours.is_private {
                 publish_mark(ours, first + index);
+            }
+            if first + index == CHECKPOINT_SLOT {
+                // SAFETY: an open file has its node (invariant 1).
+                unsafe { (*ours.node).checkpoints.turn() };
             }
             slot.store(0, Ordering::Release);
             ours.exclusive &= !bit;
