@@ -1,30 +1,25 @@
 //! The body of a request.
 //!
 //! Nothing is read before somebody asks. What is read stays in memory up to `client_body_buffer_size` and goes to a
-//! temporary file beyond that.
+//! temporary file beyond that (`body_file.rs`).
 
 use std::{
     cell::{Cell, RefCell},
-    fs::File,
     io,
-    os::unix::fs::FileExt,
     path::PathBuf,
     rc::Rc,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use bstr::ByteSlice;
 use tidegate_http::{BodyLength, chunked::ChunkedDecoder};
 
 use crate::{
+    body_file::{BodyFile, Overflow},
     chunks::{decode_chunks, has_chunks},
     clock,
     log::{Level, SysError},
-    output::Buf,
     phase::{Ready, Step},
     request::Request,
-    temp_file,
 };
 
 /// Most that one read of a body takes.
@@ -45,27 +40,6 @@ enum Framing {
     Chunked(Box<ChunkedDecoder>),
     /// All that comes on the request's stream.
     Stream,
-}
-
-/// A body in a file.
-#[derive(Debug)]
-pub struct BodyFile {
-    /// The file.
-    pub file: Arc<File>,
-    /// Its path; `$request_body_file`.
-    pub path: PathBuf,
-    /// Length in bytes.
-    pub len: u64,
-    /// The file is left when the request ends.
-    keep: bool,
-}
-
-impl Drop for BodyFile {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
 }
 
 /// The body of a request.
@@ -196,30 +170,6 @@ impl RequestBody {
         self.loaded.set(true);
     }
 
-    /// Takes a file for the body; without `keep` it is removed when the request ends. Answers its length.
-    ///
-    /// # Errors
-    /// It cannot be opened. The body is as before then.
-    pub fn set_file(&self, path: PathBuf, keep: bool) -> io::Result<u64> {
-        let file = File::open(&path)?;
-        let len = file.metadata()?.len();
-        self.set(Vec::new());
-        *self.file.borrow_mut() = Some(BodyFile { file: Arc::new(file), path, len, keep });
-        Ok(len)
-    }
-
-    /// Gives a sub-request the body of another request, which was loaded.
-    pub fn share(&self, other: &RequestBody) {
-        self.set(other.memory.borrow().clone());
-        *self.file.borrow_mut() = other.file.borrow().as_ref().map(|file| BodyFile {
-            file: file.file.clone(),
-            path: file.path.clone(),
-            len: file.len,
-            // It is the other's to remove; an open file can be read all the same.
-            keep: true,
-        });
-    }
-
     /// Whether nothing of it is left on the connection.
     pub fn is_consumed(&self) -> bool {
         self.complete.get()
@@ -245,46 +195,11 @@ impl RequestBody {
     }
     /// Length of what was loaded.
     pub fn len(&self) -> u64 {
-        self.file.borrow().as_ref().map_or_else(|| self.memory.borrow().len() as u64, |file| file.len)
+        self.file.borrow().as_ref().map_or_else(|| self.memory.borrow().len() as u64, |file| file.len())
     }
     /// Whether nothing was loaded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-    /// The loaded body, if it is in a file: a piece to send.
-    pub fn as_buf(&self) -> Option<Buf> {
-        let file = self.file.borrow();
-        file.as_ref().map(|file| Buf::File { file: file.file.clone(), offset: 0, len: file.len })
-    }
-    /// Appends at most `count` bytes of the loaded body from `offset` on to `out`.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is shorter than it was.
-    pub fn read_piece(&self, offset: u64, count: usize, out: &mut Vec<u8>) -> io::Result<()> {
-        let left = self.len().saturating_sub(offset);
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(count);
-        if let Some(file) = &*self.file.borrow() {
-            let start = out.len();
-            out.resize(start + count, 0);
-            return file.file.read_exact_at(&mut out[start..], offset);
-        }
-        let memory = self.memory.borrow();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(memory.len());
-        out.extend_from_slice(&memory[start..start + count]);
-        Ok(())
-    }
-    /// Appends the loaded body to `out`, from the file too.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn read_into(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        if let Some(file) = &*self.file.borrow() {
-            let start = out.len();
-            out.resize(start + usize::try_from(file.len).map_err(io::Error::other)?, 0);
-            return file.file.read_exact_at(&mut out[start..], 0);
-        }
-        out.extend_from_slice(&self.memory.borrow());
-        Ok(())
     }
 }
 
@@ -304,11 +219,11 @@ impl Request {
         }
         // Often the whole body came with the head.
         match self.take_buffered_body() {
-            Ok(true) => {
+            Ok(true) if self.body.memory.borrow().len() <= self.http_conf().client_body_memory_bytes() => {
                 self.body.loaded.set(true);
                 return Ready::Now(Ok(()));
             }
-            Ok(false) => {}
+            Ok(_) => {}
             Err(error) => {
                 self.report_body_error(&error);
                 return Ready::Now(Err(error));
@@ -393,10 +308,6 @@ impl Request {
             BodyError::Store { .. } => Level::Crit,
             _ => Level::Error,
         };
-        if matches!(error, BodyError::Store { .. }) {
-            // What could be stored only takes room.
-            *self.body.file.borrow_mut() = None;
-        }
         if matches!(error, BodyError::Gone) && !self.header_sent() {
             // Nothing is sent; the access log shows what nginx shows.
             self.response.borrow_mut().status = 400;
@@ -410,8 +321,12 @@ impl Request {
     async fn load_body(self: &Rc<Self>) -> Result<(), BodyError> {
         self.send_continue().await?;
         let timeout_ms = self.http_conf().client_body_timeout_ms();
+        let mut overflow = Overflow::new(self);
         loop {
-            if self.take_buffered_body()? {
+            let is_whole = self.body.is_consumed() || self.take_buffered_body()?;
+            overflow.take().await?;
+            if is_whole {
+                overflow.finish().await?;
                 self.body.loaded.set(true);
                 return Ok(());
             }
@@ -460,12 +375,9 @@ impl Request {
         self.client.flush(self.http_conf().send_timeout_ms()).await.map_err(|_| BodyError::Gone)
     }
 
-    /// Stores what is in the connection's buffer; answers whether the body is complete.
+    /// Takes what is in the connection's buffer into memory; answers whether the body is complete.
     fn take_buffered_body(&self) -> Result<bool, BodyError> {
-        let mut piece = Vec::new();
-        let complete = self.decode_buffered(&mut piece)?;
-        self.store_body_piece(&piece, self.http_conf().client_body_memory_bytes())?;
-        Ok(complete)
+        self.decode_buffered(&mut self.body.memory.borrow_mut())
     }
 
     /// Decodes what is in the connection's buffer into `out`; answers whether the body is complete.
@@ -508,47 +420,6 @@ impl Request {
         }
         self.body.complete.set(complete);
         Ok(complete)
-    }
-
-    /// Adds `piece` to the loaded body: in memory, or in a file beyond `limit` bytes.
-    ///
-    /// # Errors
-    /// [`BodyError::Store`].
-    pub fn store_body_piece(&self, piece: &[u8], limit: usize) -> Result<(), BodyError> {
-        if piece.is_empty() {
-            return Ok(());
-        }
-        let mut file = self.body.file.borrow_mut();
-        let mut memory = self.body.memory.borrow_mut();
-        if file.is_none() && memory.len() + piece.len() <= limit {
-            memory.extend_from_slice(piece);
-            return Ok(());
-        }
-        if file.is_none() {
-            let created = self.create_body_file()?;
-            let path = created.path.display().to_string();
-            let level = if self.http_conf().client_body_memory_bytes() == 0 { Level::Notice } else { Level::Warn };
-            self.log(level, format_args!("a client request body is buffered to a temporary file {path}"));
-            *file = Some(created);
-        }
-        let file = file.as_mut().expect("was put there above");
-        for bytes in [memory.as_bytes(), piece] {
-            let failed = |source| BodyError::Store { call: "pwrite()", path: file.path.clone(), source };
-            file.file.write_all_at(bytes, file.len).map_err(failed)?;
-            file.len += bytes.len() as u64;
-        }
-        *memory = Vec::new();
-        Ok(())
-    }
-
-    fn create_body_file(&self) -> Result<BodyFile, BodyError> {
-        let directory = self.conf().full_path(self.http_conf().client_body_temp_path());
-        let (file, path) = temp_file::create(&directory).map_err(|error| BodyError::Store {
-            call: "open()",
-            path: error.path,
-            source: error.source,
-        })?;
-        Ok(BodyFile { file: Arc::new(file), path, len: 0, keep: self.http_conf().keeps_body_files() })
     }
 
     /// Reads a piece of the body as it comes, for handlers that pass it on or parse it: appends to `out`, answers

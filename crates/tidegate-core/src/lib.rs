@@ -21,6 +21,7 @@
 
 mod accepted;
 pub mod body;
+pub mod body_file;
 pub mod byte_ranges;
 pub mod cache;
 mod chunks;

@@ -9,13 +9,14 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::PathBuf,
+    sync::Arc,
 };
 
-use tokio::task::JoinHandle;
+use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::temp_file::{self, CreateError};
 
-/// Bytes that are written at a time.
+/// Bytes that are written at a time, unless [`Spool::with_portions`] says something else.
 const PORTION_BYTES: usize = 256 << 10;
 
 /// Why bytes are not in a file.
@@ -45,13 +46,24 @@ pub(crate) enum Place {
     Beside(PathBuf),
 }
 
-/// A file that goes when it is dropped; see [`Draft::path`].
+/// What becomes of a file's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Removal {
+    /// Another thread removes it: giving a large file's room back takes a while.
+    Elsewhere,
+    /// It is removed at once: somebody has chosen it, and may use it again.
+    AtOnce,
+    /// It stays.
+    Never,
+}
+
+/// A file that is removed when this is dropped; see [`Draft::path`].
 #[derive(Debug)]
 pub(crate) struct Draft {
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
     /// Its name until somebody moves it away.
     pub(crate) path: PathBuf,
-    is_moved: bool,
+    removal: Removal,
 }
 
 impl Draft {
@@ -60,7 +72,12 @@ impl Draft {
             Place::Directory(directory) => temp_file::create(directory)?,
             Place::Beside(target) => temp_file::create_beside(target)?,
         };
-        Ok(Draft { file, path, is_moved: false })
+        Ok(Draft { file: Arc::new(file), path, removal: Removal::Elsewhere })
+    }
+
+    /// Takes charge of a file to which somebody else has given its name.
+    pub(crate) fn of(file: File, path: PathBuf) -> Draft {
+        Draft { file: Arc::new(file), path, removal: Removal::AtOnce }
     }
 
     fn write(&self, bytes: &[u8], at: u64) -> Result<(), SpoolError> {
@@ -68,17 +85,32 @@ impl Draft {
         self.file.write_all_at(bytes, at).map_err(failed)
     }
 
-    /// Its name is gone: there is nothing to remove any more.
+    /// There is nothing to remove any more: it has another name now, or may stay.
     pub(crate) fn mark_moved(&mut self) {
-        self.is_moved = true;
+        self.removal = Removal::Never;
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if !self.is_moved {
-            let _ = fs::remove_file(&self.path);
+        let mut name = || Doomed(std::mem::take(&mut self.path));
+        match (self.removal, Handle::try_current()) {
+            (Removal::Never, _) => {}
+            (Removal::Elsewhere, Ok(runtime)) => {
+                let doomed = name();
+                runtime.spawn_blocking(move || drop(doomed));
+            }
+            (Removal::Elsewhere | Removal::AtOnce, _) => drop(name()),
         }
+    }
+}
+
+/// A name that is removed when this is dropped, so that even a thread that never begins to remove it does so.
+struct Doomed(PathBuf);
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -87,6 +119,7 @@ pub(crate) struct Spool {
     place: Place,
     /// Bytes at the beginning that are written last.
     front_bytes: usize,
+    portion_bytes: usize,
     buffer: Vec<u8>,
     draft: Option<Draft>,
     writing: Option<JoinHandle<Result<Draft, SpoolError>>>,
@@ -97,7 +130,14 @@ pub(crate) struct Spool {
 impl Spool {
     /// A spool whose file will be made at `place`, with `front_bytes` left free at its beginning.
     pub(crate) fn new(place: Place, front_bytes: usize) -> Self {
-        Spool { place, front_bytes, buffer: Vec::new(), draft: None, writing: None, written: 0 }
+        let portion_bytes = PORTION_BYTES;
+        Spool { place, front_bytes, portion_bytes, buffer: Vec::new(), draft: None, writing: None, written: 0 }
+    }
+
+    /// Keeps so much in memory before it writes.
+    pub(crate) fn with_portions(mut self, bytes: usize) -> Self {
+        self.portion_bytes = bytes;
+        self
     }
 
     /// Bytes that were appended.
@@ -111,7 +151,7 @@ impl Spool {
     /// An earlier portion could not be written.
     pub(crate) async fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() < PORTION_BYTES {
+        if self.buffer.len() < self.portion_bytes {
             return Ok(());
         }
         self.settle().await?;
@@ -148,14 +188,14 @@ impl Spool {
     pub(crate) async fn finish<T: Send + 'static>(
         mut self,
         front: Vec<u8>,
-        finish: impl FnOnce(&mut Draft) -> Result<T, SpoolError> + Send + 'static,
+        finish: impl FnOnce(Draft) -> Result<T, SpoolError> + Send + 'static,
     ) -> Result<T, SpoolError> {
         debug_assert_eq!(front.len(), self.front_bytes);
         self.settle().await?;
         let (rest, written) = (std::mem::take(&mut self.buffer), self.written);
         let (draft, place) = (self.draft.take(), self.place.clone());
         let finished = tokio::task::spawn_blocking(move || {
-            let mut draft = draft.map_or_else(|| Draft::create(&place), Ok)?;
+            let draft = draft.map_or_else(|| Draft::create(&place), Ok)?;
             if written == 0 {
                 let mut whole = front;
                 whole.extend_from_slice(&rest);
@@ -164,20 +204,9 @@ impl Spool {
                 draft.write(&rest, front.len() as u64 + written)?;
                 draft.write(&front, 0)?;
             }
-            finish(&mut draft)
+            finish(draft)
         });
         finished.await.unwrap_or_else(|error| Err(self.failed(io::Error::other(error))))
-    }
-}
-
-impl Drop for Spool {
-    fn drop(&mut self) {
-        // A portion under way takes its file along when it is written.
-        if let Some(draft) = self.draft.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn_blocking(move || drop(draft));
-        }
     }
 }
 
@@ -223,7 +252,7 @@ mod tests {
                     spool.append(piece).await.expect("written");
                 }
                 assert_eq!(spool.len(), (count * piece.len()) as u64);
-                let read = |draft: &mut Draft| Ok(fs::read(&draft.path).expect("readable"));
+                let read = |draft: Draft| Ok(fs::read(&draft.path).expect("readable"));
                 spool.finish(b"front".to_vec(), read).await.expect("written")
             });
             assert_eq!(&bytes[..5], b"front");

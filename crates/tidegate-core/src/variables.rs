@@ -224,7 +224,7 @@ fn request_completion(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 fn request_body_file(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     use std::os::unix::ffi::OsStrExt;
     match &*req.body.file.borrow() {
-        Some(file) => put(out, file.path.as_os_str().as_bytes()),
+        Some(file) => put(out, file.path().as_os_str().as_bytes()),
         None => false,
     }
 }

@@ -3,7 +3,7 @@
 local ngx, native, base = ...
 
 local settle, await = base.settle, base.await
-local read = native.read
+local read, finish = native.read, native.finish
 local req = ngx.req
 
 -- ngx.req.read_body(): waits until the body is in memory, or in a file when it is large. A body that cannot be read ends
@@ -29,7 +29,10 @@ req.get_body_file = native.file
 req.set_body_data = native.set_data
 req.set_body_file = native.set_file
 
--- ngx.req.init_body(size?), ngx.req.append_body(text), ngx.req.finish_body(): another body, in pieces.
+-- ngx.req.init_body(size?), ngx.req.append_body(text), ngx.req.finish_body(): another body, in pieces. The last waits for the
+-- file that a large one goes to.
 req.init_body = native.init
 req.append_body = native.append
-req.finish_body = native.finish
+function req.finish_body(...)
+    settle(finish(...))
+end

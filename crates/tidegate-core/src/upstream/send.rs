@@ -4,8 +4,10 @@ use std::{
     future::poll_fn,
     io,
     io::IoSlice,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
+
+use bytes::Bytes;
 
 use super::{
     body::{Promise, SendBody, Source},
@@ -16,13 +18,17 @@ use super::{
 use crate::{
     body::BodyError,
     log::{Level, SysError},
-    phase::Step,
+    phase::{LocalFuture, Ready, Step},
     request::Request,
+    static_files::read,
     stream::Stream,
 };
 
 /// Bytes of a body that come together before they are framed or, from a client that is still sending, sent.
 const BODY_PIECE_BYTES: usize = 32 << 10;
+
+/// Bytes of a body in a file that are sent before others have their turn.
+const TURN_BYTES_MAX: u64 = 2 << 20;
 
 /// The outcome of sending a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +51,33 @@ pub(super) struct Unsent {
     end: u64,
     is_framed: bool,
     is_last: bool,
+    /// The next piece, which another thread reads.
+    reading: Option<LocalFuture<io::Result<Bytes>>>,
 }
 
 impl Unsent {
-    fn append_piece<P: Protocol>(&mut self, req: &Request, protocol: &P) -> io::Result<()> {
-        let mut piece = Vec::new();
+    fn new(out: Vec<u8>, body: std::ops::Range<u64>, is_framed: bool) -> Box<Self> {
+        let is_last = !is_framed && body.is_empty();
+        Box::new(Unsent { out, done: 0, offset: body.start, end: body.end, is_framed, is_last, reading: None })
+    }
+
+    /// Puts the next piece of the body behind what is in `out`.
+    fn poll_append<P: Protocol>(&mut self, req: &Request, protocol: &P, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let left = usize::try_from(self.end.saturating_sub(self.offset)).unwrap_or(usize::MAX);
-        req.body.read_piece(self.offset, left.min(BODY_PIECE_BYTES), &mut piece)?;
+        let next = match self.reading.take() {
+            Some(reading) => Ready::Later(reading),
+            None => req.body.read_piece(self.offset, left.min(BODY_PIECE_BYTES)),
+        };
+        let piece = match next {
+            Ready::Now(piece) => piece?,
+            Ready::Later(mut reading) => {
+                let Poll::Ready(piece) = reading.as_mut().poll(cx) else {
+                    self.reading = Some(reading);
+                    return Poll::Pending;
+                };
+                piece?
+            }
+        };
         self.offset += piece.len() as u64;
         // A body that has become shorter ends where it ends.
         self.is_last = piece.is_empty() || self.offset >= self.end;
@@ -60,27 +86,37 @@ impl Unsent {
         } else {
             self.out.extend_from_slice(&piece);
         }
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     /// Has something to send; `false` when all is sent.
-    fn refill<P: Protocol>(&mut self, req: &Request, protocol: &P) -> io::Result<bool> {
+    fn poll_refill<P: Protocol>(
+        &mut self,
+        req: &Request,
+        protocol: &P,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
         if self.done < self.out.len() {
-            return Ok(true);
+            return Poll::Ready(Ok(true));
         }
         if self.is_last {
-            return Ok(false);
+            return Poll::Ready(Ok(false));
         }
         self.out.clear();
         self.done = 0;
-        self.append_piece(req, protocol)?;
-        Ok(true)
+        ready!(self.poll_append(req, protocol, cx))?;
+        Poll::Ready(Ok(true))
     }
 
     /// Sends what the peer takes while its answer is waited for; `false` when there is nothing more to send.
     fn poll<P: Protocol>(&mut self, req: &Request, protocol: &P, stream: &Stream, cx: &mut Context<'_>) -> bool {
-        // A body that cannot be read, or a peer that takes no more of it: the answer tells what becomes of that.
-        while let Ok(true) = self.refill(req, protocol) {
+        loop {
+            match self.poll_refill(req, protocol, cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Pending => return true,
+                // A body that cannot be read, or a peer that takes no more of it: the answer tells what becomes of that.
+                Poll::Ready(_) => return false,
+            }
             match stream.try_write(&self.out[self.done..]) {
                 Ok(count) => self.done += count,
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return false,
@@ -91,7 +127,6 @@ impl Unsent {
                 },
             }
         }
-        false
     }
 }
 
@@ -159,7 +194,7 @@ impl<P: Protocol> Exchange<'_, P> {
             SendBody::Raw(_) => self.req.body.len().min(self.body_bytes_max()),
             SendBody::None | SendBody::Framed(_) => 0,
         };
-        Box::new(Unsent { out: head, done: 0, offset, end, is_framed: false, is_last: offset >= end })
+        Unsent::new(head, offset..end, false)
     }
 
     /// Sends the head, and a body that is in memory together with it.
@@ -229,8 +264,9 @@ impl<P: Protocol> Exchange<'_, P> {
         // The head and the first frame leave in one write, which is worth the copy.
         let head = self.req.upstream_record(|record| record.request.clone()).unwrap_or_default();
         let end = self.req.body.len();
-        let mut unsent = Box::new(Unsent { out: head, done: 0, offset: 0, end, is_framed: true, is_last: false });
-        if let Err(error) = unsent.append_piece(self.req, &self.protocol) {
+        let mut unsent = Unsent::new(head, 0..end, true);
+        let first = poll_fn(|cx| unsent.poll_append(self.req, &self.protocol, cx)).await;
+        if let Err(error) = first {
             return Err(self.body_unreadable(&error));
         }
         loop {
@@ -242,7 +278,7 @@ impl<P: Protocol> Exchange<'_, P> {
                     return Ok(Sent::Part);
                 }
             }
-            match unsent.refill(self.req, &self.protocol) {
+            match poll_fn(|cx| unsent.poll_refill(self.req, &self.protocol, cx)).await {
                 Ok(true) => {}
                 Ok(false) => return Ok(Sent::All),
                 Err(error) => return Err(self.body_unreadable(&error)),
@@ -273,13 +309,21 @@ impl<P: Protocol> Exchange<'_, P> {
 
     /// Sends a body that is in a file.
     async fn send_file(&mut self, socket: &mut Socket, reused: bool) -> Result<Sent, Stop> {
-        let Some((file, len)) = self.req.body.file.borrow().as_ref().map(|body| (body.file.clone(), body.len)) else {
+        let Some((file, len)) = self.req.body.file.borrow().as_ref().map(|body| (body.file().clone(), body.len()))
+        else {
             return Ok(Sent::All);
         };
         let len = len.min(self.body_bytes_max());
-        let mut offset = 0;
+        let (mut offset, mut turn_end) = (0, 0);
         while offset < len {
-            let written = socket.stream.try_sendfile(&file, offset, len - offset);
+            if offset >= turn_end {
+                turn_end = len.min(offset + TURN_BYTES_MAX);
+                if let Some(reading) = read::fetch(&file, offset, turn_end - offset) {
+                    // Whatever became of it, sending tells.
+                    let _ = reading.await;
+                }
+            }
+            let written = socket.stream.try_sendfile(&file, offset, turn_end - offset);
             if matches!(written, Ok(0)) {
                 let message = format_args!("sendfile() reported that the request body was truncated at {offset}");
                 self.req.log(Level::Alert, message);

@@ -42,7 +42,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let modified = modified.flatten().and_then(|text| parse_http_date(&text));
         let modified = modified.and_then(|seconds| u64::try_from(seconds).ok());
         let access = self.settings.store_access;
-        spool.finish(Vec::new(), move |draft: &mut Draft| move_to(draft, &target, access, modified)).await
+        spool.finish(Vec::new(), move |mut draft: Draft| move_to(&mut draft, &target, access, modified)).await
     }
 }
 

@@ -135,7 +135,7 @@ fn data(lua: &mut Lua) -> CResult {
 fn file(lua: &mut Lua) -> CResult {
     no_arguments(lua)?;
     let req = some_request(GET)?;
-    let path = req.body.file.borrow().as_ref().map(|file| file.path.as_os_str().as_bytes().to_vec());
+    let path = req.body.file.borrow().as_ref().map(|file| file.path().as_os_str().as_bytes().to_vec());
     drop(req);
     match path {
         Some(path) => lua.push_bytes(&path),
@@ -248,23 +248,43 @@ fn append(lua: &mut Lua) -> CResult {
     }
 }
 
-/// `finish()`: the new body takes the old one's place.
+/// `finish()`: the new body takes the old one's place; `true`, or nothing when the Lua half is to await that.
 fn finish(lua: &mut Lua) -> CResult {
     if lua.top() != 0 {
         return Err(LuaError::from(format!("expecting 0 argument but seen {}", lua.top())));
     }
     let req = some_request(PHASES)?;
     let context: Rc<LuaContext> = req.context();
-    let Some((body, size)) = context.new_body.borrow_mut().take() else {
-        return Err(LuaError::new("request_body not initialized"));
-    };
-    let len = body.len() as u64;
+    let size = context.new_body.borrow().as_ref().map(|(body, size)| (body.len(), *size));
+    let Some((len, size)) = size else { return Err(LuaError::new("request_body not initialized")) };
+    if len > size {
+        with_run(|run| run.check_wait(lua)).unwrap_or(Ok(()))?;
+    }
+    let body = context.new_body.borrow_mut().take().map(|(body, _)| body).unwrap_or_default();
     if !req.body.is_consumed() {
         // What is left of the old body cannot be told from a next request.
         req.flags().keep_alive.set(false);
     }
-    req.body.set(Vec::new());
-    req.store_body_piece(&body, size).map_err(|error| LuaError::from(format!("fail to write file: {error}")))?;
-    describe(&req, len);
-    Ok(0)
+    match req.replace_body(body, size) {
+        Ready::Now(replaced) => push_finished(lua, &req, len, &replaced),
+        Ready::Later(future) => {
+            let wait = with_run(|run| {
+                run.wait(lua, async move {
+                    let replaced = future.await;
+                    Answer::Push(Box::new(move |lua| push_finished(lua, &req, len, &replaced)))
+                })
+            });
+            wait.unwrap_or(Ok(()))?;
+            Ok(0)
+        }
+    }
+}
+
+fn push_finished(lua: &mut Lua, req: &Request, len: usize, replaced: &Result<(), BodyError>) -> CResult {
+    if let Err(error) = replaced {
+        return Err(LuaError::from(format!("fail to write file: {error}")));
+    }
+    describe(req, len as u64);
+    lua.push_bool(true);
+    Ok(1)
 }

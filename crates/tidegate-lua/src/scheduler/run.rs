@@ -263,7 +263,7 @@ impl Run {
         self.check_wait(lua).is_ok()
     }
 
-    pub(super) fn check_wait(&self, lua: &Lua) -> Result<(), LuaError> {
+    pub(crate) fn check_wait(&self, lua: &Lua) -> Result<(), LuaError> {
         Phases::YIELDABLE.check(self.phase())?;
         if lua.is_yieldable() { Ok(()) } else { Err(LuaError::new("attempt to yield across C-call boundary")) }
     }

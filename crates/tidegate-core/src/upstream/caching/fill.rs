@@ -138,7 +138,7 @@ impl Filling {
         let body_bytes = spool.len();
         let (front, target) = (front.encode(body_bytes), zone.path(key));
         let file_bytes = front.len() as u64 + body_bytes;
-        spool.finish(front, move |draft: &mut Draft| move_to(draft, &target, ACCESS, None)).await?;
+        spool.finish(front, move |mut draft: Draft| move_to(&mut draft, &target, ACCESS, None)).await?;
         let ending = Ending::Stored(file_bytes);
         match update {
             Some(update) if update.key() == key => update.end(ending),
