@@ -37,6 +37,8 @@ pub(crate) struct Entry {
     sized: Box<[(usize, u32)]>,
     /// Literals of which it did whether they begin plainly.
     patterns: Box<[(usize, bool)]>,
+    /// Parameters whose values did.
+    given: Box<[(usize, i64)]>,
     /// The text that named the result's columns: from the beginning of the statement on, spaces and all.
     named: Box<[u8]>,
     pub(crate) plan: Rc<Plan>,
@@ -125,10 +127,23 @@ impl Entry {
         let fixed = looked.fixed.iter().filter_map(bytes).collect();
         let sized = looked.sized.iter().filter_map(length).collect();
         let patterns = looked.patterns.iter().map(|(index, plainly)| (*index, *plainly)).collect();
+        let given = looked.given.iter().map(|(index, value)| (*index, *value)).collect();
         let brief = plan.is_brief();
         let named = sql.get(normalised.start..plan.named_to).unwrap_or_default().into();
         let text = normalised.text.as_slice().into();
-        Self { text, inputs, params: params.into(), fixed, sized, patterns, named, plan, stmts: Vec::new(), brief }
+        Self {
+            text,
+            inputs,
+            params: params.into(),
+            fixed,
+            sized,
+            patterns,
+            given,
+            named,
+            plan,
+            stmts: Vec::new(),
+            brief,
+        }
     }
 
     /// The same plan for another connection.
@@ -140,6 +155,7 @@ impl Entry {
             fixed: self.fixed.clone(),
             sized: self.sized.clone(),
             patterns: self.patterns.clone(),
+            given: self.given.clone(),
             named: self.named.clone(),
             plan: Rc::clone(&self.plan),
             stmts: Vec::new(),
@@ -158,6 +174,7 @@ impl Entry {
             && self.patterns.iter().all(|(index, plainly)| {
                 literal(normalised, sql, *index).is_some_and(|(kind, bytes)| begins_plainly(kind, bytes) == *plainly)
             })
+            && self.given.iter().all(|(index, value)| params.int(*index) == Some(*value))
             && (self.named.is_empty() || sql[normalised.start..].starts_with(&self.named))
     }
 }

@@ -238,18 +238,26 @@ impl Target<'_> {
     }
 
     fn year(&self, value: Val<'_>) -> Res<Datum> {
-        let is_text = matches!(value, Val::Text(_) | Val::Blob(_));
+        let mut zero = 0;
         if let Val::Text(text) | Val::Blob(text) = &value {
-            let parsed = parse_decimal(text);
-            self.number_text(text, parsed.clean, Decimal::parse_prefix(text).is_some(), "year")?;
+            let (parsed, any) = (parse_decimal(text), Decimal::parse_prefix(text).is_some());
+            self.number_text(text, parsed.clean, any, "integer")?;
+            // '0000' is the year zero; any other text of zeros is two digits of a year.
+            zero = if any && text.len() != 4 { 2000 } else { 0 };
+        }
+        if let Val::Datetime(packed) = &value {
+            let mut date = Vec::new();
+            Datetime::unpack(*packed).write_date(&mut date);
+            let date = String::from_utf8_lossy(&date).into_owned();
+            let wrong = errors::incorrect_column_value("date", date, self.schema, self.table, self.name(), self.row);
+            self.complain(wrong)?;
+            return Ok(Datum::Int(0));
         }
         let number = match value.to_decimal() {
             Ok(number) | Err((number, _)) => number.round_to_int(),
         };
-        let short = matches!(&value, Val::Text(text) if text.trim_ascii().len() <= 2);
         let year = match number {
-            0 if is_text && short => 2000,
-            0 => 0,
+            0 => zero,
             1..=99 => i128::from(temporal::century(number as i64)),
             1901..=2155 => number,
             _ => {
@@ -489,10 +497,7 @@ impl Target<'_> {
         let found = match &value {
             Val::Text(text) | Val::Blob(text) => {
                 let named = members.iter().position(|member| collation.compare(member.as_bytes(), text).is_eq());
-                named.map(|index| index as i64 + 1).or_else(|| {
-                    let parsed = parse_decimal(text);
-                    parsed.clean.then(|| by_number(parsed.value.round_to_int())).flatten()
-                })
+                named.map(|index| index as i64 + 1).or_else(|| position(text.trim_ascii_end()).and_then(by_number))
             }
             // The part behind the point of a number does not count.
             Val::Dec(number) => by_number(number.truncate(0).mantissa),
@@ -525,12 +530,9 @@ impl Target<'_> {
                         None => complete = false,
                     }
                 }
-                let parsed = parse_decimal(text);
-                if !complete && parsed.clean {
-                    let number = parsed.value.round_to_int();
-                    (number as u64 & all, number >= 0 && number <= i128::from(all))
-                } else {
-                    (bits, complete)
+                match position(text).filter(|_| !complete && bits == 0) {
+                    Some(number) => (number as u64 & all, number >= 0 && number <= i128::from(all)),
+                    None => (bits, complete),
                 }
             }
             other => {
@@ -588,4 +590,8 @@ fn printable(bytes: &[u8]) -> String {
     };
     let more = if bytes.len() > SHOWN { "..." } else { "" };
     bytes.iter().take(SHOWN).map(one).collect::<String>() + more
+}
+/// The number that a text is where it may stand for members of a SET or ENUM: digits, with white space before them.
+fn position(text: &[u8]) -> Option<i128> {
+    std::str::from_utf8(text.trim_ascii_start()).ok()?.parse().ok()
 }

@@ -423,7 +423,7 @@ fn describe_view(
     schema: &Arc<Schema>,
 ) -> Res<Vec<crate::translate::select::RelColumn>> {
     let session = crate::translate::Session::new(&core.engine, Some(schema), &core.env);
-    let mut translator = Translator::new(session, &[], &[], &[], &[]);
+    let mut translator = Translator::new(session, &[], &[], (&[], &[]), &[]);
     let rel = translator.view("", text, mode, schema, false)?;
     Ok(rel.columns)
 }

@@ -139,14 +139,25 @@ impl Out {
     /// The value of a cell, for storing it in a column of the type `column`.
     ///
     /// Only the type knows the text of a value as a reader sees it: the zeros behind a DECIMAL, the fraction of a time, the member
-    /// of an ENUM. A column of text gets that text.
+    /// of an ENUM. A column of text gets that text. For a column of numbers a DATE is one of eight digits, a member of an ENUM its
+    /// position, and a SET its members' bits.
     pub(crate) fn value_for<'v>(&self, cell: Cell<'v>, column: &SqlType) -> Val<'v> {
         // A number is the position of a member for ENUM and the members' bits for SET.
-        let strings = matches!(column.rep(), Rep::Text | Rep::Blob);
+        let strings = matches!(column.rep(), Rep::Text | Rep::Blob)
+            || self.ty.base.is_temporal() && matches!(column.base, Base::Enum | Base::Set | Base::Bit);
+        let year = column.base == Base::Year;
+        let numbers = matches!(column.rep(), Rep::Int | Rep::Uint | Rep::Real | Rep::Dec);
         match Val::of(cell, self.rep) {
             value @ (Val::Null | Val::Text(_) | Val::Blob(_)) => value,
+            Val::Datetime(packed) if self.ty.base == Base::Date && numbers && !strings && !year => {
+                Val::Int(Datetime::unpack(packed).to_number() / 1_000_000)
+            }
+            // The digits of bits, unless a column of TEXT or BLOB takes their bytes.
+            value if self.ty.base == Base::Bit && strings && !column.base.is_blob() => value,
             // More digits than the type shows are kept, and ZEROFILL is not copied, as in MariaDB.
             Val::Dec(value) if strings => Val::Dec(value.rescale(self.ty.decimals.max(value.scale)).unwrap_or(value)),
+            Val::Int(position) if numbers && self.rep == Rep::Enum => Val::Int(position),
+            Val::Uint(members) if numbers && self.rep == Rep::Set => Val::Uint(members),
             _ if strings || matches!(self.rep, Rep::Enum | Rep::Set) => {
                 let mut text = Vec::new();
                 self.write(cell, &mut text);

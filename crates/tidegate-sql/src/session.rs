@@ -391,7 +391,7 @@ impl Core {
             }
         }
         let cacheable = cacheable && self.caches && cache::keeps(scan);
-        let looked = if numbered { looked } else { translate::literals::Looked::all(scan.literals.len()) };
+        let looked = if numbered { looked } else { looked.and_all(scan.literals.len()) };
         let entry = Entry::new(scan, text.sql, self.inputs(), &kinds, &looked, Rc::new(plan));
         self.run_entry(entry, scan, constants, more, cacheable, sink)
     }

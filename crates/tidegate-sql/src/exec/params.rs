@@ -69,6 +69,14 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// The value of a parameter that is a signed integer.
+    pub(crate) fn int(self, index: usize) -> Option<i64> {
+        match self.value(index)? {
+            Val::Int(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// The value of a parameter; `None` if it was not given.
     #[inline]
     pub(crate) fn value(self, index: usize) -> Option<Val<'a>> {

@@ -110,7 +110,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         RuleKind::Check(_) => "CHECK",
     };
     let (expr, tokens) = parse_expression(text)?;
-    let mut translator = Translator::new(session.within(session.schema), text.as_bytes(), &[], &[], &tokens);
+    let mut translator = Translator::new(session.within(session.schema), text.as_bytes(), &[], (&[], &[]), &tokens);
     let alias = translator.alias("a");
     let columns =
         table.columns.iter().map(|column| SourceColumn { nullable: true, ..SourceColumn::stored(column) }).collect();

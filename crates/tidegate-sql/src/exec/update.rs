@@ -58,16 +58,19 @@ impl Writer<'_> {
                 _ => None,
             };
             let target = self.target(&plan.schema, table, column, run.rows, plan.ignore);
-            let new = self.new_value(&target, value, late.as_ref(), &cells, &upsert.feed.outs)?;
+            let new = match self.new_value(&target, value, late.as_ref(), &cells, &upsert.feed.outs)? {
+                // Only an AUTO_INCREMENT column comes here without an error.
+                Datum::Null if !target.column.nullable => target.implicit_default(),
+                new => new,
+            };
             change(&mut changes, column, new);
         }
-        if let Some(auto) = table.auto_column() {
-            run.written.insert_id = uint_of(changed(&changes, auto).unwrap_or(&cells[auto]).as_cell());
-        }
+        let number = table.auto_column().map(|auto| uint_of(changed(&changes, auto).unwrap_or(&cells[auto]).as_cell()));
         debug_assert_eq!(upsert.old, table.columns.len());
         let old = |column: usize| &cells[column];
         if self.write_changes(table, rowid, changes, old, &plan.schema, plan.ignore, &plan.rules)? {
             run.written.affected += 2;
+            run.written.insert_id = number.unwrap_or(run.written.insert_id);
         } else if self.env.found_rows_flag.get() {
             run.written.affected += 1;
         }
@@ -261,7 +264,10 @@ impl Writer<'_> {
                 _ => None,
             };
             let place = self.target(&target.schema, &target.table, *column, number, plan.ignore);
-            let new = self.new_value(&place, value, late.as_ref(), cells, &plan.feed.outs);
+            let new = self.new_value(&place, value, late.as_ref(), cells, &plan.feed.outs).and_then(|new| {
+                // No number is made for the AUTO_INCREMENT column of a row that is there.
+                if new.is_null() && !place.column.nullable { self.not_null(&place, false) } else { Ok(new) }
+            });
             match self.or_skip(new, plan.ignore)? {
                 Some(new) => change(&mut changes, *column, new),
                 None => return Ok(Vec::new()),

@@ -275,13 +275,21 @@ impl Writer<'_> {
             return Ok(self.now(target.column));
         }
         if stored.is_null() && !target.column.nullable && !target.column.auto_increment {
-            let error = errors::null_not_allowed(&target.column.name);
-            if target.strict || single_row && !target.env.ignoring.get() {
-                return Err(error);
-            }
-            self.env.warn(error);
-            return Ok(target.implicit_default());
+            return self.not_null(target, single_row);
         }
         Ok(stored)
+    }
+
+    /// What a column that cannot be NULL gets for NULL.
+    ///
+    /// # Errors
+    /// 1048 where the statement is strict about values.
+    pub(super) fn not_null(&self, target: &Target<'_>, single_row: bool) -> Res<Datum> {
+        let error = errors::null_not_allowed(&target.column.name);
+        if target.strict || single_row && !target.env.ignoring.get() {
+            return Err(error);
+        }
+        self.env.warn(error);
+        Ok(target.implicit_default())
     }
 }

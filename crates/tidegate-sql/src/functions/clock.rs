@@ -204,6 +204,10 @@ fn read_date(text: &[u8], format: &[u8]) -> Option<Datetime> {
     let (mut afternoon, mut twelve, mut day_of_year) = (None, false, None);
     let mut codes = format.iter().copied();
     while let Some(code) = codes.next() {
+        // What the text ends before stays zero.
+        if rest.trim_ascii_start().is_empty() {
+            break;
+        }
         if code != b'%' {
             if code == b' ' {
                 rest = rest.trim_ascii_start();

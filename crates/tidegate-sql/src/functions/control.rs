@@ -111,7 +111,14 @@ fn elt(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     for number in 1..args.len() {
         conditions.push(Ex::sql(format!("({index} = {number})"), SqlType::boolean()));
     }
-    let mut results = args[1..].to_vec();
+    let text = |arg: &Ex| {
+        if arg.ty.base.is_character() || arg.ty.base.is_binary() || arg.ty.rep() == Rep::Null {
+            return arg.clone();
+        }
+        let ty = SqlType::varchar(super::text_length(arg), crate::value::collation::Collation::DEFAULT);
+        Ex { nullable: arg.nullable, ..Ex::sql(t.convert(arg, Rep::Text), ty) }
+    };
+    let mut results: Vec<Ex> = args[1..].iter().map(text).collect();
     results.push(Ex::null());
     t.choose("case", &conditions, &results)
 }

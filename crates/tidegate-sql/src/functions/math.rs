@@ -13,6 +13,7 @@ use crate::{
     },
     value::{
         Base, Rep, SqlType,
+        collation::Collation,
         decimal::{Decimal, PRECISION_MAX, SCALE_MAX},
         temporal::Datetime,
         types::{Marks, NOT_FIXED},
@@ -148,7 +149,9 @@ static FUNCTIONS: &[Function] = &[
         let sql = t.convert(seed, Rep::Int);
         Ok(Ex::sql(format!("tg_rand_seed({sql}, {site})"), SqlType::new(Base::Double)).with_nullable(false))
     }),
-    udf("CONV", "f_conv", 3, 3, &[Want::Text, Want::Int, Want::Int], |_| SqlType::varchar(65, crate::value::collation::Collation::DEFAULT), conv),
+    rewrite("BIN", 1, 1, |t, args| in_base_of(t, &args[0], 2)),
+    rewrite("OCT", 1, 1, |t, args| in_base_of(t, &args[0], 8)),
+    udf("CONV", "f_conv", 3, 3, &[Want::Text, Want::Int, Want::Int], |_| SqlType::varchar(65, Collation::DEFAULT), conv),
 ];
 
 fn finite(out: &mut Out, value: f64) -> Done {
@@ -220,7 +223,8 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         None => Some(0),
         // More digits than any number has.
         Some(places) if places.ty.rep() == Rep::Uint && places.is_const() => Some(i64::MAX),
-        Some(places) => t.constant_int(places),
+        // The digits of a result are known when a prepared statement runs, as in MariaDB.
+        Some(places) => t.constant_int(places).or_else(|| t.given_int(places)),
     };
     let places_sql = match (args.get(1), places) {
         (_, Some(places)) => places.to_string(),
@@ -403,12 +407,31 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 fn conv(args: &Args<'_>, out: &mut Out) -> Done {
-    let (from, to) = (args.int(1), args.int(2));
+    in_base(args.bytes(0), args.int(1), args.int(2), out)
+}
+
+/// BIN and OCT: CONV from base 10. Bits are a number, and anything else is the digits that its text begins with.
+fn in_base_of(t: &mut Translator<'_>, arg: &Ex, base: u8) -> Res<Ex> {
+    let digits = match arg.ty.base {
+        Base::Bit => {
+            let number = Ex::sql(t.convert(arg, Rep::Uint), SqlType { unsigned: true, ..SqlType::new(Base::Big) });
+            t.convert(&number, Rep::Text)
+        }
+        _ => t.convert(arg, Rep::Text),
+    };
+    Ok(Ex::sql(format!("f_conv({digits}, 10, {base})"), SqlType::varchar(64, Collation::DEFAULT)))
+}
+
+/// The number at the start of a text, in another base; NULL for an empty text.
+fn in_base(text: &[u8], from: i64, to: i64, out: &mut Out) -> Done {
     let (from_abs, to_abs) = (from.unsigned_abs() as u32, to.unsigned_abs() as u32);
     if !(2..=36).contains(&from_abs) || !(2..=36).contains(&to_abs) {
         return Ok(());
     }
-    let text = String::from_utf8_lossy(args.bytes(0)).trim().to_owned();
+    if text.is_empty() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(text).trim().to_owned();
     let (negative, digits) = text.strip_prefix('-').map_or((false, text.as_str()), |rest| (true, rest));
     let mut value = 0u64;
     for digit in digits.chars().map_while(|c| c.to_digit(from_abs)) {

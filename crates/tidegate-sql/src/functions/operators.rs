@@ -165,8 +165,9 @@ pub(crate) fn cast_val<'a>(value: Val<'a>, to: Rep) -> Result<Val<'a>, ServerErr
         Rep::Dec => Val::Dec(keep(value.to_decimal(), &value)),
         Rep::Int => {
             let number = keep(value.to_int(), &value);
-            // Numbers above the signed range keep their bits, as CAST does.
-            Val::Int(if number > i128::from(i64::MAX) && number <= i128::from(u64::MAX) {
+            // Integers above the signed range keep their bits, as CAST does; other numbers end there.
+            let is_integer = !matches!(value, Val::Real(_) | Val::Dec(_));
+            Val::Int(if is_integer && number > i128::from(i64::MAX) && number <= i128::from(u64::MAX) {
                 number as u64 as i64
             } else {
                 number.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64

@@ -244,8 +244,6 @@ static FUNCTIONS: &[Function] = &[
         out.text(parts.join(separator));
         Ok(())
     }),
-    udf("BIN", "f_bin", 1, 1, &[Want::Uint], |_| SqlType::varchar(64, Collation::DEFAULT), |args, out| { out.text(format!("{:b}", args.uint(0))); Ok(()) }),
-    udf("OCT", "f_oct", 1, 1, &[Want::Uint], |_| SqlType::varchar(64, Collation::DEFAULT), |args, out| { out.text(format!("{:o}", args.uint(0))); Ok(()) }),
     udf("SOUNDEX", "f_soundex", 1, 1, &[Want::Text], |args| SqlType::varchar(args[0].ty.length.max(4), Collation::DEFAULT), soundex),
 ];
 

@@ -36,7 +36,8 @@ impl Core {
         tokens: &[sqlparser::tokenizer::TokenWithSpan],
     ) -> Res<(Plan, Looked, bool)> {
         let session = translate::Session::new(&self.engine, self.schema.as_ref(), &self.env);
-        let mut translator = Translator::new(session, constants.sql, constants.literals, kinds, tokens);
+        let given: Vec<_> = (0..kinds.len()).map(|index| constants.params.int(index)).collect();
+        let mut translator = Translator::new(session, constants.sql, constants.literals, (kinds, &given), tokens);
         translator.late = !matches!(statement, Statement::Query(_));
         let kind = match statement {
             Statement::Query(query) => {

@@ -1,4 +1,4 @@
-//! The literals of a statement as its translation sees them.
+//! The literals of a statement as its translation sees them, and the values of its parameters.
 //!
 //! A plan serves statements with other literals of the same kinds. What else a translation looks at, a literal's bytes or its
 //! length, is noted by the very call that answers, and compared before the plan serves again.
@@ -23,12 +23,14 @@ pub(crate) struct Looked {
     pub(crate) sized: BTreeSet<usize>,
     /// Whether they [begin plainly](begins_plainly) has.
     pub(crate) patterns: BTreeMap<usize, bool>,
+    /// Parameters whose values have, with these.
+    pub(crate) given: BTreeMap<usize, i64>,
 }
 
 impl Looked {
-    /// Every literal, for a translation that had all of them in place.
-    pub(crate) fn all(count: usize) -> Self {
-        Self { fixed: (0..count).collect(), ..Self::default() }
+    /// Every literal too, for a translation that had all of them in place.
+    pub(crate) fn and_all(self, count: usize) -> Self {
+        Self { fixed: (0..count).collect(), given: self.given, ..Self::default() }
     }
 }
 
@@ -36,13 +38,14 @@ impl Looked {
 pub(crate) struct Literals<'a> {
     sql: &'a [u8],
     all: &'a [Literal],
+    given: &'a [Option<i64>],
     looked: RefCell<Looked>,
 }
 
 impl<'a> Literals<'a> {
-    /// Those at their places in a text.
-    pub(crate) fn new(sql: &'a [u8], all: &'a [Literal]) -> Self {
-        Self { sql, all, looked: RefCell::default() }
+    /// Those at their places in a text, and the integers that were given for its parameters.
+    pub(crate) fn new(sql: &'a [u8], all: &'a [Literal], given: &'a [Option<i64>]) -> Self {
+        Self { sql, all, given, looked: RefCell::default() }
     }
 
     /// Number of literals.
@@ -80,6 +83,13 @@ impl<'a> Literals<'a> {
 
     fn bytes(&self, literal: &Literal) -> &'a [u8] {
         &self.sql[literal.start as usize..literal.end as usize]
+    }
+
+    /// The integer that was given for a parameter, which becomes part of the plan.
+    pub(crate) fn given_int(&self, index: usize) -> Option<i64> {
+        let value = self.given.get(index).copied()??;
+        self.looked.borrow_mut().given.insert(index, value);
+        Some(value)
     }
 
     /// Makes a literal's bytes part of the plan.

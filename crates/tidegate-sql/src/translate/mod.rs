@@ -207,18 +207,18 @@ pub(crate) struct Translator<'a> {
 const VIEW_DEPTH_MAX: usize = 32;
 
 impl<'a> Translator<'a> {
-    /// A translation of one statement.
+    /// A translation of one statement: its text and literals, the kinds of its parameters and the integers among them, its tokens.
     pub(crate) fn new(
         session: Session<'a>,
         sql: &'a [u8],
         literals: &'a [Literal],
-        params: &'a [ParamKind],
+        (params, given): (&'a [ParamKind], &'a [Option<i64>]),
         tokens: &'a [TokenWithSpan],
     ) -> Self {
         Self {
             session,
             sql,
-            literals: literals::Literals::new(sql, literals),
+            literals: literals::Literals::new(sql, literals, given),
             params,
             tokens,
             binds: Vec::new(),
@@ -314,6 +314,14 @@ impl<'a> Translator<'a> {
             return self.constant_text(&positive)?.parse::<i64>().ok()?.checked_neg();
         }
         self.constant_text(ex)?.parse().ok()
+    }
+
+    /// The integer that was given for a parameter of the statement; the plan serves that one alone.
+    pub(crate) fn given_int(&self, ex: &Ex) -> Option<i64> {
+        match ex.code {
+            Code::Const(Source::Param(index)) => self.literals.given_int(index),
+            _ => None,
+        }
     }
 
     /// The parameter that carries a constant as `rep`.
@@ -514,7 +522,7 @@ impl<'a> Translator<'a> {
         let mut inner = Translator {
             session,
             sql,
-            literals: literals::Literals::new(sql, &[]),
+            literals: literals::Literals::new(sql, &[], &[]),
             params: &[],
             tokens,
             binds: take(&mut self.binds),

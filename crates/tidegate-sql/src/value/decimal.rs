@@ -122,6 +122,12 @@ impl Decimal {
         Self::parse_prefix(buf.format_finite(value).as_bytes()).map(|(value, _)| value)
     }
 
+    /// The number farthest from zero.
+    pub(crate) fn most(is_negative: bool) -> Self {
+        let mantissa = POW10[38] - 1;
+        Self { mantissa: if is_negative { -mantissa } else { mantissa }, scale: 0 }
+    }
+
     /// The number as floating point.
     pub(crate) fn to_f64(self) -> f64 {
         if let Ok(small) = i64::try_from(self.mantissa)

@@ -119,12 +119,16 @@ pub(crate) fn parse_f64(text: &[u8]) -> Parsed<f64> {
     Parsed { value, clean: end > 0 && rest_is_space(&text[end..]) }
 }
 
-/// Text as a decimal.
+/// Text as a decimal; the one farthest from zero if that is too small.
 pub(crate) fn parse_decimal(text: &[u8]) -> Parsed<Decimal> {
-    match Decimal::parse_prefix(text) {
-        Some((value, used)) => Parsed { value, clean: rest_is_space(&text[used..]) },
-        None => Parsed { value: Decimal::ZERO, clean: false },
+    if let Some((value, used)) = Decimal::parse_prefix(text) {
+        return Parsed { value, clean: rest_is_space(&text[used..]) };
     }
+    let parsed = parse_f64(text);
+    if parsed.value.abs() < 1e37 {
+        return Parsed { value: Decimal::ZERO, clean: false };
+    }
+    Parsed { value: Decimal::most(parsed.value < 0.0), clean: parsed.clean }
 }
 
 /// The whole number at the start of a text, as CAST AS SIGNED reads it: no point, no exponent.

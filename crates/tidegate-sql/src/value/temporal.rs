@@ -349,10 +349,11 @@ pub(crate) fn datetime_from_number(number: i64) -> Option<Datetime> {
         0 => return Some(Datetime::default()),
         101..=691_231 => (number + 20_000_000) * 1_000_000,
         700_101..=991_231 => (number + 19_000_000) * 1_000_000,
-        991_232..=99_991_231 => number * 1_000_000,
+        // Not the years before 1000, which a text may have.
+        10_000_101..=99_991_231 => number * 1_000_000,
         101_000_000..=691_231_235_959 => number + 20_000_000_000_000,
         700_101_000_000..=991_231_235_959 => number + 19_000_000_000_000,
-        991_231_235_960..=99_991_231_235_959 => number,
+        10_000_101_000_000..=99_991_231_235_959 => number,
         _ => return None,
     };
     let (date, time) = (number / 1_000_000, number % 1_000_000);
@@ -430,16 +431,15 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<(i64, bool, u8)> {
 
 /// A number hhmmss as a TIME; `None` if minutes or seconds are none.
 pub(crate) fn time_from_number(number: i64) -> Option<i64> {
-    if number > 99_991_231 {
-        // As many digits as a date with its time have.
-        return datetime_from_number(number).map(|moment| moment.time_micros());
-    }
-    if number > 10_000_000 && datetime_from_number(number).is_some() {
-        return Some(0);
+    // As many digits as a date has, with its time or without.
+    if number > 10_000_000
+        && let Some(moment) = datetime_from_number(number)
+    {
+        return Some(moment.time_micros());
     }
     let absolute = number.unsigned_abs().min(100_000_000_000) as i64;
     let (hours, minutes, seconds) = (absolute / 10_000, absolute / 100 % 100, absolute % 100);
-    if minutes > 59 || seconds > 59 || hours > 838 {
+    if minutes > 59 || seconds > 59 {
         return None;
     }
     let total = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000;

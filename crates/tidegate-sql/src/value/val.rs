@@ -112,7 +112,7 @@ impl<'a> Val<'a> {
             Val::Null => Decimal::ZERO,
             Val::Int(value) => Decimal::from_int(i128::from(*value)),
             Val::Uint(value) => Decimal::from_int(i128::from(*value)),
-            Val::Real(value) => Decimal::from_f64(*value).ok_or((Decimal::ZERO, Incorrect("DECIMAL")))?,
+            Val::Real(value) => Decimal::from_f64(*value).ok_or((Decimal::most(*value < 0.0), Incorrect("DECIMAL")))?,
             Val::Dec(value) => *value,
             Val::Text(text) | Val::Blob(text) => {
                 let parsed = parse_decimal(text);
@@ -175,7 +175,7 @@ impl<'a> Val<'a> {
             Val::Int(value) => datetime_from_number(*value).ok_or(wrong)?,
             Val::Uint(value) => i64::try_from(*value).ok().and_then(datetime_from_number).ok_or(wrong)?,
             Val::Real(_) | Val::Dec(_) => {
-                let (Ok(number) | Err((number, _))) = self.to_decimal();
+                let number = self.to_decimal().map_err(|_| wrong)?;
                 if number.mantissa < 0 {
                     return Err(wrong);
                 }
@@ -198,11 +198,12 @@ impl<'a> Val<'a> {
             Val::Timestamp(_) => return self.clone().local().to_time(),
             Val::Text(text) | Val::Blob(text) => parse_time(text).ok_or(wrong)?.0,
             Val::Int(value) => temporal::time_from_number(*value).ok_or(wrong)?,
-            Val::Uint(value) => i64::try_from(*value).ok().and_then(temporal::time_from_number).ok_or(wrong)?,
+            Val::Uint(value) => temporal::time_from_number(i64::try_from(*value).unwrap_or(i64::MAX)).ok_or(wrong)?,
             Val::Real(_) | Val::Dec(_) => {
                 let (Ok(number) | Err((number, _))) = self.to_decimal();
                 let whole = number.truncate(0);
-                let time = i64::try_from(whole.mantissa).ok().and_then(temporal::time_from_number).ok_or(wrong)?;
+                let most = if whole.mantissa < 0 { i64::MIN } else { i64::MAX };
+                let time = temporal::time_from_number(i64::try_from(whole.mantissa).unwrap_or(most)).ok_or(wrong)?;
                 time + number.sub(whole).and_then(|rest| rest.rescale(6)).map_or(0, |rest| rest.mantissa as i64)
             }
         }))

@@ -5,14 +5,15 @@
 //! a seed. `TIDEGATE_DIFF=NAME` runs the files whose name contains NAME only, `TIDEGATE_DIFF_DIR` those of another directory; `TIDEGATE_DIFF_SEED` and `TIDEGATE_DIFF_COUNT` choose what
 //! the random part does; the report is written to `target/tmp/differential.txt`.
 //!
-//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`], [`prepared`], [`metamorphic`],
-//! [`two_clients`].
+//! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`], [`prepared`], [`parameters`],
+//! [`metamorphic`], [`two_clients`].
 
 mod accepted;
 mod corpus;
 mod metamorphic;
 mod outcome;
 mod pairs;
+mod parameters;
 mod prepared;
 mod random;
 mod report;

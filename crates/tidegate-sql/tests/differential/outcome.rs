@@ -69,6 +69,16 @@ impl Outcome {
         self
     }
 
+    /// The same with the types of another answer's columns, where those are not compared.
+    pub(crate) fn typed_as(mut self, other: &Self) -> Self {
+        if let (Self::Rows { columns, .. }, Self::Rows { columns: wanted, .. }) = (&mut self, other) {
+            for (column, wanted) in columns.iter_mut().zip(wanted) {
+                *column = Described { name: std::mem::take(&mut column.name), ..wanted.clone() };
+            }
+        }
+        self
+    }
+
     /// The difference, if there is one that counts.
     pub(crate) fn difference(&self, theirs: &Self, ordered: bool) -> Option<Difference> {
         match (self, theirs) {
