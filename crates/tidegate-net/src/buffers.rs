@@ -8,7 +8,7 @@ const SPARES_MAX: usize = 256;
 /// Capacity of a new buffer, in bytes.
 const BUFFER_BYTES: usize = 1024;
 
-/// A buffer that grew beyond this is given back to the system.
+/// A buffer that grew beyond this is given back to the system, and so is one that is smaller than a new one.
 const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
@@ -23,7 +23,7 @@ impl Reset for Buffer {
     fn reset(&mut self) -> Keep {
         let Buffer(bytes) = self;
         bytes.clear();
-        if (1..=SPARE_BUFFER_BYTES_MAX).contains(&bytes.capacity()) { Keep::Yes } else { Keep::No }
+        if (BUFFER_BYTES..=SPARE_BUFFER_BYTES_MAX).contains(&bytes.capacity()) { Keep::Yes } else { Keep::No }
     }
     fn fresh() -> Self {
         Buffer(Vec::with_capacity(BUFFER_BYTES))

@@ -215,7 +215,10 @@ impl Parked {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && (is_idle || !ended) => Arrival::Stay,
             // A client that has nothing under way is free to go.
             Ok(0) | Err(_) if is_idle => Arrival::Close,
-            Ok(1..) if !ended && service.stays_parked(&buffer, before) => Arrival::Stay,
+            // Without room left there may be more, of which no event would tell again.
+            Ok(1..) if !ended && buffer.len() < buffer.capacity() && service.stays_parked(&buffer, before) => {
+                Arrival::Stay
+            }
             // Whatever it is, the connection can tell.
             _ => Arrival::Resume,
         };
@@ -463,6 +466,19 @@ mod tests {
     #[test]
     fn is_small() {
         assert!(size_of::<Parked>() + size_of::<Entry>() <= 128);
+    }
+
+    #[test]
+    fn a_line_that_is_longer_than_the_room_for_it_is_read_on() {
+        for before in [&b""[..], b"G"] {
+            let (mut client, mut parked) = pair(1, before);
+            if before.is_empty() {
+                // The buffer that the next gets: one of a connection that was woken with a few bytes.
+                buffers::give(Vec::with_capacity(64));
+            }
+            client.write_all(&[b'x'; 5000]).expect("sent");
+            assert!(matches!(parked.read(false, &Lines), Arrival::Resume), "no event tells of the rest");
+        }
     }
 
     #[test]

@@ -292,3 +292,14 @@ st: a\r\nConnection: close\r\n\r\n
 --- output_file_like
 >>> logs/times.log
 ^200 [01]\.\d+\n200 [01]\.\d+\n200 (0\.[1-9]|1\.)\d+\n$
+
+=== TEST 16: a long line that comes at once behind a byte for which the connection was parked
+--- events: park_after 20ms;
+--- config
+location / { return 200 "$args\n"; }
+--- raw_request
+G
+~~~ 250ms
+ET /?%{0123456789 x 300} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n
+--- response_body
+%{0123456789 x 300}
