@@ -15,12 +15,13 @@ mod report;
 mod scripts;
 mod server;
 mod special;
+mod sysbench;
 mod waiting;
 
 use crate::cases::Vars;
 use crate::{install, paths, services, terminal, tools};
 use clap::Args;
-use definition::{Bench, Kind};
+use definition::{Bench, Kind, Rival};
 use report::Row;
 use server::Contestant;
 use std::env;
@@ -47,6 +48,9 @@ pub(crate) struct Options {
     /// Directories of Lua libraries that nginx's side needs, divided by colons, for instance lua-resty-mysql/lib
     #[arg(long, env = "TIDEGATE_BENCH_LUA_LIB")]
     lua_lib: Option<OsString>,
+    /// An older binary of ours, for the benchmarks that compare with it; without it these are left out
+    #[arg(long)]
+    former: Option<PathBuf>,
     /// Measures only ours
     #[arg(long)]
     only_ours: bool,
@@ -65,12 +69,16 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let mut is_good = true;
     let mut found = false;
     for (file, benches) in definition::load()? {
-        let chosen: Vec<&Bench> = benches.iter().filter(|b| is_chosen(&options.names, &file, &b.title)).collect();
+        let mut chosen: Vec<&Bench> = benches.iter().filter(|b| is_chosen(&options.names, &file, &b.title)).collect();
         if chosen.is_empty() {
             continue;
         }
         found = true;
         terminal::heading(&file);
+        if options.former.is_none() && chosen.iter().any(|bench| bench.against == Rival::Former) {
+            println!("without --former BINARY the benchmarks that compare with an older binary are left out");
+            chosen.retain(|bench| bench.against != Rival::Former);
+        }
         let mut rows = Vec::new();
         for bench in &chosen {
             match measure(bench, options, &contestants) {
@@ -102,8 +110,16 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
 /// When one of them cannot be run.
 pub(crate) fn train(binary: PathBuf) -> Result<(), String> {
     let contestants = [Contestant::tidegate(binary)];
-    let options =
-        Options { names: Vec::new(), rounds: 1, seconds: 1, binary: None, lua_lib: None, only_ours: true, dry: true };
+    let options = Options {
+        names: Vec::new(),
+        rounds: 1,
+        seconds: 1,
+        binary: None,
+        lua_lib: None,
+        former: None,
+        only_ours: true,
+        dry: true,
+    };
     for (_, benches) in definition::load()? {
         for bench in benches.iter().filter(|bench| matches!(bench.kind, Kind::Http | Kind::Rate | Kind::Beside)) {
             let row =
@@ -128,6 +144,7 @@ fn contestants(options: &Options) -> Result<Vec<Contestant>, String> {
     if !options.only_ours {
         list.push(Contestant::nginx(paths::program("nginx").ok_or("nginx is not installed")?));
     }
+    list.extend(options.former.clone().map(Contestant::former));
     list.push(Contestant::tidegate(ours));
     Ok(list)
 }
@@ -140,6 +157,9 @@ fn build_release() -> Result<PathBuf, String> {
 }
 
 fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Result<Row, String> {
+    let is_in = |contestant: &&Contestant| contestant.is_in(bench.against);
+    let contestants: Vec<Contestant> = contestants.iter().filter(is_in).cloned().collect();
+    let contestants = contestants.as_slice();
     let running = services::start(&bench.services)?;
     let mut vars: Vars = running.vars();
     let dirs = options.lua_lib.iter().flat_map(env::split_paths);
@@ -161,7 +181,8 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
         Kind::StreamMemory => waiting::stream_memory(bench, &vars, contestants, time, &mut row)?,
         Kind::Reload => special::reload(bench, &vars, contestants, &mut row)?,
         Kind::Rate => database::rate(bench, &vars, contestants, options.rounds, time, &mut row)?,
-        Kind::Beside => database::beside(bench, &vars, contestants, time, &mut row)?,
+        Kind::Beside => database::beside(bench, &vars, contestants, options.rounds, time, &mut row)?,
+        Kind::Sysbench => sysbench::rate(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::Sleepers => database::sleepers(bench, &vars, contestants, time, &mut row)?,
         Kind::Growth => scripts::growth(bench, &vars, contestants, options.rounds, &mut row)?,
         Kind::WaitingMemory => scripts::waiting_memory(bench, &vars, contestants, &mut row)?,

@@ -58,6 +58,7 @@ const NEEDS: &[Need] = &[
     need(Group::Tests, "/usr/share/lua/5.1/socket.lua", &["lua-socket"]),
     need(Group::Bench, "nginx", &["nginx"]),
     need(Group::Bench, "wrk", &["wrk"]),
+    need(Group::Bench, "sysbench", &["sysbench"]),
     need(Group::Bench, "taskset", &["util-linux"]),
     need(Group::Bench, "ngx_http_lua_module.so", &["libnginx-mod-http-lua"]),
     need(Group::Bench, "ngx_http_echo_module.so", &["libnginx-mod-http-echo"]),

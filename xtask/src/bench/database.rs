@@ -1,6 +1,6 @@
 //! Figures of databases: writes a second, lookups beside scans, statements that sleep.
 
-use super::definition::Bench;
+use super::definition::{Bench, Rival};
 use super::load::{self, Load, Sample};
 use super::report::Row;
 use super::server::{Contestant, Running, Site};
@@ -31,7 +31,8 @@ fn start(bench: &Bench, vars: &Vars, contestant: &Contestant) -> Result<(Site, R
     Ok((site, server))
 }
 
-/// Elapsed time per request under load: what counts where a disk is waited for. Nothing is pinned for the database.
+/// Elapsed time per request under load: what counts where a disk is waited for. Nothing is pinned for MariaDB. The servers
+/// take turns.
 pub(super) fn rate(
     bench: &Bench,
     vars: &Vars,
@@ -41,55 +42,80 @@ pub(super) fn rate(
     row: &mut Row,
 ) -> Result<(), String> {
     row.unit("us of time");
+    let mut servers = Vec::new();
     for contestant in contestants {
-        let (site, _server) = start(bench, vars, contestant)?;
-        let mut best = Load::default();
-        for _ in 0..rounds {
-            let load = load::run_wrk(bench, &site, time)?;
-            if load.failed > load.requests / 100 {
+        let (site, server) = start(bench, vars, contestant)?;
+        load::run_wrk(bench, &site, Duration::from_secs(1))?;
+        servers.push((contestant, site, server, Vec::new()));
+    }
+    for _ in 0..rounds {
+        for (contestant, site, _, samples) in &mut servers {
+            let load = load::run_wrk(bench, site, time)?;
+            // A transaction that fails is nobody's to repeat.
+            if load.failed > 0 {
                 return Err(format!("{}: {} of {} requests failed", contestant.name, load.failed, load.requests));
             }
-            if load.per_second > best.per_second {
-                best = load;
-            }
+            samples.push(Sample { us_per_request: 1e6 / load.per_second, user_us: 0.0, load });
         }
-        row.add(contestant.name, Sample { us_per_request: 1e6 / best.per_second, user_us: 0.0, load: best });
+    }
+    for (contestant, _, _, samples) in &mut servers {
+        row.add(contestant.name, load::lower_quartile(samples));
     }
     Ok(())
 }
 
-/// The p99 latency of wrk while another client asks for `beside` again and again.
+/// The p99 latency of wrk while another client asks for `beside` again and again: the figure alone, or, `against: lone`, by
+/// what it is without the other client. Then the rounds take turns, and the lower quartiles count.
 pub(super) fn beside(
     bench: &Bench,
     vars: &Vars,
     contestants: &[Contestant],
+    rounds: usize,
     time: Duration,
     row: &mut Row,
 ) -> Result<(), String> {
     row.unit("us");
-    row.is_absolute();
-    let heavy = bench.value("beside").trim();
+    let is_ratio = bench.against == Rival::Lone;
+    if !is_ratio {
+        row.is_absolute();
+    }
+    let sample = |load: Load| Sample { us_per_request: load.p99_us, user_us: 0.0, load };
     for contestant in contestants.iter().filter(|contestant| contestant.name == "tidegate") {
         let (site, _server) = start(bench, vars, contestant)?;
-        let (done, count) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let load = thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    // One that fails is not counted, and then none is.
-                    let answer = super::special::fetch(site.port, heavy).unwrap_or_default();
-                    count.fetch_add(usize::from(answer.starts_with(b"HTTP/1.1 200")), Ordering::Relaxed);
-                }
-            });
-            let load = load::run_wrk(bench, &site, time);
-            done.store(true, Ordering::Relaxed);
-            load
-        })?;
-        if count.load(Ordering::Relaxed) == 0 {
-            return Err(format!("{heavy} was not answered once"));
+        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        for _ in 0..if is_ratio { rounds } else { 1 } {
+            if is_ratio {
+                alone.push(sample(load::run_wrk(bench, &site, time)?));
+            }
+            beside.push(sample(load_beside(bench, &site, time)?));
         }
-        row.add(contestant.name, Sample { us_per_request: load.p99_us, user_us: 0.0, load });
+        if is_ratio {
+            row.add(bench.against.name(), load::lower_quartile(&mut alone));
+        }
+        row.add(contestant.name, load::lower_quartile(&mut beside));
     }
     Ok(())
+}
+
+fn load_beside(bench: &Bench, site: &Site, time: Duration) -> Result<Load, String> {
+    let heavy = bench.value("beside").trim();
+    let (done, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let load = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                // One that fails is not counted, and then none is.
+                let answer = super::special::fetch(site.port, heavy).unwrap_or_default();
+                count.fetch_add(usize::from(answer.starts_with(b"HTTP/1.1 200")), Ordering::Relaxed);
+            }
+        });
+        let load = load::run_wrk(bench, site, time);
+        done.store(true, Ordering::Relaxed);
+        load
+    })?;
+    if count.load(Ordering::Relaxed) == 0 {
+        return Err(format!("{heavy} was not answered once"));
+    }
+    Ok(load)
 }
 
 /// The p99 latency of many clients that ask for a sleep again and again. Each client's first request is not counted:

@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Rate,
     /// The p99 beside a client that asks for something heavy.
     Beside,
+    /// Elapsed time per transaction of sysbench, on the MySQL port and on MariaDB.
+    Sysbench,
     /// The p99 of many clients that wait for a second.
     Sleepers,
     /// Time per item of a large task by that of a small one.
@@ -40,10 +42,39 @@ pub(crate) enum Kind {
     ScriptStart,
 }
 
+/// Whose figure ours is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rival {
+    Nginx,
+    /// An older binary of ours.
+    Former,
+    /// Ourselves, without what goes on beside the load.
+    Lone,
+    MariaDb,
+}
+
+impl Rival {
+    fn named(name: &str) -> Option<Rival> {
+        [Rival::Nginx, Rival::Former, Rival::Lone, Rival::MariaDb].into_iter().find(|rival| rival.name() == name)
+    }
+
+    /// What tables call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Rival::Nginx => "nginx",
+            Rival::Former => "former",
+            Rival::Lone => "lone",
+            Rival::MariaDb => "mariadb",
+        }
+    }
+}
+
 /// One `===` block.
 pub(crate) struct Bench {
     pub(crate) title: String,
     pub(crate) kind: Kind,
+    /// Whose figure ours is divided by.
+    pub(crate) against: Rival,
     /// Path and query of the request.
     pub(crate) url: String,
     pub(crate) connections: usize,
@@ -82,6 +113,8 @@ const SECTIONS: &[&str] = &[
     "user_ratio",
     "services",
     "beside",
+    "against",
+    "sysbench",
     "sizes",
 ];
 
@@ -105,8 +138,11 @@ impl Bench {
 pub(crate) fn load() -> Result<Vec<(String, Vec<Bench>)>, String> {
     let mut files = Vec::new();
     for (label, blocks) in blocks()? {
-        let benches = blocks.into_iter().map(parse).collect::<Result<Vec<_>, _>>();
-        files.push((label.clone(), benches.map_err(|e| format!("bench/{label}.bench: {e}"))?));
+        let mut benches = Vec::new();
+        for block in &blocks {
+            benches.extend(parse_all(block).map_err(|e| format!("bench/{label}.bench: {e}"))?);
+        }
+        files.push((label, benches));
     }
     Ok(files)
 }
@@ -127,7 +163,20 @@ fn blocks() -> Result<Vec<(String, Vec<Block>)>, String> {
     Ok(files)
 }
 
-fn parse(block: Block) -> Result<Bench, String> {
+/// The benchmarks of a block: one for each number of connections.
+fn parse_all(block: &Block) -> Result<Vec<Bench>, String> {
+    let numbers: Vec<&str> = block.value("connections").unwrap_or("64").split_whitespace().collect();
+    let parse = |number: &&str| {
+        let mut bench = parse(block.clone(), number)?;
+        if numbers.len() > 1 {
+            bench.title = format!("{}; {number} clients", bench.title);
+        }
+        Ok(bench)
+    };
+    numbers.iter().map(parse).collect()
+}
+
+fn parse(block: Block, connections: &str) -> Result<Bench, String> {
     block.expect_names(SECTIONS)?;
     let title = block.title.clone();
     let number = |name: &str| -> Result<Option<f64>, String> {
@@ -146,6 +195,7 @@ fn parse(block: Block) -> Result<Bench, String> {
         "reload" => Kind::Reload,
         "rate" => Kind::Rate,
         "beside" => Kind::Beside,
+        "sysbench" => Kind::Sysbench,
         "sleepers" => Kind::Sleepers,
         "growth" => Kind::Growth,
         "waiting_memory" => Kind::WaitingMemory,
@@ -154,9 +204,10 @@ fn parse(block: Block) -> Result<Bench, String> {
     };
     let words = block.value("services").unwrap_or_default().split_whitespace();
     let services = words.map(|w| Service::named(w).ok_or_else(|| format!("{title}: unknown service \"{w}\"")));
-    let connections = block.value("connections").unwrap_or("64");
+    let against = block.value("against").unwrap_or("nginx");
     Ok(Bench {
         kind,
+        against: Rival::named(against).ok_or_else(|| format!("{title}: unknown rival \"{against}\""))?,
         url: block.value("url").unwrap_or("/").to_owned(),
         connections: connections.parse().map_err(|_| format!("{title}: \"{connections}\" is no number"))?,
         wrk: block.value("wrk").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
@@ -188,6 +239,7 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
                     | Kind::StreamMemory
                     | Kind::Rate
                     | Kind::Beside
+                    | Kind::Sysbench
                     | Kind::WaitingMemory
                     | Kind::ScriptStart
             );

@@ -95,7 +95,7 @@ pub(super) fn check_answer(bench: &Bench, site: &Site) -> Result<(), String> {
 
 /// A machine that others share now and then runs a third slower for a second or two. What such rounds say of two servers
 /// depends on who was hit, so the rounds in between count: the lower quartile, for all contestants alike.
-fn lower_quartile(samples: &mut [Sample]) -> Sample {
+pub(super) fn lower_quartile(samples: &mut [Sample]) -> Sample {
     // User and system time are sampled in ticks: their proportion is taken from all rounds together.
     let total: f64 = samples.iter().map(|s| s.us_per_request).sum();
     let user_share = samples.iter().map(|s| s.user_us).sum::<f64>() / total;

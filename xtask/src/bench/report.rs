@@ -13,6 +13,8 @@ use std::process::Command;
 pub(super) struct Row {
     title: String,
     unit: &'static str,
+    /// Whose figure ours is divided by.
+    rival: &'static str,
     /// The target is about our own figure, not about a ratio.
     absolute: bool,
     target: Option<f64>,
@@ -28,6 +30,7 @@ impl Row {
         Row {
             title: bench.title.clone(),
             unit: "us",
+            rival: bench.against.name(),
             absolute: false,
             target,
             user_target: bench.user_ratio,
@@ -57,11 +60,11 @@ impl Row {
         if self.absolute {
             return Some(ours);
         }
-        Some(ours / self.of("nginx")?.us_per_request)
+        Some(ours / self.of(self.rival)?.us_per_request)
     }
 
     fn user_ratio(&self) -> Option<f64> {
-        Some(self.of("tidegate")?.user_us / self.of("nginx")?.user_us)
+        Some(self.of("tidegate")?.user_us / self.of(self.rival)?.user_us)
     }
 
     /// Whether every target is met; without nginx there is nothing to miss.
@@ -110,16 +113,17 @@ impl Row {
         let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"));
         let user = if self.of("tidegate").is_some_and(|s| s.user_us > 0.0) { self.user_ratio() } else { None };
         format!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
             self.title,
             self.unit,
-            cell("nginx"),
+            self.rival,
+            cell(self.rival),
             cell("tidegate"),
             optional(self.ratio()),
             optional(self.target),
             optional(user),
             optional(self.user_target),
-            rate("nginx"),
+            rate(self.rival),
             rate("tidegate"),
         )
     }
@@ -149,8 +153,8 @@ pub(super) fn write(
         text,
         "- {rounds} rounds of {seconds} s, the lower quartile; one worker each; `us` is CPU time per request (user + system)\n"
     );
-    text.push_str("| work | unit | nginx | tidegate | ratio | at most | user ratio | at most | nginx req/s, p99 | tidegate req/s, p99 |\n");
-    text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    text.push_str("| work | unit | rival | rival's | tidegate's | ratio | at most | user ratio | at most | rival's req/s, p99 | tidegate's req/s, p99 |\n");
+    text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
     rows.iter().for_each(|row| text.push_str(&row.markdown()));
     let dir = paths::repository().join("bench/results");
     let file = dir.join(format!("{name}.md"));

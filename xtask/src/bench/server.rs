@@ -1,6 +1,6 @@
 //! One contestant with the configuration of a benchmark.
 
-use super::definition::Bench;
+use super::definition::{Bench, Kind, Rival};
 use crate::cases::Vars;
 use crate::paths::Scratch;
 use crate::ports::free_port;
@@ -17,12 +17,15 @@ use std::time::{Duration, Instant};
 /// The core of the servers and the core of the load.
 pub(super) const SERVER_CORE: &str = "0";
 pub(super) const LOAD_CORE: &str = "1";
+/// As `taskset` reads it: those that are not there do not count.
+const ALL_CORES: &str = "0-1023";
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server program that takes part.
+#[derive(Clone)]
 pub(crate) struct Contestant {
-    /// `nginx` or `tidegate`: also the prefix of its own sections.
+    /// `nginx`, `tidegate` or `former`, an older tidegate.
     pub(super) name: &'static str,
     pub(super) binary: PathBuf,
 }
@@ -34,6 +37,20 @@ impl Contestant {
 
     pub(super) fn tidegate(binary: PathBuf) -> Contestant {
         Contestant { name: "tidegate", binary }
+    }
+
+    pub(super) fn former(binary: PathBuf) -> Contestant {
+        Contestant { name: "former", binary }
+    }
+
+    /// Whether it takes part where ours is compared with that rival.
+    pub(super) fn is_in(&self, rival: Rival) -> bool {
+        self.name == "tidegate" || self.name == rival.name()
+    }
+
+    /// The prefix of its own sections.
+    pub(super) fn sections(&self) -> &'static str {
+        if self.name == "nginx" { "nginx" } else { "tidegate" }
     }
 
     /// What `-v` says.
@@ -49,6 +66,7 @@ pub(super) struct Site {
     scratch: Scratch,
     pub(super) vars: Vars,
     pub(super) port: u16,
+    has_all_cores: bool,
 }
 
 impl Site {
@@ -67,15 +85,18 @@ impl Site {
         if let Some(backend) = backend {
             vars.set("TEST_PORT_2", backend);
         }
-        let config = bench.config(contestant.name, "config");
-        let http = bench.config(contestant.name, "http_config");
-        let modules = if contestant.name == "nginx" { modules(bench.value("nginx_modules")) } else { String::new() };
-        let site = Site { scratch, vars, port };
+        let own = contestant.sections();
+        let config = bench.config(own, "config");
+        let http = bench.config(own, "http_config");
+        let modules = if own == "nginx" { modules(bench.value("nginx_modules")) } else { String::new() };
+        let has_all_cores = bench.kind == Kind::Sysbench;
+        let site = Site { scratch, vars, port, has_all_cores };
         site.write(&format!(
             "{modules}{}{}",
-            if contestant.name == "tidegate" { bench.value("tidegate_main_config") } else { "" },
+            if own == "tidegate" { bench.value("tidegate_main_config") } else { "" },
             template(
-                contestant.name,
+                own,
+                if has_all_cores { "auto" } else { "1" },
                 &http,
                 &format!("listen 127.0.0.1:$TEST_PORT {};\n{config}", bench.value("listen"))
             )
@@ -91,9 +112,9 @@ impl Site {
         let port = free_port();
         let mut vars = Vars::default();
         vars.set("TEST_PORT", port);
-        let site = Site { scratch, vars, port };
+        let site = Site { scratch, vars, port, has_all_cores: false };
         let content = bench.value("backend");
-        site.write(&template("nginx", "", &format!("listen 127.0.0.1:$TEST_PORT;\n{content}")))?;
+        site.write(&template("nginx", "1", "", &format!("listen 127.0.0.1:$TEST_PORT;\n{content}")))?;
         Ok(site)
     }
 
@@ -109,10 +130,11 @@ impl Site {
             .map_err(|e| format!("cannot write nginx.conf: {e}"))
     }
 
-    /// The command line of a server on this site, pinned to the servers' core.
+    /// The command line of a server on this site, pinned to the servers' core unless it has all of them.
     pub(super) fn command(&self, binary: &Path) -> Command {
         let mut command = Command::new("taskset");
-        command.args(["-c", SERVER_CORE]).arg(binary);
+        // Where the other one has all cores, ours has them too.
+        command.args(["-c", if self.has_all_cores { ALL_CORES } else { SERVER_CORE }]).arg(binary);
         command.arg("-p").arg(format!("{}/", self.dir().display()));
         command.args(["-c", "conf/nginx.conf", "-e", "logs/error.log"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -133,8 +155,8 @@ fn modules(names: &str) -> String {
     lines.collect()
 }
 
-/// One worker, nothing logged, keep-alive without end.
-fn template(name: &str, http: &str, server: &str) -> String {
+/// Nothing logged, keep-alive without end.
+fn template(name: &str, workers: &str, http: &str, server: &str) -> String {
     // A package's nginx keeps these outside of the prefix; ours does not.
     let paths = match name {
         "nginx" => {
@@ -146,7 +168,7 @@ fn template(name: &str, http: &str, server: &str) -> String {
     // Workers that keep the rights of whoever runs this can read its files wherever they are.
     let user = if nix::unistd::geteuid().is_root() { "user root;\n" } else { "" };
     format!(
-        "{user}daemon off;\nworker_processes 1;\nworker_rlimit_nofile 20000;\npid logs/nginx.pid;\nerror_log logs/error.log warn;\n\
+        "{user}daemon off;\nworker_processes {workers};\nworker_rlimit_nofile 20000;\npid logs/nginx.pid;\nerror_log logs/error.log warn;\n\
          events {{ worker_connections 12000; }}\nhttp {{\naccess_log off;\ndefault_type text/plain;\n\
          keepalive_timeout 600s;\nkeepalive_requests 100000000;\n{paths}{http}\nserver {{\n{server}\n}}\n}}\n"
     )
