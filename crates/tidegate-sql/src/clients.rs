@@ -135,6 +135,13 @@ impl Clients {
         found.len()
     }
 
+    /// What a client runs, if that is listed.
+    pub(crate) fn statement(&self, id: u64) -> Option<String> {
+        let client = lock(&self.listed).get(&id).cloned()?;
+        let about = lock(&client.about);
+        about.info.as_deref().map(|info| String::from_utf8_lossy(info).into_owned())
+    }
+
     /// Number of clients that are listed, and of those with a statement under way.
     pub(crate) fn count(&self) -> (usize, usize) {
         let listed = lock(&self.listed);

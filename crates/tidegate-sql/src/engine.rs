@@ -42,6 +42,8 @@ pub struct EngineOptions {
     pub sql_mode: String,
     /// How long a session waits for the write lock of a schema before error 1205.
     pub lock_wait_timeout: Duration,
+    /// Whether error 1205 rolls back the whole transaction, not the statement alone (`innodb_rollback_on_timeout`).
+    pub rollback_on_timeout: bool,
     /// How long a statement may run before error 1969, `max_statement_time` of new sessions; `None` for as long as it takes.
     pub statement_time_max: Option<Duration>,
     /// Rows that an UPDATE or DELETE may collect before it changes them, in bytes.
@@ -76,6 +78,7 @@ impl EngineOptions {
             sql_mode: "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER,NO_ENGINE_SUBSTITUTION"
                 .into(),
             lock_wait_timeout: Duration::from_secs(50),
+            rollback_on_timeout: false,
             statement_time_max: None,
             statement_memory_max: 1 << 30,
             log_bytes_max: 1 << 30,
@@ -155,6 +158,7 @@ pub(crate) struct Settings {
     acknowledges_early: AtomicBool,
     sql_mode: AtomicU64,
     lock_wait_ms: AtomicU64,
+    rollback_on_timeout: AtomicBool,
     /// 0 for no limit.
     statement_time_ms: AtomicU64,
     statement_memory_max: AtomicUsize,
@@ -169,6 +173,7 @@ impl Settings {
         self.acknowledges_early.store(options.durability == Durability::Normal, Ordering::Relaxed);
         self.sql_mode.store(sql_mode, Ordering::Relaxed);
         self.lock_wait_ms.store(ms(options.lock_wait_timeout), Ordering::Relaxed);
+        self.rollback_on_timeout.store(options.rollback_on_timeout, Ordering::Relaxed);
         self.statement_time_ms.store(options.statement_time_max.map_or(0, |time| ms(time).max(1)), Ordering::Relaxed);
         self.statement_memory_max.store(options.statement_memory_max, Ordering::Relaxed);
         self.log_bytes_max.store(options.log_bytes_max, Ordering::Relaxed);
@@ -189,6 +194,11 @@ impl Settings {
     /// How long new sessions wait for a write lock.
     pub(crate) fn lock_wait(&self) -> Duration {
         Duration::from_millis(self.lock_wait_ms.load(Ordering::Relaxed))
+    }
+
+    /// Whether a wait for a lock that takes too long ends the transaction.
+    pub(crate) fn rollback_on_timeout(&self) -> bool {
+        self.rollback_on_timeout.load(Ordering::Relaxed)
     }
 
     /// How long statements of new sessions may run.

@@ -55,6 +55,8 @@ pub struct Conf {
     pub sql_mode: Option<BString>,
     /// `lock_wait_timeout`
     pub lock_wait_timeout: Option<Duration>,
+    /// `rollback_on_timeout`
+    pub rollback_on_timeout: Option<bool>,
     /// `statement_memory_max`
     pub statement_memory_max: Option<usize>,
     /// `statement_time_max`
@@ -169,6 +171,10 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("50s")
             .doc("Longest time that a statement waits for other writing statements."),
+        Directive::flag("rollback_on_timeout", |c: &mut Conf| &mut c.rollback_on_timeout)
+            .within(INSIDE)
+            .default("off")
+            .doc("Waiting too long for a lock rolls back the whole transaction (innodb_rollback_on_timeout)."),
         Directive::size("statement_memory_max", |c: &mut Conf| &mut c.statement_memory_max)
             .within(INSIDE)
             .default("1g")
@@ -207,7 +213,7 @@ pub static BLOCK: Module<Conf> = Module {
             .doc("Makes the schema if there is none, and runs the statements of a file in it then."),
     ],
     inherit: |child, parent, _| {
-        inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, statement_memory_max,
+        inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, rollback_on_timeout, statement_memory_max,
             statement_time_max, log_size_max, packet_size_max, tls, users, schemas, upstreams);
     },
     finish: Some(|conf, build| {
@@ -477,6 +483,7 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     if let Some(timeout) = conf.lock_wait_timeout {
         options.lock_wait_timeout = timeout;
     }
+    options.rollback_on_timeout = conf.rollback_on_timeout.unwrap_or(false);
     options.statement_time_max = conf.statement_time_max.filter(|time| !time.is_zero());
     if let Some(bytes) = conf.statement_memory_max {
         options.statement_memory_max = bytes;

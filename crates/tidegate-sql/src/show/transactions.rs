@@ -67,9 +67,12 @@ fn transactions(engine: &EngineInner) -> BTreeMap<u64, Transaction> {
         let numbers: HashMap<u64, u64> = seen.iter().map(|seen| (seen.owner, number(seen))).collect();
         for seen in seen {
             let since = seen.waits.as_ref().map_or(UNIX_EPOCH, |wait| wait.since);
-            let transaction = all.entry(number(&seen)).or_insert_with(|| Transaction {
-                is_alone: true,
-                ..Transaction::new(seen.connection, since, Isolation::default(), None, 0)
+            let transaction = all.entry(number(&seen)).or_insert_with(|| {
+                let statement = engine.clients.statement(seen.connection);
+                Transaction {
+                    is_alone: true,
+                    ..Transaction::new(seen.connection, since, Isolation::default(), statement, 0)
+                }
             });
             transaction.locks += seen.locks;
             transaction.rows += seen.rows;
