@@ -253,6 +253,7 @@ fn drop_some_tables(core: &mut Core, names: Vec<TableName>, if_exists: bool, tem
         let schema = schema_of(core, &name)?;
         let found = schema.catalog()?.table(&actual.name).cloned();
         if let Some(table) = found {
+            core.stand_aside(&schema, Some(table.id))?;
             drop_table(core, &schema, &table)?;
         }
         core.env.set_temporary(&schema.name, &name.name, None);

@@ -15,6 +15,7 @@ use std::{
     time::SystemTime,
 };
 
+mod circles;
 mod filter;
 mod seen;
 mod tables;
@@ -64,6 +65,15 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Deadlock;
 
+/// Why a wait for a lock has ended without it: a circle of waiting transactions was broken here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// The transaction has to end.
+    Deadlock,
+    /// It has to give the schema's write lock back, for which others of the circle wait, and may wait again then.
+    StepBack,
+}
+
 /// The locks of a schema.
 #[derive(Default)]
 pub(crate) struct RowLocks {
@@ -100,9 +110,11 @@ struct OwnerState {
     waits: Option<Wait>,
     waits_since: Option<SystemTime>,
     waker: Option<Waker>,
-    is_victim: bool,
+    broken: Option<Broken>,
     /// It waits to commit.
     commits: bool,
+    /// It could give the schema's write lock back if it has to.
+    may_step_back: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -217,8 +229,9 @@ impl Owner {
     /// Waits for a lock and takes it. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// [`Deadlock`] if others wait for this owner in turn and it is the youngest of them.
-    pub(crate) async fn wait(&self, resource: Resource, mode: Mode) -> Result<(), Deadlock> {
+    /// [`Broken::Deadlock`] if others wait for this owner in turn and it is the youngest of them; [`Broken::StepBack`] if they
+    /// wait for nothing but the write lock, which it [may give back](Self::may_step_back).
+    pub(crate) async fn wait(&self, resource: Resource, mode: Mode) -> Result<(), Broken> {
         let waits = self.locks.change(|state| {
             let lock = state.locks.entry(resource).or_default();
             if lock.admits(self.id, mode) {
@@ -242,11 +255,11 @@ impl Owner {
         poll_fn(|cx| self.poll_outcome(cx)).await
     }
 
-    fn poll_outcome(&self, cx: &std::task::Context<'_>) -> Poll<Result<(), Deadlock>> {
+    fn poll_outcome(&self, cx: &std::task::Context<'_>) -> Poll<Result<(), Broken>> {
         let mut state = self.locks.lock();
-        let Some(owner) = state.owners.get_mut(&self.id) else { return Poll::Ready(Err(Deadlock)) };
-        if owner.is_victim {
-            return Poll::Ready(Err(Deadlock));
+        let Some(owner) = state.owners.get_mut(&self.id) else { return Poll::Ready(Err(Broken::Deadlock)) };
+        if let Some(broken) = owner.broken {
+            return Poll::Ready(Err(broken));
         }
         if owner.waits.is_none() {
             return Poll::Ready(Ok(()));
@@ -273,7 +286,7 @@ impl Drop for Waiting<'_> {
         self.0.locks.change(|state| {
             state.stop_waiting(self.0.id);
             if let Some(owner) = state.owners.get_mut(&self.0.id) {
-                owner.is_victim = false;
+                owner.broken = None;
             }
         });
     }
@@ -358,61 +371,6 @@ impl State {
             lock.queue.retain(|(waiter, _)| *waiter != id);
             self.hand_over(resource);
         }
-    }
-
-    /// Those whom an owner waits for; those ahead of it in the queue only if `queued`.
-    fn blockers(&self, id: u64, queued: bool) -> Vec<u64> {
-        match self.owners.get(&id).and_then(|owner| owner.waits) {
-            None => Vec::new(),
-            Some(Wait::Writer) => self.writer.into_iter().filter(|writer| *writer != id).collect(),
-            Some(Wait::Lock(resource, mode)) => {
-                let Some(lock) = self.locks.get(&resource) else { return Vec::new() };
-                let ahead = lock.queue.iter().take_while(|(waiter, _)| queued && *waiter != id);
-                let before =
-                    lock.holders.iter().chain(ahead).filter(|(other, held)| *other != id && !held.goes_with(mode));
-                before.map(|(other, _)| *other).collect()
-            }
-        }
-    }
-
-    /// Ends the wait of the youngest in each circle that an owner's new wait has closed. One who commits waits for the writer
-    /// alone, and the writer of a circle does not commit, so there is always somebody else.
-    fn break_circles(&mut self, id: u64) {
-        // Whoever only stands ahead in a queue need not go if the holders alone make a circle.
-        while let Some(circle) = self.circle(id, false).or_else(|| self.circle(id, true)) {
-            let commits = |id: &u64| self.owners.get(id).is_some_and(|owner| owner.commits);
-            let Some(victim) = circle.into_iter().max_by_key(|id| (!commits(id), *id)) else { return };
-            let waker = self.owners.get_mut(&victim).and_then(|owner| owner.waker.take());
-            self.stop_waiting(victim);
-            let Some(owner) = self.owners.get_mut(&victim) else { return };
-            owner.is_victim = true;
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-            if victim == id {
-                return;
-            }
-        }
-    }
-
-    /// The owners on a way from an owner back to itself.
-    fn circle(&self, start: u64, queued: bool) -> Option<Vec<u64>> {
-        let mut way = vec![(start, self.blockers(start, queued))];
-        let mut seen = vec![start];
-        while let Some((_, next)) = way.last_mut() {
-            match next.pop() {
-                Some(id) if id == start => return Some(way.into_iter().map(|(id, _)| id).collect()),
-                Some(id) if seen.contains(&id) => {}
-                Some(id) => {
-                    seen.push(id);
-                    way.push((id, self.blockers(id, queued)));
-                }
-                None => {
-                    way.pop();
-                }
-            }
-        }
-        None
     }
 }
 
@@ -502,14 +460,14 @@ mod tests {
         let mut old = Box::pin(a.wait(row(1), Mode::Exclusive));
         assert!(poll(&mut old).is_pending(), "the oldest closes the circle and goes on waiting");
         assert!(woken.0.load(Ordering::Relaxed));
-        assert_eq!(poll(&mut young), Poll::Ready(Err(Deadlock)));
+        assert_eq!(poll(&mut young), Poll::Ready(Err(Broken::Deadlock)));
         drop((young, middle, old));
         // The youngest itself closes a circle; two holders that both want more are one, too.
         assert!([a, b].into_iter().all(|owner| owner.take(row(9), Mode::Shared).is_some()));
         let mut first = Box::pin(a.wait(row(9), Mode::Exclusive));
         assert!(poll(&mut first).is_pending());
         let mut second = Box::pin(b.wait(row(9), Mode::Exclusive));
-        assert_eq!(poll(&mut second), Poll::Ready(Err(Deadlock)));
+        assert_eq!(poll(&mut second), Poll::Ready(Err(Broken::Deadlock)));
         assert!(poll(&mut first).is_pending());
     }
 
@@ -523,7 +481,7 @@ mod tests {
         let mut first = Box::pin(a.wait(row(2), Mode::Exclusive));
         assert!(poll(&mut first).is_pending());
         let mut second = Box::pin(b.wait(row(1), Mode::Exclusive));
-        assert_eq!(poll(&mut second), Poll::Ready(Err(Deadlock)));
+        assert_eq!(poll(&mut second), Poll::Ready(Err(Broken::Deadlock)));
         assert!(poll(&mut between).is_pending());
     }
 
@@ -543,9 +501,35 @@ mod tests {
         b.while_committing(|| {
             let mut commit = Box::pin(b.while_waiting_to_write(std::future::pending::<()>()));
             assert!(poll(&mut commit).is_pending());
-            assert_eq!(poll(&mut wait), Poll::Ready(Err(Deadlock)));
+            assert_eq!(poll(&mut wait), Poll::Ready(Err(Broken::Deadlock)));
             assert!(poll(&mut commit).is_pending());
         });
+    }
+
+    #[test]
+    fn the_writer_of_a_circle_steps_back_if_it_may() {
+        let locks = Arc::new(RowLocks::default());
+        let [a, b] = std::array::from_fn(|_| locks.owner(0));
+        assert!(a.take(row(1), Mode::Exclusive).is_some());
+        b.keeps_writing();
+        b.may_step_back(true);
+        let mut wait = Box::pin(b.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut wait).is_pending());
+        let mut write = Box::pin(a.while_waiting_to_write(std::future::pending::<()>()));
+        assert!(poll(&mut write).is_pending());
+        assert_eq!(poll(&mut wait), Poll::Ready(Err(Broken::StepBack)));
+        drop(wait);
+        // It has not: now somebody has to end, and it is the younger one.
+        let mut again = Box::pin(b.wait(row(1), Mode::Exclusive));
+        assert_eq!(poll(&mut again), Poll::Ready(Err(Broken::Deadlock)));
+        drop(again);
+        // It has: it waits like any other.
+        b.keeps_writing_no_more();
+        let mut again = Box::pin(b.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut again).is_pending() && poll(&mut write).is_pending());
+        drop(write);
+        drop(a);
+        assert_eq!(poll(&mut again), Poll::Ready(Ok(())));
     }
 
     #[test]

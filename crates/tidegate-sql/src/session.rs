@@ -3,6 +3,7 @@
 mod analyse;
 mod changes;
 mod client;
+mod definitions;
 mod describe;
 mod env;
 mod explain;
@@ -13,8 +14,10 @@ mod plan;
 mod pooled;
 mod private;
 mod resting;
+mod savepoints;
 mod select;
 mod statements;
+mod stepping_back;
 mod tables;
 mod transaction;
 mod writes;

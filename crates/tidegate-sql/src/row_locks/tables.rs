@@ -5,7 +5,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use super::{RowLocks, State};
+use super::{Owner, RowLocks, State};
 
 /// Tables that a statement wants without locks, until it is dropped.
 pub(crate) struct Wanted<'a> {
@@ -49,6 +49,17 @@ impl RowLocks {
             Poll::Pending
         })
         .await;
+    }
+}
+
+impl Owner {
+    /// Gives back what the owner has locked in a table that nobody else can reach.
+    pub(crate) fn release_table(&self, table: i64) {
+        self.locks.change(|state| {
+            let Some(owner) = state.owners.get_mut(&self.id) else { return };
+            let there = owner.held.extract_if(.., |resource| resource.table() == table).collect::<Vec<_>>();
+            there.into_iter().for_each(|resource| state.release(self.id, resource));
+        });
     }
 }
 

@@ -34,7 +34,7 @@ impl Owner {
                 return Poll::Ready(Ok(output));
             }
             match self.poll_outcome(cx) {
-                Poll::Ready(Err(deadlock)) => Poll::Ready(Err(deadlock)),
+                Poll::Ready(Err(_)) => Poll::Ready(Err(Deadlock)),
                 _ => Poll::Pending,
             }
         })
@@ -70,5 +70,14 @@ impl Owner {
     /// Notes that the owner keeps the schema's write lock from now on, until it is dropped.
     pub(crate) fn keeps_writing(&self) {
         self.locks.change(|state| state.writer = Some(self.id));
+    }
+
+    /// Notes whether the owner, who keeps the schema's write lock, could give that back while it waits.
+    pub(crate) fn may_step_back(&self, may: bool) {
+        self.locks.change(|state| {
+            if let Some(owner) = state.owners.get_mut(&self.id) {
+                owner.may_step_back = may;
+            }
+        });
     }
 }

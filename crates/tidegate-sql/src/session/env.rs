@@ -16,11 +16,12 @@ use tidegate_rows::{Param, ServerError};
 use super::{IdleLimits, Isolation, Numbers};
 use crate::{
     clients::Client,
-    engine::Settings,
+    engine::{Schema, Settings},
     errors::{self, Warning},
     lexer::LexMode,
     locks::{Held, Locks},
     row_locks::RowFilter,
+    store::writer::WriteGuard,
     task,
     value::{
         Datum, SqlType,
@@ -99,6 +100,8 @@ pub(crate) struct Env {
     held: Held,
     /// What LOCK TABLES has locked.
     pub(super) tables: RefCell<Option<super::tables::LockedTables>>,
+    /// The write lock of a schema in which a definition within a transaction is about to change something.
+    pub(super) defines_under: Cell<Option<(Arc<Schema>, WriteGuard)>>,
     /// Why the statement that ran last has to run again.
     pub(super) stopped: Cell<Option<super::Stopped>>,
     /// Which rows SKIP LOCKED lets through.
@@ -171,6 +174,7 @@ impl Env {
             locks,
             held: Held::default(),
             tables: RefCell::default(),
+            defines_under: Cell::default(),
             stopped: Cell::new(None),
             row_filter: RefCell::default(),
             seeds: RefCell::default(),

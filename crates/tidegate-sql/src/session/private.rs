@@ -13,7 +13,8 @@ use tidegate_rows::ServerError;
 
 use super::{
     Core, Env, Res,
-    transaction::{Place, Transaction, WaitLimit, acquire_for, savepoint_name, wait_at_most},
+    stepping_back::Former,
+    transaction::{Need, Place, Transaction, WaitLimit, acquire_for, wait_at_most},
     writes::tables_of,
 };
 use crate::{
@@ -70,10 +71,11 @@ impl Place {
     }
 
     /// As [`owner`](Self::owner), about to wait for a row: others may be waiting for its write lock.
-    fn owner_that_waits(&mut self) -> Rc<Owner> {
+    pub(super) fn owner_that_waits(&mut self) -> Rc<Owner> {
         let owner = self.owner();
         if self.guard.is_some() {
             owner.keeps_writing();
+            owner.may_step_back(self.former.is_some());
         }
         forget_pages(&mut self.conn, &mut self.reader);
         owner
@@ -132,20 +134,6 @@ impl Place {
         wait_at_most(env, owner.locks().tables_are_unwanted(&tables))
     }
 
-    /// Changes to a private connection.
-    fn become_private(&mut self, savepoints: &[String]) -> Res<()> {
-        let mut conn = self.pool.take_private()?;
-        let mut log = Log::default();
-        for name in savepoints {
-            log.savepoint(&savepoint_name(name));
-        }
-        let owner = self.owner();
-        conn.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner, log }))));
-        self.pool.put(std::mem::replace(&mut self.conn, conn));
-        self.reader = None;
-        Ok(())
-    }
-
     /// Has the private connection begin anew on the newest commit, with the changes that it has made so far.
     fn renew(&mut self, env: &Env) -> Res<()> {
         self.conn.rollback();
@@ -201,7 +189,7 @@ impl Transaction {
         place.pool.schema.may_write()?;
         if !place.conn.is_private() {
             stmts.clear();
-            place.become_private(&savepoints)?;
+            place.become_private(Former::new(&savepoints).log)?;
         }
         place.turn = Some(place.wait_to_write(env, tables)?);
         place.renew_if_behind(env)
@@ -210,19 +198,6 @@ impl Transaction {
     /// Whether it remains the writer of a schema until it ends.
     pub(super) fn is_writer(&self) -> bool {
         self.places.iter().any(|place| place.guard.is_some())
-    }
-
-    /// Is not the schema's writer any more if nothing that the transaction has done needs it: the statement that has made it
-    /// that has failed, or waits for a row and will run again.
-    pub(super) fn give_up_writing(&mut self, env: &Env) {
-        if env.has_tables() || self.runs_alone() || self.changed > 0 || !self.touched.is_empty() {
-            return;
-        }
-        let Some(place) = self.place().ok().filter(|place| place.guard.is_some()) else { return };
-        place.conn.rollback();
-        place.reader = None;
-        place.owner().keeps_writing_no_more();
-        place.guard = None;
     }
 
     /// Gives the write lock back that a statement had.
@@ -255,6 +230,8 @@ impl Transaction {
         place.pool.schema.may_write()?;
         let conn = place.apply_as_writer(env, Log::apply_to_commit)?;
         place.owner().keeps_writing();
+        let log = place.log().map(std::mem::take).unwrap_or_default();
+        place.former = Some(Former { log, has_written: false });
         place.pool.put(std::mem::replace(&mut place.conn, conn));
         place.guard = Some(guard);
         Ok(())
@@ -306,15 +283,13 @@ impl Core {
         let gone_on = match (stop, &mut self.transaction) {
             (Stop::Outgrown, Some(transaction)) => transaction.become_writer(&self.env),
             (Stop::Outgrown, None) => Err(errors::internal("a statement alone has outgrown its transaction")),
-            (Stop::Blocked(resource, mode), transaction) => {
-                let owner = match transaction.as_mut().map(Transaction::place) {
-                    Some(place) => place?.owner_that_waits(),
-                    None => Rc::clone(self.waits_as.get_or_insert_with(|| Rc::new(rows.owner(self.env.connection_id)))),
-                };
-                wait_at_most(&self.env, owner.wait(resource, mode))?.map_err(|Deadlock| errors::deadlock())
+            (Stop::Blocked(resource, mode), Some(transaction)) => transaction.wait_for(&self.env, resource, mode),
+            (Stop::Blocked(resource, mode), None) => {
+                let owner = self.waits_as.get_or_insert_with(|| Rc::new(rows.owner(self.env.connection_id)));
+                wait_at_most(&self.env, owner.wait(resource, mode))?.map_err(|_| errors::deadlock())
             }
         };
-        if gone_on.as_ref().is_err_and(|error| error.code == errors::deadlock().code)
+        if gone_on.as_ref().is_err_and(|error| self.ends_transaction(error))
             && let Some(mut transaction) = self.transaction.take()
         {
             transaction.rollback();
@@ -340,11 +315,12 @@ impl Core {
     ) -> Res<()> {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query")) };
         let privately = transaction.is_explicit() && locking.rows.is_some() && !transaction.runs_alone();
+        let need = if privately { Need::Private } else { Need::Writer };
         let lock_wait = self.env.lock_wait.get();
         if locking.wait == LockWait::Fail {
             self.env.lock_wait.set(lock_wait.min(NOWAIT));
         }
-        let ready = transaction.write_or_lock(&self.env, plan, &mut entry.stmts, privately);
+        let ready = transaction.write_or_lock(&self.env, plan, &mut entry.stmts, need);
         self.env.lock_wait.set(lock_wait);
         ready?;
         if !plan.is_current() {
@@ -353,6 +329,10 @@ impl Core {
         let Some(rows) = &locking.rows else { return Ok(()) };
         let owner = transaction.owner_id();
         let place = transaction.place()?;
+        if !place.conn.is_private() {
+            // What the writer reads is locked because nobody else writes.
+            place.former = None;
+        }
         let filter = RowFilter { locks: Arc::clone(&home.rows), owner, only_own: false };
         self.env.row_filter.replace(Some(filter.clone()));
         let mut found = Vec::new();
@@ -364,18 +344,12 @@ impl Core {
             self.env.stopped.set(Some(Stopped { rows: Arc::clone(&home.rows), stop: Stop::Outgrown }));
             return Err(errors::stopped());
         }
-        let locked = under_watch(
-            &mut place.conn,
-            &home.rows,
-            owner,
-            &self.env,
-            |_| Ok(()),
-            |conn| {
-                let Some(watch) = conn.watch() else { return Ok(()) };
-                found.into_iter().for_each(|(resource, mode)| watch.lock(resource, mode));
-                Ok(())
-            },
-        );
+        let lock = |conn: &mut Conn| {
+            let Some(watch) = conn.watch() else { return Ok(()) };
+            found.into_iter().for_each(|(resource, mode)| watch.lock(resource, mode));
+            Ok(())
+        };
+        let locked = under_watch(&mut place.conn, &home.rows, owner, &self.env, |_| Ok(()), lock);
         if place.conn.is_private() {
             // From now on others may take and give back what was left out.
             self.env.row_filter.replace(Some(RowFilter { only_own: true, ..filter }));

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     Env, Res,
+    stepping_back::Former,
     transaction::{Place, Transaction},
 };
 use crate::{
@@ -72,6 +73,7 @@ pub(super) struct Resting {
 struct Kept {
     pool: Rc<Pool>,
     owner: Option<Rc<Owner>>,
+    former: Option<Former>,
 }
 
 impl Resting {
@@ -103,12 +105,13 @@ impl Transaction {
         let mut kept = kept.drain(..);
         let resumed = open.resume(|held| {
             let Held { schema: _, conn, guard, defined, reader, owner: _ } = held;
-            if let Some(Kept { pool, owner }) = kept.next() {
+            if let Some(Kept { pool, owner, former }) = kept.next() {
                 let transaction = transaction.clone();
                 self.places.push(Place {
                     conn,
                     pool,
                     guard,
+                    former,
                     defined,
                     turn: None,
                     reader,
@@ -137,10 +140,11 @@ impl Transaction {
         let writes = self.places.iter_mut().any(|place| place.guard.is_some() || place.has_private_changes());
         let Resting { open: Some(open), kept } = &mut self.resting else { return };
         let held = self.places.drain(..).map(|place| {
-            let Place { conn, pool, guard, defined, turn: _, reader, owner, transaction: _, connection_id: _ } = place;
+            let Place { conn, pool, guard, former, defined, turn: _, reader, owner, transaction: _, connection_id: _ } =
+                place;
             let schema = Arc::clone(&pool.schema);
             let owner_id = owner.as_ref().map(|owner| owner.id());
-            kept.push(Kept { pool, owner });
+            kept.push(Kept { pool, owner, former });
             Held { schema, conn, guard, defined, reader, owner: owner_id }
         });
         open.rest(env.idle_limits.get().of(writes), self.changed, held);

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     clients::Kill,
-    ddl,
     engine::is_virtual,
     errors,
     exec::params::{Params, Text},
@@ -185,44 +184,6 @@ impl Core {
         };
         self.env.prepared_mode.set(None);
         result
-    }
-
-    /// Statements that define tables, views, schemas.
-    fn define(
-        &mut self,
-        definition: Statement,
-        text: Text<'_>,
-        more: bool,
-        sink: &mut dyn Sink,
-    ) -> Result<(), QueryError> {
-        let temporary = match &definition {
-            Statement::CreateTable(create) => create.temporary,
-            Statement::DropTable { temporary, .. } => *temporary,
-            _ => false,
-        };
-        if temporary && self.transaction.is_some() {
-            return Err(errors::unsupported("temporary tables made or dropped inside of a transaction").into());
-        }
-        let read_only = match &self.transaction {
-            Some(transaction) => transaction.read_only,
-            None => self.env.begins_read_only(),
-        };
-        if read_only && !temporary {
-            return Err(errors::read_only_transaction().into());
-        }
-        self.commit_open()?;
-        let alters =
-            matches!(&definition, Statement::AlterTable { items, .. } if items.iter().any(parse::AlterItem::is_change));
-        match ddl::run(self, definition, text, more, sink)? {
-            Some(affected) if alters => {
-                let warnings = self.env.warning_count();
-                let info = format!("Records: {affected}  Duplicates: 0  Warnings: {warnings}");
-                self.ok_with(affected, &info, more, sink);
-            }
-            Some(affected) => self.ok(affected, more, sink),
-            None => {}
-        }
-        Ok(())
     }
 
     /// Makes a schema the current one.

@@ -12,7 +12,10 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use super::{Core, Env, Isolation, isolation::Characteristics, resting::Resting, writes::names_of};
+use super::{
+    Core, Env, Isolation, isolation::Characteristics, resting::Resting, savepoints::savepoint_name,
+    stepping_back::Former, writes::names_of,
+};
 use crate::{
     catalog::TableState,
     ddl::temporary,
@@ -23,10 +26,7 @@ use crate::{
     store::{
         conn::{Conn, Stmt, to_server_error},
         pool::Pool,
-        private::{
-            log::{Log, ROWS_MAX},
-            watch::Watch,
-        },
+        private::log::ROWS_MAX,
         readers::Reader,
         transactions::Open,
         writer::WriteGuard,
@@ -53,12 +53,25 @@ pub(super) struct Transaction {
     pub(super) resting: Resting,
 }
 
+/// How a statement that writes, or locks what it reads, has to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// It can run privately.
+    Private,
+    /// As the schema's writer, because it changes much.
+    Bulk,
+    /// As the schema's writer, which its transaction must be until it ends.
+    Writer,
+}
+
 /// The connection of a transaction to a schema.
 pub(super) struct Place {
     pub(super) conn: Box<Conn>,
     pub(super) pool: Rc<Pool>,
     /// The write lock of a transaction that is the schema's writer.
     pub(super) guard: Option<WriteGuard>,
+    /// What it was before it changed so much that it became the writer.
+    pub(super) former: Option<Former>,
     /// The version of the schema's definitions when its snapshot was taken.
     pub(super) defined: u64,
     /// The write lock of a statement that runs privately.
@@ -87,6 +100,12 @@ impl Place {
         let here = plan.read_names.iter().filter(|(name, _)| *name == schema.name);
         let mut tables = here.filter_map(|(_, table)| catalog.table(table));
         Ok(tables.any(|table| table.state.defined.load(Ordering::Acquire) > self.defined))
+    }
+
+    /// Its next statement takes another snapshot, with the transaction's own changes.
+    pub(super) fn forget_snapshot(&mut self) {
+        self.conn.rollback();
+        self.reader = None;
     }
 
     /// Gives the connection back, then the lock. What is not committed is undone.
@@ -177,6 +196,7 @@ impl Transaction {
             conn,
             pool,
             guard: None,
+            former: None,
             defined: 0,
             turn: None,
             reader: None,
@@ -205,6 +225,11 @@ impl Transaction {
     /// The connection to a schema, if the transaction has a place there.
     pub(super) fn conn_to(&mut self, schema: &Schema) -> Option<&mut Conn> {
         self.places.iter_mut().find(|place| place.is_of(schema)).map(|place| &mut *place.conn)
+    }
+
+    /// Has another place of its own from now on.
+    pub(super) fn go_to(&mut self, index: usize) {
+        self.current = index;
     }
 
     pub(super) fn place(&mut self) -> Res<&mut Place> {
@@ -292,11 +317,16 @@ impl Transaction {
             return Err(errors::read_only_transaction());
         }
         let many = matches!(&plan.kind, PlanKind::Insert(insert) if insert.rows.len() > ROWS_MAX);
-        self.write_or_lock(env, plan, stmts, self.explicit && !many && !plan.locks_rows && !self.runs_alone())
+        let need = match self.explicit && !plan.locks_rows && !self.runs_alone() {
+            true if many => Need::Bulk,
+            true => Need::Private,
+            false => Need::Writer,
+        };
+        self.write_or_lock(env, plan, stmts, need)
     }
 
-    /// As [`write`](Self::write), also for a query that locks rows; privately only if that is `possible`.
-    pub(super) fn write_or_lock(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, possible: bool) -> Res<()> {
+    /// As [`write`](Self::write), also for a query that locks rows.
+    pub(super) fn write_or_lock(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, need: Need) -> Res<()> {
         let (current, explicit) = (self.current, self.explicit);
         let mut others = self.places.iter_mut().enumerate().filter(|(index, _)| *index != current);
         if others.any(|(_, place)| place.guard.is_some() || place.has_private_changes()) {
@@ -304,7 +334,8 @@ impl Transaction {
         }
         let is_writer = self.place()?.guard.is_some();
         let tables = names_of(plan);
-        if !is_writer && possible && plan.attached.is_empty() && !env.has_tables() {
+        let need = if plan.attached.is_empty() && !env.has_tables() { need } else { Need::Writer };
+        if !is_writer && need == Need::Private {
             self.place()?.let_definitions_pass(env, plan)?;
             return self.write_privately(env, &tables, stmts);
         }
@@ -312,6 +343,7 @@ impl Transaction {
             stmts.clear();
             self.become_writer(env)?;
         }
+        let former = (need == Need::Bulk).then(|| Former::new(&self.savepoints));
         let place = self.place()?;
         if place.guard.is_none() {
             place.pool.schema.may_write()?;
@@ -321,11 +353,15 @@ impl Transaction {
             });
             if explicit {
                 place.owner().keeps_writing();
+                place.former = former;
             }
             // A snapshot of before would not let it write.
             place.conn.rollback();
         } else if place.pool.schema.keeps_from(env, &tables) {
             return Err(errors::deadlock());
+        }
+        if need == Need::Writer {
+            place.former = None;
         }
         self.ready(env, Conn::begin_immediate)
     }
@@ -358,7 +394,7 @@ impl Transaction {
     }
 
     /// What the file says about AUTO_INCREMENT has been undone too.
-    fn forget_stored_autos(&self) {
+    pub(super) fn forget_stored_autos(&self) {
         self.touched.iter().for_each(|table| table.stored_auto.store(0, Ordering::Release));
     }
 
@@ -367,58 +403,6 @@ impl Transaction {
         self.take_back();
         self.places.drain(..).for_each(Place::leave);
         self.savepoints.clear();
-    }
-
-    /// Makes a savepoint; one of the same name goes.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub(super) fn savepoint(&mut self, name: &str) -> Res<()> {
-        self.savepoints.retain(|known| !known.eq_ignore_ascii_case(name));
-        self.on_savepoint("SAVEPOINT", name, Log::savepoint)?;
-        self.savepoints.push(name.to_owned());
-        Ok(())
-    }
-
-    /// Undoes what happened since a savepoint.
-    ///
-    /// # Errors
-    /// 1305 if there is none of this name.
-    pub(super) fn rollback_to(&mut self, name: &str) -> Res<()> {
-        let at = self.find(name)?;
-        self.savepoints.truncate(at + 1);
-        self.forget_stored_autos();
-        self.on_savepoint("ROLLBACK TO", name, Log::rollback_to)
-    }
-
-    /// Forgets a savepoint and those after it.
-    ///
-    /// # Errors
-    /// 1305 if there is none of this name.
-    pub(super) fn release(&mut self, name: &str) -> Res<()> {
-        let at = self.find(name)?;
-        self.savepoints.truncate(at);
-        self.on_savepoint("RELEASE", name, Log::release)
-    }
-
-    /// Does to a savepoint what `verb` says, in each place that has begun; the others get their savepoints when they begin.
-    /// `note` does it in the list of a private place.
-    fn on_savepoint(&mut self, verb: &str, name: &str, note: fn(&mut Log, &str)) -> Res<()> {
-        let name = savepoint_name(name);
-        for conn in self.places.iter_mut().map(|place| &mut place.conn) {
-            if let Some(log) = conn.watch().and_then(Watch::log) {
-                note(log, &name);
-            }
-            if !conn.is_autocommit() {
-                conn.execute(&format!("{verb} {name}")).map_err(|error| to_server_error(&error))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn find(&self, name: &str) -> Res<usize> {
-        let found = self.savepoints.iter().position(|known| known.eq_ignore_ascii_case(name));
-        found.ok_or_else(|| errors::unknown_savepoint(name))
     }
 }
 
@@ -431,12 +415,6 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         self.rollback();
     }
-}
-
-/// SQLite's name of a savepoint: letters and digits only.
-pub(super) fn savepoint_name(name: &str) -> String {
-    let plain: String = name.bytes().map(|byte| format!("{:02x}", byte.to_ascii_lowercase())).collect();
-    format!("sp{plain}")
 }
 
 /// Waits for the right to write to tables of a schema: until nobody else has them locked, and for the write lock.
@@ -505,7 +483,8 @@ impl Schema {
 /// # Errors
 /// 1205 if it takes too long.
 pub(super) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
-    if let Some(guard) = env.lend(schema).or_else(|| schema.writer.try_acquire()) {
+    let lent = env.lend(schema).or_else(|| env.lend_to_define(schema));
+    if let Some(guard) = lent.or_else(|| schema.writer.try_acquire()) {
         return Ok(guard);
     }
     match schema.rows.waits_for_writer(env.connection_id) {

@@ -5,14 +5,14 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use tidegate_rows::{QueryError, Sink, Summary};
+use tidegate_rows::{QueryError, ServerError, Sink, Summary};
 
 use super::{
     Core, Res, changes,
     group::{Member, Turn},
     private::under_watch,
     select::run_select,
-    transaction::Transaction,
+    transaction::{Need, Transaction},
 };
 use crate::{
     cache::Entry,
@@ -227,16 +227,22 @@ impl Core {
         Ok(())
     }
 
+    /// Whether a statement that has failed like this has undone its transaction.
+    pub(super) fn ends_transaction(&self, error: &ServerError) -> bool {
+        let is_timeout = error.code == errors::lock_wait_timeout().code;
+        error.code == errors::deadlock().code || is_timeout && self.engine.settings.rollback_on_timeout()
+    }
+
     /// What becomes of a transaction whose statement has failed.
     fn keep_or_undo(&mut self, mut transaction: Transaction, was_writer: bool, error: &QueryError) {
         let QueryError::Server(error) = error else { return transaction.rollback() };
-        let fatal = matches!(error.code, 1213 | 1021 | 1030) || transaction.has_ended() || transaction.is_undone();
-        if !transaction.is_explicit() || fatal {
+        let fatal = matches!(error.code, 1021 | 1030) || transaction.has_ended() || transaction.is_undone();
+        if !transaction.is_explicit() || fatal || self.ends_transaction(error) {
             return transaction.rollback();
         }
         // With the lock in hand a statement finds the definitions of its next attempt unchanged.
-        if !was_writer && error.code != errors::DEFINITION_CHANGED {
-            transaction.give_up_writing(&self.env);
+        if error.code != errors::DEFINITION_CHANGED {
+            transaction.give_up_writing(&self.env, was_writer);
         }
         self.transaction = Some(transaction);
     }
@@ -260,7 +266,7 @@ impl Core {
             match &select.locking {
                 Some(locking) => self.lock_rows(transaction, plan, locking, home, entry, constants)?,
                 None if transaction.runs_alone() => {
-                    transaction.write_or_lock(&self.env, plan, &mut entry.stmts, false)?;
+                    transaction.write_or_lock(&self.env, plan, &mut entry.stmts, Need::Writer)?;
                     if !plan.is_current() {
                         return Err(errors::definition_changed().into());
                     }
@@ -290,6 +296,9 @@ impl Core {
         let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint, owner);
         entry.brief = task::suspensions() == before;
         let written = written?;
+        if let Some(former) = &mut transaction.place()?.former {
+            former.has_written = true;
+        }
         transaction.touch(&written.touched);
         transaction.changed += written.affected;
         Ok(Done::Written(written))

@@ -99,15 +99,44 @@ fn who_commits_is_not_the_one_to_give_up() {
         ok(run(&mut young, "BEGIN; UPDATE t SET n = 1 WHERE id = 1").await);
         let many: Vec<String> = (10..1200).map(|id| format!("({id}, 0)")).collect();
         ok(run(&mut old, &format!("INSERT INTO t (id, n) VALUES {}", many.join(","))).await);
+        // It locks this one by being the only writer, which it has to stay now.
+        ok(run(&mut old, "SELECT n FROM t WHERE id = 3 FOR UPDATE").await);
         let mut waiting = fixture.start(old, "UPDATE t SET n = 2 WHERE id = 1");
         assert!(waiting.waits().await);
         ok(run(&mut young, "COMMIT").await);
         let (mut old, outcome) = waiting.end().await;
         assert_eq!(outcome, Err(1213));
-        assert_eq!(
-            ok(run(&mut old, "SELECT COUNT(*), MAX(n = 1 AND id = 1), MAX(n = 2) FROM t WHERE id < 3 OR id > 9").await),
-            [2, 1, 0]
-        );
+        let seen = "SELECT COUNT(*), MAX(n = 1 AND id = 1), MAX(n = 2) FROM t WHERE id < 3 OR id > 9";
+        assert_eq!(ok(run(&mut old, seen).await), [2, 1, 0]);
+    });
+}
+
+#[test]
+fn a_wait_that_is_too_long_undoes_what_is_configured() {
+    local(async {
+        let fixture = Fixture::new("on-timeout", TABLE).await;
+        let (mut a, mut b) = (fixture.session(), fixture.session());
+        let shown = "SELECT @@innodb_rollback_on_timeout";
+        ok(run(&mut a, "BEGIN; UPDATE t SET n = 11 WHERE id = 1; SET innodb_lock_wait_timeout = 0").await);
+        ok(run(&mut b, "SET innodb_lock_wait_timeout = 0").await);
+        for (whole, left) in [(false, vec![21]), (true, vec![20])] {
+            let mut options = EngineOptions::new(&fixture.path);
+            options.durability = Durability::Normal;
+            options.rollback_on_timeout = whole;
+            fixture.engine.as_ref().unwrap().configure(options).unwrap();
+            assert_eq!(ok(run(&mut b, shown).await), [i64::from(whole)]);
+            // A wait for a row, and one that a query does not want.
+            for waits in ["UPDATE t SET n = 12 WHERE id = 1", "SELECT n FROM t WHERE id = 1 FOR UPDATE NOWAIT"] {
+                ok(run(&mut b, "BEGIN; UPDATE t SET n = 21 WHERE id = 2").await);
+                assert_eq!(run(&mut b, waits).await, Err(1205), "{waits}");
+                assert_eq!(b.in_transaction(), !whole, "{waits}");
+                assert_eq!(ok(run(&mut b, "SELECT n FROM t WHERE id = 2").await), left, "{waits}");
+                // What it had locked is free.
+                let other = run(&mut fixture.session(), "SELECT n FROM t WHERE id = 2 FOR UPDATE NOWAIT").await;
+                assert_eq!(other.is_ok(), whole, "{waits}");
+                ok(run(&mut b, "ROLLBACK").await);
+            }
+        }
     });
 }
 
@@ -127,11 +156,14 @@ fn a_statement_that_fails_leaves_no_writer() {
         assert_eq!(run(&mut b, "UPDATE t SET n = 7 WHERE id = 1").await, Err(1205));
         assert_eq!(ok(run(&mut a, "SELECT SUM(n) FROM t").await), [21]);
         ok(run(&mut a, "UPDATE t SET n = 8 WHERE id = 1; ROLLBACK TO s; UPDATE t SET n = n + 1 WHERE id = 3").await);
-        // It has changed something by now, so that it stays the writer.
         assert_eq!(run(&mut a, &bad).await, Err(1062));
-        assert_eq!(run(&mut b, "UPDATE t SET n = 9 WHERE id = 2").await, Err(1205));
-        ok(run(&mut a, "COMMIT").await);
-        assert_eq!(ok(run(&mut b, "SELECT n FROM t ORDER BY id").await), [10, 5, 7]);
+        ok(run(&mut b, "UPDATE t SET n = 9 WHERE id = 2").await);
+        // It has changed as much by now, so that it stays the writer.
+        ok(run(&mut a, &many).await);
+        assert_eq!(run(&mut a, &bad).await, Err(1062));
+        assert_eq!(run(&mut b, "UPDATE t SET n = 0 WHERE id = 2").await, Err(1205));
+        ok(run(&mut a, "ROLLBACK TO s; UPDATE t SET n = n + 1 WHERE id = 3; COMMIT").await);
+        assert_eq!(ok(run(&mut b, "SELECT n FROM t ORDER BY id").await), [10, 9, 7]);
         // One that waits for a row lets others write and commit meanwhile, and then does all of its work.
         ok(run(&mut b, "BEGIN; INSERT INTO t VALUES (1199, 1, 1199)").await);
         let mut waiting = fixture.start(a, &format!("BEGIN; {many}"));
@@ -140,7 +172,7 @@ fn a_statement_that_fails_leaves_no_writer() {
         ok(run(&mut b, "ROLLBACK").await);
         let (mut a, outcome) = waiting.end().await;
         ok(outcome);
-        assert_eq!(ok(run(&mut a, "SELECT COUNT(*), SUM(n) FROM t").await), [1193, 23]);
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*), SUM(n) FROM t").await), [1193, 27]);
         assert_eq!(run(&mut b, "UPDATE t SET n = 9 WHERE id = 2").await, Err(1205));
         ok(run(&mut a, "COMMIT").await);
         assert_eq!(ok(run(&mut c, "SELECT COUNT(*) FROM t").await), [1193]);

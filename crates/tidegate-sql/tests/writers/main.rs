@@ -1,5 +1,6 @@
 //! Transactions that write side by side.
 
+mod bulk;
 mod endings;
 mod idle;
 mod locking;
@@ -7,6 +8,7 @@ mod model;
 mod refused;
 mod same;
 mod shown;
+mod temporary;
 
 use std::{
     path::PathBuf,

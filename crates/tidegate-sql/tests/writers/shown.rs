@@ -73,7 +73,7 @@ fn transactions_and_their_locks_are_shown() {
             [
                 format!("|{a_id}|RUNNING|3|2|NULL|REPEATABLE READ|"),
                 format!("|{b_id}|LOCK WAIT|0|0|DELETE FROM t WHERE id = 1|READ COMMITTED|"),
-                format!("|{c_id}|LOCK WAIT|0|0|NULL|REPEATABLE READ|"),
+                format!("|{c_id}|LOCK WAIT|0|0|INSERT INTO t VALUES (9, 9, 9)|REPEATABLE READ|"),
             ]
         );
         let shown = rows(&mut eye, WAITS).await;

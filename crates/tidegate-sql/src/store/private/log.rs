@@ -26,7 +26,7 @@ pub(crate) const ROWS_MAX: usize = 1000;
 pub(crate) const BYTES_MAX: usize = 4 << 20;
 
 /// One step of the list.
-enum Step {
+pub(super) enum Step {
     Insert { shape: Rc<Shape>, rowid: i64, values: Box<[Datum]> },
     Update { shape: Rc<Shape>, from: i64, values: Box<[(usize, Datum)]>, bytes: usize },
     Delete { shape: Rc<Shape>, rowid: i64 },
@@ -37,6 +37,8 @@ enum Step {
 #[derive(Default)]
 pub(crate) struct Log {
     steps: Vec<Step>,
+    /// It takes more than a private transaction should change.
+    takes_more: bool,
     rows: usize,
     bytes: usize,
     /// Tables whose next AUTO_INCREMENT value goes into the file with the commit.
@@ -51,7 +53,44 @@ impl Log {
 
     /// Whether the transaction changes too much for a private connection.
     pub(crate) fn is_full(&self) -> bool {
-        self.rows > ROWS_MAX || self.bytes > BYTES_MAX
+        !self.takes_more && (self.rows > ROWS_MAX || self.bytes > BYTES_MAX)
+    }
+
+    /// Whether it takes more than a private transaction should change.
+    pub(crate) fn takes_more(&self) -> bool {
+        self.takes_more
+    }
+
+    /// Has it take more from now on, or not any more.
+    pub(crate) fn take_more(&mut self, more: bool) {
+        self.takes_more = more;
+    }
+
+    /// Forgets what has happened to a table.
+    pub(crate) fn forget_table(&mut self, table: i64) {
+        let steps = std::mem::take(&mut self.steps);
+        (self.rows, self.bytes) = (0, 0);
+        for step in steps.into_iter().filter(|step| step.shape().is_none_or(|shape| shape.id != table)) {
+            self.bytes += step.bytes().unwrap_or(0);
+            self.rows += usize::from(step.bytes().is_some());
+            self.steps.push(step);
+        }
+        self.autos.retain(|(known, _)| *known != table);
+    }
+
+    /// Whether it has this savepoint.
+    pub(crate) fn has_savepoint(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// A savepoint of this name is made behind the end of the list.
+    pub(crate) fn forget_savepoint(&mut self, name: &str) {
+        self.steps.retain(|step| !step.is_savepoint(name));
+    }
+
+    /// The file has lost the AUTO_INCREMENT values that [`apply_to_commit`](Self::apply_to_commit) has written.
+    pub(crate) fn forget_stored_autos(&self) {
+        self.autos.iter().for_each(|(_, state)| state.stored_auto.store(0, Ordering::Release));
     }
 
     /// Where the list ends now, for [`truncate`](Self::truncate).
@@ -158,7 +197,7 @@ impl Log {
 
 impl Step {
     /// Bytes of the row that it writes; `None` if it is no row.
-    fn bytes(&self) -> Option<usize> {
+    pub(super) fn bytes(&self) -> Option<usize> {
         match self {
             Step::Insert { values, .. } => Some(values.iter().map(|value| size_of_value(value.as_cell())).sum()),
             Step::Update { bytes, .. } => Some(*bytes),
@@ -178,7 +217,7 @@ impl Step {
         }
     }
 
-    fn apply(&self, conn: &mut Conn) -> Result<(), ServerError> {
+    pub(super) fn apply(&self, conn: &mut Conn) -> Result<(), ServerError> {
         match self {
             Step::Savepoint(name) => {
                 conn.execute(&format!("SAVEPOINT {name}")).map_err(|error| to_server_error(&error))

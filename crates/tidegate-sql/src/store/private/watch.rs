@@ -76,9 +76,9 @@ impl Watch {
             return;
         }
         let free = match &self.purpose {
-            Purpose::Private { owner, .. } => {
+            Purpose::Private { owner, log } => {
                 let count = owner.take(resource, mode);
-                self.outgrown = count.is_some_and(|count| count > LOCKS_MAX);
+                self.outgrown = count.is_some_and(|count| count > LOCKS_MAX) && !log.takes_more();
                 count.is_some()
             }
             Purpose::Check { locks, owner } => locks.admits(*owner, resource, mode),

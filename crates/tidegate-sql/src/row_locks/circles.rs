@@ -1,0 +1,75 @@
+//! Who waits for whom, and what ends a circle of them.
+
+use super::{Broken, State, Wait};
+
+impl State {
+    /// Those whom an owner waits for; those ahead of it in the queue only if `queued`.
+    pub(super) fn blockers(&self, id: u64, queued: bool) -> Vec<u64> {
+        match self.owners.get(&id).and_then(|owner| owner.waits) {
+            None => Vec::new(),
+            Some(Wait::Writer) => self.writer.into_iter().filter(|writer| *writer != id).collect(),
+            Some(Wait::Lock(resource, mode)) => {
+                let Some(lock) = self.locks.get(&resource) else { return Vec::new() };
+                let ahead = lock.queue.iter().take_while(|(waiter, _)| queued && *waiter != id);
+                let before =
+                    lock.holders.iter().chain(ahead).filter(|(other, held)| *other != id && !held.goes_with(mode));
+                before.map(|(other, _)| *other).collect()
+            }
+        }
+    }
+
+    /// Ends the wait of the youngest in each circle that an owner's new wait has closed, or that of the writer if it is in the way
+    /// of the others only because it keeps the write lock and need not. One who commits waits for the writer alone, and the
+    /// writer of a circle does not commit, so there is always somebody else.
+    pub(super) fn break_circles(&mut self, id: u64) {
+        // Whoever only stands ahead in a queue need not go if the holders alone make a circle.
+        while let Some(circle) = self.circle(id, false).or_else(|| self.circle(id, true)) {
+            let commits = |id: &u64| self.owners.get(id).is_some_and(|owner| owner.commits);
+            let (chosen, broken) = match self.who_steps_back(&circle) {
+                Some(writer) => (writer, Broken::StepBack),
+                None => {
+                    let Some(victim) = circle.into_iter().max_by_key(|id| (!commits(id), *id)) else { return };
+                    (victim, Broken::Deadlock)
+                }
+            };
+            let waker = self.owners.get_mut(&chosen).and_then(|owner| owner.waker.take());
+            self.stop_waiting(chosen);
+            let Some(owner) = self.owners.get_mut(&chosen) else { return };
+            owner.broken = Some(broken);
+            owner.may_step_back = false;
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+            if chosen == id {
+                return;
+            }
+        }
+    }
+
+    /// The owners on a way from an owner back to itself.
+    fn circle(&self, start: u64, queued: bool) -> Option<Vec<u64>> {
+        let mut way = vec![(start, self.blockers(start, queued))];
+        let mut seen = vec![start];
+        while let Some((_, next)) = way.last_mut() {
+            match next.pop() {
+                Some(id) if id == start => return Some(way.into_iter().map(|(id, _)| id).collect()),
+                Some(id) if seen.contains(&id) => {}
+                Some(id) => {
+                    seen.push(id);
+                    way.push((id, self.blockers(id, queued)));
+                }
+                None => {
+                    way.pop();
+                }
+            }
+        }
+        None
+    }
+
+    /// The writer of a circle, if there is none without its write lock.
+    fn who_steps_back(&self, circle: &[u64]) -> Option<u64> {
+        let waits_to_write = |id: &u64| self.owners.get(id).is_some_and(|owner| owner.waits == Some(Wait::Writer));
+        let may = |id: &u64| self.owners.get(id).is_some_and(|owner| owner.may_step_back);
+        self.writer.filter(|writer| circle.contains(writer) && may(writer) && circle.iter().any(waits_to_write))
+    }
+}

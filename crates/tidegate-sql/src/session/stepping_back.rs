@@ -1,0 +1,194 @@
+//! A transaction that has become the schema's writer because it changes much is a private one again when that was in vain, and
+//! when others of a circle wait for nothing but its write lock.
+
+use std::{rc::Rc, sync::Arc};
+
+use super::{
+    Env, Res,
+    savepoints::savepoint_name,
+    transaction::{Place, Transaction, WaitLimit, wait_at_most},
+};
+use crate::{
+    catalog::TableState,
+    errors,
+    row_locks::{Broken, Mode, Resource},
+    store::{
+        conn::{Conn, to_server_error},
+        private::{
+            difference::{Room, carry_over},
+            log::Log,
+            watch::{Purpose, Watch},
+        },
+    },
+};
+
+/// The private transaction that the schema's writer was before. It is there as long as nothing but the amount of changes makes
+/// the transaction the writer.
+#[derive(Default)]
+pub(super) struct Former {
+    pub(super) log: Log,
+    /// The writer has changed more than the list has.
+    pub(super) has_written: bool,
+}
+
+impl Former {
+    /// A transaction that has changed nothing.
+    pub(super) fn new(savepoints: &[String]) -> Self {
+        let mut log = Log::default();
+        savepoints.iter().for_each(|name| log.savepoint(&savepoint_name(name)));
+        Self { log, has_written: false }
+    }
+
+    /// A savepoint is made here.
+    pub(super) fn savepoint(&mut self, name: &str) {
+        if self.has_written { self.log.forget_savepoint(name) } else { self.log.savepoint(name) }
+    }
+}
+
+impl Place {
+    /// Changes to a private connection, which begins with a list when it is used next. Gives the write lock back.
+    ///
+    /// # Errors
+    /// Those of opening a connection; nothing has changed then.
+    pub(super) fn become_private(&mut self, log: Log) -> Res<()> {
+        let mut conn = self.pool.take_private()?;
+        log.forget_stored_autos();
+        let owner = self.owner();
+        conn.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner: Rc::clone(&owner), log }))));
+        self.leave_writer(conn);
+        Ok(())
+    }
+
+    fn leave_writer(&mut self, conn: Box<Conn>) {
+        self.pool.put(std::mem::replace(&mut self.conn, conn));
+        self.reader = None;
+        self.former = None;
+        if self.guard.is_some() {
+            self.owner().keeps_writing_no_more();
+            self.guard = None;
+        }
+    }
+
+    /// Is the private transaction of before again, if the writer has changed nothing since. Answers whether it is.
+    fn give_up_in_vain(&mut self) -> bool {
+        let Some(former) = self.former.take_if(|former| !former.has_written) else { return false };
+        // One that cannot be opened leaves a writer that has to end.
+        self.become_private(former.log).is_ok()
+    }
+
+    /// Is the private transaction of before again, as it was at a savepoint of then. Answers whether it is.
+    ///
+    /// # Errors
+    /// As [`become_private`](Self::become_private).
+    pub(super) fn go_back_to(&mut self, savepoint: &str) -> Res<bool> {
+        let Some(mut former) = self.former.take_if(|former| former.log.has_savepoint(savepoint)) else {
+            return Ok(false);
+        };
+        former.log.rollback_to(savepoint);
+        self.become_private(former.log)?;
+        Ok(true)
+    }
+
+    /// Is a private transaction with all its changes: those in `tables` that the list of before does not have are found by
+    /// comparison. False if that is not possible; it is the writer then.
+    ///
+    /// # Errors
+    /// Storage errors.
+    fn step_back(&mut self, env: &Env, tables: &[Arc<TableState>], savepoints: &[String]) -> Res<bool> {
+        // What it was at a savepoint of later cannot be found.
+        let knows = |former: &Former| savepoints.iter().all(|name| former.log.has_savepoint(&savepoint_name(name)));
+        let Some(former) = self.former.take_if(|former| knows(former)) else { return Ok(false) };
+        let mut conn = self.pool.take_private()?;
+        conn.enforce_foreign_keys(false);
+        conn.begin_immediate().map_err(|error| to_server_error(&error))?;
+        former.log.apply(&mut conn)?;
+        let mut log = former.log;
+        log.take_more(true);
+        let owner = self.owner();
+        conn.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner, log }))));
+        let carried = self.carry_all(&mut conn, tables)?;
+        conn.enforce_foreign_keys(env.foreign_keys.get());
+        if !carried {
+            self.pool.put(conn);
+            return Ok(false);
+        }
+        if let Some(log) = conn.watch().and_then(Watch::log) {
+            log.take_more(false);
+            log.forget_stored_autos();
+        }
+        self.leave_writer(conn);
+        // It is on the newest commit, but it has no place among the readers of the schema.
+        self.conn.rollback();
+        Ok(true)
+    }
+
+    /// Does on a private connection what the writer's has changed in `tables`. False if that is too much.
+    fn carry_all(&self, conn: &mut Conn, tables: &[Arc<TableState>]) -> Res<bool> {
+        let schema = &self.pool.schema;
+        let catalog = schema.catalog()?;
+        let is_meant = |state: &Arc<TableState>| tables.iter().any(|table| Arc::ptr_eq(table, state));
+        let changed: Vec<_> = catalog.tables.values().filter(|table| is_meant(&table.state)).collect();
+        conn.learn(schema, changed.iter().map(|table| table.id))?;
+        let mut room = Room::default();
+        for table in changed {
+            if !carry_over(&self.conn, conn, table.id, &mut room)? {
+                return Ok(false);
+            }
+            if let Some(log) = conn.watch().and_then(Watch::log)
+                && table.columns.iter().any(|column| column.auto_increment)
+            {
+                log.keep_auto(table.id, &table.state);
+            }
+        }
+        Ok(conn.watch().is_some_and(|watch| watch.stop().is_none()))
+    }
+}
+
+impl Transaction {
+    /// Is not the schema's writer any more if nothing that the transaction has done needs it: the statement that has made it
+    /// that has failed, or waits for a row and will run again. `was_writer` before that statement began.
+    pub(super) fn give_up_writing(&mut self, env: &Env, was_writer: bool) {
+        let has_reason =
+            was_writer || env.has_tables() || self.runs_alone() || self.changed > 0 || !self.touched.is_empty();
+        let Some(place) = self.place().ok().filter(|place| place.guard.is_some()) else { return };
+        if place.give_up_in_vain() || has_reason || place.former.is_some() {
+            return;
+        }
+        place.conn.rollback();
+        place.reader = None;
+        place.owner().keeps_writing_no_more();
+        place.guard = None;
+    }
+
+    /// Gives the write lock back for which others wait in a circle, if nothing but the amount of changes needs it. Otherwise it
+    /// keeps that, and somebody in the circle has to end.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) fn step_back(&mut self, env: &Env) -> Res<bool> {
+        let (touched, savepoints) = (self.touched.clone(), self.savepoints.clone());
+        let has_stepped_back = self.place()?.step_back(env, &touched, &savepoints)?;
+        if has_stepped_back {
+            self.forget_stored_autos();
+        }
+        Ok(has_stepped_back)
+    }
+
+    /// Waits for a row or key, as somebody who keeps the write lock only if it must.
+    ///
+    /// # Errors
+    /// 1205 if it takes too long; 1213 if others wait for this transaction in turn, storage errors.
+    pub(super) fn wait_for(&mut self, env: &Env, resource: Resource, mode: Mode) -> Res<()> {
+        let limit = WaitLimit::begin(env);
+        loop {
+            limit.set_rest();
+            let owner = self.place()?.owner_that_waits();
+            match wait_at_most(env, owner.wait(resource, mode))? {
+                Ok(()) => return Ok(()),
+                Err(Broken::Deadlock) => return Err(errors::deadlock()),
+                Err(Broken::StepBack) if self.step_back(env)? => {}
+                Err(Broken::StepBack) => self.place()?.former = None,
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Transactions that change so much that they are the schema's only writer, and give that up again.
+
+use super::*;
+
+/// A transaction of which nobody writes beside it: more rows than a private one may change.
+fn many(from: u32, to: u32) -> String {
+    let rows: Vec<String> = (from..to).map(|id| format!("({id}, {id}, 'item {id}', {})", 10 * id)).collect();
+    format!("INSERT INTO big VALUES {}", rows.join(", "))
+}
+
+const TABLES: &str = "CREATE TABLE t (id INT PRIMARY KEY, n INT, u INT UNIQUE); INSERT INTO t VALUES (1, 10, 1), (2, 20, 2), (3, 30, 3); \
+     CREATE TABLE big (id INT AUTO_INCREMENT PRIMARY KEY, n INT, s VARCHAR(20), u INT UNIQUE)";
+const BIG: &str = "SELECT COUNT(*), SUM(n), SUM(u), MAX(s = 'item 1199') FROM big";
+
+/// Whether somebody else can write, at once.
+async fn others_write(fixture: &Fixture) -> bool {
+    let mut other = fixture.session();
+    run(&mut other, "SET innodb_lock_wait_timeout = 0; UPDATE t SET n = n + 1 WHERE id = 3").await.is_ok()
+}
+
+#[test]
+fn a_bulk_load_that_waits_for_a_row_lets_its_owner_commit() {
+    local(async {
+        for is_older in [false, true] {
+            let fixture = Fixture::new("bulk-waits", TABLES).await;
+            let (mut a, mut b) = (fixture.session(), fixture.session());
+            if is_older {
+                ok(run(&mut a, "BEGIN; UPDATE big SET n = 0").await);
+            }
+            ok(run(&mut b, "BEGIN; UPDATE t SET n = 1 WHERE id = 1").await);
+            // Rows that were there come, change and go again, and two change their unique keys with each other.
+            ok(run(&mut a, if is_older { "SELECT 1" } else { "BEGIN" }).await);
+            ok(run(&mut a, &many(1, 1201)).await);
+            ok(run(&mut a, "UPDATE big SET u = -1 WHERE id = 1; UPDATE big SET u = 10 WHERE id = 2; UPDATE big SET u = 20 WHERE id = 1").await);
+            ok(run(&mut a, "DELETE FROM big WHERE id = 3; INSERT INTO big (n, s) VALUES (0, 'next')").await);
+            assert!(!others_write(&fixture).await);
+            let mut waiting = fixture.start(a, "UPDATE t SET n = n + 1 WHERE id = 1");
+            assert!(waiting.waits().await);
+            ok(run(&mut b, "COMMIT").await);
+            let (mut a, outcome) = waiting.end().await;
+            ok(outcome);
+            let expected = [1200, 1200 * 1201 / 2 - 3, 10 * (1200 * 1201 / 2 - 3), 1];
+            assert_eq!(ok(run(&mut a, BIG).await), expected);
+            assert_eq!(ok(run(&mut b, BIG).await)[0], 0);
+            ok(run(&mut a, "COMMIT").await);
+            assert_eq!(ok(run(&mut b, BIG).await), expected);
+            assert_eq!(ok(run(&mut b, "SELECT n FROM t WHERE id = 1").await), [2]);
+            assert_eq!(ok(run(&mut b, "SELECT u FROM big WHERE id < 4 ORDER BY id").await), [20, 10]);
+            ok(run(&mut b, "INSERT INTO big (n) VALUES (7)").await);
+            assert_eq!(ok(run(&mut b, "SELECT MAX(id) FROM big WHERE n = 7 OR s = 'next'").await), [1202]);
+            fixture.engine.as_ref().unwrap().check("test").await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_a_bulk_load_has_written_is_locked_while_it_waits() {
+    local(async {
+        let fixture = Fixture::new("bulk-locks", TABLES).await;
+        let (mut a, mut b, mut c) = (fixture.session(), fixture.session(), fixture.session());
+        ok(run(&mut c, "BEGIN; UPDATE t SET n = 31 WHERE id = 3").await);
+        ok(run(&mut b, "BEGIN; UPDATE t SET n = 1 WHERE id = 1").await);
+        ok(run(&mut a, &format!("BEGIN; UPDATE t SET n = 21 WHERE id = 2; {}", many(1, 1201))).await);
+        let mut first = fixture.start(a, "UPDATE t SET n = n + 1 WHERE id = 1");
+        assert!(first.waits().await);
+        // It needs the write lock: the load steps back, but keeps its rows and keys.
+        ok(run(&mut b, "UPDATE t SET u = 11 WHERE id = 1").await);
+        ok(run(&mut c, "SET innodb_lock_wait_timeout = 0").await);
+        for statement in [
+            "UPDATE t SET n = 0 WHERE id = 2",
+            "INSERT INTO big VALUES (7, 7, '', 7)",
+            "INSERT INTO big VALUES (5000, 7, '', 70)",
+        ] {
+            assert_eq!(run(&mut c, statement).await, Err(1205), "{statement}");
+        }
+        // A real circle: the younger of the two ends.
+        let mut second = fixture.start(b, "UPDATE t SET n = 22 WHERE id = 2");
+        let (first, second) = (first.end().await, second.waits().await);
+        assert_eq!((first.1, second), (Err(1213), false));
+        assert!(!first.0.in_transaction());
+    });
+}
+
+#[test]
+fn a_bulk_statement_in_vain_leaves_no_writer() {
+    local(async {
+        let fixture = Fixture::new("bulk-vain", TABLES).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "INSERT INTO big VALUES (1190, 0, 'there', 0)").await);
+        for before in ["BEGIN", "BEGIN; UPDATE t SET n = 11 WHERE id = 1; SAVEPOINT s"] {
+            ok(run(&mut a, before).await);
+            assert_eq!(run(&mut a, &many(1, 1201)).await, Err(1062));
+            assert!(others_write(&fixture).await, "{before}");
+            assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM big").await), [1]);
+            ok(run(&mut a, "UPDATE t SET n = n + 1 WHERE id = 1; COMMIT").await);
+        }
+        assert_eq!(ok(run(&mut a, "SELECT n FROM t WHERE id = 1").await), [12]);
+    });
+}
+
+#[test]
+fn who_goes_back_to_a_savepoint_of_before_is_no_writer_any_more() {
+    local(async {
+        let fixture = Fixture::new("bulk-savepoint", TABLES).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "BEGIN; UPDATE t SET n = 11 WHERE id = 1; SAVEPOINT s; UPDATE t SET n = 12 WHERE id = 1").await);
+        ok(run(&mut a, &many(1, 1201)).await);
+        ok(run(&mut a, "SAVEPOINT later; DELETE FROM big WHERE id < 10; ROLLBACK TO later").await);
+        assert!(!others_write(&fixture).await, "the load is still there");
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM big").await), [1200]);
+        ok(run(&mut a, "ROLLBACK TO s").await);
+        assert!(others_write(&fixture).await);
+        assert_eq!(run(&mut a, "ROLLBACK TO later").await, Err(1305));
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM big; SELECT n FROM t ORDER BY id").await), [0, 11, 20, 31]);
+        // AUTO_INCREMENT goes on behind what was taken back, also in the file.
+        ok(run(&mut a, "INSERT INTO big (n) VALUES (1); COMMIT").await);
+        assert_eq!(ok(run(&mut a, "SELECT id FROM big").await), [1201]);
+        // A savepoint of the same name that is made later hides the one of before.
+        ok(run(
+            &mut a,
+            &format!("BEGIN; SAVEPOINT s; {}; SAVEPOINT s; DELETE FROM big; ROLLBACK TO s", many(2001, 3202)),
+        )
+        .await);
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM big; ROLLBACK").await), [1202]);
+    });
+}
+
+#[test]
+fn a_transaction_with_a_savepoint_in_the_middle_of_a_load_keeps_the_lock() {
+    local(async {
+        let fixture = Fixture::new("bulk-middle", TABLES).await;
+        let (mut a, mut b) = (fixture.session(), fixture.session());
+        ok(run(&mut b, "BEGIN; UPDATE t SET n = 1 WHERE id = 1").await);
+        ok(run(&mut a, &format!("BEGIN; {}; SAVEPOINT s; DELETE FROM big WHERE id < 10", many(1, 1201))).await);
+        let mut waiting = fixture.start(a, "UPDATE t SET n = n + 1 WHERE id = 1");
+        assert!(waiting.waits().await);
+        // Nobody knows any more what the savepoint has seen: one of the two has to end, and it is not the one who commits.
+        ok(run(&mut b, "COMMIT").await);
+        let (mut a, outcome) = waiting.end().await;
+        assert_eq!(outcome, Err(1213));
+        assert_eq!(ok(run(&mut a, BIG).await)[0], 0);
+    });
+}
