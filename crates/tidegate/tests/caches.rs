@@ -2,11 +2,12 @@
 
 mod support;
 
+use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use support::{PATIENCE, Site, accept, connect, eventually, get, wait_until_read};
 
@@ -29,7 +30,7 @@ fn write_conf(site: &Site, directory: &Path, backend: &TcpListener, rules: &str)
          location = / {{ return 200 ok; }}\n\
          location / {{\n\
          proxy_cache z; proxy_cache_key $uri; proxy_cache_valid 1d; add_header X-Cache $upstream_cache_status;\n\
-         proxy_cache_bypass $arg_anew; {rules}\n\
+         proxy_cache_bypass $arg_anew; proxy_cache_purge $http_purge; {rules}\n\
          proxy_pass http://{backend};\n\
          }} }} }}\n",
         directory.display()
@@ -230,7 +231,148 @@ fn a_full_disk_keeps_nobody_from_the_response() {
     answer(&mut accept(&backend), "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
     assert!(read_all(client).contains("X-Cache: MISS"));
     assert!(get(site.port, "/small").expect("an answer").contains("X-Cache: HIT"));
-    site.signal(nix::sys::signal::Signal::SIGQUIT);
+    site.signal(Signal::SIGQUIT);
     assert!(eventually("it ends", || server.try_wait().expect("our child")).success());
     site.check_gone();
+}
+
+/// Sends a request that purges; `tag` instead of the path, if there is one. Answers the status line.
+fn purge(port: u16, path: &str, tag: Option<&str>) -> String {
+    let mut stream = connect(port).expect("the server accepts");
+    let tag = tag.map_or(String::new(), |tag| format!("Cache-Tag: {tag}\r\n"));
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nPurge: 1\r\n{tag}Connection: close\r\n\r\n")
+        .expect("sent");
+    read_all(stream).lines().next().expect("a status line").to_owned()
+}
+
+#[test]
+fn what_is_purged_on_its_way_is_not_kept() {
+    let backend = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let mut site = Site::new("", "");
+    let rules = "proxy_cache_lock on; proxy_cache_lock_age 1h; proxy_cache_lock_timeout 1h;";
+    write_conf(&site, &site.dir.join("cache"), &backend, rules);
+    site.start();
+    let response = "HTTP/1.1 200 OK\r\nCache-Tag: page\r\nContent-Length: 5\r\n\r\nhello";
+    for (path, tag, expected) in [("/x", None, "404"), ("/x*", None, "204"), ("/tags", Some("page"), "204")] {
+        // One asks, others wait for it; what is purged meanwhile is asked for again.
+        let first = ask_without_waiting(site.port, "/x");
+        let mut asked = accept(&backend);
+        let second = ask_without_waiting(site.port, "/x");
+        wait_until_read(&second);
+        assert!(purge(site.port, path, tag).contains(expected), "{path}");
+        answer(&mut asked, response);
+        assert!(read_all(first).ends_with("hello"));
+        let mut again = accept(&backend);
+        answer(&mut again, response);
+        assert!(read_all(second).ends_with("hello"));
+        assert!(get(site.port, "/x").expect("an answer").contains("X-Cache: HIT"), "{path}");
+        assert!(purge(site.port, "/x", None).contains("204"), "{path}");
+    }
+    site.quit();
+}
+
+#[test]
+fn what_is_purged_does_not_come_back_with_the_server() {
+    let backend = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let mut site = Site::new("", "");
+    let directory = site.dir.join("cache");
+    write_conf(&site, &directory, &backend, "");
+    let conf = std::fs::read_to_string(site.dir.join("conf/nginx.conf")).expect("written");
+    site.write_conf(&format!("master_process off; {conf}"));
+    site.start();
+    let fill = |path: &str| {
+        let client = ask_without_waiting(site.port, path);
+        let response = "HTTP/1.1 200 OK\r\nCache-Tag: page\r\nContent-Length: 5\r\n\r\nhello";
+        answer(&mut accept(&backend), response);
+        assert!(read_all(client).contains("X-Cache: MISS"), "{path}");
+    };
+    fill("/a");
+    // A response under way keeps the purge from being forgotten.
+    let slow = ask_without_waiting(site.port, "/slow");
+    let held = accept(&backend);
+    let files = |keep: bool| {
+        let entries = std::fs::read_dir(&directory).expect("there").flatten();
+        let names = entries.filter(|entry| keep == (entry.file_name() == "tidegate.purges"));
+        names.map(|entry| (entry.path(), std::fs::read(entry.path()).expect("readable"))).collect::<Vec<_>>()
+    };
+    let entry = files(false);
+    assert!(purge(site.port, "/tags", Some("page")).contains("204"));
+    eventually("the file is removed", || files(false).is_empty().then_some(()));
+    // The server dies before it has removed the file.
+    site.signal(Signal::SIGKILL);
+    site.wait();
+    std::fs::remove_file(site.dir.join("logs/nginx.pid")).expect("left behind by the kill");
+    drop((slow, held));
+    assert_eq!((entry.len(), files(true).len()), (1, 1));
+    std::fs::write(&entry[0].0, &entry[0].1).expect("written");
+    site.start();
+    eventually("the mark has gone with the file", || (files(true).is_empty() && files(false).is_empty()).then_some(()));
+    site.quit();
+}
+
+/// Rounds of each of fifty clients that read and purge at once.
+const ROUNDS: usize = 12;
+
+#[test]
+fn nobody_gets_what_was_purged() {
+    let backend = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let mut site = Site::new("", "");
+    write_conf(&site, &site.dir.join("cache"), &backend, "proxy_cache_lock on;");
+    let conf = std::fs::read_to_string(site.dir.join("conf/nginx.conf")).expect("written");
+    site.write_conf(&conf.replace("keys_zone=z:1m", "keys_zone=z:1m memory=1m"));
+    site.start();
+    // Each answer of the backend has the next number.
+    let (answers, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let address = backend.local_addr().expect("bound");
+    let read = |path: &str| {
+        let response = get(site.port, path).expect("an answer");
+        let number = response.rsplit_once("\r\n\r\n").and_then(|(_, body)| body.trim().parse::<usize>().ok());
+        number.unwrap_or_else(|| panic!("{response}"))
+    };
+    std::thread::scope(|scope| {
+        let (answers, is_over) = (&answers, &is_over);
+        scope.spawn(move || {
+            while !is_over.load(Ordering::SeqCst) {
+                let (mut stream, _) = backend.accept().expect("a connection");
+                scope.spawn(move || {
+                    if is_over.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    let number = answers.fetch_add(1, Ordering::SeqCst) + 1;
+                    let head = "HTTP/1.1 200 OK\r\nCache-Tag: all\r\nVary: X-Kind\r\nContent-Length: 8\r\n\r\n";
+                    answer(&mut stream, &format!("{head}{number:8}"));
+                });
+            }
+        });
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let path = format!("/{}", (client + round) % 3);
+                        if client % 5 > 0 {
+                            read(&path);
+                            continue;
+                        }
+                        let before = answers.load(Ordering::SeqCst);
+                        let purged = match round % 3 {
+                            0 => purge(site.port, &path, None),
+                            1 => purge(site.port, "/*", None),
+                            _ => purge(site.port, "/tags", Some("all")),
+                        };
+                        assert!(purged.contains(" 204 ") || (round % 3 == 0 && purged.contains(" 404 ")), "{purged}");
+                        // What answers now was asked for later than all that was there.
+                        assert!(read(&path) > before, "{path} after round {round}");
+                    }
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(|client| client.join().expect("no panic"));
+        is_over.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(address));
+    });
+    // The marks and the files that they cover go.
+    assert!(purge(site.port, "/*", None).contains(" 204 "));
+    let directory = site.dir.join("cache");
+    eventually("nothing is left", || std::fs::read_dir(&directory).expect("there").next().is_none().then_some(()));
+    site.quit();
 }

@@ -49,7 +49,8 @@ const fn cache_path(name: &'static str) -> Directive<Conf> {
         .syntax(
             "path [levels=levels] [use_temp_path=on|off] keys_zone=name:size [inactive=time] [max_size=size] \
              [min_free=size] [manager_files=number] [manager_sleep=time] [manager_threshold=time] \
-             [loader_files=number] [loader_sleep=time] [loader_threshold=time] [memory=size]",
+             [loader_files=number] [loader_sleep=time] [loader_threshold=time] [purger=on|off] [purger_files=number] [purger_sleep=time] \
+             [purger_threshold=time] [memory=size]",
         )
         .doc("A directory for responses that are kept, and the zone of memory that knows which are there.")
 }
@@ -131,6 +132,7 @@ fn parse(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
         min_free_bytes: 0,
         loader: goes(),
         manager: goes(),
+        purger: Goes { longest: Duration::from_millis(50), ..goes() },
         memory_bytes: 0,
     };
     let mut params = Params { levels: [0; 3], use_temp_path: true, zone: None, care };
@@ -154,7 +156,7 @@ fn parse(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
 
 impl Params {
     fn take(&mut self, arg: &ast::Arg) -> Result<(), Diagnostic> {
-        const NAMES: [&str; 13] = [
+        const NAMES: [&str; 17] = [
             "memory=",
             "levels=",
             "use_temp_path=",
@@ -168,16 +170,15 @@ impl Params {
             "manager_files=",
             "manager_sleep=",
             "manager_threshold=",
+            "purger=",
+            "purger_files=",
+            "purger_sleep=",
+            "purger_threshold=",
         ];
         let name = NAMES.into_iter().find(|name| arg.value.starts_with(name.as_bytes()));
         let name = name.ok_or_else(|| Diagnostic::invalid_parameter(&arg.value, arg.span, NAMES))?;
         let value = arg.value[name.len()..].as_bstr();
         let bad = || emerg(arg, format!("invalid {} value \"{}\"", name.trim_end_matches('='), arg.value));
-        let time = || values::time(value).map_err(|_| bad());
-        let count = || match values::integer(value) {
-            Ok(count @ 1..) => Ok(count),
-            _ => Err(bad()),
-        };
         let care = &mut self.care;
         match name {
             "levels=" => {
@@ -199,15 +200,30 @@ impl Params {
             "memory=" => care.memory_bytes = values::offset(value).map_err(|_| bad())?,
             "max_size=" => care.max_bytes = values::offset(value).map_err(|_| bad())?,
             "min_free=" => care.min_free_bytes = values::offset(value).map_err(|_| bad())?,
-            "loader_files=" => care.loader.files = count()?,
-            "loader_sleep=" => care.loader.pause = time()?,
-            "loader_threshold=" => care.loader.longest = time()?,
-            "manager_files=" => care.manager.files = count()?,
-            "manager_sleep=" => care.manager.pause = time()?,
-            _ => care.manager.longest = time()?,
+            // Accepted: the files of what was purged are always removed.
+            "purger=" => drop(values::flag(value).map_err(|_| bad())?),
+            _ => {
+                let (goes, what) = match name.split_once('_') {
+                    Some(("loader", what)) => (&mut care.loader, what),
+                    Some(("manager", what)) => (&mut care.manager, what),
+                    Some((_, what)) => (&mut care.purger, what),
+                    None => return Err(bad()),
+                };
+                take_goes(goes, what, value).ok_or_else(bad)?;
+            }
         }
         Ok(())
     }
+}
+
+/// `files=number`, `sleep=time` or `threshold=time` of work in portions.
+fn take_goes(goes: &mut Goes, what: &str, value: &BStr) -> Option<()> {
+    match what {
+        "files=" => goes.files = values::integer(value).ok().filter(|files| *files > 0)?,
+        "sleep=" => goes.pause = values::time(value).ok()?,
+        _ => goes.longest = values::time(value).ok()?,
+    }
+    Some(())
 }
 
 /// `1:2`: at most three numbers, each 1 or 2.

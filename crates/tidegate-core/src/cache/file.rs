@@ -14,7 +14,9 @@
 //!     56      8  bytes of the body
 //!     64      8  Last-Modified, in seconds since 1970; -1 for none that counts
 //!     72     16  hash of the variant; 0 without `Vary`
-//!     88         "\nKEY: ", the key's text, "\n", `Vary`, the head with its empty line, the body
+//!     88      8  when it was begun, by the zone's clock of purges
+//!     96      8  the name of the family of variants
+//!    104         "\nKEY: ", the key's text, "\n", `Vary`, the head with its empty line, the body
 //! ```
 //!
 //! Numbers are little-endian. A file gets its name when it is complete; the sums find what a power cut left of one. The times
@@ -22,7 +24,7 @@
 
 use std::{
     fs::File,
-    io,
+    io::{self, Read},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -34,13 +36,13 @@ use super::key::Key;
 use crate::static_files::{open::open_at_once, read::read_at};
 
 const MAGIC: &[u8; 8] = b"tidegate";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const TIMES_AT: usize = 16;
 const TIMES_BYTES: usize = 24;
 const SUM_AT: usize = 40;
 const REST_AT: usize = 44;
 /// Bytes ahead of the key's line.
-pub(super) const FIXED_BYTES: usize = 88;
+pub(super) const FIXED_BYTES: usize = 104;
 /// Stands ahead of the key's text, as in nginx's files, so that `grep` finds it.
 const KEY_LABEL: &[u8] = b"\nKEY: ";
 
@@ -105,6 +107,10 @@ pub(crate) struct Front {
     pub(crate) head: Vec<u8>,
     /// It is the response to a HEAD: its body is not here.
     pub(crate) is_bodiless: bool,
+    /// When it was begun; see [`purges`](super::purges).
+    pub(crate) began: u64,
+    /// What the variants of a response and its main entry have in common.
+    pub(crate) family: u64,
 }
 
 impl Front {
@@ -132,6 +138,8 @@ impl Front {
         out.extend_from_slice(&body_bytes.to_le_bytes());
         out.extend_from_slice(&self.last_modified.unwrap_or(-1).to_le_bytes());
         out.extend_from_slice(&variant);
+        out.extend_from_slice(&self.began.to_le_bytes());
+        out.extend_from_slice(&self.family.to_le_bytes());
         out.extend_from_slice(KEY_LABEL);
         out.extend_from_slice(&self.key_text);
         out.push(b'\n');
@@ -244,6 +252,22 @@ pub(super) async fn read(path: PathBuf, key_text: &[u8]) -> Result<Stored, ReadE
     Ok(Stored { front, body, file_bytes: meta.len() })
 }
 
+/// What stands ahead of the body of the file at `path`; nothing for a file that is no entry. The thread may wait for the disk.
+///
+/// # Errors
+/// Those of the system.
+pub(super) fn read_front(path: &Path) -> io::Result<Option<Front>> {
+    let file = File::open(path)?;
+    let mut bytes = Vec::new();
+    (&file).take(FIRST_BYTES as u64).read_to_end(&mut bytes)?;
+    let Ok(front_bytes) = front_bytes(&bytes) else { return Ok(None) };
+    if front_bytes > bytes.len() {
+        let rest = (front_bytes - bytes.len()) as u64;
+        (&file).take(rest).read_to_end(&mut bytes)?;
+    }
+    Ok(decode(&bytes, front_bytes).ok().map(|(front, _)| front))
+}
+
 /// Bytes ahead of the body, as the beginning of a file says.
 fn front_bytes(bytes: &[u8]) -> Result<usize, &'static str> {
     if bytes.len() < FIXED_BYTES {
@@ -281,6 +305,8 @@ fn decode(bytes: &[u8], front_bytes: usize) -> Result<(Front, u64), &'static str
         last_modified: (last_modified != -1).then_some(last_modified),
         head: head.to_vec(),
         is_bodiless: u16_at(front, 50) != 0,
+        began: u64_at(front, 88),
+        family: u64_at(front, 96),
     };
     Ok((front, u64_at(bytes, 56)))
 }
@@ -297,7 +323,7 @@ pub(super) fn write_times(path: &Path, old_stored_at: u64, times: Times) -> io::
     if is_same { file.write_all_at(&times.encode(), (TIMES_AT - 4) as u64) } else { Ok(()) }
 }
 
-fn crc32(bytes: &[u8]) -> u32 {
+pub(super) fn crc32(bytes: &[u8]) -> u32 {
     let mut sum = flate2::Crc::new();
     sum.update(bytes);
     sum.sum()
@@ -313,11 +339,11 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(array_at(bytes, at))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array_at(bytes, at))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }
 
@@ -333,6 +359,8 @@ mod tests {
             last_modified: Some(40),
             head: b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n".to_vec(),
             is_bodiless: true,
+            began: 70,
+            family: 60,
         }
     }
 

@@ -208,6 +208,29 @@ impl Index {
         }
     }
 
+    /// Forgets all that is known of an entry but who fills it; answers whether it was an answer.
+    pub(super) fn purge(&mut self, key: Key, now: u64) -> bool {
+        let Some(at) = self.find(key) else { return false };
+        let entry = self.entry_mut(at);
+        let was_there = entry.exists || (entry.error > 0 && u64::from(entry.error_until) >= now);
+        entry.error = 0;
+        if entry.holder == 0 {
+            self.take_out(at);
+        } else {
+            self.set_file(at, None);
+        }
+        was_there
+    }
+
+    /// Forgets the statuses that are answered without a file, of the portion of entries with this number; answers whether
+    /// there is a next one.
+    pub(super) fn forget_errors(&mut self, portion: usize) -> bool {
+        if let Some(entries) = self.chunks.get_mut(portion) {
+            entries.iter_mut().for_each(|entry| entry.error = 0);
+        }
+        portion + 1 < self.chunks.len()
+    }
+
     /// Gives the right to fill an entry, unless somebody else has it for less than `age_ms`. `now` is in seconds since 1970,
     /// `now_ms` in milliseconds of [`clock::steady_ms`](crate::clock::steady_ms).
     ///
@@ -448,6 +471,29 @@ mod tests {
         assert_eq!(index.touch(key(1), 20, 1, true).0, Presence::Error(502));
         assert_eq!(index.touch(key(1), 21, 1, true).0, Presence::New);
         assert_eq!(index.touch(key(1), 21, 1, true).0, Presence::Known { exists: false });
+    }
+
+    #[test]
+    fn what_is_purged_is_not_known() {
+        let mut index = Index::new(10);
+        assert!(!index.purge(key(1), 10));
+        index.end(key(1), None, Ending::Stored(5000), 10);
+        assert!(index.purge(key(1), 10));
+        assert_eq!((index.len(), index.bytes()), (0, 0));
+        // Who waits for it goes on waiting: what is on its way is none of the old ones.
+        index.touch(key(1), 10, 1, true);
+        let held = index.hold(key(1), 10, 1000, 500).expect("nobody has it");
+        let waiting = index.hold(key(1), 10, 1000, 500).expect_err("somebody has it");
+        assert!(!index.purge(key(1), 10));
+        assert!(!waiting.end.is_closed());
+        index.end(key(1), Some(held), Ending::Nothing, 10);
+        assert!(waiting.end.is_closed());
+        for number in [1, 2] {
+            index.end(key(number), None, Ending::Error(502, 20), 10);
+        }
+        assert!(index.purge(key(1), 20));
+        assert!(!index.forget_errors(0));
+        assert!(!index.purge(key(2), 20));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::{
 use super::{
     file::FIXED_BYTES,
     key::{Key, NAME_CHARS},
+    purger,
     zone::{Goes, State, Zone, lock, unix_now},
 };
 use crate::clock;
@@ -36,6 +37,10 @@ pub(super) fn start(zone: &Zone) -> io::Result<()> {
         thread.unpark();
         return Ok(());
     }
+    // Without their file nobody knows what was purged.
+    let restored = purger::restore(&zone.state);
+    restored
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", zone.state.place.directory.display())))?;
     let state = Arc::downgrade(&zone.state);
     let handle = thread::Builder::new().name("cache".to_owned()).spawn(move || run(&state))?;
     *slot = Some(handle.thread().clone());
@@ -69,21 +74,27 @@ enum Next {
 }
 
 /// Work that pauses after so many files or so much time.
-struct Portion {
+pub(super) struct Portion {
     goes: Goes,
     files: u64,
     began: Instant,
 }
 
 impl Portion {
-    fn new(goes: Goes) -> Self {
+    pub(super) fn new(goes: Goes) -> Self {
         Portion { goes, files: 0, began: Instant::now() }
     }
 
     /// Counts a file; answers whether it is time for a pause.
-    fn is_over(&mut self) -> bool {
+    pub(super) fn is_over(&mut self) -> bool {
         self.files += 1;
         self.files >= self.goes.files || self.began.elapsed() >= self.goes.longest
+    }
+
+    /// Leaves the disk to others, and begins anew.
+    pub(super) fn pause(&mut self) {
+        thread::sleep(self.goes.pause);
+        *self = Portion::new(self.goes);
     }
 }
 
@@ -129,8 +140,7 @@ impl Loader<'_> {
             None => return,
         }
         if self.turn.is_over() {
-            thread::sleep(self.turn.goes.pause);
-            self.turn = Portion::new(self.turn.goes);
+            self.turn.pause();
         }
     }
 }
@@ -244,7 +254,8 @@ mod tests {
             levels: [1, 0, 0],
             capacity: 100,
         };
-        let care = Care { inactive, max_bytes, min_free_bytes: 0, loader: GOES, manager: GOES, memory_bytes: 0 };
+        let care =
+            Care { inactive, max_bytes, min_free_bytes: 0, loader: GOES, manager: GOES, purger: GOES, memory_bytes: 0 };
         Zone::new(place, false, care)
     }
 

@@ -19,6 +19,9 @@ use super::{
 /// What an entry takes beside its file's bytes: its places in a list and a table, and its allocations.
 const OVERHEAD_BYTES: u64 = 256;
 
+/// Entries that are looked at while others wait.
+const FORGET_LEN: usize = 64;
+
 /// Entries of a zone that are in memory.
 pub(super) struct Memory {
     bytes_max: AtomicU64,
@@ -74,15 +77,30 @@ impl Memory {
         }
     }
 
-    /// The file has changed or is gone.
-    pub(super) fn forget(&self, key: Key) {
+    /// The file has changed or is gone. Answers whether it was here.
+    pub(super) fn forget(&self, key: Key) -> bool {
         if self.bytes_max.load(Ordering::Relaxed) == 0 {
-            return;
+            return false;
         }
         let mut kept = lock(&self.kept);
         kept.changes += 1;
-        if let Some(old) = kept.entries.pop(&key) {
-            kept.bytes -= size_of(&old);
+        let old = kept.entries.pop(&key);
+        kept.bytes -= old.as_deref().map_or(0, size_of);
+        old.is_some()
+    }
+
+    /// Forgets entries that `is_gone` says are no more, a few at a time.
+    pub(super) fn forget_where(&self, is_gone: impl Fn(Key, &Stored) -> bool) {
+        let keys: Vec<Key> = lock(&self.kept).entries.iter().map(|(key, _)| *key).collect();
+        for some in keys.chunks(FORGET_LEN) {
+            let mut kept = lock(&self.kept);
+            for key in some {
+                if kept.entries.peek(key).is_some_and(|stored| is_gone(*key, stored))
+                    && let Some(old) = kept.entries.pop(key)
+                {
+                    kept.bytes -= size_of(&old);
+                }
+            }
         }
     }
 }
@@ -116,6 +134,8 @@ mod tests {
             last_modified: None,
             head: Vec::new(),
             is_bodiless: false,
+            began: 0,
+            family: 0,
         };
         Arc::new(Stored { front, body: Body::Bytes(Bytes::new()), file_bytes })
     }

@@ -9,6 +9,7 @@
 //! - `key`: a key's hash, which is a file's name
 //! - `index`: what is known of each entry without a look at the disk, and who is filling it
 //! - `file`: an entry on disk; `memory`: entries that are also there
+//! - `purges`: what was purged; `purge_log`: the same on disk; `purger`: the thread that removes the files
 //! - `zone`: a directory with its index; `manager`: its thread
 //! - `conf`: `…_cache_path`
 //!
@@ -23,6 +24,9 @@ mod index;
 mod key;
 mod manager;
 mod memory;
+mod purge_log;
+mod purger;
+mod purges;
 mod zone;
 
 pub use conf::MODULE;
@@ -30,4 +34,5 @@ pub(crate) use conf::{Slot, require};
 pub(crate) use file::{Body, Front, ReadError, Stored, Times};
 pub(crate) use index::{Ending, Presence};
 pub(crate) use key::Key;
-pub(crate) use zone::{Update, Zone};
+pub(crate) use purges::{Covered, tags_in};
+pub(crate) use zone::{Fill, PurgeError, Update, Zone};

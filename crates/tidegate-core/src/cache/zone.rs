@@ -15,10 +15,12 @@ use std::{
 use bstr::BString;
 
 use super::{
-    file::{self, ReadError, Stored, Times},
+    file::{self, Front, ReadError, Stored, Times},
     index::{ENTRY_BYTES, Ending, Held, Index, Presence, Waiting},
     key::{Key, Levels},
     memory::Memory,
+    purge_log, purger,
+    purges::{Covered, Purges, Task, TooMany},
 };
 use crate::clock;
 
@@ -35,6 +37,8 @@ pub(super) struct Care {
     pub(super) loader: Goes,
     /// The same of files that are removed.
     pub(super) manager: Goes,
+    /// The same of files that are looked at for what was purged.
+    pub(super) purger: Goes,
     /// Most bytes of entries that are also in memory.
     pub(super) memory_bytes: u64,
 }
@@ -71,6 +75,9 @@ pub(super) struct State {
     pub(super) place: Place,
     index: Mutex<Index>,
     pub(super) memory: Memory,
+    pub(super) purges: Purges,
+    /// One thread at a time changes the file of marks.
+    log: Mutex<()>,
     /// Not all files have been found yet.
     pub(super) is_cold: AtomicBool,
     pub(super) thread: Mutex<Option<Thread>>,
@@ -104,6 +111,8 @@ impl Zone {
             let state = Arc::new(State {
                 index: Mutex::new(Index::new(place.capacity)),
                 memory: Memory::new(),
+                purges: Purges::default(),
+                log: Mutex::default(),
                 is_cold: AtomicBool::new(true),
                 thread: Mutex::default(),
                 care: Mutex::new(care),
@@ -130,7 +139,8 @@ impl Zone {
         let now = unix_now();
         let (presence, gone) = self.state.index().touch(key, now, min_uses, counts);
         if let Some(gone) = gone {
-            self.remove_file(gone);
+            let path = self.path(gone);
+            tokio::task::spawn_blocking(move || fs::remove_file(path));
         }
         presence
     }
@@ -141,12 +151,16 @@ impl Zone {
     /// [`ReadError`].
     pub(crate) async fn read(&self, key: Key, key_text: &[u8]) -> Result<Arc<Stored>, ReadError> {
         let reading = match self.state.memory.get(key) {
+            Ok(stored) if self.state.purges.cover(key, &stored.front) => return Err(self.purged(key)),
             Ok(stored) if stored.front.key_text == key_text => return Ok(stored),
             Ok(_) => return Err(ReadError::Collision(self.path(key))),
             Err(reading) => reading,
         };
         let read = file::read(self.path(key), key_text).await.map(Arc::new);
         if let Ok(stored) = &read {
+            if self.state.purges.cover(key, &stored.front) {
+                return Err(self.purged(key));
+            }
             self.state.memory.keep(key, stored, reading);
         }
         match &read {
@@ -155,10 +169,63 @@ impl Zone {
             Err(ReadError::NotFound) => self.state.index().forget_file(key),
             Err(ReadError::Broken { .. }) => {
                 self.state.index().forget_file(key);
-                self.remove_file(key);
+                // Later it could be the file of the next one who fills the entry.
+                self.remove(key).await;
             }
         }
         read
+    }
+
+    /// An entry that was read is one that was purged: it is not there.
+    #[cold]
+    fn purged(&self, key: Key) -> ReadError {
+        self.state.index().forget_file(key);
+        ReadError::NotFound
+    }
+
+    /// A response is about to be asked for that may become an entry.
+    pub(crate) fn begin_fill(&self) -> Fill {
+        Fill { began: self.state.purges.begin_fill(), state: self.state.clone() }
+    }
+
+    /// Removes the entry of a key with all its variants; answers whether there was one. A response to it that is on its way
+    /// does not become an entry.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub(crate) async fn purge_key(&self, main: Key) -> Result<bool, PurgeError> {
+        self.state.purges.mark_key(main);
+        let path = self.path(main);
+        let had_file = match unblocked(move || fs::remove_file(path)).await {
+            Ok(()) => true,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => false,
+            Err(source) => return Err(PurgeError::Io { call: "unlink()", path: self.path(main), source }),
+        };
+        // Now nobody can read it any more; what was read before does not stay in memory.
+        let was_known = self.state.index().purge(main, unix_now());
+        let was_in_memory = self.state.memory.forget(main);
+        Ok(had_file || was_known || was_in_memory)
+    }
+
+    /// Purges all that is `covered`: from now on it is not there, also after a restart. The files go in the background.
+    ///
+    /// # Errors
+    /// [`PurgeError`]. When the disk is to blame, the purge holds until the server ends.
+    pub(crate) async fn purge_all(&self, covered: Vec<Covered>) -> Result<(), PurgeError> {
+        let has_prefix = covered.iter().any(|covered| matches!(covered, Covered::Prefix(_)));
+        let state = self.state.clone();
+        let purged = tokio::task::spawn_blocking(move || {
+            let logged = state.log_marks(covered)?;
+            if has_prefix {
+                state.forget_errors();
+            }
+            Ok::<_, TooMany>(logged.and(purger::employ(&state)))
+        });
+        let done = purged.await.unwrap_or_else(|error| Ok(Err(io::Error::other(error))))?;
+        done.map_err(|source| {
+            let path = self.state.place.directory.join(purge_log::NAME);
+            PurgeError::Io { call: "write()", path, source }
+        })
     }
 
     /// Gives the right to fill an entry, unless somebody else has had it for less than `age_ms`.
@@ -189,10 +256,16 @@ impl Zone {
         self.state.memory.forget(key);
     }
 
-    fn remove_file(&self, key: Key) {
+    /// Removes the file of an entry, if it is there.
+    pub(crate) async fn remove(&self, key: Key) {
         let path = self.path(key);
-        tokio::task::spawn_blocking(move || fs::remove_file(path));
+        let _ = unblocked(move || fs::remove_file(path)).await;
     }
+}
+
+/// Has another thread do what waits for the disk.
+async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 impl State {
@@ -207,6 +280,47 @@ impl State {
     /// Removes the file of an entry that has left the index.
     pub(super) fn remove_file(&self, key: Key) -> io::Result<()> {
         fs::remove_file(self.path(key))
+    }
+
+    /// Removes an entry that was purged.
+    pub(super) fn forget(&self, key: Key) {
+        // It may be gone already.
+        let _ = self.remove_file(key);
+        self.index().forget_file(key);
+        self.memory.forget(key);
+    }
+
+    /// Removes from memory what was purged.
+    pub(super) fn forget_purged(&self) {
+        self.memory.forget_where(|key, stored| self.purges.cover(key, &stored.front));
+    }
+
+    /// Forgets the statuses that are answered without a file: nobody knows their keys' texts.
+    fn forget_errors(&self) {
+        let mut portion = 0;
+        while self.index().forget_errors(portion) {
+            portion += 1;
+        }
+    }
+
+    /// Marks what is `covered`, in memory and then in the file, which may fail: that is the inner result.
+    fn log_marks(&self, covered: Vec<Covered>) -> Result<io::Result<()>, TooMany> {
+        // A mark must not go before it is in the file: it would stay there.
+        let _one_at_a_time = lock(&self.log);
+        let marks = self.purges.mark(covered)?;
+        Ok(purge_log::append(&self.place.directory, &marks))
+    }
+
+    /// Forgets the marks whose files are gone since `walked_at`; answers what the purger shall do next.
+    pub(super) fn retire_marks(&self, walked_at: u64) -> Task {
+        let _one_at_a_time = lock(&self.log);
+        let mut gone = Vec::new();
+        let task = self.purges.retire(walked_at, &mut gone);
+        if !gone.is_empty() {
+            // Marks that stay in the file cost another walk with the next start.
+            let _ = purge_log::remove(&self.place.directory, &gone);
+        }
+        task
     }
 
     fn end(&self, key: Key, held: Option<Held>, ending: Ending) {
@@ -228,6 +342,49 @@ impl State {
         if let Some(thread) = &*lock(&self.thread) {
             thread.unpark();
         }
+    }
+}
+
+/// Why nothing, or not all of it, was purged.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PurgeError {
+    /// Later there will be room again.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
+    /// The system does not let us.
+    #[error("{call} \"{}\" failed", path.display())]
+    Io {
+        /// The system call.
+        call: &'static str,
+        /// The file.
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A response on its way into the cache, which what is purged meanwhile keeps from becoming an entry.
+pub(crate) struct Fill {
+    state: Arc<State>,
+    /// When it was begun, by the zone's clock of purges.
+    pub(crate) began: u64,
+}
+
+impl Fill {
+    /// Whether it must not become an entry. `main` is the hash of its key's text.
+    pub(crate) fn is_void(&self, main: Key, front: &Front) -> bool {
+        self.state.purges.void(main, front)
+    }
+
+    /// Whether nothing was purged since it was begun that a response without tags could be of.
+    pub(crate) fn is_untouched(&self, main: Key) -> bool {
+        self.state.purges.is_untouched_since(self.began, main)
+    }
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        self.state.purges.end_fill(self.began);
     }
 }
 

@@ -418,6 +418,19 @@ macro_rules! upstream_directives {
             $crate::module::Directive::flag(concat!($prefix, "_cache_background_update"),
                 |c: &mut $conf| &mut c.$field.cache.cache_background_update)
                 .default("off").doc("A client that may get an old response does not wait for the new one."),
+            $crate::module::Directive::flag(concat!($prefix, "_cache_rfc9111"),
+                |c: &mut $conf| &mut c.$field.cache.cache_rfc9111)
+                .default("off")
+                .doc("Caches follow RFC 9111 and 5861 where nginx does not: in Age, and in stale-if-error when a server answers 500 or 502 to 504."),
+            $crate::module::Directive::custom(concat!($prefix, "_cache_status"), 1, 1,
+                |c: &mut $conf, d, _| $crate::upstream::caching::rules::status(&mut c.$field.cache, d))
+                .syntax("name | off").default("off")
+                .doc("Responses say in Cache-Status (RFC 9211) what the cache of this name has to do with them."),
+            $crate::module::Directive::custom(concat!($prefix, "_cache_purge"), 1, u16::MAX,
+                |c: &mut $conf, d, b| $crate::upstream::caching::rules::conditions(&mut c.$field.cache.cache_purge, d, b))
+                .syntax("string ...")
+                .doc("A request removes its entry, those whose keys begin like a key that ends in *, or those with the tags of its \
+                      Cache-Tag and Surrogate-Key, when one of these is neither empty nor 0."),
             $crate::module::Directive::flag(concat!($prefix, "_cache_revalidate"),
                 |c: &mut $conf| &mut c.$field.cache.cache_revalidate)
                 .default("off").doc("The upstream is asked whether a response that is out of date is still good."),

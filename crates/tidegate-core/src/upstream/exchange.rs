@@ -3,12 +3,17 @@
 //! The whole is one future without further allocations: it connects or takes a connection that was kept, sends the
 //! request in one write where it can, reads the head, and hands the body on.
 
-use std::{ops::Range, rc::Rc, sync::Arc};
+use std::{
+    ops::Range,
+    rc::Rc,
+    sync::{Arc, LazyLock},
+};
 
+use bstr::BString;
 use tidegate_http::{BodyPart, Known, ResponseHead};
 
 use super::{
-    Group, Settings,
+    Group, GroupOptions, Settings,
     balance::{Lease, NoPeer, Selection},
     body::{Promise, SendBody},
     caching::Caching,
@@ -179,14 +184,19 @@ pub struct Exchange<'a, P> {
     pub(super) is_deaf: bool,
 }
 
+fn select(group: Arc<Group>, req: &Rc<Request>, settings: &Settings) -> Selection {
+    let mut selection = Selection::new(group, req, settings.timeouts);
+    if settings.next_tries > 0 {
+        selection.tries = selection.tries.min(settings.next_tries);
+        selection.attempt.tries_max = settings.next_tries;
+    }
+    selection
+}
+
 impl<'a, P: Protocol> Exchange<'a, P> {
     /// Prepares an exchange.
     pub fn new(req: &'a Rc<Request>, settings: &'a Settings, group: Arc<Group>, protocol: P) -> Self {
-        let mut selection = Selection::new(group, req, settings.timeouts);
-        if settings.next_tries > 0 {
-            selection.tries = selection.tries.min(settings.next_tries);
-            selection.attempt.tries_max = settings.next_tries;
-        }
+        let selection = select(group, req, settings);
         let body = protocol.body(req);
         // While the body is read from the client, reading tells whether it has gone.
         let watch = Watch::new(req, settings.watch_client && !body.is_arriving());
@@ -223,14 +233,50 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         if self.tls.is_some() { P::TLS_SCHEME } else { P::SCHEME }
     }
 
+    /// Prepares an exchange whose servers are not known yet, for [`run_with`](Self::run_with).
+    pub fn without_group(req: &'a Rc<Request>, settings: &'a Settings, protocol: P) -> Self {
+        static NOBODY: LazyLock<Arc<Group>> =
+            LazyLock::new(|| Arc::new(Group::new(BString::default(), &[], GroupOptions::default())));
+        Self::new(req, settings, NOBODY.clone(), protocol)
+    }
+
     /// Runs the exchange to the end of the response.
     pub async fn run(&mut self) -> Step {
-        self.req.upstream_record_mut(|record| record.cache.clear());
-        if self.settings.cache.is_some()
-            && let Some(step) = Box::pin(self.consult_cache()).await
-        {
+        match self.begin().await {
+            Some(step) => step,
+            None => self.ask_and_note().await,
+        }
+    }
+
+    /// Runs the exchange to the end of the response, with the group that is found if the cache has no answer.
+    pub async fn run_with(&mut self, find: impl Future<Output = Result<Arc<Group>, Step>>) -> Step {
+        if let Some(step) = self.begin().await {
             return step;
         }
+        match find.await {
+            Ok(group) => {
+                self.selection = select(group, self.req, self.settings);
+                self.ask_and_note().await
+            }
+            // The log has the reason. An old response is better than none where the name server does not answer.
+            Err(step) => self.give_up(step, (step == Step::Status(502)).then_some(Failure::Error)).await,
+        }
+    }
+
+    /// Asks the cache, where there is one.
+    async fn begin(&mut self) -> Option<Step> {
+        self.req.upstream_record_mut(|record| {
+            record.cache.clear();
+            record.cache.tries_before = record.tries.len();
+        });
+        match self.settings.cache {
+            Some(_) => Box::pin(self.consult_cache()).await,
+            None => None,
+        }
+    }
+
+    /// Asks peers, and takes note of a failure that is kept.
+    async fn ask_and_note(&mut self) -> Step {
         let step = self.ask().await;
         if let Step::Status(status @ (502 | 504)) = step {
             self.keep_error(status);

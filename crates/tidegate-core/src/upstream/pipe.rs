@@ -100,6 +100,7 @@ impl<P: Protocol> Exchange<'_, P> {
     async fn deliver_body(&mut self, mut socket: Socket) -> Step {
         let has_body = self.req.upstream_record_mut(|record| self.protocol.begin_body(&record.head));
         self.begin_tee();
+        self.tell_cache(self.entry_times());
         if !has_body
             && let Err(closed) = self.req.send_header().wait().await
             && self.client_left(closed.into()).is_err()

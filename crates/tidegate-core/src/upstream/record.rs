@@ -99,6 +99,12 @@ pub struct CacheNote {
     pub status: Option<CacheStatus>,
     /// The answer is to be kept for all, so the upstream is not asked for what this client wants of it alone.
     pub fills: bool,
+    /// The variant of a response is not there whose other variants may be.
+    pub lacks_variant: bool,
+    /// The request has waited for another one's answer.
+    pub is_collapsed: bool,
+    /// Tries that belong to requests ahead of this one: it was redirected.
+    pub tries_before: usize,
     /// The upstream is asked for the body that the client's HEAD does not want.
     pub asks_get: bool,
     /// `Last-Modified` of an entry that is out of date, in seconds since 1970.
@@ -110,8 +116,10 @@ pub struct CacheNote {
 impl CacheNote {
     /// Forgets everything and keeps the memory.
     pub(super) fn clear(&mut self) {
-        let CacheNote { status, fills, asks_get, last_modified, etag } = self;
+        let CacheNote { status, fills, lacks_variant, is_collapsed, tries_before, asks_get, last_modified, etag } =
+            self;
         (*status, *fills, *asks_get, *last_modified) = (None, false, false, None);
+        (*lacks_variant, *is_collapsed, *tries_before) = (false, false, 0);
         etag.clear();
     }
 }

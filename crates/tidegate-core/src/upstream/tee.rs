@@ -16,6 +16,7 @@ use super::{
     exchange::{Exchange, Protocol, READING},
 };
 use crate::{
+    cache::Times,
     log::{Level, SysError},
     spool::{Draft, Spool, SpoolError},
 };
@@ -31,16 +32,24 @@ enum Destination {
     /// `…_store`
     Store,
     /// The cache.
-    Entry(Filling),
+    Entry(Box<Filling>),
 }
 
 impl<P: Protocol> Exchange<'_, P> {
     /// Begins to write the response to a file, where somebody wants that.
     pub(super) fn begin_tee(&mut self) {
         self.tee = match self.begin_filling() {
-            Some((spool, filling)) => Some(Box::new(Tee { spool, to: Destination::Entry(filling) })),
+            Some((spool, filling)) => Some(Box::new(Tee { spool, to: Destination::Entry(Box::new(filling)) })),
             None => self.begin_store().map(|spool| Box::new(Tee { spool, to: Destination::Store })),
         };
+    }
+
+    /// The times of the entry that the response becomes, if it becomes one.
+    pub(super) fn entry_times(&self) -> Option<Times> {
+        match &self.tee.as_ref()?.to {
+            Destination::Entry(filling) => Some(filling.times()),
+            Destination::Store => None,
+        }
     }
 
     /// Takes a piece of the body.

@@ -16,6 +16,7 @@ use crate::{
         exchange::{Exchange, Protocol},
         failure::Failure,
         record::CacheStatus,
+        settings::Ignored,
     },
 };
 
@@ -34,6 +35,7 @@ impl<P: Protocol> Exchange<'_, P> {
         if let Some(step) = self.take_head() {
             return step;
         }
+        self.tell_cache(Some(stored.front.times));
         if self.req.send_header().wait().await.is_err() {
             return Step::Close;
         }
@@ -55,8 +57,12 @@ impl<P: Protocol> Exchange<'_, P> {
     pub(in crate::upstream) fn stale_on(&mut self, failure: Failure) -> Option<Arc<Stored>> {
         let caching = self.caching.as_mut()?;
         let times = caching.stale.as_ref()?.front.times;
-        // A status is an answer, which an entry does not keep from being heard by its own word.
-        let by_own_word = !matches!(failure, Failure::Status(_)) && !times.are_over(times.error_secs, unix_now());
+        // Its own word (`stale-if-error`) is about statuses, too, by RFC 5861, section 4, but not in nginx since 1.19.3.
+        let is_error = match failure {
+            Failure::Status(status) => caching.rules.follows_rfc && matches!(status, 500 | 502..=504),
+            _ => true,
+        };
+        let by_own_word = is_error && !times.are_over(times.error_secs, unix_now());
         let may = caching.rules.use_stale.covers(failure) || by_own_word;
         if !may {
             return None;
@@ -78,13 +84,16 @@ impl<P: Protocol> Exchange<'_, P> {
             return self.stale_on(Failure::Status(status));
         }
         let ignored = self.settings.ignored;
-        let said = self.req.upstream_record(|record| Lifetime::of(&record.head, ignored, unix_now()))?;
+        let rules = self.caching.as_ref()?.rules.clone();
+        let (said, age) = self.req.upstream_record(|record| rules.lifetime(&record.head, ignored, unix_now()))?;
         let caching = self.caching.as_mut()?;
-        let stored = caching.stale.take()?;
+        let mut stored = caching.stale.take()?;
         caching.fills = false;
         let update = caching.update.take();
-        if let Some(times) = caching.renewed(&stored, said, ignored) {
-            caching.zone.extend(caching.key, stored.front.times.stored_at, times).await;
+        if let Some(times) = caching.renewed(&stored, said, age, ignored) {
+            let old_stored_at = stored.front.times.stored_at;
+            Arc::make_mut(&mut stored).front.times = times;
+            caching.zone.extend(caching.key, old_stored_at, times).await;
         }
         drop(update);
         self.set_cache_status(CacheStatus::Revalidated);
@@ -95,6 +104,9 @@ impl<P: Protocol> Exchange<'_, P> {
     pub(in crate::upstream) fn keep_error(&mut self, status: u16) {
         let Some(caching) = self.caching.as_mut().filter(|caching| caching.fills) else { return };
         caching.fills = false;
+        if !caching.fill.take().is_some_and(|fill| fill.is_untouched(caching.main)) {
+            return;
+        }
         let said = caching.lifetime.valid_until;
         if let Some(until) =
             said.or_else(|| caching.rules.valid_secs(status).map(|secs| unix_now().saturating_add(secs)))
@@ -111,7 +123,7 @@ impl<P: Protocol> Exchange<'_, P> {
 impl super::Caching {
     /// Until when an entry may be served that the upstream has found to be still good: by what it says now, by what it said
     /// then, or by the rules.
-    fn renewed(&self, stored: &Stored, said: Lifetime, ignored: crate::upstream::settings::Ignored) -> Option<Times> {
+    fn renewed(&self, stored: &Stored, said: Lifetime, age: u64, ignored: Ignored) -> Option<Times> {
         if said.is_forbidden {
             return None;
         }
@@ -122,6 +134,6 @@ impl super::Caching {
         let by_rules = || self.rules.valid_secs(head.status).map(|secs| now.saturating_add(secs));
         let valid_until = lifetime.valid_until.filter(|_| !lifetime.is_forbidden).or_else(by_rules)?;
         let Lifetime { updating_secs, error_secs, .. } = lifetime;
-        Some(Times { valid_until, updating_secs, error_secs, stored_at: now })
+        Some(Times { valid_until, updating_secs, error_secs, stored_at: now.saturating_sub(age) })
     }
 }

@@ -4,7 +4,7 @@ use tidegate_http::{Known, ResponseHead, date::parse_http_date, response::write_
 
 use super::{Caching, lifetime::Lifetime, rules::any_holds, unix_now};
 use crate::{
-    cache::{Ending, Front, Key, Times, Update, Zone},
+    cache::{Ending, Fill, Front, Key, Times, Update, Zone},
     spool::{Draft, Place, Spool, SpoolError},
     upstream::{
         exchange::{Exchange, Protocol},
@@ -21,8 +21,10 @@ const ACCESS: u32 = 0o600;
 pub(in crate::upstream) struct Filling {
     front: Front,
     zone: Arc<Zone>,
+    main: Key,
     key: Key,
     update: Option<Update>,
+    fill: Fill,
 }
 
 impl<P: Protocol> Exchange<'_, P> {
@@ -30,8 +32,8 @@ impl<P: Protocol> Exchange<'_, P> {
     pub(in crate::upstream) fn judge(&mut self) {
         let Some(caching) = self.caching.as_mut().filter(|caching| caching.fills) else { return };
         let ignored = self.settings.ignored;
-        let lifetime = self.req.upstream_record(|record| Lifetime::of(&record.head, ignored, unix_now()));
-        caching.lifetime = lifetime.unwrap_or_default();
+        let judged = self.req.upstream_record(|record| caching.rules.lifetime(&record.head, ignored, unix_now()));
+        (caching.lifetime, caching.age_secs) = judged.unwrap_or_default();
         caching.fills = !caching.lifetime.is_forbidden;
         if !caching.fills {
             self.leave_cache();
@@ -80,8 +82,9 @@ impl<P: Protocol> Exchange<'_, P> {
         let spool = Spool::new(place, front.len());
         // The one that is out of date is of no use any more, and may be large.
         caching.stale = None;
-        let (zone, update) = (caching.zone.clone(), caching.update.take());
-        Some((spool, Filling { front, zone, key, update }))
+        let (zone, main, update) = (caching.zone.clone(), caching.main, caching.update.take());
+        let fill = caching.fill.take()?;
+        Some((spool, Filling { front, zone, main, key, update, fill }))
     }
 }
 
@@ -92,14 +95,18 @@ impl Caching {
         let by_rules = || self.rules.valid_secs(head.status).map(|secs| now.saturating_add(secs));
         let Lifetime { valid_until, updating_secs, error_secs, vary, .. } = &self.lifetime;
         let valid_until = valid_until.or_else(by_rules)?;
+        let began = self.fill.as_ref()?.began;
+        let stored_at = now.saturating_sub(self.age_secs);
         let last_modified = head.fields.get(Known::LastModified).filter(|_| matches!(head.status, 200 | 206));
         Some(Front {
-            times: Times { valid_until, updating_secs: *updating_secs, error_secs: *error_secs, stored_at: now },
+            times: Times { valid_until, updating_secs: *updating_secs, error_secs: *error_secs, stored_at },
             key_text: self.key_text.clone(),
             vary: (!vary.is_empty()).then(|| (vary.clone(), self.main.variant(vary, fields))),
             last_modified: last_modified.and_then(parse_http_date),
             head: write_head(head),
             is_bodiless,
+            began,
+            family: self.family.unwrap_or(began),
         })
     }
 }
@@ -129,16 +136,29 @@ fn write_head(head: &ResponseHead) -> Vec<u8> {
 }
 
 impl Filling {
+    /// The entry's times.
+    pub(in crate::upstream) fn times(&self) -> Times {
+        self.front.times
+    }
+
     /// The body is complete: the file gets its name, and the entry is there.
     ///
     /// # Errors
     /// The file cannot be written. Nothing has changed then.
     pub(in crate::upstream) async fn finish(self, spool: Spool) -> Result<(), SpoolError> {
-        let Filling { front, zone, key, update } = self;
+        let Filling { front, zone, main, key, update, fill } = self;
+        if fill.is_void(main, &front) {
+            return Ok(());
+        }
         let body_bytes = spool.len();
-        let (front, target) = (front.encode(body_bytes), zone.path(key));
-        let file_bytes = front.len() as u64 + body_bytes;
-        spool.finish(front, move |mut draft: Draft| move_to(&mut draft, &target, ACCESS, None)).await?;
+        let (bytes, target) = (front.encode(body_bytes), zone.path(key));
+        let file_bytes = bytes.len() as u64 + body_bytes;
+        spool.finish(bytes, move |mut draft: Draft| move_to(&mut draft, &target, ACCESS, None)).await?;
+        // It may have been purged while its file got its name.
+        if fill.is_void(main, &front) {
+            zone.remove(key).await;
+            return Ok(());
+        }
         let ending = Ending::Stored(file_bytes);
         match update {
             Some(update) if update.key() == key => update.end(ending),

@@ -18,6 +18,8 @@ pub(super) struct Lifetime {
     pub(super) is_forbidden: bool,
     /// It is fresh until then, in seconds since 1970; nothing where it does not say.
     pub(super) valid_until: Option<u64>,
+    /// That is the word of `X-Accel-Expires`.
+    pub(super) is_own_word: bool,
     /// It may be served for so many seconds more while it is fetched anew.
     pub(super) updating_secs: u32,
     /// It may be served for so many seconds more when that fails.
@@ -35,6 +37,7 @@ impl Lifetime {
         lifetime.is_forbidden = values(Known::SetCookie, Ignored::SET_COOKIE).next().is_some();
         let own_word = values(Known::XAccelExpires, Ignored::EXPIRES_HERE).next();
         let is_set = own_word.is_some_and(|value| lifetime.take_own_word(value, now));
+        lifetime.is_own_word = is_set;
         let mut says_no = false;
         for value in values(Known::CacheControl, Ignored::CACHE_CONTROL) {
             says_no |= !lifetime.take_cache_control(value, is_set, now);
@@ -51,6 +54,15 @@ impl Lifetime {
             lifetime.take_vary(value);
         }
         lifetime
+    }
+
+    /// The response was older when it came than this server knew: it is fresh for so much less. What an upstream says to this
+    /// server alone, and the rules of the configuration, count from now on.
+    pub(super) fn grow_older(&mut self, age_secs: u64, now: u64) {
+        if let Some(until) = self.valid_until.as_mut().filter(|_| !self.is_own_word) {
+            *until = until.saturating_sub(age_secs);
+            self.is_forbidden |= *until <= now && age_secs > 0;
+        }
     }
 
     /// `X-Accel-Expires`: what an upstream says to this server alone, and more than what it says to all. Answers whether it

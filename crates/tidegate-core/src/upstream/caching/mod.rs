@@ -7,7 +7,9 @@
 //! - `lifetime`: for how long a response may be kept, by its own word
 //! - `fill`: a response on its way into the cache
 //! - `answer`: a response out of the cache: fresh, stale, or found to be still good
+//! - `purge`: a request that removes entries
 //! - `refresh`: a response that is fetched anew behind the client's back
+//! - `status`: what a response says of the cache
 //!
 //! Invariants:
 //! - **I1** An entry that is missing is filled by one request at a time where `…_cache_lock` says so; for one that is out of
@@ -20,8 +22,10 @@
 mod answer;
 mod fill;
 mod lifetime;
+mod purge;
 mod refresh;
 pub mod rules;
+mod status;
 
 use std::sync::Arc;
 
@@ -41,7 +45,7 @@ use super::{
     socket::{Wait, Watch, with_timeout},
 };
 use crate::{
-    cache::{Key, Presence, ReadError, Stored, Times, Update, Zone},
+    cache::{Fill, Key, Presence, ReadError, Stored, Times, Update, Zone},
     clock,
     log::{Level, SysError},
     phase::Step,
@@ -50,6 +54,8 @@ use crate::{
 /// What one request has to do with a cache.
 pub(super) struct Caching {
     rules: Arc<CacheRules>,
+    /// The request is to purge the cache.
+    purges: bool,
     zone: Arc<Zone>,
     key_text: Vec<u8>,
     /// The hash of the key's text.
@@ -58,12 +64,18 @@ pub(super) struct Caching {
     key: Key,
     /// The response may be kept, as far as is known.
     pub(super) fills: bool,
+    /// What the variants of the response have in common, where there is a main entry.
+    family: Option<u64>,
+    /// The response on its way.
+    fill: Option<Fill>,
     /// The right to fill the entry, where others are kept waiting.
     update: Option<Update>,
     /// An entry that is out of date.
     stale: Option<Arc<Stored>>,
     /// What the response under way says.
     lifetime: Lifetime,
+    /// Its age when it came, in seconds; 0 where ages do not count.
+    age_secs: u64,
 }
 
 /// What a look into the cache gives.
@@ -96,6 +108,9 @@ impl<P: Protocol> Exchange<'_, P> {
             Ok(None) => return None,
             Err(step) => return Some(step),
         };
+        if caching.purges {
+            return Some(self.purge(&caching).await);
+        }
         if any_holds(&caching.rules.bypass, self.req) {
             self.set_cache_status(CacheStatus::Bypass);
         } else {
@@ -123,6 +138,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let fills = caching.fills;
         self.req.upstream_record_mut(|record| record.cache.fills = fills);
         if fills {
+            caching.fill = Some(caching.zone.begin_fill());
             // The entry is wanted by others, too.
             self.watch = Watch::new(self.req, false);
         }
@@ -138,7 +154,8 @@ impl<P: Protocol> Exchange<'_, P> {
     fn open_cache(&mut self) -> Result<Option<Box<Caching>>, Step> {
         let Some(rules) = &self.settings.cache else { return Ok(None) };
         let method = self.req.method.get();
-        if !rules.methods.contains(method) {
+        let purges = any_holds(&rules.purge, self.req);
+        if !purges && !rules.methods.contains(method) {
             return Ok(None);
         }
         let zone = match rules.zone(self.req) {
@@ -163,14 +180,18 @@ impl<P: Protocol> Exchange<'_, P> {
         let main = Key::of(&key_text);
         Ok(Some(Box::new(Caching {
             rules: rules.clone(),
+            purges,
             zone,
             key_text,
             main,
             key: main,
             fills: true,
+            family: None,
+            fill: None,
             update: None,
             stale: None,
             lifetime: Lifetime::default(),
+            age_secs: 0,
         })))
     }
 
@@ -191,8 +212,10 @@ impl<P: Protocol> Exchange<'_, P> {
                 Presence::Scarce => counts && caching.zone.is_cold(),
             };
             if may_exist && let Some(stored) = self.read_entry(caching).await {
+                caching.family = Some(stored.front.family);
                 if let Some(variant) = self.other_variant(caching, &stored) {
                     caching.key = variant;
+                    self.req.upstream_record_mut(|record| record.cache.lacks_variant = true);
                     counts = true;
                     continue;
                 }
@@ -219,6 +242,7 @@ impl<P: Protocol> Exchange<'_, P> {
             }
             let left_ms = end_ms.min(waiting.until_ms).saturating_sub(now_ms).max(1);
             let watch = Watch::new(self.req, self.settings.watch_client && !self.body.is_arriving());
+            self.req.upstream_record_mut(|record| record.cache.is_collapsed = true);
             match with_timeout(left_ms, &watch, waiting.end.acquire()).await {
                 Err(Wait::ClientGone) => return Err(self.client_gone()),
                 // The response was none that is kept.
@@ -237,6 +261,8 @@ impl<P: Protocol> Exchange<'_, P> {
         let error = match caching.zone.read(caching.key, &caching.key_text).await {
             // What answered a HEAD has no body for others.
             Ok(stored) if stored.front.is_bodiless && !self.req.is_head() => return None,
+            // Its main entry has gone, and so has it.
+            Ok(stored) if caching.family.is_some_and(|family| family != stored.front.family) => return None,
             Ok(stored) => return Some(stored),
             Err(error) => error,
         };

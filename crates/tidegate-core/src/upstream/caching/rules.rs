@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bstr::{BStr, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
-use tidegate_http::Method;
+use tidegate_http::{Method, ResponseHead};
 
 use crate::{
     cache::{self, Slot, Zone},
@@ -13,8 +13,10 @@ use crate::{
     inherit,
     request::Request,
     template::Template,
-    upstream::{directives::fill, failure::Failures},
+    upstream::{directives::fill, failure::Failures, settings::Ignored},
 };
+
+use super::{lifetime::Lifetime, status};
 
 /// Statuses of a `…_cache_valid` that names none.
 ///
@@ -27,6 +29,7 @@ const STATUSES_DEFAULT: [u16; 3] = [200, 301, 302];
 pub struct CacheConf {
     /// `None` inside for `off`.
     pub cache: Option<Option<ZoneName>>,
+    pub cache_rfc9111: Option<bool>,
     pub cache_background_update: Option<bool>,
     pub cache_bypass: Option<Arc<Vec<Template>>>,
     pub cache_convert_head: Option<bool>,
@@ -37,7 +40,10 @@ pub struct CacheConf {
     pub cache_max_range_offset: Option<u64>,
     pub cache_methods: Option<MethodSet>,
     pub cache_min_uses: Option<u64>,
+    pub cache_purge: Option<Arc<Vec<Template>>>,
     pub cache_revalidate: Option<bool>,
+    /// `None` inside for `off`.
+    pub cache_status: Option<Option<Arc<[u8]>>>,
     pub cache_use_stale: Option<Failures>,
     pub cache_valid: Option<Arc<Vec<Valid>>>,
     pub no_cache: Option<Arc<Vec<Template>>>,
@@ -68,8 +74,8 @@ impl CacheConf {
     /// Takes the outer level's value for each field that the inner level left open.
     pub fn inherit(&mut self, parent: &CacheConf) {
         let child = self;
-        inherit!(child, parent; cache, cache_background_update, cache_bypass, cache_convert_head, cache_key, cache_lock,
-            cache_lock_age, cache_lock_timeout, cache_max_range_offset, cache_methods, cache_min_uses, cache_revalidate,
+        inherit!(child, parent; cache, cache_rfc9111, cache_background_update, cache_bypass, cache_convert_head, cache_key, cache_lock,
+            cache_lock_age, cache_lock_timeout, cache_max_range_offset, cache_methods, cache_min_uses, cache_purge, cache_revalidate, cache_status,
             cache_use_stale, cache_valid, no_cache);
     }
 
@@ -88,6 +94,7 @@ impl CacheConf {
             methods,
             bypass: templates(&self.cache_bypass),
             no_cache: templates(&self.no_cache),
+            purge: templates(&self.cache_purge),
             min_uses: u16::try_from(self.cache_min_uses.unwrap_or(1)).unwrap_or(u16::MAX),
             lock: self.cache_lock.unwrap_or(false),
             lock_age_ms: ms(self.cache_lock_age, 5000),
@@ -97,6 +104,8 @@ impl CacheConf {
             revalidate: self.cache_revalidate.unwrap_or(false),
             convert_head: self.cache_convert_head.unwrap_or(true),
             max_range_offset: self.cache_max_range_offset,
+            follows_rfc: self.cache_rfc9111.unwrap_or(false),
+            status_name: self.cache_status.clone().flatten(),
         }))
     }
 }
@@ -110,6 +119,7 @@ pub struct CacheRules {
     pub(super) methods: MethodSet,
     pub(super) bypass: Vec<Template>,
     pub(super) no_cache: Vec<Template>,
+    pub(super) purge: Vec<Template>,
     pub(super) min_uses: u16,
     pub(super) lock: bool,
     pub(super) lock_age_ms: u64,
@@ -119,6 +129,8 @@ pub struct CacheRules {
     pub(super) revalidate: bool,
     pub(super) convert_head: bool,
     pub(super) max_range_offset: Option<u64>,
+    pub(super) follows_rfc: bool,
+    pub(super) status_name: Option<Arc<[u8]>>,
 }
 
 impl CacheRules {
@@ -139,6 +151,17 @@ impl CacheRules {
                 None => Err(name),
             },
         }
+    }
+
+    /// What a response says of its keeping that came `now`, and its age, in seconds.
+    pub(super) fn lifetime(&self, head: &ResponseHead, ignored: Ignored, now: u64) -> (Lifetime, u64) {
+        let mut lifetime = Lifetime::of(head, ignored, now);
+        if !self.follows_rfc {
+            return (lifetime, 0);
+        }
+        let age = status::age_secs(head);
+        lifetime.grow_older(age, now);
+        (lifetime, age)
     }
 
     /// For how many seconds a response with this status is kept that does not say so itself.
@@ -179,6 +202,22 @@ pub fn cache(conf: &mut CacheConf, directive: &ast::Directive, build: &mut Build
         }
     };
     fill(&mut conf.cache, zone, directive)
+}
+
+/// `…_cache_status name | off;`
+///
+/// # Errors
+/// A name that cannot stand in a field.
+pub fn status(conf: &mut CacheConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    let name = match &**arg.value {
+        b"off" => None,
+        name => {
+            let written = status::written_name(name);
+            Some(written.ok_or_else(|| emerg(arg, format!("invalid name of a cache \"{}\"", arg.value)))?.into())
+        }
+    };
+    fill(&mut conf.cache_status, name, directive)
 }
 
 /// `…_cache_bypass string …;`, `…_no_cache string …;`
