@@ -11,12 +11,13 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
     module::Context,
-    phase::{Ready, Step},
+    phase::Step,
     request::Request,
     resolver,
     template::Template,
     upstream::{
         Address, Exchange, Group, GroupOptions, Protocol, Server, Settings,
+        tls::TlsPeer,
         url::{HostKind, Url},
     },
 };
@@ -56,9 +57,49 @@ impl Schemes {
     }
 }
 
+/// The servers of a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Servers {
+    /// These.
+    Known(Arc<Group>),
+    /// Those that a URL of variables means, at this port if it names none. Their name is looked up when they are asked.
+    Meant(Url, Option<u16>),
+}
+
+impl Servers {
+    /// Those that a URL of variables means: an `upstream` block of that name, else the server itself.
+    pub(crate) fn of(req: &Request, url: Url, default_port: Option<u16>) -> Self {
+        let block = if url.port.is_none() { upstream::find(req, url.host.as_bstr()) } else { None };
+        match block {
+            Some(group) => Servers::Known(group.clone()),
+            None => Servers::Meant(url, default_port),
+        }
+    }
+
+    /// Has them, or the cache, answer a request.
+    pub(crate) async fn answer<P: Protocol>(
+        self,
+        req: &Rc<Request>,
+        settings: &Settings,
+        tls: Option<TlsPeer>,
+        protocol: P,
+    ) -> Step {
+        match self {
+            Servers::Known(group) => Exchange::new(req, settings, group, protocol).with_tls(tls).run().await,
+            Servers::Meant(url, port) => {
+                Box::pin(async move {
+                    let mut exchange = Exchange::without_group(req, settings, protocol).with_tls(tls);
+                    exchange.run_with(locate(req, &url, port)).await
+                })
+                .await
+            }
+        }
+    }
+}
+
 /// Where a request goes.
-pub(crate) struct Target {
-    group: Arc<Group>,
+struct Target {
+    servers: Servers,
     /// The server's host, where TLS is spoken.
     secure_host: Option<BString>,
 }
@@ -92,26 +133,24 @@ impl Pass {
     ///
     /// # Errors
     /// The text of the variables names no server; the log has the reason.
-    fn target(&self, req: &Rc<Request>) -> Ready<Result<Target, Step>> {
+    fn target(&self, req: &Rc<Request>) -> Result<Target, Step> {
         match self {
             Pass::Fixed(slot, secure_host) => {
-                Ready::Now(required(slot).map(|group| Target { group, secure_host: secure_host.clone() }))
+                Ok(Target { servers: Servers::Known(required(slot)?), secure_host: secure_host.clone() })
             }
             Pass::Variable(template, schemes) => {
-                let (req, text, schemes) = (req.clone(), template.eval(req), *schemes);
-                Ready::later(async move {
-                    let (is_secure, text) = schemes.split(&text);
-                    match Url::parse(text.as_bstr(), false) {
-                        Ok(url) => {
-                            let group = locate(&req, &url, None).await?;
-                            Ok(Target { group, secure_host: is_secure.then_some(url.host) })
-                        }
-                        Err(error) => {
-                            req.log(Level::Error, format_args!("{error} in upstream \"{}\"", BStr::new(text)));
-                            Err(Step::Status(500))
-                        }
+                let text = template.eval(req);
+                let (is_secure, text) = schemes.split(&text);
+                match Url::parse(text.as_bstr(), false) {
+                    Ok(url) => {
+                        let secure_host = is_secure.then(|| url.host.clone());
+                        Ok(Target { servers: Servers::of(req, url, None), secure_host })
                     }
-                })
+                    Err(error) => {
+                        req.log(Level::Error, format_args!("{error} in upstream \"{}\"", BStr::new(text)));
+                        Err(Step::Status(500))
+                    }
+                }
             }
         }
     }
@@ -126,11 +165,7 @@ pub(crate) fn adds_slash(build: &Build<'_>) -> bool {
 
 /// Answers a request with what a server of `pass` says.
 pub(crate) async fn exchange<P: Protocol>(req: &Rc<Request>, settings: &Settings, pass: &Pass, protocol: P) -> Step {
-    let target = match pass.target(req) {
-        Ready::Now(target) => target,
-        Ready::Later(target) => target.await,
-    };
-    let Target { group, secure_host } = match target {
+    let Target { servers, secure_host } = match pass.target(req) {
         Ok(target) => target,
         Err(step) => return step,
     };
@@ -141,7 +176,7 @@ pub(crate) async fn exchange<P: Protocol>(req: &Rc<Request>, settings: &Settings
             None => return Step::Status(500),
         },
     };
-    Exchange::new(req, settings, group, protocol).with_tls(tls).run().await
+    servers.answer(req, settings, tls, protocol).await
 }
 
 /// The group in a slot: a configuration that was accepted has filled it.
@@ -149,15 +184,11 @@ pub(crate) fn required(slot: &GroupSlot) -> Result<Arc<Group>, Step> {
     slot.get().cloned().ok_or(Step::Status(500))
 }
 
-/// The group of a server that only the request knows: an `upstream` block of that name, else the server itself.
+/// A group of the server that only the request knows.
 ///
 /// # Errors
 /// It has no port, or its name cannot be looked up; the log has the reason.
-pub(crate) async fn locate(req: &Rc<Request>, url: &Url, default_port: Option<u16>) -> Result<Arc<Group>, Step> {
-    let block = if url.port.is_none() { upstream::find(req, url.host.as_bstr()) } else { None };
-    if let Some(group) = block {
-        return Ok(group.clone());
-    }
+async fn locate(req: &Rc<Request>, url: &Url, default_port: Option<u16>) -> Result<Arc<Group>, Step> {
     let addresses = look_up(req, url, default_port).await?;
     let server = Server::new(url.text.clone(), addresses);
     Ok(Arc::new(Group::new(url.text.clone(), &[server], GroupOptions::default())))

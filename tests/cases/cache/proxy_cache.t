@@ -856,3 +856,39 @@ old
 new
 ~~~
 new
+
+=== TEST 29: the cache is asked before names are looked up, and when they cannot be
+--- http_config
+proxy_cache_path cache keys_zone=z:1m;
+--- config
+proxy_cache z; proxy_cache_use_stale error; proxy_cache_key $uri; add_header X-Cache $upstream_cache_status;
+set $name nobody.invalid;
+location / { if ($arg_fill) { proxy_pass http://127.0.0.1:$TEST_PORT_4; } proxy_pass http://$name:$TEST_PORT_4; }
+--- tcp_reply
+HTTP/1.1 200 OK\r\nX-Accel-Expires: 3600\r\nContent-Length: 4\r\n\r\nnew\n
+~~~ connection
+HTTP/1.1 200 OK\r\nX-Accel-Expires: @1\r\nContent-Length: 4\r\n\r\nold\n
+--- tidegate_only
+--- requests
+GET /new?fill=1
+~~~
+GET /old?fill=1
+~~~
+GET /new
+~~~
+GET /old
+~~~
+GET /other
+--- response_headers
+X-Cache: MISS
+~~~
+X-Cache: MISS
+~~~
+X-Cache: HIT
+~~~
+X-Cache: STALE
+~~~
+!X-Cache
+--- error_code: 200 200 200 200 502
+--- error_log
+nobody.invalid could not be resolved

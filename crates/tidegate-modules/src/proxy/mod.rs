@@ -22,7 +22,7 @@ use tidegate_core::{
     phase::{Outcome, Program, Ready, Step},
     request::Request,
     template::Template,
-    upstream::{Exchange, Settings, UpstreamConf, directives::fill, failure::Failures},
+    upstream::{Settings, UpstreamConf, directives::fill, failure::Failures},
     upstream_directives,
     variable::VariableDef,
 };
@@ -233,17 +233,13 @@ fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
             return error.step();
         }
         let target = match location.pass.target(&req) {
-            Ready::Now(target) => target,
-            Ready::Later(target) => target.await,
-        };
-        let target = match target {
             Ok(target) => target,
             Err(step) => return step,
         };
         if let Some((names, _)) = &target.variable {
             req.set_context(Rc::new(names.clone()));
         }
-        let group = target.group.clone();
+        let servers = target.servers.clone();
         let tls = match target.scheme {
             Scheme::Http => None,
             Scheme::Https => match location.settings.tls.peer(&req, &target.host) {
@@ -252,7 +248,7 @@ fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
             },
         };
         let http = Http::new(&location, target);
-        Exchange::new(&req, &location.settings, group, http).with_tls(tls).run().await
+        servers.answer(&req, &location.settings, tls, http).await
     })
 }
 

@@ -10,19 +10,16 @@ use tidegate_core::{
     conf::Build,
     location::Match,
     module::Context,
-    phase::{Ready, Step},
+    phase::Step,
     request::Request,
     template::Template,
-    upstream::{
-        Group,
-        url::{HostKind, Url},
-    },
+    upstream::url::{HostKind, Url},
 };
 use tidegate_http::escape::{Escape, escape_uri};
 use tidegate_net::log::Level;
 
 use crate::{
-    pass,
+    pass::{self, Servers},
     upstream::{self, GroupSlot},
 };
 
@@ -104,7 +101,7 @@ impl Names {
 
 /// The server and URI that one request is sent to.
 pub(super) struct Target {
-    pub(super) group: Arc<Group>,
+    pub(super) servers: Servers,
     pub(super) scheme: Scheme,
     /// The server without its port.
     pub(super) host: BString,
@@ -170,18 +167,15 @@ impl Pass {
     ///
     /// # Errors
     /// The URL of the variables cannot be used; the log has the reason.
-    pub(super) fn target(&self, req: &Rc<Request>) -> Ready<Result<Target, Step>> {
+    pub(super) fn target(&self, req: &Rc<Request>) -> Result<Target, Step> {
         match self {
-            Pass::Fixed(fixed) => Ready::Now(pass::required(&fixed.slot).map(|group| Target {
-                group,
+            Pass::Fixed(fixed) => Ok(Target {
+                servers: Servers::Known(pass::required(&fixed.slot)?),
                 scheme: fixed.scheme,
                 host: fixed.host.clone(),
                 variable: None,
-            })),
-            Pass::Variable(template) => {
-                let (req, url) = (req.clone(), template.eval(req));
-                Ready::later(async move { variable_target(&req, &url).await })
-            }
+            }),
+            Pass::Variable(template) => variable_target(req, &template.eval(req)),
         }
     }
 
@@ -202,7 +196,7 @@ impl Pass {
     }
 }
 
-async fn variable_target(req: &Rc<Request>, url: &[u8]) -> Result<Target, Step> {
+fn variable_target(req: &Rc<Request>, url: &[u8]) -> Result<Target, Step> {
     let fail = |message: std::fmt::Arguments<'_>| {
         req.log(Level::Error, message);
         Err(Step::Status(500))
@@ -220,8 +214,8 @@ async fn variable_target(req: &Rc<Request>, url: &[u8]) -> Result<Target, Step> 
         uri.insert(0, b'/');
     }
     let names = Names::of(&parsed, scheme);
-    let group = pass::locate(req, &parsed, Some(scheme.port())).await?;
-    Ok(Target { group, scheme, host: parsed.host, variable: Some((names, uri)) })
+    let host = parsed.host.clone();
+    Ok(Target { servers: Servers::of(req, parsed, Some(scheme.port())), scheme, host, variable: Some((names, uri)) })
 }
 
 /// Appends path and arguments for the server.
