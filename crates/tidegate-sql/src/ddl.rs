@@ -424,9 +424,13 @@ fn describe_view(
     schema: &Arc<Schema>,
 ) -> Res<Vec<crate::translate::select::RelColumn>> {
     let session = crate::translate::Session::new(&core.engine, Some(schema), &core.env);
+    let temporary = session.inputs.temporary;
     let mut translator = Translator::new(session, &[], &[], (&[], &[]), &[]);
-    let rel = translator.view("", text, mode, schema, false)?;
-    Ok(rel.columns)
+    let rel = translator.view_over("", text, mode, schema, false, temporary)?;
+    match translator.read_names.iter().find(|(_, name)| core.env.owns_temporary(name)) {
+        Some((_, name)) => Err(errors::view_of_temporary(temporary::shown(name))),
+        None => Ok(rel.columns),
+    }
 }
 
 impl Translator<'_> {
@@ -443,7 +447,22 @@ impl Translator<'_> {
         schema: &Arc<Schema>,
         shows_row_ids: bool,
     ) -> Res<crate::translate::select::Rel> {
+        // A view's tables are never temporary ones, whatever the session has under their names.
+        self.view_over(name, text, mode, schema, shows_row_ids, 0)
+    }
+
+    /// The same over a set of temporary tables.
+    fn view_over(
+        &mut self,
+        name: &str,
+        text: &str,
+        mode: u64,
+        schema: &Arc<Schema>,
+        shows_row_ids: bool,
+        temporary: u64,
+    ) -> Res<crate::translate::select::Rel> {
         let mut session = self.session.within(Some(schema));
+        session.inputs.temporary = temporary;
         session.inputs.sql_mode = variables::reading_as(session.inputs.sql_mode, mode);
         // In a view `\` escapes whatever the mode.
         session.inputs.like_escapes = true;
