@@ -180,6 +180,50 @@ fn a_full_disk() {
 }
 
 #[test]
+fn a_full_disk_is_freed_by_deleting() {
+    let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else {
+        return with_small_disk("a_full_disk_is_freed_by_deleting");
+    };
+    runtime().block_on(async {
+        let directory = disk.join("data");
+        let mut left = 0;
+        for free in ["DELETE FROM t WHERE n > 0", "TRUNCATE t", "DROP TABLE t"] {
+            let engine = Engine::open(EngineOptions::new(&directory)).expect("the directory");
+            let mut session = engine.session("").expect("a session");
+            run(&mut session, "CREATE DATABASE IF NOT EXISTS test; USE test").await.expect("a schema");
+            // Rows are small, so that each page is in the log many times.
+            run(&mut session, "CREATE TABLE IF NOT EXISTS t (n INT PRIMARY KEY, s TEXT)").await.expect("a table");
+            let (mut count, mut code, mut refused) = (0, 0, 0);
+            // The log may be full for a moment that is not: until the checkpoint thread has come round.
+            while refused < 50 {
+                match run(&mut session, &format!("INSERT INTO t VALUES ({}, REPEAT('x', 2500))", count + 1)).await {
+                    Ok(_) => (count, refused) = (count + 1, 0),
+                    Err(error) => {
+                        (code, refused) = (error, refused + 1);
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
+                assert!(count < 100_000, "the disk is never full");
+            }
+            assert!(matches!(code, 1021 | 1030), "error {code}");
+            assert!(count > left / 2, "{count} rows after {left}: the room has come back");
+            left = count;
+            drop((session, engine));
+            // Also after a restart.
+            let engine = Engine::open(EngineOptions::new(&directory)).expect("it opens again");
+            let mut session = engine.session("test").expect("the schema is there");
+            assert_eq!(run(&mut session, "SELECT COUNT(*) FROM t").await, Ok(count), "all that was acknowledged");
+            let begun = Instant::now();
+            while let Err(code) = run(&mut session, free).await {
+                assert!(begun.elapsed() < PATIENCE, "{free}: still error {code}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            println!("{count} rows, then error {code}; {free}");
+        }
+    });
+}
+
+#[test]
 fn a_disk_that_cannot_be_written() {
     let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else {
         return with_small_disk("a_disk_that_cannot_be_written");

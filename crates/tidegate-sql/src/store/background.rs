@@ -29,7 +29,9 @@ use super::{
     conn::Conn,
     disk::{self, Change},
     identity::Identity,
-    pace, statistics,
+    pace, reserve,
+    room::Room,
+    statistics,
     transactions::Transactions,
     vfs,
 };
@@ -312,6 +314,9 @@ struct Watched {
     /// The database, for [`pace`]; open for as long as `conn` is.
     file: Option<File>,
     commits: u64,
+    /// The disk's room for it, and how often there was none when the WAL last began at its start for that.
+    room: Option<Arc<Room>>,
+    refusals: u64,
     /// When writers were last paused in vain.
     failed: Option<Instant>,
 }
@@ -329,7 +334,9 @@ fn checkpoint_loop(
             Ok(schema) => {
                 if let Ok(conn) = Conn::open(&schema.path) {
                     let file = File::open(&schema.path).ok();
-                    watched.push(Watched { schema, conn, file, commits: 0, failed: None });
+                    let name = CString::new(schema.path.as_os_str().as_bytes()).ok();
+                    let room = name.and_then(|name| vfs::room(&name));
+                    watched.push(Watched { schema, conn, file, commits: 0, room, refusals: 0, failed: None });
                 }
                 continue;
             }
@@ -354,7 +361,8 @@ fn checkpoint_loop(
 impl Watched {
     fn checkpoint(&mut self, settings: &Settings, transactions: &Transactions) {
         let commits = self.schema.sync.commits();
-        if commits == self.commits {
+        let refusals = self.room.as_ref().map_or(0, |room| room.refusals());
+        if commits == self.commits && refusals == self.refusals {
             return;
         }
         let file = self.file.take();
@@ -362,7 +370,7 @@ impl Watched {
         self.file = file;
         let Some((pages, moved)) = done else { return };
         let bytes = u64::try_from(pages).unwrap_or(0) * FRAME_BYTES;
-        let start_over = settings.log_bytes_max() / START_OVER_PART;
+        let start_over = self.start_over_at(settings, refusals);
         if bytes > start_over {
             let times = u32::try_from(bytes / start_over.max(1)).unwrap_or(u32::MAX);
             let pause = PAUSE_MIN.saturating_mul(times).min(PAUSE_MAX);
@@ -370,11 +378,24 @@ impl Watched {
             // Only what was not moved is kept by a reader: a WAL that starts over keeps its size on the disk.
             let kept = u64::try_from(pages - moved).unwrap_or(0) * FRAME_BYTES;
             match self.start_over(pause, full.then_some(bytes), settings, transactions) {
+                Some(true) => (self.commits, self.refusals) = (commits, refusals),
                 None if full && kept > start_over => drop(self.end_reader(bytes, settings)),
                 _ => {}
             }
         } else if pages == moved {
             self.commits = commits;
+        }
+    }
+
+    /// How many bytes the WAL may have before it is to begin at its start again: not half of what the disk has left. On a
+    /// disk without room it must not grow any more, and whoever wants to delete needs some of what it has already.
+    fn start_over_at(&self, settings: &Settings, refusals: u64) -> u64 {
+        let at = settings.log_bytes_max() / START_OVER_PART;
+        let left = self.file.as_ref().and_then(reserve::left_on_disk).map_or(at, |left| at.min(left / 2));
+        match &self.room {
+            Some(_) if refusals > self.refusals => 0,
+            Some(room) => left.max(room.allocated() / 2).min(at),
+            None => left,
         }
     }
 

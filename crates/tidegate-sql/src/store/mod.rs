@@ -12,6 +12,7 @@ pub(crate) mod pace;
 pub(crate) mod pool;
 pub(crate) mod private;
 pub(crate) mod readers;
+mod reserve;
 pub(crate) mod room;
 pub(crate) mod statistics;
 mod stmt;

@@ -15,7 +15,7 @@ use std::{
     os::unix::fs::FileExt,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
@@ -38,6 +38,8 @@ pub(crate) struct Room {
     extending: Mutex<()>,
     /// There was no room on the disk.
     full: AtomicBool,
+    /// How often a write was refused for want of room.
+    refused: AtomicU64,
 }
 
 impl Room {
@@ -54,6 +56,22 @@ impl Room {
         };
         self.end.store(end, Ordering::Release);
         written
+    }
+
+    /// The disk had no room for a write.
+    #[cold]
+    pub(super) fn is_refused(&self) {
+        self.refused.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often the disk had no room.
+    pub(super) fn refusals(&self) -> u64 {
+        self.refused.load(Ordering::Acquire)
+    }
+
+    /// Bytes of the file, or a little less.
+    pub(super) fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Acquire).unsigned_abs()
     }
 
     /// The file was opened and has this size.

@@ -37,6 +37,7 @@ use super::{
     disk::{self, Change},
     identity::Identity,
     pace,
+    reserve::Reserve,
     room::Room,
     wal_index::{Checkpoints, Region},
 };
@@ -71,6 +72,8 @@ struct Node {
     measuring: Mutex<()>,
     /// Of the database's WAL.
     room: Arc<Room>,
+    /// For the database itself.
+    reserve: Reserve,
     /// Keeps other programs out once there is an index.
     alone: Mutex<Option<Alone>>,
 }
@@ -158,6 +161,7 @@ fn node(path: &CStr) -> Option<Arc<Node>> {
         is_retired: AtomicBool::new(false),
         measuring: Mutex::default(),
         room: Arc::default(),
+        reserve: Reserve::default(),
         alone: Mutex::default(),
     });
     nodes.insert(path.to_owned(), Arc::downgrade(&node));
@@ -403,6 +407,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
     let _measuring = node.measuring.lock().unwrap_or_else(PoisonError::into_inner);
     let change = Change::Truncate { size: size.unsigned_abs() };
     let code = disk::carry_out(disk::File::Database(&node.database), change, || forward!(file, xTruncate, size));
+    node.reserve.is_cut(size);
     node.size.store(-1, Ordering::Release);
     code
 }
@@ -433,9 +438,40 @@ unsafe extern "C" fn wal_write(file: *mut ffi::sqlite3_file, buf: *const c_void,
     // SAFETY: as in `write`.
     let (ours, change) = unsafe { (&*file.cast::<File>(), write_of(buf, amount, offset)) };
     let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_WRITE };
-    node.room.write(offset + i64::from(amount), || {
-        disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
-    })
+    // SAFETY: SQLite passes `amount` bytes.
+    let size = unsafe { size_after_commit(buf, amount) };
+    let code = if size.is_some_and(|size| !node.reserve.take(&node.database, size)) {
+        ffi::SQLITE_FULL
+    } else {
+        node.room.write(offset + i64::from(amount), || {
+            disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
+        })
+    };
+    if code == ffi::SQLITE_FULL {
+        node.room.is_refused();
+    }
+    code
+}
+
+/// Bytes of the head of a frame in the WAL.
+const FRAME_HEAD: c_int = 24;
+/// Bytes of a page, which the catalogue's file is made with.
+const PAGE: i64 = 4096;
+
+/// The size of the database after the commit whose last frame has this head; `None` for other writes to the WAL.
+///
+/// Source: SQLite's "WAL-mode file format": a frame's head has the page's number, then the number of pages after a commit, 0
+/// in other frames.
+///
+/// # Safety
+/// `buf` has `amount` bytes.
+unsafe fn size_after_commit(buf: *const c_void, amount: c_int) -> Option<i64> {
+    if amount != FRAME_HEAD {
+        return None;
+    }
+    // SAFETY: by the contract; bytes have no alignment.
+    let pages = u32::from_be_bytes(unsafe { ptr::read(buf.cast::<[u8; 8]>()) }[4..].try_into().ok()?);
+    (pages > 0).then(|| i64::from(pages) * PAGE)
 }
 
 unsafe extern "C" fn wal_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
