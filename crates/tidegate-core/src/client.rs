@@ -22,76 +22,85 @@ const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// The way to the client of a request. A sub-request has that of its main request.
 #[derive(Clone)]
-pub enum Client {
-    /// The request has the connection to itself until its response has been queued.
-    Http1(Rc<Connection>),
-    /// The request has a stream among others.
-    Http2(Rc<Stream>),
+pub struct Client {
+    /// Stands beside the stream, since every look at the configuration goes through it.
+    conn: Rc<Connection>,
+    /// The stream of the request among others (HTTP/2). Without one, the request has the connection to itself until its
+    /// response has been queued.
+    stream: Option<Rc<Stream>>,
 }
 
 impl Client {
+    /// The client of a request that has the connection to itself.
+    pub(crate) fn http1(conn: Rc<Connection>) -> Self {
+        Client { conn, stream: None }
+    }
+    /// The client of a request that has a stream among others.
+    pub(crate) fn http2(stream: Rc<Stream>) -> Self {
+        Client { conn: stream.connection().clone(), stream: Some(stream) }
+    }
+
     /// The connection: addresses, times and TLS are those of all its requests.
     #[inline]
     pub fn connection(&self) -> &Rc<Connection> {
-        match self {
-            Client::Http1(conn) => conn,
-            Client::Http2(stream) => stream.connection(),
-        }
+        &self.conn
+    }
+    /// The stream of the request, where others share the connection.
+    #[inline]
+    pub(crate) fn http2_stream(&self) -> Option<&Rc<Stream>> {
+        self.stream.as_ref()
     }
     /// Output of the request that waits for the client.
     #[inline]
     pub(crate) fn output(&self) -> &RefCell<OutputQueue> {
-        match self {
-            Client::Http1(conn) => &conn.output,
-            Client::Http2(stream) => &stream.output,
+        match &self.stream {
+            None => &self.conn.output,
+            Some(stream) => &stream.output,
         }
     }
     /// Input of the request that was read and not used yet.
     #[inline]
     pub(crate) fn input(&self) -> &RefCell<Vec<u8>> {
-        match self {
-            Client::Http1(conn) => &conn.input,
-            Client::Http2(stream) => &stream.input,
+        match &self.stream {
+            None => &self.conn.input,
+            Some(stream) => &stream.input,
         }
     }
     /// Bytes of output that the client has not taken.
     #[inline]
     pub fn unsent_bytes(&self) -> u64 {
-        match self {
-            Client::Http1(conn) => conn.unsent_bytes(),
-            Client::Http2(stream) => stream.unsent_bytes(),
+        match &self.stream {
+            None => self.conn.unsent_bytes(),
+            Some(stream) => stream.unsent_bytes(),
         }
     }
 
     /// Whether nothing more can be sent.
     #[inline]
     pub fn is_broken(&self) -> bool {
-        match self {
-            Client::Http1(conn) => conn.is_broken(),
-            Client::Http2(stream) => stream.is_broken(),
+        match &self.stream {
+            None => self.conn.is_broken(),
+            Some(stream) => stream.is_broken(),
         }
     }
     /// Gives the client up: nothing more is sent, and it learns that the response is not whole.
     pub fn abort(&self) {
-        match self {
-            Client::Http1(conn) => conn.mark_broken(),
-            Client::Http2(stream) => stream.abort(ErrorCode::InternalError),
+        match &self.stream {
+            None => self.conn.mark_broken(),
+            Some(stream) => stream.abort(ErrorCode::InternalError),
         }
     }
     /// Takes note that the client did not send in time what the request waits for.
     pub(crate) fn note_timeout(&self) {
-        match self {
-            Client::Http1(conn) => conn.timed_out.set(true),
+        match &self.stream {
+            None => self.conn.timed_out.set(true),
             // The connection does not end with the stream.
-            Client::Http2(_) => {}
+            Some(_) => {}
         }
     }
     /// Lets the response end before everything that the request began has ended.
     pub(crate) fn keep(&self) {
-        match self {
-            Client::Http1(conn) => conn.kept.set(true),
-            Client::Http2(stream) => stream.connection().kept.set(true),
-        }
+        self.conn.kept.set(true);
     }
 
     /// Sends what the client takes at once; answers whether that was everything. When sending fails, the client is given
@@ -101,9 +110,9 @@ impl Client {
     /// Those of the socket.
     #[inline]
     pub(crate) fn write_now(&self) -> io::Result<bool> {
-        match self {
-            Client::Http1(conn) => conn.write_now(),
-            Client::Http2(stream) => stream.write_now(),
+        match &self.stream {
+            None => self.conn.write_now(),
+            Some(stream) => stream.write_now(),
         }
     }
     /// Sends everything.
@@ -118,17 +127,17 @@ impl Client {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub async fn drain_to(&self, bytes: u64, timeout_ms: u64) -> io::Result<()> {
-        match self {
-            Client::Http1(conn) => conn.drain_to(bytes, timeout_ms).await,
-            Client::Http2(stream) => stream.drain_to(bytes, timeout_ms).await,
+        match &self.stream {
+            None => self.conn.drain_to(bytes, timeout_ms).await,
+            Some(stream) => stream.drain_to(bytes, timeout_ms).await,
         }
     }
     /// Tells a client that waits for permission to send the body of its request, with what is sent next.
     pub(crate) fn queue_go_on(&self) {
-        match self {
-            Client::Http1(conn) => conn.output.borrow_mut().buf.extend_from_slice(GO_ON),
+        match &self.stream {
+            None => self.conn.output.borrow_mut().buf.extend_from_slice(GO_ON),
             // The window has given that permission. Source: nginx, `ngx_http_test_expect`.
-            Client::Http2(_) => {}
+            Some(_) => {}
         }
     }
     /// Bytes of files that are sent before others have their turn; 0 for any number. `None` stands for nginx's default.
@@ -138,38 +147,38 @@ impl Client {
 
     /// A request begins whose head was read.
     pub(crate) fn begin_request(&self) {
-        if let Client::Http1(conn) = self {
+        if self.stream.is_none() {
             // They were of the request before.
-            conn.head_since_ms.set(0);
-            conn.output.borrow_mut().set_throttle(None);
+            self.conn.head_since_ms.set(0);
+            self.conn.output.borrow_mut().set_throttle(None);
         }
     }
     /// The response ends; `output` is this client's.
     pub(crate) fn end(&self, response: &Response, output: &mut OutputQueue) {
-        match self {
-            Client::Http1(_) if response.chunked && !response.header_only => {
+        match &self.stream {
+            None if response.chunked && !response.header_only => {
                 write_last_chunk(&response.trailers, &mut output.buf);
             }
-            Client::Http1(_) => {}
+            None => {}
             // A body that is shorter than was promised must not end as if it were whole.
-            Client::Http2(_) if response.body_left.is_some_and(|left| left > 0) => {}
-            Client::Http2(stream) => stream.end((!response.header_only).then_some(&response.trailers)),
+            Some(_) if response.body_left.is_some_and(|left| left > 0) => {}
+            Some(stream) => stream.end((!response.header_only).then_some(&response.trailers)),
         }
     }
 
     /// Takes note that so many bytes of the input were used.
     #[inline]
     pub(crate) fn note_used(&self, bytes: usize) {
-        match self {
-            Client::Http1(_) => {}
-            Client::Http2(stream) => stream.note_used(bytes),
+        match &self.stream {
+            None => {}
+            Some(stream) => stream.note_used(bytes),
         }
     }
     /// Whether all of the request has come, where the client's protocol tells; `false` where the body does.
     pub(crate) fn is_input_whole(&self) -> bool {
-        match self {
-            Client::Http1(_) => false,
-            Client::Http2(stream) => stream.is_input_whole(),
+        match &self.stream {
+            None => false,
+            Some(stream) => stream.is_input_whole(),
         }
     }
     /// Reads more input; answers how many bytes came, 0 at the end.
@@ -177,9 +186,9 @@ impl Client {
     /// # Errors
     /// Those of the socket; `TimedOut` when nothing comes for `timeout_ms`.
     pub(crate) async fn read_more(&self, timeout_ms: u64) -> io::Result<usize> {
-        match self {
-            Client::Http1(conn) => conn.read_more(timeout_ms).await,
-            Client::Http2(stream) => stream.read_more(timeout_ms).await,
+        match &self.stream {
+            None => self.conn.read_more(timeout_ms).await,
+            Some(stream) => stream.read_more(timeout_ms).await,
         }
     }
     /// As [`read_more`](Self::read_more), without a limit of time, for who has one already.
@@ -187,9 +196,9 @@ impl Client {
     /// # Errors
     /// Those of the socket.
     pub(crate) fn poll_read_more(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match self {
-            Client::Http1(conn) => conn.poll_read_more(cx),
-            Client::Http2(stream) => stream.poll_read_more(cx),
+        match &self.stream {
+            None => self.conn.poll_read_more(cx),
+            Some(stream) => stream.poll_read_more(cx),
         }
     }
     /// Reads what has come already, if anything has; nobody is woken.
@@ -204,17 +213,17 @@ impl Client {
     /// Waits until the client leaves while its request is served. A client that sends something instead (the next
     /// request, a body that nobody reads) is no longer watched: the future then never ends.
     pub async fn closed(&self) {
-        match self {
-            Client::Http1(conn) => conn.closed_by_client().await,
-            Client::Http2(stream) => poll_fn(|cx| stream.poll_closed(cx)).await,
+        match &self.stream {
+            None => self.conn.closed_by_client().await,
+            Some(stream) => poll_fn(|cx| stream.poll_closed(cx)).await,
         }
     }
     /// Whether the client has left; otherwise the task of `cx` is woken when it does. Answers `None` when that can no
     /// longer be told, since the client has sent something that nobody reads yet.
     pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        match self {
-            Client::Http1(conn) => conn.poll_closed(cx),
-            Client::Http2(stream) => stream.poll_closed(cx).map(Some),
+        match &self.stream {
+            None => self.conn.poll_closed(cx),
+            Some(stream) => stream.poll_closed(cx).map(Some),
         }
     }
 
@@ -222,9 +231,9 @@ impl Client {
     /// share it.
     #[inline]
     pub fn socket(&self) -> Option<&stream::Stream> {
-        match self {
-            Client::Http1(conn) => Some(&conn.stream),
-            Client::Http2(_) => None,
+        match &self.stream {
+            None => Some(&self.conn.stream),
+            Some(_) => None,
         }
     }
 }

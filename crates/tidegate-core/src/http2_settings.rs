@@ -5,7 +5,6 @@
 use tidegate_conf::{Diagnostic, ast};
 
 use crate::{
-    client::Client,
     conf::{Build, Level},
     inherit,
     module::{Context, Directive, Module},
@@ -100,7 +99,7 @@ pub(crate) fn is_on(level: &Level) -> bool {
 }
 
 fn http2(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    if matches!(req.client, Client::Http2(_)) {
+    if req.client.http2_stream().is_some() {
         out.extend_from_slice(if req.is_secure() { b"h2" } else { b"h2c" });
     }
     true

@@ -172,7 +172,7 @@ impl Reset for Request {
         // Contexts first: what they drop may still want to know the connection.
         contexts.get_mut().clear();
         lasting_contexts.get_mut().clear();
-        *client = Client::Http1(worker::nobody());
+        *client = Client::http1(worker::nobody());
         head.get_mut().reset();
         uri.get_mut().clear();
         body.reset();
@@ -199,7 +199,7 @@ impl Reset for Request {
 
     fn fresh() -> Self {
         Request {
-            client: Client::Http1(worker::nobody()),
+            client: Client::http1(worker::nobody()),
             head: RefCell::default(),
             peer: Cell::new(Peer::Unix),
             number: Cell::new(0),
@@ -452,6 +452,7 @@ impl Request {
         new
     }
     /// The context that a module keeps with this request, if there is one.
+    #[inline]
     pub fn find_context<T: 'static>(&self) -> Option<Rc<T>> {
         let contexts = self.contexts.borrow();
         let (_, found) = contexts.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
@@ -482,8 +483,13 @@ impl Request {
         }
     }
     /// The context that [`lasting_context`](Self::lasting_context) made, if it did.
+    #[inline]
     pub fn find_lasting_context<T: 'static>(&self) -> Option<Rc<T>> {
         let contexts = self.main().lasting_contexts.borrow();
+        // Most requests have none, and are asked several times.
+        if contexts.is_empty() {
+            return None;
+        }
         let (_, found) = contexts.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
         found.clone().downcast::<T>().ok()
     }

@@ -11,7 +11,6 @@ use tidegate_http::{
 use tidegate_net::{Peer, buffers};
 
 use crate::{
-    client::Client,
     clock,
     output::{Closed, Response},
     product::product,
@@ -25,8 +24,7 @@ impl Request {
             return Ok(());
         }
         self.begin_throttle();
-        let is_http1 = matches!(self.client, Client::Http1(_));
-        if is_http1 && !self.choose_framing() {
+        if self.client.http2_stream().is_none() && !self.choose_framing() {
             return Ok(());
         }
         let is_made_absolute = self.make_location_absolute();
@@ -39,7 +37,7 @@ impl Request {
             // The time of an error page's file says nothing about what was asked for.
             response.last_modified = None;
         }
-        let location = response.fields.get(Known::Location).filter(|_| is_made_absolute).map(<[u8]>::to_vec);
+        let location = is_made_absolute.then(|| response.fields.get(Known::Location).map(<[u8]>::to_vec)).flatten();
         if location.is_some() {
             response.fields.remove(Known::Location);
         }
@@ -47,8 +45,8 @@ impl Request {
         let body_left = parts.content_length.filter(|_| !response.header_only && !response.chunked);
         let has_date = !response.fields.contains(Known::Date) && !response.omit_date;
         let date = has_date.then_some(clock::http_date);
-        let written = match &self.client {
-            Client::Http1(_) => {
+        let written = match self.client.http2_stream() {
+            None => {
                 parts.connection = match (response.status, self.flags().keep_alive.get()) {
                     (101, _) => ConnectionField::Upgrade,
                     (_, true) => ConnectionField::KeepAlive,
@@ -57,7 +55,7 @@ impl Request {
                 parts.keep_alive_timeout = self.keepalive_conf().header_seconds();
                 self.write_lines(&parts, date)
             }
-            Client::Http2(stream) => Ok(stream.send_head(self.level().core.http2.chunk_bytes(), |out| {
+            Some(stream) => Ok(stream.send_head(self.level().core.http2.chunk_bytes(), |out| {
                 BLOCK_START.with_borrow_mut(|start| start.encode(&parts, date, out))
             })),
         };

@@ -90,7 +90,7 @@ pub(super) async fn read_proxy_header(conn: &Rc<Connection>) -> bool {
 fn begin_request(conn: &Rc<Connection>, worker: &Worker) -> Rc<Request> {
     worker.count_request();
     let mut req = worker::take_request();
-    unshared(&mut req).attach(Client::Http1(conn.clone()));
+    unshared(&mut req).attach(Client::http1(conn.clone()));
     req
 }
 
@@ -98,7 +98,7 @@ fn begin_request(conn: &Rc<Connection>, worker: &Worker) -> Rc<Request> {
 /// `server`.
 pub(super) fn with_nobodys_request<T>(conn: &Rc<Connection>, server: ServerId, read: impl FnOnce(&Request) -> T) -> T {
     let mut req = worker::take_request();
-    unshared(&mut req).attach(Client::Http1(conn.clone()));
+    unshared(&mut req).attach(Client::http1(conn.clone()));
     req.set_server(server);
     let result = read(&req);
     req.forget_contexts();

@@ -83,7 +83,7 @@ fn read_head(
     worker.count_request();
     conn.request_has_come();
     let mut req = worker::take_request();
-    unshared(&mut req).attach(Client::Http2(stream.clone()));
+    unshared(&mut req).attach(Client::http2(stream.clone()));
     req.start_ms.set(clock::steady_ms());
     let options = HeadOptions { framed: true, ..conn.config().default_http(conn.port).head_options() };
     let parsed = parse_request(text, limits, &options, unshared(&mut req).head.get_mut());
