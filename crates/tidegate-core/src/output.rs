@@ -520,6 +520,9 @@ impl Request {
             if response.status == 0 {
                 response.status = 200;
             }
+            if response.status < 200 {
+                self.begin_interim(&mut response);
+            }
             response.header_only = self.is_head() || matches!(response.status, 204 | 304 | 100..=199);
         }
         run_header_filters(self, 0)

@@ -10,6 +10,7 @@ use tidegate_http::{Known, error_page::write_error_page};
 use crate::{
     conf::Config,
     http_core::{ErrorTarget, STATUS_CLOSE},
+    log::Level,
     output::{Chunk, Closed, Progress},
     phase::{Ready, Step},
     product::product,
@@ -18,7 +19,12 @@ use crate::{
 
 impl Request {
     /// Ends the request with a status. Answers `Redirected` when an error page takes over, else the engine's last step.
-    pub(crate) fn end_with_status(self: &Rc<Self>, status: u16) -> Step {
+    pub(crate) fn end_with_status(self: &Rc<Self>, mut status: u16) -> Step {
+        if (1..200).contains(&status) {
+            let message = format_args!("a request ends with the interim status {status}, 500 is sent instead");
+            self.log(Level::Error, message);
+            status = 500;
+        }
         if status == STATUS_CLOSE {
             self.client.note_timeout();
             return Step::Close;
@@ -72,7 +78,7 @@ impl Request {
             ErrorTarget::Named => {
                 if !self.redirect_to_named(&target) {
                     self.log(
-                        crate::log::Level::Error,
+                        Level::Error,
                         format_args!("could not find named location \"{}\"", bstr::BStr::new(&target)),
                     );
                     self.flags().err_status.set(500);

@@ -12,6 +12,7 @@ use tidegate_net::{Peer, buffers};
 
 use crate::{
     clock,
+    log::Level,
     output::{Closed, Response},
     product::product,
     request::{Request, Sink},
@@ -30,6 +31,10 @@ impl Request {
         let is_made_absolute = self.make_location_absolute();
         let mut response = self.response.borrow_mut();
         let response = &mut *response;
+        if response.status < 200 && !(response.status == 101 && response.header_only) {
+            // A filter has set it.
+            self.refuse_interim(response);
+        }
         if response.status == 204 {
             response.content_type.clear();
         }
@@ -65,6 +70,29 @@ impl Request {
         }
         response.header_bytes = written?;
         Ok(())
+    }
+
+    /// A response begins whose status says that another will follow. None will, except after 101: what the client takes for
+    /// that would be the response to its next request, and over HTTP/2 a fault of the whole connection.
+    #[cold]
+    pub(crate) fn begin_interim(&self, response: &mut Response) {
+        if !matches!(self.sink, Sink::Client) {
+            return;
+        }
+        if response.status == 101 && self.client.http2_stream().is_none() {
+            // What follows is no HTTP, even if nobody takes the connection over.
+            self.flags().keep_alive.set(false);
+        } else {
+            self.refuse_interim(response);
+        }
+    }
+
+    /// Makes the status of a response that says that another will follow 500.
+    #[cold]
+    pub(crate) fn refuse_interim(&self, response: &mut Response) {
+        let status = std::mem::replace(&mut response.status, 500);
+        response.status_line.clear();
+        self.log(Level::Error, format_args!("a response ends with the interim status {status}, 500 is sent instead"));
     }
 
     /// Decides how a client that speaks HTTP/1 learns where the body ends; `false` for HTTP/0.9, which has no heads.

@@ -139,3 +139,25 @@ GET /
 go away
 --- response_headers
 Content-Type: text/plain
+
+=== TEST 15: an interim status is no end of a request
+--- config
+location /100 { return 100; }
+location /199 { return 199 "text"; }
+--- requests
+GET /100
+~~~
+GET /199
+--- error_code: 500
+--- error_log
+a response ends with the interim status 100, 500 is sent instead
+a response ends with the interim status 199, 500 is sent instead
+
+=== TEST 16: behind 101 nothing is taken for a request
+--- config
+location /up { return 101; }
+location /next { return 200 "next\n"; }
+--- raw_request
+GET /up HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n
+--- raw_response_like
+^HTTP/1\.1 101 .*\r\nConnection: upgrade\r\n\r\n$

@@ -149,3 +149,42 @@ GET /t/403
 GET /t/204
 --- error_code: 403 204
 --- raw_response_unlike: secret|max-age|gzip|2020
+
+=== TEST 11: an interim status ends no request: the client would take the next response for that of this one
+--- config
+location /content/ { content_by_lua_block { ngx.exit(tonumber(ngx.var.uri:sub(10))) } }
+location /access/ {
+    access_by_lua_block { ngx.exit(tonumber(ngx.var.uri:sub(9))) }
+    content_by_lua_block { ngx.say("let in") }
+}
+location /say { content_by_lua_block { ngx.status = 103 ngx.say("text") } }
+location /filter {
+    content_by_lua_block { ngx.say("text") }
+    header_filter_by_lua_block { ngx.status = 100 }
+}
+--- requests
+GET /content/100
+~~~
+GET /content/101
+~~~
+GET /content/1
+~~~
+GET /access/199
+~~~
+GET /say
+~~~
+GET /filter
+--- error_code: 500
+--- error_log
+a request ends with the interim status 100, 500 is sent instead
+a response ends with the interim status 103, 500 is sent instead
+a response ends with the interim status 100, 500 is sent instead
+
+=== TEST 12: nothing that the client sends behind the head of a 101 is taken for a request
+--- config
+location /up { content_by_lua_block { ngx.status = 101 ngx.send_headers() } }
+location /next { return 200 "next\n"; }
+--- raw_request
+GET /up HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n
+--- raw_response_like
+^HTTP/1\.1 101 .*\r\nConnection: upgrade\r\n\r\n$
