@@ -159,3 +159,32 @@ location /up { return 200; }
 POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n
 --- response_headers
 X-Body: hello
+
+=== TEST 15: proxy_request_buffering off: an interim response does not end the upload
+--- config
+location / { proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+~~~ received abc
+HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 10
+~~~ received def
+2 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok
+--- raw_request
+POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 6\r\n\r\nabc
+~~~ read
+def
+--- tcp_query_like
+\r\nContent-Length: 6\r\n(.*\r\n)?\r\nabcdef$
+--- response_body chomp
+ok
+
+=== TEST 16: proxy_request_buffering off: an answer before the end of the upload is the answer
+--- config
+location / { proxy_http_version 1.1; proxy_request_buffering off; proxy_pass http://127.0.0.1:$TEST_PORT_4; }
+--- tcp_reply
+~~~ received abc
+HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno\n
+--- raw_request
+POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 6\r\n\r\nabc
+--- error_code: 413
+--- response_body
+no

@@ -163,9 +163,10 @@ impl<P: Protocol> Exchange<'_, P> {
         let is_quiet = !matches!(socket.stream.try_peek(), Ok(true));
         let sent = self.send(socket, reused).await;
         self.req.update_try(|last| last.bytes_sent = socket.sent);
-        self.is_whole = sent? == Sent::All && is_quiet && self.kept_promise(socket);
+        let sent = sent?;
+        self.is_whole = sent == Sent::All && is_quiet && self.kept_promise(socket);
         socket.requests = socket.requests.saturating_add(1);
-        let head = self.read_head(socket, reused).await;
+        let head = if sent == Sent::UpToAnswer { Ok(()) } else { self.read_head(socket, reused).await };
         self.req.update_try(|last| last.bytes_received = socket.received);
         head?;
         let status = self.req.upstream_record_mut(|record| record.head.status);
@@ -190,6 +191,19 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     async fn read_head(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
+        while !self.read_head_at_hand(socket, reused).await? {
+            match self.wait_readable(socket).await {
+                Ok(Wait::Ready) => {}
+                Ok(Wait::TimedOut) => return Err(self.timed_out(READING_HEAD)),
+                Ok(Wait::ClientGone) => return Err(Stop::ClientGone),
+                Err(error) => return Err(self.broken("recv()", &error, READING_HEAD, socket, reused)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come of the head; answers whether that is all of it.
+    pub(super) async fn read_head_at_hand(&mut self, socket: &mut Socket, reused: bool) -> Result<bool, Stop> {
         let head_bytes_max = self.settings.head_bytes_max;
         socket.reserve(head_bytes_max);
         let mut turn = Turn::default();
@@ -203,7 +217,7 @@ impl<P: Protocol> Exchange<'_, P> {
                 }
                 Ok(_) => {
                     if self.parse_head(socket)? {
-                        return Ok(());
+                        return Ok(true);
                     }
                     if socket.input.len() >= head_bytes_max {
                         self.req.log(Level::Error, format_args!("upstream sent too big header while {READING_HEAD}"));
@@ -215,12 +229,7 @@ impl<P: Protocol> Exchange<'_, P> {
                         return Err(Stop::ClientGone);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match self.wait_readable(socket).await {
-                    Ok(Wait::Ready) => {}
-                    Ok(Wait::TimedOut) => return Err(self.timed_out(READING_HEAD)),
-                    Ok(Wait::ClientGone) => return Err(Stop::ClientGone),
-                    Err(error) => return Err(self.broken("recv()", &error, READING_HEAD, socket, reused)),
-                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(self.broken("recv()", &error, READING_HEAD, socket, reused)),
             }
         }

@@ -37,6 +37,8 @@ pub(super) enum Sent {
     All,
     /// The peer answers before it has everything.
     Part,
+    /// The peer has answered before it had everything: the head of its answer is read.
+    UpToAnswer,
 }
 
 /// The rest of a request whose body is loaded. A peer that begins to answer, be it with an interim response, may wait for
@@ -295,16 +297,19 @@ impl<P: Protocol> Exchange<'_, P> {
         Stop::End(Step::Status(500))
     }
 
-    async fn send_all(&mut self, socket: &mut Socket, bytes: &[u8], reused: bool) -> Result<Sent, Stop> {
+    /// Sends a piece of a body that is still coming. Interim responses of the peer change nothing; `false` when it has
+    /// answered before it took everything.
+    async fn send_until_answer(&mut self, socket: &mut Socket, bytes: &[u8], reused: bool) -> Result<bool, Stop> {
         let mut done = 0;
         while done < bytes.len() {
             let written = socket.stream.try_write(&bytes[done..]);
             match self.after_write(socket, written, "send()", reused).await? {
                 Some(count) => done += count,
-                None => return Ok(Sent::Part),
+                None if self.read_head_at_hand(socket, reused).await? => return Ok(false),
+                None => {}
             }
         }
-        Ok(Sent::All)
+        Ok(true)
     }
 
     /// Sends a body that is in a file.
@@ -356,14 +361,19 @@ impl<P: Protocol> Exchange<'_, P> {
                 let read = match at_hand {
                     Poll::Ready(read) => read,
                     Poll::Pending => {
-                        if self.send_all(socket, &std::mem::take(&mut out), reused).await? == Sent::Part {
-                            return Ok(Sent::Part);
+                        if !self.send_until_answer(socket, &std::mem::take(&mut out), reused).await? {
+                            return Ok(Sent::UpToAnswer);
                         }
-                        let answer = poll_fn(|cx| socket.stream.poll_read_ready(cx));
-                        tokio::select! {
-                            biased;
-                            read = reading => read,
-                            _ = answer => return Ok(Sent::Part),
+                        loop {
+                            let answer = poll_fn(|cx| socket.stream.poll_read_ready(cx));
+                            tokio::select! {
+                                biased;
+                                read = &mut reading => break read,
+                                _ = answer => {}
+                            }
+                            if self.read_head_at_hand(socket, reused).await? {
+                                return Ok(Sent::UpToAnswer);
+                            }
                         }
                     }
                 };
@@ -377,8 +387,8 @@ impl<P: Protocol> Exchange<'_, P> {
             let body_bytes = ((out.len() - start) as u64).min(left);
             left -= body_bytes;
             out.truncate(start + body_bytes as usize);
-            if self.send_all(socket, &out, reused).await? == Sent::Part {
-                return Ok(Sent::Part);
+            if !self.send_until_answer(socket, &out, reused).await? {
+                return Ok(Sent::UpToAnswer);
             }
             if last {
                 return Ok(Sent::All);
