@@ -573,3 +573,39 @@ location /main {
 GET /main
 --- response_body
 status: 500
+
+=== TEST 23: ten thousand light threads of one request wait, wake and are waited for, in whatever order
+--- config
+location = /t {
+    content_by_lua_block {
+        local count, threads, order = 10000, {}, 0
+        local semaphore = require("ngx.semaphore").new()
+        for number = 1, count do
+            threads[number] = ngx.thread.spawn(function()
+                if number % 2 == 0 then
+                    local ok, why = semaphore:wait(60)
+                    if not ok then return why end
+                else
+                    ngx.sleep(0.001)
+                end
+                order = order + 1
+                return number
+            end)
+        end
+        local killed = 0
+        for number = count, 1, -100 do
+            if ngx.thread.kill(threads[number]) then killed = killed + 1 end
+        end
+        semaphore:post(count / 2)
+        local sum = 0
+        for number = 1, count do
+            local ok, result = ngx.thread.wait(threads[number])
+            if ok then sum = sum + result end
+        end
+        ngx.say(killed, " ", order, " ", sum)
+    }
+}
+--- request
+GET /t
+--- response_body
+100 9900 49500000

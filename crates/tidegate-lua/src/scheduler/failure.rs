@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::run::Run;
-use super::thread::LightThread;
+use super::thread::{LightThread, key_of};
 use crate::error::FailureKind;
 use crate::host::LogLevel;
 use crate::stack::Coroutine;
@@ -61,8 +61,7 @@ impl Run {
                 break;
             }
             chain.push(lua);
-            above =
-                self.rest().users.borrow().iter().find(|user| user.coroutine == lua).and_then(|user| user.parent.get());
+            above = self.find_thread(key_of(lua)).and_then(|thread| thread.parent.get());
         }
         chain
     }

@@ -1,12 +1,13 @@
 //! One execution of one chunk and its light threads.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::future::Future;
 use std::pin::Pin;
 use std::ptr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tidegate_core::request::Request;
 
@@ -14,6 +15,7 @@ use super::answer::Answer;
 use super::failure::NotedFailure;
 use super::thread::{LightThread, Wait};
 use super::turn::Waiting;
+use super::waker::WokenQueue;
 use crate::budget::Meter;
 use crate::error::LuaError;
 use crate::host::Host;
@@ -69,13 +71,14 @@ pub struct Run {
 /// The part of a [`Run`] that is made when it is first needed.
 #[derive(Default)]
 pub(super) struct Rest {
-    pub(super) users: RefCell<Vec<Rc<LightThread>>>,
-    /// Threads to resume next, in order.
+    /// All but the entry thread, by their keys.
+    pub(super) users: RefCell<HashMap<usize, Rc<LightThread>>>,
+    /// Threads to resume next, in order. Those that were killed meanwhile are passed over.
     pub(super) posted: RefCell<VecDeque<Rc<LightThread>>>,
-    /// Ended threads whose results a waiting parent has yet to take.
-    pub(super) lingering: RefCell<Vec<Rc<LightThread>>>,
-    /// Where the next search for woken threads begins: none is favoured.
-    pub(super) poll_next: Cell<usize>,
+    /// Ended threads whose results a waiting parent has yet to take, by their keys.
+    pub(super) lingering: RefCell<HashMap<usize, Rc<LightThread>>>,
+    /// Those that wait and may have their answer.
+    pub(super) woken: Arc<WokenQueue>,
     pub(super) failure: RefCell<Option<NotedFailure>>,
     /// `ngx.on_abort`: a thread that starts when the client goes away.
     pub(super) on_abort: RefCell<Option<Rc<LightThread>>>,
@@ -243,7 +246,7 @@ impl Run {
     /// As [`Run::wait`].
     pub fn wait_boxed(&self, lua: &Lua, future: Pin<Box<dyn Future<Output = Answer>>>) -> Result<(), LuaError> {
         self.check_wait(lua)?;
-        self.current_thread().wait_for(Wait::Future(future));
+        self.wait_for(future);
         Ok(())
     }
 
@@ -254,8 +257,17 @@ impl Run {
     /// In a phase where scripts do not wait.
     pub fn wait_ffi(&self, future: impl Future<Output = Answer> + 'static) -> Result<(), LuaError> {
         Phases::YIELDABLE.check(self.phase())?;
-        self.current_thread().wait_for(Wait::Future(Box::pin(future)));
+        self.wait_for(Box::pin(future));
         Ok(())
+    }
+
+    fn wait_for(&self, future: Pin<Box<dyn Future<Output = Answer>>>) {
+        let thread = self.current_thread();
+        thread.wait_for(Wait::Future(future));
+        // A thread that is alone needs no queue.
+        if let Some(rest) = self.rest.get() {
+            thread.queue(&rest.woken);
+        }
     }
 
     /// Whether [`Run::wait`] would let the running function wait.

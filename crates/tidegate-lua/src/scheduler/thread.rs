@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::answer::Answer;
-use super::waker::ThreadWaker;
+use super::waker::{ThreadWaker, WokenQueue};
 use crate::stack::{Coroutine, Ref};
 
 /// What a light thread waits for.
@@ -22,6 +22,11 @@ pub(super) enum Wait {
     Future(Pin<Box<dyn Future<Output = Answer>>>),
     /// The first of some light threads to end.
     Threads(Vec<Coroutine>),
+}
+
+/// What finds the light thread of a coroutine.
+pub(super) fn key_of(coroutine: Coroutine) -> usize {
+    coroutine.raw().addr()
 }
 
 /// One light thread. Entry threads are pooled by the virtual machine and reused.
@@ -37,8 +42,8 @@ pub(crate) struct LightThread {
     pub(super) wait: RefCell<Wait>,
     pub(super) answer: Cell<Option<Answer>>,
     waker: RefCell<Option<(Arc<ThreadWaker>, Waker)>>,
-    /// The last poll used the task's own waker: there is no bit, so the next poll of several must include this one.
-    polled_directly: Cell<bool>,
+    /// The light thread that waits for this one to end, if it has not found another meanwhile.
+    waiter: RefCell<Option<Rc<LightThread>>>,
 }
 
 impl LightThread {
@@ -52,8 +57,13 @@ impl LightThread {
             wait: RefCell::default(),
             answer: Cell::new(None),
             waker: RefCell::new(None),
-            polled_directly: Cell::new(false),
+            waiter: RefCell::new(None),
         })
+    }
+
+    /// What finds it among the light threads of its run.
+    pub(super) fn key(&self) -> usize {
+        key_of(self.coroutine)
     }
 
     /// Its coroutine.
@@ -71,53 +81,57 @@ impl LightThread {
     /// [`Coroutine::reset`]. A new field does not compile until somebody decides what becomes of it.
     #[inline]
     pub(super) fn end(&self) {
-        let Self { coroutine: _, anchor: _, alive, parent, args, wait, answer, waker, polled_directly } = self;
+        let Self { coroutine: _, anchor: _, alive, parent, args, wait, answer, waker, waiter } = self;
         alive.set(false);
         parent.set(None);
         args.set(0);
         answer.set(None);
-        polled_directly.set(false);
         // Taken out first: destructors may do anything, but not find a cell borrowed (I3). A waker holds the memory of its task.
-        let taken = (wait.take(), waker.take());
+        let taken = (wait.take(), waker.take(), waiter.take());
         drop(taken);
     }
 
     /// Waits for `future` from now on.
     pub(super) fn wait_for(&self, wait: Wait) {
-        if let Some((waker, _)) = &*self.waker.borrow() {
-            waker.mark();
-        }
         let old = self.wait.replace(wait);
         drop(old);
     }
 
-    /// Polls as the only waiting thread of its run.
-    pub(super) fn poll_alone(&self, cx: &mut Context<'_>) -> bool {
-        self.polled_directly.set(true);
-        self.poll(cx)
+    /// Makes `waiter` the one that waits for this one to end.
+    pub(super) fn set_waiter(&self, waiter: &Rc<LightThread>) {
+        let old = self.waiter.replace(Some(waiter.clone()));
+        drop(old);
+    }
+    /// The light thread that waits for this one to end.
+    pub(super) fn take_waiter(&self) -> Option<Rc<LightThread>> {
+        let waits = |thread: &LightThread| matches!(&*thread.wait.borrow(), Wait::Threads(list) if list.contains(&self.coroutine));
+        self.waiter.take().filter(|waiter| waits(waiter))
     }
 
-    /// Polls if it was woken since the last time.
-    pub(super) fn poll_woken(&self, cx: &mut Context<'_>) -> bool {
-        if !matches!(&*self.wait.borrow(), Wait::Future(_)) {
-            return false;
-        }
-        let waker = {
-            let mut slot = self.waker.borrow_mut();
-            let (own, waker) = match &mut *slot {
-                Some(pair) if pair.0.wakes(cx.waker()) => pair,
-                _ => {
-                    let own = ThreadWaker::new(cx.waker());
-                    slot.insert((own.clone(), Waker::from(own)))
-                }
-            };
-            if !(own.take() || self.polled_directly.get()) {
-                return false;
+    /// Puts it into the queue of those that are to be polled.
+    pub(super) fn queue(&self, queue: &Arc<WokenQueue>) {
+        let mut slot = self.waker.borrow_mut();
+        let (own, _) = slot.get_or_insert_with(|| {
+            let own = ThreadWaker::new(self.key(), queue);
+            (own.clone(), Waker::from(own))
+        });
+        own.mark();
+    }
+    /// Polls after it was taken out of the queue.
+    pub(super) fn poll_queued(&self) -> bool {
+        let waker = match &*self.waker.borrow() {
+            Some((own, waker)) => {
+                own.clear();
+                waker.clone()
             }
-            waker.clone()
+            // Of an earlier thread in the same place.
+            None => return false,
         };
-        self.polled_directly.set(false);
         self.poll(&mut Context::from_waker(&waker))
+    }
+    /// Polls as the only waiting thread of its run.
+    pub(super) fn poll_alone(&self, cx: &mut Context<'_>) -> bool {
+        self.poll(cx)
     }
 
     /// Polls the future, if there is one. When it is ready the answer is stored.

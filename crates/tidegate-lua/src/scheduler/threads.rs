@@ -1,12 +1,11 @@
 //! The light threads of a run: how they begin, wait for one another, and end.
 
 use std::ffi::c_int;
-use std::ptr;
 use std::rc::Rc;
 
 use super::answer::Answer;
 use super::run::{Rest, Run};
-use super::thread::{LightThread, Wait};
+use super::thread::{LightThread, Wait, key_of};
 use crate::error::LuaError;
 use crate::stack::{Coroutine, Lua, Ref};
 use crate::vm::Vm;
@@ -14,8 +13,7 @@ use crate::vm::Vm;
 impl Run {
     /// Whether `lua` is the coroutine of a light thread of this run that has not ended.
     pub(crate) fn is_alive(&self, lua: Coroutine) -> bool {
-        (self.entry.coroutine == lua && self.entry.alive.get())
-            || self.rest().users.borrow().iter().any(|user| user.coroutine == lua)
+        (self.entry.coroutine == lua && self.entry.alive.get()) || self.rest().users.borrow().contains_key(&key_of(lua))
     }
 
     /// Adds a light thread whose coroutine holds a function and `args` arguments, kept alive by `anchor`. It runs next;
@@ -23,7 +21,7 @@ impl Run {
     pub(crate) fn spawn(&self, lua: Coroutine, anchor: Ref, args: c_int, parent: Coroutine) {
         let thread = LightThread::new(lua, anchor);
         thread.begin(args, Some(parent));
-        self.rest().users.borrow_mut().push(thread.clone());
+        self.add_user(&thread);
         let current = self.current_rc();
         let mut posted = self.rest().posted.borrow_mut();
         posted.push_front(thread);
@@ -51,17 +49,28 @@ impl Run {
     /// The client went away: starts the thread kept for that. `false` if there is none.
     pub(super) fn client_aborted(&self) -> bool {
         let Some(thread) = self.rest().on_abort.take() else { return false };
-        self.rest().users.borrow_mut().push(thread.clone());
-        self.rest().posted.borrow_mut().push_back(thread);
+        self.add_user(&thread);
+        let rest = self.rest();
+        rest.posted.borrow_mut().push_back(thread);
+        // It may have been polled as the only thread, with the task's own waker.
+        self.entry.queue(&rest.woken);
         true
     }
 
     fn current_rc(&self) -> Option<Rc<LightThread>> {
-        let current = self.current.get();
-        if ptr::eq(current, Rc::as_ptr(&self.entry)) {
-            return Some(self.entry.clone());
+        self.find_thread(self.current_thread().key())
+    }
+
+    /// The light thread with this key that has not ended.
+    pub(super) fn find_thread(&self, key: usize) -> Option<Rc<LightThread>> {
+        if self.entry.key() == key {
+            return self.entry.alive.get().then(|| self.entry.clone());
         }
-        self.rest().users.borrow().iter().find(|user| ptr::eq(current, Rc::as_ptr(user))).cloned()
+        self.rest.get()?.users.borrow().get(&key).cloned()
+    }
+
+    fn add_user(&self, thread: &Rc<LightThread>) {
+        self.rest().users.borrow_mut().insert(thread.key(), thread.clone());
     }
 
     /// Lets the running function wait for the first of `threads` to end.
@@ -70,29 +79,29 @@ impl Run {
     /// As [`Run::wait`].
     pub(crate) fn wait_threads(&self, lua: &Lua, threads: Vec<Coroutine>) -> Result<(), LuaError> {
         self.check_wait(lua)?;
+        if let Some(waiter) = self.current_rc() {
+            let users = self.rest().users.borrow();
+            for user in threads.iter().filter_map(|thread| users.get(&key_of(*thread))) {
+                user.set_waiter(&waiter);
+            }
+        }
         self.current_thread().wait_for(Wait::Threads(threads));
         Ok(())
     }
 
     /// Ends the light thread of coroutine `lua` where it stands; `false` if it is none or ended before.
     pub(crate) fn kill(&self, lua: Coroutine) -> bool {
-        let at = self.rest().users.borrow().iter().position(|user| user.coroutine == lua);
-        let Some(at) = at else { return false };
-        let killed = self.remove_user(at);
-        self.rest().posted.borrow_mut().retain(|thread| !Rc::ptr_eq(thread, &killed));
+        let killed = self.rest().users.borrow_mut().remove(&key_of(lua));
+        let Some(killed) = killed else { return false };
         killed.end();
+        // A script that spawns and kills without ever waiting takes nothing out of the queue.
+        let users = self.rest().users.borrow();
+        let is_known = |key| key == self.entry.key() || users.contains_key(&key);
+        self.rest().woken.tidy(users.len(), is_known);
+        drop(users);
         lua.reset();
         self.vm.main().unref(killed.anchor);
         true
-    }
-
-    fn remove_user(&self, at: usize) -> Rc<LightThread> {
-        // Those behind move up: the search for woken threads must not skip one of them (the entry thread is number 0).
-        let next = self.rest().poll_next.get();
-        if at + 1 < next {
-            self.rest().poll_next.set(next - 1);
-        }
-        self.rest().users.borrow_mut().remove(at)
     }
 
     /// Leaves `ok, results…` on the ended thread's stack and wakes a parent that waits for it.
@@ -120,17 +129,15 @@ impl Run {
             // SAFETY: takes what was just put on top, and keeps nothing.
             unsafe { shelf.lua() }.move_to(coroutine, 1);
         }
+        let waiter = thread.take_waiter();
         thread.end();
-        let at = self.rest().users.borrow().iter().position(|user| Rc::ptr_eq(user, thread));
-        if let Some(at) = at {
-            self.remove_user(at);
-        }
-        match self.find_waiter(coroutine) {
+        self.rest().users.borrow_mut().remove(&thread.key());
+        match waiter {
             Some(waiter) => {
                 waiter.wait.take();
                 waiter.answer.set(Some(Answer::Thread(coroutine)));
                 self.rest().posted.borrow_mut().push_front(waiter);
-                self.rest().lingering.borrow_mut().push(thread.clone());
+                self.rest().lingering.borrow_mut().insert(thread.key(), thread.clone());
             }
             // From here on only the script's own reference keeps it: an ended thread that nobody can wait for is garbage.
             None => self.vm.main().unref(thread.anchor),
@@ -139,23 +146,10 @@ impl Run {
 
     /// Lets go of an ended thread whose results were taken.
     pub(crate) fn release(&self, lua: Coroutine) {
-        let released = {
-            let mut lingering = self.rest().lingering.borrow_mut();
-            let at = lingering.iter().position(|thread| thread.coroutine == lua);
-            at.map(|at| lingering.swap_remove(at))
-        };
+        let released = self.rest().lingering.borrow_mut().remove(&key_of(lua));
         if let Some(thread) = released {
             self.vm.main().unref(thread.anchor);
         }
-    }
-
-    fn find_waiter(&self, ended: Coroutine) -> Option<Rc<LightThread>> {
-        let waits =
-            |thread: &LightThread| matches!(&*thread.wait.borrow(), Wait::Threads(list) if list.contains(&ended));
-        if self.entry.alive.get() && waits(&self.entry) {
-            return Some(self.entry.clone());
-        }
-        self.rest().users.borrow().iter().find(|user| waits(user)).cloned()
     }
 }
 
@@ -164,12 +158,13 @@ impl Rest {
     #[cold]
     pub(super) fn end(self: Box<Self>, vm: &Vm) {
         let kept = self.on_abort.take();
-        for user in self.users.take().into_iter().chain(kept) {
+        self.woken.close();
+        for user in self.users.take().into_values().chain(kept) {
             user.end();
             user.coroutine.reset();
             vm.main().unref(user.anchor);
         }
-        for ended in self.lingering.take() {
+        for ended in self.lingering.take().into_values() {
             vm.main().unref(ended.anchor);
         }
     }

@@ -106,7 +106,13 @@ impl Run {
     }
 
     fn next_posted(&self) -> Option<Rc<LightThread>> {
-        self.rest.get()?.posted.borrow_mut().pop_front()
+        let mut posted = self.rest.get()?.posted.borrow_mut();
+        loop {
+            let thread = posted.pop_front()?;
+            if thread.alive.get() {
+                return Some(thread);
+            }
+        }
     }
 
     /// Resumes posted threads until none is left, the turn is over or the run ends.
@@ -170,22 +176,14 @@ impl Run {
 
     /// Polls what was woken until one thread has its answer.
     fn poll_waiting(&self, cx: &mut Context<'_>) -> Option<Rc<LightThread>> {
-        let count = self.rest.get().map_or(0, |rest| rest.users.borrow().len());
-        if count == 0 {
-            return self.entry.poll_alone(cx).then(|| self.entry.clone());
-        }
-        let first = self.rest().poll_next.get();
-        for step in 0..=count {
-            let index = (first + step) % (count + 1);
-            let thread = match index.checked_sub(1) {
-                None => self.entry.clone(),
-                Some(user) => match self.rest().users.borrow().get(user) {
-                    Some(user) => user.clone(),
-                    None => continue,
-                },
-            };
-            if thread.poll_woken(cx) {
-                self.rest().poll_next.set(index + 1);
+        let rest = match self.rest.get() {
+            Some(rest) if !rest.users.borrow().is_empty() => rest,
+            _ => return self.entry.poll_alone(cx).then(|| self.entry.clone()),
+        };
+        // A future that wakes itself stands in the queue again: its next turn is the task's.
+        for _ in 0..rest.woken.begin_poll(cx.waker()) {
+            let thread = self.find_thread(rest.woken.pop()?);
+            if let Some(thread) = thread.filter(|thread| thread.poll_queued()) {
                 return Some(thread);
             }
         }
