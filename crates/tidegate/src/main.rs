@@ -22,6 +22,7 @@ mod engine;
 mod exports;
 mod identity;
 mod lua;
+mod panic_log;
 mod pid_file;
 mod privileges;
 mod reference;
@@ -36,7 +37,6 @@ mod upgrade;
 use std::ffi::OsString;
 
 use identity::Identity;
-use tidegate_net::log::{self, Level, note};
 
 #[cfg(not(feature = "sanitizer"))]
 #[global_allocator]
@@ -79,25 +79,6 @@ fn run(identity: Identity, arguments: &[OsString]) -> i32 {
         }
     }
     exports::set_command_line(std::env::args_os());
-    std::panic::set_hook(Box::new(log_panic));
+    panic_log::install();
     startup::run(options, identity)
-}
-
-/// A panic is our mistake: it goes to the log with its place, and is written before anything else happens.
-fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
-    let payload = panic.payload();
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    let backtrace = std::backtrace::Backtrace::capture();
-    let thread = std::thread::current();
-    let name = thread.name().unwrap_or("unnamed");
-    let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
-    // One entry: its first line tells what the others belong to.
-    match backtrace.status() {
-        std::backtrace::BacktraceStatus::Captured => {
-            note(Level::Alert, format_args!("thread \"{name}\" panicked{place}: {text}\n{backtrace}"));
-        }
-        _ => note(Level::Alert, format_args!("thread \"{name}\" panicked{place}: {text}")),
-    }
-    log::flush();
 }

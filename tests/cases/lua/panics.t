@@ -282,3 +282,33 @@ some text
 --- error_log
 lua finalizer failed:
 went wrong, client: 127.0.0.1, server: localhost, request: "GET /t
+
+=== TEST 13: below a loop that is compiled and keeps many values at hand: the calls in the log end where its machine code begins
+--- config
+location = /t {
+    content_by_lua_block {
+        local compiled = require("tidegate.fault").compiled
+        local args = {}
+        for round = 1, 10000 do args[round] = round == 9000 and 1 or 0 end
+        -- More numbers than the processor has registers that outlive a call.
+        local a, b, c, d, e, f, g, h, i, j, k, l = 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 12.5
+        for round = 1, 10000 do
+            local n = compiled(args[round])
+            a, b, c, d = a * 0.4 + d * 0.1 + n, b * 0.4 + e * 0.1 + n, c * 0.4 + f * 0.1 + n, d * 0.4 + g * 0.1 + n
+            e, f, g, h = e * 0.4 + h * 0.1 + n, f * 0.4 + i * 0.1 + n, g * 0.4 + j * 0.1 + n, h * 0.4 + k * 0.1 + n
+            i, j, k, l = i * 0.4 + l * 0.1 + n, j * 0.4 + a * 0.1 + n, k * 0.4 + b * 0.1 + n, l * 0.4 + c * 0.1 + n
+        end
+        ngx.say("not to be reached ", a + b + c + d + e + f + g + h + i + j + k + l)
+    }
+}
+location = /fine { content_by_lua_block { ngx.say("fine") } }
+--- requests
+GET /t
+~~~ new connection
+GET /fine
+--- error_code: 500 200
+--- error_log
+a test wanted a panic in an FFI function
+tidegate_lua::api::fault::compiled
+--- no_error_log
+exited on signal

@@ -137,11 +137,13 @@ impl Site {
         command.args(["-c", "conf/nginx.conf", "-e", "logs/error.log"]);
         command.current_dir(self.dir()).stdin(Stdio::null()).stdout(output("stdout")?).stderr(output("stderr")?);
         command.env_clear();
-        for name in ["PATH", "HOME", "TMPDIR", "LANG", "TZ", "RUST_BACKTRACE", "ASAN_OPTIONS", "LSAN_OPTIONS"] {
+        for name in ["PATH", "HOME", "TMPDIR", "LANG", "TZ", "ASAN_OPTIONS", "LSAN_OPTIONS"] {
             if let Some(value) = env::var_os(name) {
                 command.env(name, value);
             }
         }
+        // What a panic writes is tried with it.
+        command.env("RUST_BACKTRACE", "1");
         Ok(command)
     }
 
