@@ -41,7 +41,7 @@ pub struct Conf {
     /// `lua_max_running_timers`
     pub lua_max_running_timers: Option<u64>,
     /// `lua_memory_limit`
-    pub lua_memory_limit: Option<usize>,
+    pub lua_memory_limit: Option<u64>,
     /// `lua_cpu_budget`
     pub lua_cpu_budget: Option<Duration>,
     /// `lua_blocking_warn`
@@ -128,7 +128,7 @@ pub static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .default("256")
             .doc("Timers that may run at a time in each worker."),
-        Directive::size("lua_memory_limit", |c: &mut Conf| &mut c.lua_memory_limit)
+        Directive::offset("lua_memory_limit", |c: &mut Conf| &mut c.lua_memory_limit)
             .within(HTTP)
             .default("2g")
             .doc("Memory for Lua objects in each worker; a script that needs more gets an error. 0 sets no limit."),
@@ -369,7 +369,11 @@ impl Conf {
             thread_cache_max_entries: number(self.lua_thread_cache_max_entries, defaults.thread_cache_max_entries),
             max_pending_timers: number(self.lua_max_pending_timers, defaults.max_pending_timers),
             max_running_timers: number(self.lua_max_running_timers, defaults.max_running_timers),
-            memory_limit: Some(self.lua_memory_limit.unwrap_or(MEMORY_LIMIT)).filter(|&limit| limit > 0),
+            memory_limit: match self.lua_memory_limit {
+                None => Some(MEMORY_LIMIT),
+                Some(0) => None,
+                Some(bytes) => Some(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            },
             cpu_budget: Some(self.lua_cpu_budget.unwrap_or(CPU_BUDGET)).filter(|budget| !budget.is_zero()),
             blocking_warn: Some(self.lua_blocking_warn.unwrap_or(BLOCKING_WARN)).filter(|time| !time.is_zero()),
             os_exit: OsExit::ALL[self.lua_os_exit.unwrap_or(0) as usize],

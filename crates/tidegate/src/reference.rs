@@ -183,6 +183,42 @@ mod tests {
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
+    #[test]
+    fn each_default_is_accepted_as_it_is_printed() {
+        let registry = engine::registry();
+        let is_directive = |text: &str| describe_all(registry, text).is_some();
+        let mut problems = Vec::new();
+        for module in registry.modules() {
+            for info in module.directives() {
+                // A directive may take the value of another.
+                let is_value = |text: &&str| !text.is_empty() && !is_directive(text);
+                let Some(default) = info.default.filter(is_value) else { continue };
+                let line = format!("{} {default};", info.name);
+                let places = info.contexts.names().filter_map(|context| place(context, &line));
+                let refused = |text: String| load(registry, text).err().filter(|why| why.contains("invalid value"));
+                if let Some(why) = places.map(refused).next().flatten() {
+                    problems.push(format!("{line}\n{why}"));
+                }
+            }
+        }
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+
+    /// A configuration with `line` in this context.
+    fn place(context: &str, line: &str) -> Option<String> {
+        let http = |inside: &str| format!("events {{ }} http {{ {inside} }}");
+        Some(match context {
+            "main" => format!("{line} events {{ }}"),
+            "events" => format!("events {{ {line} }}"),
+            "http" => http(line),
+            "server" => http(&format!("server {{ {line} }}")),
+            "location" => http(&format!("server {{ location / {{ {line} }} }}")),
+            "upstream" => http(&format!("upstream cats {{ server 127.0.0.1; {line} }}")),
+            "database" => format!("events {{ }} database {{ {line} }}"),
+            _ => return None,
+        })
+    }
+
     /// Tries the example in `server`, in `http` and at the top level; the error is of the place that suits it best.
     fn loads(registry: &'static Registry, example: &str) -> Result<(), String> {
         let upstreams = "upstream cats { drizzle_server 127.0.0.1:3306; }";
@@ -195,20 +231,24 @@ mod tests {
         ];
         let mut errors = Vec::new();
         for text in places {
-            let options = LoadOptions {
-                prefix: "/".into(),
-                conf_path: "/nginx.conf".into(),
-                text: Some(text.into_bytes()),
-                globals: None,
-                testing: true,
-                registry,
-            };
-            match conf::load(&options) {
-                Ok(_) => return Ok(()),
-                Err(error) => errors.push(error.render()),
+            match load(registry, text) {
+                Ok(()) => return Ok(()),
+                Err(error) => errors.push(error),
             }
         }
         errors.sort_by_key(String::len);
         Err(errors.swap_remove(0))
+    }
+
+    fn load(registry: &'static Registry, text: String) -> Result<(), String> {
+        let options = LoadOptions {
+            prefix: "/".into(),
+            conf_path: "/nginx.conf".into(),
+            text: Some(text.into_bytes()),
+            globals: None,
+            testing: true,
+            registry,
+        };
+        conf::load(&options).map(drop).map_err(|error| error.render())
     }
 }

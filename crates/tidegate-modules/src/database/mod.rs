@@ -58,11 +58,11 @@ pub struct Conf {
     /// `rollback_on_timeout`
     pub rollback_on_timeout: Option<bool>,
     /// `statement_memory_max`
-    pub statement_memory_max: Option<usize>,
+    pub statement_memory_max: Option<u64>,
     /// `statement_time_max`
     pub statement_time_max: Option<Duration>,
     /// `log_size_max`
-    pub log_size_max: Option<usize>,
+    pub log_size_max: Option<u64>,
     /// `user`s
     pub users: Option<Vec<User>>,
     /// `schema`s: names, each with the file that fills it when it is made.
@@ -175,14 +175,14 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("off")
             .doc("Waiting too long for a lock rolls back the whole transaction (innodb_rollback_on_timeout)."),
-        Directive::size("statement_memory_max", |c: &mut Conf| &mut c.statement_memory_max)
+        Directive::offset("statement_memory_max", |c: &mut Conf| &mut c.statement_memory_max)
             .within(INSIDE)
             .default("1g")
             .doc("Most memory that one statement may use for the rows that it changes."),
         Directive::time("statement_time_max", |c: &mut Conf| &mut c.statement_time_max)
             .within(INSIDE)
             .doc("Longest time that a statement may run (max_statement_time of new sessions)."),
-        Directive::size("log_size_max", |c: &mut Conf| &mut c.log_size_max)
+        Directive::offset("log_size_max", |c: &mut Conf| &mut c.log_size_max)
             .within(INSIDE)
             .default("1g")
             .doc("Largest size of a write-ahead log; beyond it a statement that has been reading for long is ended."),
@@ -486,10 +486,10 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     options.rollback_on_timeout = conf.rollback_on_timeout.unwrap_or(false);
     options.statement_time_max = conf.statement_time_max.filter(|time| !time.is_zero());
     if let Some(bytes) = conf.statement_memory_max {
-        options.statement_memory_max = bytes;
+        options.statement_memory_max = usize::try_from(bytes).unwrap_or(usize::MAX);
     }
     if let Some(bytes) = conf.log_size_max {
-        options.log_bytes_max = bytes as u64;
+        options.log_bytes_max = bytes;
     }
     options.report = Some(Report(Arc::new(|sentence: &str| {
         log::note(Level::Warn, format_args!("database: {sentence}"));
