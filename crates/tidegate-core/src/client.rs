@@ -92,10 +92,9 @@ impl Client {
     }
     /// Takes note that the client did not send in time what the request waits for.
     pub(crate) fn note_timeout(&self) {
-        match &self.stream {
-            None => self.conn.timed_out.set(true),
-            // The connection does not end with the stream.
-            Some(_) => {}
+        // The connection does not end with a stream.
+        if self.stream.is_none() {
+            self.conn.timed_out.set(true);
         }
     }
     /// Lets the response end before everything that the request began has ended.
@@ -134,10 +133,9 @@ impl Client {
     }
     /// Tells a client that waits for permission to send the body of its request, with what is sent next.
     pub(crate) fn queue_go_on(&self) {
-        match &self.stream {
-            None => self.conn.output.borrow_mut().buf.extend_from_slice(GO_ON),
-            // The window has given that permission. Source: nginx, `ngx_http_test_expect`.
-            Some(_) => {}
+        // The window of a stream has given that permission. Source: nginx, `ngx_http_test_expect`.
+        if self.stream.is_none() {
+            self.conn.output.borrow_mut().buf.extend_from_slice(GO_ON);
         }
     }
     /// Bytes of files that are sent before others have their turn; 0 for any number. `None` stands for nginx's default.

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use mlua_sys::lua_State;
 
+use crate::error::LuaError;
 use crate::function::place_of_script;
 use crate::panics;
 use crate::stack::{Coroutine, Lua};
@@ -157,6 +158,27 @@ fn outermost<'a>() -> Option<&'a Watched> {
     unsafe { RUNNING_WATCH.get().as_ref() }
 }
 
+/// Whether the script that runs is being stopped.
+#[inline]
+pub(crate) fn is_stopped() -> bool {
+    outermost().is_some_and(|watched| watched.fired.load(Ordering::Relaxed)) || panics::stop_message().is_some()
+}
+
+/// The error of a function of ours that ends since its script is being stopped.
+#[cold]
+pub(crate) fn stop_error() -> LuaError {
+    if let Some(message) = panics::stop_message() {
+        return LuaError::Bare(message.to_vec());
+    }
+    LuaError::from(excess())
+}
+
+/// What a script is told that has used up its time.
+fn excess() -> String {
+    let limit_ms = outermost().map_or(0, |watched| watched.limit.as_millis());
+    format!("CPU budget of {limit_ms}ms exceeded")
+}
+
 /// Calls `body`, which makes another machine, as if no script ran around it: that script's end is not the machine's.
 pub(crate) fn outside<R>(body: impl FnOnce() -> R) -> R {
     /// Goes back in when it is dropped.
@@ -274,11 +296,10 @@ unsafe extern "C-unwind" fn tidegate_lua_push_stop_message(state: *mut lua_State
     }
     let message = MESSAGE.with_borrow_mut(|message| {
         if message.is_empty() {
-            let limit_ms = outermost().map_or(0, |watched| watched.limit.as_millis());
             // The function of Lua's library may have been called by another one, by pcall say.
             let places = (level..level + LIBRARY_LEVELS_MAX).map(|level| place_of_script(lua, level));
             *message = places.into_iter().find(|place| !place.is_empty()).unwrap_or_default();
-            message.extend_from_slice(format!("CPU budget of {limit_ms}ms exceeded").as_bytes());
+            message.extend_from_slice(excess().as_bytes());
         }
         message.clone()
     });

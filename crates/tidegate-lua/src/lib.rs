@@ -64,6 +64,7 @@ mod sql;
 mod syntax;
 mod timers;
 mod traceback;
+mod work;
 mod worker;
 mod worker_thread;
 

@@ -10,7 +10,7 @@ use std::ptr;
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
-use crate::stack::Coroutine;
+use crate::stack::{Coroutine, Lua};
 
 unsafe extern "C" {
     /// See `tidegate-luajit/extension.c`.
@@ -84,6 +84,19 @@ impl MemoryLimit {
         unsafe { ffi::lua_gc(main.raw(), ffi::LUA_GCCOLLECT, 0) };
         self.relieved_at.set(self.used());
     }
+}
+
+/// Whether `bytes` more would fit into the memory of the machine of `lua`.
+pub(crate) fn has_room(lua: &Lua, bytes: usize) -> bool {
+    let mut data = ptr::null_mut();
+    // SAFETY: a live state.
+    let allocator = unsafe { ffi::lua_getallocf(lua.raw(), &raw mut data) };
+    if !ptr::fn_addr_eq(allocator, allocate as ffi::lua_Alloc) {
+        return true;
+    }
+    // SAFETY: `install` passed this address with this function, and the box outlives the state's use of both.
+    let memory = unsafe { &*data.cast::<MemoryLimit>() };
+    memory.used().saturating_add(bytes) <= memory.limit
 }
 
 unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void {

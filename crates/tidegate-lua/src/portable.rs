@@ -4,6 +4,7 @@ use mlua_sys as ffi;
 
 use crate::error::LuaError;
 use crate::stack::{Coroutine, Lua, Type};
+use crate::work::{self, Excess};
 
 /// Tables may be nested so deep.
 ///
@@ -31,47 +32,9 @@ impl Value {
     /// Copies the value at `index`, counted from the bottom. *May raise* (memory).
     ///
     /// # Errors
-    /// lua-nginx-module's words for what cannot be copied.
+    /// lua-nginx-module's words for what cannot be copied; ours for what is too much.
     pub(crate) fn copy(lua: &mut Lua, index: i32) -> Result<Value, &'static str> {
-        Self::copy_nested(lua, index, 0)
-    }
-
-    fn copy_nested(lua: &mut Lua, index: i32, depth: u32) -> Result<Value, &'static str> {
-        Ok(match lua.type_of(index) {
-            Type::Nil | Type::None => Value::Nil,
-            Type::Boolean => Value::Boolean(lua.to_bool(index)),
-            Type::Number => Value::Number(lua.to_number(index).unwrap_or_default()),
-            Type::LightUserdata => Value::Light(lua.to_userdata(index).addr()),
-            Type::String => Value::String(lua.to_bytes(index).unwrap_or_default().to_vec()),
-            Type::Table => return Self::copy_table(lua, index, depth),
-            Type::Function => return Err("unsupported Lua type: LUA_TFUNCTION"),
-            Type::Userdata => return Err("unsupported Lua type: LUA_TUSERDATA"),
-            Type::Thread => return Err("unsupported Lua type: LUA_TTHREAD"),
-            Type::Cdata => return Err("unsupported Lua type"),
-        })
-    }
-
-    fn copy_table(lua: &mut Lua, index: i32, depth: u32) -> Result<Value, &'static str> {
-        if depth >= DEPTH_MAX {
-            return Err("suspicious circular references, table depth exceed max depth: 100");
-        }
-        lua.reserve(4).map_err(|_| "stack overflow")?;
-        let mut pairs = Vec::new();
-        lua.push_nil();
-        while lua.next(index) {
-            let top = lua.top();
-            let pair = Self::copy_nested(lua, top - 1, depth + 1)
-                .and_then(|key| Ok((key, Self::copy_nested(lua, top, depth + 1)?)));
-            match pair {
-                Ok(pair) => pairs.push(pair),
-                Err(reason) => {
-                    lua.pop(2);
-                    return Err(reason);
-                }
-            }
-            lua.pop(1);
-        }
-        Ok(Value::Table(pairs))
+        Copier { bytes: 0 }.copy(lua, index, 0)
     }
 
     /// Pushes the value. *May raise* (memory).
@@ -108,6 +71,63 @@ pub(crate) fn collect_garbage(main: Coroutine) {
         unsafe { ffi::lua_gc(lua.raw(), ffi::LUA_GCCOLLECT, 0) };
         Ok(())
     });
+}
+
+/// Copies a value. A table that stands in several places is copied for each.
+struct Copier {
+    /// What the copy takes so far.
+    bytes: usize,
+}
+
+impl Copier {
+    fn copy(&mut self, lua: &mut Lua, index: i32, depth: u32) -> Result<Value, &'static str> {
+        Ok(match lua.type_of(index) {
+            Type::Nil | Type::None => Value::Nil,
+            Type::Boolean => Value::Boolean(lua.to_bool(index)),
+            Type::Number => Value::Number(lua.to_number(index).unwrap_or_default()),
+            Type::LightUserdata => Value::Light(lua.to_userdata(index).addr()),
+            Type::String => {
+                let bytes = lua.to_bytes(index).unwrap_or_default();
+                self.count(lua, bytes.len())?;
+                Value::String(bytes.to_vec())
+            }
+            Type::Table => return self.copy_table(lua, index, depth),
+            Type::Function => return Err("unsupported Lua type: LUA_TFUNCTION"),
+            Type::Userdata => return Err("unsupported Lua type: LUA_TUSERDATA"),
+            Type::Thread => return Err("unsupported Lua type: LUA_TTHREAD"),
+            Type::Cdata => return Err("unsupported Lua type"),
+        })
+    }
+
+    fn copy_table(&mut self, lua: &mut Lua, index: i32, depth: u32) -> Result<Value, &'static str> {
+        if depth >= DEPTH_MAX {
+            return Err("suspicious circular references, table depth exceed max depth: 100");
+        }
+        lua.reserve(4).map_err(|_| "stack overflow")?;
+        let mut pairs = Vec::new();
+        lua.push_nil();
+        while lua.next(index) {
+            let top = lua.top();
+            let pair = self.count(lua, size_of::<(Value, Value)>()).and_then(|()| {
+                let key = self.copy(lua, top - 1, depth + 1)?;
+                Ok((key, self.copy(lua, top, depth + 1)?))
+            });
+            match pair {
+                Ok(pair) => pairs.push(pair),
+                Err(reason) => {
+                    lua.pop(2);
+                    return Err(reason);
+                }
+            }
+            lua.pop(1);
+        }
+        Ok(Value::Table(pairs))
+    }
+
+    fn count(&mut self, lua: &Lua, bytes: usize) -> Result<(), &'static str> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        work::check(lua, self.bytes).map_err(Excess::message)
+    }
 }
 
 #[cfg(test)]

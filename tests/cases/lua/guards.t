@@ -165,3 +165,78 @@ location / {
 GET /
 --- response_body
 C C nil nil
+
+=== TEST 8: tables that hold one another stand for more values than fit into memory
+--- tidegate_only: lua_memory_limit
+--- main_config
+thread_pool work threads=1;
+--- http_config
+lua_memory_limit 64m;
+lua_cpu_budget 0;
+init_by_lua_block {
+    function nested(value, depth)
+        local t = { value }
+        for _ = 1, depth do t = { t, t } end
+        return t
+    end
+}
+--- config
+location /cjson { content_by_lua_block { ngx.say(pcall(require("cjson").encode, nested(("x"):rep(8000), 30))) } }
+location /sparse {
+    content_by_lua_block {
+        local cjson = require("cjson").new()
+        cjson.encode_sparse_array(true, 0, 0)
+        ngx.say(pcall(cjson.encode, { [1e8] = 1 }))
+    }
+}
+location /send {
+    content_by_lua_block {
+        local socket = ngx.socket.tcp()
+        socket:connect("127.0.0.1", ngx.var.server_port)
+        ngx.say(pcall(socket.send, socket, nested(("x"):rep(8000), 30)))
+    }
+}
+location /worker_thread {
+    content_by_lua_block { ngx.say(ngx.run_worker_thread("work", "calc", "sum", nested(("x"):rep(8000), 30))) }
+}
+--- requests
+GET /cjson
+~~~
+GET /sparse
+~~~
+GET /send
+~~~
+GET /worker_thread
+--- response_body_like: ^false.*not enough memory
+
+=== TEST 9: and into anybody's time
+--- tidegate_only: lua_cpu_budget
+--- http_config
+lua_cpu_budget 50ms;
+init_by_lua_block {
+    function nested()
+        local t = {}
+        for _ = 1, 40 do t = { t, t } end
+        return t
+    end
+}
+--- config
+location /cjson { content_by_lua_block { pcall(require("cjson").encode, nested()) ngx.say("not to be reached") } }
+location /send {
+    content_by_lua_block {
+        local socket = ngx.socket.tcp()
+        socket:connect("127.0.0.1", ngx.var.server_port)
+        pcall(socket.send, socket, nested())
+        ngx.say("not to be reached")
+    }
+}
+location /fine { content_by_lua_block { ngx.say("fine") } }
+--- requests
+GET /cjson
+~~~
+GET /send
+~~~
+GET /fine
+--- error_code: 500 500 200
+--- error_log
+CPU budget of 50ms exceeded

@@ -18,6 +18,7 @@ use crate::error::{CResult, LuaError};
 use crate::host::{Host, LogLevel};
 use crate::scheduler::{Answer, with_run};
 use crate::stack::{Lua, Type};
+use crate::work::{self, Excess};
 
 /// Tables in tables beyond this are refused; each level takes some slots of the stack.
 const DEPTH_MAX: u32 = 100;
@@ -164,13 +165,22 @@ impl Pieces {
         lua.reserve(3)?;
         let table = if index > 0 { index } else { lua.top() + 1 + index };
         let len = array_length(lua, table)?;
+        self.check(lua)?;
         for number in 1..=len {
+            if (number as usize).is_multiple_of(work::STEPS_MAX) {
+                self.check(lua)?;
+            }
             lua.raw_get_index(table, number);
             // A string is kept alive by its table; a number's text is copied.
             self.gather(lua, -1, depth + 1)?;
             lua.pop(1);
         }
         Ok(())
+    }
+
+    /// What the list needs, and a copy of what the system does not take at once.
+    fn check(&self, lua: &Lua) -> Result<(), Excess> {
+        work::check(lua, self.total.saturating_add(self.list.len() * size_of::<Piece>()))
     }
 
     fn slice(&self, piece: &Piece) -> &[u8] {

@@ -8,6 +8,10 @@ use super::{Config, EMPTY_ARRAY, InvalidNumbers, NESTING_MAX, pointer};
 use crate::entries::{Entries, Part, is_keyed};
 use crate::error::{CResult, LuaError};
 use crate::stack::{Lua, Type, may_nest};
+use crate::work::{self, Excess};
+
+/// From this length on a string counts as a table does.
+const LONG_STRING_BYTES: usize = 4 << 10;
 
 /// The largest buffer that is kept between calls.
 const KEPT_BYTES: usize = 256 << 10;
@@ -82,11 +86,21 @@ fn unsupported(lua: &Lua, reason: &str) -> LuaError {
     LuaError::from(format!("Cannot serialise {}: {reason}", lua.type_name(-1)))
 }
 
+/// A long string may stand in many places, too.
+#[inline]
+fn check_long(lua: &Lua, bytes: &[u8], written: usize) -> Result<(), Excess> {
+    if bytes.len() < LONG_STRING_BYTES { Ok(()) } else { work::check(lua, written.saturating_add(bytes.len())) }
+}
+
 impl Encoder {
     /// Appends the value on top of the stack; `false` when it was skipped.
     fn value(&mut self, lua: &mut Lua, depth: i64) -> Result<bool, LuaError> {
         match lua.type_of(-1) {
-            Type::String => self.string(lua.to_bytes(-1).unwrap_or_default()),
+            Type::String => {
+                let bytes = lua.to_bytes(-1).unwrap_or_default();
+                check_long(lua, bytes, self.out.len())?;
+                self.string(bytes);
+            }
             Type::Number => self.number(lua.to_number(-1).unwrap_or_default())?,
             Type::Boolean => self.out.extend_from_slice(if lua.to_bool(-1) { b"true" } else { b"false" }),
             Type::Nil => self.out.extend_from_slice(b"null"),
@@ -105,6 +119,8 @@ impl Encoder {
         if depth > self.config.encode_max_depth.min(NESTING_MAX) || !may_nest() || lua.reserve(4).is_err() {
             return Err(LuaError::from(format!("Cannot serialise, excessive depth ({depth})")));
         }
+        // A table may stand in many places.
+        work::check(lua, self.out.len())?;
         let (keyed, meta) = is_keyed(lua, lua.top());
         if !meta.is_null() && meta == self.config.array_mt {
             return self.array(lua, lua.raw_len(-1) as c_int, depth);
@@ -156,7 +172,10 @@ impl Encoder {
     #[inline]
     fn member(&mut self, lua: &mut Lua, value: Part<'_>, before: usize, depth: i64) -> Result<(), LuaError> {
         match value {
-            Part::String(bytes) => self.string(bytes),
+            Part::String(bytes) => {
+                check_long(lua, bytes, self.out.len())?;
+                self.string(bytes);
+            }
             Part::Number(number) => self.number(number)?,
             Part::Other(other) => {
                 other.push(lua);
@@ -213,6 +232,9 @@ impl Encoder {
     fn array(&mut self, lua: &mut Lua, len: c_int, depth: i64) -> Result<(), LuaError> {
         let start = self.out.len();
         for index in 1..=len {
+            if (index as usize).is_multiple_of(work::STEPS_MAX) {
+                work::check(lua, self.out.len())?;
+            }
             let before = self.out.len();
             self.out.push(b',');
             lua.raw_get_index(-1, index);
