@@ -84,3 +84,44 @@ X-Cache: got
 --- error_log
 no "uwsgi_cache_key" for "uwsgi_cache": no response is kept
 connect() failed (111: Connection refused)
+
+=== TEST 4: PHP says nothing in answer to HEAD: that is no page for a GET, even under the same key
+--- services: php-fpm
+--- http_config
+fastcgi_cache_path cache keys_zone=z:1m;
+--- config
+location / {
+    fastcgi_cache z;
+    fastcgi_cache_key $uri;
+    fastcgi_cache_valid 1d;
+    fastcgi_param SCRIPT_FILENAME $TEST_DIR/html/t.php;
+    fastcgi_param REQUEST_METHOD $request_method;
+    add_header X-Cache $upstream_cache_status;
+    fastcgi_pass 127.0.0.1:$TEST_PHP_FPM_PORT;
+}
+--- user_files
+>>> t.php
+<?php echo "a page\n";
+--- tidegate_only: nginx keeps the empty page
+--- requests
+HEAD /
+~~~
+GET /
+~~~
+GET /
+~~~
+HEAD /
+--- response_headers
+X-Cache: MISS
+~~~
+X-Cache: MISS
+~~~
+X-Cache: HIT
+~~~
+X-Cache: HIT
+--- response_body
+~~~
+a page
+~~~
+a page
+~~~

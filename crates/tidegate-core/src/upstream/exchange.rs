@@ -40,6 +40,9 @@ pub trait Protocol {
     /// Peers say who they are and when they answer: a `Server` or `Date` that the client may see but a peer left out is not
     /// added.
     const NAMES_ITSELF: bool = false;
+    /// A peer may be asked GET where the client asks HEAD of what a cache may have. Elsewhere the method stands in parameters that
+    /// are the configuration's, and what such a request gets is no answer to a GET.
+    const ASKS_GET_FOR_HEAD: bool = false;
 
     /// What is sent behind the request's head, as things are now.
     fn body(&self, req: &Request) -> SendBody;

@@ -57,6 +57,7 @@ impl Protocol for Http<'_> {
     const SCHEME: &'static str = "http://";
     const TLS_SCHEME: &'static str = "https://";
     const NAMES_ITSELF: bool = true;
+    const ASKS_GET_FOR_HEAD: bool = true;
 
     fn body(&self, req: &Request) -> SendBody {
         let location = self.location;

@@ -171,7 +171,7 @@ impl<P: Protocol> Exchange<'_, P> {
             Some(key) => key.write(self.req, &mut key_text),
             None => self.protocol.write_cache_key(self.req, self.scheme(), &mut key_text),
         }
-        let asks_get = method == Method::Head && rules.convert_head;
+        let asks_get = P::ASKS_GET_FOR_HEAD && method == Method::Head && rules.convert_head;
         self.req.upstream_record_mut(|record| record.cache.asks_get = asks_get);
         if key_text.is_empty() {
             // All responses would be one: `…_cache_key` is missing, and the log of the start says so.
