@@ -15,6 +15,9 @@ const UNSENT_BYTES_MAX: u64 = 64 << 10;
 /// What goes to a file at a time; in between the socket is asked whether it takes more.
 const SPILL_PIECE_BYTES: usize = 64 << 10;
 
+/// Most that is set aside for a captured body on the word of its head alone.
+const CAPTURE_ROOM_BYTES_MAX: u64 = 1 << 20;
+
 /// Appends `<size in hex>\r\n`.
 fn chunk_size_line(size: u64, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -107,6 +110,9 @@ impl Request {
                 if !self.response.borrow().header_only {
                     let mut body = body.borrow_mut();
                     self.check_capture(body.len() as u64 + chunk.len())?;
+                    if body.is_empty() && !chunk.last {
+                        self.make_capture_room(&mut body);
+                    }
                     for buf in &chunk.bufs {
                         append_to(buf, &mut body)?;
                     }
@@ -121,6 +127,12 @@ impl Request {
             // Comes to the main request's writer, see `postpone`.
             Sink::Parent | Sink::Postponed(_) => Ok(()),
         }
+    }
+
+    /// Makes room for all of a captured body whose length its head announced, instead of moving it as it grows.
+    fn make_capture_room(&self, body: &mut Vec<u8>) {
+        let announced = self.response.borrow().content_length.unwrap_or(0).min(CAPTURE_ROOM_BYTES_MAX);
+        body.reserve_exact(usize::try_from(announced).unwrap_or(0));
     }
 
     /// Refuses a captured response that does not fit into memory as the configuration has it.
