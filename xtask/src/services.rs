@@ -237,7 +237,7 @@ fn spawn_php_fpm(dir: &Path, port: u16, vars: &mut Vars) -> Result<Process, Stri
     let socket = dir.join("php-fpm.sock");
     vars.set("TEST_PHP_FPM_SOCKET", socket.display());
     let pool = |name: &str, listen: &str| {
-        format!("[{name}]\n{user}listen = {listen}\npm = static\npm.max_children = 2\npm.status_path = /status\n")
+        format!("[{name}]\n{user}listen = {listen}\npm = static\npm.max_children = 6\npm.status_path = /status\n")
     };
     let conf = format!(
         "[global]\nerror_log = {}/php.log\n{}{}",
