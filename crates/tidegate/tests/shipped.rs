@@ -29,13 +29,17 @@ fn fastcgi_conf_is_fastcgi_params_and_the_script() {
 fn the_files_to_include_and_the_sites_are_accepted() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the source tree");
     let site = Site::new("", "");
-    let php = shipped("examples/php/nginx.conf")
-        .replace("../../conf", &root.join("conf").to_string_lossy())
-        .replace("../demo", &root.join("examples/demo").to_string_lossy());
+    let application = |name: &str| {
+        shipped(name)
+            .replace("../../conf", &root.join("conf").to_string_lossy())
+            .replace("../demo", &root.join("examples/demo").to_string_lossy())
+    };
     let cache = shipped("examples/cache/nginx.conf").replace("../demo", &root.join("examples/demo").to_string_lossy());
     for text in [
-        php,
+        application("examples/php/nginx.conf"),
         cache,
+        application("examples/wordpress/nginx.conf"),
+        application("examples/mediawiki/nginx.conf"),
         shipped("examples/ssi/nginx.conf"),
         format!(
             "events {{ }} http {{ include {}/scgi_params; include {0}/uwsgi_params; }}",
