@@ -410,7 +410,7 @@ impl Raw {
         // Nothing in the file refers to a table or column that ALTER TABLE changes: the newer form would read every view to see that.
         let pragmas = format!(
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=ON; \
-             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA analysis_limit={}; PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=-1; PRAGMA busy_timeout=0; \
+             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA analysis_limit={}; PRAGMA temp_store=FILE; PRAGMA journal_size_limit=-1; PRAGMA busy_timeout=0; \
              PRAGMA legacy_alter_table=ON",
             statistics::ROWS_MAX
         );

@@ -3,7 +3,7 @@
 //! The stock VFS shares the WAL index through a mapped file and takes its locks with `fcntl`: two system calls for
 //! each autocommit read. All connections to a schema live in this process (the engine holds an exclusive lock on the data
 //! directory), so the index is heap memory and a lock is an atomic. Main database files are wrapped, and WAL files for the
-//! sake of their [`Room`]; temporary files belong to the stock VFS entirely.
+//! sake of their [`Room`]; temporary files are in [memory](temporary).
 //!
 //! Invariants:
 //! 1. One [`Node`] per database file while any connection has it open: all see the same index and lock slots. Files are
@@ -16,6 +16,7 @@
 //!    it gets SQLite's write lock without holding it, and a copy of the index that stands still ([`Region::renew`]).
 
 mod shm;
+mod temporary;
 
 use std::{
     collections::HashMap,
@@ -101,6 +102,8 @@ impl File {
         (!self.is_private && !node.is_retired()).then_some(node)
     }
 }
+
+const _: () = assert!(size_of::<temporary::TemporaryFile>() <= size_of::<File>());
 
 const REAL_OFFSET: usize = size_of::<File>().next_multiple_of(16);
 
@@ -292,6 +295,9 @@ unsafe extern "C" fn open(
     unsafe {
         let stock = (*vfs).pAppData.cast::<ffi::sqlite3_vfs>();
         let Some(stock_open) = (*stock).xOpen else { return ffi::SQLITE_ERROR };
+        if temporary::is_temporary(flags) {
+            return temporary::open(file);
+        }
         if name.is_null() || flags & (ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL) == 0 {
             return stock_open(stock, name, file, flags, out_flags);
         }
