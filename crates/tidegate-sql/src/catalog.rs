@@ -169,6 +169,11 @@ impl Table {
         format!("t{}", self.id)
     }
 
+    /// The physical name of one of its indexes.
+    pub(crate) fn physical_index(&self, index: &Index) -> String {
+        format!("i{}_{}", self.id, index.id)
+    }
+
     /// The column with a name, in any case, and its position.
     pub(crate) fn column(&self, name: &str) -> Option<(usize, &Column)> {
         self.columns.iter().enumerate().find(|(_, column)| same_name(&column.name, name))
@@ -266,7 +271,7 @@ impl Table {
             .map(|part| format!("c{}{}", part.column, if part.descending { " DESC" } else { "" }))
             .collect();
         let unique = if index.kind == KeyKind::Plain { "" } else { "UNIQUE " };
-        Some(format!("CREATE {unique}INDEX i{}_{} ON t{} ({})", self.id, index.id, self.id, parts.join(", ")))
+        Some(format!("CREATE {unique}INDEX {} ON t{} ({})", self.physical_index(index), self.id, parts.join(", ")))
     }
 }
 

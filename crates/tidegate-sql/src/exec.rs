@@ -10,7 +10,7 @@ pub(crate) mod rules;
 mod update;
 pub(crate) mod write;
 
-use std::{future::poll_fn, sync::Arc};
+use std::{cell::RefCell, future::poll_fn, sync::Arc};
 
 use tidegate_rows::{Column, Flow, QueryError, Sink, Value};
 
@@ -18,7 +18,10 @@ use crate::{
     engine::Schema,
     errors,
     row_locks::Mode,
-    store::conn::{Cell, Step, Stmt, to_server_error},
+    store::{
+        conn::{Cell, Step, Stmt, to_server_error},
+        made_rows::MadeRows,
+    },
     task,
     translate::{
         Bind,
@@ -40,6 +43,8 @@ pub(crate) struct Plan {
     /// How far the statement's text names the columns of the result.
     pub(crate) named_to: usize,
     pub(crate) read_names: Vec<(String, String)>,
+    /// Rows of `information_schema`, until the plan has served: it does so once.
+    pub(crate) made_rows: RefCell<Vec<MadeRows>>,
     /// A query of the statement has FOR UPDATE or FOR SHARE.
     pub(crate) locks_rows: bool,
 }

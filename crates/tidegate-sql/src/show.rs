@@ -3,6 +3,8 @@
 //! A table of `information_schema` is a list of rows made when the statement is translated (`tables`); SHOW
 //! is a query on these tables with the column names that clients expect.
 
+mod about;
+mod cardinality;
 mod create;
 mod expression;
 mod server;
@@ -23,6 +25,7 @@ use crate::{
     translate::quote,
 };
 
+pub(crate) use about::Conditions;
 pub(crate) use tables::information_schema;
 
 type Done = Result<(), QueryError>;
@@ -156,7 +159,8 @@ fn filtered(
         (None, Some(filter)) => format!(" WHERE {}", span(sql, *filter)),
         (None, None) => String::new(),
     };
-    let columns = if order == "tg_position" { visible_columns(query) } else { "*".into() };
+    // Not `*`: tables of `information_schema` leave out what is dear and not named.
+    let columns = visible_columns(query);
     let order = if order.is_empty() { String::new() } else { format!(" ORDER BY {order}") };
     core.run_own(&format!("SELECT {columns} FROM ({query}) AS `tg_show`{condition}{order}"), more, sink)
 }
@@ -407,11 +411,6 @@ impl Core {
             ..Summary::default()
         });
     }
-}
-
-/// A string for SQLite; keeps the quoting in one place.
-pub(super) fn sqlite_string(text: &str) -> String {
-    quote(text)
 }
 
 /// A name in MySQL's quotes.

@@ -396,7 +396,7 @@ fn rebuild(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, new:
             .iter()
             .any(|other| other.id == index.id && other.kind == index.kind && other.parts == index.parts);
         if !same && old.create_index_sql(index).is_some() {
-            conn.execute(&format!("DROP INDEX i{}_{}", old.id, index.id)).map_err(internal)?;
+            conn.execute(&format!("DROP INDEX {}", old.physical_index(index))).map_err(internal)?;
         }
     }
     for column in old.columns.iter().filter(|column| !new.columns.iter().any(|other| other.id == column.id)) {

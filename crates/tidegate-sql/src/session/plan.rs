@@ -38,6 +38,7 @@ impl Core {
         let session = translate::Session::new(&self.engine, self.schema.as_ref(), &self.env);
         let given: Vec<_> = (0..kinds.len()).map(|index| constants.params.int(index)).collect();
         let mut translator = Translator::new(session, constants.sql, constants.literals, (kinds, &given), tokens);
+        translator.values = constants.params;
         translator.late = !matches!(statement, Statement::Query(_));
         let kind = match statement {
             Statement::Query(query) => {
@@ -72,6 +73,7 @@ impl Core {
             catalogs: translator.catalogs,
             read_names: translator.read_names,
             named_to: translator.named_to,
+            made_rows: translator.made_rows.into(),
             locks_rows: translator.locks.found.is_some(),
         };
         Ok((plan, translator.literals.into_looked(), cacheable))

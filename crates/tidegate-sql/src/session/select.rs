@@ -100,6 +100,8 @@ impl Core {
     pub(super) fn finish_select(&mut self, plan: &Rc<Plan>, rows: (u64, u64), more: bool, sink: &mut dyn Sink) {
         self.env.found_rows.set(rows.1 as i64);
         self.env.row_count.set(-1);
+        // The plan stays with the session for the names of its tables.
+        plan.made_rows.borrow_mut().clear();
         if self.last_query.as_ref().is_none_or(|last| !Rc::ptr_eq(last, plan)) {
             self.last_query = Some(Rc::clone(plan));
         }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::tables::{Item, Rows};
 use crate::{
     clients::Line,
+    store::made_rows::{Item, Rows},
     task,
     translate::{Res, Translator},
     value::collation::Collation,

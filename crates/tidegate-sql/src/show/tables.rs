@@ -1,8 +1,13 @@
 //! The tables of `information_schema`.
 
-use std::{collections::HashMap, sync::atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use super::{
+    about::About,
+    cardinality::Cardinalities,
     create::now_text,
     server::{character_sets, collations, processlist, status, system_variables},
     transactions,
@@ -13,6 +18,7 @@ use crate::{
     parse::KeyKind,
     store::{
         conn::{Cell, Conn, Step},
+        made_rows::{Item, MadeRows, Rows},
         pool::Pool,
     },
     translate::{
@@ -24,36 +30,9 @@ use crate::{
 };
 
 /// Rows that are counted one by one.
-const COUNT_MAX: u32 = 10_000;
+const COUNT_MAX: i64 = 10_000;
 
-/// A value in a row.
-#[derive(Debug, Clone)]
-pub(super) enum Item {
-    Null,
-    Int(i64),
-    Text(String),
-}
-
-impl From<&str> for Item {
-    fn from(text: &str) -> Self {
-        Item::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Item {
-    fn from(text: String) -> Self {
-        Item::Text(text)
-    }
-}
-
-impl From<i64> for Item {
-    fn from(value: i64) -> Self {
-        Item::Int(value)
-    }
-}
-
-pub(super) type Rows = Vec<Vec<Item>>;
-type Make = fn(&Translator<'_>) -> Res<Rows>;
+type Make = fn(&Translator<'_>, &About) -> Res<Rows>;
 
 /// A table: its name, its columns (numbers end with `#`), its rows.
 struct Definition {
@@ -72,28 +51,28 @@ static TABLES: &[Definition] = &[
     Definition { name: "table_constraints", columns: "constraint_catalog constraint_schema constraint_name table_schema table_name constraint_type", make: table_constraints },
     Definition { name: "referential_constraints", columns: "constraint_catalog constraint_schema constraint_name unique_constraint_catalog unique_constraint_schema unique_constraint_name match_option update_rule delete_rule table_name referenced_table_name", make: referential_constraints },
     Definition { name: "views", columns: "table_catalog table_schema table_name view_definition check_option is_updatable definer security_type character_set_client collation_connection algorithm", make: views },
-    Definition { name: "engines", columns: "engine support comment transactions xa savepoints", make: |_| Ok(vec![vec!["InnoDB".into(), "DEFAULT".into(), "Tidegate's embedded engine under the usual name".into(), "YES".into(), "NO".into(), "YES".into()]]) },
-    Definition { name: "character_sets", columns: "character_set_name default_collate_name description maxlen#", make: character_sets },
-    Definition { name: "collations", columns: "collation_name character_set_name id# is_default is_compiled sortlen#", make: collations },
-    Definition { name: "collation_character_set_applicability", columns: "collation_name character_set_name", make: |_| Ok(Collation::all().map(|c| vec![c.name().into(), c.charset().into()]).collect()) },
-    Definition { name: "session_variables", columns: "variable_name variable_value", make: |t| Ok(system_variables(t, VariableScope::Session)) },
-    Definition { name: "global_variables", columns: "variable_name variable_value", make: |t| Ok(system_variables(t, VariableScope::Global)) },
-    Definition { name: "session_status", columns: "variable_name variable_value", make: status },
-    Definition { name: "global_status", columns: "variable_name variable_value", make: status },
-    Definition { name: "processlist", columns: "id# user host db command time# state info time_ms stage# max_stage# progress memory_used# max_memory_used# examined_rows# query_id# info_binary tid#", make: processlist },
-    Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type routine_definition created last_altered definer", make: |_| Ok(Vec::new()) },
-    Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type", make: |_| Ok(Vec::new()) },
-    Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_schema event_object_table action_statement action_timing created definer", make: |_| Ok(Vec::new()) },
-    Definition { name: "events", columns: "event_catalog event_schema event_name definer event_definition status", make: |_| Ok(Vec::new()) },
-    Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name partition_ordinal_position# partition_method", make: |_| Ok(Vec::new()) },
+    Definition { name: "engines", columns: "engine support comment transactions xa savepoints", make: |_, _| Ok(vec![vec!["InnoDB".into(), "DEFAULT".into(), "Tidegate's embedded engine under the usual name".into(), "YES".into(), "NO".into(), "YES".into()]]) },
+    Definition { name: "character_sets", columns: "character_set_name default_collate_name description maxlen#", make: |t, _| character_sets(t) },
+    Definition { name: "collations", columns: "collation_name character_set_name id# is_default is_compiled sortlen#", make: |t, _| collations(t) },
+    Definition { name: "collation_character_set_applicability", columns: "collation_name character_set_name", make: |_, _| Ok(Collation::all().map(|c| vec![c.name().into(), c.charset().into()]).collect()) },
+    Definition { name: "session_variables", columns: "variable_name variable_value", make: |t, _| Ok(system_variables(t, VariableScope::Session)) },
+    Definition { name: "global_variables", columns: "variable_name variable_value", make: |t, _| Ok(system_variables(t, VariableScope::Global)) },
+    Definition { name: "session_status", columns: "variable_name variable_value", make: |t, _| status(t) },
+    Definition { name: "global_status", columns: "variable_name variable_value", make: |t, _| status(t) },
+    Definition { name: "processlist", columns: "id# user host db command time# state info time_ms stage# max_stage# progress memory_used# max_memory_used# examined_rows# query_id# info_binary tid#", make: |t, _| processlist(t) },
+    Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type routine_definition created last_altered definer", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_schema event_object_table action_statement action_timing created definer", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "events", columns: "event_catalog event_schema event_name definer event_definition status", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name partition_ordinal_position# partition_method", make: |_, _| Ok(Vec::new()) },
     Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: check_constraints },
-    Definition { name: "innodb_trx", columns: transactions::TRX, make: transactions::trx },
-    Definition { name: "innodb_locks", columns: transactions::LOCKS, make: transactions::locks },
-    Definition { name: "innodb_lock_waits", columns: transactions::LOCK_WAITS, make: transactions::lock_waits },
-    Definition { name: "plugins", columns: "plugin_name plugin_version plugin_status plugin_type", make: |_| Ok(Vec::new()) },
-    Definition { name: "user_privileges", columns: "grantee table_catalog privilege_type is_grantable", make: |_| Ok(Vec::new()) },
-    Definition { name: "schema_privileges", columns: "grantee table_catalog table_schema privilege_type is_grantable", make: |_| Ok(Vec::new()) },
-    Definition { name: "table_privileges", columns: "grantee table_catalog table_schema table_name privilege_type is_grantable", make: |_| Ok(Vec::new()) },
+    Definition { name: "innodb_trx", columns: transactions::TRX, make: |t, _| transactions::trx(t) },
+    Definition { name: "innodb_locks", columns: transactions::LOCKS, make: |t, _| transactions::locks(t) },
+    Definition { name: "innodb_lock_waits", columns: transactions::LOCK_WAITS, make: |t, _| transactions::lock_waits(t) },
+    Definition { name: "plugins", columns: "plugin_name plugin_version plugin_status plugin_type", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "user_privileges", columns: "grantee table_catalog privilege_type is_grantable", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "schema_privileges", columns: "grantee table_catalog table_schema privilege_type is_grantable", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "table_privileges", columns: "grantee table_catalog table_schema table_name privilege_type is_grantable", make: |_, _| Ok(Vec::new()) },
 ];
 
 fn definition(name: &str) -> Option<&'static Definition> {
@@ -119,7 +98,9 @@ pub(crate) fn information_schema(
     let table = definition(name).ok_or_else(|| errors::unknown_table(name, schema))?;
     // Its rows become part of the plan.
     translator.serves_once();
-    let rows = (table.make)(translator)?;
+    let alias = alias.unwrap_or_else(|| name.to_owned());
+    let about = translator.conditions.about(&alias);
+    let rows = MadeRows::new((table.make)(translator, &about)?);
     let names: Vec<&str> = table.columns.split(' ').collect();
     let sql_alias = translator.alias("a");
     let columns = names
@@ -153,7 +134,7 @@ pub(crate) fn information_schema(
         })
         .collect();
     scope.sources.push(Source {
-        alias: alias.unwrap_or_else(|| name.to_owned()),
+        alias,
         schema: schema.to_owned(),
         sql_alias: sql_alias.clone(),
         columns,
@@ -164,32 +145,18 @@ pub(crate) fn information_schema(
         rowid: String::new(),
         row_ids: Some(Vec::new()),
     });
-    if rows.is_empty() {
-        let nulls: Vec<String> = (1..=names.len()).map(|number| format!("NULL AS column{number}")).collect();
-        return Ok(format!("(SELECT {} WHERE 0) AS {sql_alias}", nulls.join(", ")));
-    }
-    let rows: Vec<String> = rows
-        .iter()
-        .map(|row| {
-            let items: Vec<String> = row
-                .iter()
-                .map(|item| match item {
-                    Item::Null => "NULL".to_owned(),
-                    Item::Int(value) => value.to_string(),
-                    Item::Text(text) => super::sqlite_string(text),
-                })
-                .collect();
-            format!("({})", items.join(", "))
-        })
-        .collect();
-    Ok(format!("(VALUES {}) AS {sql_alias}", rows.join(", ")))
+    let shown: Vec<String> = (1..=names.len()).map(|number| format!("column{number}")).collect();
+    // With its LIMIT it stays a table of its own, for which SQLite makes an index where it is joined.
+    let sql = format!("(SELECT {} FROM {} LIMIT -1) AS {sql_alias}", shown.join(", "), rows.table());
+    translator.made_rows.push(rows);
+    Ok(sql)
 }
 
-fn each_table(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Table)) -> Res<()> {
-    for name in translator.now().engine.schema_names() {
+fn each_table(translator: &Translator<'_>, about: &About, mut f: impl FnMut(&str, &Catalog, &Table)) -> Res<()> {
+    for name in translator.now().engine.schema_names().into_iter().filter(|name| about.wants_schema(name)) {
         let Ok(schema) = translator.now().engine.schema(&name) else { continue };
         let catalog = schema.catalog()?;
-        for table in catalog.tables.values() {
+        for table in catalog.tables.values().filter(|table| about.wants_table(&table.name)) {
             let hidden = crate::ddl::temporary::is_hidden(&table.name);
             if hidden && !translator.now().env.owns_temporary(&table.name) {
                 continue;
@@ -200,7 +167,7 @@ fn each_table(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Ta
     Ok(())
 }
 
-fn schemata(translator: &Translator<'_>) -> Res<Rows> {
+fn schemata(translator: &Translator<'_>, _: &About) -> Res<Rows> {
     let mut rows = vec![vec![
         "def".into(),
         "information_schema".into(),
@@ -232,23 +199,22 @@ pub(super) fn moment(seconds: i64) -> Item {
 
 /// How many rows a table has, as the last commit left it: counted up to [`COUNT_MAX`], then estimated from the row ids.
 fn row_count(conn: &Conn, table: &Table) -> i64 {
-    let sql = format!(
-        "SELECT CASE n WHEN {COUNT_MAX} THEN (SELECT max(rowid) - min(rowid) + 1 FROM t{0}) ELSE n END \
-         FROM (SELECT count(*) AS n FROM (SELECT 1 FROM t{0} LIMIT {COUNT_MAX}))",
-        table.id
-    );
-    let Ok(mut stmt) = conn.prepare(&sql) else { return 0 };
-    match stmt.step() {
-        Ok(Step::Row) => match stmt.cell(0) {
-            Cell::Int(count) => count,
+    let one = |sql: &str| match conn.prepare(sql) {
+        Ok(mut stmt) => match (stmt.step(), stmt.cell(0)) {
+            (Ok(Step::Row), Cell::Int(count)) => count,
             _ => 0,
         },
-        _ => 0,
+        Err(_) => 0,
+    };
+    let name = table.physical();
+    match one(&format!("SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {COUNT_MAX})")) {
+        COUNT_MAX => one(&format!("SELECT max(rowid) - min(rowid) + 1 FROM {name}")),
+        count => count,
     }
 }
 
 /// The row counts of a statement's tables; asked for by their column, and only of schemas that the statement names or is in.
-fn row_counts(translator: &Translator<'_>) -> HashMap<(String, i64), i64> {
+fn row_counts(translator: &Translator<'_>, about: &About) -> HashMap<(String, i64), i64> {
     let mut counts = HashMap::new();
     let sql = String::from_utf8_lossy(translator.sql).to_lowercase();
     if !sql.contains("table_rows") && !sql.contains('*') {
@@ -256,14 +222,15 @@ fn row_counts(translator: &Translator<'_>) -> HashMap<(String, i64), i64> {
     }
     for name in translator.now().engine.schema_names() {
         let current = translator.session.schema.is_some_and(|schema| schema.name == name);
-        if !current && !sql.contains(&name.to_lowercase()) {
+        if !about.wants_schema(&name) || !current && !sql.contains(&name.to_lowercase()) {
             continue;
         }
         let Ok(schema) = translator.now().engine.schema(&name) else { continue };
         let Ok(catalog) = schema.catalog() else { continue };
         let pool = Pool::of(&schema);
         let Ok(conn) = pool.take() else { continue };
-        for table in catalog.tables.values().filter(|table| !table.is_view()) {
+        let wanted = |table: &&Arc<Table>| !table.is_view() && about.wants_table(&table.name);
+        for table in catalog.tables.values().filter(wanted) {
             counts.insert((name.clone(), table.id), row_count(&conn, table));
         }
         pool.put(conn);
@@ -271,10 +238,10 @@ fn row_counts(translator: &Translator<'_>) -> HashMap<(String, i64), i64> {
     counts
 }
 
-fn tables(translator: &Translator<'_>) -> Res<Rows> {
+fn tables(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    let counts = row_counts(translator);
-    each_table(translator, |schema, _, table| {
+    let counts = row_counts(translator, about);
+    each_table(translator, about, |schema, _, table| {
         let count = counts.get(&(schema.to_owned(), table.id)).copied();
         let base = !table.is_view();
         let when = |item: Item| if base { item } else { Item::Null };
@@ -337,9 +304,9 @@ fn default_texts(column: &Column) -> (Item, Item) {
     }
 }
 
-fn columns(translator: &Translator<'_>) -> Res<Rows> {
+fn columns(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    each_table(translator, |schema, _, table| {
+    each_table(translator, about, |schema, _, table| {
         for (position, column) in table.columns.iter().enumerate() {
             rows.push(column_row(schema, table, position, column));
         }
@@ -425,10 +392,13 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column) -> 
     ]
 }
 
-fn statistics(translator: &Translator<'_>) -> Res<Rows> {
+fn statistics(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    each_table(translator, |schema, _, table| {
+    let cardinalities = Cardinalities::read(translator, about);
+    each_table(translator, about, |schema, _, table| {
         for index in &table.indexes {
+            let is_rowid = index.kind == KeyKind::Primary && table.rowid_column().is_some();
+            let physical = (!is_rowid).then(|| table.physical_index(index));
             for (number, part) in index.parts.iter().enumerate() {
                 let Some(column) = table.position(part.column).map(|at| &table.columns[at]) else { continue };
                 rows.push(vec![
@@ -441,7 +411,9 @@ fn statistics(translator: &Translator<'_>) -> Res<Rows> {
                     (number as i64 + 1).into(),
                     column.name.as_str().into(),
                     if part.descending { "D" } else { "A" }.into(),
-                    Item::Null,
+                    cardinalities
+                        .of(schema, &table.physical(), physical.as_deref(), number + 1)
+                        .map_or(Item::Null, Item::Int),
                     part.prefix.map_or(Item::Null, |prefix| i64::from(prefix).into()),
                     Item::Null,
                     if column.nullable { "YES" } else { "" }.into(),
@@ -460,9 +432,9 @@ fn plain(name: &str) -> &str {
     name.split('\0').next().unwrap_or(name)
 }
 
-fn key_column_usage(translator: &Translator<'_>) -> Res<Rows> {
+fn key_column_usage(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    each_table(translator, |schema, _, table| {
+    each_table(translator, about, |schema, _, table| {
         let name_of = |id: u32| table.position(id).map_or("", |at| table.columns[at].name.as_str());
         let mut row = |constraint: &str, column: &str, number: usize, parent: Option<(&str, &str)>| {
             rows.push(vec![
@@ -494,9 +466,9 @@ fn key_column_usage(translator: &Translator<'_>) -> Res<Rows> {
     Ok(rows)
 }
 
-fn table_constraints(translator: &Translator<'_>) -> Res<Rows> {
+fn table_constraints(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    each_table(translator, |schema, _, table| {
+    each_table(translator, about, |schema, _, table| {
         let mut row = |name: &str, kind: &str| {
             rows.push(vec![
                 "def".into(),
@@ -549,9 +521,9 @@ fn checks_of(table: &Table) -> Vec<ShownCheck> {
     checks
 }
 
-fn check_constraints(translator: &Translator<'_>) -> Res<Rows> {
+fn check_constraints(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    each_table(translator, |schema, _, table| {
+    each_table(translator, about, |schema, _, table| {
         for check in checks_of(table) {
             rows.push(vec![
                 "def".into(),
@@ -566,9 +538,9 @@ fn check_constraints(translator: &Translator<'_>) -> Res<Rows> {
     Ok(rows)
 }
 
-fn referential_constraints(translator: &Translator<'_>) -> Res<Rows> {
+fn referential_constraints(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    each_table(translator, |schema, _, table| {
+    each_table(translator, about, |schema, _, table| {
         for key in &table.foreign_keys {
             rows.push(vec![
                 "def".into(),
@@ -588,9 +560,9 @@ fn referential_constraints(translator: &Translator<'_>) -> Res<Rows> {
     Ok(rows)
 }
 
-fn views(translator: &Translator<'_>) -> Res<Rows> {
+fn views(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    each_table(translator, |schema, _, table| {
+    each_table(translator, about, |schema, _, table| {
         if let Some(text) = &table.view {
             rows.push(vec![
                 "def".into(),
@@ -608,4 +580,17 @@ fn views(translator: &Translator<'_>) -> Res<Rows> {
         }
     })?;
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TABLES;
+    use crate::store::made_rows::COLUMNS_MAX;
+
+    #[test]
+    fn every_table_has_room_for_its_columns() {
+        for table in TABLES {
+            assert!(table.columns.split(' ').count() <= COLUMNS_MAX, "{}", table.name);
+        }
+    }
 }

@@ -10,15 +10,13 @@ use std::{
 
 use tidegate_rows::Sink;
 
-use super::{
-    Done, rows,
-    tables::{Item, Rows, moment},
-};
+use super::{Done, rows, tables::moment};
 use crate::{
     engine::{EngineInner, Schema},
     parse::KeyKind,
     row_locks::{Mode, Resource, Seen},
     session::{Core, Isolation},
+    store::made_rows::{Item, Rows},
     translate::{Res, Translator},
 };
 

@@ -13,7 +13,7 @@ use libsqlite3_sys as ffi;
 
 pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, to_server_error};
 use super::{
-    hook,
+    hook, made_rows,
     private::{shape::Shapes, watch::Watch},
     statistics,
     stmt::error_of,
@@ -116,6 +116,7 @@ impl Conn {
         raw.configure()?;
         functions::register(db)?;
         collation::register(db)?;
+        made_rows::register(db)?;
         let conn = Self {
             db,
             private: ptr::null_mut(),

@@ -8,6 +8,7 @@ pub(crate) mod conn;
 pub(crate) mod disk;
 pub(crate) mod hook;
 pub(crate) mod identity;
+pub(crate) mod made_rows;
 pub(crate) mod pace;
 pub(crate) mod pool;
 pub(crate) mod private;

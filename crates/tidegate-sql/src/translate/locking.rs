@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{LockType, NonBlock, Query, TableWithJoins};
+use sqlparser::ast::{LockType, NonBlock, Query, Select};
 
 use super::{
     Res, Translator,
@@ -16,6 +16,7 @@ use crate::{
     catalog::same_name,
     exec::{LockWait, LockedRows, Locking},
     row_locks::Mode,
+    show::Conditions,
 };
 
 /// What a translation knows about locks.
@@ -134,10 +135,13 @@ impl Translator<'_> {
     ///
     /// # Errors
     /// Those of FROM.
-    pub(super) fn lockable_from(&mut self, from: &[TableWithJoins], scope: &mut Scope<'_>) -> Res<(String, bool)> {
+    pub(super) fn lockable_from(&mut self, select: &Select, scope: &mut Scope<'_>) -> Res<(String, bool)> {
+        let conditions = Conditions::of(select, self);
+        let conditions_around = std::mem::replace(&mut self.conditions, conditions);
         let shows = std::mem::take(&mut self.locks.shows_row_ids);
         let around = std::mem::replace(&mut self.locks.showing_row_ids, shows);
-        let sql = self.from(from, scope);
+        let sql = self.from(&select.from, scope);
+        self.conditions = conditions_around;
         self.locks.showing_row_ids = around;
         Ok((sql?, shows))
     }

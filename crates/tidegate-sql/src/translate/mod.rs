@@ -40,7 +40,9 @@ use crate::{
     catalog::TableState,
     engine::Schema,
     errors,
+    exec::params::Params,
     lexer::Literal,
+    store::made_rows::MadeRows,
     value::{Base, Datum, Rep, SqlType, collation::Collation},
 };
 
@@ -198,6 +200,12 @@ pub(crate) struct Translator<'a> {
     /// The LIMIT of the outermost query, if the statement gives it none.
     pub(crate) outermost_limit: Option<u64>,
     pub(crate) locks: locking::Locks,
+    /// What the WHERE of the query around FROM says about names.
+    pub(crate) conditions: crate::show::Conditions,
+    /// The rows of tables that are in no file.
+    pub(crate) made_rows: Vec<MadeRows>,
+    /// The values of the parameters where they are known; a plan that depends on one serves once.
+    pub(crate) values: Params<'a>,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -239,6 +247,9 @@ impl<'a> Translator<'a> {
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
             locks: locking::Locks::default(),
+            conditions: crate::show::Conditions::default(),
+            made_rows: Vec::new(),
+            values: Params::NONE,
             aliases: 0,
             views: 0,
             depth: 0,
@@ -543,6 +554,9 @@ impl<'a> Translator<'a> {
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
             locks: self.locks.take(),
+            conditions: crate::show::Conditions::default(),
+            made_rows: take(&mut self.made_rows),
+            values: Params::NONE,
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,
@@ -555,6 +569,7 @@ impl<'a> Translator<'a> {
         self.attached = inner.attached;
         self.reads = inner.reads;
         self.read_names = inner.read_names;
+        self.made_rows = inner.made_rows;
         self.aliases = inner.aliases;
         self.locks.found = inner.locks.found;
         self.effects = inner.effects;

@@ -278,7 +278,7 @@ impl Translator<'_> {
     pub(super) fn select(&mut self, select: &Select, order: &[OrderByExpr], outer: Option<&Scope<'_>>) -> Res<Parts> {
         check_clauses(select)?;
         let mut scope = Scope { parent: outer, ..Scope::default() };
-        let (from, shows_row_ids) = self.lockable_from(&select.from, &mut scope)?;
+        let (from, shows_row_ids) = self.lockable_from(select, &mut scope)?;
         let mut tail = if from.is_empty() { String::new() } else { format!(" FROM {from}") };
         let filter = self.effects;
         if let Some(selection) = &select.selection {

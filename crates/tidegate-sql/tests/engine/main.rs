@@ -3,6 +3,7 @@
 mod clients;
 mod directory;
 mod files;
+mod information;
 mod plans;
 mod transactions;
 
