@@ -18,11 +18,12 @@ use crate::identity::Identity;
 const PORT_DEFAULT: u16 = 8080;
 
 /// The files of the site.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("nginx.conf", include_str!("../../../examples/demo/nginx.conf")),
     ("mime.types", include_str!("../../../examples/demo/mime.types")),
     ("world.sql", include_str!("../../../examples/demo/world.sql")),
     ("html/index.html", include_str!("../../../examples/demo/html/index.html")),
+    ("html/page.html", include_str!("../../../examples/demo/html/page.html")),
 ];
 
 /// What `tidegate demo --help` prints.
@@ -46,8 +47,18 @@ const WRITTEN: &str = ".written";
 const LISTEN: &str = "listen 127.0.0.1:";
 
 /// What there is to try.
-const TRY: [&str; 8] =
-    ["/", "/cities", "/cities.csv", "/search?q=ba", "/hello?name=you", "/report", "/transfer?amount=10", "/sleepers"];
+const TRY: [&str; 10] = [
+    "/",
+    "/cities",
+    "/cities.csv",
+    "/search?q=ba",
+    "/hello?name=you",
+    "/report",
+    "/cached",
+    "/page?name=you",
+    "/transfer?amount=10",
+    "/sleepers",
+];
 
 /// Writes the site and serves it in the foreground.
 pub(crate) fn run(arguments: &[OsString]) -> i32 {

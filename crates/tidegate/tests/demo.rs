@@ -69,6 +69,9 @@ fn every_example_answers() {
     demo.check("/search?q=K%C3%B6ln", r#""name":"Köln""#);
     demo.check("/hello?name=Zo%C3%AB", "Hello, Zoë! It is ");
     demo.check("/report", "1. Shanghai, 24.8 million");
+    demo.check("/cached", r#""cities":"#);
+    demo.check("/page?name=%3Cb%3E", "Hello, &lt;b&gt;!\nThe largest cities");
+    demo.check("/page", "15,Shanghai,CHN,24870000");
     demo.check("/transfer?amount=30", "moved 30 from Ann to Bob");
     demo.check("/transfer?amount=300", "Ann has not enough, so nothing was moved");
     demo.check("/transfer?amount=0", "Bob has 50");
