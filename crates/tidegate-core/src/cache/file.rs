@@ -311,6 +311,32 @@ fn decode(bytes: &[u8], front_bytes: usize) -> Result<(Front, u64), &'static str
     Ok((front, u64_at(bytes, 56)))
 }
 
+/// Reads any bytes as a file of ours, once as they are and once with the sums that they should have: nothing panics, and what is
+/// read is written again as the same.
+///
+/// # Panics
+/// Where that does not hold.
+#[cfg(feature = "fuzzing")]
+pub fn check_any_file(rest: &[u8]) {
+    // Nothing else gets past the first look.
+    let mut bytes = [MAGIC, &VERSION.to_le_bytes()[..], rest].concat();
+    let Ok(len) = front_bytes(&bytes) else { return };
+    let _ = decode(&bytes, len);
+    if len > bytes.len() {
+        return;
+    }
+    let sum = crc32(&bytes[TIMES_AT..TIMES_AT + TIMES_BYTES]);
+    bytes[TIMES_AT - 4..TIMES_AT].copy_from_slice(&sum.to_le_bytes());
+    let sum = crc32(&bytes[REST_AT..len]);
+    bytes[SUM_AT..REST_AT].copy_from_slice(&sum.to_le_bytes());
+    let (front, body_bytes) = decode(&bytes, len).expect("the sums are right");
+    let again = front.encode(body_bytes);
+    assert_eq!(front.len(), again.len());
+    let len = front_bytes(&again).expect("written as an entry");
+    let (read, read_bytes) = decode(&again, len).expect("written as an entry");
+    assert_eq!((format!("{read:?}"), read_bytes), (format!("{front:?}"), body_bytes));
+}
+
 /// Writes an entry's times anew, if the file at `path` is still the one that was stored then.
 ///
 /// # Errors

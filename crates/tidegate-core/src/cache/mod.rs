@@ -31,6 +31,8 @@ mod zone;
 
 pub use conf::MODULE;
 pub(crate) use conf::{Slot, require};
+#[cfg(feature = "fuzzing")]
+pub use file::check_any_file;
 pub(crate) use file::{Body, Front, ReadError, Stored, Times};
 pub(crate) use index::{Ending, Presence};
 pub(crate) use key::Key;
