@@ -6,10 +6,11 @@
 //! the random part does; the report is written to `target/tmp/differential.txt`.
 //!
 //! Reading order: [`corpus`], [`outcome`], [`accepted`], [`random`], [`typed`], [`pairs`], [`prepared`], [`parameters`],
-//! [`metamorphic`], [`two_clients`].
+//! [`metamorphic`], [`two_clients`], [`interleaved`].
 
 mod accepted;
 mod corpus;
+mod interleaved;
 mod metamorphic;
 mod outcome;
 mod pairs;

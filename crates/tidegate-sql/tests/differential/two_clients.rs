@@ -403,15 +403,16 @@ const CASES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Two clients of one side.
-struct Clients<C> {
-    idle: [Option<C>; 2],
-    running: [Option<oneshot::Receiver<(C, Outcome)>>; 2],
+/// The clients of one side.
+pub(super) struct Clients<C> {
+    idle: Vec<Option<C>>,
+    running: Vec<Option<oneshot::Receiver<(C, Outcome)>>>,
 }
 
 impl<C: Execute + 'static> Clients<C> {
-    fn new(idle: [C; 2]) -> Self {
-        Self { idle: idle.map(Some), running: [None, None] }
+    pub(super) fn new(idle: Vec<C>) -> Self {
+        let running = idle.iter().map(|_| None).collect();
+        Self { idle: idle.into_iter().map(Some).collect(), running }
     }
 
     async fn run(&mut self, client: usize, sql: &str) -> Outcome {
@@ -419,7 +420,7 @@ impl<C: Execute + 'static> Clients<C> {
         self.end(client).await
     }
 
-    fn start(&mut self, client: usize, sql: &str) {
+    pub(super) fn start(&mut self, client: usize, sql: &str) {
         let mut session = self.idle[client].take().expect("a client that does nothing");
         let (done, running) = oneshot::channel();
         let sql = sql.to_owned();
@@ -430,20 +431,20 @@ impl<C: Execute + 'static> Clients<C> {
         self.running[client] = Some(running);
     }
 
-    async fn end(&mut self, client: usize) -> Outcome {
+    pub(super) async fn end(&mut self, client: usize) -> Outcome {
         let running = self.running[client].take().expect("a statement under way");
         let (session, outcome) = running.await.expect("its outcome");
         self.idle[client] = Some(session);
         outcome
     }
 
-    fn is_waiting(&mut self, client: usize) -> bool {
+    pub(super) fn is_waiting(&mut self, client: usize) -> bool {
         self.running[client].as_ref().is_some_and(|running| running.is_empty())
     }
 }
 
 /// How long nobody may have read `innodb_trx` before the server looks at its transactions again.
-const INNODB_TRX_IDLE: Duration = Duration::from_millis(110);
+pub(super) const INNODB_TRX_IDLE: Duration = Duration::from_millis(110);
 
 async fn case(name: &str, steps: &[&str]) {
     let mut pair = Pair::new("two").await;
@@ -460,8 +461,8 @@ async fn case(name: &str, steps: &[&str]) {
         conn
     };
     let session = || pair.engine.session("two").expect("a session");
-    let mut ours = Clients::new([session(), session()]);
-    let mut theirs = Clients::new([connect().await, connect().await]);
+    let mut ours = Clients::new(vec![session(), session()]);
+    let mut theirs = Clients::new(vec![connect().await, connect().await]);
     let mut eye = connect().await;
     for step in steps {
         let (differs, rest) = step.strip_prefix('~').map_or((false, *step), |rest| (true, rest));
