@@ -180,7 +180,7 @@ const HEAD: &str = "# nginx's own tests
 
 `cargo xtask conformance --nginx-tests DIR` runs a checkout of nginx's public test suite (nginx-tests on GitHub) and writes this page. Each file runs with
 Debian's nginx and with our debug build, under the name `nginx`, in namespaces of its own. Only assertions that nginx passes are counted. Files about
-HTTP/2 and 3, mail, stream, caches and modules that are not planned are left out by name
+HTTP/2 and 3, mail, stream and modules that are not planned are left out by name
 (`xtask/src/conformance/nginx_tests.rs`); `nginx-causes.txt` has the causes of failures. A few assertions read a log within microseconds after a response,
 and fail by chance on a busy machine.
 ";
