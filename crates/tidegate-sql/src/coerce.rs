@@ -582,7 +582,7 @@ pub(crate) fn implicit_default(ty: &SqlType) -> Datum {
 }
 
 /// The first bytes of a text that does not fit, as errors show them.
-fn printable(bytes: &[u8]) -> String {
+pub(crate) fn printable(bytes: &[u8]) -> String {
     const SHOWN: usize = 6;
     let one = |byte: &u8| match byte {
         b' '..=b'~' => char::from(*byte).to_string(),
@@ -591,6 +591,7 @@ fn printable(bytes: &[u8]) -> String {
     let more = if bytes.len() > SHOWN { "..." } else { "" };
     bytes.iter().take(SHOWN).map(one).collect::<String>() + more
 }
+
 /// The number that a text is where it may stand for members of a SET or ENUM: digits, with white space before them.
 fn position(text: &[u8]) -> Option<i128> {
     std::str::from_utf8(text.trim_ascii_start()).ok()?.parse().ok()

@@ -110,6 +110,11 @@ impl Dialect for MySql {
         true
     }
 
+    // `INSERT … SELECT 1 ON DUPLICATE KEY UPDATE …`: ON is a reserved word.
+    fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser) -> bool {
+        *kw != Keyword::ON && MySqlDialect {}.is_column_alias(kw, parser)
+    }
+
     fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser) -> bool {
         explicit || MySqlDialect {}.is_table_factor_alias(explicit, kw, parser)
     }

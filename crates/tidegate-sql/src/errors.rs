@@ -149,8 +149,11 @@ errors! {
     collation_charset(collation, charset) = 1253 b"42000" "COLLATION '{collation}' is not valid for CHARACTER SET '{charset}'";
     /// TRUNCATE of a parent.
     truncate_parent(constraint) = 1701 b"42000" "Cannot truncate a table referenced in a foreign key constraint ({constraint})";
-    /// A view whose column list does not fit.
+    /// Bytes that are no text.
+    invalid_characters(bytes) = 1300 b"HY000" "Invalid utf8mb4 character string: '{bytes}'";
+    /// A view over a table that only one session has.
     view_of_temporary(name) = 1352 b"HY000" "View's SELECT refers to a temporary table '{name}'";
+    /// A view whose column list does not fit.
     view_columns() = 1353 b"HY000" "View's SELECT and view's field list have different column counts";
     /// A table without columns.
     no_columns() = 1113 b"42000" "A table must have at least 1 column";

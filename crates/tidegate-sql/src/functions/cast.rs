@@ -59,6 +59,27 @@ static UDFS: &[Udf] = &[
         out.cell(Cell::Blob(&latin1::encode(args.bytes(0))));
         Ok(())
     }),
+    // `tg_utf8(bytes)`: as UTF-8, with `?` for bytes that are none.
+    Udf::new("tg_utf8", 1, |args, out| {
+        let (mut rest, mut text) = (args.bytes(0), String::new());
+        if let Err(error) = std::str::from_utf8(rest) {
+            let shown = crate::coerce::printable(&rest[error.valid_up_to()..]);
+            crate::task::env(|env| env.warn(errors::invalid_characters(shown)));
+        }
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(valid) => break text.push_str(valid),
+                Err(error) => {
+                    let (valid, behind) = rest.split_at(error.valid_up_to());
+                    text.push_str(&String::from_utf8_lossy(valid));
+                    text.push('?');
+                    rest = &behind[1..];
+                }
+            }
+        }
+        out.text(text);
+        Ok(())
+    }),
     // `tg_from_latin1(bytes)`: the text that they are in latin1.
     Udf::new("tg_from_latin1", 1, |args, out| {
         out.text(latin1::decode(args.bytes(0)));

@@ -19,7 +19,11 @@ use crate::{
         conn::{Cell, Step, to_server_error},
         pool::Pool,
     },
-    translate::{self, ParamKind, Translator, literals::Looked, select::Wanted},
+    translate::{
+        self, ParamKind, Translator,
+        literals::{Looked, number_in_order},
+        select::Wanted,
+    },
     variables,
 };
 
@@ -50,12 +54,16 @@ impl Core {
                 if rel.unlimited.is_some() && translator.effects.ordered > 0 {
                     return Err(errors::unsupported("SQL_CALC_FOUND_ROWS in a query with effects"));
                 }
+                let (mut sql, mut binds) = (rel.sql, std::mem::take(&mut translator.binds));
+                if rel.unlimited.is_none() && translator.locks.found.is_none() {
+                    (sql, binds) = number_in_order(sql, binds);
+                }
                 PlanKind::Select(SelectPlan {
-                    nap: translator.home.is_none() && rel.sql == NAP_SQL,
-                    sql: rel.sql,
+                    nap: translator.home.is_none() && sql == NAP_SQL,
+                    sql,
                     columns,
                     outs,
-                    binds: std::mem::take(&mut translator.binds).into(),
+                    binds: binds.into(),
                     locking: translator.locks.found.take(),
                     found_rows_sql: rel.unlimited,
                 })

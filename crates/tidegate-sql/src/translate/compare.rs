@@ -26,6 +26,9 @@ enum Listed {
     No,
 }
 
+/// Longer lists of rows are made a table, if they can be.
+const COMPARED_ROWS_MAX: usize = 32;
+
 impl Translator<'_> {
     pub(super) fn compare_rows(&mut self, a: &[Expr], op: &BinaryOperator, b: &[Expr], scope: &Scope<'_>) -> Res<Ex> {
         if a.len() != b.len() {
@@ -329,6 +332,14 @@ impl Translator<'_> {
     }
 
     pub(super) fn rows_in_list(&mut self, row: &[Expr], list: &[Expr], negated: bool, scope: &Scope<'_>) -> Res<Ex> {
+        if list.len() > COMPARED_ROWS_MAX {
+            let (binds, effects) = (self.binds.len(), self.effects);
+            if let Ok(Some(ex)) = self.rows_in_values(row, list, negated, scope) {
+                return Ok(ex);
+            }
+            self.binds.truncate(binds);
+            self.effects = effects;
+        }
         let mut parts = Vec::new();
         for item in list {
             let Expr::Tuple(other) = unnest(item) else { return Err(errors::operand_columns(row.len())) };
@@ -337,6 +348,52 @@ impl Translator<'_> {
         }
         let not = if negated { "NOT " } else { "" };
         Ok(Ex::sql(format!("({not}({}))", any_of(&parts)), SqlType::boolean()))
+    }
+
+    /// A long list of rows as a table, where each column is compared on one ground. SQLite compares each constant of an expression with
+    /// all before it when it plans, and would try a list of comparisons one by one for each row.
+    fn rows_in_values(&mut self, row: &[Expr], list: &[Expr], negated: bool, scope: &Scope<'_>) -> Res<Option<Ex>> {
+        let lefts = row.iter().map(|item| self.expr(item, scope)).collect::<Res<Vec<_>>>()?;
+        let mut rows = Vec::with_capacity(list.len());
+        for item in list {
+            let Expr::Tuple(other) = unnest(item) else { return Ok(None) };
+            rows.push(other.iter().map(|item| self.expr(item, scope)).collect::<Res<Vec<_>>>()?);
+        }
+        let is_plain = |ex: &Ex| !ex.aggregate && ex.ty.base != Base::Year;
+        if rows.iter().any(|row| row.len() != lefts.len()) || !lefts.iter().chain(rows.iter().flatten()).all(is_plain) {
+            return Ok(None);
+        }
+        let mut columns = Vec::new();
+        for (index, left) in lefts.iter().enumerate() {
+            let mut common: Option<Ground> = None;
+            for item in rows.iter().map(|row| &row[index]).filter(|item| item.ty.rep() != Rep::Null) {
+                let ground = self.ground(left, item)?;
+                if common.get_or_insert_with(|| ground.clone()) != &ground {
+                    return Ok(None);
+                }
+            }
+            columns.push(common.unwrap_or(Ground::Native));
+        }
+        let mut heads = Vec::new();
+        for (left, ground) in lefts.iter().zip(&columns) {
+            let x = self.on_ground(left, ground);
+            heads.push(match ground {
+                Ground::Text(collation) => format!("{x} COLLATE {}", collation.sqlite_name()),
+                _ => x,
+            });
+        }
+        let mut sql = String::new();
+        for row in &rows {
+            let items: Vec<String> = (row.iter().zip(&lefts).zip(&columns))
+                .map(|((item, left), ground)| self.beside(item, left, ground, Listed::Yes))
+                .collect();
+            sql.push_str(if sql.is_empty() { "(" } else { ", (" });
+            sql.push_str(&items.join(", "));
+            sql.push(')');
+        }
+        let not = if negated { "NOT " } else { "" };
+        let sql = format!("(({}) {not}IN (VALUES {sql}))", heads.join(", "));
+        Ok(Some(Ex::sql(sql, SqlType::boolean())))
     }
 
     pub(super) fn in_subquery(&mut self, expr: &Expr, query: &Query, negated: bool, scope: &Scope<'_>) -> Res<Ex> {

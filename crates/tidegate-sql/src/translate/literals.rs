@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{Ex, Source, Translator, quote};
+use super::{Bind, Ex, Source, Translator, quote};
 use crate::{
     lexer::{Literal, LiteralKind},
     value::{Rep, SqlType, prefix},
@@ -124,6 +124,48 @@ pub(crate) fn begins_plainly(kind: LiteralKind, text: &[u8]) -> bool {
 /// Parameters of a statement; the literals behind them stand in SQLite's text. SQLite allows 32,766 parameters.
 pub(super) const BINDS_MAX: usize = 30_000;
 
+/// Texts with fewer parameters keep their numbers.
+const UNORDERED_MAX: usize = 256;
+
+/// Numbers the parameters of a long text in the order of their places: SQLite searches the names of all of them for one whose
+/// number is lower than another's before it.
+pub(crate) fn number_in_order(sql: String, binds: Vec<Bind>) -> (String, Vec<Bind>) {
+    if binds.len() <= UNORDERED_MAX {
+        return (sql, binds);
+    }
+    let mut numbers = vec![0; binds.len()];
+    let (mut ordered, mut out) = (Vec::with_capacity(binds.len()), String::with_capacity(sql.len()));
+    let (mut rest, mut quoted) = (sql.as_str(), None);
+    while let Some(at) = rest.find(['?', '\'', '"']) {
+        let mark = rest.as_bytes()[at];
+        out.push_str(&rest[..=at]);
+        rest = &rest[at + 1..];
+        match quoted {
+            // A doubled quote ends one text and begins the next.
+            Some(quote) if quote == mark => quoted = None,
+            None if mark != b'?' => quoted = Some(mark),
+            None => {
+                let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+                let Some(index) =
+                    rest[..digits].parse::<usize>().ok().filter(|number| (1..=binds.len()).contains(number))
+                else {
+                    return (sql, binds);
+                };
+                let number = &mut numbers[index - 1];
+                if *number == 0 {
+                    ordered.push(binds[index - 1].clone());
+                    *number = ordered.len();
+                }
+                out.push_str(&number.to_string());
+                rest = &rest[digits..];
+            }
+            Some(_) => {}
+        }
+    }
+    out.push_str(rest);
+    (out, ordered)
+}
+
 impl Translator<'_> {
     /// SQLite's text of a literal that is a plain number or characters; it becomes part of the plan.
     pub(super) fn in_place(&mut self, source: &Source, rep: Rep) -> Option<String> {
@@ -142,5 +184,27 @@ impl Translator<'_> {
             Rep::Int => Some(format!("{sign}{text}")),
             _ => (!text.contains('\0')).then(|| quote(&text)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::Datum;
+
+    fn binds(count: i64) -> Vec<Bind> {
+        let bind = |value| Bind { source: Source::Value(Datum::Int(value), Rep::Int), rep: Rep::Int, members: None };
+        (1..=count).map(bind).collect()
+    }
+
+    #[test]
+    fn parameters_are_numbered_in_the_order_of_their_places() {
+        let (sql, ordered) = number_in_order("a ?2 '?3''?1' \"?4\" ?300 ?2 x".to_owned(), binds(300));
+        assert_eq!(sql, "a ?1 '?3''?1' \"?4\" ?2 ?1 x");
+        assert_eq!(ordered, [binds(2)[1].clone(), binds(300)[299].clone()]);
+        let (sql, ordered) = number_in_order("?2 ?1".to_owned(), binds(2));
+        assert_eq!((sql.as_str(), ordered), ("?2 ?1", binds(2)));
+        let (sql, ordered) = number_in_order("? ?1".to_owned(), binds(300));
+        assert_eq!((sql.as_str(), ordered), ("? ?1", binds(300)));
     }
 }

@@ -442,6 +442,7 @@ impl<'a> Translator<'a> {
     pub(crate) fn as_text_in(&mut self, ex: &Ex, collation: Collation) -> String {
         match (ex.ty.rep(), collation.is_latin1()) {
             (Rep::Blob, true) => format!("tg_from_latin1({})", self.text(ex)),
+            (Rep::Blob, false) => format!("tg_utf8({})", self.text(ex)),
             (_, true) if !ex.ty.collation.is_latin1() => format!("tg_to_latin1({})", self.convert(ex, Rep::Text)),
             _ => self.convert(ex, Rep::Text),
         }

@@ -116,3 +116,18 @@ select cast(1e100 as decimal(10,2)), cast('1e100' as decimal(10,2)), cast(-1e100
 create table dbl (f double);
 insert into dbl values (1e100), (-1e40), (1e19);
 select cast(f as decimal(10,2)), cast(f as signed), cast(f as unsigned), f|0, f&1, ~f from dbl;
+-- ON DUPLICATE KEY UPDATE behind queries of each form.
+create table upsert (id int primary key, a int, v varchar(20));
+insert into upsert values (1, 1, 'x'), (2, 2, 'y');
+insert into upsert select 1, 5, 'n' on duplicate key update a = values(a);
+insert into upsert select 1, 5, 'n' union select 3, 6, 'm' on duplicate key update a = values(a), v = 'u';
+insert into upsert (id, a) select 1, 7 union all select 4, 8 on duplicate key update a = upsert.a + 100;
+insert into upsert (id, a) select id, 9 from upsert where id = 1 union select 5, 9 order by 1 limit 1 on duplicate key update v = 'w';
+insert into upsert (id, a) (select 2, 3) union (select 6, 3) on duplicate key update a = values(a);
+insert into upsert (id, a) select 1, 7 except select 4, 8 on duplicate key update a = upsert.a + 100;
+select * from upsert order by id;
+select 1 on;
+-- Bytes as characters.
+select hex(cast(x'ff41' as char)), hex(cast(x'e282' as char)), hex(cast(x'e282ac41ff' as char)), hex(cast(cast('é' as binary) as char)), convert(x'c3a9' using utf8mb4), hex(convert(x'ff' using utf8mb4));
+insert into upsert (id, v) values (20, cast(x'41ff' as char));
+select hex(v) from upsert where id = 20;
