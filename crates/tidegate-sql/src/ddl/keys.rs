@@ -103,9 +103,9 @@ pub(super) fn rename_parent(conn: &Conn, catalog: &Catalog, parent: &mut Table) 
         }
         any
     };
-    let others: Vec<Table> =
-        catalog.tables.values().filter(|table| table.id != id).map(|table| alter::copy(table)).collect();
-    for mut table in others {
+    let refers = |table: &Table| table.foreign_keys.iter().any(|key| parent_id(key) == Some(id));
+    for table in catalog.tables.values().filter(|table| table.id != id && refers(table)) {
+        let mut table = alter::copy(table);
         if follow(&mut table) {
             catalog::store(conn, &table).map_err(internal)?;
         }
