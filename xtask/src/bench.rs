@@ -4,7 +4,7 @@
 //! core of its own; the generator has another; the servers take turns, and the lower quartile of the rounds counts.
 //!
 //! Reading order: [`definition`] reads `bench/*.bench`; [`server`] starts one contestant; [`load`] and [`cpu`] measure
-//! requests, [`special`], [`scripts`] and [`database`] the other figures; [`report`] writes `bench/results/`.
+//! requests, [`special`], [`scripts`], [`database`] and [`statements`] the other figures; [`report`] writes `bench/results/`.
 
 mod cpu;
 mod database;
@@ -15,6 +15,7 @@ mod report;
 mod scripts;
 mod server;
 mod special;
+mod statements;
 mod sysbench;
 mod waiting;
 
@@ -183,6 +184,9 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
         Kind::Rate => database::rate(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::Beside => database::beside(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::Sysbench => sysbench::rate(bench, &vars, contestants, options.rounds, time, &mut row)?,
+        Kind::Statements => {
+            statements::growth(bench, &vars, contestants, &running.pids(), options.rounds, &mut row)?;
+        }
         Kind::Sleepers => database::sleepers(bench, &vars, contestants, time, &mut row)?,
         Kind::Growth => scripts::growth(bench, &vars, contestants, options.rounds, &mut row)?,
         Kind::WaitingMemory => scripts::waiting_memory(bench, &vars, contestants, &mut row)?,

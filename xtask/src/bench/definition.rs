@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     Sysbench,
     /// The p99 of many clients that wait for a second.
     Sleepers,
+    /// CPU time of a statement over three sizes.
+    Statements,
     /// Time per item of a large task by that of a small one.
     Growth,
     /// Memory per request that waits.
@@ -116,6 +118,10 @@ const SECTIONS: &[&str] = &[
     "against",
     "sysbench",
     "sizes",
+    "prepare",
+    "before",
+    "statement",
+    "repeat",
 ];
 
 impl Bench {
@@ -198,6 +204,7 @@ fn parse(block: Block, connections: &str) -> Result<Bench, String> {
         "sysbench" => Kind::Sysbench,
         "sleepers" => Kind::Sleepers,
         "growth" => Kind::Growth,
+        "statements" => Kind::Statements,
         "waiting_memory" => Kind::WaitingMemory,
         "script_start" => Kind::ScriptStart,
         other => return Err(format!("{title}: unknown kind \"{other}\"")),
@@ -240,6 +247,7 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
                     | Kind::Rate
                     | Kind::Beside
                     | Kind::Sysbench
+                    | Kind::Statements
                     | Kind::WaitingMemory
                     | Kind::ScriptStart
             );

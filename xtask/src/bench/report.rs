@@ -42,6 +42,12 @@ impl Row {
         self.unit = unit;
     }
 
+    /// Adds to the title.
+    pub(super) fn note(&mut self, text: &str) {
+        self.title.push_str("; ");
+        self.title.push_str(text);
+    }
+
     pub(super) fn is_absolute(&mut self) {
         self.absolute = true;
     }
