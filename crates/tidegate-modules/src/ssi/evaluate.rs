@@ -3,11 +3,13 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
+    num::NonZeroUsize,
     rc::Rc,
 };
 
 use bstr::BStr;
 use bytes::Bytes;
+use lru::LruCache;
 use tidegate_core::{
     regex::{Captures, Regex, RegexOptions},
     request::Request,
@@ -19,6 +21,17 @@ const SUBREQUESTS_MAX: u32 = 10000;
 
 /// Bytes of the variables of all pages of a main request together, and of its blocks.
 const VARIABLES_BYTES_MAX: usize = 16 << 20;
+
+/// Patterns that a worker keeps compiled: those of a few pages.
+const PATTERNS_KEPT: usize = 64;
+
+/// A pattern that is longer is compiled each time: pages may come from anywhere.
+const PATTERN_KEPT_BYTES_MAX: usize = 1024;
+
+thread_local! {
+    static PATTERNS: RefCell<LruCache<Box<[u8]>, Rc<Regex>>> =
+        RefCell::new(LruCache::new(NonZeroUsize::new(PATTERNS_KEPT).expect("more than none")));
+}
 
 /// What the pages of a main request share.
 #[derive(Default)]
@@ -210,16 +223,42 @@ pub(super) fn condition(req: &Request, expression: &[u8]) -> Result<bool, String
 
 fn matches(req: &Request, left: &[u8], pattern: &[u8]) -> Result<bool, String> {
     let subject = evaluate(req, left)?;
-    let regex = Regex::new(pattern, RegexOptions::NONE).map_err(|error| error.to_string())?;
+    let regex = compiled(pattern)?;
     match regex.captures(&subject).map_err(|error| format!("{error} in \"{}\"", BStr::new(pattern)))? {
         Some(captures) => Shared::of(req).set_captures(&regex, subject, captures).map(|()| true),
         None => Ok(false),
     }
 }
 
+/// The compiled pattern, from the worker's own if it was used lately. What it is depends on its text alone.
+fn compiled(pattern: &[u8]) -> Result<Rc<Regex>, String> {
+    if let Some(regex) = PATTERNS.with_borrow_mut(|patterns| patterns.get(pattern).cloned()) {
+        return Ok(regex);
+    }
+    let regex = Rc::new(Regex::new(pattern, RegexOptions::NONE).map_err(|error| error.to_string())?);
+    if pattern.len() <= PATTERN_KEPT_BYTES_MAX {
+        PATTERNS.with_borrow_mut(|patterns| patterns.put(pattern.into(), regex.clone()));
+    }
+    Ok(regex)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_that_are_used_again_are_not_compiled_again() {
+        let first = compiled(b"^a(b)?$").expect("a pattern");
+        assert!(Rc::ptr_eq(&first, &compiled(b"^a(b)?$").expect("a pattern")));
+        assert!(compiled(b"(").is_err() && compiled(b"(").is_err(), "what is no pattern stays none");
+        for number in 0..PATTERNS_KEPT {
+            compiled(format!("{number}").as_bytes()).expect("a pattern");
+        }
+        assert!(!Rc::ptr_eq(&first, &compiled(b"^a(b)?$").expect("a pattern")), "others have taken its place");
+        let long = vec![b'a'; PATTERN_KEPT_BYTES_MAX + 1];
+        let once = compiled(&long).expect("a pattern");
+        assert!(!Rc::ptr_eq(&once, &compiled(&long).expect("a pattern")));
+    }
 
     #[test]
     fn texts() {
