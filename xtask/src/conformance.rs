@@ -4,6 +4,7 @@
 //! repository (`--runner`), which takes `run --binary BIN --json FILE SUITE…`; here the binary gets the name that suites
 //! expect, and the results become `conformance/summary.md`. Logs of each file are in `DIR/work/logs`.
 
+mod cache_tests;
 mod nginx_tests;
 mod summary;
 
@@ -23,6 +24,9 @@ pub(crate) struct Options {
     /// Runs nginx's own test suite instead: with the machine's nginx and with ours; suites are then names of its files
     #[arg(long)]
     nginx_tests: bool,
+    /// Runs the public tests for HTTP caches instead: DIR is a checkout of cache-tests
+    #[arg(long, conflicts_with = "nginx_tests")]
+    cache_tests: bool,
     /// Suites or files of suites, for instance lua-nginx-module/t/002-content.t; all of lua-nginx-module if none is named
     suites: Vec<String>,
     /// The runner's program
@@ -65,6 +69,9 @@ pub(crate) struct Options {
 /// # Errors
 /// When the runner, a checkout or the binary is missing.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    if options.cache_tests {
+        return cache_tests::run(options);
+    }
     if options.nginx_tests {
         return nginx_tests::run(options);
     }

@@ -171,7 +171,7 @@ fn read_tap(text: &str) -> Outcome {
 }
 
 /// What a program prints; nothing if there is no such program.
-fn said_by(program: &str, arguments: &[&str]) -> String {
+pub(super) fn said_by(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
