@@ -48,8 +48,8 @@ const KEY_LABEL: &[u8] = b"\nKEY: ";
 
 /// Files up to this size are read into memory as a whole: copying them into the output costs less than `sendfile`.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;
-/// Bytes that are read of larger files to find the head.
-const FIRST_BYTES: usize = 16 << 10;
+/// Bytes that are read of larger files to find the head: enough for most.
+const FIRST_BYTES: usize = 4 << 10;
 /// Longest that stands ahead of a body: the parts of it come from requests' and responses' heads, which are bounded.
 const FRONT_BYTES_MAX: usize = 4 << 20;
 
@@ -350,9 +350,7 @@ pub(super) fn write_times(path: &Path, old_stored_at: u64, times: Times) -> io::
 }
 
 pub(super) fn crc32(bytes: &[u8]) -> u32 {
-    let mut sum = flate2::Crc::new();
-    sum.update(bytes);
-    sum.sum()
+    crc32fast::hash(bytes)
 }
 
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

@@ -1,11 +1,15 @@
-//! Entries that are also in memory (`memory=size`): those that were asked for last, as far as they are small.
+//! Entries that are also in memory (`memory=size`): those that were asked for last, as far as they are small. Of larger ones the
+//! head is here, with the open file.
 //!
 //! What is here is what a file had when it was read. Whoever changes a file has the entry forgotten, and what was read before
 //! that is not taken any more. Files that somebody else removes are only missed on the disk.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use lru::LruCache;
@@ -19,6 +23,9 @@ use super::{
 /// What an entry takes beside its file's bytes: its places in a list and a table, and its allocations.
 const OVERHEAD_BYTES: u64 = 256;
 
+/// Files that are kept open at a time. The system lets a process open 1,024 unless it is told otherwise, most of them for clients.
+const FILES_MAX: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
+
 /// Entries that are looked at while others wait.
 const FORGET_LEN: usize = 64;
 
@@ -30,6 +37,8 @@ pub(super) struct Memory {
 
 struct Kept {
     entries: LruCache<Key, Arc<Stored>>,
+    /// Those of `entries` whose body is a file.
+    files: LruCache<Key, ()>,
     bytes: u64,
     /// Counts the changes of files.
     changes: u64,
@@ -41,7 +50,7 @@ pub(super) struct Reading(u64);
 
 impl Memory {
     pub(super) fn new() -> Memory {
-        let kept = Kept { entries: LruCache::unbounded(), bytes: 0, changes: 0 };
+        let kept = Kept { entries: LruCache::unbounded(), files: LruCache::new(FILES_MAX), bytes: 0, changes: 0 };
         Memory { bytes_max: AtomicU64::new(0), kept: Mutex::new(kept) }
     }
 
@@ -58,20 +67,28 @@ impl Memory {
         }
         let mut kept = lock(&self.kept);
         let changes = kept.changes;
-        kept.entries.get(&key).cloned().ok_or(Reading(changes))
+        let stored = kept.entries.get(&key).cloned().ok_or(Reading(changes))?;
+        if matches!(stored.body, Body::File { .. }) {
+            kept.files.promote(&key);
+        }
+        Ok(stored)
     }
 
     /// Keeps an entry that was read, unless a file has been changed meanwhile.
     pub(super) fn keep(&self, key: Key, stored: &Arc<Stored>, reading: Reading) {
         let bytes_max = self.bytes_max.load(Ordering::Relaxed);
-        if bytes_max == 0 || !matches!(stored.body, Body::Bytes(_)) {
+        if bytes_max == 0 {
             return;
         }
         let mut kept = lock(&self.kept);
         if Reading(kept.changes) == reading {
+            kept.remove(key);
             kept.bytes += size_of(stored);
-            if let Some(old) = kept.entries.put(key, stored.clone()) {
-                kept.bytes -= size_of(&old);
+            kept.entries.put(key, stored.clone());
+            if matches!(stored.body, Body::File { .. })
+                && let Some((oldest, ())) = kept.files.push(key, ())
+            {
+                kept.remove(oldest);
             }
             kept.shrink(bytes_max);
         }
@@ -84,9 +101,7 @@ impl Memory {
         }
         let mut kept = lock(&self.kept);
         kept.changes += 1;
-        let old = kept.entries.pop(&key);
-        kept.bytes -= old.as_deref().map_or(0, size_of);
-        old.is_some()
+        kept.remove(key)
     }
 
     /// Forgets entries that `is_gone` says are no more, a few at a time.
@@ -95,10 +110,8 @@ impl Memory {
         for some in keys.chunks(FORGET_LEN) {
             let mut kept = lock(&self.kept);
             for key in some {
-                if kept.entries.peek(key).is_some_and(|stored| is_gone(*key, stored))
-                    && let Some(old) = kept.entries.pop(key)
-                {
-                    kept.bytes -= size_of(&old);
+                if kept.entries.peek(key).is_some_and(|stored| is_gone(*key, stored)) {
+                    kept.remove(*key);
                 }
             }
         }
@@ -108,15 +121,28 @@ impl Memory {
 impl Kept {
     fn shrink(&mut self, bytes_max: u64) {
         while self.bytes > bytes_max
-            && let Some((_, old)) = self.entries.pop_lru()
+            && let Some((key, _)) = self.entries.peek_lru()
         {
-            self.bytes -= size_of(&old);
+            let key = *key;
+            self.remove(key);
         }
+    }
+
+    /// Answers whether it was there.
+    fn remove(&mut self, key: Key) -> bool {
+        self.files.pop(&key);
+        let old = self.entries.pop(&key);
+        self.bytes -= old.as_deref().map_or(0, size_of);
+        old.is_some()
     }
 }
 
 fn size_of(stored: &Stored) -> u64 {
-    stored.file_bytes + OVERHEAD_BYTES
+    let bytes = match stored.body {
+        Body::Bytes(_) => stored.file_bytes,
+        Body::File { offset, .. } => offset,
+    };
+    bytes + OVERHEAD_BYTES
 }
 
 #[cfg(test)]
@@ -164,6 +190,32 @@ mod tests {
         memory.set_bytes_max(0);
         memory.set_bytes_max(1000);
         assert!(memory.get(a).is_err());
+    }
+
+    #[test]
+    fn so_many_files_and_no_more() {
+        let memory = Memory::new();
+        memory.set_bytes_max(1 << 20);
+        let file = Arc::new(std::fs::File::open("/dev/null").expect("it is there"));
+        let large = || {
+            let mut large = stored(1 << 30);
+            Arc::make_mut(&mut large).body = Body::File { file: file.clone(), offset: 100, len: (1 << 30) - 100 };
+            large
+        };
+        let keys: Vec<Key> = (0..=FILES_MAX.get()).map(|number| Key::of(&number.to_le_bytes())).collect();
+        for key in &keys[1..] {
+            memory.keep(*key, &large(), Reading(0));
+        }
+        memory.keep(Key::of(b"small"), &stored(100), Reading(0));
+        assert!(memory.get(keys[1]).is_ok());
+        memory.keep(keys[0], &large(), Reading(0));
+        let is_there = |key: Key| memory.get(key).is_ok();
+        assert_eq!([keys[0], keys[1], keys[2], Key::of(b"small")].map(is_there), [true, true, false, true]);
+        let open = Arc::strong_count(&file) - 1;
+        assert_eq!((open, lock(&memory.kept).bytes), (FILES_MAX.get(), 356 * (FILES_MAX.get() as u64 + 1)));
+        memory.set_bytes_max(0);
+        assert_eq!((Arc::strong_count(&file), lock(&memory.kept).bytes), (1, 0));
+        assert!(lock(&memory.kept).files.is_empty());
     }
 
     #[test]
