@@ -7,6 +7,7 @@
 //! requests, [`special`], [`scripts`], [`database`] and [`statements`] the other figures; [`report`] writes `bench/results/`.
 
 mod cpu;
+mod crowd;
 mod database;
 mod definition;
 mod load;
@@ -190,6 +191,8 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
         Kind::Sleepers => database::sleepers(bench, &vars, contestants, time, &mut row)?,
         Kind::Growth => scripts::growth(bench, &vars, contestants, options.rounds, &mut row)?,
         Kind::WaitingMemory => scripts::waiting_memory(bench, &vars, contestants, &mut row)?,
+        Kind::Crowd => crowd::crowd(bench, &vars, contestants, &mut row)?,
+        Kind::Entries => crowd::entries(bench, &vars, contestants, time, &mut row)?,
         Kind::ScriptStart => scripts::script_start(bench, contestants, options.rounds, &mut row)?,
     }
     Ok(row)

@@ -42,6 +42,10 @@ pub(crate) enum Kind {
     WaitingMemory,
     /// Time of `tidegate lua -e SCRIPT`.
     ScriptStart,
+    /// The p99 of many clients that want one entry of a cache which is missing.
+    Crowd,
+    /// Memory for each entry of a cache's index.
+    Entries,
 }
 
 /// Whose figure ours is divided by.
@@ -207,6 +211,8 @@ fn parse(block: Block, connections: &str) -> Result<Bench, String> {
         "statements" => Kind::Statements,
         "waiting_memory" => Kind::WaitingMemory,
         "script_start" => Kind::ScriptStart,
+        "crowd" => Kind::Crowd,
+        "entries" => Kind::Entries,
         other => return Err(format!("{title}: unknown kind \"{other}\"")),
     };
     let words = block.value("services").unwrap_or_default().split_whitespace();
@@ -250,6 +256,8 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
                     | Kind::Statements
                     | Kind::WaitingMemory
                     | Kind::ScriptStart
+                    | Kind::Crowd
+                    | Kind::Entries
             );
             if !has_load_of_its_own {
                 cases.push((format!("bench/{label}"), smoke_block(&bench)));

@@ -65,7 +65,7 @@ pub(super) fn latency(bench: &Bench, vars: &Vars, contestants: &[Contestant], ro
 }
 
 /// One request on each connection; answers how long each took.
-fn ask_all(clients: &mut [TcpStream], url: &str) -> Result<Vec<Duration>, String> {
+pub(super) fn ask_all(clients: &mut [TcpStream], url: &str) -> Result<Vec<Duration>, String> {
     let request = format!("GET {url} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut waiting = Vec::with_capacity(clients.len());
     for client in clients {

@@ -197,11 +197,14 @@ impl State {
     }
 
     fn is_too_large(&self, max_bytes: u64, min_free_bytes: u64) -> bool {
-        let (bytes, count) = {
+        let (bytes, count, is_crowded) = {
             let index = self.index();
-            (index.bytes(), index.len())
+            (index.bytes(), index.len(), index.is_crowded())
         };
-        count > 0 && (bytes > max_bytes || (min_free_bytes > 0 && free_bytes(&self.place.directory) < min_free_bytes))
+        count > 0
+            && (is_crowded
+                || bytes > max_bytes
+                || (min_free_bytes > 0 && free_bytes(&self.place.directory) < min_free_bytes))
     }
 }
 
@@ -289,6 +292,22 @@ mod tests {
         assert_eq!(zone.touch(torn, 1, true), Presence::New);
         let there = [&zone.path(whole), &zone.path(torn), &misplaced, &foreign, &old, &new].map(|path| path.exists());
         assert_eq!(there, [true, false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_zone_that_was_full_keeps_an_eighth_free() {
+        let scratch = Scratch::new("cache-crowded");
+        let zone = zone(&scratch, u64::MAX, Duration::from_secs(60));
+        let touch = |number: u64| zone.state.index().touch(Key::of(&number.to_be_bytes()), unix_now(), 1, true);
+        for number in 0..100 {
+            touch(number);
+        }
+        assert!(matches!(zone.state.clear(), Next::Nothing(_)), "it has just enough room");
+        touch(100);
+        while matches!(zone.state.clear(), Next::More(_)) {}
+        assert_eq!(zone.state.index().len(), 88);
+        assert_eq!(touch(12).0, Presence::New);
+        assert_eq!(touch(13).0, Presence::Known { exists: false });
     }
 
     #[test]

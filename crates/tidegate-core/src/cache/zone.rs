@@ -141,6 +141,7 @@ impl Zone {
         if let Some(gone) = gone {
             let path = self.path(gone);
             tokio::task::spawn_blocking(move || fs::remove_file(path));
+            self.state.wake();
         }
         presence
     }

@@ -56,12 +56,12 @@ impl Lifetime {
         lifetime
     }
 
-    /// The response was older when it came than this server knew: it is fresh for so much less. What an upstream says to this
+    /// The response was so old already when it came: it is fresh for so much less. What an upstream says to this
     /// server alone, and the rules of the configuration, count from now on.
     pub(super) fn grow_older(&mut self, age_secs: u64, now: u64) {
         if let Some(until) = self.valid_until.as_mut().filter(|_| !self.is_own_word) {
             *until = until.saturating_sub(age_secs);
-            self.is_forbidden |= *until <= now && age_secs > 0;
+            self.is_forbidden |= *until <= now;
         }
     }
 
