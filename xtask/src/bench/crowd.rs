@@ -74,7 +74,7 @@ fn answer(stream: TcpStream, asked: &AtomicUsize) {
     if lines.by_ref().map_while(Result::ok).any(|line| line.is_empty()) {
         asked.fetch_add(1, Ordering::Relaxed);
         thread::sleep(BACKEND_TIME);
-        let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n");
+        let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]");
     }
 }
 
