@@ -199,6 +199,9 @@ impl Request {
 
 /// The last stretch of a piece of a body. A sub-request that has kept enough waits there for its turn.
 pub(crate) fn end_body_filters(req: &Rc<Request>, chunk: Chunk) -> Ready<Result<(), Closed>> {
+    if matches!(req.sink, Sink::Client) && req.level().program.encoders.is_empty() {
+        return Ready::Now(req.write_chunk(chunk));
+    }
     let written = write_behind_filters(req, chunk);
     if written.is_ok() && matches!(req.sink, Sink::Parent | Sink::Postponed(_)) && req.is_kept_back() {
         let req = req.clone();
@@ -213,7 +216,6 @@ pub(crate) fn end_body_filters(req: &Rc<Request>, chunk: Chunk) -> Ready<Result<
 /// What a sub-request says becomes part of the body around it before that is encoded.
 fn write_behind_filters(req: &Rc<Request>, mut chunk: Chunk) -> Result<(), Closed> {
     let (around, last) = match &req.sink {
-        Sink::Client if req.level().program.encoders.is_empty() => return req.write_chunk(chunk),
         Sink::Capture(_) | Sink::Nowhere => return req.write_chunk(chunk),
         Sink::Client => (req.clone(), chunk.last),
         Sink::Parent | Sink::Postponed(_) => (req.responder(), std::mem::take(&mut chunk.last)),

@@ -485,11 +485,12 @@ impl Request {
     /// The context that [`lasting_context`](Self::lasting_context) made, if it did.
     #[inline]
     pub fn find_lasting_context<T: 'static>(&self) -> Option<Rc<T>> {
-        let contexts = self.main().lasting_contexts.borrow();
         // Most requests have none, and are asked several times.
-        if contexts.is_empty() {
-            return None;
-        }
+        let main = self.main();
+        if main.lasting_contexts.borrow().is_empty() { None } else { main.search_lasting_contexts() }
+    }
+    fn search_lasting_contexts<T: 'static>(&self) -> Option<Rc<T>> {
+        let contexts = self.lasting_contexts.borrow();
         let (_, found) = contexts.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
         found.clone().downcast::<T>().ok()
     }

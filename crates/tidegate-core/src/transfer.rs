@@ -19,6 +19,7 @@ const SPILL_PIECE_BYTES: usize = 64 << 10;
 const CAPTURE_ROOM_BYTES_MAX: u64 = 1 << 20;
 
 /// Appends `<size in hex>\r\n`.
+#[inline]
 fn chunk_size_line(size: u64, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut digits = [0u8; 16];

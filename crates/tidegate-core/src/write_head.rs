@@ -12,6 +12,7 @@ use tidegate_net::{Peer, buffers};
 
 use crate::{
     clock,
+    http_core::Conf,
     log::Level,
     output::{Closed, Response},
     product::product,
@@ -25,10 +26,11 @@ impl Request {
             return Ok(());
         }
         self.begin_throttle();
-        if self.client.http2_stream().is_none() && !self.choose_framing() {
+        let conf = self.http_conf();
+        if self.client.http2_stream().is_none() && !self.choose_framing(conf) {
             return Ok(());
         }
-        let is_made_absolute = self.make_location_absolute();
+        let is_made_absolute = self.make_location_absolute(conf);
         let mut response = self.response.borrow_mut();
         let response = &mut *response;
         if response.status < 200 && !(response.status == 101 && response.header_only) {
@@ -46,7 +48,7 @@ impl Request {
         if location.is_some() {
             response.fields.remove(Known::Location);
         }
-        let mut parts = self.head_parts(response, location.as_deref());
+        let mut parts = self.head_parts(conf, response, location.as_deref());
         let body_left = parts.content_length.filter(|_| !response.header_only && !response.chunked);
         let has_date = !response.fields.contains(Known::Date) && !response.omit_date;
         let date = has_date.then_some(clock::http_date);
@@ -58,7 +60,7 @@ impl Request {
                     (_, false) => ConnectionField::Close,
                 };
                 parts.keep_alive_timeout = self.keepalive_conf().header_seconds();
-                self.write_lines(&parts, date)
+                self.write_lines(conf, &parts, date)
             }
             Some(stream) => Ok(stream.send_head(self.level().core.http2.chunk_bytes(), |out| {
                 BLOCK_START.with_borrow_mut(|start| start.encode(&parts, date, out))
@@ -96,7 +98,7 @@ impl Request {
     }
 
     /// Decides how a client that speaks HTTP/1 learns where the body ends; `false` for HTTP/0.9, which has no heads.
-    fn choose_framing(&self) -> bool {
+    fn choose_framing(&self, conf: &Conf) -> bool {
         let version = self.head.borrow().version;
         // A head that could not be read has no version; its sender understands an answer all the same.
         if version < (1, 0) && !self.flags().malformed.get() {
@@ -105,7 +107,7 @@ impl Request {
         }
         let mut response = self.response.borrow_mut();
         let has_body = !response.header_only;
-        let may_chunk = version >= (1, 1) && self.http_conf().chunked_transfer_encoding != Some(false);
+        let may_chunk = version >= (1, 1) && conf.chunked_transfer_encoding != Some(false);
         if has_body && response.expect_trailers && may_chunk {
             response.content_length = None;
         }
@@ -127,11 +129,11 @@ impl Request {
     }
 
     /// What the head says, but for the connection and the date.
-    fn head_parts<'r>(&self, response: &'r Response, location: Option<&'r [u8]>) -> ResponseParts<'r> {
+    fn head_parts<'r>(&self, conf: &Conf, response: &'r Response, location: Option<&'r [u8]>) -> ResponseParts<'r> {
         let own_server = response.fields.contains(Known::Server);
         ResponseParts {
             reason: (!response.status_line.is_empty()).then_some(response.status_line.as_slice()),
-            server: (!own_server && !response.omit_server).then(|| server_token(self.http_conf().server_tokens)),
+            server: (!own_server && !response.omit_server).then(|| server_token(conf.server_tokens)),
             content_type: (!response.content_type.is_empty()).then_some(&response.content_type),
             charset: (!response.charset.is_empty()).then_some(&response.charset),
             content_length: response.content_length.filter(|_| !matches!(response.status, 101 | 204)),
@@ -146,6 +148,7 @@ impl Request {
     /// Queues the head as HTTP/1 has it; answers its length.
     fn write_lines<D: Deref<Target = [u8]>>(
         &self,
+        conf: &Conf,
         parts: &ResponseParts<'_>,
         date: Option<impl FnOnce() -> D>,
     ) -> Result<u64, Closed> {
@@ -156,7 +159,7 @@ impl Request {
         let before = output.len();
         LINES_START.with_borrow_mut(|start| start.write(parts, date, &mut output.buf));
         let written = output.len() - before;
-        if self.http_conf().postpone_output.is_some_and(|bytes| output.len() >= bytes as u64) {
+        if conf.postpone_output.is_some_and(|bytes| output.len() >= bytes as u64) {
             // Whoever sets the limit has a head as long as that leave by itself, as nginx does: the next write then finds
             // out that the client has gone. By default the head waits for the body's first piece.
             output.flush = true;
@@ -167,8 +170,7 @@ impl Request {
     }
 
     /// `Location: /path` becomes `Location: scheme://host/path`, unless `absolute_redirect off`; answers whether it did.
-    fn make_location_absolute(&self) -> bool {
-        let conf = self.http_conf();
+    fn make_location_absolute(&self, conf: &Conf) -> bool {
         if conf.absolute_redirect == Some(false) {
             return false;
         }

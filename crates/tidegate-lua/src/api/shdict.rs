@@ -136,7 +136,6 @@ impl Filled for DictValue {
 }
 
 impl DictValue {
-    #[inline]
     fn put(&mut self, value: Scalar<'_>) {
         match value {
             Scalar::Boolean(value) => (self.kind, self.number) = (BOOLEAN, f64::from(u8::from(value))),

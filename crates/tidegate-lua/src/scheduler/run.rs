@@ -94,6 +94,7 @@ thread_local! {
 
 /// Calls `body` with the run whose Lua code is executing, if any is: `None` in finalizers during the end of a virtual
 /// machine only.
+#[inline]
 pub fn with_run<R>(body: impl FnOnce(&Run) -> R) -> Option<R> {
     let run = CURRENT.get();
     if run.is_null() {
