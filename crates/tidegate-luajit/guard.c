@@ -110,6 +110,25 @@ call_and_time(lua_State *L, lua_CFunction function, unsigned number)
     return results;
 }
 
+/*
+ * table.insert moves what stands between a position and the table's end, however far below 1 the position is, and takes
+ * numbers that are no 32-bit integers for the lowest one: minutes in one call. A script that takes the position from a client
+ * would stop its worker. Positions from which a call takes no longer than an instant are left as LuaJIT has them.
+ */
+#define POSITION_MIN (-(1 << 20))
+
+static LJ_NOINLINE void
+check_position(lua_State *L)
+{
+    if (lua_gettop(L) == 3 && lua_isnumber(L, 2)) {
+        lua_Number position = lua_tonumber(L, 2);
+
+        if (!(position >= POSITION_MIN && position <= INT32_MAX)) {
+            luaL_argerror(L, 2, "position out of bounds");
+        }
+    }
+}
+
 /* Calls every C function that Lua calls. */
 static int
 call_c_function(lua_State *L, lua_CFunction function)
@@ -123,6 +142,9 @@ call_c_function(lua_State *L, lua_CFunction function)
         if (L->status != LUA_ERRERR || frame < low - RESERVE_OF_HANDLER) {
             return luaL_error(L, "C stack overflow");
         }
+    }
+    if (LJ_UNLIKELY(number == FF_table_insert)) {
+        check_position(L);
     }
     return LJ_UNLIKELY(IS_BLOCKING(number)) ? call_and_time(L, function, number) : function(L);
 }

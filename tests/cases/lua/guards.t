@@ -240,3 +240,27 @@ GET /fine
 --- error_code: 500 500 200
 --- error_log
 CPU budget of 50ms exceeded
+
+=== TEST 10: a position for table.insert that is far from the table
+--- tidegate_only: nginx's worker is busy for half a minute
+--- config
+location / {
+    content_by_lua_block {
+        for _, position in ipairs({ -2^30, 2^53, -2^53, 0 / 0, 1 / 0, "-1e9" }) do
+            ngx.say((select(2, pcall(table.insert, { 1 }, position, "x")):gsub("^.*:%d+: ", "")))
+        end
+        local t = { 1, 2 }
+        table.insert(t, 2, "a") table.insert(t, "b") table.insert(t, 0, "c")
+        ngx.say(t[0], t[1], t[2], t[3], t[4], t[5])
+    }
+}
+--- request
+GET /
+--- response_body
+bad argument #2 to '?' (position out of bounds)
+bad argument #2 to '?' (position out of bounds)
+bad argument #2 to '?' (position out of bounds)
+bad argument #2 to '?' (position out of bounds)
+bad argument #2 to '?' (position out of bounds)
+bad argument #2 to '?' (position out of bounds)
+cnil1a2b
