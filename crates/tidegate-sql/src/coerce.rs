@@ -381,7 +381,7 @@ impl Target<'_> {
         }
     }
 
-    /// A double on its way into a text: with an exponent if it fits only so.
+    /// A double on its way into a text: rounded if it fits only so.
     fn short_number<'v>(&self, value: Val<'v>) -> Val<'v> {
         let ty = &self.column.ty;
         let Val::Real(number) = value else { return value };
@@ -390,12 +390,12 @@ impl Target<'_> {
         }
         let mut written = Vec::new();
         value.write(Base::Double, NOT_FIXED, None, &mut written);
-        let short = format!("{number:e}");
-        if written.len() > ty.length as usize && short.len() <= ty.length as usize {
-            Val::Text(short.into_bytes().into())
-        } else {
-            Val::Text(written.into())
+        if written.len() > ty.length as usize
+            && let Some(rounded) = rounded_to(number, ty.length as usize)
+        {
+            return Val::Text(rounded.into_bytes().into());
         }
+        Val::Text(written.into())
     }
 
     fn text(&self, value: Val<'_>) -> Res<Datum> {
@@ -590,6 +590,32 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     };
     let more = if bytes.len() > SHOWN { "..." } else { "" };
     bytes.iter().take(SHOWN).map(one).collect::<String>() + more
+}
+
+/// A number with as many digits as fit into a width, with an exponent if that leaves more of them; `None` if nothing fits.
+fn rounded_to(number: f64, width: usize) -> Option<String> {
+    let fits = |text: &String| text.len() <= width;
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    let with_exponent = |digits: usize| {
+        let text = format!("{number:.digits$e}");
+        let (mantissa, exponent) = text.split_once('e')?;
+        Some(format!("{}e{exponent}", trimmed(mantissa)))
+    };
+    let exponential = (0..17).rev().filter_map(with_exponent).find(fits);
+    let fixed = (0..width).rev().map(|digits| trimmed(&format!("{number:.digits$}"))).find(fits);
+    let digits = |text: &String| {
+        let mantissa = text.split('e').next().unwrap_or_default().trim_start_matches(['-', '0', '.']);
+        mantissa.bytes().filter(u8::is_ascii_digit).count()
+    };
+    match (fixed, exponential) {
+        (Some(fixed), Some(exponential)) => {
+            Some(if digits(&fixed) >= digits(&exponential) { fixed } else { exponential })
+        }
+        (fixed, exponential) => fixed.or(exponential),
+    }
 }
 
 /// The number that a text is where it may stand for members of a SET or ENUM: digits, with white space before them.

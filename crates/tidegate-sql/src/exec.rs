@@ -27,7 +27,7 @@ use crate::{
         Bind,
         dml::{DeletePlan, InsertPlan, UpdatePlan},
     },
-    value::{Base, Rep, SqlType, Val, decimal::Decimal, temporal::Datetime, uint_of},
+    value::{Base, Rep, SqlType, Val, decimal::Decimal, temporal::Datetime, types::NOT_FIXED, uint_of},
 };
 
 /// A translated statement.
@@ -159,6 +159,10 @@ impl Out {
             }
             // The digits of bits, unless a column of TEXT or BLOB takes their bytes.
             value if self.ty.base == Base::Bit && strings && !column.base.is_blob() => value,
+            // As many digits as the column has room for.
+            Val::Real(value) if strings && self.ty.base == Base::Double && self.ty.decimals >= NOT_FIXED => {
+                Val::Real(value)
+            }
             // More digits than the type shows are kept, and ZEROFILL is not copied, as in MariaDB.
             Val::Dec(value) if strings => Val::Dec(value.rescale(self.ty.decimals.max(value.scale)).unwrap_or(value)),
             Val::Int(position) if numbers && self.rep == Rep::Enum => Val::Int(position),

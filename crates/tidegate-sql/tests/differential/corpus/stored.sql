@@ -131,3 +131,8 @@ select 1 on;
 select hex(cast(x'ff41' as char)), hex(cast(x'e282' as char)), hex(cast(x'e282ac41ff' as char)), hex(cast(cast('é' as binary) as char)), convert(x'c3a9' using utf8mb4), hex(convert(x'ff' using utf8mb4));
 insert into upsert (id, v) values (20, cast(x'41ff' as char));
 select hex(v) from upsert where id = 20;
+-- Doubles that do not fit a text column are rounded.
+create table narrow (n int, ch char(12), vc varchar(8));
+insert into narrow (n, ch) values (1, 1.0842021724855044e-19), (2, -123456789012345.12e0), (3, 0.00012345678901234e0), (4, 123456.7890123456e0);
+insert into narrow (n, vc) values (5, 123456789.5e0), (6, 1e-300/7), (7, 1234.56789e0), (9, 99999999.9e0), (10, -0.1234567891e0), (11, 1e0/3), (12, 12345678e0);
+select * from narrow order by n;
