@@ -30,6 +30,8 @@ pub(crate) const SPECIAL: char = '\u{1}';
 pub(crate) struct MySql {
     /// `||` concatenates.
     pub(crate) pipes_as_concat: bool,
+    /// In `a JOIN b JOIN c ON x ON y` the last two tables are joined first. Otherwise `a JOIN b` is a join without a condition.
+    pub(crate) nested_joins: bool,
 }
 
 use forms::{
@@ -99,7 +101,7 @@ impl Dialect for MySql {
     }
 
     fn supports_left_associative_joins_without_parens(&self) -> bool {
-        false
+        !self.nested_joins
     }
 
     fn supports_window_clause_named_window_reference(&self) -> bool {

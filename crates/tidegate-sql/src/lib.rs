@@ -51,4 +51,4 @@ pub use clients::{Client, Kill};
 pub use engine::{
     Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,
 };
-pub use session::{Description, PooledSession, Session, TableChange, TableRead};
+pub use session::{Context, Description, PooledSession, Session, TableChange, TableRead};

@@ -65,19 +65,28 @@ fn parse_here(
     if let Some((cut, variables)) = into_variables(&tokens) {
         return Ok((Statement::SelectInto { cut, variables }, tokens));
     }
-    let dialect = MySql { pipes_as_concat };
-    let mut parser = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());
+    // Whether tables are joined from the left is known when the conditions have been read.
+    let from_left = MySql { pipes_as_concat, nested_joins: false };
+    let statement = read(sql, &tokens, &from_left).or_else(|error| {
+        if !tokens.iter().any(|token| is_word(token, "JOIN")) {
+            return Err(error);
+        }
+        read(sql, &tokens, &MySql { nested_joins: true, ..from_left }).map_err(|_| error)
+    });
+    let mut statement = statement?;
+    if let (Some(rows), Statement::Insert(insert)) = (rows, &mut statement) {
+        insert.source = InsertSource::Literals(rows);
+    }
+    Ok((statement, tokens))
+}
+
+/// The statement that all the tokens make.
+fn read(sql: &[u8], tokens: &[TokenWithSpan], dialect: &MySql) -> std::result::Result<Statement, ServerError> {
+    let mut parser = Parser::new(dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.to_vec());
     match statement(&mut parser) {
-        Ok(Ok(mut statement)) => {
-            if let (Some(rows), Statement::Insert(insert)) = (rows, &mut statement) {
-                insert.source = InsertSource::Literals(rows);
-            }
+        Ok(Ok(statement)) => {
             let next = parser.peek_token_ref();
-            if next.token == Token::EOF {
-                Ok((statement, tokens))
-            } else {
-                Err(near(sql, next.span.start.column as usize))
-            }
+            if next.token == Token::EOF { Ok(statement) } else { Err(near(sql, next.span.start.column as usize)) }
         }
         Ok(Err(error)) => Err(error),
         Err(ParserError::RecursionLimitExceeded) => Err(errors::unsupported("expressions nested this deeply")),

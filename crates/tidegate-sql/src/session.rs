@@ -12,6 +12,7 @@ mod isolation;
 mod numbers;
 mod plan;
 mod pooled;
+mod prepared;
 mod private;
 mod resting;
 mod savepoints;
@@ -35,6 +36,7 @@ use group::Turn;
 pub(crate) use isolation::Isolation;
 pub(crate) use numbers::{CompletionType, Numbers};
 pub use pooled::PooledSession;
+pub use prepared::Context;
 pub(crate) use private::{Stopped, acquire_unused};
 pub(crate) use resting::IdleLimits;
 use transaction::{Transaction, writes_for_others};
@@ -88,6 +90,10 @@ pub(crate) struct Core {
     joined: Option<(group::Member, Written)>,
     /// Who has the row locks that the statement has waited for, when it runs outside of a transaction.
     waits_as: Option<Rc<Owner>>,
+    /// In what the next statement was prepared.
+    context: Option<Context>,
+    /// The schema that is current again when a prepared statement has ended that runs in another.
+    away_from: Option<Option<String>>,
     /// Whether plans are kept and used again; only tests turn it off.
     caches: bool,
 }
@@ -96,7 +102,7 @@ pub(crate) struct Core {
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
     sql: Vec<u8>,
-    sql_mode: u64,
+    context: Context,
 }
 
 /// How often a statement is planned whose tables others change while it waits to write.
@@ -123,6 +129,8 @@ impl Session {
                 napping: None,
                 joined: None,
                 waits_as: None,
+                context: None,
+                away_from: None,
                 caches: true,
             },
         }
@@ -159,6 +167,7 @@ impl Session {
 
     /// Makes the session as good as new, but for its number; answers whether it can serve another user.
     pub fn reset(&mut self) -> bool {
+        self.core.come_back();
         // The locks of GET_LOCK and LOCK TABLES go with the environment, after what was done under them.
         self.core.leave_temporary();
         let Core {
@@ -173,9 +182,12 @@ impl Session {
             napping,
             joined,
             waits_as,
+            context,
+            away_from: _,
             caches,
             batches,
         } = &mut self.core;
+        *context = None;
         if let Some(mut transaction) = transaction.take() {
             transaction.rollback();
         }
@@ -259,8 +271,14 @@ impl Core {
     }
 
     fn run_all(&mut self, statement: Text<'_>, sink: &mut dyn Sink) -> Result<(), QueryError> {
-        // An EXECUTE that was abandoned has left it.
-        self.env.prepared_mode.set(None);
+        self.come_back();
+        match self.context.take() {
+            Some(context) => self.within(&context, |core| core.run_batch(statement, sink)),
+            None => self.run_batch(statement, sink),
+        }
+    }
+
+    fn run_batch(&mut self, statement: Text<'_>, sink: &mut dyn Sink) -> Result<(), QueryError> {
         let mut from = 0;
         let mut first = true;
         loop {

@@ -377,6 +377,42 @@ fn cut(port: u16, mut client: Client, bytes: &[u8]) {
 }
 
 #[test]
+fn prepared_statements_stay_where_they_were_prepared() {
+    let (site, port) = started("");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut conn = connect(&runtime, port, |_| {});
+    let mut run = |sql: &str, params: &[Param]| run(&runtime, &mut conn, sql, params);
+    run("CREATE DATABASE a; CREATE TABLE a.t (v INT); CREATE DATABASE b; CREATE TABLE b.t (v INT)", &[]).expect("made");
+    let (put, get, mode) =
+        ("INSERT INTO t VALUES (?)", "SELECT v, DATABASE() FROM t WHERE 1 = ?", "SELECT \"v\", ? || 0");
+    run("USE a; SET sql_mode = ''", &[]).expect("there");
+    run(put, &[Param::Int(1)]).expect("a row");
+    assert_eq!(run(get, &[Param::Int(1)]).expect("a row"), "1,a");
+    assert_eq!(run(mode, &[Param::Int(1)]).expect("a row"), "v,1");
+    run("USE b; SET sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT'", &[]).expect("there");
+    run(put, &[Param::Int(2)]).expect("a row");
+    assert_eq!(run(get, &[Param::Int(1)]).expect("rows"), "1,a\n2,a");
+    assert_eq!(run(mode, &[Param::Int(1)]).expect("a row"), "v,1");
+    assert_eq!(run("SELECT DATABASE(), (SELECT COUNT(*) FROM t)", &[]).expect("a row"), "b,0");
+    // Where it was prepared is gone: the session stays where it is.
+    run("DROP DATABASE a", &[]).expect("dropped");
+    let error = run(get, &[Param::Int(1)]).expect_err("no schema");
+    assert!(matches!(&error, QueryError::Server(error) if error.code == 1049), "{error}");
+    assert_eq!(run("SELECT DATABASE()", &[]).expect("a row"), "b");
+    drop(conn);
+    finish(site);
+}
+
+#[test]
+fn no_name_of_a_user_makes_lines_in_the_log() {
+    let (site, port) = started("");
+    assert_eq!(refused(port, "a\n2026/01/01 00:00:00 [emerg] forged", "x", ""), 1045);
+    eventually("the refusal is noted", || site.log().contains("Access denied for user 'a\\n2026").then_some(()));
+    assert!(!site.log().lines().any(|line| line.contains("[emerg] forged") && line.starts_with("2026/01/01")));
+    finish(site);
+}
+
+#[test]
 fn packets_cut_at_each_byte() {
     let (site, port) = started("");
     let framed = |payload: &[u8], mut sequence: u8| {

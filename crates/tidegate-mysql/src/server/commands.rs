@@ -9,7 +9,8 @@ use super::{
     Backend, Description, Next, Server, Transport,
     command::Command,
     line::{Results, poll_ahead},
-    put, statements,
+    put,
+    statements::{self, Execution},
 };
 use crate::{
     answer,
@@ -64,7 +65,10 @@ impl<B: Backend> Server<B> {
                 self.run(io, ahead, Statement { sql, params: &[] }, results).await?;
             }
             Command::Execute { id, rest } => match self.statements.execution(id, rest) {
-                Ok((sql, params)) => self.execute(io, ahead, &sql, &params, sequence).await?,
+                Ok(Execution { sql, params, context }) => {
+                    self.backend.prepared_in(context);
+                    self.execute(io, ahead, &sql, &params, sequence).await?;
+                }
                 Err(error) => self.put_result(Err(error), sequence),
             },
             Command::ProcessInfo => {
@@ -196,15 +200,16 @@ impl<B: Backend> Server<B> {
     /// definitions of the parameters, EOF | definitions of the columns, EOF; each only if there are any
     /// ```
     async fn prepare(&mut self, sql: &[u8], mut sequence: u8) {
-        let described = self.describe(sql).await.and_then(|description| {
+        let described = self.describe(sql).await.and_then(|mut description| {
             if description.params > statements::PARAMS_MAX {
                 let message = "Prepared statement contains too many placeholders";
                 return Err(ServerError::new(1390, b"HY000", message));
             }
-            let id = self.statements.insert(Bytes::copy_from_slice(sql), description.params)?;
+            let context = std::mem::take(&mut description.context);
+            let id = self.statements.insert(Bytes::copy_from_slice(sql), description.params, context)?;
             Ok((id, description))
         });
-        let (id, Description { params, columns }) = match described {
+        let (id, Description { params, columns, .. }) = match described {
             Ok(described) => described,
             Err(error) => {
                 self.statements.note_failure();

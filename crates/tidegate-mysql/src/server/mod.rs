@@ -57,6 +57,17 @@ pub struct Description {
     pub params: usize,
     /// The columns of its rows; none if it has no rows, or if nobody can tell yet.
     pub columns: Vec<Column>,
+    /// In what it was prepared.
+    pub context: PreparedIn,
+}
+
+/// What a prepared statement keeps of the session.
+#[derive(Debug, Clone, Default)]
+pub struct PreparedIn {
+    /// Name of the current schema; `None` if there was none.
+    pub schema: Option<String>,
+    /// `sql_mode`, as the backend's bits.
+    pub sql_mode: u64,
 }
 
 /// What answers a client.
@@ -87,6 +98,8 @@ pub trait Backend: Execute {
     /// # Errors
     /// What is wrong with it.
     async fn describe(&mut self, sql: &[u8]) -> Result<Description, QueryError>;
+    /// The next statement was prepared in `context`, and runs as there.
+    fn prepared_in(&mut self, context: PreparedIn);
     /// Makes the session as good as new; its schema and its user stay.
     fn reset(&mut self);
     /// Whether a text may hold several statements.

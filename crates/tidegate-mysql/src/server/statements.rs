@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use tidegate_rows::{ColumnType, Param, ServerError};
 
+use super::PreparedIn;
 use crate::{
     rows,
     wire::{Malformed, Reader},
@@ -32,12 +33,25 @@ pub struct Statement {
     pub sql: Bytes,
     /// Number of its parameters.
     pub params: usize,
+    /// In what it was prepared.
+    context: PreparedIn,
     /// Types of its parameters as they were last bound, each with its flags.
     types: Vec<(ColumnType, u8)>,
     /// Values that have come in parts, by the number of their parameter.
     long: HashMap<u16, Vec<u8>>,
     /// Why long data was refused; the next execution says so.
     long_error: Option<ServerError>,
+}
+
+/// A statement that is to run.
+#[derive(Debug)]
+pub struct Execution {
+    /// The text.
+    pub sql: Bytes,
+    /// Values of its parameters.
+    pub params: Vec<Param>,
+    /// In what it was prepared.
+    pub context: PreparedIn,
 }
 
 /// The statements of a client by number.
@@ -56,7 +70,7 @@ impl Statements {
     ///
     /// # Errors
     /// 1461 if the client has too many.
-    pub fn insert(&mut self, sql: Bytes, params: usize) -> Result<u32, ServerError> {
+    pub fn insert(&mut self, sql: Bytes, params: usize, context: PreparedIn) -> Result<u32, ServerError> {
         if self.all.len() >= STATEMENTS_MAX {
             let message =
                 format!("Can't create more than max_prepared_stmt_count statements (current value: {STATEMENTS_MAX})");
@@ -68,7 +82,8 @@ impl Statements {
                 break;
             }
         }
-        let statement = Statement { sql, params, types: Vec::new(), long: HashMap::new(), long_error: None };
+        let (types, long) = (Vec::new(), HashMap::new());
+        let statement = Statement { sql, params, context, types, long, long_error: None };
         self.all.insert(self.last_id, statement);
         self.last = Some(self.last_id);
         Ok(self.last_id)
@@ -141,8 +156,7 @@ impl Statements {
         Ok(())
     }
 
-    /// The text of a statement that is to run, and the values for its parameters as a packet behind number, flags and count
-    /// has them.
+    /// A statement that is to run, with the values for its parameters as a packet behind number, flags and count has them.
     ///
     /// ```text
     /// bits of NULL | 1 u8 if types follow | types u16 … | values …
@@ -150,7 +164,7 @@ impl Statements {
     ///
     /// # Errors
     /// 1243 if there is no such statement, 1210 for a packet that does not fit it; why long data was refused.
-    pub fn execution(&mut self, id: u32, packet: &[u8]) -> Result<(Bytes, Vec<Param>), ServerError> {
+    pub fn execution(&mut self, id: u32, packet: &[u8]) -> Result<Execution, ServerError> {
         let id = self.number(id);
         let statement = self.all.get_mut(&id).ok_or_else(|| unknown(id, "mysqld_stmt_execute"))?;
         let refused = statement.long_error.take();
@@ -162,9 +176,9 @@ impl Statements {
             },
             Err,
         );
-        let sql = statement.sql.clone();
+        let (sql, context) = (statement.sql.clone(), statement.context.clone());
         self.reset(id)?;
-        Ok((sql, values?))
+        Ok(Execution { sql, params: values?, context })
     }
 }
 
@@ -241,7 +255,7 @@ mod tests {
 
     fn with_params(params: usize) -> Statements {
         let mut statements = Statements::default();
-        assert_eq!(statements.insert(Bytes::from_static(b"select"), params), Ok(1));
+        assert_eq!(statements.insert(Bytes::from_static(b"select"), params, PreparedIn::default()), Ok(1));
         statements
     }
 
@@ -251,7 +265,7 @@ mod tests {
             [Param::Int(-1), Param::Null, Param::Uint(2), Param::Double(1.5), Param::Bytes(Bytes::from_static(b"x'"))];
         let packet = packet(&params);
         let mut statements = with_params(params.len());
-        assert_eq!(statements.execution(1, &packet).unwrap().1, params);
+        assert_eq!(statements.execution(1, &packet).unwrap().params, params);
         for cut in 0..packet.len() {
             assert_eq!(statements.execution(1, &packet[..cut]).unwrap_err().code, 1210, "{cut}");
         }
@@ -259,7 +273,7 @@ mod tests {
         // Types are remembered.
         let mut again = vec![packet[0], 0];
         again.extend_from_slice(&packet[2 + 10..]);
-        assert_eq!(statements.execution(1, &again).unwrap().1, params);
+        assert_eq!(statements.execution(1, &again).unwrap().params, params);
         assert_eq!(statements.execution(2, &packet).unwrap_err().code, 1243);
     }
 
@@ -267,7 +281,7 @@ mod tests {
     fn values_of_all_types() {
         let value = |kind: u8, flags: u8, value: &[u8]| {
             let packet = [&[0, 1, kind, flags], value].concat();
-            with_params(1).execution(1, &packet).map(|(_, mut values)| values.remove(0))
+            with_params(1).execution(1, &packet).map(|mut execution| execution.params.remove(0))
         };
         let text = |text: &'static str| Ok(Param::Bytes(Bytes::from_static(text.as_bytes())));
         assert_eq!(value(1, 0, b"\xff"), Ok(Param::Int(-1)));
@@ -288,11 +302,11 @@ mod tests {
     #[test]
     fn the_last_statement_needs_no_number() {
         let mut statements = with_params(0);
-        assert_eq!(statements.insert(Bytes::from_static(b"second"), 0), Ok(2));
-        assert_eq!(statements.execution(LAST_PREPARED, b"").unwrap().0, "second");
+        assert_eq!(statements.insert(Bytes::from_static(b"second"), 0, PreparedIn::default()), Ok(2));
+        assert_eq!(statements.execution(LAST_PREPARED, b"").unwrap().sql, "second");
         statements.note_failure();
         assert_eq!(statements.execution(LAST_PREPARED, b"").unwrap_err().code, 1243);
-        assert_eq!(statements.execution(2, b"").unwrap().0, "second");
+        assert_eq!(statements.execution(2, b"").unwrap().sql, "second");
     }
 
     #[test]
@@ -302,7 +316,7 @@ mod tests {
         statements.add_long_data(1, 0, b"ab", 5);
         statements.add_long_data(1, 0, b"cd", 5);
         let expected = vec![Param::Bytes(Bytes::from_static(b"abcd")), Param::Int(7)];
-        assert_eq!(statements.execution(1, packet).unwrap().1, expected);
+        assert_eq!(statements.execution(1, packet).unwrap().params, expected);
         // It serves once.
         assert!(statements.execution(1, packet).is_err());
         statements.add_long_data(1, 0, b"too long", 5);
@@ -323,11 +337,11 @@ mod tests {
     fn statements_have_a_limit() {
         let mut statements = Statements::default();
         for _ in 0..STATEMENTS_MAX {
-            statements.insert(Bytes::new(), 0).unwrap();
+            statements.insert(Bytes::new(), 0, PreparedIn::default()).unwrap();
         }
-        assert_eq!(statements.insert(Bytes::new(), 0).unwrap_err().code, 1461);
+        assert_eq!(statements.insert(Bytes::new(), 0, PreparedIn::default()).unwrap_err().code, 1461);
         statements.remove(77);
-        assert_eq!(statements.insert(Bytes::new(), 0), Ok(STATEMENTS_MAX as u32 + 1));
+        assert_eq!(statements.insert(Bytes::new(), 0, PreparedIn::default()), Ok(STATEMENTS_MAX as u32 + 1));
         statements.clear();
         assert!(statements.is_empty());
     }

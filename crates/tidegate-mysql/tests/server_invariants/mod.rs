@@ -64,8 +64,10 @@ impl Backend for Echo {
     }
     async fn describe(&mut self, sql: &[u8]) -> Result<Description, QueryError> {
         let params = sql.iter().filter(|byte| **byte == b'?').count();
-        Ok(Description { params, columns: vec![Column::expression(*b"text", ColumnType::VarString)] })
+        let columns = vec![Column::expression(*b"text", ColumnType::VarString)];
+        Ok(Description { params, columns, context: tidegate_mysql::server::PreparedIn::default() })
     }
+    fn prepared_in(&mut self, _: tidegate_mysql::server::PreparedIn) {}
     fn reset(&mut self) {}
     fn set_multi_statements(&mut self, _: bool) {}
     fn kill(&mut self, id: u64) -> Result<(), ServerError> {

@@ -16,7 +16,7 @@ use crate::{
         Base, Datum, Rep, SqlType, Val,
         decimal::Decimal,
         number::{bit_bytes, hex_bytes, parse_f64},
-        temporal::truncate_micros,
+        temporal::{Datetime, truncate_micros, write_time},
     },
 };
 
@@ -114,10 +114,18 @@ impl<'a> Constants<'a> {
     /// # Errors
     /// As [`value`](Self::value).
     pub(crate) fn value_for(&self, source: &Source, column: &SqlType) -> Res<Val<'a>> {
-        if matches!(column.rep(), Rep::Int | Rep::Uint | Rep::Real | Rep::Dec) && column.base != Base::Bit {
-            return self.number(source);
-        }
-        self.value(source)
+        let value = match column.rep() {
+            Rep::Int | Rep::Uint | Rep::Real | Rep::Dec if column.base != Base::Bit => self.number(source)?,
+            _ => self.value(source)?,
+        };
+        Ok(match column.rep() {
+            Rep::Text | Rep::Blob | Rep::Enum | Rep::Set => shown(source, value),
+            Rep::Int | Rep::Uint | Rep::Real | Rep::Dec if column.base != Base::Year => match (source, value) {
+                (Source::Today { .. }, Val::Datetime(day)) => Val::Int(Datetime::unpack(day).to_number() / 1_000_000),
+                (_, value) => value,
+            },
+            _ => value,
+        })
     }
 
     /// The value of a constant.
@@ -206,6 +214,18 @@ impl<'a> Constants<'a> {
             }
         })
     }
+}
+
+/// A moment of the statement's clock as the text that a reader sees: only what it comes from tells how much of it is shown.
+fn shown<'a>(source: &Source, value: Val<'a>) -> Val<'a> {
+    let mut text = Vec::new();
+    match (source, &value) {
+        (Source::Today { .. }, Val::Datetime(day)) => Datetime::unpack(*day).write_date(&mut text),
+        (Source::Now { decimals, .. }, Val::Datetime(moment)) => Datetime::unpack(*moment).write(*decimals, &mut text),
+        (Source::TimeOfDay { decimals, .. }, Val::Time(time)) => write_time(*time, *decimals, &mut text),
+        _ => return value,
+    }
+    Val::Text(Cow::Owned(text))
 }
 
 /// What a literal is as a string of bytes: of numbers their digits.

@@ -429,7 +429,8 @@ fn count(args: &Args<'_>, out: &mut Out) -> Done {
     match args.cell(0) {
         crate::store::conn::Cell::Int(count) if count >= 0 => out.int(count),
         crate::store::conn::Cell::Blob(_) => out.int(i64::MAX),
-        _ => return Err(errors::syntax("LIMIT")),
+        // A literal has no sign.
+        _ => return Err(errors::wrong_execute_arguments()),
     }
     Ok(())
 }

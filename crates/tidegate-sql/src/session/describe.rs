@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tidegate_rows::{Column, Flow, QueryError, Sink, SinkClosed, Summary, Value};
 
-use super::{Core, Session, client::Over};
+use super::{Context, Core, Session, client::Over};
 use crate::{
     errors,
     exec::{
@@ -26,6 +26,8 @@ pub struct Description {
     pub params: usize,
     /// The columns of its rows; none if it has no rows, or if they depend on the parameters.
     pub columns: Vec<Column>,
+    /// In what it was prepared.
+    pub context: Context,
 }
 
 impl Session {
@@ -45,7 +47,7 @@ impl Session {
 
 impl Core {
     fn describe(&mut self, sql: &[u8]) -> Result<Description, QueryError> {
-        self.env.prepared_mode.set(None);
+        self.come_back();
         self.env.begin_statement();
         self.renew_schema();
         let mut scan = Normalised::default();
@@ -88,7 +90,7 @@ impl Core {
             }
             _ => Vec::new(),
         };
-        Ok(Description { params, columns })
+        Ok(Description { params, columns, context: self.prepared_context() })
     }
 }
 

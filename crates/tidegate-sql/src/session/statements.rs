@@ -60,7 +60,7 @@ impl Core {
             Statement::Prepare { name, source } => {
                 let sql = variables::prepare_source(self, &source)?;
                 self.check_prepared(&sql)?;
-                self.prepared.insert(name.to_lowercase(), Prepared { sql, sql_mode: self.env.sql_mode.get() });
+                self.prepared.insert(name.to_lowercase(), Prepared { sql, context: self.prepared_context() });
                 self.ok_with(0, "Statement prepared", more, sink);
                 return Ok(());
             }
@@ -174,16 +174,15 @@ impl Core {
     ) -> Result<(), QueryError> {
         let prepared =
             self.prepared.get(&name.to_lowercase()).cloned().ok_or_else(|| errors::unknown_prepared(name))?;
-        let Prepared { sql, sql_mode } = prepared;
+        let Prepared { sql, context } = prepared;
         let values: Vec<UserValue> = variables.iter().map(|name| self.env.user_variable(name)).collect();
-        let mut scan = Normalised::default();
-        self.env.prepared_mode.set(Some(sql_mode));
-        let result = match lexer::normalise(&sql, 0, self.env.lex_mode(), &mut scan) {
-            Ok(()) => self.one(Text { sql: &sql, params: Params::Variables(&values) }, 0, &scan, more, sink),
-            Err(error) => Err(parse::near(&sql, error.at).into()),
-        };
-        self.env.prepared_mode.set(None);
-        result
+        self.within(&context, |core| {
+            let mut scan = Normalised::default();
+            match lexer::normalise(&sql, 0, core.env.lex_mode(), &mut scan) {
+                Ok(()) => core.one(Text { sql: &sql, params: Params::Variables(&values) }, 0, &scan, more, sink),
+                Err(error) => Err(parse::near(&sql, error.at).into()),
+            }
+        })
     }
 
     /// Makes a schema the current one.

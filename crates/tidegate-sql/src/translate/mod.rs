@@ -369,7 +369,12 @@ impl<'a> Translator<'a> {
     /// The expression's text converted to another representation.
     pub(crate) fn convert(&mut self, ex: &Ex, to: Rep) -> String {
         let from = ex.ty.rep();
-        let dated = ex.ty.base == Base::Date && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec);
+        // The value of a constant does not tell a date from its midnight, nor how many digits of a second are shown.
+        let dated = match to {
+            Rep::Int | Rep::Uint | Rep::Real | Rep::Dec => ex.ty.base == Base::Date,
+            Rep::Text | Rep::Blob => ex.ty.base.is_temporal(),
+            _ => false,
+        };
         // A text that is no number fails a strict statement only where it is looked at: not when it is bound.
         let textual = from == Rep::Text || from == Rep::Blob && !ex.ty.marks.number;
         let late = self.late && textual && !matches!(to, Rep::Null | Rep::Text | Rep::Blob);

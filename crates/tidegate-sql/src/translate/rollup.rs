@@ -18,6 +18,13 @@ use crate::{catalog::same_name, errors, functions};
 /// Keys of a grouping; each is a query more.
 const KEYS_MAX: usize = 16;
 
+/// What a grouping goes by.
+struct Key {
+    expr: Expr,
+    /// The item of the SELECT list that it is, if it names one.
+    item: Option<usize>,
+}
+
 /// Whether a SELECT asks for it.
 pub(super) fn wanted(select: &Select) -> bool {
     matches!(&select.group_by, GroupByExpr::Expressions(_, modifiers) if modifiers.iter().any(|m| matches!(m, GroupByWithModifier::Rollup)))
@@ -84,37 +91,45 @@ impl Translator<'_> {
         })
     }
 
-    /// The expression that a term of GROUP BY means: a position, an alias that is no table's column, or itself.
-    fn key_of(&mut self, term: &Expr, select: &Select, scope: &Scope<'_>) -> Res<Expr> {
+    /// What a term of GROUP BY means: a position, an alias that is no table's column, or itself.
+    fn key_of(&mut self, term: &Expr, select: &Select, scope: &Scope<'_>) -> Res<Key> {
         let items = &select.projection;
         if let Some(position) = self.position(term, items.len())? {
             return match &items[position] {
-                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Ok(expr.clone()),
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                    Ok(Key { expr: expr.clone(), item: Some(position) })
+                }
                 _ => Err(errors::unsupported("WITH ROLLUP by the position of *")),
             };
         }
         if let Expr::Identifier(name) = unnest(term)
             && !matches!(scope.locate(&[&name.value]), Ok(Some(_)))
         {
-            for item in items {
+            for (index, item) in items.iter().enumerate() {
                 if let SelectItem::ExprWithAlias { expr, alias } = item
                     && same_name(&alias.value, &name.value)
                 {
-                    return Ok(expr.clone());
+                    return Ok(Key { expr: expr.clone(), item: Some(index) });
                 }
             }
         }
-        Ok(unnest(term).clone())
+        Ok(Key { expr: unnest(term).clone(), item: None })
     }
 }
 
 /// The SELECT of one level: grouped by the first keys, the others NULL; behind its items, for each key, whether it is rolled up and its
 /// value.
-fn level(t: &Translator<'_>, select: &Select, keys: &[Expr], kept: usize) -> Res<Select> {
+fn level(t: &Translator<'_>, select: &Select, keys: &[Key], kept: usize) -> Res<Select> {
     let mut level = select.clone();
-    let gone = &keys[kept..];
-    for item in &mut level.projection {
+    let (stay, gone) = keys.split_at(kept);
+    for (index, item) in level.projection.iter_mut().enumerate() {
         match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }
+                if gone.iter().any(|key| key.item == Some(index)) =>
+            {
+                *expr = null_like(expr);
+            }
+            _ if stay.iter().any(|key| key.item == Some(index)) => {}
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => blank(t, expr, gone),
             _ => return Err(errors::unsupported("WITH ROLLUP together with *")),
         }
@@ -122,13 +137,17 @@ fn level(t: &Translator<'_>, select: &Select, keys: &[Expr], kept: usize) -> Res
     for (index, key) in keys.iter().enumerate() {
         let rolled = index >= kept;
         level.projection.push(SelectItem::UnnamedExpr(number(if rolled { "1" } else { "0" })));
-        level.projection.push(SelectItem::UnnamedExpr(if rolled { null() } else { key.clone() }));
+        level.projection.push(SelectItem::UnnamedExpr(if rolled { null() } else { key.expr.clone() }));
     }
     if let Some(having) = &mut level.having {
         blank(t, having, gone);
     }
-    level.group_by = GroupByExpr::Expressions(keys[..kept].to_vec(), Vec::new());
-    if kept == 0 {
+    // A constant divides nothing, and a number would be read as a position.
+    let terms = keys[..kept].iter().map(|key| unnest(&key.expr)).filter(|expr| !matches!(expr, Expr::Value(_)));
+    let terms: Vec<Expr> = terms.cloned().collect();
+    let whole = terms.is_empty();
+    level.group_by = GroupByExpr::Expressions(terms, Vec::new());
+    if whole {
         // A total of nothing is no row.
         let some = Expr::BinaryOp { left: Box::new(count_all()), op: BinaryOperator::Gt, right: Box::new(number("0")) };
         level.having = Some(match level.having.take() {
@@ -166,9 +185,9 @@ fn count_all() -> Expr {
 }
 
 /// Puts NULL in the place of the keys, except inside of aggregates.
-fn blank(t: &Translator<'_>, expr: &mut Expr, keys: &[Expr]) {
-    if let Some(key) = keys.iter().find(|key| same(t, expr, key)) {
-        *expr = null_like(key);
+fn blank(t: &Translator<'_>, expr: &mut Expr, keys: &[Key]) {
+    if let Some(key) = keys.iter().find(|key| same(t, expr, &key.expr)) {
+        *expr = null_like(&key.expr);
         return;
     }
     match expr {

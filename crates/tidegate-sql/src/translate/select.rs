@@ -259,10 +259,14 @@ impl Translator<'_> {
         Ok((format!(" LIMIT {count}{offset}"), one))
     }
 
-    /// A number of rows: a literal or a parameter.
+    /// A number of rows: a literal or a parameter. A parameter of any type is the whole number next to it, and NULL is none.
     pub(crate) fn count(&mut self, expr: &Expr) -> Res<(String, bool)> {
         let ex = self.expr(expr, &Scope::default())?;
         match &ex.code {
+            Code::Const(Constant::Param(_)) if ex.ty.rep() == Rep::Null => Ok(("0".to_owned(), false)),
+            Code::Const(Constant::Param(_)) if !matches!(ex.ty.rep(), Rep::Int | Rep::Uint) => {
+                Ok((format!("tg_count({})", self.convert(&ex, Rep::Int)), false))
+            }
             Code::Const(source @ (Constant::Literal(_) | Constant::Param(_) | Constant::Value(..)))
                 if matches!(ex.ty.rep(), Rep::Int | Rep::Uint) =>
             {

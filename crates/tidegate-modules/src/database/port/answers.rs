@@ -7,7 +7,7 @@ use tidegate_core::conf::Config;
 use tidegate_mysql::{
     charset,
     handshake::capability,
-    server::{Backend, Description, login::Login},
+    server::{Backend, Description, PreparedIn, login::Login},
 };
 use tidegate_net::{
     Peer,
@@ -77,10 +77,9 @@ impl Answers {
         }
     }
 
-    fn denied(&self, login: &Login) -> ServerError {
+    fn denied(&self, login: &Login, user: impl std::fmt::Display) -> String {
         let word = if login.has_proof() { "YES" } else { "NO" };
-        let (user, host) = (login.user.as_bstr(), self.peer_host());
-        ServerError::new(1045, b"28000", format!("Access denied for user '{user}'@'{host}' (using password: {word})"))
+        format!("Access denied for user '{user}'@'{}' (using password: {word})", self.peer_host())
     }
 
     fn peer_host(&self) -> String {
@@ -121,11 +120,12 @@ impl Backend for Answers {
         if logins::is_blocked(self.peer, &login.user) {
             return self.blocked(login);
         }
-        let error = self.denied(login);
         let next =
             if logins::note_failure(self.peer, &login.user) { "; it may not try again for a minute" } else { "" };
-        log::note(Level::Warn, format_args!("mysql: {}, client: {}{next}", error.message, self.peer));
-        error
+        // A line of the log stays one, whatever a stranger sends.
+        let noted = self.denied(login, login.user.escape_ascii());
+        log::note(Level::Warn, format_args!("mysql: {noted}, client: {}{next}", self.peer));
+        ServerError::new(1045, b"28000", self.denied(login, login.user.as_bstr()))
     }
     fn admit(&mut self, login: &Login) -> Result<(), ServerError> {
         if logins::is_blocked(self.peer, &login.user) {
@@ -152,8 +152,12 @@ impl Backend for Answers {
         self.session.change_schema(&name.to_str_lossy())
     }
     async fn describe(&mut self, sql: &[u8]) -> Result<Description, QueryError> {
-        let tidegate_sql::Description { params, columns } = self.session.describe(sql).await?;
-        Ok(Description { params, columns })
+        let tidegate_sql::Description { params, columns, context } = self.session.describe(sql).await?;
+        let context = PreparedIn { schema: context.schema, sql_mode: context.sql_mode };
+        Ok(Description { params, columns, context })
+    }
+    fn prepared_in(&mut self, PreparedIn { schema, sql_mode }: PreparedIn) {
+        self.session.prepared_in(tidegate_sql::Context { schema, sql_mode });
     }
     fn reset(&mut self) {
         self.session.reset();
