@@ -609,3 +609,19 @@ location = /t {
 GET /t
 --- response_body
 100 9900 49500000
+
+=== TEST 24: a script that has waited alone between its light threads waits for the next one
+--- config
+location = /t {
+    content_by_lua_block {
+        local function run(name) ngx.sleep(0.001) return name end
+        ngx.say(ngx.thread.wait(ngx.thread.spawn(run, "first")))
+        ngx.sleep(0.001)
+        ngx.say(ngx.thread.wait(ngx.thread.spawn(run, "second")))
+    }
+}
+--- request
+GET /t
+--- response_body
+truefirst
+truesecond

@@ -136,6 +136,10 @@ impl LightThread {
 
     /// Polls the future, if there is one. When it is ready the answer is stored.
     fn poll(&self, cx: &mut Context<'_>) -> bool {
+        // One that waits for others goes on waiting: it may be in the queue for a wait that is over.
+        if !matches!(&*self.wait.borrow(), Wait::Future(_)) {
+            return false;
+        }
         let Wait::Future(mut future) = self.wait.take() else { return false };
         match future.as_mut().poll(cx) {
             Poll::Ready(answer) => {
