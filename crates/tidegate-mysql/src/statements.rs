@@ -72,7 +72,7 @@ pub fn put_execute(out: &mut Vec<u8>, id: u32, params: &[Param]) {
             Param::Int(_) => TYPE_LONGLONG,
             Param::Uint(_) => TYPE_LONGLONG_UNSIGNED,
             Param::Double(_) => TYPE_DOUBLE,
-            Param::Bytes(_) => TYPE_VAR_STRING,
+            Param::Bytes(_) | Param::Typed(..) => TYPE_VAR_STRING,
         };
         out.extend_from_slice(&kind.to_le_bytes());
     }
@@ -82,7 +82,7 @@ pub fn put_execute(out: &mut Vec<u8>, id: u32, params: &[Param]) {
             Param::Int(value) => out.extend_from_slice(&value.to_le_bytes()),
             Param::Uint(value) => out.extend_from_slice(&value.to_le_bytes()),
             Param::Double(value) => out.extend_from_slice(&value.to_le_bytes()),
-            Param::Bytes(value) => put_lenenc_bytes(out, value),
+            Param::Bytes(value) | Param::Typed(_, value) => put_lenenc_bytes(out, value),
         }
     }
 }

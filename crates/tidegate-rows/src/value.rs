@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::ColumnType;
+
 /// A value of a row, borrowed from the buffer that it arrived in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
@@ -33,4 +35,6 @@ pub enum Param {
     Double(f64),
     /// Characters or raw bytes.
     Bytes(Bytes),
+    /// The text of a DATE, DATETIME, TIME or DECIMAL.
+    Typed(ColumnType, Bytes),
 }

@@ -280,7 +280,7 @@ pub(crate) fn text(value: &UserValue) -> String {
         Param::Int(value) => value.to_string(),
         Param::Uint(value) => value.to_string(),
         Param::Double(value) => value.to_string(),
-        Param::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Param::Bytes(bytes) | Param::Typed(_, bytes) => String::from_utf8_lossy(&bytes).into_owned(),
     }
 }
 

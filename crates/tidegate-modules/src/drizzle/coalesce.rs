@@ -142,6 +142,7 @@ fn comparable(param: &Param) -> (u8, Bytes) {
         Param::Int(value) => (2, Bytes::copy_from_slice(&value.to_le_bytes())),
         Param::Uint(value) => (3, Bytes::copy_from_slice(&value.to_le_bytes())),
         Param::Double(value) => (4, Bytes::copy_from_slice(&value.to_le_bytes())),
+        Param::Typed(kind, text) => (5, [&[*kind as u8], &text[..]].concat().into()),
     }
 }
 

@@ -234,10 +234,11 @@ fn param(reader: &mut Reader<'_>, kind: ColumnType, is_unsigned: bool) -> Result
         Float => Param::Double(f64::from(f32::from_bits(reader.u32()?))),
         Double => Param::Double(f64::from_bits(reader.u64()?)),
         Date | NewDate | Datetime | Timestamp | Time => {
-            Param::Bytes(Bytes::from(rows::temporal_text(kind, reader.lenenc_bytes()?)?))
+            Param::Typed(kind, Bytes::from(rows::temporal_text(kind, reader.lenenc_bytes()?)?))
         }
-        Decimal | NewDecimal | Varchar | Bit | Json | Enum | Set | TinyBlob | MediumBlob | LongBlob | Blob
-        | VarString | String | Geometry | Vector => Param::Bytes(Bytes::copy_from_slice(reader.lenenc_bytes()?)),
+        Decimal | NewDecimal => Param::Typed(kind, Bytes::copy_from_slice(reader.lenenc_bytes()?)),
+        Varchar | Bit | Json | Enum | Set | TinyBlob | MediumBlob | LongBlob | Blob | VarString | String | Geometry
+        | Vector => Param::Bytes(Bytes::copy_from_slice(reader.lenenc_bytes()?)),
     })
 }
 
@@ -283,18 +284,24 @@ mod tests {
             let packet = [&[0, 1, kind, flags], value].concat();
             with_params(1).execution(1, &packet).map(|mut execution| execution.params.remove(0))
         };
-        let text = |text: &'static str| Ok(Param::Bytes(Bytes::from_static(text.as_bytes())));
+        let typed = |kind, text: &'static str| Ok(Param::Typed(kind, Bytes::from_static(text.as_bytes())));
         assert_eq!(value(1, 0, b"\xff"), Ok(Param::Int(-1)));
         assert_eq!(value(1, UNSIGNED, b"\xff"), Ok(Param::Uint(255)));
         assert_eq!(value(2, 0, b"\xfe\xff"), Ok(Param::Int(-2)));
         assert_eq!(value(3, UNSIGNED, b"\xff\xff\xff\xff"), Ok(Param::Uint(u64::from(u32::MAX))));
         assert_eq!(value(4, 0, &1.5f32.to_le_bytes()), Ok(Param::Double(1.5)));
         assert_eq!(value(6, 0, b""), Ok(Param::Null));
-        assert_eq!(value(10, 0, b"\x04\xe8\x07\x02\x1d"), text("2024-02-29"));
-        assert_eq!(value(12, 0, b"\x07\xe8\x07\x02\x1d\x01\x02\x03"), text("2024-02-29 01:02:03"));
-        assert_eq!(value(7, 0, b"\x0b\xe8\x07\x02\x1d\x01\x02\x03\x01\0\0\0"), text("2024-02-29 01:02:03.000001"));
-        assert_eq!(value(11, 0, b"\x08\x01\x01\0\0\0\x01\x02\x03"), text("-25:02:03"));
-        assert_eq!(value(246, 0, b"\x041.50"), text("1.50"));
+        assert_eq!(value(10, 0, b"\x04\xe8\x07\x02\x1d"), typed(ColumnType::Date, "2024-02-29"));
+        assert_eq!(
+            value(12, 0, b"\x07\xe8\x07\x02\x1d\x01\x02\x03"),
+            typed(ColumnType::Datetime, "2024-02-29 01:02:03")
+        );
+        assert_eq!(
+            value(7, 0, b"\x0b\xe8\x07\x02\x1d\x01\x02\x03\x01\0\0\0"),
+            typed(ColumnType::Timestamp, "2024-02-29 01:02:03.000001")
+        );
+        assert_eq!(value(11, 0, b"\x08\x01\x01\0\0\0\x01\x02\x03"), typed(ColumnType::Time, "-25:02:03"));
+        assert_eq!(value(246, 0, b"\x041.50"), typed(ColumnType::NewDecimal, "1.50"));
         assert_eq!(value(99, 0, b"").unwrap_err().code, 1210);
         assert_eq!(value(12, 0, b"\x05\xe8\x07\x02\x1d\x01").unwrap_err().code, 1210);
     }

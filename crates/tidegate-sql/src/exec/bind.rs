@@ -11,7 +11,7 @@ use crate::{
     lexer::{LexMode, Literal, LiteralKind, unescape},
     session::Env,
     store::conn::{Bound, Cell, Stmt, to_server_error},
-    translate::{Bind, Source, like::Side},
+    translate::{Bind, ParamKind, Source, like::Side},
     value::{
         Base, Datum, Rep, SqlType, Val,
         decimal::Decimal,
@@ -119,13 +119,33 @@ impl<'a> Constants<'a> {
             _ => self.value(source)?,
         };
         Ok(match column.rep() {
-            Rep::Text | Rep::Blob | Rep::Enum | Rep::Set => shown(source, value),
+            Rep::Text | Rep::Blob | Rep::Enum | Rep::Set => self.shown(source, value),
             Rep::Int | Rep::Uint | Rep::Real | Rep::Dec if column.base != Base::Year => match (source, value) {
                 (Source::Today { .. }, Val::Datetime(day)) => Val::Int(Datetime::unpack(day).to_number() / 1_000_000),
+                (Source::Param(index), Val::Datetime(day)) if self.params.kind(*index) == ParamKind::Date => {
+                    Val::Int(Datetime::unpack(day).to_number() / 1_000_000)
+                }
                 (_, value) => value,
             },
             _ => value,
         })
+    }
+
+    /// A moment as the text that a reader sees: only what it comes from tells how much of it is shown.
+    fn shown(&self, source: &Source, value: Val<'a>) -> Val<'a> {
+        let mut text = Vec::new();
+        match (source, &value) {
+            (Source::Today { .. }, Val::Datetime(day)) => Datetime::unpack(*day).write_date(&mut text),
+            (Source::Now { decimals, .. }, Val::Datetime(moment)) => {
+                Datetime::unpack(*moment).write(*decimals, &mut text);
+            }
+            (Source::TimeOfDay { decimals, .. }, Val::Time(time)) => write_time(*time, *decimals, &mut text),
+            (Source::Param(index), Val::Datetime(_) | Val::Time(_)) => {
+                return self.params.temporal_text(*index).map_or(value, |text| Val::Text(Cow::Borrowed(text)));
+            }
+            _ => return value,
+        }
+        Val::Text(Cow::Owned(text))
     }
 
     /// The value of a constant.
@@ -214,18 +234,6 @@ impl<'a> Constants<'a> {
             }
         })
     }
-}
-
-/// A moment of the statement's clock as the text that a reader sees: only what it comes from tells how much of it is shown.
-fn shown<'a>(source: &Source, value: Val<'a>) -> Val<'a> {
-    let mut text = Vec::new();
-    match (source, &value) {
-        (Source::Today { .. }, Val::Datetime(day)) => Datetime::unpack(*day).write_date(&mut text),
-        (Source::Now { decimals, .. }, Val::Datetime(moment)) => Datetime::unpack(*moment).write(*decimals, &mut text),
-        (Source::TimeOfDay { decimals, .. }, Val::Time(time)) => write_time(*time, *decimals, &mut text),
-        _ => return value,
-    }
-    Val::Text(Cow::Owned(text))
 }
 
 /// What a literal is as a string of bytes: of numbers their digits.

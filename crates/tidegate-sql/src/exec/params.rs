@@ -2,12 +2,16 @@
 
 use std::borrow::Cow;
 
-use tidegate_rows::Param;
+use tidegate_rows::{ColumnType, Param};
 
 use crate::{
     session::UserValue,
     translate::ParamKind,
-    value::{Rep, Val, decimal::Decimal},
+    value::{
+        Rep, Val,
+        decimal::Decimal,
+        temporal::{TIME_MAX, parse_datetime, parse_time},
+    },
 };
 
 /// A text with one statement or several, and what belongs in place of its `?`.
@@ -53,6 +57,7 @@ impl<'a> Params<'a> {
                 Param::Uint(_) => ParamKind::Uint,
                 Param::Double(_) => ParamKind::Double,
                 Param::Bytes(_) => ParamKind::Bytes,
+                Param::Typed(kind, text) => typed(*kind, text).map_or(ParamKind::Bytes, |(kind, _)| kind),
             },
             Self::Variables(values) => {
                 let UserValue { value, ty } = &values[index];
@@ -77,6 +82,17 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// The text of a parameter that has come as a date or a time.
+    pub(crate) fn temporal_text(self, index: usize) -> Option<&'a [u8]> {
+        match self {
+            Self::Bound(params) => match params.get(index)? {
+                Param::Typed(_, text) => Some(text),
+                _ => None,
+            },
+            Self::Variables(_) => None,
+        }
+    }
+
     /// The value of a parameter; `None` if it was not given.
     #[inline]
     pub(crate) fn value(self, index: usize) -> Option<Val<'a>> {
@@ -87,6 +103,9 @@ impl<'a> Params<'a> {
                 Param::Uint(value) => Val::Uint(*value),
                 Param::Double(value) => Val::Real(*value),
                 Param::Bytes(bytes) => Val::Text(Cow::Borrowed(bytes)),
+                Param::Typed(kind, text) => {
+                    typed(*kind, text).map_or_else(|| Val::Text(Cow::Borrowed(text)), |(_, value)| value)
+                }
             }),
             Self::Variables(values) => {
                 let UserValue { value, ty } = values.get(index)?;
@@ -97,6 +116,35 @@ impl<'a> Params<'a> {
             }
         }
     }
+}
+
+/// The type and the value of a parameter that a client has sent as a date, a time or a DECIMAL; `None` if its text is none.
+///
+/// Source: MariaDB, which shows all six digits of a second or none.
+fn typed(kind: ColumnType, text: &[u8]) -> Option<(ParamKind, Val<'static>)> {
+    let shown = |value: i64| if value % 1_000_000 == 0 { 0 } else { 6 };
+    Some(match kind {
+        ColumnType::Date | ColumnType::NewDate => {
+            (ParamKind::Date, Val::Datetime(parse_datetime(text)?.value.date_only().pack()))
+        }
+        ColumnType::Datetime | ColumnType::Timestamp => {
+            let moment = parse_datetime(text)?.value;
+            (ParamKind::Datetime { decimals: shown(moment.micros) }, Val::Datetime(moment.pack()))
+        }
+        ColumnType::Time => {
+            let (time, ..) = parse_time(text)?;
+            let time = time.clamp(-TIME_MAX, TIME_MAX);
+            (ParamKind::Time { decimals: shown(time) }, Val::Time(time))
+        }
+        ColumnType::Decimal | ColumnType::NewDecimal => {
+            let (value, used) = Decimal::parse_prefix(text)?;
+            if used != text.len() {
+                return None;
+            }
+            (ParamKind::Decimal { decimals: value.scale }, Val::Dec(value))
+        }
+        _ => return None,
+    })
 }
 
 /// A number with the digits behind the point that its variable has.

@@ -156,6 +156,15 @@ pub(crate) enum ParamKind {
     Decimal {
         decimals: u8,
     },
+    Date,
+    /// Digits of the second.
+    Datetime {
+        decimals: u8,
+    },
+    /// Digits of the second.
+    Time {
+        decimals: u8,
+    },
     /// Characters in the connection's collation.
     Bytes,
     Text(Collation),

@@ -9,7 +9,9 @@ mod transactions;
 
 use std::time::Duration;
 
-use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{
+    Column, ColumnType, Execute, Flow, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value,
+};
 use tidegate_sql::{Durability, Engine, EngineOptions, OpenError, Session};
 
 /// Collects a result as text.
@@ -222,6 +224,49 @@ async fn parameters_are_data() {
     session.execute(select, &mut rows).await.unwrap();
     assert_eq!(rows.rows, [["7", evil], ["7", evil]]);
     assert_eq!(code(&mut session, "SELECT ?").await, 1210);
+}
+
+#[tokio::test]
+async fn parameters_that_are_moments_are_no_texts() {
+    let fixture = Fixture::new("moments");
+    let mut session = fixture.session().await;
+    let typed = |kind, text: &'static str| Param::Typed(kind, text.as_bytes().into());
+    let date = typed(ColumnType::Date, "2024-01-31");
+    let moment = typed(ColumnType::Datetime, "2024-02-29 10:11:12.500000");
+    let time = typed(ColumnType::Time, "-10:11:12");
+    let number = typed(ColumnType::NewDecimal, "1.50");
+    run(&mut session, "CREATE TABLE t (i BIGINT, v VARCHAR(40), da DATE, ti TIME, de DECIMAL(20,3))").await;
+    for (sql, params, expected) in [
+        ("SELECT ? + 0, CONCAT(?)", vec![date.clone(), date.clone()], vec!["20240131", "2024-01-31"]),
+        (
+            "SELECT ? + 0, CONCAT(?)",
+            vec![moment.clone(), moment.clone()],
+            vec!["20240229101112.500000", "2024-02-29 10:11:12.500000"],
+        ),
+        ("SELECT ? + 0, HOUR(?)", vec![time.clone(), time.clone()], vec!["-101112", "10"]),
+        ("SELECT ?, ? < ?", vec![number.clone(), number.clone(), Param::Bytes("10".into())], vec!["1.50", "1"]),
+        // What is no date stays a text.
+        ("SELECT ?", vec![typed(ColumnType::Date, "9999-99-99")], vec!["9999-99-99"]),
+    ] {
+        let mut rows = Rows::default();
+        session.execute(Statement { sql: sql.as_bytes(), params: &params }, &mut rows).await.unwrap();
+        assert_eq!(rows.rows, [expected], "{sql}");
+    }
+    for (columns, params) in [
+        ("i, v, de", [date.clone(), date.clone(), date.clone()]),
+        ("i, v, de", [time.clone(), time.clone(), number]),
+        ("da, v, ti", [moment.clone(), moment.clone(), moment]),
+    ] {
+        let sql = format!("INSERT INTO t ({columns}) VALUES (?, ?, ?)");
+        session.execute(Statement { sql: sql.as_bytes(), params: &params }, &mut Rows::default()).await.unwrap();
+    }
+    let rows = run(&mut session, "SELECT CONCAT_WS('|', i, v, da, ti, de) FROM t").await;
+    let expected = [
+        "20240131|2024-01-31|20240131.000",
+        "-101112|-10:11:12|1.500",
+        "2024-02-29 10:11:12.500000|2024-02-29|10:11:12",
+    ];
+    assert_eq!(rows.rows, expected.map(|row| [row]));
 }
 
 #[tokio::test]
