@@ -44,8 +44,8 @@ pub struct Client {
     clients: Arc<Clients>,
     /// 0, or the [`Kill`] that was asked for.
     killed: AtomicU8,
-    /// Of whoever runs the statement, or waits for the next one.
-    waker: Mutex<Option<Waker>>,
+    /// Of whoever runs the statement, or waits for the next one, and the least that wakes it.
+    waker: Mutex<Option<(Waker, Kill)>>,
     /// It is listed until its session goes, not for a statement alone.
     connected: AtomicBool,
     runs: AtomicBool,
@@ -191,7 +191,7 @@ impl Client {
         self.killed.fetch_max(kill as u8, Ordering::AcqRel);
         // Woken under the lock: who has taken a waker away may rely on that it is not used any more.
         let mut waker = lock(&self.waker);
-        if let Some(waker) = waker.take() {
+        if let Some((waker, _)) = waker.take_if(|(_, least)| *least <= kill) {
             waker.wake();
         }
     }
@@ -216,8 +216,22 @@ impl Client {
     pub fn wakes(&self, waker: &Waker) {
         let mut slot = lock(&self.waker);
         match &mut *slot {
-            Some(known) => known.clone_from(waker),
-            None => *slot = Some(waker.clone()),
+            Some((known, least)) => {
+                known.clone_from(waker);
+                *least = Kill::Query;
+            }
+            None => *slot = Some((waker.clone(), Kill::Query)),
+        }
+    }
+
+    /// Notes whom [`kill`](Self::kill) has to wake when it ends the connection, and wakes it now if it has ended already.
+    pub fn wakes_at_end(&self, waker: Waker) {
+        let mut slot = lock(&self.waker);
+        // Looked at under the lock: who ends it later takes the waker from here.
+        if self.is_gone() {
+            waker.wake();
+        } else {
+            *slot = Some((waker, Kill::Connection));
         }
     }
 
@@ -347,6 +361,16 @@ impl Drop for Listing {
 mod tests {
     use super::*;
 
+    /// How often it was woken.
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn users(clients: &Arc<Clients>) -> Vec<String> {
         let own = clients.make();
         let lines = clients.lines(&own, Some(b"show processlist"));
@@ -390,18 +414,26 @@ mod tests {
 
     #[test]
     fn a_kill_wakes_once() {
-        struct Count(AtomicU64);
-        impl std::task::Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-        }
         let clients = Arc::new(Clients::default());
         let client = clients.make();
-        let count = Arc::new(Count(AtomicU64::new(0)));
+        let count = Arc::new(Woken::default());
         client.wakes(&Waker::from(Arc::clone(&count)));
         client.kill(Kill::Query);
         client.kill(Kill::Connection);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        client.wakes_at_end(Waker::from(Arc::clone(&count)));
+        assert_eq!(count.0.load(Ordering::Relaxed), 2, "it has ended before");
+    }
+
+    #[test]
+    fn a_kill_of_a_statement_wakes_nobody_who_waits_for_the_end() {
+        let clients = Arc::new(Clients::default());
+        let client = clients.make();
+        let woken = Arc::new(Woken::default());
+        client.wakes_at_end(Waker::from(Arc::clone(&woken)));
+        client.kill(Kill::Query);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+        client.kill(Kill::Connection);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     }
 }

@@ -83,8 +83,8 @@ impl Wake for ShutDown {
     }
 }
 
-/// Has KILL shut down a socket that nobody waits for in a task. The session goes, or [`Client::forget_waker`] is called,
-/// before the socket closes.
+/// Has KILL of the connection shut down a socket that nobody waits for in a task; that of a statement finds none there.
+/// The session goes, or [`Client::forget_waker`] is called, before the socket closes.
 pub(super) fn shut_down_when_killed(client: &Client, socket: BorrowedFd<'_>) {
-    client.wakes(&Waker::from(Arc::new(ShutDown(socket.as_raw_fd()))));
+    client.wakes_at_end(Waker::from(Arc::new(ShutDown(socket.as_raw_fd()))));
 }
