@@ -232,10 +232,10 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         (Some(places), None) => t.convert(places, Rep::Int),
         (None, None) => "0".into(),
     };
+    let unknown = args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null);
+    let truncate = i32::from(kind == "truncto");
     Ok(match ex.ty.rep() {
-        rep if !matches!(rep, Rep::Int | Rep::Uint | Rep::Time | Rep::Datetime | Rep::Timestamp)
-            && args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null) =>
-        {
+        rep if unknown && !matches!(rep, Rep::Int | Rep::Uint | Rep::Time | Rep::Datetime | Rep::Timestamp) => {
             Ex { ty: SqlType::new(Base::Double), ..Ex::null() }
         }
         Rep::Int | Rep::Uint => {
@@ -257,8 +257,6 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         }
         Rep::Time => {
             let kept = places.unwrap_or(0).clamp(0, 6) as u8;
-            let truncate = i32::from(kind == "truncto");
-            let unknown = args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null);
             let kept_sql = if unknown { "NULL".to_owned() } else { kept.to_string() };
             let sql = format!("tg_time_round({}, {kept_sql}, {truncate})", t.text(ex));
             Ex::sql(sql, SqlType::temporal(Base::Time, kept))
@@ -277,12 +275,10 @@ fn rounding(t: &mut Translator<'_>, args: &[Ex], kind: &str) -> Res<Ex> {
         }
         Rep::Datetime | Rep::Timestamp => {
             let kept = places.unwrap_or(i64::from(ex.ty.decimals)).clamp(0, 6) as u8;
-            let unknown = args.get(1).is_some_and(|places| places.ty.rep() == Rep::Null);
             let kept_sql = if unknown { "NULL".to_owned() } else { kept.to_string() };
             let sql = t.convert(ex, Rep::Datetime);
-            let mode = i32::from(kind == "truncto");
             let ty = SqlType::temporal(Base::Datetime, kept);
-            Ex::sql(format!("tg_dt_round({sql}, {kept_sql}, {mode})"), ty)
+            Ex::sql(format!("tg_dt_round({sql}, {kept_sql}, {truncate})"), ty)
         }
         _ => {
             let sql = t.convert(ex, Rep::Real);

@@ -438,12 +438,10 @@ impl<'a> Translator<'a> {
             }
             _ => {
                 let code = conversion_code(from, to);
-                let base = if ex.ty.base == Base::Date {
-                    1
-                } else if ex.ty.base == Base::Float {
-                    2
-                } else {
-                    0
+                let base = match ex.ty.base {
+                    Base::Date => 1,
+                    Base::Float => 2,
+                    _ => 0,
                 };
                 let width = if ex.ty.zerofill { ex.ty.length } else { 0 };
                 let name = if self.lenient { "tg_cv_lenient" } else { "tg_cv" };
