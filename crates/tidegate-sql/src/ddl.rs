@@ -3,6 +3,7 @@
 mod alter;
 mod define;
 mod keys;
+mod rename;
 pub(crate) mod temporary;
 
 pub(crate) use define::parent_id;
@@ -77,9 +78,7 @@ pub(crate) fn run(
             alter::alter_table(core, &table, &items, text.sql)?
         }
         Statement::RenameTable(pairs) => {
-            for (from, to) in &pairs {
-                alter::rename(core, from, to)?;
-            }
+            rename::rename(core, &pairs)?;
             0
         }
         Statement::CreateView { name, columns, text: (from, to), or_replace, .. } => {
@@ -166,6 +165,7 @@ pub(super) fn change<T>(
     // Tables are rebuilt under the same name; their children's references stay.
     conn.enforce_foreign_keys(false);
     conn.take_redefined();
+    let redefining = schema.redefinition.begin();
     let result = (|| {
         conn.begin_immediate().map_err(internal)?;
         temporary::sweep(&conn, &catalog, schema)?;
@@ -187,6 +187,7 @@ pub(super) fn change<T>(
         schema.reload(&conn)?;
         Ok(value)
     });
+    drop(redefining);
     pool.put(conn);
     drop(guard);
     let value = value?;

@@ -30,6 +30,7 @@ use crate::{
     catalog::{self, Catalog},
     engine::{OpenError, Settings},
     errors,
+    redefinition::Redefinition,
     row_locks::RowLocks,
     store::{
         background::SyncState,
@@ -333,6 +334,7 @@ pub(crate) struct Schema {
     catalog: Mutex<Option<Arc<Catalog>>>,
     /// Changes with every DDL; part of the statement cache's key.
     version: AtomicU64,
+    pub(crate) redefinition: Redefinition,
     closed: AtomicBool,
     /// Closed because its files are not where they were.
     lost: AtomicBool,
@@ -357,6 +359,7 @@ impl Schema {
             statistics_begun: AtomicBool::new(false),
             catalog: Mutex::default(),
             version: AtomicU64::new(1),
+            redefinition: Redefinition::default(),
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             table_version: predecessor.map_or(0, |schema| schema.table_version + TABLE_VERSIONS),

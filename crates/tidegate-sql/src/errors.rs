@@ -16,6 +16,12 @@ pub(crate) fn is_of_names(code: u16) -> bool {
     matches!(code, 1046 | UNKNOWN_DATABASE | 1054 | 1146)
 }
 
+/// Whether SQLite has no table or column of a name that the engine has given it: definitions have changed.
+pub(crate) fn is_of_unknown_name(error: &ServerError) -> bool {
+    let text = error.message.strip_prefix("Internal error: ");
+    text.is_some_and(|text| text.starts_with("no such table") || text.starts_with("no such column"))
+}
+
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident($($arg:ident),*) = $code:literal $state:literal $text:literal;)*) => {
         $($(#[$doc])*

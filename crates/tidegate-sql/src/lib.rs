@@ -38,6 +38,7 @@ mod lexer;
 mod locks;
 mod parse;
 mod pcre;
+mod redefinition;
 mod row_locks;
 mod show;
 mod store;

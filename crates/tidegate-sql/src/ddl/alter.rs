@@ -1,4 +1,4 @@
-//! ALTER TABLE and RENAME TABLE.
+//! ALTER TABLE.
 //!
 //! Names, defaults, comments and positions live in the catalogue alone. Added and dropped columns and indexes are SQLite's
 //! own ALTER and CREATE INDEX; a column that changes its stored form, or a primary key that comes or goes, copies the
@@ -573,26 +573,4 @@ fn convert(target: &Target<'_>, old: &Column, cell: Cell<'_>) -> Res<Datum> {
         return Ok(target.implicit_default());
     }
     Ok(stored)
-}
-
-/// Carries out one pair of RENAME TABLE.
-///
-/// # Errors
-/// 1146, 1050.
-pub(super) fn rename(core: &mut Core, from: &TableName, to: &TableName) -> Res<()> {
-    let schema = schema_of(core, from)?;
-    if !Arc::ptr_eq(&schema, &schema_of(core, to)?) {
-        return Err(errors::unsupported("moving a table to another schema"));
-    }
-    check_name(&to.name)?;
-    change(core, &schema, &[&from.name], |conn, catalog| {
-        let table = catalog.table(&from.name).ok_or_else(|| errors::no_such_table(&schema.name, &from.name))?;
-        if catalog.table(&to.name).is_some() {
-            return Err(errors::table_exists(&to.name));
-        }
-        let mut renamed = copy(table);
-        renamed.name.clone_from(&to.name);
-        catalog::store(conn, &renamed).map_err(internal)?;
-        keys::rename_parent(conn, catalog, &mut renamed)
-    })
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tidegate_rows::{QueryError, Sink, Summary};
 
-use super::Core;
+use super::{Core, Res, transaction::wait_at_most};
 use crate::{
     cache::Entry,
     clients::Listing,
@@ -43,8 +43,37 @@ impl Core {
             drop(entry);
         }
         pool.put(conn);
-        self.finish_select(&plan, result?, more, sink);
+        let rows = result.map_err(|error| self.error_of_names(&plan, false, error))?;
+        self.finish_select(&plan, rows, more, sink);
         Ok(())
+    }
+
+    /// The error of a query: 1412 if it has met a name that the file does not have since definitions have changed, or
+    /// does not have in the snapshot of an `older` transaction.
+    #[cold]
+    pub(super) fn error_of_names(&self, plan: &Plan, older: bool, error: QueryError) -> QueryError {
+        if !matches!(&error, QueryError::Server(error) if errors::is_of_unknown_name(error)) {
+            return error;
+        }
+        match self.is_outdated(plan) {
+            Ok(outdated) if outdated || older => errors::definition_changed().into(),
+            Ok(_) => error,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Whether definitions have changed under a plan. Waits for whoever is about to publish newer ones.
+    ///
+    /// # Errors
+    /// 1205 if that takes too long.
+    fn is_outdated(&self, plan: &Plan) -> Res<bool> {
+        for (schema, version) in &plan.catalogs {
+            let over = schema.redefinition.over();
+            if schema.redefinition.runs() && schema.version() == *version {
+                wait_at_most(&self.env, over)?;
+            }
+        }
+        Ok(!plan.is_current())
     }
 
     /// Runs `SELECT SLEEP(n)`. As the last statement it leaves its coroutine first, whose stack others can use meanwhile.
@@ -141,11 +170,7 @@ pub(super) fn run_select(
 ) -> Result<(u64, u64), QueryError> {
     let internal = |error: SqliteError| to_server_error(&error);
     if stmts.is_empty() {
-        stmts.push(conn.prepare(&select.sql).map_err(|error| {
-            // The plan is of the newest definitions, the transaction may be older.
-            let unknown = error.message.starts_with("no such table") || error.message.starts_with("no such column");
-            if unknown && !conn.is_autocommit() { errors::definition_changed() } else { internal(error) }
-        })?);
+        stmts.push(conn.prepare(&select.sql).map_err(internal)?);
     }
     let stmt = &mut stmts[0];
     let mut bound = constants.bind(stmt, &select.binds)?;

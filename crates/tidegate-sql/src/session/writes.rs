@@ -280,8 +280,9 @@ impl Core {
             let reader = transaction.reader().cloned();
             let conn = transaction.conn()?;
             let stmts = &mut entry.stmts;
-            let rows = task::while_reading(home, reader.as_ref(), || run_select(conn, stmts, select, constants, sink))?;
-            return Ok(Done::Rows(rows));
+            let rows = task::while_reading(home, reader.as_ref(), || run_select(conn, stmts, select, constants, sink));
+            // The plan is of the newest definitions, the transaction may be older.
+            return rows.map(Done::Rows).map_err(|error| self.error_of_names(plan, true, error));
         }
         self.env.may_write(&plan.kind)?;
         transaction.write(&self.env, plan, &mut entry.stmts)?;

@@ -1,6 +1,7 @@
 //! The engine from outside: schemas, transactions, waiting, errors.
 
 mod clients;
+mod definitions;
 mod directory;
 mod files;
 mod information;

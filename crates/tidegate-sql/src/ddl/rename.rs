@@ -1,0 +1,60 @@
+//! RENAME TABLE.
+
+use std::sync::Arc;
+
+use super::{Res, alter::copy, change, check_name, internal, keys, schema_of};
+use crate::{
+    catalog::{self, Catalog},
+    engine::Schema,
+    errors,
+    parse::TableName,
+    session::Core,
+    store::conn::Conn,
+};
+
+/// A table's name and its new one.
+type Pair = (TableName, TableName);
+
+/// Gives tables new names, one after the other. Others see all the new names of a schema at once, or none.
+///
+/// # Errors
+/// 1146, 1050: all names of the schema are what they were.
+pub(super) fn rename(core: &Core, pairs: &[Pair]) -> Res<()> {
+    let mut schemas: Vec<(Arc<Schema>, Vec<&Pair>)> = Vec::new();
+    for pair in pairs {
+        let schema = schema_of(core, &pair.0)?;
+        if !Arc::ptr_eq(&schema, &schema_of(core, &pair.1)?) {
+            return Err(errors::unsupported("moving a table to another schema"));
+        }
+        check_name(&pair.1.name)?;
+        match schemas.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &schema)) {
+            Some((_, pairs)) => pairs.push(pair),
+            None => schemas.push((schema, vec![pair])),
+        }
+    }
+    for (schema, pairs) in &schemas {
+        let tables: Vec<&str> = pairs.iter().map(|(from, _)| from.name.as_str()).collect();
+        change(core, schema, &tables, |conn, catalog| {
+            let [first, rest @ ..] = &pairs[..] else { return Ok(()) };
+            rename_one(conn, catalog, schema, first)?;
+            for pair in rest {
+                // With the names that the pairs before it have given.
+                let now = catalog::load(conn, Some(catalog))?.unwrap_or_default();
+                rename_one(conn, &now, schema, pair)?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn rename_one(conn: &Conn, catalog: &Catalog, schema: &Schema, (from, to): &Pair) -> Res<()> {
+    let table = catalog.table(&from.name).ok_or_else(|| errors::no_such_table(&schema.name, &from.name))?;
+    if catalog.table(&to.name).is_some() {
+        return Err(errors::table_exists(&to.name));
+    }
+    let mut renamed = copy(table);
+    renamed.name.clone_from(&to.name);
+    catalog::store(conn, &renamed).map_err(internal)?;
+    keys::rename_parent(conn, catalog, &mut renamed)
+}

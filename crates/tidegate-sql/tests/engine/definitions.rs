@@ -1,0 +1,89 @@
+//! Definitions that change beside statements that use them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Fixture, code, one, run};
+
+/// Runs each of `reads` in a thread of its own, over and over, while the definitions change `rounds` times.
+async fn beside(fixture: &Fixture, reads: &[&str], rounds: usize, definitions: &[&str]) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for sql in reads {
+            let (engine, over) = (fixture.engine().clone(), &over);
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let mut session = engine.session("test").unwrap();
+                    while !over.load(Ordering::Acquire) {
+                        // Panics with the error.
+                        run(&mut session, sql).await;
+                    }
+                });
+            });
+        }
+        scope.spawn(|| {
+            /// Lets the readers go, also when this thread panics.
+            struct Over<'a>(&'a AtomicBool);
+            impl Drop for Over<'_> {
+                fn drop(&mut self) {
+                    self.0.store(true, Ordering::Release);
+                }
+            }
+            let _over = Over(&over);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut session = fixture.engine().session("test").unwrap();
+                for _ in 0..rounds {
+                    for sql in definitions {
+                        run(&mut session, sql).await;
+                    }
+                }
+            });
+        });
+    });
+}
+
+#[tokio::test]
+async fn a_query_goes_by_the_definition_that_its_table_has() {
+    let fixture = Fixture::new("redefined");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, 2)").await;
+    let reads = ["SELECT * FROM t", "SELECT * FROM t WHERE id = 2 FOR UPDATE", "UPDATE t SET v = v + 1 WHERE id = 1"];
+    beside(&fixture, &reads, 100, &["ALTER TABLE t ADD z INT", "ALTER TABLE t DROP z"]).await;
+}
+
+#[tokio::test]
+async fn a_table_that_another_takes_the_place_of_is_always_there() {
+    let fixture = Fixture::new("replaced");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, 2)").await;
+    let reads = ["SELECT * FROM t", "UPDATE t SET v = v + 1 WHERE id = 1"];
+    let replace = [
+        "CREATE TABLE next (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO next VALUES (1, 1), (2, 2)",
+        "RENAME TABLE t TO old, next TO t",
+        "DROP TABLE old",
+    ];
+    beside(&fixture, &reads, 50, &replace).await;
+}
+
+#[tokio::test]
+async fn tables_are_renamed_together_or_not_at_all() {
+    let fixture = Fixture::new("renamed");
+    let mut session = fixture.session().await;
+    run(
+        &mut session,
+        "CREATE TABLE a (id INT PRIMARY KEY); INSERT INTO a VALUES (1);
+         CREATE TABLE b (id INT PRIMARY KEY, a INT, FOREIGN KEY (a) REFERENCES a (id)); INSERT INTO b VALUES (7, 1)",
+    )
+    .await;
+    run(&mut session, "RENAME TABLE a TO c, b TO a, c TO b").await;
+    assert_eq!(one(&mut session, "SELECT * FROM a").await, "7,1");
+    assert_eq!(one(&mut session, "SELECT * FROM b").await, "1");
+    assert_eq!(code(&mut session, "INSERT INTO a VALUES (8, 2)").await, 1452, "the key means the table, not the name");
+    assert_eq!(code(&mut session, "RENAME TABLE a TO c, d TO a").await, 1146);
+    assert_eq!(code(&mut session, "RENAME TABLE a TO c, c TO b").await, 1050);
+    assert_eq!(one(&mut session, "SELECT * FROM a").await, "7,1");
+    let made = one(&mut session, "SELECT referenced_table_name FROM information_schema.referential_constraints").await;
+    assert_eq!(made, "b");
+}
