@@ -134,13 +134,15 @@ impl Both {
         let begun = std::time::Instant::now();
         while self.ours.is_waiting(client) {
             if has_rows(&run(&mut self.our_eye, &count_of_waits(self.our_ids[client])).await) {
-                while begins {
-                    assert!(self.theirs.is_waiting(client), "{what} waits, but not on the server");
-                    assert!(begun.elapsed() < PATIENCE, "{what}: does the server wait?");
-                    // Before, too: the copy that the server answers from may be of an earlier wait.
-                    tokio::time::sleep(INNODB_TRX_IDLE).await;
-                    if has_rows(&run(&mut self.their_eye, &count_of_waits(self.their_ids[client])).await) {
-                        break;
+                if begins {
+                    loop {
+                        assert!(self.theirs.is_waiting(client), "{what} waits, but not on the server");
+                        assert!(begun.elapsed() < PATIENCE, "{what}: does the server wait?");
+                        // Before, too: the copy that the server answers from may be of an earlier wait.
+                        tokio::time::sleep(INNODB_TRX_IDLE).await;
+                        if has_rows(&run(&mut self.their_eye, &count_of_waits(self.their_ids[client])).await) {
+                            break;
+                        }
                     }
                 }
                 return None;
