@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Res, alter::copy, change, check_name, internal, keys, schema_of};
+use super::{Res, alter::copy, change, check_name, internal, keys, schema_of, temporary};
 use crate::{
     catalog::{self, Catalog},
     engine::Schema,
@@ -18,7 +18,7 @@ type Pair = (TableName, TableName);
 /// Gives tables new names, one after the other. Others see all the new names of a schema at once, or none.
 ///
 /// # Errors
-/// 1146, 1050: all names of the schema are what they were.
+/// 1146, 1050; 1235 for temporary tables and other schemas: all names of the schema are what they were.
 pub(super) fn rename(core: &Core, pairs: &[Pair]) -> Res<()> {
     let mut schemas: Vec<(Arc<Schema>, Vec<&Pair>)> = Vec::new();
     for pair in pairs {
@@ -27,6 +27,9 @@ pub(super) fn rename(core: &Core, pairs: &[Pair]) -> Res<()> {
             return Err(errors::unsupported("moving a table to another schema"));
         }
         check_name(&pair.1.name)?;
+        if temporary::is_hidden(&core.actual(&pair.0).name) {
+            return Err(errors::unsupported("renaming a temporary table"));
+        }
         match schemas.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &schema)) {
             Some((_, pairs)) => pairs.push(pair),
             None => schemas.push((schema, vec![pair])),

@@ -84,6 +84,10 @@ async fn tables_are_renamed_together_or_not_at_all() {
     assert_eq!(code(&mut session, "RENAME TABLE a TO c, d TO a").await, 1146);
     assert_eq!(code(&mut session, "RENAME TABLE a TO c, c TO b").await, 1050);
     assert_eq!(one(&mut session, "SELECT * FROM a").await, "7,1");
+    run(&mut session, "CREATE TEMPORARY TABLE a (v INT)").await;
+    assert_eq!(code(&mut session, "RENAME TABLE a TO c").await, 1235, "not the table behind it");
+    run(&mut session, "DROP TEMPORARY TABLE a").await;
+    assert_eq!(one(&mut session, "SELECT * FROM a").await, "7,1");
     let made = one(&mut session, "SELECT referenced_table_name FROM information_schema.referential_constraints").await;
     assert_eq!(made, "b");
 }
