@@ -443,11 +443,11 @@ impl Request {
 
     /// When a filter fails, what follows cannot be sent either: the client learns of it by the end of its connection.
     #[inline]
-    fn check_passed(&self, passed: Result<(), Closed>) -> Result<(), Closed> {
+    fn check_passed(self: &Rc<Self>, passed: Result<(), Closed>) -> Result<(), Closed> {
         // Who captures sees that the end is missing.
         if passed.is_err() && !self.wants_finalize() && !self.response.borrow().capture_is_full {
             self.flags().output_failed.set(true);
-            if matches!(self.sink, Sink::Client | Sink::Parent | Sink::Postponed(_)) {
+            if matches!(self.sink, Sink::Client | Sink::Parent | Sink::Postponed(_)) && !self.is_given_up() {
                 self.close_connection();
             }
         }
@@ -595,7 +595,7 @@ impl Request {
     /// The client has gone, or takes nothing for `send_timeout`.
     pub async fn pace(self: &Rc<Self>) -> Result<(), Closed> {
         tokio::task::yield_now().await;
-        self.wait_for_turn().await;
+        self.wait_for_turn().await?;
         if self.is_captured() || self.client.unsent_bytes() <= PACE_BYTES {
             return Ok(());
         }

@@ -348,6 +348,13 @@ impl LateLog {
     }
 }
 
+impl Request {
+    /// Whether log handlers of this request, or of one that it belongs with, still run.
+    pub(crate) fn has_late_log(&self) -> bool {
+        self.find_lasting_context::<LateLog>().is_some_and(|late_log| late_log.running.get() > 0)
+    }
+}
+
 /// A log handler that waits. The last one to end takes the request apart, which the connection has left to it.
 struct LogRun {
     req: Rc<Request>,

@@ -25,17 +25,28 @@ use crate::{
 /// output to be taken waits from there; what one that does not wait may send is bounded by `subrequest_capture_max`.
 const KEPT_BYTES_MAX: u64 = 128 << 10;
 
+/// Whether the output of a sub-request may go into the response around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Not yet.
+    Waits,
+    /// It goes there at once.
+    Has,
+    /// Nobody wants it any more.
+    Never,
+}
+
 /// The place of a sub-request's output in the response around it.
 #[derive(Debug)]
 pub struct Postponed {
     kept: RefCell<Vec<Buf>>,
     /// Of [`kept`](Self::kept), those in memory.
     kept_bytes: Cell<u64>,
-    has_turn: Cell<bool>,
+    turn: Cell<Turn>,
     has_output: Cell<bool>,
     /// The sub-request answers an error status with its status alone: its parent has another body for that.
     bare_status: bool,
-    turn: Notify,
+    turn_changed: Notify,
 }
 
 impl Postponed {
@@ -43,23 +54,39 @@ impl Postponed {
         Rc::new(Postponed {
             kept: RefCell::default(),
             kept_bytes: Cell::new(0),
-            has_turn: Cell::new(false),
+            turn: Cell::new(Turn::Waits),
             has_output: Cell::new(false),
             bare_status,
-            turn: Notify::new(),
+            turn_changed: Notify::new(),
         })
     }
 
     pub(crate) fn has_turn(&self) -> bool {
-        self.has_turn.get()
+        self.turn.get() == Turn::Has
     }
 
     fn is_full(&self) -> bool {
-        !self.has_turn.get() && self.kept_bytes.get() > KEPT_BYTES_MAX
+        self.turn.get() == Turn::Waits && self.kept_bytes.get() > KEPT_BYTES_MAX
+    }
+
+    fn set_turn(&self, turn: Turn) -> Vec<Buf> {
+        self.turn.set(turn);
+        self.turn_changed.notify_waiters();
+        self.kept_bytes.set(0);
+        self.kept.take()
+    }
+
+    /// Ends the wait for a turn that will not come, and drops what was kept for it. Filters wait in tasks of their own, which
+    /// would otherwise keep the request and its connection for ever.
+    pub(crate) fn give_up(&self) {
+        drop(self.set_turn(Turn::Never));
     }
 
     /// Takes output that comes before the turn.
     fn keep(&self, req: &Request, chunk: Chunk) -> Result<(), Closed> {
+        if self.turn.get() == Turn::Never {
+            return Err(Closed);
+        }
         let is_bytes = |buf: &&Buf| matches!(buf, Buf::Bytes(_));
         let bytes = self.kept_bytes.get() + chunk.bufs.iter().filter(is_bytes).map(Buf::len).sum::<u64>();
         req.check_capture(bytes)?;
@@ -101,10 +128,7 @@ impl Subrequest {
     /// The response around it cannot go on.
     pub fn take_turn(&self) -> Result<(), Closed> {
         let (Sink::Postponed(postponed), Some(parent)) = (&self.req.sink, &self.req.parent) else { return Ok(()) };
-        postponed.has_turn.set(true);
-        postponed.turn.notify_waiters();
-        let chunk = Chunk { bufs: postponed.kept.take().into(), ..Chunk::default() };
-        postponed.kept_bytes.set(0);
+        let chunk = Chunk { bufs: postponed.set_turn(Turn::Has).into(), ..Chunk::default() };
         if chunk.is_empty() { Ok(()) } else { write_behind_filters(parent, chunk) }
     }
 
@@ -179,16 +203,27 @@ impl Request {
     }
 
     /// Waits while the output of this request, or of one around it, has kept enough and waits for its turn.
-    pub(crate) async fn wait_for_turn(self: &Rc<Self>) {
+    ///
+    /// # Errors
+    /// The turn will not come.
+    pub(crate) async fn wait_for_turn(self: &Rc<Self>) -> Result<(), Closed> {
         loop {
             let responder = self.responder();
-            let Sink::Postponed(postponed) = &responder.sink else { return };
-            let turn = postponed.turn.notified();
-            if !postponed.is_full() {
-                return;
+            let Sink::Postponed(postponed) = &responder.sink else { return Ok(()) };
+            let turn_changed = postponed.turn_changed.notified();
+            if postponed.turn.get() == Turn::Never {
+                return Err(Closed);
             }
-            turn.await;
+            if !postponed.is_full() {
+                return Ok(());
+            }
+            turn_changed.await;
         }
+    }
+
+    /// Whether nobody wants the output of this request any more. The client may be somebody else's by then.
+    pub(crate) fn is_given_up(self: &Rc<Self>) -> bool {
+        matches!(&self.responder().sink, Sink::Postponed(postponed) if postponed.turn.get() == Turn::Never)
     }
 
     /// Whether a handler that sends should wait for its turn first.
@@ -205,10 +240,7 @@ pub(crate) fn end_body_filters(req: &Rc<Request>, chunk: Chunk) -> Ready<Result<
     let written = write_behind_filters(req, chunk);
     if written.is_ok() && matches!(req.sink, Sink::Parent | Sink::Postponed(_)) && req.is_kept_back() {
         let req = req.clone();
-        return Ready::later(async move {
-            req.wait_for_turn().await;
-            Ok(())
-        });
+        return Ready::later(async move { req.wait_for_turn().await });
     }
     Ready::Now(written)
 }

@@ -55,7 +55,7 @@ pub struct Options {
     pub bare_status: bool,
 }
 
-/// A sub-request that can be run and then looked at.
+/// A sub-request that can be run and then looked at. Dropping this ends it.
 pub struct Subrequest {
     /// The request; its response's head can be read when [`run`](Self::run) is over.
     pub req: Rc<Request>,
@@ -140,8 +140,10 @@ impl Subrequest {
 
     /// Gives the memory to the requests that come. What somebody else still holds stays his.
     pub fn recycle(self) {
-        worker::give_request(self.req);
-        if let Ok(body) = Rc::try_unwrap(self.body) {
+        let (req, body) = (self.req.clone(), self.body.clone());
+        drop(self);
+        worker::give_request(req);
+        if let Ok(body) = Rc::try_unwrap(body) {
             buffers::give(body.into_inner());
         }
     }
@@ -151,6 +153,18 @@ impl Subrequest {
         match phase::run(&self.req) {
             phase::Ready::Now(()) => Box::pin(std::future::ready(())),
             phase::Ready::Later(future) => future,
+        }
+    }
+}
+
+impl Drop for Subrequest {
+    fn drop(&mut self) {
+        if let Sink::Postponed(postponed) = &self.req.sink {
+            postponed.give_up();
+        }
+        // Its contexts may hold sub-requests of its own, which hold it; and tasks, which end with them.
+        if !self.req.has_late_log() {
+            self.req.forget_contexts();
         }
     }
 }

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use support::{Site, accept, connect};
+use support::{Site, accept, connect, eventually};
 
 /// What a slow reader may cost: the queue's share, pieces on their way, and what the allocator rounds up.
 const GROWTH_KB_MAX: u64 = 12 << 10;
@@ -184,5 +184,55 @@ fn echo_duplicate_makes_no_more_than_the_client_takes() {
     check_growth(&site, before_kb);
     assert_eq!(body_of(client).len(), 60_000_000);
     assert!(!site.log().contains("temporary file"), "{}", site.log());
+    site.quit();
+}
+
+/// Pages in pages, of which the first part never comes, so that everything behind it waits for its turn.
+#[test]
+fn a_client_that_leaves_takes_the_includes_of_its_page_along() {
+    const CLIENTS: usize = 5;
+    const INCLUDES: usize = 4;
+    let pages = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let mut site = Site::new(
+        "worker_processes 1;",
+        &format!(
+            "location = / {{ return 200 ok; }}\n\
+             location /page/ {{ ssi on; proxy_buffering off; proxy_pass http://{}; }}\n\
+             location /never {{ content_by_lua_block {{ ngx.sleep(100000) }} }}\n\
+             location /much {{ content_by_lua_block {{\n\
+                 ngx.log(ngx.WARN, 'much is made')\n\
+                 ngx.print(('x'):rep(300000))\n\
+             }} }}",
+            pages.local_addr().expect("bound")
+        ),
+    );
+    site.start();
+    let server = site.server();
+    let descriptors = || std::fs::read_dir(format!("/proc/{server}/fd")).expect("our process").count();
+    let include = |path: &str| format!("<!--# include virtual=\"{path}\" -->");
+    // The beginning of a longer page.
+    let answer = |text: String| {
+        let mut stream = accept(&pages);
+        let _ = stream.read(&mut [0; 4096]).expect("a request");
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\nContent-Type: text/html\r\n\r\n";
+        write!(stream, "{head}{text}").expect("sent");
+        stream
+    };
+    let (mut clients, mut outer, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..CLIENTS {
+        let mut client = connect(site.port).expect("the server accepts");
+        client.write_all(b"GET /page/outer HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+        clients.push(client);
+        outer.push(answer(include("/never") + &include("/page/inner")));
+        inner.push(answer(include("/never") + &include("/much").repeat(INCLUDES)));
+    }
+    eventually("all includes have run", || {
+        (site.log().matches("much is made").count() == CLIENTS * INCLUDES).then_some(())
+    });
+    let held = descriptors();
+    drop(clients);
+    // Whatever is left of a request keeps the connection of its client, beside those of its two pages.
+    eventually("nothing of the requests is left", || (descriptors() + 3 * CLIENTS <= held).then_some(()));
+    drop((outer, inner));
     site.quit();
 }
