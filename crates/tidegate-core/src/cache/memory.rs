@@ -24,7 +24,7 @@ use super::{
 const OVERHEAD_BYTES: u64 = 256;
 
 /// Files that are kept open at a time. The system lets a process open 1,024 unless it is told otherwise, most of them for clients.
-const FILES_MAX: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
+const FILES_MAX: usize = 128;
 
 /// Entries that are looked at while others wait.
 const FORGET_LEN: usize = 64;
@@ -50,7 +50,12 @@ pub(super) struct Reading(u64);
 
 impl Memory {
     pub(super) fn new() -> Memory {
-        let kept = Kept { entries: LruCache::unbounded(), files: LruCache::new(FILES_MAX), bytes: 0, changes: 0 };
+        let kept = Kept {
+            entries: LruCache::unbounded(),
+            files: LruCache::new(NonZeroUsize::new(FILES_MAX).expect("not zero")),
+            bytes: 0,
+            changes: 0,
+        };
         Memory { bytes_max: AtomicU64::new(0), kept: Mutex::new(kept) }
     }
 
@@ -202,7 +207,7 @@ mod tests {
             Arc::make_mut(&mut large).body = Body::File { file: file.clone(), offset: 100, len: (1 << 30) - 100 };
             large
         };
-        let keys: Vec<Key> = (0..=FILES_MAX.get()).map(|number| Key::of(&number.to_le_bytes())).collect();
+        let keys: Vec<Key> = (0..=FILES_MAX).map(|number| Key::of(&number.to_le_bytes())).collect();
         for key in &keys[1..] {
             memory.keep(*key, &large(), Reading(0));
         }
@@ -212,7 +217,7 @@ mod tests {
         let is_there = |key: Key| memory.get(key).is_ok();
         assert_eq!([keys[0], keys[1], keys[2], Key::of(b"small")].map(is_there), [true, true, false, true]);
         let open = Arc::strong_count(&file) - 1;
-        assert_eq!((open, lock(&memory.kept).bytes), (FILES_MAX.get(), 356 * (FILES_MAX.get() as u64 + 1)));
+        assert_eq!((open, lock(&memory.kept).bytes), (FILES_MAX, 356 * (FILES_MAX as u64 + 1)));
         memory.set_bytes_max(0);
         assert_eq!((Arc::strong_count(&file), lock(&memory.kept).bytes), (1, 0));
         assert!(lock(&memory.kept).files.is_empty());

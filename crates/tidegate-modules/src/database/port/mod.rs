@@ -244,7 +244,11 @@ async fn talk(session: &Session, server: &mut Server<Answers>, input: Vec<u8>, w
             session.requests.set(session.requests.get() + 1);
             session.await_request(true);
         }
-        let came = wait(session, server, worker).await;
+        // A client that never pauses would keep a worker that is to end: it is told behind its answer.
+        let came = match may_be_left && worker.is_quitting() && answered > 0 {
+            true => Ok(Wait::Closing),
+            false => wait(session, server, worker).await,
+        };
         session.end_await();
         let (code, state, message) = match came {
             Ok(Wait::Ready(Came::Bytes(count @ 1..))) => {
