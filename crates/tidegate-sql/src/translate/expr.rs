@@ -5,7 +5,7 @@ use sqlparser::ast::{
 };
 
 use super::{
-    Code, Coercibility, Ex, ParamKind, Res, Source, Translator, meet,
+    Code, Coercibility, Ex, Res, Source, Translator, meet,
     scope::{Named, Scope},
     select::Wanted,
     types::{
@@ -154,24 +154,6 @@ impl Translator<'_> {
         let coercibility =
             if ty.base.is_character() || ty.base.is_binary() { Coercibility::Literal } else { Coercibility::Number };
         Ex { coercibility, ..Ex::constant(Source::Literal(index), ty) }
-    }
-
-    fn param(&mut self, index: usize) -> Res<Ex> {
-        let kind = self.params.get(index).ok_or_else(|| errors::wrong_arguments("EXECUTE"))?;
-        let ty = match kind {
-            ParamKind::Null => return Ok(Ex { code: Code::Const(Source::Param(index)), ..Ex::null() }),
-            ParamKind::Int => SqlType::bigint(),
-            ParamKind::Uint => SqlType::ubigint(),
-            ParamKind::Double => SqlType::new(Base::Double),
-            ParamKind::Decimal { decimals } => SqlType::decimal(decimal::PRECISION_MAX, *decimals),
-            ParamKind::Date => SqlType::new(Base::Date),
-            ParamKind::Datetime { decimals } => SqlType::temporal(Base::Datetime, *decimals),
-            ParamKind::Time { decimals } => SqlType::temporal(Base::Time, *decimals),
-            ParamKind::Text(collation) => crate::functions::info::variable_text(*collation),
-            ParamKind::Blob => SqlType::new(Base::LongBlob),
-            ParamKind::Bytes => SqlType::varchar(255, self.session.inputs.collation),
-        };
-        Ok(Ex { coercibility: Coercibility::Literal, ..Ex::constant(Source::Param(index), ty) })
     }
 
     fn unary(&mut self, op: &UnaryOperator, operand: &Expr, scope: &Scope<'_>) -> Res<Ex> {

@@ -18,10 +18,12 @@ mod from;
 mod full_group;
 pub(crate) mod inputs;
 pub(crate) mod like;
+mod limit;
 pub(crate) mod list;
 pub(crate) mod literals;
 mod locking;
 mod names;
+mod param;
 pub(crate) mod returning;
 mod rollup;
 mod safe_updates;
@@ -48,6 +50,7 @@ use crate::{
 
 pub(crate) use codes::{conversion_code, rep_of_code};
 pub(crate) use inputs::{Inputs, Session};
+pub(crate) use param::ParamKind;
 
 pub(crate) type Res<T> = Result<T, ServerError>;
 
@@ -145,30 +148,14 @@ pub(crate) struct Origin {
     pub(crate) flags: u16,
 }
 
-/// A parameter as the caller gave it: only its type matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ParamKind {
-    Null,
-    Int,
-    Uint,
-    Double,
-    /// Digits behind the point.
-    Decimal {
-        decimals: u8,
-    },
-    Date,
-    /// Digits of the second.
-    Datetime {
-        decimals: u8,
-    },
-    /// Digits of the second.
-    Time {
-        decimals: u8,
-    },
-    /// Characters in the connection's collation.
-    Bytes,
-    Text(Collation),
-    Blob,
+/// Whether the value of a constant alone does not tell what a conversion makes of it: a date looks like its midnight, and only the
+/// type has the number of digits of a second that are shown.
+fn is_dated(ex: &Ex, to: Rep) -> bool {
+    match to {
+        Rep::Int | Rep::Uint | Rep::Real | Rep::Dec => ex.ty.base == Base::Date,
+        Rep::Text | Rep::Blob => ex.ty.base.is_temporal(),
+        _ => false,
+    }
 }
 
 /// One translation.
@@ -378,12 +365,7 @@ impl<'a> Translator<'a> {
     /// The expression's text converted to another representation.
     pub(crate) fn convert(&mut self, ex: &Ex, to: Rep) -> String {
         let from = ex.ty.rep();
-        // The value of a constant does not tell a date from its midnight, nor how many digits of a second are shown.
-        let dated = match to {
-            Rep::Int | Rep::Uint | Rep::Real | Rep::Dec => ex.ty.base == Base::Date,
-            Rep::Text | Rep::Blob => ex.ty.base.is_temporal(),
-            _ => false,
-        };
+        let dated = is_dated(ex, to);
         // A text that is no number fails a strict statement only where it is looked at: not when it is bound.
         let textual = from == Rep::Text || from == Rep::Blob && !ex.ty.marks.number;
         let late = self.late && textual && !matches!(to, Rep::Null | Rep::Text | Rep::Blob);

@@ -1,12 +1,12 @@
 //! Queries: SELECT, WITH, grouping, ordering. Beside it stand `from`, `union`, `windows`, `names`, `full_group` and `rollup`.
 
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, GroupByWithModifier, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    Distinct, Expr, GroupByExpr, GroupByWithModifier, OrderByExpr, OrderByKind, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Value, WildcardAdditionalOptions,
 };
 
 use super::{
-    Code, Ex, Res, Source as Constant, Translator,
+    Code, Ex, Res, Translator,
     compare::Ground,
     expr::unnest,
     from::source_columns,
@@ -241,42 +241,6 @@ impl Translator<'_> {
             return Err(errors::unknown_column(number, "order clause"));
         }
         Ok(Some(position - 1))
-    }
-
-    /// The text of LIMIT, and whether it lets one row through at most.
-    pub(super) fn limit(&mut self, limit: &LimitClause) -> Res<(String, bool)> {
-        let (limit, offset) = match limit {
-            LimitClause::LimitOffset { limit, offset, limit_by } if limit_by.is_empty() => {
-                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
-            }
-            LimitClause::OffsetCommaLimit { offset, limit } => (Some(limit), Some(offset)),
-            LimitClause::LimitOffset { .. } => return Err(errors::unsupported("LIMIT BY")),
-        };
-        let Some(limit) = limit else { return Err(errors::syntax("OFFSET")) };
-        let (count, one) = self.count(limit)?;
-        let offset = offset.map(|offset| self.count(offset)).transpose()?;
-        let offset = offset.map_or(String::new(), |(text, _)| format!(" OFFSET {text}"));
-        Ok((format!(" LIMIT {count}{offset}"), one))
-    }
-
-    /// A number of rows: a literal or a parameter. A parameter of any type is the whole number next to it, and NULL is none.
-    pub(crate) fn count(&mut self, expr: &Expr) -> Res<(String, bool)> {
-        let ex = self.expr(expr, &Scope::default())?;
-        match &ex.code {
-            Code::Const(Constant::Param(_)) if ex.ty.rep() == Rep::Null => Ok(("0".to_owned(), false)),
-            Code::Const(Constant::Param(_)) if !matches!(ex.ty.rep(), Rep::Int | Rep::Uint) => {
-                Ok((format!("tg_count({})", self.convert(&ex, Rep::Int)), false))
-            }
-            Code::Const(source @ (Constant::Literal(_) | Constant::Param(_) | Constant::Value(..)))
-                if matches!(ex.ty.rep(), Rep::Int | Rep::Uint) =>
-            {
-                let source = source.clone();
-                let one = matches!(&source, Constant::Literal(index) if self.literals.profits_from(*index, b"1"));
-                // Everything that does not fit is as good as no limit.
-                Ok((format!("tg_count({})", self.bind(&source, ex.ty.rep(), None)), one))
-            }
-            _ => Err(errors::syntax(expr)),
-        }
     }
 
     pub(super) fn select(&mut self, select: &Select, order: &[OrderByExpr], outer: Option<&Scope<'_>>) -> Res<Parts> {

@@ -20,6 +20,7 @@ pub(crate) mod latin1;
 pub(crate) mod number;
 pub(crate) mod prefix;
 pub(crate) mod temporal;
+pub(crate) mod texts;
 pub(crate) mod types;
 mod uca;
 pub(crate) mod val;
