@@ -37,4 +37,4 @@ pub(crate) use file::{Body, Front, ReadError, Stored, Times};
 pub(crate) use index::{Ending, Presence};
 pub(crate) use key::Key;
 pub(crate) use purges::{Covered, tags_in};
-pub(crate) use zone::{Fill, PurgeError, Update, Zone};
+pub(crate) use zone::{Fill, PurgeError, Update, Zone, unix_now};

@@ -414,6 +414,7 @@ impl Drop for Update {
     }
 }
 
-pub(super) fn unix_now() -> u64 {
+/// Seconds since 1970, as times in entries are.
+pub(crate) fn unix_now() -> u64 {
     clock::now_ms() / 1000
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tidegate_http::{Parsed, parse_response};
 
-use super::{lifetime::Lifetime, unix_now};
+use super::lifetime::Lifetime;
 use crate::{
-    cache::{Body, Ending, Stored, Times},
+    cache::{Body, Ending, Stored, Times, unix_now},
     log::Level,
     output::{Buf, Chunk},
     phase::Step,

@@ -2,9 +2,9 @@
 
 use tidegate_http::{Known, ResponseHead, date::parse_http_date, response::write_field};
 
-use super::{Caching, lifetime::Lifetime, rules::any_holds, unix_now};
+use super::{Caching, lifetime::Lifetime, rules::any_holds};
 use crate::{
-    cache::{Ending, Fill, Front, Key, Times, Update, Zone},
+    cache::{Ending, Fill, Front, Key, Times, Update, Zone, unix_now},
     spool::{Draft, Place, Spool, SpoolError},
     upstream::{
         exchange::{Exchange, Protocol},

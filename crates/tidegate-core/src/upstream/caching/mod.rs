@@ -45,7 +45,7 @@ use super::{
     socket::{Wait, Watch, with_timeout},
 };
 use crate::{
-    cache::{Fill, Key, Presence, ReadError, Stored, Times, Update, Zone},
+    cache::{Fill, Key, Presence, ReadError, Stored, Times, Update, Zone, unix_now},
     clock,
     log::{Level, SysError},
     phase::Step,
@@ -88,10 +88,6 @@ enum Look {
     Miss,
     /// Nothing, and the answer of the upstream is not wanted.
     Scarce,
-}
-
-fn unix_now() -> u64 {
-    clock::now_ms() / 1000
 }
 
 impl Times {

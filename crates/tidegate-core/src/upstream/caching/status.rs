@@ -6,9 +6,8 @@ use std::io::Write;
 
 use tidegate_http::{Known, ResponseHead};
 
-use super::unix_now;
 use crate::{
-    cache::Times,
+    cache::{Times, unix_now},
     upstream::{
         exchange::{Exchange, Protocol},
         record::{CacheStatus, Record},
