@@ -1,11 +1,11 @@
-//! The statement cache of a connection: plans by normalised text.
+//! Plans by normalised text: those that a thread knows for a schema, and on each connection those whose statements are prepared there.
 
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
     exec::{Plan, params::Params},
     lexer::{LiteralKind, Normalised},
-    store::conn::Stmt,
+    store::conn::{Conn, Stmt},
     translate::{
         Inputs,
         literals::{Looked, begins_plainly},
@@ -27,6 +27,16 @@ pub(crate) fn keeps(normalised: &Normalised) -> bool {
 
 /// A plan with its prepared statements.
 pub(crate) struct Entry {
+    key: Rc<Key>,
+    pub(crate) plan: Rc<Plan>,
+    /// Prepared statements of the plan, in its order; taken out while they run.
+    pub(crate) stmts: Vec<Stmt>,
+    /// A writing statement that runs without letting others run in between, as far as is known.
+    pub(crate) brief: bool,
+}
+
+/// What a statement must have in common with the one that a plan was made for.
+struct Key {
     text: Box<[u8]>,
     /// What else decides about a translation.
     inputs: Inputs,
@@ -41,11 +51,6 @@ pub(crate) struct Entry {
     given: Box<[(usize, i64)]>,
     /// The text that named the result's columns: from the beginning of the statement on, spaces and all.
     named: Box<[u8]>,
-    pub(crate) plan: Rc<Plan>,
-    /// Prepared statements of the plan, in its order; taken out while they run.
-    pub(crate) stmts: Vec<Stmt>,
-    /// A writing statement that runs without letting others run in between, as far as is known.
-    pub(crate) brief: bool,
 }
 
 /// Plans by the hash of their text.
@@ -84,10 +89,35 @@ impl StatementCache {
         params: Params<'_>,
     ) -> Option<Entry> {
         let variants = self.entries.get_mut(&normalised.hash)?;
-        let index = variants.iter().position(|entry| entry.serves(normalised, sql, inputs, params))?;
+        let index = variants.iter().position(|entry| entry.key.serves(normalised, sql, inputs, params))?;
         self.count -= 1;
         // A plan made from definitions that have changed makes room for its successor.
         Some(variants.swap_remove(index)).filter(|entry| entry.plan.is_current())
+    }
+
+    /// The plan for a statement, without statements: those belong to a connection.
+    pub(crate) fn twin(
+        &mut self,
+        normalised: &Normalised,
+        sql: &[u8],
+        inputs: &Inputs,
+        params: Params<'_>,
+    ) -> Option<Entry> {
+        let variants = self.entries.get_mut(&normalised.hash)?;
+        let index = variants.iter().position(|entry| entry.key.serves(normalised, sql, inputs, params))?;
+        if variants[index].plan.is_current() {
+            return Some(variants[index].twin());
+        }
+        variants.swap_remove(index);
+        self.count -= 1;
+        None
+    }
+
+    fn take_of(&mut self, hash: u64, plan: &Rc<Plan>) -> Option<Entry> {
+        let variants = self.entries.get_mut(&hash)?;
+        let index = variants.iter().position(|entry| Rc::ptr_eq(&entry.plan, plan))?;
+        self.count -= 1;
+        Some(variants.swap_remove(index))
     }
 
     /// Keeps an entry.
@@ -103,6 +133,11 @@ impl StatementCache {
         }
         variants.push(entry);
         self.count += 1;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.values().map(Vec::len).sum()
     }
 
     /// Forgets everything.
@@ -131,38 +166,26 @@ impl Entry {
         let brief = plan.is_brief();
         let named = sql.get(normalised.start..plan.named_to).unwrap_or_default().into();
         let text = normalised.text.as_slice().into();
-        Self {
-            text,
-            inputs,
-            params: params.into(),
-            fixed,
-            sized,
-            patterns,
-            given,
-            named,
-            plan,
-            stmts: Vec::new(),
-            brief,
+        let key = Key { text, inputs, params: params.into(), fixed, sized, patterns, given, named };
+        Self { key: Rc::new(key), plan, stmts: Vec::new(), brief }
+    }
+
+    /// Has the statements that the connection has prepared for the plan, unless it has some already.
+    pub(crate) fn prepared_on(&mut self, conn: &mut Conn, hash: u64) {
+        if self.stmts.is_empty()
+            && let Some(known) = conn.cache.take_of(hash, &self.plan)
+        {
+            *self = known;
         }
     }
 
     /// The same plan for another connection.
     pub(crate) fn twin(&self) -> Self {
-        Self {
-            text: self.text.clone(),
-            inputs: self.inputs,
-            params: self.params.clone(),
-            fixed: self.fixed.clone(),
-            sized: self.sized.clone(),
-            patterns: self.patterns.clone(),
-            given: self.given.clone(),
-            named: self.named.clone(),
-            plan: Rc::clone(&self.plan),
-            stmts: Vec::new(),
-            brief: self.brief,
-        }
+        Self { key: Rc::clone(&self.key), plan: Rc::clone(&self.plan), stmts: Vec::new(), brief: self.brief }
     }
+}
 
+impl Key {
     #[inline]
     fn serves(&self, normalised: &Normalised, sql: &[u8], inputs: &Inputs, params: Params<'_>) -> bool {
         self.inputs == *inputs
@@ -182,4 +205,48 @@ impl Entry {
 fn literal<'a>(normalised: &Normalised, sql: &'a [u8], index: usize) -> Option<(LiteralKind, &'a [u8])> {
     let literal = normalised.literals.get(index)?;
     Some((literal.kind, sql.get(literal.start as usize..literal.end as usize)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Engine, EngineOptions, Session, store::pool::Pool};
+    use tidegate_rows::{Execute, Statement, json::Json, json::JsonOptions, sink::Collect};
+
+    async fn run(session: &mut Session, sql: &str) -> String {
+        let json = JsonOptions::default();
+        let mut sink = Collect { format: Json::batch(&json), out: Vec::new() };
+        session.execute(Statement { sql: sql.as_bytes(), params: &[] }, &mut sink).await.unwrap();
+        String::from_utf8(sink.out).unwrap()
+    }
+
+    #[tokio::test]
+    async fn transactions_plan_a_statement_once() {
+        let dir = std::env::temp_dir().join(format!("tidegate-sql-cache-{}", std::process::id()));
+        let engine = Engine::open(EngineOptions::new(&dir)).unwrap();
+        let mut session = engine.session("").unwrap();
+        run(&mut session, "CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY, v INT)").await;
+        run(&mut session, "INSERT INTO t VALUES (1, 0), (2, 0), (3, 0)").await;
+        run(&mut session, "SET autocommit = 0; COMMIT; SET autocommit = 1").await;
+        let pool = Pool::of(&engine.inner.schema("d").unwrap());
+        let before = pool.known();
+        for id in 1..=3 {
+            for begin in ["BEGIN", "SET autocommit = 0"] {
+                run(&mut session, begin).await;
+                run(&mut session, &format!("SELECT v FROM t WHERE id = {id}")).await;
+                run(&mut session, &format!("UPDATE t SET v = v + 1 WHERE id = {id}")).await;
+                run(&mut session, &format!("SELECT v FROM t WHERE id = {id} FOR UPDATE")).await;
+                run(&mut session, &format!("SELECT v FROM t WHERE id = {id}")).await;
+                run(&mut session, "COMMIT").await;
+            }
+            run(&mut session, "SET autocommit = 1").await;
+            run(&mut session, &format!("UPDATE t SET v = v + 1 WHERE id = {id}")).await;
+            // Three texts. Two of them run on plain connections, and on private ones all.
+            let known = pool.known();
+            assert_eq!(known.plans - before.plans, 3);
+            assert_eq!((known.private, known.plain - before.plain), (3, 2));
+        }
+        assert!(run(&mut session, "SELECT v FROM t").await.contains("3"));
+        drop((session, engine));
+        let _ = std::fs::remove_dir_all(&dir);
+    }
 }

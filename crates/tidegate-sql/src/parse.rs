@@ -24,7 +24,7 @@ mod dml;
 mod session;
 mod set;
 mod show;
-mod transaction;
+pub(crate) mod transaction;
 mod tree;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};

@@ -386,6 +386,9 @@ impl Core {
         {
             return done;
         }
+        if let Some(statement) = parse::transaction::of_few_words(&scan.text) {
+            return self.other(statement, text, from, scan.rest, more, sink);
+        }
         let kinds: Vec<ParamKind> = text.params.kinds().collect();
         let mode = self.env.lex_mode();
         let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
@@ -414,6 +417,9 @@ impl Core {
         let cacheable = cacheable && self.caches && cache::keeps(scan);
         let looked = if numbered { looked } else { looked.and_all(scan.literals.len()) };
         let entry = Entry::new(scan, text.sql, self.inputs(), &kinds, &looked, Rc::new(plan));
+        if cacheable && let Some(pool) = &self.pool {
+            pool.plans.borrow_mut().put(scan.hash, entry.twin());
+        }
         self.run_entry(entry, scan, constants, more, cacheable, sink)
     }
 
@@ -421,7 +427,7 @@ impl Core {
         Inputs::of(self.schema.as_ref(), &self.env)
     }
 
-    /// Runs the statement by a plan that the connection has cached; `None` if there is none.
+    /// Runs the statement by a plan that its connection or this thread has cached; `None` if there is none.
     #[inline]
     fn cached(
         &mut self,
@@ -431,8 +437,11 @@ impl Core {
         sink: &mut dyn Sink,
     ) -> Option<Result<(), QueryError>> {
         let inputs = self.inputs();
+        let take = |conn: &mut Conn| conn.cache.take(scan, constants.sql, &inputs, constants.params);
+        let known = |pool: &Pool| pool.plans.borrow_mut().twin(scan, constants.sql, &inputs, constants.params);
         if let Some(transaction) = &mut self.transaction {
-            let entry = transaction.find_map(|conn| conn.cache.take(scan, constants.sql, &inputs, constants.params))?;
+            let found = transaction.cached(scan.hash, take);
+            let entry = found.or_else(|| self.pool.as_deref().and_then(known))?;
             return Some(self.run_entry(entry, scan, constants, more, true, sink));
         }
         let pool = self.pool.clone()?;
@@ -440,7 +449,7 @@ impl Core {
             return Some(done);
         }
         let mut conn = pool.take().ok()?;
-        let Some(entry) = conn.cache.take(scan, constants.sql, &inputs, constants.params) else {
+        let Some(entry) = take(&mut conn).or_else(|| known(&pool)) else {
             pool.put(conn);
             return None;
         };
@@ -470,8 +479,8 @@ impl Core {
                 Err(error) => Err(error.into()),
             });
         }
-        if self.may_join(&entry) {
-            // Somebody else writes. This connection keeps its statements; a group will know the statement, or learn it.
+        if self.may_join(&entry) || !self.env.autocommit.get() && !matches!(entry.plan.kind, PlanKind::Select(_)) {
+            // Somebody else writes, or a transaction will, on a private connection: that, or a group, knows the statement or learns it.
             let twin = entry.twin();
             conn.cache.put(scan.hash, entry);
             pool.put(conn);

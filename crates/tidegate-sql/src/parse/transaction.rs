@@ -5,6 +5,18 @@ use sqlparser::{parser::Parser, tokenizer::Token};
 use super::{Completion, PrepareSource, Result, Statement, comma_separated};
 use crate::dialect::{expect_word, identifier, take_word, take_words, unexpected};
 
+/// What begins and ends most transactions, without the parser. `text` is normalised.
+pub(crate) fn of_few_words(text: &[u8]) -> Option<Statement> {
+    let is = |words: &str| text.eq_ignore_ascii_case(words.as_bytes());
+    match text.len() {
+        5 if is("BEGIN") => Some(Statement::Begin { read_only: None, snapshot: false }),
+        6 if is("COMMIT") => Some(Statement::Commit(Completion::default())),
+        8 if is("ROLLBACK") => Some(Statement::Rollback(Completion::default())),
+        17 if is("START TRANSACTION") => Some(Statement::Begin { read_only: None, snapshot: false }),
+        _ => None,
+    }
+}
+
 pub(super) fn start_transaction(p: &mut Parser) -> Result<Statement> {
     expect_word(p, "TRANSACTION")?;
     let (mut read_only, mut snapshot) = (None, false);

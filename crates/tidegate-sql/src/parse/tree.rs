@@ -287,7 +287,7 @@ pub(crate) enum ShowWhat {
 }
 
 /// What COMMIT and ROLLBACK do afterwards; `None` for what `completion_type` says.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Completion {
     /// The next transaction begins.
     pub(crate) chain: Option<bool>,

@@ -338,7 +338,7 @@ impl Core {
         let mut found = Vec::new();
         let at_most = if place.conn.is_private() { LOCKS_MAX } else { usize::MAX };
         for rows in rows {
-            find_rows(&place.conn, rows, select, constants, &mut found, at_most)?;
+            find_rows(&mut place.conn, rows, select, constants, &mut found, at_most)?;
         }
         if found.len() > at_most {
             self.env.stopped.set(Some(Stopped { rows: Arc::clone(&home.rows), stop: Stop::Outgrown }));
@@ -417,7 +417,7 @@ pub(super) fn without_row_locks(
 
 /// Adds the rows that a locking query finds, in its order, until there are more than `at_most`.
 fn find_rows(
-    conn: &Conn,
+    conn: &mut Conn,
     rows: &LockedRows,
     select: &SelectPlan,
     constants: Constants<'_>,
@@ -425,9 +425,9 @@ fn find_rows(
     at_most: usize,
 ) -> Res<()> {
     let internal = |error: SqliteError| to_server_error(&error);
-    let mut stmt = conn.prepare(&rows.sql).map_err(internal)?;
-    let used = stmt.parameter_count();
-    let mut stmt = constants.bind(&mut stmt, &select.binds[..used.min(select.binds.len())])?;
+    let mut kept = conn.take_kept(&rows.sql).map_err(internal)?;
+    let used = kept.parameter_count();
+    let mut stmt = constants.bind(&mut kept, &select.binds[..used.min(select.binds.len())])?;
     let first = stmt.column_count() - rows.tables.len();
     while found.len() <= at_most && stmt.step().map_err(internal)? == Step::Row {
         for (index, &table) in rows.tables.iter().enumerate() {
@@ -437,6 +437,8 @@ fn find_rows(
             }
         }
     }
+    drop(stmt);
+    conn.keep(kept);
     Ok(())
 }
 

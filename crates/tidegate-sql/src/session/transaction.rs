@@ -17,11 +17,12 @@ use super::{
     stepping_back::Former, writes::names_of,
 };
 use crate::{
+    cache::Entry,
     catalog::TableState,
     ddl::temporary,
     engine::{Durability, EngineInner, Schema},
     errors,
-    exec::{Plan, PlanKind},
+    exec::{Plan, PlanKind, SelectPlan},
     row_locks::{Deadlock, Owner},
     store::{
         conn::{Conn, Stmt, to_server_error},
@@ -217,9 +218,23 @@ impl Transaction {
         self.conn()?.hold_snapshot().map_err(|error| to_server_error(&error))
     }
 
-    /// What a statement finds in the places' connections.
-    pub(super) fn find_map<T>(&mut self, mut find: impl FnMut(&mut Conn) -> Option<T>) -> Option<T> {
-        self.places.iter_mut().find_map(|place| find(&mut place.conn))
+    /// What `take` finds in the caches of the places' connections. It has no statements of a connection that it will not run on.
+    pub(super) fn cached(&mut self, hash: u64, mut take: impl FnMut(&mut Conn) -> Option<Entry>) -> Option<Entry> {
+        let current = self.current;
+        self.places.iter_mut().enumerate().find_map(|(index, place)| {
+            let conn = &mut place.conn;
+            let entry = take(conn)?;
+            let stays = match entry.plan.kind {
+                PlanKind::Select(SelectPlan { locking: None, .. }) => entry.plan.home.is_some() || index == current,
+                _ => conn.is_private() || place.guard.is_some(),
+            };
+            if stays {
+                return Some(entry);
+            }
+            let twin = entry.twin();
+            conn.cache.put(hash, entry);
+            Some(twin)
+        })
     }
 
     /// The connection to a schema, if the transaction has a place there.

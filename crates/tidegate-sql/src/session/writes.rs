@@ -190,7 +190,7 @@ impl Core {
         }
         let mut transaction = self.transaction.take().unwrap_or_else(|| Transaction::new(false));
         let was_writer = transaction.is_writer();
-        let result = self.step_of(&mut transaction, &plan, &home, &mut entry, constants, sink);
+        let result = self.step_of(&mut transaction, &plan, &home, &mut entry, scan.hash, constants, sink);
         transaction.end_turn();
         self.env.row_filter.take();
         if let Some(conn) = transaction.conn_to(&home)
@@ -253,6 +253,7 @@ impl Core {
         plan: &Plan,
         home: &Arc<Schema>,
         entry: &mut Entry,
+        hash: u64,
         constants: Constants<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Done, QueryError> {
@@ -279,6 +280,7 @@ impl Core {
             self.note_reads(plan, !transaction.is_explicit());
             let reader = transaction.reader().cloned();
             let conn = transaction.conn()?;
+            entry.prepared_on(conn, hash);
             let stmts = &mut entry.stmts;
             let rows = task::while_reading(home, reader.as_ref(), || run_select(conn, stmts, select, constants, sink));
             // The plan is of the newest definitions, the transaction may be older.
@@ -293,6 +295,7 @@ impl Core {
         let savepoint = transaction.is_explicit();
         let owner = transaction.owner_id();
         let conn = transaction.conn()?;
+        entry.prepared_on(conn, hash);
         let before = task::suspensions();
         let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint, owner);
         entry.brief = task::suspensions() == before;

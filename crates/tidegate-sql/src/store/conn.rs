@@ -334,20 +334,33 @@ impl Conn {
         sql: &str,
         values: impl Iterator<Item = Cell<'v>>,
     ) -> Result<u64, SqliteError> {
-        let mut stmt = match self.kept.iter().position(|stmt| stmt.sql_is(sql)) {
-            Some(index) => self.kept.remove(index),
-            None => self.prepare(sql)?,
-        };
+        let mut stmt = self.take_kept(sql)?;
         let bound = values.enumerate().try_for_each(|(index, value)| stmt.bind(index + 1, value));
         let result = bound.and_then(|()| stmt.run());
         let changes = self.changes();
+        self.keep(stmt);
+        result.map(|()| changes)
+    }
+
+    /// A statement of the engine's own, prepared now or [kept](Self::keep).
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn take_kept(&mut self, sql: &str) -> Result<Stmt, SqliteError> {
+        match self.kept.iter().position(|stmt| stmt.sql_is(sql)) {
+            Some(index) => Ok(self.kept.remove(index)),
+            None => self.prepare(sql),
+        }
+    }
+
+    /// Keeps a statement for [`take_kept`](Self::take_kept).
+    pub(crate) fn keep(&mut self, mut stmt: Stmt) {
         stmt.reset();
         stmt.clear_bindings();
         if self.kept.len() == KEPT_MAX {
             self.kept.remove(0);
         }
         self.kept.push(stmt);
-        result.map(|()| changes)
     }
 
     /// Whether no transaction is open.

@@ -11,7 +11,7 @@ use std::{
 use tidegate_rows::ServerError;
 
 use super::conn::{Conn, SqliteError, to_server_error};
-use crate::{engine::Schema, session::Group};
+use crate::{cache::StatementCache, engine::Schema, session::Group};
 
 /// Connections kept open and idle per thread and schema.
 const IDLE_MAX: usize = 32;
@@ -30,10 +30,20 @@ pub(crate) struct Pool {
     #[allow(clippy::vec_box, reason = "as above")]
     private: RefCell<Vec<Box<Conn>>>,
     opened: Cell<usize>,
+    /// The plans that sessions with this current schema have made, for connections that do not know them yet.
+    pub(crate) plans: RefCell<StatementCache>,
     /// The statements of this thread that are about to commit together.
     group: RefCell<Option<Rc<Group>>>,
     /// Statements that wait until they may join them.
     waiting: RefCell<Vec<Waker>>,
+}
+
+/// Entries of the caches of a pool, of its connections, and of its private connections.
+#[cfg(test)]
+pub(crate) struct Known {
+    pub(crate) plans: usize,
+    pub(crate) plain: usize,
+    pub(crate) private: usize,
 }
 
 impl Pool {
@@ -47,6 +57,7 @@ impl Pool {
                     idle: RefCell::default(),
                     private: RefCell::default(),
                     opened: Cell::new(0),
+                    plans: RefCell::default(),
                     group: RefCell::default(),
                     waiting: RefCell::default(),
                 })
@@ -96,6 +107,14 @@ impl Pool {
 
     fn not_opened(&self, error: &SqliteError) -> ServerError {
         if self.schema.is_in_place() { to_server_error(error) } else { self.schema.why_closed() }
+    }
+
+    /// How many entries its caches have.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> Known {
+        let of = |conns: &[Box<Conn>]| conns.iter().map(|conn| conn.cache.len()).sum();
+        let (plain, private) = (of(&self.idle.borrow()), of(&self.private.borrow()));
+        Known { plans: self.plans.borrow().len(), plain, private }
     }
 
     /// The open group of this thread.
