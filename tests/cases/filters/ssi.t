@@ -378,3 +378,34 @@ the values of SSI variables are too long: more than 16777216 bytes
 more than 100 "if" commands inside one another
 the blocks of SSI pages are too long
 --- tidegate_only: nginx has no such bounds
+
+=== TEST 22: a page whose rest comes while an include is under way
+--- http_config
+lua_shared_dict turns 1m;
+--- config
+ssi on;
+default_type text/html;
+location = / {
+    content_by_lua_block {
+        for _, piece in ipairs { 'a<!--#include virtual="/part" -->', 'b', 'c<!--#include virtual="/part" -->' } do
+            ngx.print(piece)
+            ngx.flush()
+            -- Others get their turns.
+            ngx.sleep(0)
+        end
+        ngx.shared.turns:set("go", true)
+        ngx.print("d")
+    }
+}
+location = /part {
+    content_by_lua_block {
+        while not ngx.shared.turns:get("go") do
+            ngx.sleep(0.001)
+        end
+        ngx.print("[part]")
+    }
+}
+--- request
+GET /
+--- response_body chomp
+a[part]bc[part]d

@@ -309,6 +309,7 @@ pub(super) fn out_of_place(command: &str) -> String {
 pub(super) struct Ssi {
     page: RefCell<Page>,
     is_pumping: Cell<bool>,
+    /// The page has broken off. While the pump runs, this says what its end is to be taken for if it does not come to say so.
     failed: Cell<bool>,
     /// Some of what waited has gone on.
     progress: Notify,
@@ -340,7 +341,8 @@ impl Ssi {
 
     /// Takes a chunk of the page and answers what goes on at once.
     pub(super) fn take(self: &Rc<Self>, req: &Rc<Request>, mut chunk: Chunk) -> Ready<Result<Chunk, Closed>> {
-        if self.failed.get() || chunk.read_files().is_err() {
+        let has_failed = self.failed.get() && !self.is_pumping.get();
+        if has_failed || chunk.read_files().is_err() {
             return Ready::Now(Err(Closed));
         }
         let (flush, last) = (chunk.flush, chunk.last);
