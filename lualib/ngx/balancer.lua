@@ -78,7 +78,8 @@ end
 -- recreate_request(): makes the request anew from what it consists of by now.
 _M.recreate_request = native.recreate_request
 
--- set_upstream_tls(on)
+-- set_upstream_tls(on): whether TLS is spoken from this try on. Without TLS in the location (proxy_pass https://…) it
+-- cannot be turned on.
 function _M.set_upstream_tls(on)
     return native.set_upstream_tls(on ~= 0 and on ~= false)
 end

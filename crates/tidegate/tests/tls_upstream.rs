@@ -213,6 +213,38 @@ fn kept_connections_serve_only_their_like() {
 }
 
 #[test]
+fn a_balancer_leaves_tls_out_and_brings_it_back() {
+    let mut pair = Pair::new();
+    let plain = pair.site.port;
+    // ?tries= has a word for each try: the port, and "-" where TLS is left out.
+    pair.start(
+        "upstream group { server 127.0.0.1:1; balancer_keepalive 8; balancer_by_lua_block {\n\
+         local balancer = require 'ngx.balancer'\n\
+         ngx.ctx.try = (ngx.ctx.try or 0) + 1\n\
+         local words = {}\n\
+         for minus, port in ngx.var.arg_tries:gmatch '(-?)(%d+)' do table.insert(words, { minus ~= '-', tonumber(port) }) end\n\
+         local word = words[ngx.ctx.try]\n\
+         if words[ngx.ctx.try + 1] then assert(balancer.set_more_tries(1)) end\n\
+         assert(balancer.set_current_peer('127.0.0.1', word[2]))\n\
+         assert(balancer.set_upstream_tls(word[1]))\n\
+         assert(balancer.enable_keepalive()) } }",
+        "location = /in { proxy_pass https://group/; proxy_http_version 1.1; proxy_set_header Connection ''; }\n\
+         location / { return 200 $scheme; }",
+    );
+    let tls = pair.tls;
+    let tries = |tries: String| pair.body(&format!("/in?tries={tries}"));
+    assert!(tries(format!("{tls}")).starts_with("https group "));
+    assert_eq!(tries(format!("-{plain}")), "http");
+    // Over the connection that was kept with TLS.
+    assert!(tries(format!("{tls}")).ends_with(" 2"));
+    // The plain server does not understand TLS.
+    assert_eq!(tries(format!("{plain},-{plain}")), "http");
+    // Nobody listens on port 1.
+    assert!(tries(format!("-1,{tls}")).ends_with(" 3"));
+    pair.site.quit();
+}
+
+#[test]
 fn settings_that_cannot_work_are_told() {
     let pair = Pair::new();
     let check = |location: &str, expected: &str| {

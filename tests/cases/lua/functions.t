@@ -485,7 +485,7 @@ out
 
 trueexit0
 
-=== TEST 21: set_upstream_tls says that there is none
+=== TEST 21: set_upstream_tls where the location says nothing of TLS
 --- tidegate_only
 --- http_config
 upstream back {
@@ -503,4 +503,4 @@ location /origin { return 200 "ok"; }
 GET /
 --- error_log
 tls off: true
-tls on: upstream TLS is not supported by this build
+tls on: the location that asks says nothing of TLS

@@ -51,7 +51,7 @@ impl<P: Protocol> Exchange<'_, P> {
             bind: attempt.bind.or_else(|| self.settings.bind(self.req)),
             socket_keepalive: self.settings.socket_keepalive,
             key: attempt.keepalive_key.as_ref(),
-            tls: self.tls.as_ref(),
+            tls: self.tls(),
         }
     }
 
@@ -122,7 +122,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let HandshakeError::Tls(cause) = error else {
             return self.req.log(Level::Error, format_args!("{error} while {SHAKING_HANDS}"));
         };
-        match (VerifyError::of(cause), &self.tls) {
+        match (VerifyError::of(cause), self.tls()) {
             (Some(VerifyError::Name), Some(tls)) => self.req.log(
                 Level::Error,
                 format_args!("upstream SSL certificate does not match \"{}\" while {SHAKING_HANDS}", tls.name()),

@@ -162,8 +162,8 @@ pub struct Exchange<'a, P> {
     pub(super) protocol: P,
     pub(super) watch: Watch<'a>,
     pub(super) selection: Selection,
-    /// How TLS is spoken with the peers, if it is.
-    pub(super) tls: Option<TlsPeer>,
+    /// How TLS is spoken with the peers, if it is; see [`tls`](Self::tls).
+    tls: Option<TlsPeer>,
     started_ms: u64,
     /// Something of the request has been sent to the peer.
     pub(super) sent: bool,
@@ -233,7 +233,12 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     }
 
     pub(super) fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { P::TLS_SCHEME } else { P::SCHEME }
+        if self.tls().is_some() { P::TLS_SCHEME } else { P::SCHEME }
+    }
+
+    /// How TLS is spoken with the next peer, if it is.
+    pub(super) fn tls(&self) -> Option<&TlsPeer> {
+        self.tls.as_ref().filter(|_| !self.selection.attempt.omits_tls)
     }
 
     /// Prepares an exchange whose servers are not known yet, for [`run_with`](Self::run_with).
@@ -336,7 +341,10 @@ impl<'a, P: Protocol> Exchange<'a, P> {
 
     /// Lets the user's program decide about the next try.
     async fn balance(&mut self) -> Result<(), Step> {
+        self.selection.attempt.offers_tls = self.tls.is_some();
         self.selection.balance(self.req).await.map_err(|no_peer| self.no_peer(no_peer))?;
+        let scheme = self.scheme();
+        self.req.upstream_record_mut(|record| record.scheme = scheme);
         if self.selection.attempt.recreate_request {
             self.body = self.protocol.body(self.req);
             self.make_request()?;

@@ -162,10 +162,16 @@ fn recreate_request(lua: &mut Lua) -> CResult {
     })
 }
 
-/// `set_upstream_tls(on)`
+/// `set_upstream_tls(on)`: for this try and those behind it.
 fn set_upstream_tls(lua: &mut Lua) -> CResult {
     let on = lua.to_bool(1);
-    decide(lua, |_| if on { Err("upstream TLS is not supported by this build".to_owned()) } else { Ok(None) })
+    decide(lua, |attempt| {
+        if on && !attempt.offers_tls {
+            return Err("the location that asks says nothing of TLS: it needs \"proxy_pass https://…\"".to_owned());
+        }
+        attempt.omits_tls = !on;
+        Ok(None)
+    })
 }
 
 /// `bind_to_local_addr(address)`

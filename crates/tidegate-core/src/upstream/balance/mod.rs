@@ -93,6 +93,10 @@ pub struct Attempt {
     pub keepalive_key: BString,
     /// Where the connection comes from, instead of what the location says.
     pub bind: Option<Bind>,
+    /// The location speaks TLS with its servers.
+    pub offers_tls: bool,
+    /// TLS is left out all the same, until the balancer says otherwise.
+    pub omits_tls: bool,
     /// The request is to be made anew: what it consists of has changed.
     pub recreate_request: bool,
 }
@@ -212,6 +216,8 @@ impl Selection {
             keepalive_connections: group.options.balancer_keepalive,
             keepalive_key: BString::default(),
             bind: None,
+            offers_tls: false,
+            omits_tls: false,
             recreate_request: false,
         };
         Selection { group, peers, backup: false, tried: Tried::default(), position, tries, attempt }
