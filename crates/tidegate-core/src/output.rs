@@ -158,6 +158,9 @@ pub struct Response {
     pub content_type: Vec<u8>,
     /// Charset that is added to the content type; empty for none.
     pub charset: Vec<u8>,
+    /// The upstream wants [`charset`](Self::charset) (`X-Accel-Charset`), and the body may be in another one: in this, or, if it
+    /// is empty, in one that only the configuration knows.
+    pub charset_before: Option<Vec<u8>>,
     /// `Content-Length`, where the length is known.
     pub content_length: Option<u64>,
     /// `Last-Modified`, in seconds since 1970.
@@ -224,6 +227,7 @@ impl Response {
             status_line,
             content_type,
             charset,
+            charset_before,
             content_length,
             last_modified,
             fields,
@@ -274,7 +278,7 @@ impl Response {
         ] {
             *flag = false;
         }
-        (*ranges, *turns, *body_left, *body_offset) = (None, None, None, 0);
+        (*ranges, *turns, *body_left, *body_offset, *charset_before) = (None, None, None, 0, None);
     }
 
     /// The body will not be the one that the handler announced: its length and ranges mean nothing any more, and its
@@ -309,6 +313,7 @@ impl Response {
         self.last_modified = None;
         self.allow_ranges = false;
         self.charset.clear();
+        self.charset_before = None;
         for known in [Known::ContentEncoding, Known::AcceptRanges, Known::ETag] {
             self.fields.remove(known);
         }

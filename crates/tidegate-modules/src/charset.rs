@@ -93,7 +93,8 @@ pub static MODULE: Module<Conf> = Module {
         }
     },
     install: |conf, program| {
-        if !matches!(conf.charset, None | Some(Name::Off)) {
+        // Without a charset of ours, an upstream may still ask for one.
+        if !matches!(conf.charset, None | Some(Name::Off)) || !conf.maps.is_empty() {
             let types = conf.charset_types.clone();
             let types = types.unwrap_or_else(|| Arc::new(MimeTypes::of(DEFAULT_TYPES)));
             let for_header = conf.clone();
@@ -226,8 +227,15 @@ fn filter_header(req: &Rc<Request>, conf: &Conf, types: &MimeTypes) -> Ready<Res
 
 /// Names the charset of the response, and says whether its body is to be converted.
 fn decide(req: &Rc<Request>, conf: &Conf, types: &MimeTypes) -> Option<Converter> {
+    let wanted_by_upstream = {
+        let mut response = req.response.borrow_mut();
+        let before = response.charset_before.take().filter(|_| !req.is_subrequest());
+        before.map(|before| std::mem::replace(&mut response.charset, before))
+    };
     let target = if req.is_subrequest() {
         Cow::Owned(req.main().response.borrow().charset.clone())
+    } else if let Some(charset) = wanted_by_upstream {
+        Cow::Owned(charset)
     } else {
         let is_wanted = {
             let response = req.response.borrow();

@@ -89,3 +89,49 @@ HTTP/1.1 200 OK\r\nX-Accel-Buffering: no\r\nContent-Length: 6\r\n\r\nfirst
 --- request
 GET /
 --- abort: received first
+
+=== TEST 8: X-Accel-Charset converts, where it is known from what
+--- http_config
+charset_map one two { 61 62; }
+--- config
+location /source { source_charset one; proxy_pass http://127.0.0.1:$TEST_PORT/up/bare; }
+location /named { source_charset two; proxy_pass http://127.0.0.1:$TEST_PORT/up/named; }
+location /picture { source_charset one; charset one; proxy_pass http://127.0.0.1:$TEST_PORT/up/picture; }
+location /same { source_charset two; proxy_pass http://127.0.0.1:$TEST_PORT/up/bare; }
+location /unknown { proxy_pass http://127.0.0.1:$TEST_PORT/up/bare; }
+location /up/ {
+    add_header X-Accel-Charset two;
+    location /up/named { default_type "text/plain; charset=one"; return 200 "a"; }
+    location /up/picture { default_type image/gif; return 200 "a"; }
+    location /up/bare { default_type text/plain; return 200 "a"; }
+}
+--- requests
+GET /source
+~~~
+GET /named
+~~~
+GET /picture
+~~~
+GET /same
+~~~
+GET /unknown
+--- response_headers
+Content-Type: text/plain; charset=two
+~~~
+Content-Type: text/plain; charset=two
+~~~
+Content-Type: image/gif; charset=two
+~~~
+Content-Type: text/plain; charset=two
+~~~
+Content-Type: text/plain; charset=two
+--- response_body chomp
+b
+~~~
+b
+~~~
+b
+~~~
+a
+~~~
+a

@@ -150,8 +150,10 @@ impl<P: Protocol> Exchange<'_, P> {
             }
         }
         if let Some(charset) = head.fields.get(Known::XAccelCharset).filter(|_| self.heeds(Ignored::CHARSET)) {
-            response.charset.clear();
-            response.charset.extend_from_slice(charset);
+            // Without a type there is nothing to name it behind.
+            if !charset.is_empty() && !response.content_type.is_empty() {
+                response.charset_before = Some(std::mem::replace(&mut response.charset, charset.to_vec()));
+            }
         }
     }
 
