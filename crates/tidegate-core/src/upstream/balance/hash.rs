@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use flate2::Crc;
+use crc32fast::Hasher;
 
 use super::{HASH_TRIES_MAX, Position, Tried, by_weight, is_usable, mark_checked, round_robin};
 use crate::upstream::{
@@ -19,9 +19,9 @@ use crate::upstream::{
 const POINTS: u32 = 160;
 
 fn crc32(parts: &[&[u8]]) -> u32 {
-    let mut crc = Crc::new();
-    parts.iter().for_each(|part| crc.update(part));
-    crc.sum()
+    let mut hasher = Hasher::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
 }
 
 /// The text's peer, or the next one that it leads to.
