@@ -4,6 +4,8 @@
 //! to try things out. The files as they were written stand in `.written` there, too: a file that nobody has changed since
 //! is replaced by that of a newer version.
 
+mod tools;
+
 use std::{
     ffi::OsString,
     fs, io,
@@ -18,12 +20,14 @@ use crate::identity::Identity;
 const PORT_DEFAULT: u16 = 8080;
 
 /// The files of the site.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 7] = [
     ("nginx.conf", include_str!("../../../examples/demo/nginx.conf")),
     ("mime.types", include_str!("../../../examples/demo/mime.types")),
     ("world.sql", include_str!("../../../examples/demo/world.sql")),
     ("html/index.html", include_str!("../../../examples/demo/html/index.html")),
     ("html/page.html", include_str!("../../../examples/demo/html/page.html")),
+    ("html/hello.php", include_str!("../../../examples/demo/html/hello.php")),
+    ("fastcgi.conf", include_str!("../../../conf/fastcgi.conf")),
 ];
 
 /// What `tidegate demo --help` prints.
@@ -31,6 +35,7 @@ pub(crate) const HELP: &str = "Usage: tidegate demo [DIRECTORY]
 
 Writes a sample site into DIRECTORY (default: tidegate-demo in the directory for temporary files) and serves it on
 http://127.0.0.1:8080 until Ctrl-C. Files that are there are kept: the site is yours to change.
+Where php-fpm and memcached are installed, the demo starts them for itself.
 
 Environment:
   TIDEGATE_DEMO_PORT : serve on this port instead of 8080
@@ -47,7 +52,7 @@ const WRITTEN: &str = ".written";
 const LISTEN: &str = "listen 127.0.0.1:";
 
 /// What there is to try.
-const TRY: [&str; 10] = [
+const TRY: [&str; 12] = [
     "/",
     "/cities",
     "/cities.csv",
@@ -55,6 +60,8 @@ const TRY: [&str; 10] = [
     "/hello?name=you",
     "/report",
     "/cached",
+    "/api",
+    "/hello.php?name=you",
     "/page?name=you",
     "/transfer?amount=10",
     "/sleepers",
@@ -94,16 +101,13 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
         eprintln!("tidegate: TIDEGATE_DEMO_PORT={free} tidegate demo takes another port; {port} is in use");
         return 1;
     }
-    println!("The demo's files are in {}; the configuration is nginx.conf there.", directory.display());
-    println!("Its database meanwhile: tidegate sql --data {} world", directory.join("data").display());
-    println!(
-        "For programs of MySQL and MariaDB: mysql -S {} -u demo -pdemo world",
-        directory.join("mysql.sock").display()
-    );
-    println!("Try, and stop with Ctrl-C:");
-    for path in TRY {
-        println!("  http://127.0.0.1:{port}{path}");
+    introduce(&directory, port);
+    // The sockets of other programs are named from here: the path of a socket has little room.
+    if let Err(error) = std::env::set_current_dir(&directory) {
+        eprintln!("tidegate: {}: {error}", directory.display());
+        return 1;
     }
+    let _tools = tools::start(&directory);
     let mut prefix = directory.clone().into_os_string();
     prefix.push("/");
     let arguments: Vec<OsString> = vec![
@@ -115,6 +119,20 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
         "daemon off; master_process off;".into(),
     ];
     crate::run(Identity::Tidegate, &arguments)
+}
+
+/// Says what there is.
+fn introduce(directory: &Path, port: u16) {
+    println!("The demo's files are in {}; the configuration is nginx.conf there.", directory.display());
+    println!("Its database meanwhile: tidegate sql --data {} world", directory.join("data").display());
+    println!(
+        "For programs of MySQL and MariaDB: mysql -S {} -u demo -pdemo world",
+        directory.join("mysql.sock").display()
+    );
+    println!("Try, and stop with Ctrl-C:");
+    for path in TRY {
+        println!("  http://127.0.0.1:{port}{path}");
+    }
 }
 
 /// A port to take instead, if somebody listens on `port` already.

@@ -15,10 +15,12 @@ struct Demo {
 }
 
 impl Demo {
-    fn start() -> Self {
+    /// Starts it where programs are found in the directories of `path`.
+    fn start(path: &str) -> Self {
         let port = free_port();
-        let dir = std::env::temp_dir().join(format!("tidegate-demo-test-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("tidegate-demo-test-{}-{port}", std::process::id()));
         let child = binary()
+            .env("PATH", path)
             .arg("demo")
             .arg(&dir)
             .env("TIDEGATE_DEMO_PORT", port.to_string())
@@ -46,6 +48,21 @@ impl Demo {
     }
 }
 
+impl Demo {
+    /// Waits until an answer is kept: then everybody gets the same.
+    #[track_caller]
+    fn is_kept_once_for_all(&self, path: &str) {
+        let kept = eventually("the answer is kept", || {
+            let answer = self.get(path);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            answer.contains("X-Cache: HIT").then_some(answer)
+        });
+        let (_, body) = kept.split_once("\r\n\r\n").expect("a head");
+        assert!(body.contains(r#""made":"#), "{body}");
+        self.check(path, body);
+    }
+}
+
 impl Drop for Demo {
     fn drop(&mut self) {
         // It may have ended already; what is left of it must not outlive the test.
@@ -57,7 +74,7 @@ impl Drop for Demo {
 
 #[test]
 fn every_example_answers() {
-    let demo = Demo::start();
+    let demo = Demo::start("");
     demo.check("/", "<title>Tidegate demo</title>");
     demo.check("/cities", r#"[{"id":15,"name":"Shanghai","country_code":"CHN","population":24870000},"#);
     demo.check("/cities.csv", "id,name,country_code,population\r\n15,Shanghai,CHN,24870000\r\n");
@@ -70,6 +87,9 @@ fn every_example_answers() {
     demo.check("/hello?name=Zo%C3%AB", "Hello, Zoë! It is ");
     demo.check("/report", "1. Shanghai, 24.8 million");
     demo.check("/cached", r#""cities":"#);
+    demo.is_kept_once_for_all("/api");
+    let answer = demo.get("/hello.php?name=you");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("apt install php-fpm"), "{answer}");
     demo.check("/page?name=%3Cb%3E", "Hello, &lt;b&gt;!\nThe largest cities");
     demo.check("/page", "15,Shanghai,CHN,24870000");
     demo.check("/transfer?amount=30", "moved 30 from Ann to Bob");
@@ -87,4 +107,21 @@ fn every_example_answers() {
     }
     demo.check("/nginx.conf", "location = /cities {");
     demo.check("/guestbook", r#"{"name":"a","message":"b'\"\\c""#);
+}
+
+#[test]
+fn programs_that_are_installed_come_and_go_with_the_demo() {
+    let mut demo = Demo::start(&std::env::var("PATH").expect("set"));
+    let sockets = ["memcached.sock", "php.sock"].map(|name| demo.dir.join(name));
+    for socket in &sockets {
+        eventually("somebody listens", || std::os::unix::net::UnixStream::connect(socket).ok());
+    }
+    demo.is_kept_once_for_all("/api");
+    demo.check("/hello.php?name=%3Cb%3E", "Hello, <b>! PHP ");
+    // A demo that is killed ends nothing itself.
+    demo.child.kill().expect("killed");
+    demo.child.wait().expect("ended");
+    for socket in &sockets {
+        eventually("nobody listens", || std::os::unix::net::UnixStream::connect(socket).err());
+    }
 }
