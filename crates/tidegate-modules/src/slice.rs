@@ -20,6 +20,7 @@ use tidegate_core::{
     phase::Ready,
     request::{Request, Sink},
     subrequest::Subrequest,
+    upstream::caching::ALL_PARTS,
     variable::VariableDef,
 };
 use tidegate_http::Known;
@@ -89,6 +90,12 @@ struct Slice {
 }
 
 fn slice_range(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let purges = req.upstream_record(|record| record.cache.purges) == Some(true);
+    if purges && req.module_conf(&MODULE).slice.is_some_and(|size| size > 0) {
+        req.upstream_record_mut(|record| record.cache.purges_parts = true);
+        out.extend_from_slice(ALL_PARTS);
+        return true;
+    }
     let slice = match req.find_context::<Slice>() {
         Some(slice) => slice,
         None => {

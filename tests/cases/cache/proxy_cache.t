@@ -200,7 +200,7 @@ n=4&anew=1
 proxy_cache_path cache keys_zone=z:1m;
 --- config
 location / { proxy_cache z; proxy_cache_valid 1d; add_header X-Cache $upstream_cache_status; proxy_pass http://127.0.0.1:$TEST_PORT/up/; }
-location /up/ { add_header Vary "X-Kind, Accept-Language"; return 200 "$http_x_kind\n"; }
+location /up/ { add_header Vary "X-Other X-Kind, Accept-Language"; return 200 "$http_x_kind\n"; }
 --- requests
 GET /
 ~~~

@@ -345,3 +345,69 @@ PURGE /without
 ^PURGE$
 --- error_log
 access forbidden by rule
+
+=== TEST 7: parts of a response
+--- http_config
+proxy_cache_path cache keys_zone=z:1m;
+map $request_method $purges { PURGE 1; default 0; }
+--- config
+location / { slice 4; proxy_cache z; proxy_cache_key $uri$slice_range; proxy_set_header Range $slice_range; proxy_cache_valid 200 206 1d; proxy_cache_purge $purges; proxy_pass http://127.0.0.1:$TEST_PORT/up/; }
+location /up/ { alias html/; }
+location /change { content_by_lua_block { local file = assert(io.open(ngx.config.prefix() .. "html/f", "w")) file:write(ngx.var.arg_to) file:close() } }
+--- user_files
+>>> f chomp
+0123456789
+>>> ff chomp
+abcdefghij
+--- tidegate_only
+--- requests
+GET /f
+~~~
+GET /ff
+~~~
+GET /change?to=ABCDEFGHIJKL
+~~~
+GET /f
+~~~
+PURGE /f
+~~~
+GET /f
+~~~
+GET /change?to=xyz
+~~~
+PURGE /f*
+~~~
+GET /f
+~~~
+GET /ff
+--- error_code
+200
+200
+200
+200
+204
+200
+200
+204
+200
+200
+--- response_body_like
+^0123456789$
+~~~
+^abcdefghij$
+~~~
+^$
+~~~
+^0123456789$
+~~~
+^$
+~~~
+^ABCDEFGHIJKL$
+~~~
+^$
+~~~
+^$
+~~~
+^xyz$
+~~~
+^abcdefghij$

@@ -29,7 +29,7 @@ impl Key {
     pub(crate) fn variant(self, vary: &[u8], fields: &Fields) -> Key {
         let mut hash = Md5::new();
         hash.update(self.0);
-        for name in elements(vary) {
+        for name in names_in(vary) {
             hash.update(name.to_ascii_lowercase());
             hash.update(b":");
             for value in fields.values_of_name(name) {
@@ -85,6 +85,11 @@ impl Key {
     }
 }
 
+/// The names in a `Vary`. As in nginx, blanks divide them as commas do.
+pub(crate) fn names_in(vary: &[u8]) -> impl Iterator<Item = &[u8]> {
+    vary.split(|byte| *byte == b',' || byte.is_ascii_whitespace()).filter(|name| !name.is_empty())
+}
+
 /// The elements of a list, without the white space around them.
 fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
@@ -125,5 +130,6 @@ mod tests {
         assert_eq!(gzip, variant("Accept-Encoding", &[("Accept-Encoding", "gzip"), ("Accept-Encoding", "br")]));
         // One field's value is not taken for another's.
         assert_ne!(variant("A, B", &[("A", "x")]), variant("A, B", &[("B", "x")]));
+        assert_eq!(variant("A B\tC", &[("B", "x")]), variant("A, B, C", &[("B", "x")]));
     }
 }

@@ -35,6 +35,6 @@ pub(crate) use conf::{Slot, require};
 pub use file::check_any_file;
 pub(crate) use file::{Body, Front, ReadError, Stored, Times};
 pub(crate) use index::{Ending, Presence};
-pub(crate) use key::Key;
+pub(crate) use key::{Key, names_in};
 pub(crate) use purges::{Covered, tags_in};
 pub(crate) use zone::{Fill, PurgeError, Update, Zone, unix_now};

@@ -105,6 +105,10 @@ pub struct CacheNote {
     pub is_collapsed: bool,
     /// Tries that belong to requests ahead of this one: it was redirected.
     pub tries_before: usize,
+    /// The request is one that removes entries: `$slice_range` means all parts ([`ALL_PARTS`](super::caching::ALL_PARTS)).
+    pub purges: bool,
+    /// The entries that it removes are parts: `$slice_range` is in their key.
+    pub purges_parts: bool,
     /// The upstream is asked for the body that the client's HEAD does not want.
     pub asks_get: bool,
     /// `Last-Modified` of an entry that is out of date, in seconds since 1970.
@@ -116,10 +120,21 @@ pub struct CacheNote {
 impl CacheNote {
     /// Forgets everything and keeps the memory.
     pub(super) fn clear(&mut self) {
-        let CacheNote { status, fills, lacks_variant, is_collapsed, tries_before, asks_get, last_modified, etag } =
-            self;
+        let CacheNote {
+            status,
+            fills,
+            lacks_variant,
+            is_collapsed,
+            tries_before,
+            purges,
+            purges_parts,
+            asks_get,
+            last_modified,
+            etag,
+        } = self;
         (*status, *fills, *asks_get, *last_modified) = (None, false, false, None);
         (*lacks_variant, *is_collapsed, *tries_before) = (false, false, 0);
+        (*purges, *purges_parts) = (false, false);
         etag.clear();
     }
 }

@@ -4,7 +4,7 @@
 
 use tidegate_http::{Known, ResponseHead, date::parse_http_date};
 
-use crate::upstream::settings::Ignored;
+use crate::{cache::names_in, upstream::settings::Ignored};
 
 /// Longest list of fields in `Vary`.
 ///
@@ -45,7 +45,7 @@ impl Lifetime {
         let expires = values(Known::Expires, Ignored::EXPIRES).next();
         if let Some(value) = expires.filter(|_| lifetime.valid_until.is_none()) {
             match parse_http_date(value).and_then(|time| u64::try_from(time).ok()) {
-                Some(time) if time >= now => lifetime.valid_until = Some(time),
+                Some(time) if time > now => lifetime.valid_until = Some(time),
                 _ => says_no = true,
             }
         }
@@ -118,8 +118,10 @@ impl Lifetime {
             self.vary.extend_from_slice(b", ");
         }
         self.vary.extend_from_slice(value);
-        let has_star = value.split(|byte| *byte == b',').any(|name| name.trim_ascii() == b"*");
-        self.is_forbidden |= has_star || self.vary.len() > VARY_BYTES_MAX;
+        // A `*`, or something else that no field can be called, says nothing about which requests get the same response.
+        let is_name =
+            |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!#$%&'+^`|~".contains(byte));
+        self.is_forbidden |= !names_in(value).all(is_name) || self.vary.len() > VARY_BYTES_MAX;
     }
 }
 
@@ -178,6 +180,8 @@ mod tests {
         check("Cache-Control: max-age=5; Cache-Control: no-store", None);
         check("Expires: Sun, 09 Sep 2001 01:46:50 GMT", Some(Some(10)));
         check("Expires: Sun, 09 Sep 2001 01:46:39 GMT", None);
+        // nginx keeps this one until the second is over.
+        check("Expires: Sun, 09 Sep 2001 01:46:40 GMT", None);
         check("Expires: 0", None);
         check("Expires: 0; Cache-Control: max-age=5", Some(Some(5)));
         check("Cache-Control: max-age=0; Expires: Sun, 09 Sep 2001 01:46:50 GMT", None);
@@ -189,6 +193,11 @@ mod tests {
         check("X-Accel-Expires: 3; Set-Cookie: a=b", None);
         check("Vary: *", None);
         check("Vary: Accept; Vary: Cookie, *", None);
+        check("Vary: Accept *", None);
+        check("Vary: Accept Cookie,\tX-A_b", Some(None));
+        check("Vary: \"Accept\"", None);
+        check("Vary: Accept=1", None);
+        check("Vary: Acc\u{e9}pt", None);
         check(&format!("Vary: {}", "x".repeat(129)), None);
     }
 

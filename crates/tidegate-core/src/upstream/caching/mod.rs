@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use bstr::BStr;
 pub(super) use fill::Filling;
+pub use purge::ALL_PARTS;
 use tidegate_http::{Known, Method, ResponseHead, parse_response};
 
 use self::{
@@ -163,6 +164,7 @@ impl<P: Protocol> Exchange<'_, P> {
             }
         };
         let mut key_text = Vec::new();
+        self.req.upstream_record_mut(|record| record.cache.purges = purges);
         match &rules.key {
             Some(key) => key.write(self.req, &mut key_text),
             None => self.protocol.write_cache_key(self.req, self.scheme(), &mut key_text),

@@ -20,10 +20,14 @@ const STATUS_DISK_FAILED: u16 = 500;
 /// Too many purges are under way.
 const STATUS_LATER: u16 = 503;
 
+/// The range of all parts of a response, in the key of a request that removes them.
+pub const ALL_PARTS: &[u8] = b"bytes=*";
+
 impl<P: Protocol> Exchange<'_, P> {
     /// Purges what the request names: by its tags where it has any, by its key otherwise.
     pub(super) async fn purge(&self, caching: &Caching) -> Step {
-        let purged = match (self.tags(), caching.key_text.strip_suffix(b"*")) {
+        let purges_parts = self.req.upstream_record(|record| record.cache.purges_parts) == Some(true);
+        let purged = match (self.tags(), prefix_of(&caching.key_text, purges_parts)) {
             (Some(tags), _) if tags.is_empty() => return Step::Status(STATUS_NO_TAGS),
             (Some(tags), _) => caching.zone.purge_all(tags).await.map(|()| true),
             (None, Some(prefix)) => caching.zone.purge_all(vec![Covered::Prefix(prefix.into())]).await.map(|()| true),
@@ -61,5 +65,34 @@ impl<P: Protocol> Exchange<'_, P> {
             tags.dedup();
             tags
         })
+    }
+}
+
+/// What the keys of the entries begin with, where a key does not mean one entry: it ends in `*`, or it is that of parts.
+fn prefix_of(key_text: &[u8], purges_parts: bool) -> Option<&[u8]> {
+    let whole = key_text.strip_suffix(ALL_PARTS).filter(|_| purges_parts);
+    whole.unwrap_or(key_text).strip_suffix(b"*").or_else(|| whole.and(key_text.strip_suffix(b"*")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_mean_many_entries() {
+        #[track_caller]
+        fn check(key_text: &str, purges_parts: bool, expected: Option<&str>) {
+            let found = prefix_of(key_text.as_bytes(), purges_parts);
+            assert_eq!(found, expected.map(str::as_bytes), "{key_text}");
+        }
+        check("/a", false, None);
+        check("/a*", false, Some("/a"));
+        check("*", false, Some(""));
+        check("/a*b", false, None);
+        check("/a*bytes=*", false, Some("/a*bytes="));
+        check("/abytes=*", true, Some("/abytes="));
+        check("/a*bytes=*", true, Some("/a"));
+        check("bytes=*/a", true, None);
+        check("bytes=*/a*", true, Some("bytes=*/a"));
     }
 }
