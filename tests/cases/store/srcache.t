@@ -649,3 +649,27 @@ srcache_fetch zone=nowhere $uri;
 --- must_die
 --- error_log
 zero size shared memory zone "nowhere"
+
+=== TEST 18: a key that the server's own directives set
+--- services: memcached
+--- config
+set $key "srcache18$uri";
+location /memc { internal; set $memc_key $query_string; set $memc_exptime 300; memc_pass 127.0.0.1:$TEST_MEMCACHED_PORT; }
+location /kept {
+    srcache_fetch GET /memc $key;
+    srcache_store PUT /memc $key;
+    add_header X-Fetch $srcache_fetch_status;
+    echo "$key";
+}
+--- requests
+GET /kept
+~~~ same connection
+GET /kept
+--- response_headers
+X-Fetch: MISS
+~~~
+X-Fetch: HIT
+--- response_body
+srcache18/kept
+~~~
+srcache18/kept

@@ -7,7 +7,7 @@ use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
     request::Request,
-    subrequest::{Options, Subrequest, parse_target},
+    subrequest::{Options, Subrequest, VariableSharing, parse_target},
     template::Template,
 };
 use tidegate_http::{Known, Method};
@@ -111,8 +111,17 @@ impl Query {
             fields.set_known(Known::ContentLength, itoa::Buffer::new().format(body.len()).as_bytes());
         }
         let (capture, discard) = (body.is_none(), body.is_some());
-        let options =
-            Options { method: Some(self.method), body, fields: Some(fields), capture, discard, ..Options::default() };
+        // As in srcache-nginx-module: a `set` at the server's level runs again for it, and must not move the response's key.
+        let variables = VariableSharing::Fresh;
+        let options = Options {
+            method: Some(self.method),
+            body,
+            fields: Some(fields),
+            variables,
+            capture,
+            discard,
+            ..Options::default()
+        };
         match Subrequest::new(req, &path, &args, options) {
             Ok(sub) => Some(sub),
             Err(error) => {
