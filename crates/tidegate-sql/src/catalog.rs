@@ -33,6 +33,8 @@ pub(crate) const FORMAT_VERSION: i64 = 3;
 pub(crate) struct Catalog {
     pub(crate) tables: BTreeMap<String, Arc<Table>>,
     pub(crate) collation: Option<Collation>,
+    /// Numbers of commits up to this one may be in use (`crate::commits`).
+    pub(crate) commits_reserved: u64,
 }
 
 /// A table or view.
@@ -65,7 +67,7 @@ pub(crate) struct TableState {
     pub(crate) stored_auto: AtomicU64,
     /// The next row id of a table that has it for itself; 0 while SQLite chooses it.
     pub(crate) next_rowid: AtomicI64,
-    /// Commits that changed the table.
+    /// The number of the commit that has changed the table last, or of a later one; 0 until the table is in a catalogue.
     pub(crate) version: AtomicU64,
     /// The version of the schema since which rows have their stored form; 0 since before it was opened.
     pub(crate) defined: AtomicU64,

@@ -8,12 +8,16 @@ pub(crate) mod temporary;
 
 pub(crate) use define::parent_id;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tidegate_rows::{QueryError, ServerError, Sink};
 
 use crate::{
     catalog::{self, Catalog, Table, TableState},
+    commits::Reservation,
     engine::Schema,
     errors,
     exec::params::Text,
@@ -170,8 +174,9 @@ pub(super) fn change<T>(
         conn.begin_immediate().map_err(internal)?;
         temporary::sweep(&conn, &catalog, schema)?;
         let value = change(&mut conn, &catalog)?;
+        let reserved = schema.commits.reserve(&mut conn)?;
         conn.commit().map_err(internal)?;
-        Ok(value)
+        Ok((value, reserved))
     })();
     if result.is_err() {
         conn.rollback();
@@ -183,9 +188,10 @@ pub(super) fn change<T>(
         let names = tables.iter().filter_map(|name| catalog.table(name));
         names.for_each(|table| table.state.defined.store(schema.version() + 1, Ordering::Release));
     }
-    let value = result.and_then(|value| {
-        schema.reload(&conn)?;
-        Ok(value)
+    let value = result.and_then(|(value, reserved)| {
+        let reloaded = schema.reload(&conn);
+        note_definition(schema, reserved, tables, &catalog, reloaded.as_ref().ok());
+        reloaded.map(|_| value)
     });
     drop(redefining);
     pool.put(conn);
@@ -197,6 +203,28 @@ pub(super) fn change<T>(
     }
     core.make_durable(schema)?;
     Ok(value)
+}
+
+/// Numbers the commit of a definition. Behind the new catalogue: whoever finds the new number of a table and knows no newer
+/// definitions than those of `before` has found it too late.
+fn note_definition(
+    schema: &Schema,
+    reserved: Reservation,
+    tables: &[&str],
+    before: &Catalog,
+    redefined: Option<&BTreeSet<i64>>,
+) {
+    let after = schema.catalog();
+    let (mut states, mut names) = (Vec::new(), Vec::new());
+    for catalog in [Some(before), after.as_deref().ok()].into_iter().flatten() {
+        for table in catalog.tables.values() {
+            if tables.contains(&table.name.as_str()) || redefined.is_some_and(|ids| ids.contains(&table.id)) {
+                states.push(Arc::clone(&table.state));
+                names.push(table.name.as_str().into());
+            }
+        }
+    }
+    schema.note_definition(reserved, &states, names);
 }
 
 /// Makes the indexes of a table anew.
@@ -337,9 +365,7 @@ fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<()> 
             conn.execute(&format!("DROP TABLE t{}", table.id)).map_err(internal)?;
         }
         catalog::remove(conn, table.id).map_err(internal)
-    })?;
-    table.state.version.fetch_add(1, Ordering::AcqRel);
-    Ok(())
+    })
 }
 
 fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
@@ -363,7 +389,6 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
     })?;
     table.state.next_auto.store(1, Ordering::Release);
     table.state.stored_auto.store(0, Ordering::Release);
-    table.state.version.fetch_add(1, Ordering::AcqRel);
     Ok(0)
 }
 

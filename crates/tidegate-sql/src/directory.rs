@@ -7,7 +7,7 @@
 //! a new [`Schema`] that has nothing in common with the lost one but the name.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::CString,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
@@ -28,7 +28,8 @@ use std::{
 use crate::{
     backup,
     catalog::{self, Catalog},
-    engine::{OpenError, Settings},
+    commits::Commits,
+    engine::{Durability, OpenError, Settings},
     errors,
     redefinition::Redefinition,
     row_locks::RowLocks,
@@ -52,8 +53,6 @@ const LOCK_FILE: &str = "tidegate.lock";
 const SUFFIX: &str = ".db";
 /// Bytes of a schema's name, as in MySQL.
 const NAME_MAX: usize = 64;
-/// More commits than a table sees while a process lives; below 2^53 with as many losses as anybody will see.
-const TABLE_VERSIONS: u64 = 1 << 36;
 
 /// An open data directory.
 pub(crate) struct Directory {
@@ -206,7 +205,7 @@ impl Directory {
                 _ => {}
             }
         }
-        let schema = Arc::new(Schema::new(name.to_owned(), path, lost.as_deref(), &self.settings));
+        let schema = Arc::new(Schema::new(name.to_owned(), path, &self.settings));
         self.change(|schemas| drop(schemas.insert(name.to_owned(), schema)));
         Ok(true)
     }
@@ -245,7 +244,7 @@ impl Directory {
         }
         let moved = give_to_owner(&self.path, &copy).and_then(|()| fs::rename(&copy, &path));
         moved.and_then(|()| File::open(&self.path)?.sync_all()).map_err(errors::storage)?;
-        let schema = Arc::new(Schema::new(name.to_owned(), path, lost.as_deref(), &self.settings));
+        let schema = Arc::new(Schema::new(name.to_owned(), path, &self.settings));
         self.change(|schemas| drop(schemas.insert(name.to_owned(), schema)));
         Ok(())
     }
@@ -302,7 +301,7 @@ fn schemas_in(path: &Path, known: &Schemas, settings: &Arc<Settings>) -> io::Res
         if let Some(name) = schema_of_file(file) {
             let schema = match known.get(&name) {
                 Some(known) => known.anew(),
-                None => Arc::new(Schema::new(name.clone(), entry.path(), None, settings)),
+                None => Arc::new(Schema::new(name.clone(), entry.path(), settings)),
             };
             schemas.insert(name, schema);
         } else if file.ends_with(backup::SUFFIX) {
@@ -338,13 +337,12 @@ pub(crate) struct Schema {
     closed: AtomicBool,
     /// Closed because its files are not where they were.
     lost: AtomicBool,
-    /// The versions of tables start here: above those of the schema of this name whose files were lost.
-    table_version: u64,
+    pub(crate) commits: Commits,
     settings: Arc<Settings>,
 }
 
 impl Schema {
-    fn new(name: String, path: PathBuf, predecessor: Option<&Schema>, settings: &Arc<Settings>) -> Self {
+    fn new(name: String, path: PathBuf, settings: &Arc<Settings>) -> Self {
         Self {
             settings: Arc::clone(settings),
             id: NEXT_SCHEMA.fetch_add(1, Ordering::Relaxed),
@@ -362,13 +360,13 @@ impl Schema {
             redefinition: Redefinition::default(),
             closed: AtomicBool::new(false),
             lost: AtomicBool::new(false),
-            table_version: predecessor.map_or(0, |schema| schema.table_version + TABLE_VERSIONS),
+            commits: Commits::default(),
         }
     }
 
     /// The schema of the same name in the file that has come to stand at the path.
     fn anew(&self) -> Arc<Self> {
-        Arc::new(Self::new(self.name.clone(), self.path.clone(), Some(self), &self.settings))
+        Arc::new(Self::new(self.name.clone(), self.path.clone(), &self.settings))
     }
 
     /// Connections that are open write no more; those that are opened from now on have nothing in common with them.
@@ -380,6 +378,12 @@ impl Schema {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        self.commits.end();
+    }
+
+    /// The moment at which its commits are acknowledged.
+    pub(crate) fn durability(&self) -> Durability {
+        self.settings.durability()
     }
 
     /// Gives the schema up: its files are not where they were.
@@ -469,18 +473,20 @@ impl Schema {
         Ok(loaded)
     }
 
+    /// Gives tables that have no version yet the number of the last commit: nobody knows which one has changed them last.
     fn numbered(&self, catalog: Catalog) -> Arc<Catalog> {
+        self.commits.begin(catalog.commits_reserved);
         for table in catalog.tables.values() {
-            table.state.version.fetch_max(self.table_version, Ordering::AcqRel);
+            let _ = table.state.version.compare_exchange(0, self.commits.last(), Ordering::AcqRel, Ordering::Acquire);
         }
         Arc::new(catalog)
     }
 
-    /// Reads those tables of the catalogue again that a DDL has changed, which has committed on `conn`.
+    /// Reads those tables of the catalogue again that a DDL has changed, which has committed on `conn`; answers their numbers.
     ///
     /// # Errors
     /// Storage errors.
-    pub(crate) fn reload(&self, conn: &Conn) -> Result<(), ServerError> {
+    pub(crate) fn reload(&self, conn: &Conn) -> Result<BTreeSet<i64>, ServerError> {
         let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = conn.take_redefined();
         let loaded = match catalog.as_deref() {
@@ -489,7 +495,7 @@ impl Schema {
         };
         *catalog = Some(self.numbered(loaded));
         self.version.fetch_add(1, Ordering::AcqRel);
-        Ok(())
+        Ok(changed)
     }
 }
 

@@ -285,7 +285,8 @@ impl Engine {
         Ok(session)
     }
 
-    /// How many commits have changed a table since the engine was opened, if there is such a table.
+    /// The number of the commit that has changed a table or its definition last, if there is such a table. A number that has
+    /// not changed says that the table has not; it never comes again, also after a restart.
     pub fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
         self.inner.table_version(schema, table)
     }
@@ -321,7 +322,7 @@ impl EngineInner {
         env
     }
 
-    /// How many commits have changed a table since the engine was opened, if there is such a table.
+    /// As [`Engine::table_version`].
     pub(crate) fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
         let schema = self.schema(schema).ok()?;
         let catalog = schema.catalog().ok()?;

@@ -15,6 +15,7 @@ use std::{cell::RefCell, future::poll_fn, sync::Arc};
 use tidegate_rows::{Column, Flow, QueryError, Sink, Value};
 
 use crate::{
+    catalog::TableState,
     engine::Schema,
     errors,
     row_locks::Mode,
@@ -43,6 +44,11 @@ pub(crate) struct Plan {
     /// How far the statement's text names the columns of the result.
     pub(crate) named_to: usize,
     pub(crate) read_names: Vec<(String, String)>,
+    /// The states of the tables and views that `read_names` names.
+    pub(crate) read_states: Vec<Arc<TableState>>,
+    /// The result depends on more than these tables and the settings of the session, as far as the translation tells: on the
+    /// clock, on chance, on what the session has done, on tables that are made for the statement.
+    pub(crate) reads_more: bool,
     /// Rows of `information_schema`, until the plan has served: it does so once.
     pub(crate) made_rows: RefCell<Vec<MadeRows>>,
     /// A query of the statement has FOR UPDATE or FOR SHARE.

@@ -14,7 +14,7 @@
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
 //! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`clients`] (which there are, and KILL), [`locks`] (those of GET_LOCK),
-//! [`task`] (coroutines), [`row_locks`] (those of transactions), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
+//! [`task`] (coroutines), [`commits`] (their numbers, and who hears of them), [`row_locks`] (those of transactions), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
 //! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
 //!
@@ -28,6 +28,7 @@ mod cache;
 mod catalog;
 mod clients;
 mod coerce;
+mod commits;
 mod ddl;
 mod dialect;
 mod directory;
@@ -35,6 +36,7 @@ mod errors;
 mod exec;
 mod functions;
 mod lexer;
+mod listening;
 mod locks;
 mod parse;
 mod pcre;
@@ -49,7 +51,9 @@ mod value;
 mod variables;
 
 pub use clients::{Client, Kill};
+pub use commits::Commit;
 pub use engine::{
     Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,
 };
+pub use listening::{Heard, Listening};
 pub use session::{Context, Description, PooledSession, Session, TableChange, TableRead};

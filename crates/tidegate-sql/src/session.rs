@@ -281,6 +281,7 @@ impl Core {
     fn run_batch(&mut self, statement: Text<'_>, sink: &mut dyn Sink) -> Result<(), QueryError> {
         let mut from = 0;
         let mut first = true;
+        self.forget_reads();
         loop {
             let mut scratch = SCRATCH.take();
             let result = lexer::normalise(statement.sql, from, self.env.lex_mode(), &mut scratch);
@@ -298,7 +299,9 @@ impl Core {
                         if let Some(transaction) = &self.transaction {
                             transaction.runs(&statement.sql[from..scratch.rest]);
                         }
-                        self.one(statement, from, &scratch, more, sink).map(|()| more)
+                        let ran = self.one(statement, from, &scratch, more, sink);
+                        self.end_reads(ran.is_err());
+                        ran.map(|()| more)
                     }
                 }
             };
@@ -348,6 +351,7 @@ impl Core {
         self.renew_schema();
         let mut attempts = 1;
         loop {
+            self.begin_reads();
             match self.attempt(text, from, scan, constants, more, sink) {
                 Err(QueryError::Server(error))
                     if error.code == errors::DEFINITION_CHANGED && attempts < ATTEMPTS_MAX =>
@@ -406,7 +410,10 @@ impl Core {
             Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
                 self.translate(&statement, constants, &kinds, &tokens)?
             }
-            _ => return self.other(statement, text, from, scan.rest, more, sink),
+            _ => {
+                self.reads_more();
+                return self.other(statement, text, from, scan.rest, more, sink);
+            }
         };
         let (plan, looked, cacheable) = plan;
         for (schema, _) in &plan.catalogs {

@@ -49,7 +49,8 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
         }
     }
     let collation = meta("collation")?.and_then(|id| u16::try_from(id).ok()).map(Collation);
-    let mut catalog = Catalog { tables: BTreeMap::new(), collation };
+    let commits_reserved = meta("commits")?.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
+    let mut catalog = Catalog { tables: BTreeMap::new(), collation, commits_reserved };
     for table in load_tables(conn, old).map_err(internal)? {
         catalog.tables.insert(table.name.clone(), Arc::new(table));
     }
@@ -65,6 +66,7 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
     let mut catalog = Catalog {
         tables: others.map(|(name, table)| (name.clone(), Arc::clone(table))).collect(),
         collation: old.collation,
+        commits_reserved: old.commits_reserved,
     };
     for id in tables {
         for row in rows(conn, &format!("{TABLE_ROWS} WHERE id = {id}"))? {

@@ -11,6 +11,7 @@ use tidegate_rows::ServerError;
 use super::{Core, Session};
 use crate::{
     catalog::{Catalog, TableState},
+    commits::Reservation,
     ddl,
     engine::Schema,
     exec::Plan,
@@ -44,6 +45,10 @@ pub struct TableChange {
 pub(super) struct Watched {
     reads: Vec<TableRead>,
     changes: Vec<TableChange>,
+    /// The statement that runs has listed what it reads.
+    lists: bool,
+    /// A statement of the text depends on more than that.
+    reads_more: bool,
 }
 
 impl Session {
@@ -52,9 +57,16 @@ impl Session {
         self.core.watched.get_or_insert_default();
     }
 
-    /// What the last query has read, if tables are watched.
+    /// What the statements of the last text have read, if tables are watched: tables, and views.
     pub fn reads(&self) -> &[TableRead] {
         self.core.watched.as_ref().map_or(&[], |watched| &watched.reads)
+    }
+
+    /// Whether the results of the last text may depend on more than its [`reads`](Self::reads) and the settings that the
+    /// session has begun with: on the clock, on chance, on variables, on transactions, on tables without versions. Also if
+    /// a statement of it was no query, or has failed.
+    pub fn reads_more(&self) -> bool {
+        self.core.watched.as_ref().is_none_or(|watched| watched.reads_more)
     }
 
     /// What the last commit has changed, if tables are watched. Statements that change definitions are not listed; their
@@ -73,42 +85,71 @@ impl Core {
         }
     }
 
-    #[cold]
-    fn list_reads(&mut self, plan: &Plan, alone: bool) {
-        let reads = plan.read_names.iter().map(|(schema, table)| TableRead {
-            schema: schema.clone(),
-            table: table.clone(),
-            version: if alone { self.engine.table_version(schema, table) } else { None },
-        });
-        let reads = reads.collect();
+    /// Another text is about to run.
+    #[inline]
+    pub(super) fn forget_reads(&mut self) {
         if let Some(watched) = &mut self.watched {
-            watched.reads = reads;
+            watched.reads.clear();
+            watched.reads_more = false;
         }
     }
 
-    /// Raises the numbers of the tables that a commit has changed.
-    pub(super) fn note_changes(&mut self, schema: &Arc<Schema>, touched: impl Iterator<Item = Arc<TableState>>) {
-        let mut many = false;
-        let changed: Vec<_> = touched
-            .map(|state| {
-                let version = state.version.fetch_add(1, Ordering::AcqRel) + 1;
-                many |= state.changes.are_many();
-                (state, version)
-            })
-            .collect();
-        if many {
+    /// A statement is about to run, by a plan or without.
+    #[inline]
+    pub(super) fn begin_reads(&mut self) {
+        if let Some(watched) = &mut self.watched {
+            watched.lists = false;
+        }
+    }
+
+    /// The statement that runs is no query.
+    pub(super) fn reads_more(&mut self) {
+        if let Some(watched) = &mut self.watched {
+            watched.reads_more = true;
+        }
+    }
+
+    /// A statement has run, or failed.
+    #[inline]
+    pub(super) fn end_reads(&mut self, failed: bool) {
+        if let Some(watched) = &mut self.watched {
+            watched.reads_more |= failed || !watched.lists || self.env.has_asked_for_time();
+        }
+    }
+
+    #[cold]
+    fn list_reads(&mut self, plan: &Plan, alone: bool) {
+        let Some(watched) = &mut self.watched else { return };
+        for ((schema, table), state) in plan.read_names.iter().zip(&plan.read_states) {
+            if !watched.reads.iter().any(|read| read.schema == *schema && read.table == *table) {
+                let version = alone.then(|| state.version.load(Ordering::Acquire));
+                watched.reads.push(TableRead { schema: schema.clone(), table: table.clone(), version });
+            }
+        }
+        watched.lists = true;
+        // Behind the versions: definitions that are newer than the plan raise them later.
+        watched.reads_more |= !alone || plan.reads_more || !plan.is_current();
+    }
+
+    /// Numbers a commit that has changed these tables.
+    pub(super) fn note_changes(&mut self, schema: &Arc<Schema>, reserved: Reservation, touched: &[Arc<TableState>]) {
+        if touched.is_empty() {
+            return;
+        }
+        let number = schema.note_commit(reserved, touched.iter());
+        if touched.iter().any(|state| state.changes.are_many()) {
             self.engine.request_statistics(schema);
         }
-        self.list_changes(schema, changed.into_iter());
+        self.list_changes(schema, touched, number);
     }
 
     /// Notes what a commit has changed, if somebody wants to know.
-    pub(super) fn list_changes(&mut self, schema: &Arc<Schema>, changed: impl Iterator<Item = (Arc<TableState>, u64)>) {
+    pub(super) fn list_changes(&mut self, schema: &Arc<Schema>, touched: &[Arc<TableState>], version: u64) {
         let Some(watched) = &mut self.watched else { return };
         watched.changes.clear();
         let Ok(catalog) = schema.catalog() else { return };
-        for (state, version) in changed {
-            if let Some(table) = catalog.tables.values().find(|table| Arc::ptr_eq(&table.state, &state)) {
+        for state in touched {
+            if let Some(table) = catalog.tables.values().find(|table| Arc::ptr_eq(&table.state, state)) {
                 let (schema, table) = (schema.name.clone(), table.name.clone());
                 watched.changes.push(TableChange { schema, table, version });
             }

@@ -386,6 +386,11 @@ impl Env {
         Ok(())
     }
 
+    /// Whether the statement has asked for the time.
+    pub(crate) fn has_asked_for_time(&self) -> bool {
+        self.now_known.get().is_some()
+    }
+
     /// The statement's time in microseconds since 1970.
     pub(crate) fn now_micros(&self) -> i64 {
         if let Some(now) = self.now_known.get() {

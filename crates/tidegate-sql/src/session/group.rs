@@ -63,8 +63,10 @@ pub(crate) struct Group {
     conn: RefCell<Option<Box<Conn>>>,
     guard: RefCell<Option<WriteGuard>>,
     state: RefCell<State>,
-    /// Tables changed so far; after the commit with their new versions.
-    touched: RefCell<Vec<(Arc<TableState>, u64)>>,
+    /// Tables changed so far.
+    touched: RefCell<Vec<Arc<TableState>>>,
+    /// The number of the commit.
+    number: Cell<u64>,
     /// Statements that have run.
     members: Cell<u32>,
     /// The opener wanted to commit while a statement ran.
@@ -137,6 +139,7 @@ impl Turn {
             guard: RefCell::new(Some(guard)),
             state: RefCell::new(State::Open),
             touched: RefCell::default(),
+            number: Cell::new(0),
             members: Cell::new(0),
             due: Cell::new(false),
             is_orphan: Cell::new(false),
@@ -200,8 +203,8 @@ impl Turn {
         {
             let mut known = group.touched.borrow_mut();
             for table in touched {
-                if !known.iter().any(|(known, _)| Arc::ptr_eq(known, table)) {
-                    known.push((Arc::clone(table), 0));
+                if !known.iter().any(|known| Arc::ptr_eq(known, table)) {
+                    known.push(Arc::clone(table));
                 }
             }
         }
@@ -276,20 +279,22 @@ impl Group {
             self.due.set(true);
             return;
         };
-        if let Err(error) = conn.commit() {
-            let error = to_server_error(&error);
-            self.close(conn, State::Failed(error));
-            return;
-        }
-        let mut many = false;
-        for (table, version) in self.touched.borrow_mut().iter_mut() {
-            *version = table.version.fetch_add(1, Ordering::AcqRel) + 1;
-            many |= table.changes.are_many();
-        }
         let schema = &self.pool.schema;
-        if many {
+        let reserved = schema.commits.reserve(&mut conn);
+        let committed = reserved.and_then(|reserved| match conn.commit() {
+            Ok(()) => Ok(reserved),
+            Err(error) => Err(to_server_error(&error)),
+        });
+        let reserved = match committed {
+            Ok(reserved) => reserved,
+            Err(error) => return self.close(conn, State::Failed(error)),
+        };
+        let touched = self.touched.borrow();
+        self.number.set(schema.note_commit(reserved, touched.iter()));
+        if touched.iter().any(|table| table.changes.are_many()) {
             self.engine.request_statistics(schema);
         }
+        drop(touched);
         let ticket = schema.sync.commit();
         self.close(conn, State::Committed(ticket));
         self.engine.background.watch_once(schema);
@@ -306,7 +311,7 @@ impl Group {
         self.pool.set_group(None);
         self.pool.put(conn);
         if failed {
-            for (table, _) in self.touched.borrow_mut().drain(..) {
+            for table in self.touched.borrow_mut().drain(..) {
                 // What the file says about AUTO_INCREMENT has been undone too.
                 table.stored_auto.store(0, Ordering::Release);
             }
@@ -377,9 +382,9 @@ impl Member {
         &self.group.pool.schema
     }
 
-    /// The tables that the group's commit has changed, with their versions since.
-    pub(super) fn versions(&self) -> Vec<(Arc<TableState>, u64)> {
-        self.group.touched.borrow().clone()
+    /// The number of the group's commit.
+    pub(super) fn number(&self) -> u64 {
+        self.group.number.get()
     }
 }
 

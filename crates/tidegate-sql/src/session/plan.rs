@@ -20,7 +20,7 @@ use crate::{
         pool::Pool,
     },
     translate::{
-        self, ParamKind, Translator,
+        self, ParamKind, Source, Translator,
         literals::{Looked, number_in_order},
         select::Wanted,
     },
@@ -74,12 +74,15 @@ impl Core {
             _ => return Err(errors::internal("this statement has no plan")),
         };
         let cacheable = translator.is_cacheable();
+        let reads_more = !cacheable || reads_more(&kind, &translator);
         let plan = Plan {
             kind,
             home: translator.home,
             attached: translator.attached,
             catalogs: translator.catalogs,
             read_names: translator.read_names,
+            read_states: translator.read_states,
+            reads_more,
             named_to: translator.named_to,
             made_rows: translator.made_rows.into(),
             locks_rows: translator.locks.found.is_some(),
@@ -152,5 +155,26 @@ impl Plan {
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.catalogs.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
+    }
+}
+
+/// Whether a plan's result depends on more than tables, as far as its translation tells.
+fn reads_more(kind: &PlanKind, translator: &Translator<'_>) -> bool {
+    let PlanKind::Select(select) = kind else { return true };
+    select.locking.is_some()
+        || translator.effects.fresh > 0
+        || !translator.made_rows.is_empty()
+        || select.binds.iter().any(|bind| is_of_session(&bind.source))
+}
+
+/// Whether a constant is one of the session or its moment, not of the statement.
+fn is_of_session(source: &Source) -> bool {
+    match source {
+        Source::Literal(_) | Source::Negative(_) | Source::Param(_) | Source::Value(..) | Source::Pattern { .. } => {
+            false
+        }
+        Source::Now { .. } | Source::Today { .. } | Source::TimeOfDay { .. } => true,
+        Source::LastInsertId | Source::RowCount | Source::FoundRows => true,
+        Source::ConnectionId | Source::User | Source::CurrentUser => true,
     }
 }

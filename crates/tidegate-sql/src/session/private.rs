@@ -262,10 +262,14 @@ impl Core {
         }
         schema.may_write()?;
         let mut conn = place.apply_as_writer(&self.env, Log::apply_to_commit)?;
-        let committed = conn.commit().map_err(|error| to_server_error(&error));
+        let committed = schema.commits.reserve(&mut conn).and_then(|reserved| {
+            conn.commit().map_err(|error| to_server_error(&error))?;
+            Ok(reserved)
+        });
         place.pool.put(conn);
-        committed?;
-        self.note_changes(&schema, transaction.touched.drain(..));
+        let reserved = committed?;
+        self.note_changes(&schema, reserved, &transaction.touched);
+        transaction.touched.clear();
         transaction.leave();
         drop((owner, guard));
         self.make_durable(&schema)

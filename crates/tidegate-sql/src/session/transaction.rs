@@ -99,7 +99,7 @@ impl Place {
         }
         let catalog = schema.catalog()?;
         let here = plan.read_names.iter().filter(|(name, _)| *name == schema.name);
-        let mut tables = here.filter_map(|(_, table)| catalog.table(table));
+        let mut tables = here.filter_map(|(_, table)| catalog.table(table)).filter(|table| !table.is_view());
         Ok(tables.any(|table| table.state.defined.load(Ordering::Acquire) > self.defined))
     }
 
@@ -560,11 +560,19 @@ impl Core {
             return Err(errors::interrupted());
         }
         let schema = Arc::clone(&place.pool.schema);
-        if let Err(error) = place.conn.commit() {
-            transaction.rollback();
-            return Err(to_server_error(&error));
-        }
-        self.note_changes(&schema, transaction.touched.drain(..));
+        let committed = schema.commits.reserve(&mut place.conn).and_then(|reserved| {
+            place.conn.commit().map_err(|error| to_server_error(&error))?;
+            Ok(reserved)
+        });
+        let reserved = match committed {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                transaction.rollback();
+                return Err(error);
+            }
+        };
+        self.note_changes(&schema, reserved, &transaction.touched);
+        transaction.touched.clear();
         transaction.leave();
         self.make_durable(&schema)
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     cache::Entry,
-    catalog::{Table, TableState},
+    catalog::Table,
     engine::Schema,
     errors,
     exec::{
@@ -154,11 +154,7 @@ impl Core {
 
     /// Notes what the statement has changed, for those who asked to be told.
     fn note_joined(&mut self, member: &Member, written: &Written) {
-        if self.watched.is_some() {
-            let mine = |table: &Arc<TableState>| written.touched.iter().any(|touched| Arc::ptr_eq(touched, table));
-            let versions = member.versions().into_iter().filter(|(table, _)| mine(table));
-            self.list_changes(member.schema(), versions);
-        }
+        self.list_changes(member.schema(), &written.touched, member.number());
     }
 
     /// Runs a statement in the open transaction, or alone in one of its own.

@@ -242,6 +242,8 @@ fn sync_loop(requests: &Receiver<Arc<Schema>>) {
             continue;
         }
         let ticket = schema.sync.committed.load(Ordering::Acquire);
+        // Behind the ticket: what is acknowledged with it has been listed before.
+        let listed = schema.commits.waiting();
         let synced = match files.entry(schema.id) {
             Entry::Occupied(log) => log.into_mut().sync(),
             Entry::Vacant(place) => Log::open(&schema).and_then(|log| place.insert(log).sync()),
@@ -249,6 +251,10 @@ fn sync_loop(requests: &Receiver<Arc<Schema>>) {
         if let Some(log) = files.get(&schema.id).filter(|log| synced.is_ok() && !log.is_in_place()) {
             log.schema.lose();
             continue;
+        }
+        match synced {
+            Ok(()) => schema.commits.show(listed),
+            Err(_) => schema.commits.end(),
         }
         schema.sync.finish(synced.is_ok().then_some(ticket));
     }

@@ -259,6 +259,7 @@ impl Translator<'_> {
         let alias = alias.unwrap_or_else(|| name.name.clone());
         if let Some(text) = table.view.clone() {
             let shows = self.shows_view_rows(&alias);
+            self.note_read(&schema, &table);
             let rel = self.computed_once(|t| t.view(&table.name, &text, table.view_mode(), &schema, shows))?;
             let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -178,6 +178,8 @@ pub(crate) struct Translator<'a> {
     pub(crate) attached: Vec<Arc<Schema>>,
     pub(crate) reads: Vec<Arc<TableState>>,
     pub(crate) read_names: Vec<(String, String)>,
+    /// The states of the tables and views that `read_names` names.
+    pub(crate) read_states: Vec<Arc<TableState>>,
     pub(crate) ctes: Vec<scope::Cte>,
     /// Texts become numbers and dates when they are looked at, not when they are bound: in statements that write.
     pub(crate) late: bool,
@@ -233,6 +235,7 @@ impl<'a> Translator<'a> {
             attached: Vec::new(),
             reads: Vec::new(),
             read_names: Vec::new(),
+            read_states: Vec::new(),
             ctes: Vec::new(),
             late: false,
             lenient: false,
@@ -539,6 +542,7 @@ impl<'a> Translator<'a> {
             attached: take(&mut self.attached),
             reads: take(&mut self.reads),
             read_names: take(&mut self.read_names),
+            read_states: take(&mut self.read_states),
             ctes: Vec::new(),
             late: self.late,
             lenient: self.lenient,
@@ -564,6 +568,7 @@ impl<'a> Translator<'a> {
         self.attached = inner.attached;
         self.reads = inner.reads;
         self.read_names = inner.read_names;
+        self.read_states = inner.read_states;
         self.made_rows = inner.made_rows;
         self.aliases = inner.aliases;
         self.locks.found = inner.locks.found;

@@ -339,12 +339,18 @@ impl Translator<'_> {
         Ok((Arc::clone(&schema), Arc::clone(table)))
     }
 
+    /// Notes that the statement depends on a table or view.
+    pub(crate) fn note_read(&mut self, schema: &Schema, table: &Table) {
+        self.read_names.push((schema.name.clone(), table.name.clone()));
+        self.read_states.push(Arc::clone(&table.state));
+    }
+
     /// A base table as a source under a fresh alias, and SQLite's text of it.
     pub(crate) fn table_source(&mut self, schema: &Arc<Schema>, table: &Arc<Table>, alias: &str) -> (String, Source) {
         let prefix = self.reach(schema);
         if !self.reads.iter().any(|known| Arc::ptr_eq(known, &table.state)) {
             self.reads.push(Arc::clone(&table.state));
-            self.read_names.push((schema.name.clone(), table.name.clone()));
+            self.note_read(schema, table);
         }
         let sql_alias = self.alias("a");
         let columns = table

@@ -1,9 +1,11 @@
 //! Groups beside a disk that takes its time: a sync ends when the test says so.
 
 use std::{
+    future::Future,
     path::PathBuf,
     rc::Rc,
     sync::{Arc, Condvar, Mutex},
+    task::Poll,
     time::Duration,
 };
 
@@ -12,7 +14,7 @@ use tokio::task::{JoinHandle, LocalSet};
 
 use super::ENOUGH;
 use crate::{
-    Engine, EngineOptions, Session,
+    Engine, EngineOptions, Heard, Session,
     store::disk::{
         Change, File,
         watch::{Watcher, Watching},
@@ -232,6 +234,26 @@ async fn whoever_has_opened_a_group_that_gathers_may_go() {
             fixture.disk.release();
             next.await.unwrap();
             assert_eq!(fixture.commits(), before + 3);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_commit_is_heard_of_when_it_is_on_the_disk() {
+    let fixture = Fixture::new("heard").await;
+    LocalSet::new()
+        .run_until(async {
+            let engine = fixture.engine.as_ref().unwrap();
+            let mut listening = engine.listen("test", &["t"], None).unwrap();
+            let (before, first) = fixture.begin_held().await;
+            assert_eq!(fixture.commits(), before + 1, "committed");
+            let mut next = Box::pin(listening.next());
+            let noop = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(next.as_mut().poll(noop).is_pending());
+            fixture.disk.release();
+            first.await.unwrap();
+            let Poll::Ready(Some(Heard::Commit(commit))) = next.as_mut().poll(noop) else { panic!("a commit") };
+            assert_eq!((commit.number, &*commit.tables[0]), (before + 1, "t"));
         })
         .await;
 }

@@ -1,0 +1,198 @@
+//! Listeners: places in the list of a schema's commits.
+//!
+//! To wake a task of another thread is a system call. So of all listeners of a thread only one, the *watch*, has its waker in the
+//! list; when that has been woken it wakes the others that the new commits are about, which costs no system call.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    future::poll_fn,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use tidegate_rows::ServerError;
+
+use crate::{
+    commits::{Commit, List},
+    engine::{Engine, Schema},
+};
+
+thread_local! {
+    static CIRCLES: RefCell<HashMap<u64, Rc<RefCell<Circle>>>> = RefCell::default();
+}
+
+/// The listeners of one thread to one schema.
+#[derive(Default)]
+struct Circle {
+    next_id: u64,
+    members: usize,
+    /// Those who have heard everything and wait.
+    waiting: HashMap<u64, (Waker, Rc<Filter>)>,
+    /// The one of them whose waker is in the list.
+    watch: Option<u64>,
+    /// Commits up to this number do not concern those who wait.
+    looked: u64,
+}
+
+impl Circle {
+    /// The watch tells the others what has come.
+    fn pass_on(&mut self, list: &List) {
+        let newest = list.newest();
+        let all = list.is_over || self.looked < list.complete_from;
+        let from = list.shown.partition_point(|commit| commit.number <= self.looked);
+        let watch = self.watch;
+        self.waiting.retain(|id, (waker, filter)| {
+            let stays = Some(*id) == watch || !all && !list.shown.range(from..).any(|commit| filter.wants(commit));
+            if !stays {
+                waker.wake_by_ref();
+            }
+            stays
+        });
+        self.looked = newest;
+    }
+
+    /// A listener does not wait any more. If it was the watch another one becomes that.
+    fn leave(&mut self, id: u64) {
+        self.waiting.remove(&id);
+        if self.watch == Some(id) {
+            self.watch = None;
+            if let Some((waker, _)) = self.waiting.values().next() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+/// The tables that somebody wants to hear of; `None` for all.
+struct Filter(Option<Box<[Box<str>]>>);
+
+impl Filter {
+    fn wants(&self, commit: &Commit) -> bool {
+        match &self.0 {
+            None => true,
+            Some(tables) => tables.iter().any(|table| commit.tables.binary_search(table).is_ok()),
+        }
+    }
+}
+
+/// What a listener hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A commit.
+    Commit(Arc<Commit>),
+    /// Commits up to this number may have changed anything: the list does not go back far enough.
+    Missed(u64),
+}
+
+/// Somebody who hears of the commits of a schema, each once and in their order. Stays on its thread.
+pub struct Listening {
+    schema: Arc<Schema>,
+    circle: Rc<RefCell<Circle>>,
+    id: u64,
+    filter: Rc<Filter>,
+    heard: u64,
+}
+
+impl Engine {
+    /// Hears from now on of commits that change one of `tables`, any table if there are none; of those behind `after` if it is
+    /// given, as far as the list goes back.
+    ///
+    /// # Errors
+    /// 1049 if there is no such schema, 1030 or 1290 if it has failed.
+    pub fn listen(&self, schema: &str, tables: &[&str], after: Option<u64>) -> Result<Listening, ServerError> {
+        let schema = self.inner.schema(schema)?;
+        schema.may_write()?;
+        // Only its catalogue gives a schema its first number.
+        schema.catalog()?;
+        let mut names: Vec<Box<str>> = tables.iter().map(|table| (*table).into()).collect();
+        names.sort_unstable();
+        let filter = Rc::new(Filter((!names.is_empty()).then(|| names.into())));
+        let circle = CIRCLES.with_borrow_mut(|circles| Rc::clone(circles.entry(schema.id).or_default()));
+        let id = {
+            let mut circle = circle.borrow_mut();
+            circle.members += 1;
+            circle.next_id += 1;
+            circle.next_id
+        };
+        let newest = schema.commits.begin_list();
+        Ok(Listening { schema, circle, id, filter, heard: after.unwrap_or(newest) })
+    }
+}
+
+impl Listening {
+    /// Waits for the next commit; `None` when there can be none any more, because the schema was dropped or its disk has failed.
+    /// The future may be dropped at any time. It must not be kept without being polled: listeners of the same thread may wait
+    /// for it.
+    pub async fn next(&mut self) -> Option<Heard> {
+        let waiting = Waiting(self);
+        poll_fn(|cx| waiting.0.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Heard>> {
+        let (schema, circle) = (Arc::clone(&self.schema), Rc::clone(&self.circle));
+        let (mut list, mut circle) = (schema.commits.list(), circle.borrow_mut());
+        let is_watch = circle.watch == Some(self.id);
+        if is_watch {
+            circle.pass_on(&list);
+        } else if circle.waiting.contains_key(&self.id) {
+            self.heard = self.heard.max(circle.looked);
+        }
+        if let Some(heard) = self.find(&list) {
+            return Poll::Ready(Some(heard));
+        }
+        if list.is_over {
+            return Poll::Ready(None);
+        }
+        circle.waiting.insert(self.id, (cx.waker().clone(), Rc::clone(&self.filter)));
+        if circle.watch.is_none() {
+            circle.pass_on(&list);
+            circle.watch = Some(self.id);
+        }
+        if circle.watch == Some(self.id) && !list.wakers.iter().any(|known| known.will_wake(cx.waker())) {
+            list.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// What the list has for this listener.
+    fn find(&mut self, list: &List) -> Option<Heard> {
+        let newest = list.newest();
+        // A number that was never given is one of another file.
+        if self.heard < list.complete_from || self.heard > self.schema.commits.last() {
+            self.heard = newest;
+            return Some(Heard::Missed(newest));
+        }
+        let from = list.shown.partition_point(|commit| commit.number <= self.heard);
+        let found = list.shown.range(from..).find(|commit| self.filter.wants(commit));
+        self.heard = found.map_or(self.heard.max(newest), |commit| commit.number);
+        found.map(|commit| Heard::Commit(Arc::clone(commit)))
+    }
+
+    /// Commits up to this number were heard of, or do not concern this listener.
+    pub fn heard(&self) -> u64 {
+        self.heard
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut circle = self.circle.borrow_mut();
+        circle.members -= 1;
+        if circle.members == 0 {
+            let id = self.schema.id;
+            // The thread may be ending.
+            let _ = CIRCLES.try_with(|circles| circles.borrow_mut().remove(&id));
+        }
+    }
+}
+
+/// A listener that waits, until this is dropped.
+struct Waiting<'a>(&'a mut Listening);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.circle.borrow_mut().leave(self.0.id);
+    }
+}

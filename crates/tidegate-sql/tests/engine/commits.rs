@@ -1,0 +1,237 @@
+//! The numbers of commits, who hears of them, and what a result depends on.
+
+use std::{
+    fs,
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use super::{Durability, Fixture, run, try_run};
+use tidegate_sql::{Heard, Listening, Session};
+
+/// What a listener has heard of and not taken yet; waits for nothing.
+fn now(listening: &mut Listening) -> Vec<String> {
+    let mut heard = Vec::new();
+    while let Poll::Ready(next) = pin!(listening.next()).poll(&mut Context::from_waker(Waker::noop())) {
+        match next {
+            Some(Heard::Commit(commit)) => heard.push(commit.tables.join("+")),
+            Some(Heard::Missed(_)) => heard.push("missed".to_owned()),
+            None => {
+                heard.push("over".to_owned());
+                break;
+            }
+        }
+    }
+    heard
+}
+
+const TABLES: &str = "CREATE TABLE a (n INT PRIMARY KEY); CREATE TABLE b (n INT); CREATE VIEW v AS SELECT n FROM a";
+
+#[tokio::test]
+async fn every_change_of_a_table_raises_its_version() {
+    let mut fixture = Fixture::new("raises");
+    let mut session = fixture.session().await;
+    run(&mut session, TABLES).await;
+    let mut known = 0;
+    let statements = [
+        ("INSERT INTO a VALUES (1)", "a"),
+        ("DROP TABLE a; CREATE TABLE a (n INT PRIMARY KEY)", "a"),
+        ("BEGIN; INSERT INTO a VALUES (1); COMMIT", "a"),
+        ("ALTER TABLE a ADD COLUMN m INT", "a"),
+        ("TRUNCATE a", "a"),
+        ("RENAME TABLE a TO c", "c"),
+        ("ALTER TABLE c RENAME TO a", "a"),
+        ("CREATE OR REPLACE VIEW v AS SELECT n + 1 AS n FROM a", "v"),
+        ("CREATE INDEX i ON a (m)", "a"),
+        ("DROP DATABASE test; CREATE DATABASE test; USE test; CREATE TABLE a (n INT); CREATE TABLE b (n INT)", "a"),
+    ];
+    for (sql, table) in statements {
+        run(&mut session, sql).await;
+        let version = fixture.engine().table_version("test", table).unwrap();
+        assert!(version > known, "{sql}: {version} after {known}");
+        known = version;
+    }
+    // What a process leaves that was killed: its files as they are.
+    let left = fixture.path.with_extension("left");
+    let _ = fs::remove_dir_all(&left);
+    fs::create_dir(&left).unwrap();
+    for file in ["test.db", "test.db-wal"] {
+        fs::copy(fixture.path.join(file), left.join(file)).unwrap();
+    }
+    let after_kill = Fixture { engine: None, path: left };
+    let mut after_kill = after_kill;
+    after_kill.open_again(|_| {});
+    assert!(after_kill.engine().table_version("test", "a").unwrap() > known);
+    drop(session);
+    for _ in 0..3 {
+        fixture.open_again(|_| {});
+        let version = fixture.engine().table_version("test", "a").unwrap();
+        assert!(version > known, "{version} after {known}, by a restart");
+        run(&mut fixture.session().await, "INSERT INTO b VALUES (1)").await;
+        known = fixture.engine().table_version("test", "b").unwrap();
+        assert!(known > version);
+    }
+}
+
+#[tokio::test]
+async fn a_commit_is_heard_of_before_it_is_acknowledged() {
+    for durability in [Durability::Full, Durability::Normal] {
+        let mut fixture = Fixture::new(&format!("heard-{durability:?}"));
+        fixture.open_again(|options| options.durability = durability);
+        let mut session = fixture.session().await;
+        run(&mut session, TABLES).await;
+        let mut all = fixture.engine().listen("test", &[], None).unwrap();
+        let mut some = fixture.engine().listen("test", &["b", "d"], None).unwrap();
+        for (sql, heard) in [
+            ("INSERT INTO a VALUES (1)", "a"),
+            ("INSERT INTO a VALUES (1)", ""),
+            ("BEGIN; INSERT INTO a VALUES (2); INSERT INTO b VALUES (2)", ""),
+            ("COMMIT", "a+b"),
+            ("BEGIN; INSERT INTO a VALUES (3); ROLLBACK", ""),
+            ("SET autocommit = 0; INSERT INTO b VALUES (3); COMMIT; SET autocommit = 1", "b"),
+            ("RENAME TABLE b TO d", "b+d"),
+            ("ALTER TABLE d ADD COLUMN m INT", "d"),
+            ("CREATE OR REPLACE VIEW v AS SELECT 1", "v"),
+            ("CREATE TEMPORARY TABLE t (n INT); INSERT INTO t VALUES (1); DROP TABLE t", ""),
+            ("SELECT * FROM a", ""),
+            ("INSERT INTO d SELECT n, n FROM a", "d"),
+        ] {
+            let _ = try_run(&mut session, sql).await;
+            assert_eq!(now(&mut all).join(","), heard, "{sql}");
+            let concerned = heard.split('+').any(|table| table == "b" || table == "d");
+            assert_eq!(now(&mut some).join(","), if concerned { heard } else { "" }, "{sql}");
+        }
+        run(&mut session, "DROP DATABASE test").await;
+        assert_eq!((now(&mut all), now(&mut some)), (vec!["over".to_owned()], vec!["over".to_owned()]));
+        assert!(fixture.engine().listen("test", &[], None).is_err());
+    }
+}
+
+#[tokio::test]
+async fn who_comes_back_hears_what_was_missed() {
+    let mut fixture = Fixture::new("comes-back");
+    fixture.open_again(|options| options.durability = Durability::Normal);
+    let mut session = fixture.session().await;
+    run(&mut session, TABLES).await;
+    let mut first = fixture.engine().listen("test", &["a"], None).unwrap();
+    run(&mut session, "INSERT INTO a VALUES (1)").await;
+    let Some(Heard::Commit(commit)) = first.next().await else { panic!("a commit") };
+    drop(first);
+    run(&mut session, "INSERT INTO b VALUES (1); INSERT INTO a VALUES (2); INSERT INTO a VALUES (3)").await;
+    let listen = |after| fixture.engine().listen("test", &["a"], Some(after)).unwrap();
+    assert_eq!(now(&mut listen(commit.number)), ["a", "a"]);
+    assert_eq!(now(&mut listen(1)), ["missed"], "before anybody listened");
+    assert_eq!(now(&mut listen(u64::MAX)), ["missed"], "a number of another file");
+    let newest = fixture.engine().table_version("test", "a").unwrap();
+    assert!(now(&mut listen(newest)).is_empty());
+    // Whoever does not listen for long hears that something was missed, once.
+    let mut slow = fixture.engine().listen("test", &["a"], None).unwrap();
+    for _ in 0..50 {
+        let inserts = "INSERT INTO b VALUES (1);".repeat(100);
+        run(&mut session, &inserts).await;
+    }
+    assert_eq!(now(&mut slow), ["missed"]);
+    run(&mut session, "DELETE FROM a").await;
+    assert_eq!(now(&mut slow), ["a"]);
+}
+
+#[tokio::test]
+async fn listeners_of_a_thread_are_woken_whoever_goes() {
+    let fixture = Fixture::new("woken");
+    let mut session = fixture.session().await;
+    run(&mut session, TABLES).await;
+    let engine = fixture.engine().clone();
+    let listen = |table: &'static str| {
+        let mut listening = engine.listen("test", &[table], None).unwrap();
+        tokio::task::spawn_local(async move {
+            let mut heard = Vec::new();
+            while heard.len() < 3 {
+                match listening.next().await {
+                    Some(Heard::Commit(commit)) => heard.push(commit.number),
+                    other => panic!("{other:?}"),
+                }
+            }
+            heard
+        })
+    };
+    tokio::task::LocalSet::new()
+        .run_until(async {
+            let gone = listen("a");
+            let others: Vec<_> = ["a", "b", "a", "b"].into_iter().map(listen).collect();
+            // One who polls, and then does something else, keeps nobody from hearing.
+            let mut sleeper = engine.listen("test", &[], None).unwrap();
+            tokio::task::yield_now().await;
+            assert!(pin!(sleeper.next()).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            gone.abort();
+            for n in 0..3 {
+                run(&mut session, &format!("INSERT INTO a VALUES ({n}); INSERT INTO b VALUES ({n})")).await;
+            }
+            let mut heard = Vec::new();
+            for other in others {
+                let time = std::time::Duration::from_secs(20);
+                heard.push(tokio::time::timeout(time, other).await.expect("woken").unwrap());
+            }
+            assert!(heard[0].is_sorted() && heard[0] == heard[2] && heard[1] == heard[3] && heard[0] != heard[1]);
+            assert_eq!(now(&mut sleeper).len(), 6);
+        })
+        .await;
+}
+
+async fn reads(session: &mut Session, sql: &str) -> String {
+    let _ = try_run(session, sql).await;
+    let tables: Vec<&str> = session.reads().iter().map(|read| read.table.as_str()).collect();
+    format!("{}{}", tables.join("+"), if session.reads_more() { " and more" } else { "" })
+}
+
+#[tokio::test]
+async fn a_session_tells_what_results_depend_on() {
+    let fixture = Fixture::new("depends");
+    let mut session = fixture.session().await;
+    run(&mut session, TABLES).await;
+    run(&mut session, "INSERT INTO a VALUES (1)").await;
+    session.watch_tables();
+    for (sql, expected) in [
+        ("SELECT * FROM a", "a"),
+        ("SELECT * FROM a JOIN b USING (n) WHERE n > 3 ORDER BY n LIMIT 2", "a+b"),
+        ("SELECT * FROM v", "v+a"),
+        ("SELECT COUNT(*), UPPER('x'), RAND(3), DATABASE(), VERSION() FROM a", "a and more"),
+        ("SELECT COUNT(*), UPPER('x'), DATABASE(), VERSION() FROM a", "a"),
+        ("SELECT * FROM a; SELECT * FROM b", "a+b"),
+        ("SELECT n FROM a WHERE n IN (SELECT n FROM b)", "a+b"),
+        ("SELECT n, NOW() FROM a", "a and more"),
+        ("SELECT n FROM b WHERE CURDATE() > '2020-01-01'", "b and more"),
+        ("SELECT n, SYSDATE() FROM a", "a and more"),
+        ("SELECT n, UNIX_TIMESTAMP() FROM a", "a and more"),
+        ("SELECT n, RAND() FROM a", "a and more"),
+        ("SELECT n, UUID() FROM a", "a and more"),
+        ("SELECT n, CONNECTION_ID() FROM a", "a and more"),
+        ("SELECT n, USER() FROM a", "a and more"),
+        ("SELECT n, CURRENT_USER() FROM a", "a and more"),
+        ("SELECT n, LAST_INSERT_ID() FROM a", "a and more"),
+        ("SELECT n, FOUND_ROWS() FROM a", "a and more"),
+        ("SELECT n, ROW_COUNT() FROM a", "a and more"),
+        ("SELECT n, @x FROM a", "a and more"),
+        ("SELECT n, @x := 3 FROM a", "a and more"),
+        ("SELECT n, @@sql_mode FROM a", "a and more"),
+        ("SELECT n, GET_LOCK('x', 0) FROM a", "a and more"),
+        ("SELECT n, IS_FREE_LOCK('x') FROM a", "a and more"),
+        ("SELECT CAST('10:00:00' AS TIME) + INTERVAL 1 DAY, TIMESTAMP(CAST('10:00:00' AS TIME)) FROM a", "a and more"),
+        ("SELECT * FROM information_schema.tables", " and more"),
+        ("SELECT * FROM a, information_schema.tables", "a and more"),
+        ("SELECT * FROM a FOR UPDATE", "a and more"),
+        ("SHOW TABLES", " and more"),
+        ("SELECT 1", ""),
+        ("SELECT * FROM a; SET @x = 1", "a and more"),
+        ("SELECT * FROM a; SELECT * FROM nothing", "a and more"),
+        ("INSERT INTO a SELECT n FROM b", " and more"),
+        ("BEGIN; SELECT * FROM a", "a and more"),
+        ("SELECT * FROM a", "a and more"),
+        ("ROLLBACK; SELECT * FROM a", "a and more"),
+        ("SELECT * FROM a", "a"),
+    ] {
+        // Twice: once translated, once from the cache.
+        let _ = reads(&mut session, sql).await;
+        assert_eq!(reads(&mut session, sql).await, expected, "{sql}");
+    }
+}
