@@ -41,8 +41,11 @@ pub(crate) use words::is_reserved;
 
 type Parsed = Result<Expr, ParserError>;
 
+/// Stack that copying a level of a tree takes, in a build without optimisation.
+const COPY_BYTES: usize = 8 << 10;
+
 /// Operators that lean on each other: copying and dropping such a tree recurses as deep.
-const CHAIN_MAX: usize = 150;
+const CHAIN_MAX: usize = 500;
 
 mod prec {
     pub(super) const OR: u8 = 10;
@@ -126,10 +129,12 @@ impl Dialect for MySql {
     }
 
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed> {
-        if left_depth(expr) > CHAIN_MAX {
+        let depth = left_depth(expr);
+        if depth > CHAIN_MAX {
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
-        Some(self.infix(parser, expr.clone(), precedence))
+        let left = stacker::maybe_grow(depth * COPY_BYTES, CHAIN_MAX * COPY_BYTES, || expr.clone());
+        Some(self.infix(parser, left, precedence))
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {

@@ -163,7 +163,9 @@ errors! {
     view_columns() = 1353 b"HY000" "View's SELECT and view's field list have different column counts";
     /// A table without columns.
     no_columns() = 1113 b"42000" "A table must have at least 1 column";
-    /// A table with more columns than there can be.
+    /// A join of more tables than there can be.
+    too_many_tables(max) = 1116 b"HY000" "Too many tables; Tidegate can only use {max} tables in a join";
+    /// More columns than a table or result may have.
     too_many_columns() = 1117 b"HY000" "Too many columns";
     /// A length that no column has.
     column_too_long(column, limit) = 1074 b"42000" "Column length too big for column '{column}' (max = {limit}); use BLOB or TEXT instead";

@@ -62,6 +62,10 @@ fn parse_here(
     if tokens.iter().filter(|token| is_operator(token)).count() > OPERATORS_MAX {
         return Err(errors::unsupported(format!("more than {OPERATORS_MAX} operators in a statement")));
     }
+    let unions = tokens.iter().filter(|token| ["UNION", "EXCEPT", "INTERSECT"].iter().any(|word| is_word(token, word)));
+    if unions.count() > UNIONS_MAX {
+        return Err(errors::unsupported(format!("more than {UNIONS_MAX} UNIONs in a statement")));
+    }
     if let Some((cut, variables)) = into_variables(&tokens) {
         return Ok((Statement::SelectInto { cut, variables }, tokens));
     }
@@ -161,8 +165,11 @@ fn into_variables(tokens: &[TokenWithSpan]) -> Option<(Span, Vec<String>)> {
     Some(((tokens[start].span.start.column as usize, tokens[at - 1].span.end.column as usize), variables))
 }
 
-/// Operators of a statement: a chain of them is a tree as deep as it is long, and trees are taken down recursively.
-const OPERATORS_MAX: usize = 8000;
+/// Operators of a statement: SQLite prepares it in one piece, while nobody else has the thread.
+const OPERATORS_MAX: usize = 40_000;
+
+/// Queries that a statement unites: a chain of them is a tree as deep as it is long, and trees are taken down recursively.
+const UNIONS_MAX: usize = 4000;
 
 /// Whether a token joins two operands. A minus is mostly a sign, in long lists of values.
 fn is_operator(token: &TokenWithSpan) -> bool {
@@ -170,7 +177,7 @@ fn is_operator(token: &TokenWithSpan) -> bool {
     matches!(
         token.token,
         Ampersand | Caret | Div | Mod | Mul | Overlap | Pipe | Plus | ShiftLeft | ShiftRight | StringConcat
-    ) || ["AND", "OR", "XOR", "DIV", "MOD", "LIKE", "COLLATE", "IS", "UNION"].iter().any(|word| is_word(token, word))
+    ) || ["AND", "OR", "XOR", "DIV", "MOD", "LIKE", "COLLATE", "IS"].iter().any(|word| is_word(token, word))
         || matches!(
             token.token,
             Token::Eq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq | Token::Neq | Token::Spaceship

@@ -29,8 +29,8 @@ static FUNCTIONS: &[Function] = &[
         let sql = t.text(&args[0]);
         Ok(Ex::sql(format!("({sql} IS NULL)"), SqlType::boolean()).with_nullable(false))
     }),
-    rewrite("GREATEST", 2, MANY, |t, args| extreme(t, args, ">=")),
-    rewrite("LEAST", 2, MANY, |t, args| extreme(t, args, "<=")),
+    rewrite("GREATEST", 2, MANY, |t, args| extreme(t, args, "max")),
+    rewrite("LEAST", 2, MANY, |t, args| extreme(t, args, "min")),
     rewrite("ELT", 2, MANY, elt),
     rewrite("FIELD", 2, MANY, field),
     udf_lenient("INTERVAL", "f_interval", 2, MANY, &[Want::Real], super::int, |args, out| {
@@ -53,13 +53,13 @@ fn not_null(t: &mut Translator<'_>, ex: &Ex) -> Ex {
 fn coalesce(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     let common = t.common_type(args, "coalesce")?;
     let texts: Vec<String> = args.iter().map(|arg| t.as_type(arg, &common.ty)).collect();
-    let sql = if texts.len() == 1 { texts[0].clone() } else { format!("coalesce({})", texts.join(", ")) };
+    let sql = super::nested("coalesce", texts);
     let nullable = args.iter().all(|arg| arg.nullable);
     Ok(Ex { code: Code::Sql(sql), nullable, ..common })
 }
 
 /// The greatest or least: NULL if any is NULL.
-fn extreme(t: &mut Translator<'_>, args: &[Ex], op: &str) -> Res<Ex> {
+fn extreme(t: &mut Translator<'_>, args: &[Ex], word: &str) -> Res<Ex> {
     let mut common = t.common_type(args, "greatest")?;
     let text = |arg: &Ex| arg.ty.base.is_character() || arg.ty.base.is_binary();
     let known = || args.iter().filter(|arg| arg.ty.rep() != Rep::Null);
@@ -90,19 +90,18 @@ fn extreme(t: &mut Translator<'_>, args: &[Ex], op: &str) -> Res<Ex> {
             format!("(CASE WHEN {} IS NOT NULL THEN ifnull({sql}, 0) END)", t.text(arg))
         })
         .collect();
-    let nulls: Vec<String> = texts.iter().map(|sql| format!("{sql} IS NULL")).collect();
-    let typed: Vec<Ex> = texts.iter().map(|sql| Ex { code: Code::Sql(sql.clone()), ..common.clone() }).collect();
-    let mut sql = format!("CASE WHEN {} THEN NULL", nulls.join(" OR "));
-    for (index, text) in texts.iter().enumerate().take(texts.len() - 1) {
-        let mut beats = Vec::new();
-        for (_, ex) in typed.iter().enumerate().filter(|(other, _)| *other != index) {
-            let ex = t.compare(&typed[index], op, ex)?;
-            beats.push(t.text(&ex));
-        }
-        sql.push_str(&format!(" WHEN {} THEN {text}", beats.join(" AND ")));
+    // SQLite's functions of two and more values compare as its operators do, and look at each value once.
+    let mut texts = texts;
+    if common.ty.rep() == Rep::Text {
+        let collation = common.ty.collation.sqlite_name();
+        texts.iter_mut().for_each(|text| *text = format!("{text} COLLATE {collation}"));
     }
-    sql.push_str(&format!(" ELSE {} END", texts[texts.len() - 1]));
-    Ok(Ex { code: Code::Sql(format!("({sql})")), ..common })
+    if word == "min" {
+        // Of equal texts the first is the least, in SQLite the last.
+        texts.reverse();
+    }
+    let sql = super::nested(word, texts);
+    Ok(Ex { code: Code::Sql(sql), ..common })
 }
 
 fn elt(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {

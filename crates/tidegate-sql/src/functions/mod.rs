@@ -98,6 +98,9 @@ static FAMILIES: &[Family] = &[
 /// Longest string that a function makes.
 pub(crate) const RESULT_BYTES_MAX: usize = 64 << 20;
 
+/// Arguments of a call: SQLite's own limit.
+const ARGUMENTS_MAX: usize = 1000;
+
 /// No limit to the number of arguments.
 pub(crate) const MANY: usize = usize::MAX;
 
@@ -284,7 +287,7 @@ pub(crate) fn call(translator: &mut Translator<'_>, name: &str, args: &[Ex]) -> 
                 "f_lower" | "f_lcase" if ty.collation.is_latin1() => "tg_latin1_lower",
                 name => name,
             };
-            let ex = Ex::sql(format!("{function}({})", texts.join(", ")), ty);
+            let ex = Ex::sql(called(function, texts)?, ty);
             Ex { coercibility, nullable, ..ex }
         }
     };
@@ -447,6 +450,30 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
                 _ => Err(errors::unsupported(name)),
             }
         }
+    }
+}
+
+/// The call of a function in Rust.
+fn called(name: &str, args: Vec<String>) -> Res<String> {
+    match name {
+        "f_concat" if args.len() > ARGUMENTS_MAX => Ok(nested(name, args)),
+        name if args.len() > ARGUMENTS_MAX => {
+            let name = name.trim_start_matches("f_").to_ascii_uppercase();
+            Err(errors::unsupported(format!("more than {ARGUMENTS_MAX} arguments of {name}()")))
+        }
+        name => Ok(format!("{name}({})", args.join(", "))),
+    }
+}
+
+/// A call of one of SQLite's functions that can be called with its own values, with any number of arguments: one is
+/// the value.
+fn nested(name: &str, mut args: Vec<String>) -> String {
+    while args.len() > ARGUMENTS_MAX {
+        args = args.chunks(ARGUMENTS_MAX).map(|part| nested(name, part.to_vec())).collect();
+    }
+    match args.as_slice() {
+        [only] => only.clone(),
+        _ => format!("{name}({})", args.join(", ")),
     }
 }
 

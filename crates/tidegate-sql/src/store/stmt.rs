@@ -341,6 +341,23 @@ pub(crate) fn to_server_error(error: &SqliteError) -> ServerError {
         ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => errors::lock_wait_timeout(),
         ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN | ffi::SQLITE_READONLY => errors::storage(&error.message),
         ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => errors::corrupt(&error.message),
+        ffi::SQLITE_ERROR => beyond_limit(&error.message).unwrap_or_else(|| errors::internal(&error.message)),
         _ => errors::internal(&error.message),
     }
+}
+
+/// Tables that SQLite joins.
+const TABLES_MAX: usize = 64;
+
+/// MySQL's error for a statement that is larger than SQLite takes.
+fn beyond_limit(message: &str) -> Option<ServerError> {
+    let begins = |words: &[&str]| words.iter().any(|words| message.starts_with(words));
+    if begins(&["too many columns"]) {
+        return Some(errors::too_many_columns());
+    }
+    if begins(&["at most 64 tables in a join", "too many FROM clause terms"]) {
+        return Some(errors::too_many_tables(TABLES_MAX));
+    }
+    let deep = begins(&["Expression tree is too large", "parser stack overflow", "Recursion limit"]);
+    deep.then(|| errors::unsupported("expressions nested this deeply"))
 }

@@ -26,6 +26,9 @@ enum Listed {
     No,
 }
 
+/// Constants of comparisons that SQLite may compare with each other.
+const LISTED_CONSTANTS_MAX: usize = 256;
+
 /// Longer lists of rows are made a table, if they can be.
 const COMPARED_ROWS_MAX: usize = 32;
 
@@ -205,6 +208,7 @@ impl Translator<'_> {
             (false, true) if is_constant(a) && a.ty.rep() != Rep::Null => x = format!("tg_year({x})"),
             _ => {}
         }
+        (x, y) = (self.beyond_many(a, x), self.beyond_many(b, y));
         let collate = match ground {
             Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
             _ => String::new(),
@@ -216,9 +220,19 @@ impl Translator<'_> {
         Ok(Ex { aggregate, ..ex }.with_nullable(a.nullable || b.nullable))
     }
 
+    /// An operand that SQLite does not look for among the constants before it, if it is one and there are many: in a CASE
+    /// with thousands of branches that took longer than everything else together.
+    fn beyond_many(&mut self, ex: &Ex, sql: String) -> String {
+        self.compared_constants += usize::from(ex.is_const());
+        // A call is evaluated at its first use, and is in no list.
+        let listed = !ex.is_const() || self.compared_constants <= LISTED_CONSTANTS_MAX;
+        if listed { sql } else { format!("ifnull({sql}, NULL)") }
+    }
+
     /// A comparison on a ground that more than its two operands have chosen.
     fn compare_on(&mut self, ground: &Ground, a: &Ex, op: &str, b: &Ex) -> Ex {
         let (x, y) = (self.on_ground(a, ground), self.on_ground(b, ground));
+        let (x, y) = (self.beyond_many(a, x), self.beyond_many(b, y));
         let collate = match ground {
             Ground::Text(collation) => format!(" COLLATE {}", collation.sqlite_name()),
             _ => String::new(),

@@ -248,10 +248,21 @@ impl Translator<'_> {
             let ex = functions::interval(self, date, unnest(amount), minus, scope)?;
             return Ok(Ex { aggregate, ..ex });
         }
-        let (a, b) = (self.expr(left, scope)?, self.expr(right, scope)?);
-        let aggregate = a.aggregate || b.aggregate;
-        let mut ex = self.operator(&a, op, &b)?;
-        ex.aggregate |= aggregate;
+        // A chain of operators is as deep as it is long, and no level of its own.
+        let mut links = vec![(op, right)];
+        let mut first = left;
+        while let Expr::BinaryOp { left, op, right } = first
+            && is_link(left, op, right)
+        {
+            links.push((op, right));
+            first = left;
+        }
+        let mut ex = self.expr(first, scope)?;
+        for (op, right) in links.into_iter().rev() {
+            let (a, b) = (ex, self.expr(right, scope)?);
+            ex = self.operator(&a, op, &b)?;
+            ex.aggregate |= a.aggregate || b.aggregate;
+        }
         Ok(ex)
     }
 
@@ -646,6 +657,13 @@ pub(crate) fn unnest(expr: &Expr) -> &Expr {
 fn interval_of(expr: &Expr) -> bool {
     let Expr::Function(function) = expr else { return false };
     function.name.to_string().trim_matches('`').strip_prefix(SPECIAL) == Some("interval")
+}
+
+/// Whether an operation is of two values: no condition, no rows, no interval.
+fn is_link(left: &Expr, op: &BinaryOperator, right: &Expr) -> bool {
+    let (left, right) = (unnest(left), unnest(right));
+    let rows = matches!((left, right), (Expr::Tuple(_), Expr::Tuple(_)));
+    !matches!(op, BinaryOperator::And | BinaryOperator::Or) && !rows && !interval_of(left) && !interval_of(right)
 }
 
 fn describe(expr: &Expr) -> String {

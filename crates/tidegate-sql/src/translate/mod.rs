@@ -207,6 +207,8 @@ pub(crate) struct Translator<'a> {
     aliases: usize,
     views: usize,
     depth: usize,
+    /// Constants that stand in comparisons.
+    compared_constants: usize,
 }
 
 /// Views inside of views.
@@ -252,6 +254,7 @@ impl<'a> Translator<'a> {
             aliases: 0,
             views: 0,
             depth: 0,
+            compared_constants: 0,
         }
     }
 
@@ -559,6 +562,7 @@ impl<'a> Translator<'a> {
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,
+            compared_constants: self.compared_constants,
         };
         let result = f(&mut inner);
         self.binds = inner.binds;

@@ -15,6 +15,9 @@ use crate::{
     value::{Base, Rep, SqlType},
 };
 
+/// Queries that SQLite unites in one: it prepares each within the one before, on the statement's stack.
+const PARTS_MAX: usize = 100;
+
 impl Translator<'_> {
     /// A recursive query: its first part gives the types. `None` if it does not refer to itself.
     pub(super) fn recursive(
@@ -94,17 +97,30 @@ impl Translator<'_> {
                     parts.push(part);
                     // Of equal rows the first stays, and rows stay in the order in which they come. Another UNION does it for both.
                     if !matches!(links.get(index + 1), Some(("UNION", _))) {
-                        parts = vec![self.columns_of(&parts.join(" UNION ALL "), &columns, "DISTINCT ")];
+                        let all = self.united(parts, &columns);
+                        parts = vec![self.columns_of(&all, &columns, "DISTINCT ")];
                     }
                 }
                 word => {
-                    let so_far = self.columns_of(&parts.join(" UNION ALL "), &columns, "");
+                    let all = self.united(parts, &columns);
+                    let so_far = self.columns_of(&all, &columns, "");
                     parts = vec![self.columns_of(&format!("{so_far} {word} {part}"), &columns, "")];
                 }
             }
         }
-        let sql = parts.join(" UNION ALL ");
+        let sql = self.united(parts, &columns);
         Ok(Rel { sql, columns, single: false, locked: None, row_ids: Some(Vec::new()), unlimited: None })
+    }
+
+    /// The rows of all parts, in their order. SQLite takes 500 at once; a LIMIT keeps it from making one query of them again.
+    fn united(&mut self, mut parts: Vec<String>, columns: &[RelColumn]) -> String {
+        while parts.len() > PARTS_MAX {
+            parts = parts
+                .chunks(PARTS_MAX)
+                .map(|some| self.columns_of(&format!("{} LIMIT -1", some.join(" UNION ALL ")), columns, ""))
+                .collect();
+        }
+        parts.join(" UNION ALL ")
     }
 
     /// All columns of a query, in their collations; a simple SELECT, of distinct rows if that word is given.

@@ -124,8 +124,8 @@ async fn a_chain_of_operators_has_a_limit() {
     let fixture = Fixture::new("chain");
     let mut session = fixture.session().await;
     let sum = |count: usize| format!("SELECT {}", vec!["1"; count].join("+"));
-    assert_eq!(one(&mut session, &sum(151)).await, "151");
-    assert_eq!(code(&mut session, &sum(152)).await, 1235);
+    assert_eq!(one(&mut session, &sum(501)).await, "501");
+    assert_eq!(code(&mut session, &sum(502)).await, 1235);
 }
 
 #[tokio::test]
@@ -616,6 +616,48 @@ async fn threads_share_an_engine() {
 }
 
 #[tokio::test]
+async fn calls_and_unions_of_any_length_are_answered() {
+    let fixture = Fixture::new("wide");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (a INT, s VARCHAR(9)); INSERT INTO t VALUES (3, 'b')").await;
+    let list = |count: usize, item: fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(",");
+    let plus = |number: usize| format!("a + {number}");
+    let values = list(3000, plus);
+    assert_eq!(one(&mut session, &format!("SELECT GREATEST({values}), LEAST({values}) FROM t")).await, "3002,3");
+    assert_eq!(one(&mut session, &format!("SELECT GREATEST({values}, NULL) FROM t")).await, "NULL");
+    assert_eq!(
+        one(&mut session, &format!("SELECT COALESCE({}, 7) FROM t", list(3000, |_| "NULLIF(a, 3)".into()))).await,
+        "7"
+    );
+    assert_eq!(
+        one(&mut session, &format!("SELECT LENGTH(CONCAT({})) FROM t", list(3000, |_| "s".into()))).await,
+        "3000"
+    );
+    assert_eq!(
+        one(&mut session, &format!("SELECT FIELD(a, {}) FROM t", list(3000, |n| (n * 2 + 1).to_string()))).await,
+        "2"
+    );
+    assert_eq!(code(&mut session, &format!("SELECT INTERVAL({values}) FROM t")).await, 1235);
+    assert_eq!(code(&mut session, &format!("SELECT {} FROM t", list(2001, plus))).await, 1117);
+    // A value within is written once, however deep.
+    let nested = format!("SELECT {}a{} FROM t", "GREATEST(".repeat(60), ", 2)".repeat(60));
+    assert_eq!(one(&mut session, &nested).await, "3");
+    let branches = (0..8000).map(|number| format!("WHEN {number} THEN {}", number * 2)).collect::<Vec<_>>().join(" ");
+    assert_eq!(one(&mut session, &format!("SELECT CASE a {branches} END FROM t")).await, "6");
+    let union = |count: usize, word: &str| {
+        (0..count).map(|number| format!("SELECT {} AS k", number % 700)).collect::<Vec<_>>().join(word)
+    };
+    let sum = |sql: String| format!("SELECT COUNT(*), SUM(k) FROM ({sql}) AS u");
+    assert_eq!(one(&mut session, &sum(union(3500, " UNION ALL "))).await, "3500,1223250");
+    assert_eq!(one(&mut session, &sum(union(3500, " UNION "))).await, "700,244650");
+    assert_eq!(one(&mut session, &format!("{} ORDER BY k DESC LIMIT 1", union(1200, " UNION ALL "))).await, "699");
+    assert_eq!(code(&mut session, &union(4002, " UNION ALL ")).await, 1235);
+    assert_eq!(code(&mut session, &union(900, " EXCEPT ")).await, 1235);
+    let tables: Vec<String> = (0..65).map(|number| format!("t AS t{number}")).collect();
+    assert_eq!(code(&mut session, &format!("SELECT 1 FROM {}", tables.join(" JOIN "))).await, 1116);
+}
+
+#[tokio::test]
 async fn deep_and_long_statements_are_answered() {
     let fixture = Fixture::new("deep");
     let mut session = fixture.session().await;
@@ -625,7 +667,8 @@ async fn deep_and_long_statements_are_answered() {
         format!("SELECT a FROM t WHERE {}", terms.join(" OR "))
     };
     assert_eq!(one(&mut session, &long(3000)).await, "3");
-    assert_eq!(code(&mut session, &long(10_000)).await, 1235);
+    assert_eq!(one(&mut session, &long(20_000)).await, "3");
+    assert_eq!(code(&mut session, &long(20_001)).await, 1235);
     let list: Vec<String> = (0..20_000).map(|number| format!("-{number}")).collect();
     assert_eq!(one(&mut session, &format!("SELECT COUNT(*) FROM t WHERE a IN ({})", list.join(","))).await, "0");
     for depth in [20, 90, 1000, 100_000] {
