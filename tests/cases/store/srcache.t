@@ -526,10 +526,9 @@ location = /broken {
     content_by_lua_block {
         local n = ngx.shared.seen:incr("broken", 1, 0)
         while not ngx.shared.seen:get("go broken") do ngx.sleep(0.005) end
-        ngx.header["Content-Length"] = 100
+        if n == 1 then ngx.header["Content-Length"] = 100 end
         ngx.print(n)
-        ngx.flush(true)
-        ngx.exit(444)
+        if n == 1 then ngx.flush(true) ngx.exit(444) end
     }
 }
 }
@@ -545,7 +544,7 @@ GET /t?what=broken
 ~~~
 ^20 bodies, made 20 times$
 ~~~
-^20 bodies, made 20 times$
+^2 bodies, made 2 times$
 --- tidegate_only: nginx has no such lock
 
 === TEST 15: a lock in front of memcached

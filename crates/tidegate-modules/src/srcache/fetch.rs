@@ -10,6 +10,7 @@ use tidegate_core::{
 };
 use tidegate_http::Method;
 use tidegate_net::log::Level;
+use tokio::time::Instant;
 
 use super::{
     Conf, Fetched, HEADER_BYTES_MAX, State,
@@ -23,6 +24,9 @@ use super::{
 /// How often a request looks again because another one says that it has kept the response. Of a response that others push out
 /// of the store at once it has its own made.
 const LOOK_UPS_MAX: u32 = 3;
+
+/// The default of `srcache_lock_timeout`.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The handler: decides whether the response may be kept, and looks for one that was.
 pub(super) fn run(conf: &Arc<Conf>, req: &Rc<Request>) -> Outcome {
@@ -67,7 +71,10 @@ pub(super) fn run(conf: &Arc<Conf>, req: &Rc<Request>) -> Outcome {
 async fn look_up(conf: &Conf, req: &Rc<Request>, target: &Target) -> Result<(Fetched, Option<Arc<Entry>>), Step> {
     // What HEAD has made is not kept.
     let locks = conf.locks() && req.method.get() != Method::Head;
-    for _ in 0..LOOK_UPS_MAX {
+    let deadline = Instant::now() + conf.srcache_lock_timeout.unwrap_or(LOCK_TIMEOUT);
+    let mut look_ups = 0;
+    while look_ups < LOOK_UPS_MAX {
+        look_ups += 1;
         let fills = lock::fills();
         let found = ask(conf, req, target).await?;
         if found.as_ref().is_some_and(|entry| entry.is_fresh()) {
@@ -86,12 +93,12 @@ async fn look_up(conf: &Conf, req: &Rc<Request>, target: &Target) -> Result<(Fet
             }
             Lock::Busy(_) if found.is_some() => return Ok((Fetched::Stale, found)),
             Lock::Busy(_) if conf.srcache_lock != Some(true) => return Ok((missed, None)),
-            Lock::Busy(waiting) => {
-                let timeout = conf.srcache_lock_timeout.unwrap_or(Duration::from_secs(5));
-                if !waiting.wait(timeout).await {
-                    return Ok((missed, None));
-                }
-            }
+            Lock::Busy(waiting) => match waiting.wait(deadline).await {
+                lock::Outcome::Kept => {}
+                // Only so many can have ended like that as have had the lock before.
+                lock::Outcome::Abandoned => look_ups -= 1,
+                lock::Outcome::Refused | lock::Outcome::UnderWay => return Ok((missed, None)),
+            },
         }
     }
     Ok((Fetched::Miss, None))

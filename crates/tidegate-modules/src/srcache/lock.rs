@@ -1,8 +1,9 @@
 //! `srcache_lock`: one request has a response made that several want.
 //!
 //! The request that comes first holds the lock of the key until the response is kept, or known not to be, or the request ends
-//! in any other way. The others, of all workers, wait for that: once the response is kept they look for it again, otherwise each
-//! has its own made, for nobody knows whether the next response could be kept.
+//! in any other way. The others, of all workers, wait for that. Once the response is kept they look for it again. When it is one
+//! that is not to be kept, each has its own made, for the next response would probably not be kept either. When nothing came of
+//! it (an error, a client that has left), one of the others takes the lock.
 //!
 //! A look-up that was in vain may have been overtaken: the response may have been kept before the lock was taken. [`fills`]
 //! changes with each response that is kept; who gets a lock after it has changed looks again.
@@ -13,17 +14,20 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// How the making of a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     UnderWay,
+    /// The response is there for the others.
     Kept,
-    NotKept,
+    /// It is none that is kept.
+    Refused,
+    /// There is none.
+    Abandoned,
 }
 
 /// Locks that are held, by key.
@@ -42,7 +46,7 @@ pub(super) fn fills() -> u64 {
     FILLS.load(Ordering::Acquire)
 }
 
-/// A lock that is held; dropping it lets the others go on.
+/// A lock that is held; dropping it lets another request have the response made.
 pub(super) struct Filling {
     key: Arc<[u8]>,
     outcome: watch::Sender<Outcome>,
@@ -77,6 +81,11 @@ impl Filling {
         FILLS.fetch_add(1, Ordering::Release);
         self.outcome.send_replace(Outcome::Kept);
     }
+
+    /// Ends it: the response is not to be kept.
+    pub(super) fn end_refused(self) {
+        self.outcome.send_replace(Outcome::Refused);
+    }
 }
 
 impl Drop for Filling {
@@ -87,7 +96,7 @@ impl Drop for Filling {
         self.outcome.send_if_modified(|outcome| {
             let ends = *outcome == Outcome::UnderWay;
             if ends {
-                *outcome = Outcome::NotKept;
+                *outcome = Outcome::Abandoned;
             }
             ends
         });
@@ -95,10 +104,14 @@ impl Drop for Filling {
 }
 
 impl Waiting {
-    /// Waits for the one that holds the lock, no longer than `timeout`; answers whether the response is kept.
-    pub(super) async fn wait(mut self, timeout: Duration) -> bool {
+    /// Waits for the one that holds the lock, no longer than until `deadline`: then it is under way still.
+    pub(super) async fn wait(mut self, deadline: Instant) -> Outcome {
         let ended = self.0.wait_for(|outcome| *outcome != Outcome::UnderWay);
-        matches!(tokio::time::timeout(timeout, ended).await, Ok(Ok(outcome)) if *outcome == Outcome::Kept)
+        match tokio::time::timeout_at(deadline, ended).await {
+            Ok(Ok(outcome)) => *outcome,
+            Ok(Err(_)) => Outcome::Abandoned,
+            Err(_) => Outcome::UnderWay,
+        }
     }
 }
 
@@ -106,7 +119,9 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    fn late() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(60)
+    }
 
     fn held(key: &str) -> Filling {
         match take(key.as_bytes()) {
@@ -130,7 +145,7 @@ mod tests {
         let before = fills();
         filling.end_kept();
         assert!(fills() > before);
-        assert!(first.wait(LONG).await && second.wait(LONG).await);
+        assert_eq!((first.wait(late()).await, second.wait(late()).await), (Outcome::Kept, Outcome::Kept));
         drop(held("a"));
     }
 
@@ -139,9 +154,12 @@ mod tests {
         let filling = held("c");
         let waiting = busy("c");
         drop(filling);
-        assert!(!waiting.wait(LONG).await);
+        assert_eq!(waiting.wait(late()).await, Outcome::Abandoned);
         let filling = held("c");
-        assert!(!busy("c").wait(Duration::ZERO).await, "time is up");
-        drop(filling);
+        assert_eq!(busy("c").wait(Instant::now()).await, Outcome::UnderWay, "time is up");
+        let waiting = busy("c");
+        filling.end_refused();
+        assert_eq!(waiting.wait(late()).await, Outcome::Refused);
+        drop(held("c"));
     }
 }

@@ -41,8 +41,9 @@ pub(super) fn filter_header(req: &Rc<Request>, conf: &Conf, hidden: &[BString]) 
     let collected = begin(req, conf, &state, hidden);
     state.stores.set(collected.is_some());
     if collected.is_none() {
-        // Those who wait for it need not wait for its end.
-        state.filling.take();
+        // Those who wait for it need not wait for its end. After an error one of them tries again.
+        let is_error = status_of(&req.response.borrow()) >= 500;
+        state.give_up(if is_error { Verdict::Nothing } else { Verdict::Refused });
     }
     *state.collected.borrow_mut() = collected;
     Ready::Now(Ok(()))
@@ -134,17 +135,43 @@ pub(super) fn filter_body(req: &Rc<Request>, mut chunk: Chunk, conf: &Conf) -> R
         return Ready::Now(Err(Closed));
     }
     let Some(mut collected) = state.collected.take() else { return Ready::Now(Ok(chunk)) };
-    let kept =
-        collected.take(req, conf, &chunk) && (!chunk.last || (collected.is_whole(req) && !is_skipped(req, conf)));
-    if !kept {
-        state.stores.set(false);
-        state.filling.take();
-    } else if chunk.last {
-        store(req, conf, &state, collected);
+    let verdict = if !collected.take(req, conf, &chunk) {
+        Some(Verdict::Refused)
+    } else if chunk.last && !collected.is_whole(req) {
+        Some(Verdict::Nothing)
+    } else if chunk.last && is_skipped(req, conf) {
+        Some(Verdict::Refused)
     } else {
-        *state.collected.borrow_mut() = Some(collected);
+        None
+    };
+    match verdict {
+        Some(verdict) => {
+            state.stores.set(false);
+            state.give_up(verdict);
+        }
+        None if chunk.last => store(req, conf, &state, collected),
+        None => *state.collected.borrow_mut() = Some(collected),
     }
     Ready::Now(Ok(chunk))
+}
+
+/// Why a response is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It is none that is kept.
+    Refused,
+    /// It is not the response that was wanted.
+    Nothing,
+}
+
+impl State {
+    /// Says to those who wait for the response that it is not kept.
+    fn give_up(&self, verdict: Verdict) {
+        match (self.filling.take(), verdict) {
+            (Some(filling), Verdict::Refused) => filling.end_refused(),
+            (filling, _) => drop(filling),
+        }
+    }
 }
 
 impl Collected {
@@ -209,7 +236,10 @@ fn store(req: &Rc<Request>, conf: &Conf, state: &State, collected: Collected) {
             });
             match kept {
                 Ok(()) => filling.into_iter().for_each(Filling::end_kept),
-                Err(error) => req.log(Level::Error, format_args!("srcache_store: {error}")),
+                Err(error) => {
+                    filling.into_iter().for_each(Filling::end_refused);
+                    req.log(Level::Error, format_args!("srcache_store: {error}"));
+                }
             }
         }
         Some(Place::Subrequest(query)) => {
@@ -219,6 +249,7 @@ fn store(req: &Rc<Request>, conf: &Conf, state: &State, collected: Collected) {
                 let status = sub.req.response.borrow().status;
                 sub.req.log(Level::Debug, format_args!("srcache_store: subrequest returned status {status}"));
                 if !(200..300).contains(&status) {
+                    filling.into_iter().for_each(Filling::end_refused);
                     sub.req.log(Level::Error, format_args!("srcache_store subrequest failed: status={status}"));
                 } else {
                     filling.into_iter().for_each(Filling::end_kept);
