@@ -892,3 +892,21 @@ X-Cache: STALE
 --- error_code: 200 200 200 200 502
 --- error_log
 nobody.invalid could not be resolved
+
+=== TEST 30: two zones on one directory
+--- http_config
+proxy_cache_path cache keys_zone=a:1m;
+fastcgi_cache_path ./cache/ keys_zone=b:1m;
+--- must_die
+--- error_log
+the same path name
+cache" used
+
+=== TEST 31: a zone where temporary files are
+--- http_config
+proxy_cache_path cache keys_zone=a:1m;
+proxy_temp_path cache;
+--- must_die
+--- error_log
+the same path name
+cache" used

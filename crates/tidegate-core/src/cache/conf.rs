@@ -4,6 +4,7 @@
 
 use std::{
     collections::HashMap,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -33,6 +34,8 @@ pub(crate) type Slot = Arc<OnceLock<Arc<Zone>>>;
 pub struct Conf {
     zones: HashMap<BString, Arc<Zone>>,
     required: Vec<Required>,
+    /// Directories of zones, and where they were named.
+    directories: Vec<(PathBuf, Span)>,
 }
 
 #[derive(Debug)]
@@ -73,6 +76,13 @@ pub static MODULE: Module<Conf> = Module {
                 }
             }
         }
+        for (directory, span) in std::mem::take(&mut conf.directories) {
+            if build.temp_paths.contains(&directory) {
+                build.diagnostics.push(used_twice(&directory, span, "a directory for temporary files"));
+            } else {
+                build.temp_paths.push(directory);
+            }
+        }
         Ok(())
     }),
     init_worker: Some(|conf| {
@@ -111,6 +121,12 @@ impl Request {
     }
 }
 
+/// The zones would serve each other's entries, and not know of each other's purges.
+fn used_twice(directory: &Path, span: Span, other: &str) -> Diagnostic {
+    let message = format!("the same path name \"{}\" used for a zone and for {other}", directory.display());
+    Diagnostic::new(Severity::Emerg, span, message)
+}
+
 fn emerg(arg: &ast::Arg, message: String) -> Diagnostic {
     Diagnostic::new(Severity::Emerg, arg.span, message)
 }
@@ -146,9 +162,12 @@ fn parse(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> 
     if conf.zones.contains_key(&name) {
         return Err(emerg(&directive.args[0], format!("duplicate zone \"{name}\"")));
     }
-    let path = directive.args[0].value.as_bstr();
-    build.temp_path(path);
-    let directory = build.full_path(path).components().collect();
+    let path = &directive.args[0];
+    let directory: PathBuf = build.full_path(path.value.as_bstr()).components().collect();
+    if conf.directories.iter().any(|(other, _)| *other == directory) {
+        return Err(used_twice(&directory, path.span, "another zone"));
+    }
+    conf.directories.push((directory.clone(), path.span));
     let place = Place { name: name.clone(), directory, levels: params.levels, capacity };
     conf.zones.insert(name, Arc::new(Zone::new(place, params.use_temp_path, params.care)));
     Ok(())
