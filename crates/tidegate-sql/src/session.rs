@@ -9,6 +9,7 @@ mod env;
 mod explain;
 mod group;
 mod isolation;
+mod made;
 mod numbers;
 mod plan;
 mod pooled;
@@ -28,12 +29,13 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 use tidegate_rows::{Execute, QueryError, ServerError, Sink};
 
 pub use changes::{TableChange, TableRead};
-use client::Over;
+pub(crate) use client::Over;
 pub use describe::Description;
 pub(crate) use env::{Env, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
 pub(crate) use group::Group;
 use group::Turn;
 pub(crate) use isolation::Isolation;
+pub(crate) use made::Pending;
 pub(crate) use numbers::{CompletionType, Numbers};
 pub use pooled::PooledSession;
 pub use prepared::Context;
@@ -312,16 +314,7 @@ impl Core {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(mut error) => {
-                    if let QueryError::Server(error) = &mut error {
-                        if error.code == errors::INTERRUPTED && task::has_read_for_too_long() {
-                            *error = errors::read_for_too_long();
-                        } else if error.code == errors::INTERRUPTED && self.env.client.is_killed() {
-                            *error = self.env.client.kill_error();
-                        } else if error.code == errors::INTERRUPTED && task::is_out_of_time() {
-                            *error = errors::statement_timeout();
-                        }
-                        self.env.note_error(error);
-                    }
+                    self.explain_interruption(&mut error);
                     return Err(error);
                 }
             }
@@ -337,22 +330,29 @@ impl Core {
         more: bool,
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
+        if scan.params != text.params.len() {
+            self.env.begin_statement();
+            return Err(errors::wrong_execute_arguments().into());
+        }
+        let constants =
+            Constants { sql: text.sql, literals: &scan.literals, params: text.params, env: &Rc::clone(&self.env) };
+        self.attempts(|core| core.attempt(text, from, scan, constants, more, sink))
+    }
+
+    /// Begins a statement and tries to run it until it neither meets other definitions than it was planned by nor has to stop
+    /// for rows that others have locked.
+    fn attempts(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<(), QueryError>) -> Result<(), QueryError> {
         self.engine.questions.fetch_add(1, Ordering::Relaxed);
         self.env.begin_statement();
         self.env.in_transaction.set(self.transaction.is_some());
         let begun = self.env.begun();
         // Also without a limit: the statement before it in the same text may have had one.
         task::limit(self.env.statement_time.get());
-        if scan.params != text.params.len() {
-            return Err(errors::wrong_execute_arguments().into());
-        }
-        let constants =
-            Constants { sql: text.sql, literals: &scan.literals, params: text.params, env: &Rc::clone(&self.env) };
         self.renew_schema();
         let mut attempts = 1;
         loop {
             self.begin_reads();
-            match self.attempt(text, from, scan, constants, more, sink) {
+            match attempt(self) {
                 Err(QueryError::Server(error))
                     if error.code == errors::DEFINITION_CHANGED && attempts < ATTEMPTS_MAX =>
                 {

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use tidegate_rows::{ColumnType, Param};
+use tidegate_rows::{ColumnType, Param, Value};
 
 use crate::{
     session::UserValue,
     translate::ParamKind,
     value::{
-        Rep, Val,
+        Datum, Rep, Val,
         decimal::Decimal,
         temporal::{TIME_MAX, parse_datetime, parse_time},
     },
@@ -28,6 +28,17 @@ pub(crate) enum Params<'a> {
     Bound(&'a [Param]),
     /// The variables behind USING.
     Variables(&'a [UserValue]),
+    /// Those of a statement without a text.
+    Made(&'a [MadeParam<'a>]),
+}
+
+/// A value of a statement without a text.
+#[derive(Debug, Clone)]
+pub(crate) enum MadeParam<'a> {
+    /// As somebody has given it.
+    Given(Value<'a>),
+    /// In the stored form of a column.
+    Stored(Datum, Rep),
 }
 
 impl<'a> Params<'a> {
@@ -39,6 +50,7 @@ impl<'a> Params<'a> {
         match self {
             Self::Bound(params) => params.len(),
             Self::Variables(values) => values.len(),
+            Self::Made(values) => values.len(),
         }
     }
 
@@ -71,6 +83,7 @@ impl<'a> Params<'a> {
                     _ => ParamKind::Text(ty.collation),
                 }
             }
+            Self::Made(_) => ParamKind::Made,
         }
     }
 
@@ -89,7 +102,7 @@ impl<'a> Params<'a> {
                 Param::Typed(_, text) => Some(text),
                 _ => None,
             },
-            Self::Variables(_) => None,
+            Self::Variables(_) | Self::Made(_) => None,
         }
     }
 
@@ -114,6 +127,10 @@ impl<'a> Params<'a> {
                     (value, _) => value,
                 })
             }
+            Self::Made(values) => Some(match values.get(index)? {
+                MadeParam::Stored(datum, rep) => Val::of(datum.as_cell(), *rep),
+                MadeParam::Given(value) => Val::given(*value),
+            }),
         }
     }
 }

@@ -65,6 +65,7 @@ static UDFS: &[Udf] = &[
         out.dec(value.rescale(args.int(1).clamp(0, SCALE_MAX.into()) as u8).unwrap_or(value));
         Ok(())
     }),
+    Udf::new("tg_add", 3, add_whole),
     Udf::new("tg_bitor", 2, |args, out| { out.uint(args.uint(0) | args.uint(1)); Ok(()) }),
     Udf::new("tg_bitand", 2, |args, out| { out.uint(args.uint(0) & args.uint(1)); Ok(()) }),
     Udf::new("tg_bitxor", 2, |args, out| { out.uint(args.uint(0) ^ args.uint(1)); Ok(()) }),
@@ -110,6 +111,19 @@ static UDFS: &[Udf] = &[
 ];
 
 /// `tg_cv(value, code, decimals, base, width)`: a value in another representation.
+/// `tg_add(unsigned, a, b)`: the sum of two whole numbers, of which `b` has a sign.
+fn add_whole(args: &Args<'_>, out: &mut Out) -> Result<(), ServerError> {
+    let refuse = |kind, sum: String| errors::value_out_of_range(kind, sum);
+    let (signed, unsigned, delta) = (args.int(1), args.uint(1), args.int(2));
+    if args.int(0) == 0 {
+        out.int(signed.checked_add(delta).ok_or_else(|| refuse("BIGINT", format!("({signed} + {delta})")))?);
+    } else {
+        let sum = unsigned.checked_add_signed(delta);
+        out.uint(sum.ok_or_else(|| refuse("BIGINT UNSIGNED", format!("({unsigned} + {delta})")))?);
+    }
+    Ok(())
+}
+
 fn convert(args: &Args<'_>, out: &mut Out) -> Done {
     let code = args.int(1);
     let (from, to) = (rep_of_code(code / 16), rep_of_code(code % 16));

@@ -213,6 +213,14 @@ impl LiteralKind {
     }
 }
 
+impl Normalised {
+    /// Words that stand for a statement without a text, which has so many values.
+    pub(crate) fn made(words: String, params: usize) -> Self {
+        let text = words.into_bytes();
+        Self { hash: hash(&text), text, params, ..Self::default() }
+    }
+}
+
 /// A fast hash of the text; equality is checked afterwards.
 fn hash(text: &[u8]) -> u64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;

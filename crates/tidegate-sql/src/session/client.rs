@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate_rows::ServerError;
+use tidegate_rows::{QueryError, ServerError};
 
-use super::Session;
+use super::{Core, Session};
 use crate::{
     clients::{Client, Kill},
-    errors, variables,
+    errors, task, variables,
 };
 
 /// `wait_timeout` of a new session.
@@ -71,12 +71,27 @@ impl Session {
     }
 }
 
+impl Core {
+    /// Says in an error that a statement was interrupted why it was, and notes it for SHOW WARNINGS.
+    pub(super) fn explain_interruption(&self, error: &mut QueryError) {
+        let QueryError::Server(error) = error else { return };
+        if error.code == errors::INTERRUPTED && task::has_read_for_too_long() {
+            *error = errors::read_for_too_long();
+        } else if error.code == errors::INTERRUPTED && self.env.client.is_killed() {
+            *error = self.env.client.kill_error();
+        } else if error.code == errors::INTERRUPTED && task::is_out_of_time() {
+            *error = errors::statement_timeout();
+        }
+        self.env.note_error(error);
+    }
+}
+
 /// A text that runs for a client.
-pub(super) struct Over<'a>(&'a Client);
+pub(crate) struct Over<'a>(&'a Client);
 
 impl<'a> Over<'a> {
     /// It begins.
-    pub(super) fn of(client: &'a Client) -> Self {
+    pub(crate) fn of(client: &'a Client) -> Self {
         client.begin();
         Self(client)
     }

@@ -30,6 +30,8 @@ pub(crate) enum ParamKind {
     Bytes,
     Text(Collation),
     Blob,
+    /// A value of a statement without a text, of any type.
+    Made,
 }
 
 impl Translator<'_> {
@@ -50,6 +52,7 @@ impl Translator<'_> {
             ParamKind::Time { decimals } => SqlType::temporal(Base::Time, *decimals),
             ParamKind::Text(collation) => crate::functions::info::variable_text(*collation),
             ParamKind::Blob => SqlType::new(Base::LongBlob),
+            ParamKind::Made => return Err(errors::internal("a text with values that belong to none")),
             ParamKind::Bytes => SqlType::varchar(255, self.session.inputs.collation),
         };
         Ok(Ex { coercibility: Coercibility::Literal, ..Ex::constant(Source::Param(index), ty) })

@@ -51,6 +51,19 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// A value that somebody has given: characters as a text.
+    pub(crate) fn given(value: tidegate_rows::Value<'a>) -> Self {
+        use tidegate_rows::Value;
+        match value {
+            Value::Null => Val::Null,
+            Value::Int(value) => Val::Int(value),
+            Value::Uint(value) => Val::Uint(value),
+            Value::Float(value) => Val::Real(f64::from(value)),
+            Value::Double(value) => Val::Real(value),
+            Value::Bytes(bytes) => Val::Text(Cow::Borrowed(bytes)),
+        }
+    }
+
     /// Whether this is NULL.
     pub(crate) fn is_null(&self) -> bool {
         matches!(self, Val::Null)

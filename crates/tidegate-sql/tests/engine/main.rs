@@ -7,6 +7,7 @@ mod directory;
 mod files;
 mod information;
 mod plans;
+mod table;
 mod transactions;
 
 use std::time::Duration;
