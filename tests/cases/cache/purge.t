@@ -411,3 +411,49 @@ GET /ff
 ^xyz$
 ~~~
 ^abcdefghij$
+
+=== TEST 8: a sub-request purges nothing, so that no log-in is taken for granted
+--- http_config
+proxy_cache_path cache keys_zone=z:1m;
+map $request_method $purges { PURGE 1; default 0; }
+--- config
+proxy_cache_purge $purges;
+proxy_cache_key $uri;
+location /app { auth_request /auth; echo secret; }
+location = /auth { internal; proxy_pass http://127.0.0.1:$TEST_PORT/up/auth; proxy_method GET; proxy_cache z; proxy_cache_valid any 1d; }
+location /page { ssi on; default_type text/html; content_by_lua_block { ngx.print('<!--#include virtual="/part" -->') } }
+location /part { proxy_cache z; proxy_cache_valid any 1d; add_header X-Cache $upstream_cache_status; limit_except GET { deny all; } proxy_pass http://127.0.0.1:$TEST_PORT/up/part; }
+location /up/auth { return 401; }
+location /up/part { return 200 "part"; }
+--- tidegate_only
+--- requests
+GET /app
+~~~
+PURGE /app
+~~~
+PURGE /app
+~~~
+GET /part
+~~~
+PURGE /part
+~~~
+PURGE /page
+~~~
+GET /part
+--- error_code
+401
+401
+401
+200
+403
+200
+200
+--- response_headers
+~~~
+~~~
+~~~
+X-Cache: MISS
+~~~
+~~~
+~~~
+X-Cache: HIT

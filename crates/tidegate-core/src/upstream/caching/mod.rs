@@ -151,7 +151,8 @@ impl<P: Protocol> Exchange<'_, P> {
     fn open_cache(&mut self) -> Result<Option<Box<Caching>>, Step> {
         let Some(rules) = &self.settings.cache else { return Ok(None) };
         let method = self.req.method.get();
-        let purges = any_holds(&rules.purge, self.req);
+        // A sub-request skips the rules for access, and whoever has made it takes the status for another answer.
+        let purges = !self.req.is_subrequest() && any_holds(&rules.purge, self.req);
         if !purges && !rules.methods.contains(method) {
             return Ok(None);
         }
