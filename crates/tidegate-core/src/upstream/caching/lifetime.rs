@@ -4,6 +4,7 @@
 
 use tidegate_http::{Known, ResponseHead, date::parse_http_date};
 
+use super::status::AGE_SECS_MAX;
 use crate::{cache::names_in, upstream::settings::Ignored};
 
 /// Longest list of fields in `Vary`.
@@ -60,7 +61,8 @@ impl Lifetime {
     /// server alone, and the rules of the configuration, count from now on.
     pub(super) fn grow_older(&mut self, age_secs: u64, now: u64) {
         if let Some(until) = self.valid_until.as_mut().filter(|_| !self.is_own_word) {
-            *until = until.saturating_sub(age_secs);
+            // Ages are cut there, so lifetimes have to be.
+            *until = (*until).min(now.saturating_add(AGE_SECS_MAX)).saturating_sub(age_secs);
             self.is_forbidden |= *until <= now;
         }
     }
@@ -199,6 +201,22 @@ mod tests {
         check("Vary: Accept=1", None);
         check("Vary: Acc\u{e9}pt", None);
         check(&format!("Vary: {}", "x".repeat(129)), None);
+    }
+
+    #[test]
+    fn ages_count_against_lifetimes() {
+        #[track_caller]
+        fn check(fields: &str, age_secs: u64, expected: Option<u64>) {
+            let mut lifetime = of(fields, Ignored::default());
+            lifetime.grow_older(age_secs, NOW);
+            let left = (!lifetime.is_forbidden).then(|| lifetime.valid_until.map(|until| until - NOW)).flatten();
+            assert_eq!(left, expected, "{fields}");
+        }
+        check("Cache-Control: max-age=5", 3, Some(2));
+        check("Cache-Control: max-age=5", 5, None);
+        check("X-Accel-Expires: 5", 7, Some(5));
+        check("Cache-Control: max-age=4294967295", 0, Some(AGE_SECS_MAX));
+        check("Cache-Control: max-age=4294967295", AGE_SECS_MAX, None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
 /// The largest age that is told apart from larger ones.
 ///
 /// Source: RFC 9111, section 1.2.2.
-const AGE_SECS_MAX: u64 = 1 << 31;
+pub(super) const AGE_SECS_MAX: u64 = 1 << 31;
 
 /// For how many seconds caches have had a response before it came here: the first of its values of `Age`; 0 where that is no
 /// number.
