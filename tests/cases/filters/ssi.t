@@ -409,3 +409,37 @@ location = /part {
 GET /
 --- response_body chomp
 a[part]bc[part]d
+
+=== TEST 23: many includes, of which only some run before their turns
+--- http_config
+lua_shared_dict seen 1m;
+--- config
+ssi on;
+default_type text/html;
+location = / { content_by_lua_block { ngx.print(('<!--#include virtual="/part" -->'):rep(300)) } }
+location = /nested { content_by_lua_block { ngx.print(('<!--#include virtual="/pair" -->'):rep(100)) } }
+location = /pair { return 200 '<!--#include virtual="/part" --><!--#include virtual="/part" -->'; }
+location = /part {
+    content_by_lua_block {
+        local seen = ngx.shared.seen
+        local running = seen:incr("running", 1, 0)
+        seen:set("most", math.max(running, seen:get("most") or 0))
+        ngx.sleep(0)
+        seen:incr("running", -1)
+        ngx.print("x")
+    }
+}
+location = /most { content_by_lua_block { ngx.print(ngx.shared.seen:get("most")) } }
+--- requests
+GET /
+~~~
+GET /most
+~~~
+GET /nested
+--- response_body_like
+^x{300}$
+~~~
+^64$
+~~~
+^x{200}$
+--- tidegate_only: nginx runs all of them at once

@@ -197,7 +197,7 @@ fn include(page: &mut Page, req: &Rc<Request>, params: &Params<'_>) -> Result<()
             shared.set(variable, shared.get(variable).unwrap_or_default())?;
             page.capture(Capture { sub, running, variable: variable.to_vec() });
         }
-        None => page.include(Include { sub, running, stub, is_waited_for }),
+        None => page.include(Include { sub, running, stub, is_waited_for, ahead: shared.go_ahead() }),
     }
     Ok(())
 }

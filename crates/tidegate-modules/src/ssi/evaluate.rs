@@ -19,6 +19,10 @@ use tidegate_core::{
 /// an end: depth alone allows 2^50 of them.
 const SUBREQUESTS_MAX: u32 = 10000;
 
+/// Sub-requests of all pages of a main request that are under way or wait for their turns, with their connections and what
+/// they keep. Pages with more begin them one by one.
+const AHEAD_MAX: u32 = 64;
+
 /// Bytes of the variables of all pages of a main request together, and of its blocks.
 const VARIABLES_BYTES_MAX: usize = 16 << 20;
 
@@ -43,9 +47,30 @@ pub(super) struct Shared {
     /// The last match of a condition: its subject and groups.
     captures: RefCell<(Vec<u8>, Captures)>,
     subrequests: Cell<u32>,
+    ahead: Cell<u32>,
+}
+
+/// A sub-request that is under way or waits for its turn.
+pub(super) struct Ahead(Rc<Shared>);
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.0.ahead.set(self.0.ahead.get() - 1);
+    }
 }
 
 impl Shared {
+    /// Whether there are as many sub-requests under way as there may be.
+    pub(super) fn is_busy(&self) -> bool {
+        self.ahead.get() >= AHEAD_MAX
+    }
+
+    /// Counts a sub-request for as long as the answer lives.
+    pub(super) fn go_ahead(self: &Rc<Self>) -> Ahead {
+        self.ahead.set(self.ahead.get() + 1);
+        Ahead(self.clone())
+    }
+
     /// Those of the main request of `req`.
     pub(super) fn of(req: &Request) -> Rc<Shared> {
         req.main().context::<Shared>()

@@ -18,7 +18,10 @@ use tidegate_http::ssi::{Command, Scanner, Token};
 use tidegate_net::log::Level;
 use tokio::sync::Notify;
 
-use super::{command, evaluate::Shared};
+use super::{
+    command,
+    evaluate::{Ahead, Shared},
+};
 
 /// Bytes of a page that may wait behind its includes while more of it is read.
 const BACKLOG_BYTES_MAX: u64 = 128 << 10;
@@ -57,6 +60,7 @@ pub(super) struct Include {
     pub(super) stub: Option<Bytes>,
     /// The page does not go on before its end.
     pub(super) is_waited_for: bool,
+    pub(super) ahead: Ahead,
 }
 
 /// A sub-request whose response becomes the value of a variable.
@@ -80,6 +84,8 @@ pub(super) struct Page {
     /// The bytes so far should reach the client soon.
     flush: bool,
     pieces: VecDeque<Piece>,
+    /// How many of them are includes.
+    includes: usize,
     /// An include holds up the rest of the page; the last of the pieces or [`capture`](Self::capture).
     is_held_up: bool,
     capture: Option<Box<Capture>>,
@@ -96,6 +102,7 @@ impl Page {
             last: false,
             flush: false,
             pieces: VecDeque::new(),
+            includes: 0,
             is_held_up: false,
             capture: None,
             branches: Vec::new(),
@@ -114,9 +121,10 @@ impl Page {
         self.flush |= chunk.flush;
     }
 
-    /// Carries out commands up to the end of what has come, or to an include that is waited for.
+    /// Carries out commands up to the end of what has come, or to an include that is waited for, or as far as includes may begin
+    /// before those ahead of them have ended. The one that comes next always may: that is how all come to their ends.
     fn scan(&mut self, req: &Rc<Request>) {
-        while !self.is_held_up {
+        while !self.is_held_up && (self.includes == 0 || !Shared::of(req).is_busy()) {
             let Some(input) = self.input.front_mut() else { break };
             let (used, token) = self.scanner.next(input);
             let text = match &token {
@@ -181,6 +189,7 @@ impl Page {
     /// Puts an include into the page.
     pub(super) fn include(&mut self, include: Include) {
         self.is_held_up = include.is_waited_for;
+        self.includes += 1;
         self.pieces.push_back(Piece::Include(Box::new(include)));
     }
 
@@ -398,6 +407,7 @@ impl Ssi {
                 let mut page = self.page.borrow_mut();
                 page.scan(req);
                 let piece = page.pieces.pop_front();
+                page.includes -= usize::from(matches!(piece, Some(Piece::Include(_))));
                 let capture = if piece.is_none() { page.capture.take() } else { None };
                 (piece, capture)
             };
@@ -428,7 +438,7 @@ impl Ssi {
 
 /// Puts out the response of an include, or what stands for it.
 async fn put_out(req: &Rc<Request>, include: Include) -> Result<(), Closed> {
-    let Include { sub, mut running, stub, .. } = include;
+    let Include { sub, mut running, stub, ahead, .. } = include;
     sub.take_turn()?;
     running.wait().await;
     drop(running);
@@ -442,6 +452,7 @@ async fn put_out(req: &Rc<Request>, include: Include) -> Result<(), Closed> {
         sub.answer_instead(&content_type, stub).wait().await?;
     }
     sub.recycle();
+    drop(ahead);
     Ok(())
 }
 
