@@ -80,6 +80,8 @@ hello world\r\n\r\n
 Status: never\r\n\r\n
 ~~~ connection
 A: b\r\n
+~~~ connection
+HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nx
 --- tcp_request_end: \0,
 --- requests
 GET /
@@ -87,8 +89,11 @@ GET /
 GET /
 ~~~
 GET /
---- error_code: 502 502 502
+~~~
+GET /
+--- error_code: 502 502 502 502
 --- error_log
+upstream sent the interim status 100 while reading response header from upstream
 upstream sent invalid header: "hello\x20..." while reading response header from upstream
 upstream sent invalid status "never" while reading response header from upstream
 upstream prematurely closed connection while reading response header from upstream

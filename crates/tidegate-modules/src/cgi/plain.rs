@@ -64,6 +64,10 @@ impl<H: Head> Protocol for Plain<'_, H> {
     fn read_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<HeadPart, String> {
         match parse_gateway_response(input, head).map_err(|error| error.to_string())? {
             Parsed::Partial => Ok(HeadPart::Partial(0)),
+            // Neither protocol has a head behind the head.
+            Parsed::Complete(_) if head.status < 200 => {
+                Err(format!("upstream sent the interim status {}", head.status))
+            }
             Parsed::Complete(count) => Ok(HeadPart::Complete(count)),
         }
     }
