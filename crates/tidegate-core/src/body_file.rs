@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
@@ -17,7 +18,7 @@ use crate::{
     phase::Ready,
     request::Request,
     spool::{Draft, Place, Spool, SpoolError},
-    static_files::read::read_at,
+    static_files::{open::open_at_once, read::read_at},
 };
 
 /// Bytes of a body that are written at a time. Twice as many are in memory at most, beside `client_body_buffer_size`.
@@ -62,12 +63,12 @@ impl From<SpoolError> for BodyError {
 }
 
 impl RequestBody {
-    /// Takes a file for the body; without `keep` it is removed when the request ends. Answers its length.
+    /// Takes an open file for the body, which has this path; without `keep` it is removed when the request ends. Answers its
+    /// length.
     ///
     /// # Errors
-    /// It cannot be opened. The body is as before then.
-    pub fn set_file(&self, path: PathBuf, keep: bool) -> io::Result<u64> {
-        let file = File::open(&path)?;
+    /// The system does not tell the length. The body is as before then.
+    pub fn set_file(&self, file: File, path: PathBuf, keep: bool) -> io::Result<u64> {
         let len = file.metadata()?.len();
         self.set(Vec::new());
         *self.file.borrow_mut() = Some(BodyFile::new(Draft::of(file, path), len, keep));
@@ -103,6 +104,31 @@ impl RequestBody {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(memory.len());
         Ready::Now(Ok(Bytes::copy_from_slice(&memory[start..start + count])))
     }
+}
+
+/// Opens a file that is to be a body. One whose path the kernel does not know is opened by another thread.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_for_body(path: &Path) -> Ready<io::Result<File>> {
+    match open_at_once(path) {
+        Some(opened) => Ready::Now(opened),
+        None => {
+            let path = path.to_owned();
+            Ready::later(async move {
+                let opening = tokio::task::spawn_blocking(move || open_now(&path));
+                opening.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+            })
+        }
+    }
+}
+
+/// Opens a file that is to be a body, whatever the disk takes for it. A pipe without a writer is empty.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_now(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// What of a body does not fit into memory, on its way to a file. A body of which this is dropped leaves nothing.

@@ -3,7 +3,7 @@
 local ngx, native, base = ...
 
 local settle, await = base.settle, base.await
-local read, finish = native.read, native.finish
+local read, finish, set_file = native.read, native.finish, native.set_file
 local req = ngx.req
 
 -- ngx.req.read_body(): waits until the body is in memory, or in a file when it is large. A body that cannot be read ends
@@ -25,9 +25,12 @@ req.get_body_data = native.data
 -- ngx.req.get_body_file(): the path of the file that holds the body, or nil.
 req.get_body_file = native.file
 
--- ngx.req.set_body_data(text), ngx.req.set_body_file(path, auto_clean?): another body, for what comes later.
+-- ngx.req.set_body_data(text), ngx.req.set_body_file(path, auto_clean?): another body, for what comes later. The second may
+-- wait for the disk.
 req.set_body_data = native.set_data
-req.set_body_file = native.set_file
+function req.set_body_file(...)
+    settle(set_file(...))
+end
 
 -- ngx.req.init_body(size?), ngx.req.append_body(text), ngx.req.finish_body(): another body, in pieces. The last waits for the
 -- file that a large one goes to.

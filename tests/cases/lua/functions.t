@@ -149,6 +149,18 @@ location /auto {
     }
 }
 location /gone { content_by_lua_block { ngx.say(io.open("$TEST_DIR/html/gone.txt")) } }
+location /others {
+    content_by_lua_block {
+        ngx.req.read_body()
+        os.execute("mkfifo $TEST_DIR/html/pipe")
+        ngx.req.set_body_file("$TEST_DIR/html/pipe")
+        ngx.say(ngx.var.content_length)
+        ngx.say(pcall(ngx.req.set_body_file, "$TEST_DIR/html/none"));
+        -- Where a script cannot be suspended.
+        ("x"):gsub("x", function() ngx.req.set_body_file("$TEST_DIR/html/body.txt") end)
+        ngx.say(ngx.var.content_length)
+    }
+}
 --- user_files
 >>> body.txt chomp
 from a file
@@ -165,6 +177,9 @@ POST /auto
 hello
 ~~~ same connection
 GET /gone
+~~~
+POST /others
+hello
 --- response_body_like
 ^1?
 ?discarded
@@ -177,6 +192,13 @@ $
 $
 ~~~
 ^nil.*No such file or directory2
+~~~
+^0
+falseopen\(\) "[^"]*/html/none" failed
+11
+$
+--- error_log
+html/none" failed (2: No such file or directory)
 
 === TEST 9: shared dictionaries: safe_set, safe_add, add, replace, delete
 --- http_config

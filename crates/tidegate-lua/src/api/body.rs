@@ -1,10 +1,14 @@
 //! The request's body: `ngx.req.read_body`, `get_body_data`, `set_body_data` and their like.
 
 use std::ffi::c_int;
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use tidegate_core::body::BodyError;
+use tidegate_core::body_file::{open_for_body, open_now};
 use tidegate_core::phase::{Ready, Step};
 use tidegate_core::request::Request;
 use tidegate_http::Known;
@@ -184,7 +188,7 @@ fn set_data(lua: &mut Lua) -> CResult {
     Ok(0)
 }
 
-/// `set_file(path, auto_clean?)`
+/// `set_file(path, auto_clean?)`: `true`, or nothing when the Lua half is to await that.
 fn set_file(lua: &mut Lua) -> CResult {
     let count = lua.top();
     if !(1..=2).contains(&count) {
@@ -193,22 +197,50 @@ fn set_file(lua: &mut Lua) -> CResult {
     let path = lua.check_bytes(1)?.to_vec();
     let clean = lua.to_bool(2);
     let req = with_read_body()?;
-    let name = String::from_utf8_lossy(&path).into_owned();
     let full = req.conf().full_path(&path);
-    match req.body.set_file(full, !clean) {
+    let opened = match open_for_body(&full) {
+        Ready::Now(opened) => opened,
+        Ready::Later(opening) => {
+            let can_wait = with_run(|run| run.can_wait(lua)).unwrap_or(false);
+            if can_wait {
+                let wait = with_run(|run| {
+                    run.wait(lua, async move {
+                        let opened = opening.await;
+                        Answer::Push(Box::new(move |lua| push_body_file(lua, &req, &path, full, opened, clean)))
+                    })
+                });
+                wait.unwrap_or(Ok(()))?;
+                return Ok(0);
+            }
+            open_now(&full)
+        }
+    };
+    push_body_file(lua, &req, &path, full, opened, clean)
+}
+
+/// Makes an open file the body; pushes `true`. `name` is the path as the script has it.
+fn push_body_file(
+    lua: &mut Lua,
+    req: &Request,
+    name: &[u8],
+    path: PathBuf,
+    opened: io::Result<File>,
+    clean: bool,
+) -> CResult {
+    let error = match opened.and_then(|file| req.body.set_file(file, path, !clean)) {
         Ok(len) => {
-            describe(&req, len);
-            Ok(0)
+            describe(req, len);
+            lua.push_bool(true);
+            return Ok(1);
         }
-        Err(error) => {
-            let reason = error.to_string();
-            let reason = reason.split(" (os error").next().unwrap_or_default();
-            let code = error.raw_os_error().unwrap_or(0);
-            let text = format!("open() \"{name}\" failed ({code}: {reason})");
-            req.log(crate::host::LogLevel::Crit, format_args!("{text}"));
-            Err(LuaError::from(format!("open() \"{name}\" failed")))
-        }
-    }
+        Err(error) => error,
+    };
+    let name = bstr::BStr::new(name);
+    let reason = error.to_string();
+    let reason = reason.split(" (os error").next().unwrap_or_default();
+    let code = error.raw_os_error().unwrap_or(0);
+    req.log(crate::host::LogLevel::Crit, format_args!("open() \"{name}\" failed ({code}: {reason})"));
+    Err(LuaError::from(format!("open() \"{name}\" failed")))
 }
 
 /// `init(size?)`: begins a new body.
