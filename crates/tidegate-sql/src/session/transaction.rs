@@ -29,6 +29,7 @@ use crate::{
         pool::Pool,
         private::log::ROWS_MAX,
         readers::Reader,
+        settling::settle,
         transactions::Open,
         writer::WriteGuard,
     },
@@ -583,12 +584,13 @@ impl Core {
     /// 1030 if the disk refuses.
     pub(crate) fn make_durable(&self, schema: &Arc<Schema>) -> Res<()> {
         let ticket = schema.sync.commit();
-        self.engine.background.watch_once(schema);
-        self.engine.background.request_sync(schema);
+        let background = &self.engine.background;
+        background.watch_once(schema);
         if self.engine.settings.durability() == Durability::Normal {
+            background.request_sync(schema);
             return Ok(());
         }
-        match task::block_on_commit(schema.sync.wait(ticket)) {
+        match task::block_on_commit(settle(background, &Pool::of(schema), ticket)) {
             Ok(true) => Ok(()),
             Ok(false) => Err(errors::storage("the commit could not be made durable")),
             Err(task::Cancelled) => Err(errors::interrupted()),

@@ -9,7 +9,6 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     ffi::CString,
     fs::File,
-    future::poll_fn,
     io,
     os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::PathBuf,
@@ -89,11 +88,6 @@ impl SyncState {
     /// Whether a sync has failed: what was committed since may be lost in a crash.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
-    }
-
-    /// Waits until the commit with `ticket` is on the disk; answers whether it is.
-    pub(crate) async fn wait(&self, ticket: u64) -> bool {
-        poll_fn(|cx| self.poll(ticket, Some(cx))).await
     }
 
     /// Whether the commit with `ticket` is on the disk (false if it never will be); wakes `cx` when that is known.

@@ -15,6 +15,7 @@ pub(crate) mod private;
 pub(crate) mod readers;
 mod reserve;
 pub(crate) mod room;
+pub(crate) mod settling;
 pub(crate) mod statistics;
 mod stmt;
 pub(crate) mod transactions;

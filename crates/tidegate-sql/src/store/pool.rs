@@ -10,7 +10,10 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use super::conn::{Conn, SqliteError, to_server_error};
+use super::{
+    conn::{Conn, SqliteError, to_server_error},
+    settling::Settling,
+};
 use crate::{cache::StatementCache, engine::Schema, session::Group};
 
 /// Connections kept open and idle per thread and schema.
@@ -36,6 +39,8 @@ pub(crate) struct Pool {
     group: RefCell<Option<Rc<Group>>>,
     /// Statements that wait until they may join them.
     waiting: RefCell<Vec<Waker>>,
+    /// Transactions of this thread that wait for the disk.
+    pub(super) settling: Settling,
 }
 
 /// Entries of the caches of a pool, of its connections, and of its private connections.
@@ -60,6 +65,7 @@ impl Pool {
                     plans: RefCell::default(),
                     group: RefCell::default(),
                     waiting: RefCell::default(),
+                    settling: Settling::default(),
                 })
             });
             Rc::clone(pool)

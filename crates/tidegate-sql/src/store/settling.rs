@@ -1,0 +1,108 @@
+//! Transactions of one thread that have committed and wait for the disk.
+//!
+//! One of them, the *listener*, waits for the sync thread and wakes the others whose commits the same sync has covered: a wake-up from
+//! another thread is a system call. A commit asks for its sync when the event loop has turned once, so that whatever was ready
+//! has committed too: the disk then takes all of it together, and does not begin anew for each.
+//!
+//! Invariants:
+//! 1. Somebody listens while anybody waits, or has been woken and will listen.
+//! 2. Each commit asks for a sync, also one whose session does not wait any more.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use super::{background::Background, pool::Pool};
+use crate::{engine::Schema, task};
+
+/// Those who wait.
+#[derive(Default)]
+pub(crate) struct Settling {
+    has_listener: Cell<bool>,
+    /// Tickets of the sync thread, and whom to wake.
+    others: RefCell<Vec<(u64, Waker)>>,
+}
+
+/// A commit that has not asked for its sync.
+struct Asks<'a> {
+    background: &'a Background,
+    schema: &'a Arc<Schema>,
+}
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        self.background.request_sync(self.schema);
+    }
+}
+
+/// One who waits, until the wait has ended one way or another.
+struct Waiting<'a> {
+    pool: &'a Pool,
+    listens: bool,
+}
+
+/// Waits until the commit with `ticket` is on the disk; answers whether it is.
+pub(crate) fn settle<'a>(
+    background: &'a Background,
+    pool: &'a Rc<Pool>,
+    ticket: u64,
+) -> impl Future<Output = bool> + use<'a> {
+    // Not within the future: who is told to end does not poll it.
+    let asks = Asks { background, schema: &pool.schema };
+    async move {
+        task::next_turn().await;
+        drop(asks);
+        let mut waiting = Waiting { pool, listens: false };
+        poll_fn(|cx| waiting.poll(ticket, cx)).await
+    }
+}
+
+impl Waiting<'_> {
+    fn poll(&mut self, ticket: u64, cx: &Context<'_>) -> Poll<bool> {
+        let settling = &self.pool.settling;
+        let listens = self.listens || !settling.has_listener.get();
+        let outcome = self.pool.schema.sync.poll(ticket, listens.then_some(cx));
+        if outcome.is_pending() {
+            if listens {
+                settling.has_listener.set(true);
+                self.listens = true;
+            } else {
+                let mut others = settling.others.borrow_mut();
+                match others.iter_mut().find(|(known, _)| *known == ticket) {
+                    Some((_, waker)) => waker.clone_from(cx.waker()),
+                    None => others.push((ticket, cx.waker().clone())),
+                }
+            }
+        }
+        outcome
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let settling = &self.pool.settling;
+        if self.listens {
+            settling.has_listener.set(false);
+        }
+        // It may have been woken to listen, and not have come to it.
+        if !settling.has_listener.get() {
+            settling.wake(&self.pool.schema);
+        }
+    }
+}
+
+impl Settling {
+    /// Wakes those whose outcome is known, and one more to listen.
+    fn wake(&self, schema: &Schema) {
+        let mut needs_listener = true;
+        let goes = |(ticket, _): &mut (u64, Waker)| {
+            schema.sync.poll(*ticket, None).is_ready() || std::mem::take(&mut needs_listener)
+        };
+        let woken: Vec<_> = self.others.borrow_mut().extract_if(.., goes).collect();
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}
