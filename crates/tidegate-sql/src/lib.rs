@@ -14,7 +14,7 @@
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
 //! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`clients`] (which there are, and KILL), [`locks`] (those of GET_LOCK),
-//! [`task`] (coroutines), [`commits`] (their numbers, and who hears of them), [`row_locks`] (those of transactions), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
+//! [`task`] (coroutines), [`commits`] (their numbers, and who hears of them), [`row_locks`] (those of transactions), [`waits`] (circles of sessions that wait), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
 //! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
 //!
@@ -52,6 +52,7 @@ mod task;
 mod translate;
 mod value;
 mod variables;
+mod waits;
 
 pub use clients::{Client, Kill};
 pub use commits::Commit;

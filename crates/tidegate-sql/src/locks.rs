@@ -17,6 +17,7 @@ use crate::{
     errors,
     store::writer::{WriteGuard, WriteLock},
     task,
+    waits::{Blockers, Deadlock, Kind, Waits},
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -30,6 +31,8 @@ const HELD_MAX: usize = 1024;
 #[derive(Default)]
 pub(crate) struct Locks {
     names: Mutex<HashMap<String, Entry>>,
+    /// The sessions that wait, for these locks and all others.
+    pub(crate) waits: Waits,
 }
 
 #[derive(Default)]
@@ -82,8 +85,9 @@ impl Locks {
     /// Locks a name for a session; waits at most `wait`, for ever without. Answers whether the session has it.
     ///
     /// # Errors
-    /// 1317 when the statement ends meanwhile, 4163 for a name that is too long, 1235 for too many names.
-    pub(crate) fn get(&self, held: &Held, session: u64, name: &str, wait: Option<Duration>) -> Res<bool> {
+    /// 1317 when the statement ends meanwhile, 4163 for a name that is too long, 1235 for too many names, 1213 if the session
+    /// waits in a circle.
+    pub(crate) fn get(self: &Arc<Self>, held: &Held, session: u64, name: &str, wait: Option<Duration>) -> Res<bool> {
         if name.is_empty() || name.chars().count() > NAME_MAX {
             return Err(errors::wrong_lock_name(name));
         }
@@ -102,15 +106,20 @@ impl Locks {
         };
         let interest = Interest { locks: self, name };
         let guard = match lock.try_acquire() {
-            Some(guard) => Some(guard),
-            None if wait == Some(Duration::ZERO) => None,
-            None => match wait {
-                Some(wait) => task::block_on(tokio::time::timeout(wait, lock.acquire())).map(Result::ok),
-                None => task::block_on(lock.acquire()).map(Some),
+            Some(guard) => guard,
+            None if wait == Some(Duration::ZERO) => return Ok(false),
+            None => {
+                let acquired = self.waits.run(session, Kind::Name, || self.blockers(name), lock.acquire());
+                let acquired = match wait {
+                    Some(wait) => task::block_on(tokio::time::timeout(wait, acquired)).map(Result::ok),
+                    None => task::block_on(acquired).map(Some),
+                };
+                match acquired.map_err(|task::Cancelled| errors::interrupted())? {
+                    None => return Ok(false),
+                    Some(acquired) => acquired.map_err(|Deadlock| errors::deadlock())?,
+                }
             }
-            .map_err(|task::Cancelled| errors::interrupted())?,
         };
-        let Some(guard) = guard else { return Ok(false) };
         // The name stays known as long as the session holds it.
         std::mem::forget(interest);
         if let Some(entry) = self.names().get_mut(name) {
@@ -118,6 +127,12 @@ impl Locks {
         }
         held.names.borrow_mut().insert(name.to_owned(), (guard, 1));
         Ok(true)
+    }
+
+    /// Who holds a name.
+    fn blockers(self: &Arc<Self>, name: &str) -> Blockers {
+        let (locks, name) = (Arc::clone(self), name.to_owned());
+        Box::new(move || locks.owner(&name).into_iter().collect())
     }
 
     /// Gives a name back once: whether the session had it, `None` for a name that nobody holds.
@@ -161,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_are_held_several_times_and_forgotten() {
-        let locks = Locks::default();
+        let locks = Arc::new(Locks::default());
         let (a, b) = (Held::default(), Held::default());
         let get = |held: &Held, session: u64, name: &str| locks.get(held, session, name, Some(Duration::ZERO)).unwrap();
         assert!(get(&a, 1, "x"));

@@ -21,6 +21,7 @@ mod seen;
 mod tables;
 mod writing;
 
+pub(crate) use crate::waits::Deadlock;
 pub(crate) use filter::RowFilter;
 pub(crate) use seen::Seen;
 
@@ -60,10 +61,6 @@ impl Mode {
         self == Mode::Shared && other == Mode::Shared
     }
 }
-
-/// A circle of waiting transactions was broken at this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Deadlock;
 
 /// Why a wait for a lock has ended without it: a circle of waiting transactions was broken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

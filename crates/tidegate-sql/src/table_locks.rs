@@ -56,6 +56,7 @@ impl Lock {
 }
 
 /// A lock that a session asks for.
+#[derive(Clone)]
 pub(crate) struct WantedLock {
     /// `None` for all tables of the schema.
     pub(crate) table: Option<String>,
@@ -83,6 +84,20 @@ impl TableLocks {
     pub(crate) fn is_kept_from(&self, session: u64, table: &str) -> bool {
         self.any()
             && self.state().locks.iter().any(|lock| lock.is_granted && lock.session != session && lock.covers(table))
+    }
+
+    /// The other sessions that have locked one of the tables or are about to lock it.
+    pub(crate) fn sessions_on(&self, session: u64, tables: &[String]) -> Vec<u64> {
+        let state = self.state();
+        let others = state.locks.iter().filter(|lock| lock.session != session);
+        others.filter(|lock| tables.iter().any(|table| lock.covers(table))).map(|lock| lock.session).collect()
+    }
+
+    /// The sessions whose locks are in the way of others.
+    pub(crate) fn sessions_against(&self, wanted: &[WantedLock]) -> Vec<u64> {
+        let state = self.state();
+        let taken = state.locks.iter().filter(|lock| wanted.iter().any(|wanted| lock.excludes(wanted)));
+        taken.map(|lock| lock.session).collect()
     }
 
     /// Waits until no other session has one of the tables locked or is about to lock it.

@@ -1,8 +1,35 @@
 //! Who waits for whom, and what ends a circle of them.
 
-use super::{Broken, State, Wait};
+use std::sync::Arc;
+
+use super::{Broken, RowLocks, State, Wait};
+use crate::waits::Blockers;
+
+impl RowLocks {
+    /// Answers for which connections one waits here, as things are then.
+    pub(crate) fn blockers_of(self: &Arc<Self>, connection: u64) -> Blockers {
+        let locks = Arc::clone(self);
+        Box::new(move || {
+            let state = locks.lock();
+            let mine = state.owners.iter().filter(|(_, owner)| owner.connection == connection && owner.waits.is_some());
+            let blockers = mine.flat_map(|(id, _)| state.blockers(*id, true)).collect::<Vec<_>>();
+            state.connections(blockers.into_iter())
+        })
+    }
+
+    /// The connections that have locks in tables.
+    pub(crate) fn connections_in(&self, tables: &[i64]) -> Vec<u64> {
+        let state = self.lock();
+        let locks = state.locks.iter().filter(|(resource, _)| tables.contains(&resource.table()));
+        state.connections(locks.flat_map(|(_, lock)| &lock.holders).map(|(id, _)| *id))
+    }
+}
 
 impl State {
+    fn connections(&self, owners: impl Iterator<Item = u64>) -> Vec<u64> {
+        owners.filter_map(|id| Some(self.owners.get(&id)?.connection)).collect()
+    }
+
     /// Those whom an owner waits for; those ahead of it in the queue only if `queued`.
     pub(super) fn blockers(&self, id: u64, queued: bool) -> Vec<u64> {
         match self.owners.get(&id).and_then(|owner| owner.waits) {

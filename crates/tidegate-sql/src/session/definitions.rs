@@ -15,6 +15,7 @@ use crate::{
     exec::params::Text,
     parse::{self, Statement},
     store::{private::watch::Watch, writer::WriteGuard},
+    waits::Kind,
 };
 
 impl Core {
@@ -104,7 +105,7 @@ impl Transaction {
         }
         let place = self.place()?;
         if let Some(owner) = place.owner.clone() {
-            env.defines_under.set(Some((Arc::clone(schema), place.wait_to_write(env, &[])?)));
+            env.defines_under.set(Some((Arc::clone(schema), place.wait_to_write(env, &[], Kind::Rows)?)));
             if let Some(table) = dropped {
                 owner.release_table(table);
             }

@@ -29,6 +29,7 @@ use crate::{
         temporal::{DAY_MICROS, Datetime, EPOCH_DAYS},
     },
     variables,
+    waits::Waits,
 };
 
 /// Warnings that a statement keeps; further ones are counted only.
@@ -102,6 +103,8 @@ pub(crate) struct Env {
     pub(super) tables: RefCell<Option<super::tables::LockedTables>>,
     /// The write lock of a schema in which a definition within a transaction is about to change something.
     pub(super) defines_under: Cell<Option<(Arc<Schema>, WriteGuard)>>,
+    /// GET_LOCK() of the statement that runs has failed.
+    pub(super) name_failed: Cell<bool>,
     /// Why the statement that ran last has to run again.
     pub(super) stopped: Cell<Option<super::Stopped>>,
     /// Which rows SKIP LOCKED lets through.
@@ -175,6 +178,7 @@ impl Env {
             held: Held::default(),
             tables: RefCell::default(),
             defines_under: Cell::default(),
+            name_failed: Cell::default(),
             stopped: Cell::new(None),
             row_filter: RefCell::default(),
             seeds: RefCell::default(),
@@ -195,7 +199,14 @@ impl Env {
 
     /// GET_LOCK(): as [`Locks::get`].
     pub(crate) fn lock_name(&self, name: &str, wait: Option<Duration>) -> Result<bool, ServerError> {
-        self.locks.get(&self.held, self.connection_id, name, wait)
+        let locked = self.locks.get(&self.held, self.connection_id, name, wait);
+        self.name_failed.set(locked.is_err());
+        locked
+    }
+
+    /// The sessions of the engine that wait.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.locks.waits
     }
 
     /// RELEASE_LOCK(): as [`Locks::release`].
@@ -248,6 +259,7 @@ impl Env {
     #[inline]
     pub(crate) fn begin_statement(&self) {
         self.now_known.set(None);
+        self.name_failed.set(false);
         if !self.seeds.borrow().is_empty() {
             self.seeds.borrow_mut().clear();
         }

@@ -48,6 +48,7 @@ use crate::{
         writer::WriteGuard,
     },
     task,
+    waits::Kind,
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -170,10 +171,11 @@ impl Turn {
         });
         let shown = if owner.is_none() { pool.schema.rows.waits_for_writer(env.connection_id) } else { None };
         let turn = async {
-            match owner.or(shown.as_ref()) {
-                Some(owner) => owner.while_waiting_to_write(turn).await.map_err(|Deadlock| errors::deadlock())?,
-                None => turn.await,
-            }
+            let Some(owner) = owner.or(shown.as_ref()) else { return turn.await };
+            let blockers = || pool.schema.rows.blockers_of(env.connection_id);
+            let turn = owner.while_waiting_to_write(turn);
+            let turn = env.waits().run(env.connection_id, Kind::Rows, blockers, turn).await;
+            turn.and_then(|turn| turn).map_err(|Deadlock| errors::deadlock())?
         };
         match task::block_on(tokio::time::timeout(env.lock_wait.get(), turn)) {
             Ok(Ok(turn)) => turn,

@@ -14,7 +14,7 @@ use tidegate_rows::ServerError;
 use super::{
     Core, Env, Res,
     stepping_back::Former,
-    transaction::{Need, Place, Transaction, WaitLimit, acquire_for, wait_at_most},
+    transaction::{Need, Place, Transaction, WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_table_locks},
     writes::tables_of,
 };
 use crate::{
@@ -33,6 +33,7 @@ use crate::{
         writer::WriteGuard,
     },
     task,
+    waits::{Blockers, Kind},
 };
 
 /// How long NOWAIT waits for the write lock, which others have while one of their statements runs.
@@ -86,20 +87,21 @@ impl Place {
     /// # Errors
     /// 1205 if it takes too long; 1213 if the one who has it waits for this transaction, or may do so: one who has locked a
     /// table, while this transaction has locked rows.
-    pub(super) fn wait_to_write(&mut self, env: &Env, tables: &[&str]) -> Res<WriteGuard> {
+    pub(super) fn wait_to_write(&mut self, env: &Env, tables: &[&str], kind: Kind) -> Res<WriteGuard> {
         let owner = self.owner();
         let schema = &self.pool.schema;
         let limit = WaitLimit::begin(env);
         loop {
             limit.set_rest();
             if schema.table_locks.any() && !owner.has_locks() {
-                wait_at_most(env, schema.table_locks.wait(env.connection_id, tables))?;
+                wait_for_table_locks(schema, env, tables)?;
             }
             let guard = match schema.writer.try_acquire() {
                 Some(guard) => guard,
                 None => {
                     forget_pages(&mut self.conn, &mut self.reader);
-                    wait_at_most(env, owner.while_waiting_to_write(schema.writer.acquire()))?
+                    let acquired = owner.while_waiting_to_write(schema.writer.acquire());
+                    wait_for(env, kind, || schema.rows.blockers_of(env.connection_id), acquired)?
                         .map_err(|Deadlock| errors::deadlock())?
                 }
             };
@@ -191,7 +193,7 @@ impl Transaction {
             stmts.clear();
             place.become_private(Former::new(&savepoints).log)?;
         }
-        place.turn = Some(place.wait_to_write(env, tables)?);
+        place.turn = Some(place.wait_to_write(env, tables, Kind::Rows)?);
         place.renew_if_behind(env)
     }
 
@@ -225,7 +227,7 @@ impl Transaction {
         }
         let guard = match place.turn.take() {
             Some(guard) => guard,
-            None => place.wait_to_write(env, &[])?,
+            None => place.wait_to_write(env, &[], Kind::Rows)?,
         };
         place.pool.schema.may_write()?;
         let conn = place.apply_as_writer(env, Log::apply_to_commit)?;
@@ -248,7 +250,7 @@ impl Core {
         let Some(place) = transaction.places.get_mut(index) else { return Ok(()) };
         let schema = Arc::clone(&place.pool.schema);
         let owner = place.owner();
-        let guard = match owner.while_committing(|| place.wait_to_write(&self.env, &[])) {
+        let guard = match owner.while_committing(|| place.wait_to_write(&self.env, &[], Kind::Commit)) {
             Ok(guard) => guard,
             Err(error) => {
                 if error.code == errors::lock_wait_timeout().code {
@@ -290,7 +292,8 @@ impl Core {
             (Stop::Blocked(resource, mode), Some(transaction)) => transaction.wait_for(&self.env, resource, mode),
             (Stop::Blocked(resource, mode), None) => {
                 let owner = self.waits_as.get_or_insert_with(|| Rc::new(rows.owner(self.env.connection_id)));
-                wait_at_most(&self.env, owner.wait(resource, mode))?.map_err(|_| errors::deadlock())
+                let blockers = || rows.blockers_of(self.env.connection_id);
+                wait_for(&self.env, Kind::Rows, blockers, owner.wait(resource, mode))?.map_err(|_| errors::deadlock())
             }
         };
         if gone_on.as_ref().is_err_and(|error| self.ends_transaction(error))
@@ -415,7 +418,11 @@ pub(super) fn without_row_locks(
         drop(guard);
         // Otherwise others go on taking locks, and the table is never free.
         wanted.get_or_insert_with(|| schema.rows.want(ids.clone()));
-        wait_at_most(env, free)?;
+        let blockers = || -> Blockers {
+            let (rows, ids) = (Arc::clone(&schema.rows), ids.clone());
+            Box::new(move || rows.connections_in(&ids))
+        };
+        wait_for(env, Kind::Name, blockers, free)?;
     }
 }
 

@@ -6,7 +6,7 @@ use std::{rc::Rc, sync::Arc};
 use super::{
     Env, Res,
     savepoints::savepoint_name,
-    transaction::{Place, Transaction, WaitLimit, wait_at_most},
+    transaction::{Place, Transaction, WaitLimit, wait_for},
 };
 use crate::{
     catalog::TableState,
@@ -20,6 +20,7 @@ use crate::{
             watch::{Purpose, Watch},
         },
     },
+    waits::Kind,
 };
 
 /// The private transaction that the schema's writer was before. It is there as long as nothing but the amount of changes makes
@@ -183,7 +184,9 @@ impl Transaction {
         loop {
             limit.set_rest();
             let owner = self.place()?.owner_that_waits();
-            match wait_at_most(env, owner.wait(resource, mode))? {
+            let rows = Arc::clone(owner.locks());
+            let blockers = || rows.blockers_of(env.connection_id);
+            match wait_for(env, Kind::Rows, blockers, owner.wait(resource, mode))? {
                 Ok(()) => return Ok(()),
                 Err(Broken::Deadlock) => return Err(errors::deadlock()),
                 Err(Broken::StepBack) if self.step_back(env)? => {}

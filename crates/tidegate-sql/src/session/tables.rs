@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     Core, Env, Res,
     private::without_row_locks,
-    transaction::{acquire, wait_at_most},
+    transaction::{acquire, wait_for},
 };
 use crate::{
     catalog::Table,
@@ -18,8 +18,10 @@ use crate::{
     errors,
     exec::PlanKind,
     parse::TableName,
+    row_locks::Owner,
     store::writer::WriteGuard,
     table_locks::{LockedIn, WantedLock},
+    waits::{Blockers, Kind},
 };
 
 /// What LOCK TABLES has locked.
@@ -27,7 +29,7 @@ pub(super) struct LockedTables {
     /// The locks in each schema.
     _locks: Vec<LockedIn>,
     /// The write locks that FLUSH TABLES WITH READ LOCK has taken.
-    schemas: Vec<(Arc<Schema>, WriteGuard)>,
+    schemas: Vec<(Arc<Schema>, WriteGuard, Owner)>,
     /// Schema, table, whether it may be written; empty when everything is locked for reading.
     tables: Vec<(u64, String, bool)>,
 }
@@ -47,7 +49,7 @@ impl Env {
     /// The write lock of a schema, if FLUSH TABLES WITH READ LOCK has it.
     pub(super) fn lend(&self, schema: &Arc<Schema>) -> Option<WriteGuard> {
         let tables = self.tables.borrow();
-        let held = tables.as_ref()?.schemas.iter().any(|(held, _)| Arc::ptr_eq(held, schema));
+        let held = tables.as_ref()?.schemas.iter().any(|(held, ..)| Arc::ptr_eq(held, schema));
         held.then(|| WriteGuard::lent(&schema.writer))
     }
 
@@ -125,7 +127,12 @@ impl Core {
         let mut held = Vec::new();
         for (schema, wanted) in locks {
             let names = names_of(&schema, &wanted)?;
-            let listed = wait_at_most(&self.env, schema.table_locks.list(self.env.connection_id, wanted))?;
+            let blockers = || -> Blockers {
+                let (locks, wanted) = (Arc::clone(&schema.table_locks), wanted.clone());
+                Box::new(move || locks.sessions_against(&wanted))
+            };
+            let listed = schema.table_locks.list(self.env.connection_id, wanted.clone());
+            let listed = wait_for(&self.env, Kind::Name, blockers, listed)?;
             // Whoever writes now, and transactions that have written to the tables, end first.
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             drop(without_row_locks(&schema, &self.env, &names, || acquire(&schema, &self.env))?);
@@ -149,7 +156,10 @@ impl Core {
         let mut locked = LockedTables { _locks: Vec::new(), schemas: Vec::new(), tables: Vec::new() };
         for schema in schemas {
             let guard = acquire(&schema, &self.env)?;
-            locked.schemas.push((schema, guard));
+            // Those who wait for it see whom for.
+            let owner = schema.rows.owner(self.env.connection_id);
+            owner.keeps_writing();
+            locked.schemas.push((schema, guard, owner));
         }
         *self.env.tables.borrow_mut() = Some(locked);
         Ok(())

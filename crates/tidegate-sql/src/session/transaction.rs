@@ -34,6 +34,7 @@ use crate::{
         writer::WriteGuard,
     },
     task,
+    waits::{Blockers, Kind},
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -364,7 +365,7 @@ impl Transaction {
         if place.guard.is_none() {
             place.pool.schema.may_write()?;
             place.guard = Some(match env.lend(&place.pool.schema) {
-                None if place.owner.is_some() => place.wait_to_write(env, &tables)?,
+                None if place.owner.is_some() => place.wait_to_write(env, &tables, Kind::Rows)?,
                 _ => acquire_for(&place.pool.schema, env, &tables)?,
             });
             if explicit {
@@ -441,9 +442,7 @@ pub(crate) fn acquire_for(schema: &Arc<Schema>, env: &Env, tables: &[&str]) -> R
     let limit = WaitLimit::begin(env);
     loop {
         limit.set_rest();
-        if schema.table_locks.any() {
-            wait_at_most(env, schema.table_locks.wait(env.connection_id, tables))?;
-        }
+        wait_for_table_locks(schema, env, tables)?;
         let guard = acquire(schema, env)?;
         if !schema.keeps_from(env, tables) {
             return Ok(guard);
@@ -487,6 +486,37 @@ pub(super) fn wait_at_most<T>(env: &Env, lock: impl Future<Output = T>) -> Res<T
     }
 }
 
+/// As [`wait_at_most`]; `blockers` tells for whom it is, if it is for anybody.
+///
+/// # Errors
+/// Also 1213, if the session waits in a circle.
+pub(super) fn wait_for<T>(
+    env: &Env,
+    kind: Kind,
+    blockers: impl FnOnce() -> Blockers,
+    lock: impl Future<Output = T>,
+) -> Res<T> {
+    let waits = env.waits().run(env.connection_id, kind, blockers, lock);
+    wait_at_most(env, waits)?.map_err(|Deadlock| errors::deadlock())
+}
+
+/// Waits until no other session has one of the tables locked.
+///
+/// # Errors
+/// As [`wait_for`].
+pub(super) fn wait_for_table_locks(schema: &Schema, env: &Env, tables: &[&str]) -> Res<()> {
+    let locks = &schema.table_locks;
+    if !locks.any() {
+        return Ok(());
+    }
+    let session = env.connection_id;
+    let blockers = || -> Blockers {
+        let (locks, tables) = (Arc::clone(locks), tables.iter().map(|&table| table.to_owned()).collect::<Vec<_>>());
+        Box::new(move || locks.sessions_on(session, &tables))
+    };
+    wait_for(env, Kind::LockedTable, blockers, locks.wait(session, tables))
+}
+
 impl Schema {
     /// Whether LOCK TABLES keeps one of these tables from the session. Asked with the write lock in hand.
     pub(super) fn keeps_from(&self, env: &Env, tables: &[&str]) -> bool {
@@ -504,8 +534,11 @@ pub(super) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
         return Ok(guard);
     }
     match schema.rows.waits_for_writer(env.connection_id) {
-        Some(owner) => wait_at_most(env, owner.while_waiting_to_write(schema.writer.acquire()))?
-            .map_err(|Deadlock| errors::deadlock()),
+        Some(owner) => {
+            let acquired = owner.while_waiting_to_write(schema.writer.acquire());
+            wait_for(env, Kind::Rows, || schema.rows.blockers_of(env.connection_id), acquired)?
+                .map_err(|Deadlock| errors::deadlock())
+        }
         None => wait_at_most(env, schema.writer.acquire()),
     }
 }

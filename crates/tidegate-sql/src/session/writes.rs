@@ -226,7 +226,9 @@ impl Core {
     /// Whether a statement that has failed like this has undone its transaction.
     pub(super) fn ends_transaction(&self, error: &ServerError) -> bool {
         let is_timeout = error.code == errors::lock_wait_timeout().code;
-        error.code == errors::deadlock().code || is_timeout && self.engine.settings.rollback_on_timeout()
+        // Who could not wait for a name keeps the transaction, as in MariaDB.
+        error.code == errors::deadlock().code && !self.env.name_failed.get()
+            || is_timeout && self.engine.settings.rollback_on_timeout()
     }
 
     /// What becomes of a transaction whose statement has failed.

@@ -1,6 +1,7 @@
 //! Transactions that write side by side.
 
 mod bulk;
+mod circles;
 mod endings;
 mod idle;
 mod locking;
