@@ -22,6 +22,7 @@ mod statements;
 mod stepping_back;
 mod tables;
 mod transaction;
+mod waiting;
 mod writes;
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, sync::atomic::Ordering};

@@ -1,6 +1,6 @@
 //! ANALYZE TABLE.
 
-use super::{Core, Res, transaction::acquire};
+use super::{Core, Res, waiting::acquire};
 use crate::store::{conn::to_server_error, pool::Pool, statistics};
 
 impl Core {

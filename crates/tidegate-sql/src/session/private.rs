@@ -14,7 +14,8 @@ use tidegate_rows::ServerError;
 use super::{
     Core, Env, Res,
     stepping_back::Former,
-    transaction::{Need, Place, Transaction, WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_table_locks},
+    transaction::{Need, Place, Transaction},
+    waiting::{WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_table_locks},
     writes::tables_of,
 };
 use crate::{

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tidegate_rows::{QueryError, Sink, Summary};
 
-use super::{Core, Res, transaction::wait_at_most};
+use super::{Core, Res, waiting::wait_at_most};
 use crate::{
     cache::Entry,
     clients::Listing,

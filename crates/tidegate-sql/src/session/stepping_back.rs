@@ -6,7 +6,8 @@ use std::{rc::Rc, sync::Arc};
 use super::{
     Env, Res,
     savepoints::savepoint_name,
-    transaction::{Place, Transaction, WaitLimit, wait_for},
+    transaction::{Place, Transaction},
+    waiting::{WaitLimit, wait_for},
 };
 use crate::{
     catalog::TableState,

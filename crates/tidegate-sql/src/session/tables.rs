@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     Core, Env, Res,
     private::without_row_locks,
-    transaction::{acquire, wait_for},
+    waiting::{acquire, wait_for},
 };
 use crate::{
     catalog::Table,

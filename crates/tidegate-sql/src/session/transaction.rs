@@ -7,14 +7,14 @@
 use std::{
     rc::Rc,
     sync::{Arc, Weak, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tidegate_rows::ServerError;
 
 use super::{
     Core, Env, Isolation, isolation::Characteristics, resting::Resting, savepoints::savepoint_name,
-    stepping_back::Former, writes::names_of,
+    stepping_back::Former, waiting::acquire_for, writes::names_of,
 };
 use crate::{
     cache::Entry,
@@ -23,7 +23,7 @@ use crate::{
     engine::{Durability, EngineInner, Schema},
     errors,
     exec::{Plan, PlanKind, SelectPlan},
-    row_locks::{Deadlock, Owner},
+    row_locks::Owner,
     store::{
         conn::{Conn, Stmt, to_server_error},
         pool::Pool,
@@ -34,7 +34,7 @@ use crate::{
         writer::WriteGuard,
     },
     task,
-    waits::{Blockers, Kind},
+    waits::Kind,
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -431,115 +431,6 @@ pub(super) fn writes_for_others(plan: &Plan) -> bool {
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.rollback();
-    }
-}
-
-/// Waits for the right to write to tables of a schema: until nobody else has them locked, and for the write lock.
-///
-/// # Errors
-/// 1205 if it takes too long.
-pub(crate) fn acquire_for(schema: &Arc<Schema>, env: &Env, tables: &[&str]) -> Res<WriteGuard> {
-    let limit = WaitLimit::begin(env);
-    loop {
-        limit.set_rest();
-        wait_for_table_locks(schema, env, tables)?;
-        let guard = acquire(schema, env)?;
-        if !schema.keeps_from(env, tables) {
-            return Ok(guard);
-        }
-    }
-}
-
-/// The limit for waiting of a statement that waits several times: it is for all of them together.
-pub(super) struct WaitLimit<'a> {
-    env: &'a Env,
-    time: Duration,
-    begun: Instant,
-}
-
-impl<'a> WaitLimit<'a> {
-    pub(super) fn begin(env: &'a Env) -> Self {
-        Self { env, time: env.lock_wait.get(), begun: Instant::now() }
-    }
-
-    /// The next wait has what is left.
-    pub(super) fn set_rest(&self) {
-        self.env.lock_wait.set(self.time.saturating_sub(self.begun.elapsed()));
-    }
-}
-
-impl Drop for WaitLimit<'_> {
-    fn drop(&mut self) {
-        self.env.lock_wait.set(self.time);
-    }
-}
-
-/// Waits for a lock of other sessions.
-///
-/// # Errors
-/// 1205 if it takes too long.
-pub(super) fn wait_at_most<T>(env: &Env, lock: impl Future<Output = T>) -> Res<T> {
-    match task::block_on(tokio::time::timeout(env.lock_wait.get(), lock)) {
-        Ok(Ok(locked)) => Ok(locked),
-        Ok(Err(_)) => Err(errors::lock_wait_timeout()),
-        Err(task::Cancelled) => Err(errors::interrupted()),
-    }
-}
-
-/// As [`wait_at_most`]; `blockers` tells for whom it is, if it is for anybody.
-///
-/// # Errors
-/// Also 1213, if the session waits in a circle.
-pub(super) fn wait_for<T>(
-    env: &Env,
-    kind: Kind,
-    blockers: impl FnOnce() -> Blockers,
-    lock: impl Future<Output = T>,
-) -> Res<T> {
-    let waits = env.waits().run(env.connection_id, kind, blockers, lock);
-    wait_at_most(env, waits)?.map_err(|Deadlock| errors::deadlock())
-}
-
-/// Waits until no other session has one of the tables locked.
-///
-/// # Errors
-/// As [`wait_for`].
-pub(super) fn wait_for_table_locks(schema: &Schema, env: &Env, tables: &[&str]) -> Res<()> {
-    let locks = &schema.table_locks;
-    if !locks.any() {
-        return Ok(());
-    }
-    let session = env.connection_id;
-    let blockers = || -> Blockers {
-        let (locks, tables) = (Arc::clone(locks), tables.iter().map(|&table| table.to_owned()).collect::<Vec<_>>());
-        Box::new(move || locks.sessions_on(session, &tables))
-    };
-    wait_for(env, Kind::LockedTable, blockers, locks.wait(session, tables))
-}
-
-impl Schema {
-    /// Whether LOCK TABLES keeps one of these tables from the session. Asked with the write lock in hand.
-    pub(super) fn keeps_from(&self, env: &Env, tables: &[&str]) -> bool {
-        self.table_locks.any() && tables.iter().any(|table| self.table_locks.is_kept_from(env.connection_id, table))
-    }
-}
-
-/// Waits for the write lock of a schema.
-///
-/// # Errors
-/// 1205 if it takes too long.
-pub(super) fn acquire(schema: &Arc<Schema>, env: &Env) -> Res<WriteGuard> {
-    let lent = env.lend(schema).or_else(|| env.lend_to_define(schema));
-    if let Some(guard) = lent.or_else(|| schema.writer.try_acquire()) {
-        return Ok(guard);
-    }
-    match schema.rows.waits_for_writer(env.connection_id) {
-        Some(owner) => {
-            let acquired = owner.while_waiting_to_write(schema.writer.acquire());
-            wait_for(env, Kind::Rows, || schema.rows.blockers_of(env.connection_id), acquired)?
-                .map_err(|Deadlock| errors::deadlock())
-        }
-        None => wait_at_most(env, schema.writer.acquire()),
     }
 }
 

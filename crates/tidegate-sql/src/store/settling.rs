@@ -106,3 +106,48 @@ impl Settling {
         woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, EngineOptions, value::collation::Collation};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn another_listens_when_one_leaves() {
+        let dir = std::env::temp_dir().join(format!("tidegate-sql-settling-{}", std::process::id()));
+        let engine = Engine::open(EngineOptions::new(&dir)).unwrap();
+        engine.inner.directory.create_schema("d", Collation::DEFAULT, false).unwrap();
+        let schema = engine.inner.schema("d").unwrap();
+        let pool = Pool::of(&schema);
+        let tickets: [u64; 3] = std::array::from_fn(|_| schema.sync.commit());
+        let [mut first, mut second, mut third] = std::array::from_fn(|_| Waiting { pool: &pool, listens: false });
+        let woken: [Arc<Woken>; 2] = Default::default();
+        let wakers = woken.clone().map(Waker::from);
+        let is_woken = || [0, 1].map(|index: usize| woken[index].0.swap(false, Ordering::Relaxed));
+        assert!(first.poll(tickets[0], &Context::from_waker(Waker::noop())).is_pending());
+        assert!(second.poll(tickets[1], &Context::from_waker(&wakers[0])).is_pending());
+        assert!(third.poll(tickets[2], &Context::from_waker(&wakers[1])).is_pending());
+        assert!(first.listens && !second.listens && is_woken() == [false, false]);
+        drop(first);
+        assert_eq!(is_woken(), [true, false]);
+        // It leaves too, before it has come to listen.
+        drop(second);
+        assert_eq!(is_woken(), [false, true]);
+        assert!(third.poll(tickets[2], &Context::from_waker(&wakers[1])).is_pending() && third.listens);
+        engine.inner.background.request_sync(&schema);
+        assert!(poll_fn(|cx| third.poll(tickets[2], cx)).await);
+        drop(third);
+        drop((pool, schema, engine));
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+}
