@@ -9,7 +9,7 @@
 //! - [`conf`]: from syntax trees to a [`conf::Config`]; [`main_conf`], [`http_core`]: the core's own directives
 //! - [`variable`], [`variables`], [`template`], [`regex`]: values in texts
 //! - [`server_name`], [`location`]: which block a request belongs to
-//! - [`request`], [`body`], [`output`], [`byte_ranges`]: a request, its body, its response
+//! - [`request`], [`body`], [`output`], [`byte_ranges`], [`captured`]: a request, its body, its response
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`], [`postpone`], `end_work`
 //! - [`static_files`]: from a path to an open file
 //! - [`client`], `write_head`, `transfer`, `output_queue`: how a request speaks to its client
@@ -24,6 +24,7 @@ pub mod body;
 pub mod body_file;
 pub mod byte_ranges;
 pub mod cache;
+pub mod captured;
 mod chunks;
 pub mod client;
 pub mod conf;

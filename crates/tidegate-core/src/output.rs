@@ -360,7 +360,7 @@ impl Request {
         match self.pass_header_straight() {
             Ok(()) => Ready::Now(self.write_slice_to_client(bytes, end)),
             Err(passed) => {
-                let bytes: Bytes = bytes.iter().copied().chain(end).collect();
+                let bytes = [bytes, end.as_slice()].concat();
                 self.send_behind(passed, Chunk::bytes(bytes))
             }
         }

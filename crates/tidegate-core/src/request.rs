@@ -16,6 +16,7 @@ use tidegate_reuse::{Keep, Reset};
 
 use crate::{
     body::RequestBody,
+    captured::Captured,
     client::Client,
     clock,
     conf::{Config, Level, LevelId, ServerId},
@@ -39,7 +40,7 @@ pub enum Sink {
     /// To the client: a main request.
     Client,
     /// Into memory: a sub-request whose parent wants the body.
-    Capture(Rc<RefCell<Vec<u8>>>),
+    Capture(Rc<RefCell<Captured>>),
     /// Into the response of the request around it, in order.
     Parent,
     /// The same, when its turn comes; others run at the same time.

@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use bytes::Bytes;
 use tidegate_http::{
     Fields, Method,
     escape::{Unescape, unescape_uri},
@@ -10,6 +11,7 @@ use tidegate_http::{
 use tidegate_net::buffers;
 
 use crate::{
+    captured::Captured,
     output::{Closed, Progress},
     phase::{self, LocalFuture},
     postpone::Postponed,
@@ -60,7 +62,7 @@ pub struct Subrequest {
     /// The request; its response's head can be read when [`run`](Self::run) is over.
     pub req: Rc<Request>,
     /// The captured body.
-    pub body: Rc<RefCell<Vec<u8>>>,
+    pub body: Rc<RefCell<Captured>>,
 }
 
 /// Why a sub-request cannot be made.
@@ -80,7 +82,8 @@ impl Subrequest {
         if parent.subrequest_depth >= DEPTH_MAX {
             return Err(SubrequestError::Cycle);
         }
-        let body = Rc::new(RefCell::new(if options.capture { buffers::take() } else { Vec::new() }));
+        let memory = if options.capture { buffers::take() } else { Vec::new() };
+        let body = Rc::new(RefCell::new(Captured::new(memory)));
         let sink = match (options.capture, options.discard) {
             (true, _) => Sink::Capture(body.clone()),
             (false, true) => Sink::Nowhere,
@@ -127,9 +130,9 @@ impl Subrequest {
     ///
     /// # Errors
     /// The sub-request broke off, or is larger than `subrequest_capture_max`; the log has the reason.
-    pub fn take_body(&self) -> Result<Vec<u8>, Closed> {
+    pub fn take_body(&self) -> Result<Bytes, Closed> {
         let is_whole = self.req.response.borrow().progress == Progress::Ended;
-        if is_whole { Ok(self.body.take()) } else { Err(Closed) }
+        if is_whole { Ok(self.body.borrow_mut().take()) } else { Err(Closed) }
     }
 
     /// Lets the client's connection end without the sub-request, which runs in the background: it may take longer than the
@@ -144,7 +147,7 @@ impl Subrequest {
         drop(self);
         worker::give_request(req);
         if let Ok(body) = Rc::try_unwrap(body) {
-            buffers::give(body.into_inner());
+            buffers::give(body.into_inner().into_memory());
         }
     }
 

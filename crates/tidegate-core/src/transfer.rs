@@ -110,12 +110,17 @@ impl Request {
             Sink::Capture(body) => {
                 if !self.response.borrow().header_only {
                     let mut body = body.borrow_mut();
-                    self.check_capture(body.len() as u64 + chunk.len())?;
-                    if body.is_empty() && !chunk.last {
-                        self.make_capture_room(&mut body);
-                    }
-                    for buf in &chunk.bufs {
-                        append_to(buf, &mut body)?;
+                    self.check_capture(body.bytes().len() as u64 + chunk.len())?;
+                    match &chunk.bufs[..] {
+                        [Buf::Bytes(piece)] if body.adopt(piece) => {}
+                        bufs => {
+                            if body.is_empty() && !chunk.last {
+                                self.make_capture_room(body.collected());
+                            }
+                            for buf in bufs {
+                                append_to(buf, body.collected())?;
+                            }
+                        }
                     }
                 }
                 self.end_if(chunk.last);

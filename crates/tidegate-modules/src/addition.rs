@@ -115,5 +115,5 @@ async fn fetch(req: &Rc<Request>, uri: &[u8]) -> Result<Bytes, Closed> {
         Closed
     })?;
     subrequest.run().await;
-    subrequest.take_body().map(Bytes::from)
+    subrequest.take_body()
 }

@@ -346,7 +346,7 @@ fn push_result(lua: &mut Lua, sub: &Subrequest) {
     let status = if response.status == 0 { 200 } else { response.status };
     lua.push_integer(status.into());
     lua.push_bool(response.progress != Progress::Ended);
-    lua.push_bytes(&sub.body.borrow());
+    lua.push_bytes(sub.body.borrow().bytes());
     push_content_type(lua, &response);
     match response.content_length {
         Some(length) => lua.push_number(length as f64),

@@ -3,7 +3,6 @@
 use std::{rc::Rc, sync::Arc};
 
 use bstr::{BStr, ByteSlice};
-use bytes::Bytes;
 use tidegate_core::{
     output::{Chunk, Closed},
     phase::{LocalFuture, Outcome, Ready, Step},
@@ -213,7 +212,7 @@ impl Run {
                 Piece::Text(text) => self.req.send(Chunk::bytes(text)).wait().await.map_err(closed)?,
                 Piece::Sub(sub, running) => {
                     wait_for_first(running, &mut queue).await;
-                    let body = Bytes::from(sub.take_body().map_err(closed)?);
+                    let body = sub.take_body().map_err(closed)?;
                     self.req.send(Chunk::bytes(body)).wait().await.map_err(closed)?;
                 }
             }

@@ -81,7 +81,7 @@ impl Entry {
     ///
     /// # Errors
     /// Why it is none, for the log.
-    pub(super) fn parse(entry: Vec<u8>, line_bytes_max: usize) -> Result<Entry, &'static str> {
+    pub(super) fn parse(entry: Bytes, line_bytes_max: usize) -> Result<Entry, &'static str> {
         let mut head = ResponseHead::new();
         let head_len = match parse_response(&entry, &mut head) {
             Ok(Parsed::Complete(len)) => len,
@@ -95,7 +95,7 @@ impl Entry {
         }
         let fresh_until =
             head.fields.get_name(FRESH_UNTIL).and_then(|time| std::str::from_utf8(time).ok()?.parse().ok());
-        Ok(Entry { head, head_bytes: head_len, fresh_until, body: Bytes::from(entry).slice(head_len..) })
+        Ok(Entry { head, head_bytes: head_len, fresh_until, body: entry.slice(head_len..) })
     }
 
     /// Memory that it takes, in bytes.
@@ -164,7 +164,7 @@ mod tests {
         let hidden = [BString::from("set-cookie")];
         let kept = write_head(&sample(), &hidden, None);
         assert_eq!(BString::from(&*kept), BString::from(KEPT));
-        let entry = Entry::parse([&*kept, b"body"].concat(), 4096).expect("an entry");
+        let entry = Entry::parse([&*kept, b"body"].concat().into(), 4096).expect("an entry");
         assert_eq!(&*entry.body, b"body");
         let mut restored = Response::default();
         entry.restore(&mut restored);
@@ -183,28 +183,28 @@ mod tests {
         let kept = write_head(&response, &[], None);
         assert_eq!(kept, b"HTTP/1.1 299 Odd\r\n\r\n");
         let mut restored = Response::default();
-        Entry::parse(kept.clone(), 4096).expect("an entry").restore(&mut restored);
+        Entry::parse(kept.clone().into(), 4096).expect("an entry").restore(&mut restored);
         assert_eq!(write_head(&restored, &[], None), kept);
     }
 
     #[test]
     fn an_end_is_kept_and_not_shown() {
         let kept = write_head(&sample(), &[], Some(1));
-        let entry = Entry::parse(kept, 4096).expect("an entry");
+        let entry = Entry::parse(kept.into(), 4096).expect("an entry");
         assert!(!entry.is_fresh());
         let mut restored = Response::default();
         entry.restore(&mut restored);
         assert_eq!(write_head(&restored, &[], None), write_head(&sample(), &[], None));
         let kept = write_head(&sample(), &[], Some(i64::MAX));
-        assert!(Entry::parse(kept, 4096).expect("an entry").is_fresh());
+        assert!(Entry::parse(kept.into(), 4096).expect("an entry").is_fresh());
     }
 
     #[test]
     fn what_is_no_entry() {
         for cut in 0..KEPT.len() {
-            Entry::parse(KEPT[..cut].to_vec(), 4096).expect_err("it is cut off");
+            Entry::parse(KEPT[..cut].into(), 4096).expect_err("it is cut off");
         }
-        let error = |entry: &[u8]| Entry::parse(entry.to_vec(), 16).expect_err("no entry");
+        let error = |entry: &[u8]| Entry::parse(entry.to_vec().into(), 16).expect_err("no entry");
         assert_eq!(error(b"hello"), "cache sent invalid status line");
         assert_eq!(error(b"HTTP/1.1 200 OK\r\na b\r\n\r\n"), "cache sent invalid header");
         let long = [b"HTTP/1.1 200 OK\r\nA: ", &[b'x'; 20][..], b"\r\n\r\n"].concat();

@@ -230,7 +230,7 @@ fn store(req: &Rc<Request>, conf: &Conf, state: &State, collected: Collected) {
         Some(Place::Zone(zone, key)) => {
             let seconds = conf.expire_seconds(state.expires.get());
             let kept_seconds = if seconds == 0 { 0 } else { seconds.saturating_add(conf.stale_seconds()) };
-            let kept = Entry::parse(collected.into_entry(), usize::MAX).and_then(|entry| {
+            let kept = Entry::parse(collected.into_entry().into(), usize::MAX).and_then(|entry| {
                 let fits = memory::keep(&zone, &key, entry, kept_seconds);
                 if fits { Ok(()) } else { Err("the response is too large for its zone") }
             });

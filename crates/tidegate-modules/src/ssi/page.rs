@@ -468,7 +468,9 @@ async fn set_variable(req: &Rc<Request>, capture: Capture) -> Result<(), Closed>
         return Err(Closed);
     }
     if sub.req.response.borrow().status < 300 {
-        Shared::of(req).set(&variable, body).unwrap_or_else(|error| req.log(Level::Error, format_args!("{error}")));
+        Shared::of(req)
+            .set(&variable, body.into())
+            .unwrap_or_else(|error| req.log(Level::Error, format_args!("{error}")));
     }
     sub.recycle();
     Ok(())
