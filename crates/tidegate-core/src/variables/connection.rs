@@ -1,6 +1,9 @@
 //! Variables about the connection: addresses, the PROXY protocol's header, what the kernel measured.
 
-use std::{io::Write, net::SocketAddr};
+use std::{
+    io::Write,
+    net::{IpAddr, SocketAddr},
+};
 
 use super::{number, put, seconds};
 use tidegate_net::Peer;
@@ -16,7 +19,7 @@ pub(super) fn server_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 
 pub(super) fn server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     match req.connection().local_addr() {
-        Peer::Inet(address) => write!(out, "{}", address.ip()).is_ok(),
+        Peer::Inet(address) => ip(out, address.ip()),
         Peer::Unix => match req.connection().listen_addr() {
             Some(address) => write!(out, "{address}").is_ok(),
             None => put(out, b"unix:"),
@@ -25,7 +28,27 @@ pub(super) fn server_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 pub(super) fn remote_addr(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    write!(out, "{}", req.peer()).is_ok()
+    match req.peer() {
+        Peer::Inet(address) => ip(out, address.ip()),
+        Peer::Unix => put(out, b"unix:"),
+    }
+}
+
+/// Writes what `Display` writes, without the formatter's thousand instructions: most parameters of FastCGI and most logs have an
+/// address.
+fn ip(out: &mut Vec<u8>, ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            for (index, octet) in ip.octets().into_iter().enumerate() {
+                if index > 0 {
+                    out.push(b'.');
+                }
+                out.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+            }
+            true
+        }
+        IpAddr::V6(ip) => write!(out, "{ip}").is_ok(),
+    }
 }
 
 pub(super) fn remote_port(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
@@ -53,7 +76,7 @@ fn proxied(req: &Request) -> Option<(SocketAddr, SocketAddr)> {
 }
 
 fn address(out: &mut Vec<u8>, address: Option<SocketAddr>) -> bool {
-    address.is_some_and(|address| write!(out, "{}", address.ip()).is_ok())
+    address.is_some_and(|address| ip(out, address.ip()))
 }
 
 fn port(out: &mut Vec<u8>, address: Option<SocketAddr>) -> bool {
@@ -102,4 +125,18 @@ pub(super) fn tcpinfo_snd_cwnd(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bo
 
 pub(super) fn tcpinfo_rcv_space(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     tcp_info(req).is_some_and(|info| number(out, info.tcpi_rcv_space.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_look_as_ever() {
+        for text in ["0.0.0.0", "127.0.0.1", "255.10.100.9", "::", "::1", "fe80::1:2", "::ffff:10.0.0.1"] {
+            let mut out = b"at ".to_vec();
+            assert!(ip(&mut out, text.parse().expect("an address")));
+            assert_eq!(String::from_utf8(out), Ok(format!("at {text}")));
+        }
+    }
 }
