@@ -89,6 +89,7 @@ impl Application for Site {
 
     fn check_deadlines(&self, now_ms: u64) {
         crate::upstream::keepalive::sweep(now_ms);
+        crate::upstream::sweep_lanes(now_ms);
     }
 
     fn end(&self, end: WorkerEnd) -> Pin<Box<dyn Future<Output = ()> + '_>> {

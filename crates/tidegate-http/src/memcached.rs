@@ -191,6 +191,23 @@ pub fn parse_get_reply<'a>(input: &'a [u8], key: &[u8]) -> Result<Option<(GetRep
     Ok(Some((GetReply::Value { flags: &rest[..flags_end], bytes }, head_bytes)))
 }
 
+/// How long the whole answer to `get KEY` is, in bytes; `None` while that cannot be told. An answer that is here in full has
+/// its end where its length says.
+///
+/// # Errors
+/// [`BadReply`]
+pub fn get_reply_bytes(input: &[u8], key: &[u8]) -> Result<Option<u64>, BadReply> {
+    let Some((reply, head_bytes)) = parse_get_reply(input, key)? else { return Ok(None) };
+    let GetReply::Value { bytes, .. } = reply else { return Ok(Some(head_bytes as u64)) };
+    let trailer_at = bytes.saturating_add(head_bytes as u64);
+    let end = trailer_at.saturating_add(VALUE_TRAILER.len() as u64);
+    let is_here = |at: u64| usize::try_from(at).ok().filter(|&at| at <= input.len());
+    match (is_here(trailer_at), is_here(end)) {
+        (Some(trailer_at), Some(end)) if input[trailer_at..end] != *VALUE_TRAILER => Err(BadReply::Line),
+        _ => Ok(Some(end)),
+    }
+}
+
 /// What became of a command other than `get`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -305,6 +322,28 @@ mod tests {
         check("END ", Err(BadReply::Line));
         check("SERVER_ERROR out of memory", Err(BadReply::Line));
         check("", Err(BadReply::Line));
+    }
+
+    #[test]
+    fn tells_the_length_of_an_answer() {
+        #[track_caller]
+        fn check(answer: &str, known_from: usize) {
+            let whole = answer.len() as u64;
+            let input = [answer.as_bytes(), b"VALUE other 0 1\r\n"].concat();
+            for cut in 0..=input.len() {
+                let expected = (cut >= known_from).then_some(whole);
+                assert_eq!(get_reply_bytes(&input[..cut], b"a"), Ok(expected), "{answer:?} cut at {cut}");
+            }
+        }
+        check("END\r\n", 5);
+        check("VALUE a 0 3\r\nEND\r\nEND\r\n", 13);
+        check("VALUE a 0 0\r\n\r\nEND\r\n", 13);
+        let bad = |input: &str| get_reply_bytes(input.as_bytes(), b"a").expect_err(input);
+        bad("VALUE b 0 1\r\n1\r\nEND\r\n");
+        bad("VALUE a 0 1\r\n12\r\nEND\r\n");
+        bad("VALUE a 0 3\r\n12\r\nEND\r\n\r\n");
+        bad("SERVER_ERROR out of memory\r\n");
+        assert_eq!(get_reply_bytes(b"VALUE a 0 9223372036854775807\r\n", b"a"), Ok(Some((1 << 63) + 7 + 31)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tidegate_core::{
     error_log,
     phase::Step,
     request::Request,
-    upstream::{HeadPart, Promise, Protocol, SendBody, Settings, Source, UpstreamConf, Written},
+    upstream::{HeadPart, Measure, Promise, Protocol, SendBody, Settings, Source, UpstreamConf, Written},
 };
 use tidegate_http::{BodyPart, ResponseHead, SizedValue};
 use tidegate_net::log::Level;
@@ -33,6 +33,11 @@ pub(crate) trait Query {
     /// Whether the client's body follows the command, and CR LF behind it.
     fn sends_body(&self) -> bool {
         false
+    }
+
+    /// The command only reads, and the server answers commands in their order: how to tell where an answer ends.
+    fn shares(&self) -> Option<Measure> {
+        None
     }
 
     /// Appends the command.
@@ -106,6 +111,10 @@ impl<Q: Query> Protocol for Conversation<'_, Q> {
         self.query.write(out);
         let promise = if body == SendBody::None { Promise::Bytes(0) } else { Promise::LastFrame };
         Ok(Written { uri: 0..0, promise })
+    }
+
+    fn shares(&self) -> Option<Measure> {
+        self.query.shares()
     }
 
     fn frame(&self, piece: &[u8], last: bool, out: &mut Vec<u8>) {

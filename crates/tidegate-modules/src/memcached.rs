@@ -12,7 +12,7 @@ use tidegate_core::{
     module::{Context, Directive, Module},
     phase::{Outcome, Program, Ready, Step},
     request::Request,
-    upstream::{Settings, UpstreamConf, directives::fill, failure::Failures},
+    upstream::{Extent, Measure, Settings, UpstreamConf, directives::fill, failure::Failures},
     upstream_directives,
     variable::VariableId,
 };
@@ -37,6 +37,7 @@ pub struct Conf {
     /// The path of the location ends with a slash: without it, requests are redirected to add it.
     adds_slash: bool,
     gzip_flag: Option<u64>,
+    pipeline: Option<bool>,
 }
 
 /// The module.
@@ -53,10 +54,13 @@ pub static MODULE: Module<Conf> = Module {
             .doc("Longest first line of an answer."),
         Directive::number("memcached_gzip_flag", |c: &mut Conf| &mut c.gzip_flag)
             .doc("Flag of values that are compressed: they get Content-Encoding: gzip."),
+        Directive::flag("memcached_pipeline", |c: &mut Conf| &mut c.pipeline)
+            .default("on")
+            .doc("Requests at the same time may share a connection that is kept."),
     ),
     inherit: |child, parent, kind| {
         child.upstream.inherit(&parent.upstream);
-        inherit!(child, parent; gzip_flag);
+        inherit!(child, parent; gzip_flag, pipeline);
         if kind.is_unnamed() {
             inherit!(child, parent; pass, key);
         }
@@ -86,6 +90,7 @@ struct Location {
     pass: Pass,
     key: VariableId,
     gzip_flag: u64,
+    shares: bool,
 }
 
 fn install(conf: &Arc<Conf>, program: &mut Program) {
@@ -93,7 +98,13 @@ fn install(conf: &Arc<Conf>, program: &mut Program) {
     let mut settings = key_value::settings(&conf.upstream);
     // The answer is short work, and the connection can be kept.
     settings.watch_client = false;
-    let location = Arc::new(Location { settings, pass: pass.clone(), key, gzip_flag: conf.gzip_flag.unwrap_or(0) });
+    let location = Arc::new(Location {
+        settings,
+        pass: pass.clone(),
+        key,
+        gzip_flag: conf.gzip_flag.unwrap_or(0),
+        shares: conf.pipeline.unwrap_or(true),
+    });
     program.auto_redirect |= conf.adds_slash;
     program.content(move |req| handle(&location, req));
 }
@@ -109,7 +120,7 @@ fn handle(location: &Arc<Location>, req: &Rc<Request>) -> Outcome {
     };
     let (location, req) = (location.clone(), req.clone());
     Ready::later(async move {
-        let query = Get { key: &key, gzip_flag: location.gzip_flag };
+        let query = Get { key: &key, gzip_flag: location.gzip_flag, shares: location.shares };
         let conversation = Conversation::new(&req, &key, query);
         pass::exchange(&req, &location.settings, &location.pass, conversation).await
     })
@@ -142,11 +153,17 @@ pub(crate) fn key_of(req: &Request, variable: VariableId, name: &str) -> Result<
 struct Get<'a> {
     key: &'a [u8],
     gzip_flag: u64,
+    /// `memcached_pipeline`
+    shares: bool,
 }
 
 impl Query for Get<'_> {
     const SCHEME: &'static str = "memcached://";
     const SERVER: &'static str = "memcached";
+
+    fn shares(&self) -> Option<Measure> {
+        self.shares.then_some(measure_get)
+    }
 
     fn write(&self, out: &mut Vec<u8>) {
         memcached::write_command(Command::Get, self.key, None, out);
@@ -164,6 +181,16 @@ impl Query for Get<'_> {
             }
         }
         Ok(Some(answer))
+    }
+}
+
+/// How long the answer to a `get` is.
+pub(crate) fn measure_get(request: &[u8], input: &[u8]) -> Extent {
+    let key = request.strip_prefix(b"get ").and_then(|rest| rest.strip_suffix(b"\r\n"));
+    match key.map(|key| memcached::get_reply_bytes(input, key)) {
+        Some(Ok(Some(bytes))) => Extent::Bytes(bytes),
+        Some(Ok(None)) => Extent::Unknown,
+        Some(Err(_)) | None => Extent::Broken,
     }
 }
 

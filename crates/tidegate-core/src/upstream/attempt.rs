@@ -12,6 +12,7 @@ use super::{
     exchange::{CONNECTING, Exchange, HeadPart, Protocol, READING_HEAD, SHAKING_HANDS, Stop},
     failure::{Failure, is_repeatable},
     keepalive,
+    lane::UnderWay,
     send::Sent,
     socket::{ConnectError, Destination, Socket, Turn, Wait, with_timeout},
 };
@@ -24,6 +25,13 @@ impl<P: Protocol> Exchange<'_, P> {
     /// Asks one peer; answers the connection when a head has come that is not to be taken for a failure.
     pub(super) async fn attempt(&mut self, lease: &Lease) -> Result<Socket, Stop> {
         self.sent = false;
+        let sharing = self.protocol.shares().map(|measure| (measure, UnderWay::begin()));
+        // A request without company has nobody to share with, and needs no detour.
+        if let Some((measure, (_, true))) = sharing
+            && let Some(socket) = self.attempt_shared(lease, measure).await?
+        {
+            return Ok(socket);
+        }
         let mut kept = self.take_kept(self.destination(lease));
         loop {
             let reused = kept.is_some();
@@ -42,7 +50,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// Where the request goes, and over which connections it may.
-    fn destination<'l>(&'l self, lease: &'l Lease) -> Destination<'l> {
+    pub(super) fn destination<'l>(&'l self, lease: &'l Lease) -> Destination<'l> {
         let attempt = &self.selection.attempt;
         Destination {
             group: self.selection.group().id,
@@ -154,11 +162,7 @@ impl<P: Protocol> Exchange<'_, P> {
 
     /// Sends the request and reads the head of the answer.
     async fn converse(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
-        self.req.update_try(|last| last.connect_ms = Some(last.elapsed_ms()));
-        self.req.upstream_record_mut(|record| record.head.clear());
-        self.protocol.begin_try();
-        self.unsent = None;
-        self.is_whole = false;
+        self.begin_answer();
         // Nobody has asked yet: what is there is not the answer to this request, or not it alone.
         let is_quiet = !matches!(socket.stream.try_peek(), Ok(true));
         let sent = self.send(socket, reused).await;
@@ -169,8 +173,23 @@ impl<P: Protocol> Exchange<'_, P> {
         let head = if sent == Sent::UpToAnswer { Ok(()) } else { self.read_head(socket, reused).await };
         self.req.update_try(|last| last.bytes_received = socket.received);
         head?;
+        self.head_came(socket)
+    }
+
+    /// There is a connection: forgets what another peer has said.
+    pub(super) fn begin_answer(&mut self) {
+        self.req.update_try(|last| last.connect_ms = Some(last.elapsed_ms()));
+        self.req.upstream_record_mut(|record| record.head.clear());
+        self.protocol.begin_try();
+        self.unsent = None;
+        self.is_whole = false;
+    }
+
+    /// A head is complete.
+    pub(super) fn head_came(&self, socket: &Socket) -> Result<(), Stop> {
         let status = self.req.upstream_record_mut(|record| record.head.status);
         self.req.update_try(|last| {
+            (last.bytes_sent, last.bytes_received) = (socket.sent, socket.received);
             last.header_ms = Some(last.elapsed_ms());
             last.status = status;
         });
@@ -190,7 +209,7 @@ impl<P: Protocol> Exchange<'_, P> {
         if allowed { Err(failure.into()) } else { Ok(()) }
     }
 
-    async fn read_head(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
+    pub(super) async fn read_head(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
         while !self.read_head_at_hand(socket, reused).await? {
             match self.wait_readable(socket).await {
                 Ok(Wait::Ready) => {}
@@ -236,7 +255,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     /// Parses what has come; answers whether the head is complete.
-    fn parse_head(&mut self, socket: &mut Socket) -> Result<bool, Stop> {
+    pub(super) fn parse_head(&mut self, socket: &mut Socket) -> Result<bool, Stop> {
         let read = self.req.upstream_record_mut(|record| self.protocol.read_head(&socket.input, &mut record.head));
         self.log_messages(READING_HEAD);
         let (used, is_complete) = match read {

@@ -18,6 +18,7 @@ use super::{
     body::{Promise, SendBody},
     caching::Caching,
     failure::Failure,
+    lane::Measure,
     record::{Asked, Try},
     send::Unsent,
     socket::Watch,
@@ -56,6 +57,13 @@ pub trait Protocol {
     /// Appends the key that tells responses apart in a cache, where the configuration has none. `scheme` is the one that peers
     /// are asked with.
     fn write_cache_key(&self, _req: &Rc<Request>, _scheme: &str, _out: &mut Vec<u8>) {}
+
+    /// The request may be under way on a connection together with others, and be sent again if that connection breaks: it only
+    /// reads, what [`write_request`](Self::write_request) wrote is all of it, and the server answers in order. Answers how
+    /// to tell where an answer ends.
+    fn shares(&self) -> Option<Measure> {
+        None
+    }
 
     /// Frames a piece of a body that is [`SendBody::Framed`]; `last` ends it.
     fn frame(&self, piece: &[u8], _last: bool, out: &mut Vec<u8>) {

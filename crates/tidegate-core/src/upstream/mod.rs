@@ -12,6 +12,7 @@
 //! - [`socket`], [`tls`], [`keepalive`]: a connection to a peer
 //! - [`record`], [`variables`]: what became of each try
 //! - [`directives`], [`settings`]: the directives that modules have in common
+//! - `lane`, `share`: several requests under way on one connection
 //! - [`exchange`], `attempt`, [`body`], `send`, [`failure`]: one request's way to a peer and back, and to the next one
 //! - `response`: the head for the client; `pipe`: the body; `tunnel`: after an upgrade
 //! - `tee`: a body that also becomes a file; [`store`], [`caching`]: what for
@@ -31,12 +32,14 @@ pub mod exchange;
 pub mod failure;
 pub mod group;
 pub mod keepalive;
+mod lane;
 pub mod peer;
 mod pipe;
 pub mod record;
 mod response;
 mod send;
 pub mod settings;
+mod share;
 pub mod socket;
 pub mod store;
 mod tee;
@@ -49,5 +52,7 @@ pub use address::Address;
 pub use body::{Promise, SendBody, Source};
 pub use exchange::{Exchange, HeadPart, Protocol, Written};
 pub use group::{Group, GroupOptions, Server};
+pub(crate) use lane::sweep as sweep_lanes;
+pub use lane::{Extent, Measure};
 pub use peer::Peer;
 pub use settings::{Settings, UpstreamConf};

@@ -33,9 +33,22 @@ pub struct Socket {
     pub sent: u64,
     /// Bytes received for the request under way.
     pub received: u64,
+    lines: Lines,
+}
+
+/// What stays with a connection from one request to the next.
+#[derive(Clone)]
+pub(super) struct Lines {
     /// The settings that the connection was made with.
-    destination: OwnedDestination,
+    destination: Rc<OwnedDestination>,
     deadline: Rc<Deadline>,
+}
+
+impl Lines {
+    /// What the connection was made for.
+    pub(super) fn destination(&self) -> Destination<'_> {
+        self.destination.borrow()
+    }
 }
 
 /// All that a connection depends on. Only this goes into making one, and only a request with the same gets one that was
@@ -209,15 +222,32 @@ impl Socket {
             Some(tls) => tls.shake_hands(stream).await?,
         };
         Ok(Socket {
-            destination: destination.to_owned(),
+            lines: Lines { destination: Rc::new(destination.to_owned()), deadline: Deadline::new() },
             stream,
             input: BytesMut::new(),
             requests: 0,
             opened_ms: clock::steady_ms(),
             sent: 0,
             received: 0,
-            deadline: Deadline::new(),
         })
+    }
+
+    /// An answer that was read over a connection with other requests', to a request of so many bytes. There is nothing more to read or
+    /// to write.
+    pub(super) fn answered(lines: Lines, answer: BytesMut, sent_bytes: usize) -> Socket {
+        Socket {
+            lines,
+            stream: Stream::Closed,
+            requests: 0,
+            opened_ms: clock::steady_ms(),
+            sent: sent_bytes as u64,
+            received: answer.len() as u64,
+            input: answer,
+        }
+    }
+
+    pub(super) fn lines(&self) -> &Lines {
+        &self.lines
     }
 
     /// Waits for `poll`, at most `timeout_ms` (0: forever).
@@ -240,16 +270,16 @@ impl Socket {
             }
             if !armed {
                 armed = true;
-                self.deadline.arm(timeout_ms);
+                self.lines.deadline.arm(timeout_ms);
             }
-            if self.deadline.poll_expired(cx) {
+            if self.lines.deadline.poll_expired(cx) {
                 return Poll::Ready(Ok(Wait::TimedOut));
             }
             Poll::Pending
         })
         .await;
         if armed {
-            self.deadline.disarm();
+            self.lines.deadline.disarm();
             clock::update();
         }
         result
@@ -257,7 +287,7 @@ impl Socket {
 
     /// What it was made for, and may be used for again.
     pub fn destination(&self) -> Destination<'_> {
-        self.destination.borrow()
+        self.lines.destination()
     }
 
     /// Reads what is there into `input`, within its capacity.
@@ -325,7 +355,7 @@ thread_local! {
     static BUFFERS: std::cell::RefCell<Vec<BytesMut>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-fn take_buffer() -> BytesMut {
+pub(super) fn take_buffer() -> BytesMut {
     BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 

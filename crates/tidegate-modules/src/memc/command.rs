@@ -6,7 +6,7 @@ use std::{
 };
 
 use bstr::{BStr, ByteSlice};
-use tidegate_core::{phase::Step, request::Request, variable::VariableId};
+use tidegate_core::{phase::Step, request::Request, upstream::Measure, variable::VariableId};
 use tidegate_http::{
     Method, ResponseHead, SizedValue,
     memcached::{self, Command, EXPTIME_MAX, FLAGS_MAX, GetReply, VALUE_BYTES_MAX},
@@ -16,7 +16,7 @@ use tidegate_net::log::Level;
 use super::Location;
 use crate::{
     key_value::{Answer, Query},
-    memcached::{key_of, number, read_get_reply},
+    memcached::{key_of, measure_get, number, read_get_reply},
 };
 
 /// The command of a request: that of `$memc_cmd`, else the one that the method means.
@@ -216,6 +216,10 @@ impl Query for Reply<'_> {
 
     fn sends_body(&self) -> bool {
         matches!(self.asked.value, Value::Body(_))
+    }
+
+    fn shares(&self) -> Option<Measure> {
+        (self.location.shares && self.asked.command == Command::Get).then_some(measure_get)
     }
 
     fn write(&self, out: &mut Vec<u8>) {

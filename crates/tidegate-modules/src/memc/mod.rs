@@ -43,6 +43,7 @@ pub struct Conf {
     adds_slash: bool,
     cmds_allowed: Option<Commands>,
     flags_to_last_modified: Option<bool>,
+    pipeline: Option<bool>,
 }
 
 /// A set of commands.
@@ -90,6 +91,10 @@ pub static MODULE: Module<Conf> = Module {
             .within(EVERYWHERE)
             .default("off")
             .doc("The flags of a value are the time of its last change, in seconds since 1970."),
+        Directive::flag("memc_pipeline", |c: &mut Conf| &mut c.pipeline)
+            .within(EVERYWHERE)
+            .default("on")
+            .doc("Requests for values at the same time may share a connection that is kept."),
         Directive::custom("memc_upstream_max_fails", 1, 1, |_, d, _| Err(unsupported(d, "max_fails")))
             .syntax("number")
             .doc("Refused: max_fails of a server in an upstream block does this."),
@@ -104,7 +109,7 @@ pub static MODULE: Module<Conf> = Module {
     )],
     inherit: |child, parent, kind| {
         child.upstream.inherit(&parent.upstream);
-        inherit!(child, parent; cmds_allowed, flags_to_last_modified);
+        inherit!(child, parent; cmds_allowed, flags_to_last_modified, pipeline);
         if kind.is_unnamed() {
             inherit!(child, parent; pass, variables);
         }
@@ -175,6 +180,7 @@ struct Location {
     variables: Variables,
     cmds_allowed: Commands,
     flags_to_last_modified: bool,
+    shares: bool,
 }
 
 fn install(conf: &Arc<Conf>, program: &mut Program) {
@@ -185,6 +191,7 @@ fn install(conf: &Arc<Conf>, program: &mut Program) {
         variables,
         cmds_allowed: conf.cmds_allowed.unwrap_or(Commands::ALL),
         flags_to_last_modified: conf.flags_to_last_modified.unwrap_or(false),
+        shares: conf.pipeline.unwrap_or(true),
     });
     program.auto_redirect |= conf.adds_slash;
     program.content(move |req| handle(&location, req));
