@@ -260,6 +260,46 @@ async fn a_statement_that_waits_keeps_its_group_open() {
 }
 
 #[tokio::test]
+async fn a_statement_that_fails_when_the_commit_is_due_leaves_nobody_waiting() {
+    let fixture = Fixture::new("fails", Durability::Full, "CREATE TABLE t (n INT PRIMARY KEY, m INT)").await;
+    run(&mut fixture.session(), "INSERT INTO t VALUES (1, 1)").await.unwrap();
+    for (first, opener_leaves) in [(10, false), (20, true)] {
+        // Brief, since it did not wait when it ran last.
+        let waits = |n: i64, m: i64| format!("INSERT INTO t VALUES ({n}, GET_LOCK('w', 20)), ({m}, 1)");
+        run(&mut fixture.session(), &waits(first, first + 1)).await.unwrap();
+        let mut holder = fixture.session();
+        run(&mut holder, "SELECT GET_LOCK('w', 0)").await.unwrap();
+        let insert = |n: i64| format!("INSERT INTO t VALUES ({n}, 0)");
+        let together = async {
+            // They run when they are woken, and at no other time.
+            let running = [insert(first + 2), insert(first + 3), waits(first + 4, 1)].map(|sql| {
+                let mut session = fixture.session();
+                tokio::task::spawn_local(async move { run(&mut session, &sql).await.err() })
+            });
+            let turn = async || {
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            // The commit is due, and done when the one that runs has failed.
+            turn().await;
+            let [opener, member, failing] = running;
+            if opener_leaves {
+                opener.abort();
+                turn().await;
+            }
+            run(&mut holder, "SELECT RELEASE_LOCK('w')").await.unwrap();
+            assert_eq!(failing.await.unwrap(), Some(1062));
+            assert_eq!(member.await.unwrap(), None);
+            assert!(opener_leaves || opener.await.unwrap().is_none());
+        };
+        let local = LocalSet::new();
+        tokio::time::timeout(Duration::from_secs(20), local.run_until(together)).await.expect("they wait for good");
+    }
+    assert_eq!(numbers(&fixture, "SELECT COUNT(*) FROM t").await, [9]);
+}
+
+#[tokio::test]
 async fn definitions_change_between_groups() {
     let fixture = Fixture::new("ddl", Durability::Full, "CREATE TABLE t (n INT PRIMARY KEY)").await;
     let mut statements: Vec<String> = (1..=10).map(|n| format!("INSERT INTO t (n) VALUES ({n})")).collect();

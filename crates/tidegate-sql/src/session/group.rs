@@ -20,7 +20,7 @@
 //! 4. Somebody is about to commit an open group: its opener, or, once the group is due, the statement that runs. The
 //!    opener waits for the disk at most, which tells it also when a sync fails.
 //! 5. When a group has settled its members are woken by one of them, the listener, which alone waits for the sync thread:
-//!    a wake-up from another thread is a system call.
+//!    a wake-up from another thread is a system call. Whoever leaves a committed group that nobody listens for wakes all.
 
 #[cfg(test)]
 mod tests;
@@ -228,6 +228,8 @@ impl Turn {
             self.group.close(conn, State::Failed(errors::interrupted()));
         } else {
             self.group.take_back(conn);
+            // If that was what the commit has waited for, there is no member here to listen for the others.
+            self.group.wake_if_unheard();
         }
     }
 }
@@ -325,6 +327,13 @@ impl Group {
         }
     }
 
+    /// Has the members look again when the group is closed and none of them listens.
+    fn wake_if_unheard(&self) {
+        if !self.has_listener.get() && !matches!(*self.state.borrow(), State::Open) {
+            self.wake_all();
+        }
+    }
+
     fn wake_all(&self) {
         for waker in self.waiters.take() {
             waker.wake();
@@ -399,7 +408,8 @@ impl Drop for Member {
         if self.listens.get() {
             // Another one listens from now on.
             self.group.has_listener.set(false);
-            self.group.wake_all();
         }
+        // It may have been the one to listen next.
+        self.group.wake_if_unheard();
     }
 }
