@@ -251,6 +251,9 @@ impl Table {
 
     fn foreign_key_sql(&self, key: &ForeignKey) -> String {
         let columns: Vec<String> = key.columns.iter().map(|id| format!("c{id}")).collect();
+        // An update of rows that changes other rows of their own table is refused, as InnoDB does.
+        let of_itself = crate::ddl::parent_id(key) == Some(self.id);
+        let on_update = if of_itself { "RESTRICT" } else { &key.on_update };
         // `table` and `references` are physical names once the key has been resolved (see `ddl`).
         format!(
             "FOREIGN KEY ({}) REFERENCES {} ({}) ON DELETE {} ON UPDATE {}",
@@ -258,7 +261,7 @@ impl Table {
             key.table.split('\u{0}').nth(1).unwrap_or(&key.table),
             key.references.iter().map(|name| name.split('\u{0}').nth(1).unwrap_or(name)).collect::<Vec<_>>().join(", "),
             key.on_delete,
-            key.on_update
+            on_update
         )
     }
 

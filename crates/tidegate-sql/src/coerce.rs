@@ -361,7 +361,7 @@ impl Target<'_> {
                 return Err(self.wrong_moment(&value));
             }
             self.env.warn(errors::out_of_range(self.name(), self.row));
-            return Ok(Datum::Int(TIME_MAX * time.signum()));
+            return Ok(Datum::Int(temporal::truncate_micros(TIME_MAX, self.column.ty.decimals) * time.signum()));
         }
         Ok(Datum::Int(temporal::truncate_micros(time, self.column.ty.decimals)))
     }

@@ -23,7 +23,7 @@ use crate::{
         bind::Constants,
         rules::{RuleKind, check_cascades, rules_of},
     },
-    parse::{AlterItem, ColumnSpec, KeyKind, TableName, alter::Place, ddl::TableOptions},
+    parse::{AlterItem, ColumnSpec, IndexSpec, KeyKind, TableName, alter::Place, ddl::TableOptions},
     session::Core,
     store::conn::{Cell, Conn, Step},
     value::{Base, Datum, Rep, SqlType},
@@ -188,7 +188,11 @@ fn apply(
             column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
         }
         AlterItem::DropColumn { name, if_exists } => drop_column(core, table, name, *if_exists),
-        AlterItem::ChangeColumn { old, spec, place } => change_column(core, schema, table, (old, spec, place), sql),
+        AlterItem::ChangeColumn { old, if_exists: true, .. } if table.column(old).is_none() => {
+            core.env.note(unknown(old, table));
+            Ok(())
+        }
+        AlterItem::ChangeColumn { old, spec, place, .. } => change_column(core, schema, table, (old, spec, place), sql),
         AlterItem::RenameColumn { old, new } => rename_column(table, old, new),
         AlterItem::AlterDefault { column, default } => {
             let (position, found) = table.column(column).ok_or_else(|| unknown(column, table))?;
@@ -196,7 +200,7 @@ fn apply(
             table.columns[position].default = default;
             Ok(())
         }
-        AlterItem::AddIndex(index) => add_index(table, index),
+        AlterItem::AddIndex(index) => add_new_index(core, table, index),
         AlterItem::AddForeignKey(key) => {
             add_foreign_key(conn, catalog, schema, table, key, core.env.foreign_keys.get())
         }
@@ -207,7 +211,7 @@ fn apply(
             table.indexes.remove(at.ok_or_else(|| errors::cannot_drop("INDEX", "PRIMARY"))?);
             Ok(())
         }
-        AlterItem::DropForeignKey(name) => drop_constraint(table, name),
+        AlterItem::DropForeignKey { name, if_exists } => drop_constraint(core, table, name, *if_exists),
         AlterItem::RenameIndex { old, new } => {
             if table.indexes.iter().any(|index| same_name(&index.name, new)) {
                 return Err(errors::duplicate_key_name(new));
@@ -221,6 +225,17 @@ fn apply(
         AlterItem::Options(options) => set_options(table, options),
         AlterItem::Convert { charset, collation } => convert_texts(table, charset, collation.as_deref()),
         AlterItem::Nothing => Ok(()),
+    }
+}
+
+/// Adds an index; with IF NOT EXISTS one of this name is noted.
+fn add_new_index(core: &Core, table: &mut Table, index: &IndexSpec) -> Res<()> {
+    match &index.name {
+        Some(name) if index.if_not_exists && table.indexes.iter().any(|known| same_name(&known.name, name)) => {
+            core.env.note(errors::duplicate_key_name(name));
+            Ok(())
+        }
+        _ => add_index(table, index),
     }
 }
 
@@ -269,14 +284,19 @@ fn drop_index(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> Re
 }
 
 /// Drops a foreign key or a check of the table.
-fn drop_constraint(table: &mut Table, name: &str) -> Res<()> {
+fn drop_constraint(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> Res<()> {
     let check = table.checks.iter().position(|check| check.column.is_none() && same_name(&check.name, name));
     if let Some(check) = check {
         table.checks.remove(check);
         return Ok(());
     }
-    let at = table.foreign_keys.iter().position(|key| same_name(&key.name, name));
-    table.foreign_keys.remove(at.ok_or_else(|| errors::cannot_drop("FOREIGN KEY", name))?);
+    match table.foreign_keys.iter().position(|key| same_name(&key.name, name)) {
+        Some(at) => {
+            table.foreign_keys.remove(at);
+        }
+        None if if_exists => core.env.note(errors::cannot_drop("FOREIGN KEY", name)),
+        None => return Err(errors::cannot_drop("FOREIGN KEY", name)),
+    }
     Ok(())
 }
 

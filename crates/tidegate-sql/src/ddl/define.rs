@@ -255,6 +255,7 @@ fn define(
 /// The index that a column's own PRIMARY KEY or UNIQUE makes.
 pub(super) fn column_key(spec: &ColumnSpec) -> Option<IndexSpec> {
     Some(IndexSpec {
+        if_not_exists: false,
         kind: spec.key?,
         name: None,
         parts: vec![(spec.name.clone(), None, false)],
@@ -536,7 +537,8 @@ pub(super) fn add_foreign_key(
         let parts = spec.columns.iter().map(|name| (name.clone(), None, false)).collect();
         let index_name =
             spec.name.clone().filter(|name| !table.indexes.iter().any(|index| same_name(&index.name, name)));
-        add_index(table, &IndexSpec { kind: KeyKind::Plain, name: index_name, parts, comment: String::new() })?;
+        let (kind, comment) = (KeyKind::Plain, String::new());
+        add_index(table, &IndexSpec { if_not_exists: false, kind, name: index_name, parts, comment })?;
     }
     table.foreign_keys.push(ForeignKey {
         name,

@@ -16,6 +16,16 @@ pub(super) const FAMILY: Family = Family { functions: &[], udfs: UDFS, aggregate
 
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
+    // The nearest number that a FLOAT can be.
+    Udf::new("tg_float", 1, |args, out| {
+        let most = f64::from(f32::MAX);
+        let value = args.real(0);
+        if value.abs() > most {
+            crate::task::env(|env| env.note(errors::out_of_range("cast as float", 1)));
+        }
+        out.real(f64::from(value.clamp(-most, most) as f32));
+        Ok(())
+    }),
     // `tg_left(text, characters)`: for CAST AS CHAR(n).
     Udf::new("tg_left", 2, |args, out| {
         let text = args.bytes(0);
@@ -226,7 +236,7 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
             Ex::sql(format!("tg_dec_fit({sql}, {precision}, {scale})"), SqlType::decimal(precision, scale as u8))
         }
         "double" | "double precision" | "real" => Ex::sql(t.convert(ex, Rep::Real), SqlType::new(Base::Double)),
-        "float" => Ex::sql(t.convert(ex, Rep::Real), SqlType::new(Base::Float)),
+        "float" => Ex::sql(format!("tg_float({})", t.convert(ex, Rep::Real)), SqlType::new(Base::Float)),
         "date" => {
             let sql = t.convert(ex, Rep::Datetime);
             Ex::sql(format!("tg_date({sql})"), SqlType::new(Base::Date))

@@ -44,13 +44,14 @@ static FUNCTIONS: &[Function] = &[
         let zone = |index: usize| std::str::from_utf8(args.bytes(index)).ok().and_then(crate::variables::zone);
         let (Some(from), Some(to)) = (zone(1), zone(2)) else { return Ok(()) };
         let moment = Datetime::unpack(args.int(0));
+        // What no TIMESTAMP can be is not converted.
         if let Some(converted) = task::env(|env| env.between_zones(moment, from, to)).flatten() {
             out.int(converted.pack());
         }
         Ok(())
     }),
     udf("PERIOD_ADD", "f_period_add", 2, 2, &[Want::Int], |_| SqlType::whole(6, false), |args, out| {
-        out.int(to_period(months(args.int(0)) + args.int(1)));
+        out.int(if args.int(0) == 0 { 0 } else { to_period(months(args.int(0)), args.int(1)) });
         Ok(())
     }),
     udf("PERIOD_DIFF", "f_period_diff", 2, 2, &[Want::Int], |_| SqlType::whole(6, false), |args, out| {
@@ -76,12 +77,21 @@ static UDFS: &[Udf] = &[
         }
         Ok(())
     }),
-    // `tg_time_plus(text, text, sign)`: a text with a date if the first has one.
+    // `tg_duration(text)`: microseconds; NULL for a text with a date.
+    Udf::new("tg_duration", 1, |args, out| {
+        let text = args.bytes(0);
+        match time(text).filter(|_| !has_date(text)) {
+            Some(duration) => out.int(duration),
+            None => not_a_duration(text),
+        }
+        Ok(())
+    }),
+    // `tg_time_plus(text, microseconds, sign)`: a text with a date if the first has one.
     Udf::new("tg_time_plus", 3, |args, out| {
-        let Some(more) = time(args.bytes(1)) else { return Ok(()) };
+        let more = args.int(1);
         let text = args.bytes(0);
         let mut result = Vec::new();
-        let parsed = parse_datetime(text).filter(|_| text.iter().filter(|byte| matches!(byte, b'-' | b'/')).count() >= 2);
+        let parsed = parse_datetime(text).filter(|_| has_date(text));
         match parsed {
             Some(parsed) => {
                 let Some(sum) = parsed.value.total_micros().and_then(|at| Datetime::from_total_micros(at + more * args.int(2))) else { return Ok(()) };
@@ -108,7 +118,9 @@ static UDFS: &[Udf] = &[
             return Ok(());
         }
         let time = (hour.clamp(-10_000, 10_000).abs() * 3600 + minute * 60) * 1_000_000 + seconds;
-        out.int((if hour < 0 { -time } else { time }).clamp(-TIME_MAX, TIME_MAX));
+        // A limit that is reached has a fraction only where the time has one.
+        let most = if seconds % 1_000_000 == 0 { temporal::truncate_micros(TIME_MAX, 0) } else { TIME_MAX };
+        out.int((if hour < 0 { -time } else { time }).clamp(-most, most));
         Ok(())
     }),
     // `tg_str_to_date(text, format, kind)`: 0 a date, 1 a time, 2 both.
@@ -132,13 +144,33 @@ fn time(text: &[u8]) -> Option<i64> {
     parse_time(text).map(|(time, ..)| time)
 }
 
+/// Whether a text has the separators of a date.
+fn has_date(text: &[u8]) -> bool {
+    text.iter().filter(|byte| matches!(byte, b'-' | b'/')).count() >= 2
+}
+
+#[cold]
+fn not_a_duration(text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    task::env(|env| env.warn(errors::incorrect_value("INTERVAL DAY TO SECOND", text)));
+}
+
+/// The time that ADDTIME and TIMESTAMP add, in microseconds: a moment is none.
+pub(super) fn duration(t: &mut Translator<'_>, ex: &Ex) -> String {
+    match ex.ty.base {
+        Base::Time => t.text(ex),
+        _ => format!("tg_duration({})", t.convert(ex, Rep::Text)),
+    }
+}
+
 fn timediff(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     let digits = args.iter().map(|arg| fraction(t, arg)).max().unwrap_or(0);
     let ty = SqlType::temporal(Base::Time, digits);
     let times = args.iter().all(|arg| arg.ty.base == Base::Time);
     if times {
         let (a, b) = (t.text(&args[0]), t.text(&args[1]));
-        return Ok(Ex::sql(format!("max(min({a} - {b}, {TIME_MAX}), -{TIME_MAX})"), ty));
+        let most = temporal::truncate_micros(TIME_MAX, digits);
+        return Ok(Ex::sql(format!("max(min({a} - {b}, {most}), -{most})"), ty));
     }
     let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
     Ok(Ex::sql(format!("tg_time_diff({a}, {b})"), ty))
@@ -158,18 +190,20 @@ fn fraction(t: &mut Translator<'_>, ex: &Ex) -> u8 {
 
 fn add_time(t: &mut Translator<'_>, args: &[Ex], sign: i64) -> Res<Ex> {
     let digits = args.iter().map(|arg| fraction(t, arg)).max().unwrap_or(0);
+    let added = duration(t, &args[1]);
     match args[0].ty.base {
         Base::Time => {
-            let (a, b) = (t.text(&args[0]), t.convert(&args[1], Rep::Time));
-            let sql = format!("max(min({a} + {sign} * {b}, {TIME_MAX}), -{TIME_MAX})");
+            let (a, b) = (t.text(&args[0]), added);
+            let most = temporal::truncate_micros(TIME_MAX, digits);
+            let sql = format!("max(min({a} + {sign} * {b}, {most}), -{most})");
             Ok(Ex::sql(sql, SqlType::temporal(Base::Time, digits)))
         }
         Base::Datetime | Base::Timestamp | Base::Date => {
-            let (a, b) = (t.convert(&args[0], Rep::Datetime), t.convert(&args[1], Rep::Time));
+            let (a, b) = (t.convert(&args[0], Rep::Datetime), added);
             Ok(Ex::sql(format!("tg_datetime_plus({a}, {b}, {sign})"), SqlType::temporal(Base::Datetime, digits)))
         }
         _ => {
-            let (a, b) = (t.convert(&args[0], Rep::Text), t.convert(&args[1], Rep::Text));
+            let (a, b) = (t.convert(&args[0], Rep::Text), added);
             let ty = SqlType { length: 26, ..SqlType::new(Base::Char) };
             Ok(Ex::sql(format!("tg_time_plus({a}, {b}, {sign})"), ty))
         }
@@ -311,7 +345,6 @@ fn name(rest: &mut &[u8], names: &[&str], short: bool) -> Option<usize> {
     Some(found)
 }
 
-/// TIME_FORMAT: parts of the date give NULL.
 /// What the parts of a date are in the format of a TIME.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DateParts {
@@ -321,6 +354,7 @@ pub(super) enum DateParts {
     Zero,
 }
 
+/// A time in the format of TIME_FORMAT.
 pub(super) fn time_format(time: i64, format: &[u8], date: DateParts) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let t = time.abs();
@@ -384,15 +418,28 @@ fn get_format(kind: &str, region: &str) -> Option<&'static str> {
     Some(formats[index])
 }
 
-/// Months of a period YYYYMM or YYMM.
+/// The last period.
+const PERIOD_MAX: i64 = 999_912;
+
+/// Months of a period YYYYMM or YYMM; none of what is no period.
 fn months(period: i64) -> i64 {
+    if !(1..=PERIOD_MAX).contains(&period) {
+        return 0;
+    }
     let year = period / 100;
-    let year = if year < 100 && period > 0 { temporal::century(year) } else { year };
+    let year = if year < 100 { temporal::century(year) } else { year };
     year * 12 + period % 100 - 1
 }
 
-fn to_period(months: i64) -> i64 {
-    months.div_euclid(12) * 100 + months.rem_euclid(12) + 1
+/// The period so many months after another, which counts in 32 bits as MariaDB does.
+fn to_period(months: i64, more: i64) -> i64 {
+    let months = i64::from(months.wrapping_add(more) as u32);
+    if months == 0 {
+        return 0;
+    }
+    let year = months / 12;
+    let year = if year < 100 { temporal::century(year) } else { year };
+    year * 100 + months % 12 + 1
 }
 
 #[cfg(test)]
@@ -431,7 +478,10 @@ mod tests {
 
     #[test]
     fn periods() {
-        assert_eq!(to_period(months(202_401) + 3), 202_404);
+        assert_eq!(to_period(months(202_401), 3), 202_404);
+        assert_eq!(to_period(months(1), -50), 199_511);
+        assert_eq!(to_period(months(202_401), i64::MAX), 202_312);
+        assert_eq!(to_period(months(i64::MAX), 1), 200_002);
         assert_eq!(months(202_403) - months(202_312), 3);
     }
 }

@@ -39,8 +39,8 @@ static FUNCTIONS: &[Function] = &[
             return Ok(());
         }
         let value = args.real(0);
-        let reached = (1..args.len()).filter(|index| args.cell(*index) == Cell::Null || args.real(*index) <= value).count();
-        out.int(reached as i64);
+        let reached = |index: &usize| args.cell(*index) == Cell::Null || args.real(*index) <= value;
+        out.int((1..args.len()).take_while(reached).count() as i64);
         Ok(())
     }),
 ];

@@ -19,7 +19,9 @@ use crate::{
         Base, Rep, SqlType,
         collation::Collation,
         number::parse_int,
-        temporal::{DAY_MICROS, Datetime, day_number, days_in_month, from_day_number, is_leap, write_padded},
+        temporal::{
+            DAY_MICROS, Datetime, TIMESTAMPS, day_number, days_in_month, from_day_number, is_leap, write_padded,
+        },
     },
 };
 use tidegate_rows::ServerError;
@@ -27,9 +29,6 @@ use tidegate_rows::ServerError;
 type Done = Result<(), ServerError>;
 
 pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, aggregates: &[] };
-
-/// Microseconds since 1970 that a TIMESTAMP can be.
-const TIMESTAMPS: std::ops::Range<i64> = 0..(i32::MAX as i64 + 1) * 1_000_000;
 
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
@@ -53,8 +52,6 @@ static UDFS: &[Udf] = &[
     }),
     Udf::new("tg_date_add", 4, date_add),
     Udf::new("tg_time_add", 4, time_add),
-    Udf::new("tg_extract", 2, |args, out| { extract_value(Datetime::unpack(args.int(0)), args.bytes(1), out); Ok(()) }),
-    Udf::new("tg_extract_time", 2, |args, out| { extract_time(args.int(0), args.bytes(1), out); Ok(()) }),
     Udf::new("tg_diff", 3, difference),
     Udf::new("tg_to_unix", 1, |args, out| {
         let moment = Datetime::unpack(args.int(0));
@@ -209,7 +206,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("TIMESTAMP", 1, 2, |t, args| {
         if let [moment, time] = args {
             let digits = temporal_digits(t, moment).max(temporal_digits(t, time));
-            let (a, b) = (t.convert(moment, Rep::Datetime), t.convert(time, Rep::Time));
+            let (a, b) = (t.convert(moment, Rep::Datetime), super::clock::duration(t, time));
             return Ok(Ex::sql(format!("tg_datetime_plus({a}, {b}, 1)"), now_type(digits)));
         }
         let sql = t.convert(&args[0], Rep::Datetime); let digits = temporal_digits(t, &args[0]); Ok(Ex::sql(sql, now_type(digits))) }),
@@ -236,8 +233,8 @@ static FUNCTIONS: &[Function] = &[
     date_part!("DAYOFYEAR", "f_dayofyear", 3, |d| d.days().map(|days| days - day_number(d.year, 1, 1) + 1)),
     date_part!("TO_DAYS", "f_to_days", 6, Datetime::days),
     date_part!("WEEKOFYEAR", "f_weekofyear", 2, |d| (!d.has_zero()).then(|| week(d, 3).1)),
-    rewrite("WEEK", 1, 2, |t, args| { let (d, m) = (t.convert(&args[0], Rep::Datetime), args.get(1).map_or("0".to_owned(), |m| t.convert(m, Rep::Int))); Ok(Ex::sql(format!("tg_week({d}, {m})"), int(&[]))) }),
-    rewrite("YEARWEEK", 1, 2, |t, args| { let (d, m) = (t.convert(&args[0], Rep::Datetime), args.get(1).map_or("0".to_owned(), |m| t.convert(m, Rep::Int))); Ok(Ex::sql(format!("tg_yearweek({d}, {m})"), int(&[]))) }),
+    rewrite("WEEK", 1, 2, |t, args| { let (d, m) = (t.convert(&args[0], Rep::Datetime), week_mode(t, args)); Ok(Ex::sql(format!("tg_week({d}, {m})"), int(&[]))) }),
+    rewrite("YEARWEEK", 1, 2, |t, args| { let (d, m) = (t.convert(&args[0], Rep::Datetime), week_mode(t, args)); Ok(Ex::sql(format!("tg_yearweek({d}, {m})"), int(&[]))) }),
     time_part!("HOUR", "f_hour", |t| t / 3_600_000_000),
     time_part!("MINUTE", "f_minute", |t| t / 60_000_000 % 60),
     time_part!("SECOND", "f_second", |t| t / 1_000_000 % 60),
@@ -331,6 +328,11 @@ pub(super) static MONTHS: [&str; 12] = [
     "December",
 ];
 
+/// The mode of WEEK and YEARWEEK: NULL is 0.
+fn week_mode(t: &mut Translator<'_>, args: &[Ex]) -> String {
+    args.get(1).map_or("0".to_owned(), |mode| format!("ifnull({}, 0)", t.convert(mode, Rep::Int)))
+}
+
 /// TIME(): whole seconds of a `?`, whose digits MariaDB does not know when it prepares the statement.
 fn time(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     let sql = t.convert(&args[0], Rep::Time);
@@ -393,6 +395,8 @@ fn from_unixtime(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     let digits = match args[0].ty.rep() {
         Rep::Int | Rep::Uint => 0,
         Rep::Dec => args[0].ty.decimals.min(6),
+        // A constant text shows whether it has a fraction.
+        _ if t.constant_text(&args[0]).is_some_and(|text| !text.contains('.')) => 0,
         _ => 6,
     };
     let sql = t.convert(&args[0], Rep::Dec);
@@ -598,64 +602,6 @@ fn time_add(args: &Args<'_>, out: &mut Out) -> Done {
     Ok(())
 }
 
-/// `EXTRACT(unit FROM value)`.
-///
-/// # Errors
-/// None beyond those of conversions.
-pub(super) fn extract(t: &mut Translator<'_>, unit: &str, ex: &Ex) -> Res<Ex> {
-    if ex.ty.base == Base::Time {
-        let sql = t.text(ex);
-        return Ok(Ex::sql(format!("tg_extract_time({sql}, '{unit}')"), extract_type(unit)));
-    }
-    let sql = t.convert(ex, Rep::Datetime);
-    Ok(Ex::sql(format!("tg_extract({sql}, '{unit}')"), extract_type(unit)))
-}
-
-/// Units of many digits need a BIGINT.
-fn extract_type(unit: &str) -> SqlType {
-    let long =
-        matches!(unit, "day_second" | "day_minute" | "day_microsecond" | "hour_microsecond" | "minute_microsecond");
-    if long { SqlType::bigint() } else { SqlType::new(Base::Int) }
-}
-
-fn extract_value(d: Datetime, unit: &[u8], out: &mut Out) {
-    let seconds = (d.hour * 100 + d.minute) * 100 + d.second;
-    out.int(match unit {
-        b"year" => d.year,
-        b"quarter" => (d.month + 2) / 3,
-        b"month" => d.month,
-        b"week" if d.has_zero() => return,
-        b"week" => week(d, 0).1,
-        b"day" => d.day,
-        b"year_month" => d.year * 100 + d.month,
-        b"day_hour" => d.day * 100 + d.hour,
-        b"day_minute" => (d.day * 100 + d.hour) * 100 + d.minute,
-        b"day_second" => d.day * 1_000_000 + seconds,
-        b"day_microsecond" => (d.day * 1_000_000 + seconds) * 1_000_000 + d.micros,
-        _ => return extract_time(d.time_micros(), unit, out),
-    });
-}
-
-fn extract_time(time: i64, unit: &[u8], out: &mut Out) {
-    let sign = time.signum();
-    let t = time.abs();
-    let (hour, minute, second, micros) = (t / 3_600_000_000, t / 60_000_000 % 60, t / 1_000_000 % 60, t % 1_000_000);
-    let value = match unit {
-        b"hour" => hour,
-        b"minute" => minute,
-        b"second" => second,
-        b"microsecond" => micros,
-        b"hour_minute" => hour * 100 + minute,
-        b"hour_second" => (hour * 100 + minute) * 100 + second,
-        b"hour_microsecond" => ((hour * 100 + minute) * 100 + second) * 1_000_000 + micros,
-        b"minute_second" => minute * 100 + second,
-        b"minute_microsecond" => (minute * 100 + second) * 1_000_000 + micros,
-        b"second_microsecond" => second * 1_000_000 + micros,
-        _ => return,
-    };
-    out.int(if sign < 0 { -value } else { value });
-}
-
 fn difference(args: &Args<'_>, out: &mut Out) -> Done {
     let (a, b) = (Datetime::unpack(args.int(0)), Datetime::unpack(args.int(1)));
     let (Some(from), Some(to)) = (a.total_micros(), b.total_micros()) else { return Ok(()) };
@@ -684,7 +630,7 @@ fn difference(args: &Args<'_>, out: &mut Out) -> Done {
 }
 
 /// Year and number of the week, by WEEK()'s mode: bit 0 Monday first, bit 1 weeks 1-53, bit 2 the first week holds a first weekday.
-fn week(d: Datetime, mode: i64) -> (i64, i64) {
+pub(super) fn week(d: Datetime, mode: i64) -> (i64, i64) {
     let mode = mode & 7;
     let (monday, mut by_year, first_weekday) = (mode & 1 != 0, mode & 2 != 0, (mode & 4 != 0) ^ (mode & 1 == 0));
     let day = day_number(d.year, d.month, d.day);

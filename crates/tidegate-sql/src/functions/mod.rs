@@ -13,6 +13,7 @@ mod cast;
 mod clock;
 mod control;
 mod datetime;
+mod extract;
 mod hash;
 mod inet;
 pub(crate) mod info;
@@ -85,6 +86,7 @@ static FAMILIES: &[Family] = &[
     string::FAMILY,
     math::FAMILY,
     datetime::FAMILY,
+    extract::FAMILY,
     clock::FAMILY,
     hash::FAMILY,
     inet::FAMILY,
@@ -441,7 +443,7 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
                     let operand =
                         plain.first().copied().or(strings.get(1).copied()).ok_or_else(|| errors::syntax("EXTRACT"))?;
                     let ex = translator.expr(operand, scope)?;
-                    datetime::extract(translator, &options[0], &ex)
+                    extract::extract(translator, &options[0], &ex)
                 }
                 "trim_both" | "trim_leading" | "trim_trailing" => {
                     let args = args.iter().map(|arg| translator.expr(arg, scope)).collect::<Res<Vec<_>>>()?;

@@ -33,6 +33,7 @@ pub(crate) enum AlterItem {
         old: String,
         spec: ColumnSpec,
         place: Place,
+        if_exists: bool,
     },
     RenameColumn {
         old: String,
@@ -50,7 +51,10 @@ pub(crate) enum AlterItem {
         if_exists: bool,
     },
     DropPrimary,
-    DropForeignKey(String),
+    DropForeignKey {
+        name: String,
+        if_exists: bool,
+    },
     RenameIndex {
         old: String,
         new: String,
@@ -132,11 +136,11 @@ fn alter_item(p: &mut Parser, items: &mut Vec<AlterItem>) -> Result<Refused<()>>
     } else if take_word(p, "MODIFY") || is_word(p.peek_token_ref(), "CHANGE") {
         let change = take_word(p, "CHANGE");
         take_word(p, "COLUMN");
-        if_exists(p);
+        let if_exists = if_exists(p);
         let old = identifier(p)?.value;
         let new = if change { identifier(p)?.value } else { old.clone() };
         match column_rest(p, new)? {
-            Ok(spec) => AlterItem::ChangeColumn { old, spec, place: place(p)? },
+            Ok(spec) => AlterItem::ChangeColumn { old, spec, place: place(p)?, if_exists },
             Err(error) => return Ok(Err(error)),
         }
     } else if take_word(p, "ALTER") {
@@ -217,8 +221,8 @@ fn alter_drop(p: &mut Parser) -> Result<AlterItem> {
         return Ok(AlterItem::DropPrimary);
     }
     if take_words(p, &["FOREIGN", "KEY"]) || take_word(p, "CONSTRAINT") {
-        if_exists(p);
-        return Ok(AlterItem::DropForeignKey(identifier(p)?.value));
+        let if_exists = if_exists(p);
+        return Ok(AlterItem::DropForeignKey { name: identifier(p)?.value, if_exists });
     }
     if take_word(p, "INDEX") || take_word(p, "KEY") {
         let if_exists = if_exists(p);

@@ -86,6 +86,7 @@ pub(crate) enum KeyKind {
 /// An index as written.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexSpec {
+    pub(crate) if_not_exists: bool,
     pub(crate) kind: KeyKind,
     pub(crate) name: Option<String>,
     /// Column, length of the prefix, whether descending.
@@ -184,14 +185,14 @@ fn create_view(p: &mut Parser, or_replace: bool) -> Result<Statement> {
 }
 
 fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Statement> {
-    if_not_exists(p);
+    let if_not_exists = if_not_exists(p);
     let name = identifier(p)?.value;
     index_type(p);
     expect_word(p, "ON")?;
     let table = table_name(p)?;
     let parts = index_parts(p)?;
     let comment = index_options(p)?;
-    let spec = IndexSpec { kind, name: Some(name), parts, comment };
+    let spec = IndexSpec { if_not_exists, kind, name: Some(name), parts, comment };
     Ok(Statement::AlterTable { table, items: vec![AlterItem::AddIndex(spec)] })
 }
 
@@ -333,7 +334,8 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         index_type(p);
         let parts = index_parts(p)?;
         let comment = index_options(p)?;
-        return Ok(Some(Ok(AlterItem::AddIndex(IndexSpec { kind: KeyKind::Primary, name: None, parts, comment }))));
+        let spec = IndexSpec { if_not_exists: false, kind: KeyKind::Primary, name: None, parts, comment };
+        return Ok(Some(Ok(AlterItem::AddIndex(spec))));
     }
     if is_word(p.peek_token_ref(), "FULLTEXT") || is_word(p.peek_token_ref(), "SPATIAL") {
         return Ok(Some(Err(errors::unsupported("FULLTEXT and SPATIAL indexes"))));
@@ -343,6 +345,7 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         if !take_word(p, "KEY") {
             take_word(p, "INDEX");
         }
+        let if_not_exists = if_not_exists(p);
         if p.peek_token_ref().token != Token::LParen && !is_word(p.peek_token_ref(), "USING") {
             name = Some(identifier(p)?.value);
         }
@@ -350,7 +353,7 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         let parts = index_parts(p)?;
         let comment = index_options(p)?;
         let kind = if unique { KeyKind::Unique } else { KeyKind::Plain };
-        return Ok(Some(Ok(AlterItem::AddIndex(IndexSpec { kind, name, parts, comment }))));
+        return Ok(Some(Ok(AlterItem::AddIndex(IndexSpec { if_not_exists, kind, name, parts, comment }))));
     }
     if take_words(p, &["FOREIGN", "KEY"]) {
         if p.peek_token_ref().token != Token::LParen {

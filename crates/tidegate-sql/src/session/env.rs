@@ -26,7 +26,7 @@ use crate::{
     value::{
         Datum, SqlType,
         collation::Collation,
-        temporal::{DAY_MICROS, Datetime, EPOCH_DAYS},
+        temporal::{DAY_MICROS, Datetime, EPOCH_DAYS, TIMESTAMPS},
     },
     variables,
     waits::Waits,
@@ -416,12 +416,12 @@ impl Env {
         now
     }
 
-    /// A moment of one time zone in another.
+    /// A moment of one time zone in another; the same if no TIMESTAMP can be it.
     pub(crate) fn between_zones(&self, moment: Datetime, from: Zone, to: Zone) -> Option<Datetime> {
         let own = self.zone.replace(from);
         let micros = self.timestamp_of(moment);
         self.zone.set(to);
-        let converted = micros.map(|micros| self.to_local(micros));
+        let converted = micros.map(|micros| if TIMESTAMPS.contains(&micros) { self.to_local(micros) } else { moment });
         self.zone.set(own);
         converted
     }

@@ -466,7 +466,8 @@ impl Translator<'_> {
 
     /// An operand of a bit operator: texts are numbers first and rounded then.
     fn bit_operand(&mut self, ex: &Ex) -> String {
-        if !matches!(ex.ty.rep(), Rep::Text | Rep::Real | Rep::Datetime | Rep::Timestamp | Rep::Time) {
+        let bytes = ex.ty.rep() == Rep::Blob && !ex.ty.marks.number && !ex.ty.marks.hex;
+        if !bytes && !matches!(ex.ty.rep(), Rep::Text | Rep::Real | Rep::Datetime | Rep::Timestamp | Rep::Time) {
             return self.convert(ex, Rep::Uint);
         }
         let number = Ex::sql(self.convert(ex, Rep::Dec), SqlType::decimal(decimal::PRECISION_MAX, decimal::SCALE_MAX));

@@ -11,8 +11,10 @@
 
 /// Microseconds of a day.
 pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
-/// The largest TIME: 838:59:59.
-pub(crate) const TIME_MAX: i64 = (838 * 3600 + 59 * 60 + 59) * 1_000_000;
+/// Microseconds since 1970 that a TIMESTAMP can be.
+pub(crate) const TIMESTAMPS: std::ops::Range<i64> = 0..(i32::MAX as i64 + 1) * 1_000_000;
+/// The largest TIME: 838:59:59.999999.
+pub(crate) const TIME_MAX: i64 = (838 * 3600 + 59 * 60 + 59) * 1_000_000 + 999_999;
 
 /// A date and time in its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

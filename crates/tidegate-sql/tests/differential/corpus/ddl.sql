@@ -294,3 +294,13 @@ insert into auto_key (v) values (2);
 
 create table from_table table emp;
 create view from_table as table emp;
+-- What is there, or is not, is noted.
+create table there (id int primary key, a int, b int);
+alter table there add key if not exists k (a), add unique if not exists u (b);
+alter table there add key if not exists k (b), add index if not exists u (a), add column if not exists a int;
+create index if not exists k on there (b);
+create index k on there (b);
+alter table there modify column if exists nothing int, change if exists nothing some int, drop foreign key if exists f, drop key if exists nothing;
+alter table there modify column if exists a bigint, drop key if exists k;
+alter table there drop foreign key f;
+show create table there;

@@ -22,3 +22,7 @@ select 1.10, 1.1 + 1.10, 2 * 1.50, 1.0 * 1.0, 5.0 / 2.0, 1.50 + 1, 0.1 * 0.1, su
 @c = signed ;; unsigned ;; decimal(6,2) ;; char ;; char(3) ;; binary ;; date ;; datetime ;; time ;; double ;; datetime(3) ;; time(3)
 @v = 0 ;; 1 ;; -5 ;; 1.99 ;; '12' ;; '1.5e1' ;; 'abc' ;; '' ;; NULL ;; '2024-02-29' ;; '2024-02-30' ;; 20240229101112 ;; '10:11:12.3456' ;; x'31'
 select cast({v} as {c});
+-- FLOAT as a type of CAST, bits of bytes, INTERVAL that ends at the first larger number.
+select cast(0.1 as float) = 0.1, cast(99.99999 as float), cast(16777217 as float) = 16777217, cast('1e50' as float), cast(1.5 as float) + 1;
+select binary 0.5 << 1, '0.5' << 1, x'32' << 1, cast('2.5' as binary) | 0, binary '1.5' & 3;
+select interval(5, 1, 10, 2), interval(5, null, 3, 7), interval(2, 1, 2, 3, 4, 5, 6, 7, 8, 9), interval(null, 1), interval(1.5, 1.5, 1.6);

@@ -49,3 +49,18 @@ alter table pet modify id bigint not null;
 select * from pet order by id;
 drop table owner;
 drop table pet, owner;
+-- A table that refers to itself: its updates do not cascade.
+create table own (id int primary key, p int, q int, foreign key (p) references own (id) on update cascade on delete cascade);
+insert into own values (1, null, 0), (2, 1, 0), (3, 2, 0);
+update own set id = 10 where id = 1;
+update own set id = 30 where id = 3;
+update own set q = 1, p = 30 where id = 2;
+update own set id = id where id = 1;
+select * from own;
+delete from own where id = 30;
+select * from own;
+create table own2 (id int primary key, p int, foreign key (p) references own2 (id) on update set null on delete set null);
+insert into own2 values (1, null), (2, 1);
+update own2 set id = 5 where id = 1;
+delete from own2 where id = 1;
+select * from own2;
