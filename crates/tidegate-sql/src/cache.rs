@@ -8,7 +8,7 @@ use crate::{
     store::conn::{Conn, Stmt},
     translate::{
         Inputs,
-        literals::{Looked, begins_plainly},
+        literals::{Looked, begins_plainly, value_begins_plainly},
     },
 };
 
@@ -47,6 +47,8 @@ struct Key {
     sized: Box<[(usize, u32)]>,
     /// Literals of which it did whether they begin plainly.
     patterns: Box<[(usize, bool)]>,
+    /// Parameters of whose values it did.
+    given_patterns: Box<[(usize, bool)]>,
     /// Parameters whose values did.
     given: Box<[(usize, i64)]>,
     /// The text that named the result's columns: from the beginning of the statement on, spaces and all.
@@ -162,11 +164,12 @@ impl Entry {
         let fixed = looked.fixed.iter().filter_map(bytes).collect();
         let sized = looked.sized.iter().filter_map(length).collect();
         let patterns = looked.patterns.iter().map(|(index, plainly)| (*index, *plainly)).collect();
+        let given_patterns = looked.given_patterns.iter().map(|(index, plainly)| (*index, *plainly)).collect();
         let given = looked.given.iter().map(|(index, value)| (*index, *value)).collect();
         let brief = plan.is_brief();
         let named = sql.get(normalised.start..plan.named_to).unwrap_or_default().into();
         let text = normalised.text.as_slice().into();
-        let key = Key { text, inputs, params: params.into(), fixed, sized, patterns, given, named };
+        let key = Key { text, inputs, params: params.into(), fixed, sized, patterns, given_patterns, given, named };
         Self { key: Rc::new(key), plan, stmts: Vec::new(), brief }
     }
 
@@ -197,6 +200,7 @@ impl Key {
             && self.patterns.iter().all(|(index, plainly)| {
                 literal(normalised, sql, *index).is_some_and(|(kind, bytes)| begins_plainly(kind, bytes) == *plainly)
             })
+            && self.given_patterns.iter().all(|(index, plainly)| value_begins_plainly(params, *index) == *plainly)
             && self.given.iter().all(|(index, value)| params.int(*index) == Some(*value))
             && (self.named.is_empty() || sql[normalised.start..].starts_with(&self.named))
     }

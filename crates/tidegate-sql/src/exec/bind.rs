@@ -11,7 +11,10 @@ use crate::{
     lexer::{LexMode, Literal, LiteralKind, unescape},
     session::Env,
     store::conn::{Bound, Cell, Stmt, to_server_error},
-    translate::{Bind, ParamKind, Source, like::Side},
+    translate::{
+        Bind, ParamKind, Source,
+        like::{Given, Side},
+    },
     value::{
         Base, Datum, Rep, SqlType, Val,
         decimal::Decimal,
@@ -164,8 +167,12 @@ impl<'a> Constants<'a> {
                 Val::Dec(value) => Val::Dec(value.negated()),
                 other => other,
             }),
-            Source::Pattern { literal, escape, collation, side } => {
-                let Val::Text(pattern) = self.literal(*literal)? else { return Ok(Val::Null) };
+            Source::Pattern { pattern, escape, collation, side } => {
+                let pattern = match pattern {
+                    Given::Literal(index) => self.literal(*index)?,
+                    Given::Param(index) => self.params.value(*index).ok_or_else(errors::wrong_execute_arguments)?,
+                };
+                let Val::Text(pattern) = pattern else { return Ok(Val::Null) };
                 let range = collation.range_of(&pattern, *escape);
                 let range = range.ok_or_else(|| errors::internal("a pattern without a range"))?;
                 let text = if *side == Side::Low { range.low } else { range.high };

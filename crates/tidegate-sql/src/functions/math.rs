@@ -1,5 +1,7 @@
 //! Numbers.
 
+use std::cell::RefCell;
+
 use super::{
     Family, Function, Want,
     abi::{Args, Out, Udf},
@@ -58,9 +60,8 @@ static UDFS: &[Udf] = &[
         Ok(())
     }),
     Udf::fresh("tg_rand", 0, |_, out| {
-        let mut bytes = [0u8; 8];
-        getrandom::fill(&mut bytes).map_err(errors::internal)?;
-        out.real((u64::from_le_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64);
+        let number = RANDOM.with_borrow_mut(Random::next).map_err(errors::internal)?;
+        out.real((number >> 11) as f64 / (1u64 << 53) as f64);
         Ok(())
     }),
     // `tg_rand_seed(seed, site)`; NULL is 0.
@@ -153,6 +154,32 @@ static FUNCTIONS: &[Function] = &[
     rewrite("OCT", 1, 1, |t, args| in_base_of(t, &args[0], 8)),
     udf("CONV", "f_conv", 3, 3, &[Want::Text, Want::Int, Want::Int], |_| SqlType::varchar(65, Collation::DEFAULT), conv),
 ];
+
+/// Random numbers that the system gives at once.
+const RANDOM_COUNT: usize = 64;
+
+thread_local! {
+    static RANDOM: RefCell<Random> = const { RefCell::new(Random { bytes: [0; RANDOM_COUNT * 8], left: 0 }) };
+}
+
+/// Numbers of the system's generator for RAND(): a system call for each took longer than all else that a row needs.
+struct Random {
+    bytes: [u8; RANDOM_COUNT * 8],
+    /// How many of the numbers nobody has got yet.
+    left: usize,
+}
+
+impl Random {
+    fn next(&mut self) -> Result<u64, getrandom::Error> {
+        if self.left == 0 {
+            getrandom::fill(&mut self.bytes)?;
+            self.left = RANDOM_COUNT;
+        }
+        self.left -= 1;
+        let (numbers, _) = self.bytes.as_chunks::<8>();
+        Ok(u64::from_le_bytes(numbers[self.left]))
+    }
+}
 
 fn finite(out: &mut Out, value: f64) -> Done {
     if value.is_nan() {

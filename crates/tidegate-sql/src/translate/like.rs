@@ -18,6 +18,15 @@ pub(crate) enum Side {
     High,
 }
 
+/// Where a pattern is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// A literal of the statement's text, by its number.
+    Literal(usize),
+    /// A parameter, by its number.
+    Param(usize),
+}
+
 impl Translator<'_> {
     pub(super) fn like(
         &mut self,
@@ -57,7 +66,7 @@ impl Translator<'_> {
         Ok(escape)
     }
 
-    /// Between what the matches of a constant pattern stand in an index of the column `text`; `None` if there is no such index or range.
+    /// Between what the matches of a pattern, a constant or a parameter, stand in an index of the column `text`; `None` if there is no such index or range.
     fn range(&mut self, text: &Ex, pattern: &Ex, collation: Collation, escape: &str) -> Option<(String, String)> {
         let in_order = text.ty.rep() == Rep::Text && text.ty.collation.sqlite_name() == collation.sqlite_name();
         if !in_order || !is_indexed(text) {
@@ -70,12 +79,10 @@ impl Translator<'_> {
         let escape = next_char(&mut escape.as_bytes());
         match &pattern.code {
             Code::Const(Source::Literal(index)) if self.literals.begins_plainly(*index) => {
-                let mut side = |side| {
-                    let source = Source::Pattern { literal: *index, escape, collation, side };
-                    self.binds.push(Bind { source, rep: Rep::Text, members: None });
-                    format!("?{}", self.binds.len())
-                };
-                Some((side(Side::Low), side(Side::High)))
+                Some(self.range_of(Given::Literal(*index), escape, collation))
+            }
+            Code::Const(Source::Param(index)) if self.literals.parameter_begins_plainly(*index, self.values) => {
+                Some(self.range_of(Given::Param(*index), escape, collation))
             }
             Code::Const(Source::Value(Datum::Text(pattern), Rep::Text)) => {
                 let range = collation.range_of(pattern, escape)?;
@@ -86,5 +93,15 @@ impl Translator<'_> {
             }
             _ => None,
         }
+    }
+
+    /// The two sides of a range, which are found when the statement runs.
+    fn range_of(&mut self, pattern: Given, escape: Option<u32>, collation: Collation) -> (String, String) {
+        let mut side = |side| {
+            let source = Source::Pattern { pattern, escape, collation, side };
+            self.binds.push(Bind { source, rep: Rep::Text, members: None });
+            format!("?{}", self.binds.len())
+        };
+        (side(Side::Low), side(Side::High))
     }
 }

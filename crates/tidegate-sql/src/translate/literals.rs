@@ -10,8 +10,9 @@ use std::{
 
 use super::{Bind, Ex, Source, Translator, quote};
 use crate::{
+    exec::params::Params,
     lexer::{Literal, LiteralKind},
-    value::{Rep, SqlType, prefix},
+    value::{Rep, SqlType, Val, prefix},
 };
 
 /// Literals that a plan depends on by more than their kinds, by their numbers.
@@ -23,6 +24,8 @@ pub(crate) struct Looked {
     pub(crate) sized: BTreeSet<usize>,
     /// Whether they [begin plainly](begins_plainly) has.
     pub(crate) patterns: BTreeMap<usize, bool>,
+    /// Parameters whose values have by the same.
+    pub(crate) given_patterns: BTreeMap<usize, bool>,
     /// Parameters whose values have, with these.
     pub(crate) given: BTreeMap<usize, i64>,
 }
@@ -30,7 +33,8 @@ pub(crate) struct Looked {
 impl Looked {
     /// Every literal too, for a translation that had all of them in place.
     pub(crate) fn and_all(self, count: usize) -> Self {
-        Self { fixed: (0..count).collect(), given: self.given, ..Self::default() }
+        let Self { given_patterns, given, .. } = self;
+        Self { fixed: (0..count).collect(), given_patterns, given, ..Self::default() }
     }
 }
 
@@ -81,6 +85,13 @@ impl<'a> Literals<'a> {
         plainly
     }
 
+    /// Whether the value of a parameter [begins plainly](value_begins_plainly), which becomes part of the plan.
+    pub(crate) fn parameter_begins_plainly(&self, index: usize, values: Params<'_>) -> bool {
+        let plainly = value_begins_plainly(values, index);
+        self.looked.borrow_mut().given_patterns.insert(index, plainly);
+        plainly
+    }
+
     fn bytes(&self, literal: &Literal) -> &'a [u8] {
         &self.sql[literal.start as usize..literal.end as usize]
     }
@@ -119,6 +130,13 @@ pub(crate) fn begins_plainly(kind: LiteralKind, text: &[u8]) -> bool {
             [b'\\' | b'\'' | b'"', ..] | [] => false,
             [first, ..] => prefix::has_range(*first),
         }
+}
+
+/// Whether the value of a parameter is a text whose first character has a range in every order. What stands behind a backslash may
+/// have none.
+pub(crate) fn value_begins_plainly(values: Params<'_>, index: usize) -> bool {
+    let Some(Val::Text(text)) = values.value(index) else { return false };
+    text.first().is_some_and(|first| *first != b'\\' && prefix::has_range(*first))
 }
 
 /// Parameters of a statement; the literals behind them stand in SQLite's text. SQLite allows 32,766 parameters.

@@ -88,9 +88,9 @@ pub(crate) enum Source {
     User,
     /// `current_user()`
     CurrentUser,
-    /// A side of the range of a LIKE pattern, which is a literal of the statement's text.
+    /// A side of the range of a LIKE pattern.
     Pattern {
-        literal: usize,
+        pattern: like::Given,
         escape: Option<u32>,
         collation: Collation,
         side: like::Side,

@@ -60,6 +60,25 @@ async fn a_beginning_is_looked_up_in_an_index() {
         assert_eq!(one(&mut session, &sql).await, expected, "{sql}");
         assert_eq!(one(&mut session, &sql).await, expected, "{sql} again");
     }
+    // The same of a parameter: its value decides whether there is a range.
+    run(&mut session, "PREPARE find FROM 'SELECT id FROM t WHERE s LIKE ? ORDER BY id'").await;
+    run(&mut session, "PREPARE shown FROM 'EXPLAIN SELECT * FROM t WHERE s LIKE ?'").await;
+    let patterns = [
+        ("'ab%'", "s", "1;2;3"),
+        ("'%b%'", "NULL", "1;2;3;4"),
+        ("'b%'", "s", "4"),
+        ("''", "NULL", ""),
+        ("'\\\\_b%'", "NULL", ""),
+        ("'a%'", "s", "1;2;3"),
+        ("5", "NULL", ""),
+    ];
+    for (pattern, key, expected) in patterns {
+        run(&mut session, &format!("SET @pattern = {pattern}")).await;
+        assert_eq!(one(&mut session, "EXECUTE find USING @pattern").await, expected, "{pattern}");
+        let plan = run(&mut session, "EXECUTE shown USING @pattern").await.rows;
+        assert_eq!(plan[0][5], key, "{pattern}");
+        assert_eq!(one(&mut session, "EXECUTE find USING @pattern").await, expected, "{pattern} again");
+    }
     run(&mut session, "UPDATE t SET u = 'y' WHERE s LIKE 'ab%'").await;
     assert_eq!(one(&mut session, "SELECT COUNT(*) FROM t WHERE u LIKE 'Y'").await, "3");
 }
