@@ -61,6 +61,7 @@ pub mod secure_link;
 pub mod set_misc;
 pub mod slice;
 pub mod split_clients;
+pub mod sql_events;
 pub mod srcache;
 pub mod ssi;
 pub mod r#static;
@@ -123,6 +124,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &database::MODULE,
     &database::BLOCK,
     &drizzle::MODULE,
+    &sql_events::MODULE,
     &rds_json::MODULE,
     &rds_csv::MODULE,
 ];

@@ -19,7 +19,8 @@ pub(crate) fn is_of_names(code: u16) -> bool {
 /// Whether SQLite has no table or column of a name that the engine has given it: definitions have changed.
 pub(crate) fn is_of_unknown_name(error: &ServerError) -> bool {
     let text = error.message.strip_prefix("Internal error: ");
-    text.is_some_and(|text| text.starts_with("no such table") || text.starts_with("no such column"))
+    let unknown = ["no such table", "no such column", "no such index"];
+    text.is_some_and(|text| unknown.iter().any(|unknown| text.starts_with(unknown)))
 }
 
 macro_rules! errors {

@@ -3,18 +3,18 @@
 local _, native, base = ...
 
 local setmetatable, type, select, error, tostring, pcall = setmetatable, type, select, error, tostring, pcall
-local running = coroutine.running
+local running, unpack = coroutine.running, unpack
 local query, exec, open, close, is_open = native.query, native.exec, native.open, native.close, native.is_open
 local rows, next_row, columns, version = native.rows, native.next, native.columns, native.version
-local is_closed = native.is_closed
+local is_closed, changes, next_change = native.is_closed, native.changes, native.next_change
 local settle, fail = base.settle, base.fail
 
 local null = ngx.null
 -- The transactions that each light thread is in, by schema.
 local open_in = setmetatable({}, { __mode = "k" })
 
-local Schema, Transaction, Rows = {}, {}, {}
-Schema.__index, Transaction.__index, Rows.__index = Schema, Transaction, Rows
+local Schema, Transaction, Rows, Changes = {}, {}, {}, {}
+Schema.__index, Transaction.__index, Rows.__index, Changes.__index = Schema, Transaction, Rows, Changes
 -- For light threads without a coroutine of their own.
 local nobody = {}
 
@@ -99,6 +99,47 @@ end
 
 function Rows:close()
     close(self.stream)
+end
+
+-- Commits
+
+local function listen(self, listening, message, code, state)
+    if not listening then
+        return failure(message, code, state)
+    end
+    self.listening = listening
+    return setmetatable(self, Changes)
+end
+
+-- Hears of commits that change the tables of the list `options.tables`, or any without it; those behind `options.after`.
+function Schema:changes(options)
+    options = options or {}
+    if type(options) ~= "table" then
+        return fail("bad argument #1 to 'changes' (table expected, got " .. type(options) .. ")")
+    end
+    local tables = options.tables or {}
+    return listen({ timeout = options.timeout }, changes(self.name, options.after, unpack(tables)))
+end
+
+-- A commit as a table; without a list of tables it stands for commits that nobody knows any more.
+local function commit(number, tables)
+    if not number then
+        return nil, tables
+    end
+    return { number = number, tables = tables, missed = not tables }
+end
+
+function Changes:next(timeout)
+    return commit(settle(next_change(self.listening, timeout or self.timeout)))
+end
+
+-- In a `for`: ends when there are no more, or none in time.
+function Changes:__call()
+    return (self:next())
+end
+
+function Changes:close()
+    close(self.listening)
 end
 
 -- Transactions
@@ -249,7 +290,7 @@ local function default()
     return _M.schema(native.default_schema())
 end
 
-for _, name in ipairs { "query", "query_watched", "exec", "rows", "transaction", "version" } do
+for _, name in ipairs { "query", "query_watched", "exec", "rows", "transaction", "version", "changes" } do
     local method = Schema[name]
     _M[name] = function(...)
         return method(default(), ...)

@@ -329,9 +329,12 @@ location / {
         local sql = require "tidegate.sql"
         local test = sql.schema("test")
         local rows, read = assert(test:query_watched("select * from a where n not in (select n from v)"))
-        ngx.say(#rows, " ", read["test.a"], " ", read["test.b"])
+        local a, b, v = read["test.a"], read["test.b"], read["test.v"]
+        ngx.say(#rows, " ", a == test:version("a"), " ", b == test:version("b"), " ", v == test:version("v"))
         test:exec("insert into b values (5)")
-        ngx.say(test:version("a"), " ", test:version("b"), " ", tostring(test:version("c")))
+        ngx.say(a == test:version("a"), " ", b < test:version("b"), " ", v == test:version("v"), " ", tostring(test:version("c")))
+        test:exec("create or replace view v as select n + 1 as n from b")
+        ngx.say(v < test:version("v"))
         test:transaction(function(tx)
             local rows, read = test:query_watched("select * from a")
             ngx.say(tostring(read["test.a"]))
@@ -341,8 +344,9 @@ location / {
 --- request
 GET /
 --- response_body
-1 1 0
-1 1 nil
+1 true true true
+true true true nil
+true
 false
 
 

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::Family;
 use super::sleep::let_others_run;
@@ -13,7 +14,8 @@ use crate::phase::Phases;
 use crate::scheduler::{Answer, with_run};
 use crate::socket::{Closing, OpenSockets};
 use crate::sql::{
-    Job, Outcome, Place, Refusal, default_schema, engine, link, link::Link, params, run, stream, stream::Stream,
+    Job, Outcome, Place, Refusal, changes, default_schema, engine, link, link::Link, params, run, stream,
+    stream::Stream,
 };
 use crate::stack::{Lua, Type};
 use crate::userdata::{check_userdata, push_userdata, to_userdata};
@@ -33,6 +35,8 @@ pub(crate) static FAMILY: Family = Family {
         ("next", function(next)),
         ("columns", function(columns)),
         ("version", function(version)),
+        ("changes", function(changes)),
+        ("next_change", function(next_change)),
         ("default_schema", function(push_default_schema)),
     ],
 };
@@ -140,9 +144,11 @@ fn is_closed(lua: &mut Lua) -> CResult {
     Ok(1)
 }
 
-/// `close(transaction or rows)`: rolls back, or ends the statement.
+/// `close(transaction, rows or changes)`: rolls back, ends the statement, or listens no more.
 fn close(lua: &mut Lua) -> CResult {
-    if let Some(handle) = to_userdata::<stream::Handle>(lua, 1) {
+    if let Some(handle) = to_userdata::<changes::Handle>(lua, 1) {
+        handle.0.close_now();
+    } else if let Some(handle) = to_userdata::<stream::Handle>(lua, 1) {
         handle.0.close_now();
     } else {
         check_userdata::<link::Handle>(lua, 1)?.0.close_now();
@@ -208,6 +214,45 @@ fn version(lua: &mut Lua) -> CResult {
         Err(refusal) => return Ok(refusal.push(lua)),
     }
     Ok(1)
+}
+
+/// `changes(schema, after or nil, table…)`: what hears of commits, or the error.
+fn changes(lua: &mut Lua) -> CResult {
+    check_wait(lua)?;
+    let schema = String::from_utf8_lossy(lua.check_bytes(1)?).into_owned();
+    let after = if lua.type_of(2) == Type::Nil { None } else { Some(lua.check_number(2)? as u64) };
+    let mut tables = Vec::new();
+    for index in 3..=lua.top() {
+        tables.push(String::from_utf8_lossy(lua.check_bytes(index)?).into_owned());
+    }
+    let names: Vec<&str> = tables.iter().map(String::as_str).collect();
+    match changes::Changes::new(&schema, &names, after) {
+        Ok(changes) => {
+            own(&changes);
+            push_userdata(lua, changes::Handle(changes));
+            Ok(1)
+        }
+        Err(refusal) => Ok(refusal.push(lua)),
+    }
+}
+
+/// `next_change(changes, seconds or nil)`: a commit as [`changes::Next::push`] gives it; or nothing when the Lua half is to
+/// await.
+fn next_change(lua: &mut Lua) -> CResult {
+    check_wait(lua)?;
+    let changes = check_userdata::<changes::Handle>(lua, 1)?.0;
+    let time = match lua.type_of(2) {
+        Type::Nil => None,
+        _ => Some(Duration::try_from_secs_f64(lua.check_number(2)?.max(0.0)).unwrap_or(Duration::MAX)),
+    };
+    let mut next = Box::pin(changes.next(time));
+    if let Poll::Ready(next) = next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return next.push(lua);
+    }
+    wait(lua, async move {
+        let next = next.await;
+        Answer::Push(Box::new(move |lua| next.push(lua)))
+    })
 }
 
 /// `default_schema()`: the first schema of the `database` block, empty if it names none.

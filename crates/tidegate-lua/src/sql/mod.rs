@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | [`result`](mod@result) | the sink that gathers rows, and the Lua tables made of them |
 //! | [`link`] | one session that a script holds: a transaction |
+//! | [`changes`] | commits that a script hears of |
 //! | [`stream`] | rows one by one, while the statement waits |
 //!
 //! A statement runs inside of a stackful coroutine, where raising a Lua error would tear SQLite's frames apart. So nothing
 //! in here touches Lua while a statement runs: rows are gathered in Rust and become tables afterwards.
 
+pub(crate) mod changes;
 pub(crate) mod link;
 pub(crate) mod result;
 pub(crate) mod stream;

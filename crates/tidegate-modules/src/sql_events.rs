@@ -1,0 +1,204 @@
+//! `sql_events`: commits of the embedded database as Server-Sent Events.
+//!
+//! ```text
+//! retry: 1000
+//! id: 1849247400001                                              where the client stands, before any event
+//!
+//! id: 1849247400002
+//! data: {"number":1849247400002,"tables":["cats","toys"]}        a commit
+//!
+//! event: missed
+//! id: 1849247409000
+//! data: {"number":1849247409000}                                 the list does not go back to the client's last event
+//! ```
+//!
+//! A browser that connects again sends the last `id` as `Last-Event-ID`, and hears what it has missed. The commits are those that
+//! [`tidegate_sql::Listening`] hears of; a slow client has a place in their list, not a queue of its own.
+//!
+//! Source: HTML Living Standard, section 9.2, Server-sent events.
+
+use std::{io::Write, rc::Rc, sync::Arc, time::Duration};
+
+use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_core::{
+    conf::Build,
+    main_conf::duplicate,
+    module::{Context, Directive, Module},
+    output::{Chunk, Closed},
+    phase::{Outcome, Ready, Step},
+    request::Request,
+};
+use tidegate_http::{Known, Method};
+use tidegate_net::{log::Level, worker};
+use tidegate_rows::json::{TextOptions, append_string};
+use tidegate_sql::{Heard, Listening};
+
+use crate::database;
+
+/// A comment goes out after so long without an event: proxies take a connection without traffic for dead, and a worker that is to
+/// end lets its clients go then.
+const PING: Duration = Duration::from_secs(15);
+
+/// What the directive says at one level.
+#[derive(Debug, Default)]
+pub struct Conf {
+    tables: Option<Arc<Tables>>,
+}
+
+/// The tables whose commits a location tells of.
+#[derive(Debug, PartialEq, Eq)]
+struct Tables {
+    schema: String,
+    /// None for all.
+    names: Vec<String>,
+}
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[Directive::custom("sql_events", 1, u16::MAX, sql_events)
+        .within(Context::LOCATION)
+        .syntax("schema.table ... | schema.*")
+        .doc("Tells clients of commits of the embedded database that change the tables, as Server-Sent Events.")],
+    inherit: |child, parent, kind| {
+        if kind.is_unnamed() && child.tables.is_none() {
+            child.tables.clone_from(&parent.tables);
+        }
+    },
+    install: |conf, program| {
+        if let Some(tables) = conf.tables.clone() {
+            program.content(move |req| handle(req, &tables));
+        }
+    },
+    example: "
+        location = /changes { sql_events shop.cats shop.toys; }
+    ",
+    ..Module::named("sql_events")
+};
+
+fn sql_events(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    if conf.tables.is_some() {
+        return Err(duplicate(directive));
+    }
+    let mut tables: Option<Tables> = None;
+    for arg in &directive.args {
+        let refused = |what: &str| {
+            let message = format!("{what} \"{}\" in \"sql_events\" directive", arg.value);
+            Diagnostic::new(Severity::Emerg, arg.span, message)
+        };
+        let text = std::str::from_utf8(&arg.value).map_err(|_| refused("invalid table"))?;
+        let (schema, table) = text.split_once('.').ok_or_else(|| refused("no schema in"))?;
+        if schema.is_empty() || table.is_empty() || table == "*" && directive.args.len() > 1 {
+            return Err(refused("invalid table"));
+        }
+        let tables = tables.get_or_insert_with(|| Tables { schema: schema.to_owned(), names: Vec::new() });
+        if tables.schema != schema {
+            return Err(refused("another schema than the first in"));
+        }
+        if table != "*" {
+            tables.names.push(table.to_owned());
+        }
+    }
+    conf.tables = tables.map(Arc::new);
+    Ok(())
+}
+
+fn handle(req: &Rc<Request>, tables: &Arc<Tables>) -> Outcome {
+    if !matches!(req.method.get(), Method::Get | Method::Head) {
+        return Ready::Now(Step::Status(405));
+    }
+    let listening = match listen(req, tables) {
+        Ok(listening) => listening,
+        Err(reason) => {
+            req.log(Level::Error, format_args!("sql_events: {reason}"));
+            return Ready::Now(Step::Status(503));
+        }
+    };
+    {
+        let mut response = req.response.borrow_mut();
+        response.status = 200;
+        response.content_type.clear();
+        response.content_type.extend_from_slice(b"text/event-stream");
+        response.fields.set_known(Known::CacheControl, b"no-cache");
+    }
+    let req = Rc::clone(req);
+    Ready::later(async move {
+        match tell(&req, listening).await {
+            Ok(()) => Step::Ok,
+            Err(Closed) => Step::Close,
+        }
+    })
+}
+
+/// Begins to listen where the client has stopped.
+fn listen(req: &Request, tables: &Tables) -> Result<Listening, String> {
+    let after = {
+        let head = req.head.borrow();
+        let last = head.fields.get_name(b"last-event-id");
+        // What is no number of a commit comes before all of them.
+        last.map(|id| std::str::from_utf8(id).ok().and_then(|id| id.trim().parse().ok()).unwrap_or(0))
+    };
+    let engine = database::reopen(req.conf())?;
+    let names: Vec<&str> = tables.names.iter().map(String::as_str).collect();
+    engine.listen(&tables.schema, &names, after).map_err(|error| error.message)
+}
+
+/// Sends events until the client leaves, the worker is to end, or there can be no more commits.
+async fn tell(req: &Rc<Request>, mut listening: Listening) -> Result<(), Closed> {
+    let mut text = Vec::new();
+    let _ = write!(text, "retry: 1000\nid: {}\n\n", listening.heard());
+    loop {
+        if req.is_head() {
+            return req.send_end().wait().await;
+        }
+        req.send(Chunk::bytes(std::mem::take(&mut text)).and_flush()).wait().await?;
+        req.pace().await?;
+        if worker::is_quitting() {
+            break;
+        }
+        tokio::select! {
+            heard = listening.next() => match heard {
+                Some(heard) => write_event(&heard, &mut text),
+                None => break,
+            },
+            () = req.client.closed() => return Err(Closed),
+            () = tokio::time::sleep(PING) => text.extend_from_slice(b":\n\n"),
+        }
+    }
+    req.send_end().wait().await
+}
+
+fn write_event(heard: &Heard, out: &mut Vec<u8>) {
+    match heard {
+        Heard::Commit(commit) => {
+            let _ = write!(out, "id: {0}\ndata: {{\"number\":{0},\"tables\":[", commit.number);
+            for (index, table) in commit.tables.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                append_string(out, table.as_bytes(), TextOptions::default());
+            }
+            out.extend_from_slice(b"]}\n\n");
+        }
+        Heard::Missed(number) => {
+            let _ = write!(out, "event: missed\nid: {number}\ndata: {{\"number\":{number}}}\n\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bstr::BStr;
+    use tidegate_sql::Commit;
+
+    #[test]
+    fn an_event_is_one_line_of_json_whatever_tables_are_called() {
+        let tables = ["a\nb", "c\"d"].map(Into::into).into();
+        let mut out = Vec::new();
+        write_event(&Heard::Commit(Arc::new(Commit { number: 7, tables })), &mut out);
+        write_event(&Heard::Missed(9), &mut out);
+        let expected = "id: 7\ndata: {\"number\":7,\"tables\":[\"a\\nb\",\"c\\\"d\"]}\n\n\
+                        event: missed\nid: 9\ndata: {\"number\":9}\n\n";
+        assert_eq!(BStr::new(&out), expected);
+    }
+}
