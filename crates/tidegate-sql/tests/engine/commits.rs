@@ -235,3 +235,40 @@ async fn a_session_tells_what_results_depend_on() {
         assert_eq!(reads(&mut session, sql).await, expected, "{sql}");
     }
 }
+
+#[test]
+fn acknowledged_commits_have_been_heard_of_on_all_threads() {
+    let fixture = Fixture::new("all-threads");
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime().block_on(async { run(&mut fixture.session().await, TABLES).await });
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let engine = fixture.engine();
+            scope.spawn(move || {
+                runtime().block_on(async {
+                    let mut session = engine.session("test").unwrap();
+                    session.watch_tables();
+                    let mut listening = engine.listen("test", &["a"], None).unwrap();
+                    let mut last = listening.heard();
+                    for n in 0..100 {
+                        let row = thread * 1000 + n;
+                        let begin = if n % 3 == 0 { "BEGIN; " } else { "" };
+                        let end = if n % 3 == 0 { "; COMMIT" } else { "" };
+                        run(&mut session, &format!("{begin}INSERT INTO a VALUES ({row}){end}")).await;
+                        let own = session.changes()[0].version;
+                        let mut numbers = Vec::new();
+                        while let Poll::Ready(next) =
+                            pin!(listening.next()).poll(&mut Context::from_waker(Waker::noop()))
+                        {
+                            let Some(Heard::Commit(commit)) = next else { panic!("{next:?}") };
+                            assert!(commit.number > last, "each once, in order");
+                            last = commit.number;
+                            numbers.push(commit.number);
+                        }
+                        assert!(numbers.contains(&own), "{own} is acknowledged, {numbers:?} were heard of");
+                    }
+                });
+            });
+        }
+    });
+}
