@@ -277,6 +277,9 @@ impl Input {
                 false => Err(fault(ErrorCode::StreamClosed, "client sent HEADERS frame for a stream that is closed")),
             };
         };
+        if stream.was_reset.get() {
+            return Err(fault(ErrorCode::StreamClosed, "client sent HEADERS frame for a stream that is closed"));
+        }
         if stream.input_ended.get() {
             stream.abort(ErrorCode::StreamClosed);
             return Ok(());
