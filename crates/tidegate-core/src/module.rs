@@ -49,6 +49,8 @@ impl Context {
     pub const UPSTREAM: Context = Context(256);
     /// `database { }`: the embedded engine.
     pub const DATABASE: Context = Context(512);
+    /// `acme_issuer { }`.
+    pub const ACME_ISSUER: Context = Context(1024);
     /// `http`, `server` and `location`: the usual places.
     pub const ALL: Context = Context(4 | 8 | 16);
     /// The usual places and `if` in a location.
@@ -56,7 +58,7 @@ impl Context {
 
     /// The names of the block kinds, as one writes them.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        const NAMES: [&str; 10] = [
+        const NAMES: [&str; 11] = [
             "main",
             "events",
             "http",
@@ -67,6 +69,7 @@ impl Context {
             "limit_except",
             "upstream",
             "database",
+            "acme_issuer",
         ];
         NAMES.into_iter().enumerate().filter(move |(bit, _)| self.0 & (1 << bit) != 0).map(|(_, name)| name)
     }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Longest time to look up a name, unless `resolver_timeout` says otherwise.
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// What the directives say at one level.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@
 //! What this crate does not know: how requests are read and written, and Lua.
 
 pub mod access;
+pub mod acme;
 pub mod addition;
 pub mod array_var;
 pub mod auth_basic;
@@ -83,6 +84,8 @@ use tidegate_core::module::AnyModule;
 /// `slice` and `not_modified` are the first of the filters: they see what the content handler said.
 #[rustfmt::skip]
 pub static MODULES: &[&dyn AnyModule] = &[
+    &acme::MODULE,
+    &acme::BLOCK,
     &rewrite::MODULE,
     &set_misc::MODULE,
     &array_var::MODULE,
@@ -157,3 +160,8 @@ pub static FILTERS: &[&dyn AnyModule] = &[
     &range::MODULE,
     &log::MODULE,
 ];
+
+/// The page about writing a module, whose code is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-a-module.md")]
+pub struct WritingAModule;

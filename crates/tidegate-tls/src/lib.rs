@@ -7,17 +7,20 @@
 //! - [`verify`]: whether a chain of certificates is trusted, and OpenSSL's words for why it is not
 //! - [`client`]: how we speak TLS to servers: one configuration of rustls for each set of options
 //! - [`server`]: certificates of clients; [`tickets`]: what sessions are resumed by; [`describe`]: what certificates say
+//! - [`managed`]: certificates that change while the server runs; [`alpn_challenge`]: proofs that a name is ours
 //! - [`versions`], [`ciphers`]: what may be spoken
 //! - [`pem`]: certificates and keys as files have them
 //! - `chain`, `crl`, `x509`: certificates that the library does not follow, lists of what is revoked, and what both are made of
 
 #![forbid(unsafe_code)]
 
+pub mod alpn_challenge;
 mod chain;
 pub mod ciphers;
 pub mod client;
 mod crl;
 pub mod describe;
+pub mod managed;
 pub mod pem;
 pub mod server;
 pub mod tickets;

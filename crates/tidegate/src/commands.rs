@@ -15,13 +15,20 @@ struct Command {
     run: fn(&[OsString]) -> i32,
 }
 
-const COMMANDS: [Command; 4] = [
+const COMMANDS: [Command; 5] = [
     Command {
         name: "demo",
         arguments: "[DIRECTORY]",
         doc: "serve a sample site on http://127.0.0.1:8080",
         help: crate::demo::HELP,
         run: crate::demo::run,
+    },
+    Command {
+        name: "certificates",
+        arguments: "[OPTIONS]",
+        doc: "list the certificates of a configuration and when they end",
+        help: crate::certificates::HELP,
+        run: crate::certificates::run,
     },
     Command {
         name: "lua",
@@ -70,7 +77,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Option<i32> {
 pub(crate) fn help_text() -> String {
     let mut text = "Commands:\n".to_owned();
     for Command { name, arguments, doc, .. } in &COMMANDS {
-        text += &format!("  tidegate {:<20} : {doc}\n", format!("{name} {arguments}"));
+        text += &format!("  tidegate {:<24} : {doc}\n", format!("{name} {arguments}"));
     }
     text + "\n"
 }

@@ -13,6 +13,7 @@
 
 #[cfg(not(feature = "sanitizer"))]
 mod allocator;
+mod certificates;
 mod channel;
 mod cli;
 mod commands;

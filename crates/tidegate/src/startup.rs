@@ -61,6 +61,19 @@ pub(crate) fn run(options: Options, identity: Identity) -> i32 {
     }
 }
 
+/// Reads the configuration that the options name, and nothing else.
+///
+/// # Errors
+/// After the reasons were printed.
+pub(crate) fn load(options: &Options, identity: Identity) -> Result<Arc<Config>, engine::BadConfiguration> {
+    log::echo_to_stderr(Some(identity.name()));
+    let loader = loader(options, identity).map_err(|reason| {
+        note(Level::Emerg, format_args!("{reason}"));
+        engine::BadConfiguration
+    })?;
+    loader.load()
+}
+
 /// What to do about a configuration that is not there.
 fn missing_configuration(options: &Options, prefix: &Path) -> String {
     match (&options.conf, &options.prefix) {

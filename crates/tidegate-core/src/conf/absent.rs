@@ -3,7 +3,6 @@
 
 /// What a directive's name begins with, or is, and what it belongs to.
 const FEATURES: &[(&str, &str)] = &[
-    ("acme_", "ACME"),
     ("brotli", "brotli"),
     ("dav_", "WebDAV"),
     ("flv", "streaming of FLV"),
@@ -16,6 +15,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("mail", "proxying mail"),
     ("mp4", "streaming of MP4"),
     ("perl", "Perl"),
+    ("preferred_chain", "choosing among chains of certificates"),
     ("quic_", "HTTP/3"),
     ("srcache_", "caching"),
     ("ssi", "server side includes"),

@@ -318,6 +318,11 @@ impl<'a> Build<'a> {
         result
     }
 
+    /// The levels of all servers so far, in the order of [`server_names`](Self::server_names).
+    pub fn server_levels(&self) -> &[LevelId] {
+        &self.servers
+    }
+
     /// Takes note of a directory that workers write to, relative to the prefix.
     pub fn temp_path(&mut self, path: &[u8]) {
         let path = self.full_path(path.as_bstr());

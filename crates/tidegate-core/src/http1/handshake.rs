@@ -3,7 +3,11 @@
 use std::{io, rc::Rc, sync::Arc};
 
 use rustls::{ServerConfig, server::ClientHello};
-use tidegate_net::{session::Wait, tls::HandshakeError};
+use tidegate_net::{
+    session::Wait,
+    tls::{HandshakeError, TlsStream},
+};
+use tidegate_tls::alpn_challenge;
 
 use super::head::with_nobodys_request;
 use crate::{
@@ -29,6 +33,10 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
         return true;
     }
     let Some(true) = outcome(conn, hello) else { return give_up(conn) };
+    if stream.with_hello(alpn_challenge::is_asked) == Some(true) {
+        prove_name(conn, stream, timeout_ms).await;
+        return give_up(conn);
+    }
     let chosen = stream.with_hello(|hello| {
         let (server, tls) = settings_for(conn, hello)?;
         Some((Facts::new(server, hello), tls))
@@ -54,6 +62,17 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
         remember(conn, facts);
     }
     true
+}
+
+/// Does the handshake of an authority that wants a name to be proved. Nothing follows it.
+///
+/// Source: RFC 8737, section 3.
+async fn prove_name(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) {
+    let config = stream.with_hello(alpn_challenge::find).flatten();
+    if outcome(conn, Ok(Wait::Ready(stream.answer(config)))).is_some() {
+        let done = conn.wait(timeout_ms, |cx| stream.poll_handshake(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
+        outcome(conn, done);
+    }
 }
 
 /// What a step came to; `None` when there is nothing more to do, and the log knows why.

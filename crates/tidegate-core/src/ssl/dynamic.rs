@@ -15,6 +15,7 @@ use lru::LruCache;
 use rustls::{ServerConfig, crypto::CryptoProvider, sign::CertifiedKey};
 use tidegate_tls::{
     client::certified,
+    managed::Managed,
     pem::{self, PemError},
 };
 
@@ -46,6 +47,8 @@ pub(crate) struct Dynamic {
     pub(super) passwords: Vec<Vec<u8>>,
     pub(super) conf_dir: PathBuf,
     pub(super) provider: Arc<CryptoProvider>,
+    /// One more certificate, which comes by itself.
+    managed: Option<Arc<Managed>>,
     rules: Option<CacheRules>,
     cache: Mutex<LruCache<Names, Entry>>,
 }
@@ -62,10 +65,12 @@ impl Dynamic {
         passwords: Vec<Vec<u8>>,
         conf_dir: PathBuf,
         provider: Arc<CryptoProvider>,
+        managed: Option<Arc<Managed>>,
         rules: Option<CacheRules>,
     ) -> Arc<Self> {
         // Bounded by `max` where an entry goes in.
-        Arc::new(Self { names, passwords, conf_dir, provider, rules, cache: Mutex::new(LruCache::unbounded()) })
+        let cache = Mutex::new(LruCache::unbounded());
+        Arc::new(Self { names, passwords, conf_dir, provider, managed, rules, cache })
     }
 
     /// The names as they are for a connection, whose request this is.
@@ -90,7 +95,7 @@ impl Dynamic {
             });
         }
         let mut config = base.clone();
-        config.cert_resolver = Arc::new(Certificates::new(pairs));
+        config.cert_resolver = Arc::new(Certificates::new(pairs, self.managed.clone()));
         Ok(Arc::new(config))
     }
 

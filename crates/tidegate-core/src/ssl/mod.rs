@@ -18,7 +18,7 @@ use bstr::BString;
 use rustls::ServerConfig;
 pub(crate) use settings::load;
 use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
-use tidegate_tls::{server::ClientRules, versions::Versions};
+use tidegate_tls::{managed::Managed, server::ClientRules, versions::Versions};
 
 use self::{
     dynamic::{CacheRules, Dynamic},
@@ -83,6 +83,10 @@ impl Named {
 pub struct Conf {
     certificates: Vec<Named>,
     keys: Vec<Named>,
+    /// Where `ssl_certificate auto` stands.
+    auto: Option<Span>,
+    /// A certificate that comes by itself, with the name of what it depends on.
+    managed: Option<(BString, Arc<Managed>)>,
     /// `None` inside for `off`.
     certificate_cache: Option<Option<CacheRules>>,
     password_file: Option<Located>,
@@ -105,6 +109,49 @@ pub struct Conf {
     reject_handshake: Option<bool>,
     /// Directives that are here for the sake of packaged configurations, and where they stand.
     ignored: Vec<(BString, Span)>,
+}
+
+impl Conf {
+    /// Where a certificate is wanted that comes by itself: `ssl_certificate auto`, or the variables of `acme_certificate`.
+    pub fn wants_managed(&self) -> Option<Span> {
+        self.auto.or_else(|| self.variables_of_acme().map(|at| self.certificates[at].located.span))
+    }
+
+    /// Whether `ssl_certificate auto` is said.
+    pub fn is_auto(&self) -> bool {
+        self.auto.is_some()
+    }
+
+    /// Whether a level says nothing of certificates, so that the outer one counts.
+    pub fn says_nothing_of_certificates(&self) -> bool {
+        self.auto.is_none() && self.certificates.is_empty()
+    }
+
+    /// Gives the certificate that [`wants_managed`](Self::wants_managed) asks for. `name` is that of no other.
+    pub fn set_managed(&mut self, name: BString, managed: Arc<Managed>) {
+        if let Some(at) = self.variables_of_acme() {
+            // The variables need not be evaluated in each handshake.
+            self.auto = Some(self.certificates.remove(at).located.span);
+            self.keys.remove(at);
+        }
+        self.managed = Some((name, managed));
+    }
+
+    /// The place of the certificate and key that are the two variables of `acme_certificate` and nothing else.
+    fn variables_of_acme(&self) -> Option<usize> {
+        self.certificates.iter().zip(&self.keys).position(|(certificate, key)| {
+            certificate.located.text == "$acme_certificate" && key.located.text == "$acme_certificate_key"
+        })
+    }
+
+    /// Files with certificates that are read when the configuration loads.
+    pub fn certificate_files(&self) -> impl Iterator<Item = &Located> {
+        self.certificates.iter().filter(|named| !named.has_variables()).map(|named| &named.located)
+    }
+
+    fn has_certificates(&self) -> bool {
+        !self.certificates.is_empty() || self.managed.is_some()
+    }
 }
 
 const PLACES: Context = Context::HTTP.or(Context::SERVER);
@@ -144,9 +191,13 @@ pub static MODULE: Module<Conf> = Module {
         text(
             "ssl_certificate",
             "file",
-            |conf, d, build| file(&mut conf.certificates, d, build),
-            "PEM file, or a text behind data:, perhaps with variables, with the server's certificate and those that lead to its authority; once for each type of key.",
-        ),
+            |conf, d, build| match &**d.args[0].value {
+                b"auto" => once(&mut conf.auto, d.args[0].span, d),
+                _ => file(&mut conf.certificates, d, build),
+            },
+            "PEM file, or a text behind data:, perhaps with variables, with the server's certificate and those that lead to its authority; once for each type of key. With auto it comes by itself (acme_certificate) and needs no key.",
+        )
+        .syntax("file | auto"),
         text(
             "ssl_certificate_key",
             "file",
@@ -269,10 +320,13 @@ pub static MODULE: Module<Conf> = Module {
         inherit!(child, parent; certificate_cache, password_file, protocols, old_protocol, ciphers, ecdh_curve, prefer_server_ciphers,
             session_cache, session_tickets, session_timeout, verify_client, verify_depth, client_certificate,
             trusted_certificate, crl, stapling_file, reject_handshake);
-        for (list, outer) in [(&mut child.certificates, &parent.certificates), (&mut child.keys, &parent.keys)] {
-            if list.is_empty() {
-                list.clone_from(outer);
-            }
+        if child.says_nothing_of_certificates() {
+            // What comes by itself is that of the server's own names.
+            child.certificates.clone_from(&parent.certificates);
+            child.auto = parent.auto;
+        }
+        if child.keys.is_empty() {
+            child.keys.clone_from(&parent.keys);
         }
         if child.session_ticket_keys.is_empty() {
             child.session_ticket_keys.clone_from(&parent.session_ticket_keys);

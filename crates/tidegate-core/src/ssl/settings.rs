@@ -52,6 +52,8 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 struct Inputs {
     /// Files of certificates, each with that of its key.
     pairs: Vec<(BString, BString)>,
+    /// Name of the certificate that comes by itself.
+    managed: Option<BString>,
     certificate_cache: Option<CacheRules>,
     password_file: Option<BString>,
     versions: Versions,
@@ -80,6 +82,7 @@ impl Inputs {
             pairs: pairs
                 .map(|(certificate, key)| (certificate.located.text.clone(), key.located.text.clone()))
                 .collect(),
+            managed: conf.managed.as_ref().map(|(name, _)| name.clone()),
             certificate_cache: conf.certificate_cache.flatten(),
             password_file: text(&conf.password_file),
             versions: conf.protocols.unwrap_or_default(),
@@ -113,7 +116,7 @@ pub(crate) fn load(
     let mut known: HashMap<Inputs, Option<Arc<ServerTls>>> = HashMap::new();
     for server in &mut *servers {
         let conf = levels[server.level.0 as usize].conf(&MODULE);
-        if conf.certificates.is_empty() && conf.reject_handshake != Some(true) {
+        if !conf.has_certificates() && conf.reject_handshake != Some(true) {
             continue;
         }
         warn_of_ignored(conf, diagnostics);
@@ -131,7 +134,7 @@ pub(crate) fn load(
     for listen in listens {
         let Some(span) = listen.ssl else { continue };
         let conf = levels[servers[listen.default.0 as usize].level.0 as usize].conf(&MODULE);
-        if conf.certificates.is_empty() && conf.reject_handshake != Some(true) {
+        if !conf.has_certificates() && conf.reject_handshake != Some(true) {
             diagnostics.error(span, "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
         }
     }
@@ -168,11 +171,13 @@ fn build(
         Some(found) => found.passwords(conf_dir)?,
         None => Vec::new(),
     };
+    let managed = conf.managed.as_ref().map(|(_, managed)| managed.clone());
     let all = || conf.certificates.iter().zip(&conf.keys);
     let (pairs, dynamic) = if all().any(|(certificate, key)| certificate.has_variables() || key.has_variables()) {
         let names = all().map(|(certificate, key)| (certificate.template.clone(), key.template.clone())).collect();
         let rules = inputs.certificate_cache;
-        (Vec::new(), Some(Dynamic::new(names, passwords, conf_dir.to_owned(), provider.clone(), rules)))
+        let (conf_dir, managed) = (conf_dir.to_owned(), managed.clone());
+        (Vec::new(), Some(Dynamic::new(names, passwords, conf_dir, provider.clone(), managed, rules)))
     } else {
         (pairs(conf, conf_dir, &passwords, &provider)?, None)
     };
@@ -182,7 +187,7 @@ fn build(
         .with_protocol_versions(&inputs.versions.list())
         .map_err(cannot)?
         .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(Certificates::new(pairs)));
+        .with_cert_resolver(Arc::new(Certificates::new(pairs, managed)));
     let http2 = inputs.http2.then_some(&b"h2"[..]);
     config.alpn_protocols = http2.into_iter().chain(ALPN).map(<[u8]>::to_vec).collect();
     config.ignore_client_order = inputs.prefer_server_ciphers;

@@ -38,7 +38,7 @@ pub struct Resolver {
 }
 
 /// Whom a resolver asks, and for what.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The servers; at least one.
     pub servers: Vec<SocketAddr>,
@@ -201,6 +201,11 @@ impl Resolver {
     pub fn new(settings: Settings) -> Self {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         Resolver { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), settings }
+    }
+
+    /// Whether another one asks the same servers in the same way.
+    pub fn has_same_settings(&self, other: &Resolver) -> bool {
+        self.settings == other.settings
     }
 
     async fn ask(&self, name: &str, timeout: Duration) -> Result<(Vec<IpAddr>, u64), ResolveError> {

@@ -1,0 +1,227 @@
+//! A certificate that the configuration asks for, and what there is of it.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384};
+use sha2::{Digest as _, Sha256};
+use tidegate_net::log::{Level, note};
+use tidegate_tls::managed::{Managed, Material};
+
+use crate::issuer::Issuer;
+
+/// Type of a certificate's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyType {
+    /// ECDSA on P-256.
+    P256,
+    /// ECDSA on P-384.
+    P384,
+}
+
+impl KeyType {
+    pub(crate) fn generate(self) -> Result<KeyPair, rcgen::Error> {
+        KeyPair::generate_for(match self {
+            KeyType::P256 => &PKCS_ECDSA_P256_SHA256,
+            KeyType::P384 => &PKCS_ECDSA_P384_SHA384,
+        })
+    }
+}
+
+/// A certificate that is kept up to date.
+#[derive(Debug)]
+pub struct Order {
+    issuer: Arc<Issuer>,
+    /// Names and addresses, in lower case; at least one.
+    names: Vec<String>,
+    key_type: KeyType,
+    managed: Arc<Managed>,
+    is_kept: AtomicBool,
+}
+
+/// Prints the names.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.names.join(", "))
+    }
+}
+
+impl Order {
+    /// The order for a certificate of `issuer` for `names` in lower case, of which there has to be one. It goes on over a
+    /// reload that does not change it.
+    ///
+    /// # Errors
+    /// A name is none that a certificate could have.
+    pub fn shared(issuer: &Arc<Issuer>, names: &[String], key_type: KeyType) -> Result<Arc<Self>, rcgen::Error> {
+        static KNOWN: Mutex<Vec<Weak<Order>>> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|order| order.strong_count() > 0);
+        let same = |order: &Arc<Order>| {
+            Arc::ptr_eq(&order.issuer, issuer) && order.names == names && order.key_type == key_type
+        };
+        if let Some(order) = known.iter().filter_map(Weak::upgrade).find(same) {
+            return Ok(order);
+        }
+        let managed = Arc::new(Managed::new(provisional(names)?));
+        let order = Arc::new(Self {
+            issuer: issuer.clone(),
+            names: names.to_vec(),
+            key_type,
+            managed,
+            is_kept: AtomicBool::new(false),
+        });
+        order.adopt_stored();
+        known.push(Arc::downgrade(&order));
+        Ok(order)
+    }
+
+    /// The certificate of the moment.
+    pub fn managed(&self) -> &Arc<Managed> {
+        &self.managed
+    }
+    /// Who gives it.
+    pub fn issuer(&self) -> &Arc<Issuer> {
+        &self.issuer
+    }
+    /// The names and addresses that it is for.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+    /// Type of its key.
+    pub fn key_type(&self) -> KeyType {
+        self.key_type
+    }
+
+    /// The file that has it, if it outlives the process.
+    pub fn path(&self) -> Option<PathBuf> {
+        Some(self.issuer.store()?.path(&self.file_name()))
+    }
+
+    /// Whether nobody looks after it yet; from now on the caller does.
+    pub(crate) fn begin_keeping(&self) -> bool {
+        !self.is_kept.swap(true, Ordering::Relaxed)
+    }
+
+    /// Name of the file: the first name for people, and what tells it from all others.
+    pub(crate) fn file_name(&self) -> String {
+        use fmt::Write as _;
+        let mut hash = Sha256::new();
+        hash.update(match self.key_type {
+            KeyType::P256 => "ecdsa:256",
+            KeyType::P384 => "ecdsa:384",
+        });
+        for name in &self.names {
+            hash.update(b"\0");
+            hash.update(name);
+        }
+        let first = self.names.first().map_or("", String::as_str);
+        // Addresses have characters that are none of a name's.
+        let mut file: String =
+            first.chars().map(|c| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' }).collect();
+        file.push('-');
+        for byte in hash.finalize().iter().take(8) {
+            let _ = write!(file, "{byte:02x}");
+        }
+        file + ".pem"
+    }
+
+    /// Takes the certificate of an earlier run or of another process, if it is newer than what there is.
+    pub(crate) fn adopt_stored(&self) {
+        let Some(store) = self.issuer.store() else { return };
+        let name = self.file_name();
+        let text = match store.read(&name) {
+            Ok(Some(text)) => text,
+            Ok(None) => return,
+            Err(error) => {
+                note(Level::Error, format_args!("\"{}\" cannot be read: {error}", store.path(&name).display()));
+                return;
+            }
+        };
+        match Material::of_pem(text.clone(), text) {
+            Ok(stored) => {
+                let current = self.managed.current();
+                if current.is_provisional || begin(&stored) > begin(&current) {
+                    self.managed.replace(stored);
+                }
+            }
+            Err(error) => {
+                note(Level::Error, format_args!("\"{}\" is of no use: {error}", store.path(&name).display()));
+            }
+        }
+    }
+
+    /// Shows a certificate from now on, and keeps it.
+    pub(crate) fn accept(&self, next: Material) {
+        if let Some(store) = self.issuer.store()
+            && let Err(error) = store.write(&self.file_name(), &format!("{}{}", next.key, next.chain))
+        {
+            note(Level::Error, format_args!("the certificate for {self} cannot be kept: {error}"));
+        }
+        self.managed.replace(next);
+    }
+}
+
+fn begin(material: &Material) -> Option<i64> {
+    material.times().map(|(from, _)| from)
+}
+
+/// What names are asked for with, of an authority or of ourselves.
+pub(crate) fn params(names: &[String]) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = DistinguishedName::new();
+    Ok(params)
+}
+
+/// A certificate that nobody trusts, so that handshakes come to an end until there is another.
+fn provisional(names: &[String]) -> Result<Material, rcgen::Error> {
+    let key = KeyType::P256.generate()?;
+    let mut params = params(names)?;
+    params.distinguished_name.push(DnType::CommonName, "provisional certificate");
+    let certificate = params.self_signed(&key)?;
+    let material =
+        Material::of_pem(certificate.pem(), key.serialize_pem()).map_err(|_| rcgen::Error::CouldNotParseCertificate)?;
+    Ok(Material { is_provisional: true, ..material })
+}
+
+/// The name by which a client of TLS asks for an address or a name to be proved (RFC 8738, section 6).
+pub(crate) fn challenge_name(name: &str) -> String {
+    match name.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(address)) => {
+            let digits = address.octets().into_iter().rev().flat_map(|byte| [byte & 0xf, byte >> 4]);
+            digits.map(|digit| format!("{digit:x}.")).collect::<String>() + "ip6.arpa"
+        }
+        Err(_) => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_asked_for_by_their_names() {
+        assert_eq!(challenge_name("one.test"), "one.test");
+        assert_eq!(challenge_name("127.0.0.1"), "1.0.0.127.in-addr.arpa");
+        let six = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
+        assert_eq!(challenge_name("2001:db8::1"), six);
+    }
+
+    #[test]
+    fn a_provisional_certificate_is_for_its_names() {
+        let material = provisional(&["one.test".to_owned(), "127.0.0.1".to_owned()]).expect("made");
+        assert!(material.is_provisional);
+        let (from, to) = material.times().expect("times");
+        assert!(from < to);
+    }
+}

@@ -1,0 +1,214 @@
+//! Certificates that come by themselves: from Pebble, by both kinds of proof, through refusals, outages and restarts.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use support::pebble::{Pebble, any_server};
+use support::{Site, eventually, free_port};
+use tidegate_tls::describe::Description;
+
+const TELLING: &str = "error_log logs/error.log notice; pid logs/nginx.pid; worker_processes 2; events { }";
+
+/// An `acme_issuer` that trusts a Pebble.
+fn issuer(pebble: &Pebble, more: &str) -> String {
+    format!(
+        "acme_issuer test {{ uri https://localhost:{}/dir; ssl_trusted_certificate pebble.crt; contact me@one.test;\n\
+         accept_terms_of_service; {more} }}\n",
+        pebble.port
+    )
+}
+
+/// Issuer and serial number of the certificate that a server shows for a name.
+#[track_caller]
+fn shown(port: u16, name: &str) -> (String, String) {
+    let stream = any_server(port, name);
+    let certificate = &stream.conn.peer_certificates().expect("a certificate")[0];
+    let description = Description::of(certificate).expect("a certificate");
+    (description.issuer(), description.serial())
+}
+
+/// Waits until so many certificates for these names have come since the site was made, and tells the serial number of the
+/// one that is shown for the first of them.
+#[track_caller]
+fn wait_for_certificate(site: &Site, port: u16, names: &str, count: usize) -> String {
+    let told = format!("the certificate for {names} has come");
+    eventually(&told, || (site.log().matches(&told).count() >= count).then_some(()));
+    let first = names.split(',').next().expect("a name");
+    let (issuer, serial) = shown(port, first);
+    assert!(issuer.contains("Pebble"), "{issuer}");
+    serial
+}
+
+/// The files of the directory in which the issuer keeps what it has.
+fn kept(site: &Site) -> Vec<PathBuf> {
+    let entries = fs::read_dir(site.dir.join("acme_test")).expect("a directory");
+    let mut kept: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    kept.retain(|path| path.extension().is_some_and(|extension| extension == "pem"));
+    kept.sort();
+    kept
+}
+
+#[test]
+fn certificates_come_when_the_authority_does_and_stay() {
+    let (mut site, port) = (Site::new("", ""), free_port());
+    let mut pebble = Pebble::new(&site, site.port, port);
+    let conf = format!(
+        "{TELLING} http {{ {}\n\
+         server {{ listen 127.0.0.1:{}; server_name localhost; rewrite ^ /elsewhere; return 403; }}\n\
+         server {{ listen 127.0.0.1:{port} ssl; server_name one.test .www.one.test *.wild.test; return 200 one;\n\
+         acme_certificate test; ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }}\n\
+         server {{ listen 127.0.0.1:{port} ssl; server_name two.test; ssl_certificate auto; return 200 two; }} }}",
+        issuer(&pebble, ""),
+        site.port
+    );
+    site.write_conf(&conf);
+    let listed = String::from_utf8(site.run(&["-t"]).stderr).expect("text");
+    assert!(listed.contains("\"*.wild.test\" is a pattern"), "{listed}");
+    // The authority is away: handshakes come to an end by a certificate of our own.
+    site.start();
+    assert_eq!(shown(port, "one.test").0, "CN=provisional certificate");
+    site.wait_for_log("acme issuer \"test\" gave no certificate for one.test, www.one.test:");
+    site.wait_for_log("gave no certificate for two.test:");
+    assert!(certificates(&site).contains("none yet: one.test, www.one.test, "));
+    pebble.start();
+    let one = wait_for_certificate(&site, port, "one.test, www.one.test", 1);
+    assert_eq!(shown(port, "www.one.test"), shown(port, "one.test"));
+    let two = wait_for_certificate(&site, port, "two.test", 1);
+    assert_ne!(one, two);
+    let log = site.log();
+    assert!(log.contains("the certificate for one.test, www.one.test has come, and ends on "), "{log}");
+
+    // Only their owner reads what has keys in it.
+    let mode = |path: PathBuf| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(kept(&site).len(), 2);
+    for path in kept(&site).into_iter().chain([site.dir.join("acme_test/account.json")]) {
+        assert_eq!(mode(path), 0o600);
+    }
+    let list = certificates(&site);
+    assert!(list.starts_with("89 days, until ") && list.contains(" GMT: one.test, www.one.test, "), "{list}");
+
+    // They outlive reloads and restarts, without the authority.
+    pebble.stop();
+    site.signal(nix::sys::signal::Signal::SIGHUP);
+    site.wait_for_log("reconfiguring");
+    assert_eq!(shown(port, "one.test").1, one);
+    site.quit();
+    site.start();
+    assert_eq!(shown(port, "one.test").1, one);
+    assert_eq!(shown(port, "two.test").1, two);
+    site.quit();
+
+    // An authority that has forgotten the account, and files that are torn.
+    for path in kept(&site) {
+        let text = fs::read(&path).expect("read");
+        fs::write(&path, &text[..text.len() / 2]).expect("written");
+    }
+    pebble.start();
+    site.start();
+    assert_ne!(wait_for_certificate(&site, port, "one.test, www.one.test", 2), one);
+    assert!(site.log().contains(".pem\" is of no use: "));
+    site.quit();
+}
+
+#[test]
+fn names_and_addresses_are_proved_by_handshakes() {
+    let (mut site, port) = (Site::new("", ""), free_port());
+    let mut pebble = Pebble::new(&site, free_port(), port);
+    site.write_conf(&format!(
+        "{TELLING} http {{ {}\n\
+         server {{ listen 127.0.0.1:{}; return 200 ok; }}\n\
+         server {{ listen 127.0.0.1:{port} ssl; server_name three.test; return 200 three;\n\
+         acme_certificate test three.test 127.0.0.1 key=ecdsa:384;\n\
+         ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }} }}",
+        issuer(&pebble, "challenge tls-alpn-01; profile brief require; state_path state;"),
+        site.port
+    ));
+    pebble.start();
+    site.start();
+    let first = wait_for_certificate(&site, port, "three.test, 127.0.0.1", 1);
+    let list = certificates(&site);
+    assert!(list.starts_with("0 days, until "), "{list}");
+    assert!(list.contains(": three.test, 127.0.0.1, ") && list.contains("/state/three.test-"), "{list}");
+    site.quit();
+
+    // Whoever asks for a proof while there is none to give is refused; others are served.
+    site.start();
+    let mut client =
+        std::sync::Arc::unwrap_or_clone(tidegate_tls::client::ClientOptions::default().client().expect("a client"));
+    client.alpn_protocols = vec![b"acme-tls/1".to_vec()];
+    let socket = support::connect(port).expect("the server accepts");
+    let mut stream = support::authority::secure(&client.into(), socket, "three.test");
+    let refused = stream.conn.complete_io(&mut stream.sock).expect_err("there is nothing to prove");
+    assert!(refused.to_string().contains("UnrecognisedName"), "{refused}");
+    assert_eq!(shown(port, "three.test").1, first);
+
+    // The authority wants it replaced: that is asked for at each start.
+    let path = fs::read_dir(site.dir.join("state")).expect("a directory");
+    let path =
+        path.map(|entry| entry.expect("an entry").path()).find(|path| path.extension().is_some_and(|e| e == "pem"));
+    let text = fs::read_to_string(path.expect("a certificate")).expect("text");
+    let certificate = &text[text.find("-----BEGIN CERTIFICATE").expect("a certificate")..];
+    site.quit();
+    pebble.suggest(certificate, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z");
+    site.start();
+    assert_ne!(wait_for_certificate(&site, port, "three.test, 127.0.0.1", 2), first);
+    site.quit();
+}
+
+/// What `tidegate certificates` prints.
+#[track_caller]
+fn certificates(site: &Site) -> String {
+    let mut command = support::binary();
+    let output = support::output(command.arg("certificates").arg("-p").arg(&site.dir));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn refusals_are_told_and_nothing_else_suffers() {
+    let (mut site, port) = (Site::new("", ""), free_port());
+    // Nothing listens where the authority looks.
+    let mut pebble = Pebble::new(&site, free_port(), free_port());
+    let uri = format!("uri https://localhost:{}/dir; ssl_trusted_certificate pebble.crt; state_path off;", pebble.port);
+    let server = |name: &str, issuer: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:{port} ssl; server_name {name}; acme_certificate {issuer}; return 200 ok;\n\
+             ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }}\n"
+        )
+    };
+    site.write_conf(&format!(
+        "{TELLING} http {{ {}\n\
+         acme_issuer unwilling {{ {uri} }}\n\
+         acme_issuer picky {{ {uri} accept_terms_of_service; profile gold require; }}\n\
+         acme_issuer stranger {{ uri https://localhost:{}/dir; accept_terms_of_service; state_path off; }}\n\
+         server {{ listen 127.0.0.1:{}; return 200 ok; }}\n {}{}{}{}{} }}",
+        issuer(&pebble, ""),
+        pebble.port,
+        site.port,
+        server("four.test", "test"),
+        server("blocked.test", "test"),
+        server("five.test", "unwilling"),
+        server("six.test", "picky"),
+        server("seven.test", "stranger"),
+    ));
+    pebble.start();
+    site.start();
+    for told in [
+        "gave no certificate for four.test: \"four.test\" is not proved to be ours: ",
+        "gave no certificate for blocked.test: API error: ",
+        "\"unwilling\" gave no certificate for five.test: API error: ",
+        "\"picky\" gave no certificate for six.test: the issuer has no profile \"gold\"",
+        "\"stranger\" gave no certificate for seven.test: \"localhost:",
+    ] {
+        site.wait_for_log(told);
+    }
+    for name in ["four.test", "blocked.test", "five.test", "six.test", "seven.test"] {
+        assert_eq!(shown(port, name).0, "CN=provisional certificate");
+    }
+    let list = certificates(&site);
+    assert!(list.contains("none yet: five.test, in memory (acme issuer \"unwilling\")\n"), "{list}");
+    site.quit();
+}
