@@ -60,8 +60,8 @@ const ANSWER_BYTES_MAX: u64 = 128 << 10;
 /// Bytes of answers that may be ahead of a request, by the average of the answers before: 20 us of a processor's time.
 const AHEAD_BYTES_MAX: u64 = 256 << 10;
 
-/// How long a request waits in a lane, in milliseconds: a server that answers late, or not at all because it lost what was sent in
-/// advance, is asked by each request alone. Most servers answer a thousand times faster.
+/// How long a request waits in a lane, in milliseconds, if its own time-out is not shorter: a server that answers late, or not at all
+/// because it lost what was sent in advance, is asked by each request alone. Most servers answer a thousand times faster.
 const WAIT_MS_MAX: u64 = 500;
 
 /// Requests of a group that stay alone after a lane was given up for the length or the lateness of an answer: what is
@@ -134,10 +134,8 @@ enum State {
     Answered(BytesMut),
     /// It has no company: the connection is its own from now on, with what has come of its answer.
     Alone(Box<Socket>),
-    /// The lane has ended: it has to ask again.
+    /// The lane has ended, or it has waited there for too long: it has to ask again.
     Lost,
-    /// Its time is over.
-    TimedOut,
     /// It waits no longer.
     Gone,
 }
@@ -148,7 +146,7 @@ struct Slot {
     measure: Measure,
     /// Where its last byte is in all that is sent over the lane.
     end: u64,
-    /// When it came, and when its time is over, in milliseconds of [`clock::steady_ms`].
+    /// When it came, and when its wait in the lane is over, in milliseconds of [`clock::steady_ms`].
     joined_ms: u64,
     until_ms: u64,
     state: RefCell<State>,
@@ -231,7 +229,7 @@ impl Lane {
 }
 
 /// Puts a request into a lane to the destination, or into a new one over a connection that was kept. `None`: the request is to
-/// stay alone. It waits for at most `timeout_ms` (0: forever).
+/// stay alone. After `timeout_ms` (0: never) it is lost to the lane: that time was spent on what is ahead of it.
 pub(super) fn join(
     destination: Destination<'_>,
     rules: &KeepAlive,
@@ -276,13 +274,16 @@ fn begin(destination: Destination<'_>, rules: &KeepAlive) -> Option<Rc<Lane>> {
     Some(lane)
 }
 
-/// Ends waits that took too long; called a few times a second.
+/// Ends waits that took too long; called a few times a second. Those who waited ask alone, with the whole of their time-out: in a lane
+/// they waited for others' answers, and for the last byte instead of the next.
 pub(crate) fn sweep(now_ms: u64) {
     LANES.with_borrow(|lanes| {
         for lane in lanes {
             let queue = lane.queue.borrow();
-            for slot in queue.iter().filter(|slot| now_ms >= slot.until_ms) {
-                slot.settle(State::TimedOut);
+            for slot in queue.iter().filter(|slot| now_ms >= slot.until_ms && slot.is_waiting()) {
+                slot.settle(State::Lost);
+                lane.has_leavers.set(true);
+                lane.wake_driver();
             }
             if queue.front().is_some_and(|front| now_ms >= front.joined_ms.saturating_add(WAIT_MS_MAX)) {
                 lane.is_overdue.set(true);
@@ -306,8 +307,6 @@ pub(super) enum Outcome {
     Alone(Box<Socket>),
     /// Nothing: the request has to ask again.
     Lost,
-    /// The time was over.
-    TimedOut,
     /// The client has closed its connection.
     ClientGone,
 }
@@ -321,7 +320,6 @@ impl Place {
                 Outcome::Answered(Socket::answered(self.lane.lines.clone(), answer, self.slot.request.len()))
             }
             Some(State::Alone(socket)) => Outcome::Alone(socket),
-            Some(State::TimedOut) => Outcome::TimedOut,
             Some(State::Lost | State::Gone) => Outcome::Lost,
             Some(State::Waiting) | None => {
                 if watch.poll_gone(cx) {

@@ -28,7 +28,6 @@ impl<P: Protocol> Exchange<'_, P> {
                 self.sent = false;
                 return Ok(None);
             }
-            Outcome::TimedOut => return Err(self.timed_out(READING_HEAD)),
             Outcome::ClientGone => return Err(Stop::ClientGone),
         };
         if !self.parse_head(&mut socket)? {
