@@ -17,6 +17,7 @@ use tidegate_net::{
     service::{HasSession, Memo, Opening},
     session::{Session, Wait},
 };
+use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
     clock,
@@ -47,6 +48,29 @@ pub struct Connection {
     pub(crate) send_errno: Cell<i32>,
     /// A request outlives its response: the socket is not closed by the connection's end alone.
     pub(crate) kept: Cell<bool>,
+    /// A task waits until the socket takes more. The socket wakes no more than one, and there is one time limit.
+    draining: Cell<bool>,
+    /// Wakes the other tasks that want to write, when that one has come further or has ended. Few have such.
+    drained: OnceCell<Box<Notify>>,
+}
+
+/// The turn of the task that waits for the socket. However it ends, the others go on.
+struct Draining<'a>(&'a Connection);
+
+impl<'a> Draining<'a> {
+    fn begin(conn: &'a Connection) -> Self {
+        conn.draining.set(true);
+        Draining(conn)
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        self.0.draining.set(false);
+        if let Some(drained) = self.0.drained.get() {
+            drained.notify_waiters();
+        }
+    }
 }
 
 impl std::ops::Deref for Connection {
@@ -80,6 +104,8 @@ impl Connection {
             timed_out: Cell::new(false),
             send_errno: Cell::new(0),
             kept: Cell::new(false),
+            draining: Cell::new(false),
+            drained: OnceCell::new(),
         }
     }
 
@@ -105,6 +131,8 @@ impl Connection {
             timed_out: _,
             send_errno: _,
             kept: _,
+            draining: _,
+            drained: _,
         } = self;
         let memo = proxy_header.into_inner().map(|header| Memo::new(header));
         Opening { session, input: input.into_inner(), memo }
@@ -233,6 +261,11 @@ impl Connection {
             if all || (bytes > 0 && self.output.borrow().len() <= bytes) {
                 return Ok(());
             }
+            if self.is_draining() {
+                self.drained().await;
+                continue;
+            }
+            let _turn = Draining::begin(self);
             if self.output.borrow_mut().take_turn_end() {
                 tokio::task::yield_now().await;
                 clock::update();
@@ -255,6 +288,16 @@ impl Connection {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
+    }
+
+    /// Whether a task waits until the socket takes more: its wake-up must not be taken over.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Waits until such a task has come further or has ended.
+    pub(crate) fn drained(&self) -> Notified<'_> {
+        self.drained.get_or_init(Box::default).notified()
     }
 
     /// Bytes that wait to be written. What TLS has made of the last ones counts as one.

@@ -204,6 +204,8 @@ async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture
     // Runs while `limit_rate` wants a pause.
     let mut pause: Option<Pin<Box<tokio::time::Sleep>>> = None;
     let mut has_waited = false;
+    // Runs while another task may have the socket's wake-up.
+    let mut others = None;
     poll_fn(|cx| {
         if std::mem::replace(&mut has_waited, true) {
             // Time has passed.
@@ -228,8 +230,13 @@ async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture
                 pause = None;
                 continue;
             }
-            if conn.stream.poll_write_ready(cx).is_pending() {
-                break;
+            if conn.is_draining() || conn.stream.poll_write_ready(cx).is_pending() {
+                let ended = others.get_or_insert_with(|| Box::pin(conn.drained()));
+                if ended.as_mut().poll(cx).is_pending() {
+                    break;
+                }
+                others = None;
+                continue;
             }
             if let Err(error) = output.write_to(&conn.stream) {
                 conn.send_failed(&error);

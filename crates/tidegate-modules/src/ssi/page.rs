@@ -424,15 +424,17 @@ impl Ssi {
                     set_variable(req, *capture).await?;
                     self.page.borrow_mut().is_held_up = false;
                 }
-                (None, None) => break,
+                (None, None) => {
+                    let flush = std::mem::take(&mut self.page.borrow_mut().flush);
+                    if !flush {
+                        return Ok(());
+                    }
+                    // More of the page may come meanwhile.
+                    req.send_behind_filters(Chunk::default().and_flush()).await?;
+                }
             }
             self.progress.notify_waiters();
         }
-        let flush = std::mem::take(&mut self.page.borrow_mut().flush);
-        if flush {
-            req.send_behind_filters(Chunk::default().and_flush()).await?;
-        }
-        Ok(())
     }
 }
 
