@@ -343,7 +343,10 @@ mod tests {
         bad("VALUE a 0 1\r\n12\r\nEND\r\n");
         bad("VALUE a 0 3\r\n12\r\nEND\r\n\r\n");
         bad("SERVER_ERROR out of memory\r\n");
-        assert_eq!(get_reply_bytes(b"VALUE a 0 9223372036854775807\r\n", b"a"), Ok(Some((1 << 63) + 7 + 31)));
+        assert_eq!(
+            get_reply_bytes(b"VALUE a 0 9223372036854775807\r\n", b"a"),
+            Ok(Some(i64::MAX.unsigned_abs() + 7 + 31))
+        );
     }
 
     #[test]

@@ -169,7 +169,10 @@ impl Stream {
     }
     /// Whether the socket takes something.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_socket!(self, socket => socket.poll_write_ready(cx), Poll::Ready(closed()))
+        match self {
+            Stream::Tls(stream) => stream.poll_write_ready(cx),
+            _ => on_socket!(self, socket => socket.poll_write_ready(cx), Poll::Ready(closed())),
+        }
     }
     /// Sends a part of a file from the page cache.
     ///

@@ -14,7 +14,7 @@ use std::{
     io::{self, BufRead as _, IoSlice, Read, Write},
     os::unix::fs::FileExt as _,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Wake, Waker, ready},
 };
 
 use crate::stream::Stream;
@@ -46,6 +46,18 @@ pub struct TlsStream {
     /// Any but one of TLS.
     socket: Stream,
     state: RefCell<State>,
+    /// Who waits until the socket takes more.
+    writer: RefCell<Option<Waker>>,
+}
+
+/// Wakes two tasks, or one twice.
+struct Both(Waker, Waker);
+
+impl Wake for Both {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_by_ref();
+        self.1.wake_by_ref();
+    }
 }
 
 enum State {
@@ -99,11 +111,12 @@ impl From<io::Error> for HandshakeError {
 impl TlsStream {
     /// The server's side; [`poll_handshake`](Self::poll_handshake) comes next.
     pub(crate) fn accepting(socket: Stream) -> Self {
-        TlsStream { socket, state: RefCell::new(State::Plain) }
+        TlsStream { socket, state: RefCell::new(State::Plain), writer: RefCell::default() }
     }
     /// The client's side; [`poll_connect`](Self::poll_connect) comes next.
     pub(crate) fn connecting(socket: Stream, conn: ClientConnection) -> Self {
-        TlsStream { socket, state: RefCell::new(State::Open(Box::new(Connection::Client(conn)))) }
+        let state = RefCell::new(State::Open(Box::new(Connection::Client(conn))));
+        TlsStream { socket, state, writer: RefCell::default() }
     }
     pub(crate) fn socket(&self) -> &Stream {
         &self.socket
@@ -356,7 +369,8 @@ impl TlsStream {
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let State::Open(conn) = &mut *self.state.borrow_mut() else { return self.socket.poll_read_ready(cx) };
         if conn.wants_write()
-            && let Poll::Ready(Err(error)) = self.poll_send(cx, conn)
+            && let Poll::Ready(Err(error)) =
+                self.poll_send(&mut Context::from_waker(&self.with_writer(cx.waker())), conn)
         {
             return Poll::Ready(Err(error));
         }
@@ -365,6 +379,26 @@ impl TlsStream {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.socket.poll_read_ready(cx))?,
                 result => return Poll::Ready(result),
             }
+        }
+    }
+
+    /// As [`Stream::poll_write_ready`](crate::stream::Stream::poll_write_ready).
+    pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ready = self.socket.poll_write_ready(cx);
+        let mut writer = self.writer.borrow_mut();
+        if ready.is_ready() {
+            *writer = None;
+        } else if !writer.as_ref().is_some_and(|writer| writer.will_wake(cx.waker())) {
+            *writer = Some(cx.waker().clone());
+        }
+        ready
+    }
+
+    /// Wakes a reader, and the writer too: the socket wakes only one of those who wait until it takes more.
+    fn with_writer(&self, reader: &Waker) -> Waker {
+        match &*self.writer.borrow() {
+            Some(writer) if !writer.will_wake(reader) => Waker::from(Arc::new(Both(writer.clone(), reader.clone()))),
+            _ => reader.clone(),
         }
     }
 
@@ -445,5 +479,62 @@ impl Write for Records<'_> {
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    use rustls::{ClientConfig, RootCertStore, crypto::ring};
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_with_records_to_send_leaves_the_writer_its_wake_up() {
+        let (socket, mut peer) = {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+            ours.set_nonblocking(true).expect("set");
+            (UnixStream::from_std(ours).expect("a socket of this runtime"), theirs)
+        };
+        let mut filled = 0;
+        while let Ok(count) = socket.try_write(&[0; 4096]) {
+            filled += count;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has them")
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let name = "localhost".try_into().expect("a name");
+        let conn = ClientConnection::new(Arc::new(config), name).expect("settings that fit");
+        // It has its first message to send.
+        let stream = TlsStream::connecting(Stream::Unix(socket), conn);
+        assert!(stream.has_unsent());
+        let (writer, reader) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+        let (writing, reading) = (Waker::from(writer.clone()), Waker::from(reader.clone()));
+        assert!(stream.poll_write_ready(&mut Context::from_waker(&writing)).is_pending());
+        assert!(stream.poll_read_ready(&mut Context::from_waker(&reading)).is_pending());
+        peer.read_exact(&mut vec![0; filled]).expect("what was sent");
+        let is_woken = |woken: &Woken| woken.0.load(Ordering::SeqCst);
+        poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            if is_woken(&writer) && is_woken(&reader) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        assert!(stream.poll_write_ready(&mut Context::from_waker(&writing)).is_ready());
     }
 }

@@ -61,7 +61,8 @@ fn certificates_come_when_the_authority_does_and_stay() {
          server {{ listen 127.0.0.1:{port} ssl; server_name one.test .www.one.test *.wild.test; return 200 one;\n\
          acme_certificate test; ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }}\n\
          server {{ listen 127.0.0.1:{port} ssl; server_name two.test; ssl_certificate auto; return 200 two; }} }}",
-        issuer(&pebble, ""),
+        // Pebble takes any profile for those who name none.
+        issuer(&pebble, "profile default;"),
         site.port
     );
     site.write_conf(&conf);

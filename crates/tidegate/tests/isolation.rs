@@ -103,14 +103,13 @@ fn the_log_of_an_unfinished_head_shows_that_head() {
         stream.read_to_end(&mut response).expect("an end");
         assert!(response.is_empty());
     }
-    let log = site.log();
     for line in [
         "client timed out (110: Connection timed out) while reading client request line, client: 127.0.0.1, \
          server: localhost, request: \"GET\"\n",
         "client prematurely closed connection while reading client request headers, client: 127.0.0.1, \
          server: other, request: \"GET /a HTTP/1.1\", host: \"other\"\n",
     ] {
-        assert!(log.contains(line), "{line}");
+        site.wait_for_log(line);
     }
     site.quit();
     let log = std::fs::read_to_string(site.dir.join("logs/access.log")).expect("a log");

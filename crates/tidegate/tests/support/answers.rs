@@ -55,8 +55,18 @@ pub(crate) enum Seen {
 }
 
 pub(crate) fn ask(port: u16, path: &str) -> Seen {
+    seen_by(send(port, path))
+}
+
+/// A client that has asked, and reads nothing yet.
+pub(crate) fn send(port: u16, path: &str) -> TcpStream {
     let mut client: TcpStream = connect(port).expect("the server accepts");
     client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes()).expect("sent");
+    client
+}
+
+/// What the client gets when it reads at last.
+pub(crate) fn seen_by(mut client: TcpStream) -> Seen {
     let mut response = Vec::new();
     client.read_to_end(&mut response).expect("the response ends");
     // One character for each byte, so that lengths stay what they are.
