@@ -83,7 +83,7 @@ $
 
 === TEST 8: keepalive_time
 --- config
-keepalive_time 1s;
+keepalive_time 500ms;
 location / { return 200 "x\n"; }
 --- requests
 GET /
