@@ -90,11 +90,9 @@ impl StatementCache {
         inputs: &Inputs,
         params: Params<'_>,
     ) -> Option<Entry> {
-        let variants = self.entries.get_mut(&normalised.hash)?;
-        let index = variants.iter().position(|entry| entry.key.serves(normalised, sql, inputs, params))?;
-        self.count -= 1;
+        let entry = self.remove(normalised.hash, |entry| entry.key.serves(normalised, sql, inputs, params))?;
         // A plan made from definitions that have changed makes room for its successor.
-        Some(variants.swap_remove(index)).filter(|entry| entry.plan.is_current())
+        Some(entry).filter(|entry| entry.plan.is_current())
     }
 
     /// The plan for a statement, without statements: those belong to a connection.
@@ -105,19 +103,15 @@ impl StatementCache {
         inputs: &Inputs,
         params: Params<'_>,
     ) -> Option<Entry> {
-        let variants = self.entries.get_mut(&normalised.hash)?;
-        let index = variants.iter().position(|entry| entry.key.serves(normalised, sql, inputs, params))?;
-        if variants[index].plan.is_current() {
-            return Some(variants[index].twin());
-        }
-        variants.swap_remove(index);
-        self.count -= 1;
-        None
+        let entry = self.take(normalised, sql, inputs, params)?;
+        let twin = entry.twin();
+        self.put(normalised.hash, entry);
+        Some(twin)
     }
 
-    fn take_of(&mut self, hash: u64, plan: &Rc<Plan>) -> Option<Entry> {
+    fn remove(&mut self, hash: u64, is_meant: impl Fn(&Entry) -> bool) -> Option<Entry> {
         let variants = self.entries.get_mut(&hash)?;
-        let index = variants.iter().position(|entry| Rc::ptr_eq(&entry.plan, plan))?;
+        let index = variants.iter().position(is_meant)?;
         self.count -= 1;
         Some(variants.swap_remove(index))
     }
@@ -176,7 +170,7 @@ impl Entry {
     /// Has the statements that the connection has prepared for the plan, unless it has some already.
     pub(crate) fn prepared_on(&mut self, conn: &mut Conn, hash: u64) {
         if self.stmts.is_empty()
-            && let Some(known) = conn.cache.take_of(hash, &self.plan)
+            && let Some(known) = conn.cache.remove(hash, |entry| Rc::ptr_eq(&entry.plan, &self.plan))
         {
             *self = known;
         }
