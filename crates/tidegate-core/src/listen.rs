@@ -36,17 +36,28 @@ pub(crate) fn addresses(arg: &ast::Arg) -> Result<Vec<ListenAddr>, Diagnostic> {
     addresses_at(arg, PORT_DEFAULT)
 }
 
-/// The sockets of a service that is not HTTP: its `listen` is an address, the service's name, and options of the socket.
+/// The sockets of a service that is not HTTP: its `listen` is an address, the service's name, words of the service and options
+/// of the socket. `own` takes the service's words, of which `own_words` has the names.
 ///
 /// # Errors
-/// As those of `listen` in a server: an address or a parameter that is none.
-pub fn of_service(directive: &ast::Directive, port_default: u16) -> Result<Vec<ListenSpec>, Diagnostic> {
+/// As those of `listen` in a server: an address or a parameter that is none; those of `own`.
+pub fn of_service(
+    directive: &ast::Directive,
+    port_default: u16,
+    own_words: &[&'static str],
+    mut own: impl FnMut(&ast::Arg) -> Result<bool, Diagnostic>,
+) -> Result<Vec<ListenSpec>, Diagnostic> {
     let mut options = ListenOptions::default();
     for arg in directive.args.iter().skip(2) {
+        if own(arg)? {
+            continue;
+        }
         let text = arg.value.to_str().unwrap_or_default();
         let (word, value) = text.split_once('=').unwrap_or((text, ""));
-        socket_parameter(word, value, &mut options)
-            .ok_or_else(|| Diagnostic::invalid_parameter(&arg.value, arg.span, SOCKET_WORDS.iter().copied()))?;
+        socket_parameter(word, value, &mut options).ok_or_else(|| {
+            let words = own_words.iter().chain(SOCKET_WORDS).copied();
+            Diagnostic::invalid_parameter(&arg.value, arg.span, words)
+        })?;
     }
     let addresses = addresses_at(&directive.args[0], port_default)?;
     Ok(addresses.into_iter().map(|addr| ListenSpec { addr, options: options.clone() }).collect())

@@ -139,15 +139,18 @@ pub struct Listen {
     pub is_shared: bool,
 }
 
+/// Makes the service of a worker that answers at an address.
+pub type OpenService = Arc<dyn Fn(&Arc<Config>) -> Rc<dyn Service> + Send + Sync>;
+
 /// An address with a service that is not HTTP.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ServiceListen {
     /// Address and options of the socket.
     pub spec: ListenSpec,
     /// Where the `listen` stands.
     pub span: tidegate_conf::Span,
     /// Makes the service of a worker.
-    pub open: fn(&Arc<Config>) -> Rc<dyn Service>,
+    pub open: OpenService,
 }
 
 /// A loaded configuration.

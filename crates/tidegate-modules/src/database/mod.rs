@@ -14,6 +14,7 @@
 //! is given must be right ([`check_user`]).
 
 pub mod control;
+mod listen;
 mod port;
 
 use std::{
@@ -189,7 +190,7 @@ pub static BLOCK: Module<Conf> = Module {
         Directive::custom("user", 2, 2, user).within(INSIDE).syntax("name password=password").doc(
             "A user who may log in with this password; without the directive logins inside the process need no name, and there are none from outside.",
         ),
-        Directive::custom("listen", 2, u16::MAX, port::listen)
+        Directive::custom("listen", 2, u16::MAX, listen::listen)
             .within(INSIDE)
             .syntax("address[:port] | port | unix:path mysql [backlog=number] [reuseport] [so_keepalive=on|off|...]")
             .doc("Serves clients of MySQL and MariaDB at this address; the port is 3306 if none is given."),

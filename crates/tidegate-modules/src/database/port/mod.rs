@@ -13,7 +13,6 @@ pub(super) mod tls;
 use std::{
     cell::Cell,
     io,
-    os::unix::ffi::OsStrExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     rc::Rc,
@@ -24,7 +23,7 @@ use std::{
 
 use tidegate_conf::{Diagnostic, Diagnostics, ast};
 use tidegate_core::{
-    conf::{Build, Config, ServiceListen},
+    conf::{Build, Config},
     listen,
 };
 use tidegate_mysql::{
@@ -33,7 +32,6 @@ use tidegate_mysql::{
     server::{Next, Server},
 };
 use tidegate_net::{
-    listeners::ListenAddr,
     log::{self, Level},
     service::{Conversation, HasSession, Memo, Opening, Service},
     session::{End, Session, Wait},
@@ -42,7 +40,7 @@ use tidegate_net::{
 use tidegate_rows::ServerError;
 
 use self::{answers::Answers, socket::Socket};
-use super::{BLOCK, Conf};
+use super::{BLOCK, Conf, listen::add};
 
 /// The port of an address without one.
 const PORT_DEFAULT: u16 = 3306;
@@ -59,20 +57,11 @@ const READ_TIME_MAX: Duration = Duration::from_secs(30);
 /// Commands that are answered before other connections have their turn.
 const TURN_COMMANDS: u32 = 16;
 
-/// `listen`
+/// `listen … mysql`
 pub(super) fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let protocol = &directive.args[1];
-    if *protocol.value != b"mysql"[..] {
-        return Err(Diagnostic::invalid_parameter(&protocol.value, protocol.span, ["mysql"]));
-    }
-    let span = directive.args[0].span;
-    conf.listen_span.get_or_insert(span);
-    for mut spec in listen::of_service(directive, PORT_DEFAULT)? {
-        if let ListenAddr::Unix(path) = &mut spec.addr {
-            *path = build.full_path(path.as_os_str().as_bytes().into());
-        }
-        build.services.push(ServiceListen { spec, span, open: Port::open });
-    }
+    conf.listen_span.get_or_insert(directive.args[0].span);
+    let specs = listen::of_service(directive, PORT_DEFAULT, &[], |_| Ok(false))?;
+    add(directive, specs, build, Arc::new(Port::open));
     Ok(())
 }
 
