@@ -169,14 +169,17 @@ pub(super) fn change<T>(
     // Tables are rebuilt under the same name; their children's references stay.
     conn.enforce_foreign_keys(false);
     conn.take_redefined();
-    let redefining = schema.redefinition.begin();
     let result = (|| {
         conn.begin_immediate().map_err(internal)?;
         temporary::sweep(&conn, &catalog, schema)?;
         let value = change(&mut conn, &catalog)?;
         let reserved = schema.commits.reserve(&mut conn)?;
+        // From the commit on others read by definitions that no plan is made for yet.
+        let redefining = schema.redefinition.begin();
         conn.commit().map_err(internal)?;
-        Ok((value, reserved))
+        #[cfg(test)]
+        schema.redefinition.pause();
+        Ok((value, reserved, redefining))
     })();
     if result.is_err() {
         conn.rollback();
@@ -188,12 +191,12 @@ pub(super) fn change<T>(
         let names = tables.iter().filter_map(|name| catalog.table(name));
         names.for_each(|table| table.state.defined.store(schema.version() + 1, Ordering::Release));
     }
-    let value = result.and_then(|(value, reserved)| {
+    let value = result.and_then(|(value, reserved, redefining)| {
         let reloaded = schema.reload(&conn);
         note_definition(schema, reserved, tables, &catalog, reloaded.as_ref().ok());
+        drop(redefining);
         reloaded.map(|_| value)
     });
-    drop(redefining);
     pool.put(conn);
     drop(guard);
     let value = value?;

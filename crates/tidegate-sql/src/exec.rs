@@ -12,7 +12,7 @@ pub(crate) mod write;
 
 use std::{cell::RefCell, future::poll_fn, sync::Arc};
 
-use tidegate_rows::{Column, Flow, QueryError, Sink, Value};
+use tidegate_rows::{Column, Flow, QueryError, ServerError, Sink, Value};
 
 use crate::{
     catalog::TableState,
@@ -288,13 +288,21 @@ pub(crate) fn send_returned(rows: &write::ReturnedRows, sink: &mut dyn Sink) -> 
     Ok(())
 }
 
-/// Steps a bound query to its end and hands its rows to the sink. Answers their number.
+/// Steps a bound query to its end and hands its rows to the sink. Answers their number. `begun` is asked when the query has
+/// its snapshot, before anything is sent.
 ///
 /// # Errors
-/// The statement's, or that the sink has gone. The statement must be reset afterwards.
-pub(crate) fn pump(stmt: &mut Stmt, columns: &[Column], outs: &[Out], sink: &mut dyn Sink) -> Result<u64, QueryError> {
+/// Those of `begun`, the statement's, or that the sink has gone. The statement must be reset afterwards.
+pub(crate) fn pump(
+    stmt: &mut Stmt,
+    columns: &[Column],
+    outs: &[Out],
+    begun: impl FnOnce() -> Result<(), ServerError>,
+    sink: &mut dyn Sink,
+) -> Result<u64, QueryError> {
     let mut rows = 0;
     let mut step = stmt.step().map_err(|error| to_server_error(&error))?;
+    begun()?;
     sink.columns(columns);
     let mut buf = BUFFER.take();
     while step == Step::Row {

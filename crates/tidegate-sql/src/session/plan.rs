@@ -7,6 +7,7 @@ use tidegate_rows::QueryError;
 use super::explain::{Explained, Names};
 use super::{Core, Res};
 use crate::{
+    engine::Schema,
     errors,
     exec::{
         Out, Plan, PlanKind, SelectPlan,
@@ -151,6 +152,19 @@ impl Core {
 }
 
 impl Plan {
+    /// Whether the files have the definitions that the plan was made for. Asked behind the moment of a snapshot: if that has seen
+    /// a commit of other definitions, this finds out.
+    #[inline]
+    pub(crate) fn is_of_the_files(&self) -> bool {
+        // In this order: a change that is over by now has changed the version.
+        self.catalogs.iter().all(|(schema, _)| !schema.redefinition.runs()) && self.is_current()
+    }
+
+    /// Whether it was made for definitions of before this version of a schema's.
+    pub(crate) fn is_older(&self, schema: &Schema, version: u64) -> bool {
+        self.catalogs.iter().any(|(known, planned)| known.id == schema.id && *planned < version)
+    }
+
     /// Whether the schemas still look as they did when the plan was made.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {

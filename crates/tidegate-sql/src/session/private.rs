@@ -15,7 +15,7 @@ use super::{
     Core, Env, Res,
     stepping_back::Former,
     transaction::{Need, Place, Transaction},
-    waiting::{WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_table_locks},
+    waiting::{WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_definitions, wait_for_table_locks},
     writes::tables_of,
 };
 use crate::{
@@ -139,9 +139,16 @@ impl Place {
 
     /// Has the private connection begin anew on the newest commit, with the changes that it has made so far.
     fn renew(&mut self, env: &Env) -> Res<()> {
-        self.conn.rollback();
-        self.defined = self.pool.schema.version();
-        self.conn.begin_immediate().map_err(|error| to_server_error(&error))?;
+        loop {
+            self.conn.rollback();
+            self.defined = self.pool.schema.version();
+            self.conn.begin_immediate().map_err(|error| to_server_error(&error))?;
+            if self.is_as_defined() {
+                break;
+            }
+            self.conn.rollback();
+            wait_for_definitions(env, &self.pool.schema)?;
+        }
         self.reader = Some(self.pool.schema.readers.add(env.connection_id, Instant::now(), self.transaction.clone()));
         let mut watch = self.conn.set_watch(None);
         let applied = match watch.as_deref_mut().and_then(Watch::log) {

@@ -35,7 +35,9 @@ impl Core {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
         self.note_reads(&plan, true);
         let result = self.attach(&mut conn, &plan).map_err(QueryError::from).and_then(|()| {
-            task::while_reading(&pool.schema, None, || run_select(&mut conn, &mut entry.stmts, select, constants, sink))
+            task::while_reading(&pool.schema, None, || {
+                run_select(&mut conn, &mut entry.stmts, &plan, select, constants, sink)
+            })
         });
         if cacheable && plan.attached.is_empty() {
             conn.cache.put(hash, entry);
@@ -48,12 +50,14 @@ impl Core {
         Ok(())
     }
 
-    /// The error of a query: 1412 if it has met a name that the file does not have since definitions have changed, or
-    /// does not have in the snapshot of an `older` transaction.
+    /// The error of a statement: 1412 if it has met a name that the file does not have since definitions have changed, or
+    /// does not have in the snapshot of an `older` transaction. Whoever was about to publish newer ones has done so then.
     #[cold]
     pub(super) fn error_of_names(&self, plan: &Plan, older: bool, error: QueryError) -> QueryError {
-        if !matches!(&error, QueryError::Server(error) if errors::is_of_unknown_name(error)) {
-            return error;
+        match &error {
+            QueryError::Server(error) if error.code == errors::DEFINITION_CHANGED => {}
+            QueryError::Server(error) if errors::is_of_unknown_name(error) => {}
+            _ => return error,
         }
         match self.is_outdated(plan) {
             Ok(outdated) if outdated || older => errors::definition_changed().into(),
@@ -153,7 +157,7 @@ impl Core {
         let plan = Rc::clone(&entry.plan);
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::no_database().into()) };
         let mut conn = Conn::open(std::path::Path::new(":memory:")).map_err(|error| to_server_error(&error))?;
-        let rows = run_select(&mut conn, &mut entry.stmts, select, constants, sink);
+        let rows = run_select(&mut conn, &mut entry.stmts, &plan, select, constants, sink);
         drop(entry);
         self.finish_select(&plan, rows?, more, sink);
         Ok(())
@@ -161,9 +165,13 @@ impl Core {
 }
 
 /// Runs a query: rows sent, and rows there would have been without LIMIT.
+///
+/// # Errors
+/// 1412 if its snapshot may be of other definitions than the plan is; nothing is sent then.
 pub(super) fn run_select(
     conn: &mut Conn,
     stmts: &mut Vec<Stmt>,
+    plan: &Plan,
     select: &SelectPlan,
     constants: Constants<'_>,
     sink: &mut dyn Sink,
@@ -174,7 +182,9 @@ pub(super) fn run_select(
     }
     let stmt = &mut stmts[0];
     let mut bound = constants.bind(stmt, &select.binds)?;
-    let rows = pump(&mut bound, &select.columns, &select.outs, sink)?;
+    // The file has new definitions, and values that go with them, a moment before the catalogue shows them.
+    let begun = || if plan.is_of_the_files() { Ok(()) } else { Err(errors::definition_changed()) };
+    let rows = pump(&mut bound, &select.columns, &select.outs, begun, sink)?;
     drop(bound);
     let Some(sql) = &select.found_rows_sql else { return Ok((rows, rows)) };
     let mut count = conn.prepare(&format!("SELECT count(*) FROM ({sql})")).map_err(internal)?;

@@ -13,8 +13,13 @@ use std::{
 use tidegate_rows::ServerError;
 
 use super::{
-    Core, Env, Isolation, isolation::Characteristics, resting::Resting, savepoints::savepoint_name,
-    stepping_back::Former, waiting::acquire_for, writes::names_of,
+    Core, Env, Isolation,
+    isolation::Characteristics,
+    resting::Resting,
+    savepoints::savepoint_name,
+    stepping_back::Former,
+    waiting::{acquire_for, wait_for_definitions},
+    writes::names_of,
 };
 use crate::{
     cache::Entry,
@@ -96,13 +101,25 @@ impl Place {
     /// Whether a table that a plan reads has been redefined since the snapshot was taken.
     pub(super) fn is_redefined(&self, plan: &Plan) -> Res<bool> {
         let schema = &self.pool.schema;
-        if schema.version() == self.defined || self.conn.is_autocommit() {
+        if self.conn.is_autocommit() {
+            return Ok(false);
+        }
+        if plan.is_older(schema, self.defined) {
+            return Ok(true);
+        }
+        if schema.version() == self.defined {
             return Ok(false);
         }
         let catalog = schema.catalog()?;
         let here = plan.read_names.iter().filter(|(name, _)| *name == schema.name);
         let mut tables = here.filter_map(|(_, table)| catalog.table(table)).filter(|table| !table.is_view());
         Ok(tables.any(|table| table.state.defined.load(Ordering::Acquire) > self.defined))
+    }
+
+    /// Whether the snapshot that it has just taken is of the definitions that it knows of.
+    pub(super) fn is_as_defined(&self) -> bool {
+        let schema = &self.pool.schema;
+        !schema.redefinition.runs() && schema.version() == self.defined
     }
 
     /// Its next statement takes another snapshot, with the transaction's own changes.
@@ -216,8 +233,16 @@ impl Transaction {
     /// Storage errors.
     pub(super) fn snapshot(&mut self, schema: &Arc<Schema>, env: &Env) -> Res<()> {
         self.open(schema, std::iter::empty(), env.connection_id)?;
-        self.read(env)?;
-        self.conn()?.hold_snapshot().map_err(|error| to_server_error(&error))
+        loop {
+            self.read(env)?;
+            let place = self.place()?;
+            place.conn.hold_snapshot().map_err(|error| to_server_error(&error))?;
+            if place.is_as_defined() || place.conn.is_autocommit() {
+                return Ok(());
+            }
+            place.forget_snapshot();
+            wait_for_definitions(env, schema)?;
+        }
     }
 
     /// What `take` finds in the caches of the places' connections. It has no statements of a connection that it will not run on.

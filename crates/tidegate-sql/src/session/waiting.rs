@@ -68,6 +68,15 @@ pub(super) fn wait_at_most<T>(env: &Env, lock: impl Future<Output = T>) -> Res<T
     }
 }
 
+/// Waits until nobody is about to make new definitions of a schema visible that its file has already.
+///
+/// # Errors
+/// 1205 if it takes too long.
+pub(super) fn wait_for_definitions(env: &Env, schema: &Schema) -> Res<()> {
+    let over = schema.redefinition.over();
+    if schema.redefinition.runs() { wait_at_most(env, over) } else { Ok(()) }
+}
+
 /// As [`wait_at_most`]; `blockers` tells for whom it is, if it is for anybody.
 ///
 /// # Errors

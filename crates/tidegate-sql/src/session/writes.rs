@@ -12,7 +12,7 @@ use super::{
     group::{Member, Turn},
     private::under_watch,
     select::run_select,
-    transaction::{Need, Transaction},
+    transaction::{Need, Place, Transaction},
 };
 use crate::{
     cache::Entry,
@@ -20,7 +20,7 @@ use crate::{
     engine::Schema,
     errors,
     exec::{
-        Plan, PlanKind,
+        Plan, PlanKind, SelectPlan,
         bind::Constants,
         write::{Writer, Written},
     },
@@ -260,30 +260,10 @@ impl Core {
             transaction.place()?.owner = Some(Rc::clone(owner));
         }
         self.attach(transaction.conn()?, plan)?;
-        let memory_max = self.engine.settings.statement_memory_max();
         if let PlanKind::Select(select) = &plan.kind {
-            match &select.locking {
-                Some(locking) => self.lock_rows(transaction, plan, locking, home, entry, constants)?,
-                None if transaction.runs_alone() => {
-                    transaction.write_or_lock(&self.env, plan, &mut entry.stmts, Need::Writer)?;
-                    if !plan.is_current() {
-                        return Err(errors::definition_changed().into());
-                    }
-                }
-                None => transaction.read(&self.env)?,
-            }
-            if transaction.place()?.is_redefined(plan)? {
-                return Err(errors::definition_changed().into());
-            }
-            self.note_reads(plan, !transaction.is_explicit());
-            let reader = transaction.reader().cloned();
-            let conn = transaction.conn()?;
-            entry.prepared_on(conn, hash);
-            let stmts = &mut entry.stmts;
-            let rows = task::while_reading(home, reader.as_ref(), || run_select(conn, stmts, select, constants, sink));
-            // The plan is of the newest definitions, the transaction may be older.
-            return rows.map(Done::Rows).map_err(|error| self.error_of_names(plan, true, error));
+            return self.read_of(transaction, plan, select, home, entry, hash, constants, sink).map(Done::Rows);
         }
+        let memory_max = self.engine.settings.statement_memory_max();
         self.env.may_write(&plan.kind)?;
         transaction.write(&self.env, plan, &mut entry.stmts)?;
         if !plan.is_current() {
@@ -297,13 +277,61 @@ impl Core {
         let before = task::suspensions();
         let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint, owner);
         entry.brief = task::suspensions() == before;
-        let written = written?;
+        let written = match written {
+            Ok(written) => written,
+            Err(error) if plan.attached.is_empty() => return Err(error.into()),
+            Err(error) => return Err(self.error_of_names(plan, false, error.into())),
+        };
         if let Some(former) = &mut transaction.place()?.former {
             former.has_written = true;
         }
         transaction.touch(&written.touched);
         transaction.changed += written.affected;
         Ok(Done::Written(written))
+    }
+
+    /// The query of [`step_of`](Self::step_of): it has locked, at its isolation level, what it sends.
+    fn read_of(
+        &mut self,
+        transaction: &mut Transaction,
+        plan: &Plan,
+        select: &SelectPlan,
+        home: &Arc<Schema>,
+        entry: &mut Entry,
+        hash: u64,
+        constants: Constants<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(u64, u64), QueryError> {
+        match &select.locking {
+            Some(locking) => self.lock_rows(transaction, plan, locking, home, entry, constants)?,
+            None if transaction.runs_alone() => {
+                transaction.write_or_lock(&self.env, plan, &mut entry.stmts, Need::Writer)?;
+                if !plan.is_current() {
+                    return Err(errors::definition_changed().into());
+                }
+            }
+            None => transaction.read(&self.env)?,
+        }
+        if transaction.place()?.is_redefined(plan)? {
+            return Err(errors::definition_changed().into());
+        }
+        self.note_reads(plan, !transaction.is_explicit());
+        let reader = transaction.reader().cloned();
+        let conn = transaction.conn()?;
+        entry.prepared_on(conn, hash);
+        let (stmts, had_snapshot) = (&mut entry.stmts, conn.has_snapshot());
+        let rows =
+            task::while_reading(home, reader.as_ref(), || run_select(conn, stmts, plan, select, constants, sink));
+        rows.map_err(|error| {
+            // The plan is of the newest definitions, the transaction may be older.
+            let error = self.error_of_names(plan, true, error);
+            let is_outdated = |error: &ServerError| error.code == errors::DEFINITION_CHANGED;
+            if !had_snapshot && matches!(&error, QueryError::Server(error) if is_outdated(error)) {
+                // It was taken a moment before the transaction could know what it is of.
+                let _ = transaction.place().map(Place::forget_snapshot);
+            }
+            error
+        })
     }
 
     /// The end of a result that a writing statement has given: as that of a query.
@@ -360,15 +388,7 @@ fn write_on(
         conn.begin_statement().map_err(|error| to_server_error(&error))?;
     }
     let mark = conn.watch().and_then(Watch::log).map(|log| log.mark());
-    let mut write = |conn: &mut Conn| {
-        let mut writer = Writer { conn, constants, env: constants.env, memory_max, stmts };
-        match &plan.kind {
-            PlanKind::Insert(insert) => writer.insert(insert),
-            PlanKind::Update(update) => writer.update(update),
-            PlanKind::Delete(delete) => writer.delete(delete),
-            PlanKind::Select(_) => Err(errors::internal("a query among writes")),
-        }
-    };
+    let mut write = |conn: &mut Conn| write_by(Writer { conn, constants, env: constants.env, memory_max, stmts }, plan);
     let result = if watched {
         let learn = |conn: &mut Conn| conn.learn(home, tables_of(plan).into_iter().map(|table| table.id));
         under_watch(conn, &home.rows, owner, constants.env, learn, write)
@@ -402,6 +422,21 @@ fn write_on(
         written.touched.extend(reached);
     }
     Ok(written)
+}
+
+/// Does what a plan says.
+///
+/// # Errors
+/// The statement's; 1412 if it has read another schema that others have redefined meanwhile.
+fn write_by(mut writer: Writer<'_>, plan: &Plan) -> Res<Written> {
+    let written = match &plan.kind {
+        PlanKind::Insert(insert) => writer.insert(insert),
+        PlanKind::Update(update) => writer.update(update),
+        PlanKind::Delete(delete) => writer.delete(delete),
+        PlanKind::Select(_) => Err(errors::internal("a query among writes")),
+    }?;
+    // The write lock keeps the definitions of the schema that it writes to, and of no other one.
+    if plan.attached.is_empty() || plan.is_of_the_files() { Ok(written) } else { Err(errors::definition_changed()) }
 }
 
 /// The tables that a plan writes to.

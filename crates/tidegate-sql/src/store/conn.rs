@@ -369,6 +369,12 @@ impl Conn {
         unsafe { ffi::sqlite3_get_autocommit(self.db) != 0 }
     }
 
+    /// Whether a transaction is open that has read, and sees what it saw then.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        // SAFETY: the handle is open; the name ends with NUL.
+        unsafe { ffi::sqlite3_txn_state(self.db, c"main".as_ptr()) > ffi::SQLITE_TXN_NONE }
+    }
+
     /// Rows changed by the last INSERT, UPDATE or DELETE.
     pub(crate) fn changes(&self) -> u64 {
         // SAFETY: the handle is open.
