@@ -6,8 +6,10 @@ pub(crate) mod conflict;
 mod insert;
 mod late;
 pub(crate) mod params;
+pub(crate) mod revise;
 pub(crate) mod rules;
 mod update;
+pub(crate) mod walk;
 pub(crate) mod write;
 
 use std::{cell::RefCell, future::poll_fn, sync::Arc};
@@ -77,6 +79,8 @@ pub(crate) struct SelectPlan {
     pub(crate) nap: bool,
     /// The rows without LIMIT, for SQL_CALC_FOUND_ROWS.
     pub(crate) found_rows_sql: Option<String>,
+    /// What SQLite cannot say of the rows that are wanted.
+    pub(crate) walk: Option<walk::Walk>,
 }
 
 /// How a query locks the rows that it reads.
@@ -268,11 +272,19 @@ fn stopped() -> QueryError {
     }
 }
 
-/// Hands the rows of RETURNING to the sink.
+/// Hands the rows of RETURNING to the sink, inside of a coroutine.
 ///
 /// # Errors
 /// That the sink has gone.
 pub(crate) fn send_returned(rows: &write::ReturnedRows, sink: &mut dyn Sink) -> Result<(), QueryError> {
+    task::block_on_to_end(deliver_returned(rows, sink)).map_err(|_| stopped())?
+}
+
+/// Hands the rows of RETURNING to the sink, outside of a coroutine.
+///
+/// # Errors
+/// That the sink has gone.
+pub(crate) async fn deliver_returned(rows: &write::ReturnedRows, sink: &mut dyn Sink) -> Result<(), QueryError> {
     let returned = &rows.returned;
     sink.columns(&returned.columns);
     let mut buf = Vec::new();
@@ -282,8 +294,21 @@ pub(crate) fn send_returned(rows: &write::ReturnedRows, sink: &mut dyn Sink) -> 
             out.emit(index, value.as_cell(), &mut buf, sink);
         }
         if sink.end_row() == Flow::Full {
-            task::block_on_to_end(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| stopped())??;
+            poll_fn(|cx| sink.poll_ready(cx)).await?;
         }
+    }
+    Ok(())
+}
+
+/// Hands the row that a query stands on to the sink.
+#[inline]
+fn send_row(stmt: &Stmt, outs: &[Out], buf: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<(), QueryError> {
+    sink.begin_row();
+    for (index, out) in outs.iter().enumerate() {
+        out.emit(index, stmt.cell(index), buf, sink);
+    }
+    if sink.end_row() == Flow::Full {
+        task::block_on_to_end(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| stopped())??;
     }
     Ok(())
 }
@@ -307,13 +332,7 @@ pub(crate) fn pump(
     let mut buf = BUFFER.take();
     while step == Step::Row {
         rows += 1;
-        sink.begin_row();
-        for (index, out) in outs.iter().enumerate() {
-            out.emit(index, stmt.cell(index), &mut buf, sink);
-        }
-        if sink.end_row() == Flow::Full {
-            task::block_on_to_end(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| stopped())??;
-        }
+        send_row(stmt, outs, &mut buf, sink)?;
         step = stmt.step().map_err(|error| to_server_error(&error))?;
     }
     BUFFER.set(buf);

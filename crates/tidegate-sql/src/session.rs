@@ -36,7 +36,7 @@ pub(crate) use env::{Env, UserValue, Zone, local_to_timestamp, timestamp_to_loca
 pub(crate) use group::Group;
 use group::Turn;
 pub(crate) use isolation::Isolation;
-pub(crate) use made::Pending;
+pub(crate) use made::{MadeStatement, Pending};
 pub(crate) use numbers::{CompletionType, Numbers};
 pub use pooled::PooledSession;
 pub use prepared::Context;
@@ -343,12 +343,8 @@ impl Core {
     /// Begins a statement and tries to run it until it neither meets other definitions than it was planned by nor has to stop
     /// for rows that others have locked.
     fn attempts(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<(), QueryError>) -> Result<(), QueryError> {
-        self.engine.questions.fetch_add(1, Ordering::Relaxed);
-        self.env.begin_statement();
-        self.env.in_transaction.set(self.transaction.is_some());
+        self.begin_attempts();
         let begun = self.env.begun();
-        // Also without a limit: the statement before it in the same text may have had one.
-        task::limit(self.env.statement_time.get());
         self.renew_schema();
         let mut attempts = 1;
         loop {
@@ -375,6 +371,14 @@ impl Core {
         }
     }
 
+    fn begin_attempts(&mut self) {
+        self.engine.questions.fetch_add(1, Ordering::Relaxed);
+        self.env.begin_statement();
+        self.env.in_transaction.set(self.transaction.is_some());
+        // Also without a limit: the statement before it in the same text may have had one.
+        task::limit(self.env.statement_time.get());
+    }
+
     /// Runs a statement by the definitions of this moment. Error 1412 if they change while it waits for the write lock:
     /// then it has done nothing.
     fn attempt(
@@ -387,7 +391,7 @@ impl Core {
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
         if self.caches
-            && let Some(done) = self.cached(scan, constants, more, sink)
+            && let Some(done) = self.cached(None, scan, constants, more, sink)
         {
             return done;
         }
@@ -435,10 +439,12 @@ impl Core {
         Inputs::of(self.schema.as_ref(), &self.env)
     }
 
-    /// Runs the statement by a plan that its connection or this thread has cached; `None` if there is none.
+    /// Runs the statement by a plan that its connection or this thread has cached; `None` if there is none. `pool` is that of the
+    /// schema which the statement is about, if that need not be the current one.
     #[inline]
     fn cached(
         &mut self,
+        pool: Option<&Rc<Pool>>,
         scan: &Normalised,
         constants: Constants<'_>,
         more: bool,
@@ -449,10 +455,10 @@ impl Core {
         let known = |pool: &Pool| pool.plans.borrow_mut().twin(scan, constants.sql, &inputs, constants.params);
         if let Some(transaction) = &mut self.transaction {
             let found = transaction.cached(scan.hash, take);
-            let entry = found.or_else(|| self.pool.as_deref().and_then(known))?;
+            let entry = found.or_else(|| pool.or(self.pool.as_ref()).and_then(|pool| known(pool)))?;
             return Some(self.run_entry(entry, scan, constants, more, true, sink));
         }
-        let pool = self.pool.clone()?;
+        let pool = pool.or(self.pool.as_ref()).cloned()?;
         if let Some(done) = self.cached_in_group(&pool, scan, &inputs, constants, more, sink) {
             return Some(done);
         }
@@ -482,10 +488,8 @@ impl Core {
             && entry.plan.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, &pool.schema))
             && let Some(guard) = pool.schema.writer.try_acquire()
         {
-            return Some(match Turn::open(&self.engine, &pool, guard, conn) {
-                Ok(turn) => self.run_in_group(turn, entry, scan.hash, constants, more, true, sink),
-                Err(error) => Err(error.into()),
-            });
+            let turn = Turn::open(&self.engine, &pool, guard, conn).map_err(QueryError::from);
+            return Some(turn.and_then(|turn| self.run_in_group(turn, entry, scan.hash, constants, more, true, sink)));
         }
         if self.may_join(&entry) || !self.env.autocommit.get() && !matches!(entry.plan.kind, PlanKind::Select(_)) {
             // Somebody else writes, or a transaction will, on a private connection: that, or a group, knows the statement or learns it.

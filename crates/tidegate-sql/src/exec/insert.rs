@@ -343,7 +343,7 @@ fn bind_row(stmt: &mut Stmt, table: &Table, row: &[Datum], rowid: Option<i64>) -
 }
 
 /// The text that inserts a row; its last value is the row id, NULL for the next one, where that is no column.
-fn insert_sql(table: &Table) -> String {
+pub(super) fn insert_sql(table: &Table) -> String {
     let mut columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
     if table.rowid_column().is_none() {
         columns.push("rowid".to_owned());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use tidegate_rows::{ColumnType, Param, Value};
 
+use super::revise::Revise;
 use crate::{
     session::UserValue,
     translate::ParamKind,
@@ -29,7 +30,14 @@ pub(crate) enum Params<'a> {
     /// The variables behind USING.
     Variables(&'a [UserValue]),
     /// Those of a statement without a text.
-    Made(&'a [MadeParam<'a>]),
+    Made(Made<'a>),
+}
+
+/// The values of a statement without a text, and who decides about its rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Made<'a> {
+    pub(crate) values: &'a [MadeParam<'a>],
+    pub(crate) revise: Option<&'a dyn Revise>,
 }
 
 /// A value of a statement without a text.
@@ -39,6 +47,8 @@ pub(crate) enum MadeParam<'a> {
     Given(Value<'a>),
     /// In the stored form of a column.
     Stored(Datum, Rep),
+    /// Values of which each in turn stands in another one's place ([`Walk`](super::walk::Walk)).
+    Each(Vec<MadeParam<'a>>),
 }
 
 impl<'a> Params<'a> {
@@ -50,7 +60,7 @@ impl<'a> Params<'a> {
         match self {
             Self::Bound(params) => params.len(),
             Self::Variables(values) => values.len(),
-            Self::Made(values) => values.len(),
+            Self::Made(made) => made.values.len(),
         }
     }
 
@@ -127,9 +137,10 @@ impl<'a> Params<'a> {
                     (value, _) => value,
                 })
             }
-            Self::Made(values) => Some(match values.get(index)? {
+            Self::Made(made) => Some(match made.values.get(index)? {
                 MadeParam::Stored(datum, rep) => Val::of(datum.as_cell(), *rep),
                 MadeParam::Given(value) => Val::given(*value),
+                MadeParam::Each(_) => return None,
             }),
         }
     }

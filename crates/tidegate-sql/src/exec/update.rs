@@ -186,7 +186,10 @@ impl Writer<'_> {
     /// MySQL's.
     pub(crate) fn update(&mut self, plan: &UpdatePlan) -> Res<Written> {
         self.env.set_abort_on_warning(self.strict() && !plan.ignore);
-        let result = self.update_rows(plan);
+        let result = match &plan.revised {
+            Some(insert) => self.revise(plan, insert),
+            None => self.update_rows(plan),
+        };
         self.env.set_abort_on_warning(false);
         result
     }
@@ -205,6 +208,13 @@ impl Writer<'_> {
         written.touched = plan.targets.iter().map(|target| Arc::clone(&target.table.state)).collect();
         if changed == 0 {
             written.touched.clear();
+        }
+        if let Some(returned) = &plan.returning {
+            let mut old = ReturnedRows::new(returned);
+            for value in rows.iter().flat_map(|cells| &cells[1..=returned.outs.len()]) {
+                old.push(value.clone(), self.memory_max)?;
+            }
+            written.returned = Some(old);
         }
         written.affected = if self.env.found_rows_flag.get() { matched } else { changed };
         written.info = format!("Rows matched: {matched}  Changed: {changed}  Warnings: {}", self.env.warning_count());
@@ -240,7 +250,7 @@ impl Writer<'_> {
     }
 
     /// The new values of a row; none if the row stays as it is.
-    fn changes_of(
+    pub(super) fn changes_of(
         &mut self,
         plan: &UpdatePlan,
         target: &UpdateTarget,

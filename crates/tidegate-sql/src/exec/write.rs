@@ -216,20 +216,25 @@ impl Writer<'_> {
     }
 
     pub(super) fn read_all(&self, stmt: &mut Stmt, feed: &Feed) -> Res<Rows> {
-        let mut stmt = self.constants.bind(stmt, &feed.binds)?;
-        let width = stmt.column_count();
-        let mut rows = Rows { cells: Vec::new(), width };
+        let mut rows = Rows { cells: Vec::new(), width: feed.outs.len() };
         let mut bytes = 0usize;
-        while stmt.step().map_err(internal)? == Step::Row {
+        let mut take = |stmt: &Stmt, width: usize| {
+            rows.width = width;
             for index in 0..width {
-                let cell = stmt.cell(index);
-                let value = cell.to_owned();
+                let value = stmt.cell(index).to_owned();
                 bytes += value.size();
                 rows.cells.push(value);
             }
-            if bytes > self.memory_max {
-                return Err(errors::unsupported(TOO_MUCH));
-            }
+            if bytes > self.memory_max { Err(errors::unsupported(TOO_MUCH)) } else { Ok(()) }
+        };
+        if let Some(walk) = &feed.walk {
+            walk.run(stmt, &feed.binds, self.constants, || Ok(()), |stmt, width| take(stmt, width))?;
+            return Ok(rows);
+        }
+        let mut stmt = self.constants.bind(stmt, &feed.binds)?;
+        let width = stmt.column_count();
+        while stmt.step().map_err(internal)? == Step::Row {
+            take(&stmt, width)?;
         }
         Ok(rows)
     }

@@ -66,6 +66,7 @@ static UDFS: &[Udf] = &[
         Ok(())
     }),
     Udf::new("tg_add", 3, add_whole),
+    Udf::new("tg_crosses", 3, crosses),
     Udf::new("tg_bitor", 2, |args, out| { out.uint(args.uint(0) | args.uint(1)); Ok(()) }),
     Udf::new("tg_bitand", 2, |args, out| { out.uint(args.uint(0) & args.uint(1)); Ok(()) }),
     Udf::new("tg_bitxor", 2, |args, out| { out.uint(args.uint(0) ^ args.uint(1)); Ok(()) }),
@@ -110,20 +111,38 @@ static UDFS: &[Udf] = &[
     }),
 ];
 
-/// `tg_cv(value, code, decimals, base, width)`: a value in another representation.
-/// `tg_add(unsigned, a, b)`: the sum of two whole numbers, of which `b` has a sign.
+/// `tg_add(mode, a, b)`: the sum of two whole numbers, of which `b` has a sign. `mode` is 1 if `a` has none, with 2 if the sum is
+/// to be the nearest number that there is, with 4 if it is to be the difference.
 fn add_whole(args: &Args<'_>, out: &mut Out) -> Result<(), ServerError> {
-    let refuse = |kind, sum: String| errors::value_out_of_range(kind, sum);
-    let (signed, unsigned, delta) = (args.int(1), args.uint(1), args.int(2));
-    if args.int(0) == 0 {
-        out.int(signed.checked_add(delta).ok_or_else(|| refuse("BIGINT", format!("({signed} + {delta})")))?);
+    let (mode, delta) = (args.int(0), i128::from(args.int(2)));
+    let (kind, old, min, max) = if mode & 1 == 0 {
+        ("BIGINT", i128::from(args.int(1)), i128::from(i64::MIN), i128::from(i64::MAX))
     } else {
-        let sum = unsigned.checked_add_signed(delta);
-        out.uint(sum.ok_or_else(|| refuse("BIGINT UNSIGNED", format!("({unsigned} + {delta})")))?);
+        ("BIGINT UNSIGNED", i128::from(args.uint(1)), 0, i128::from(u64::MAX))
+    };
+    let sum = if mode & 4 == 0 { old + delta } else { old - delta };
+    let held = sum.clamp(min, max);
+    if held != sum && mode & 2 == 0 {
+        let sign = if mode & 4 == 0 { '+' } else { '-' };
+        return Err(errors::value_out_of_range(kind, format!("({old} {sign} {delta})")));
+    }
+    if mode & 1 == 0 {
+        out.int(held as i64)
+    } else {
+        out.uint(held as u64)
     }
     Ok(())
 }
 
+/// `tg_crosses(unsigned, a, b)`: whether `a - b` has another sign than `a`; 0 is of both.
+fn crosses(args: &Args<'_>, out: &mut Out) -> Result<(), ServerError> {
+    let old = if args.int(0) == 0 { i128::from(args.int(1)) } else { i128::from(args.uint(1)) };
+    let difference = old - i128::from(args.int(2));
+    out.int(i64::from(old < 0 && difference > 0 || old > 0 && difference < 0));
+    Ok(())
+}
+
+/// `tg_cv(value, code, decimals, base, width)`: a value in another representation.
 fn convert(args: &Args<'_>, out: &mut Out) -> Done {
     let code = args.int(1);
     let (from, to) = (rep_of_code(code / 16), rep_of_code(code % 16));

@@ -67,6 +67,7 @@ impl Core {
                     binds: binds.into(),
                     locking: translator.locks.found.take(),
                     found_rows_sql: rel.unlimited,
+                    walk: None,
                 })
             }
             Statement::Insert(insert) => PlanKind::Insert(translator.insert(insert)?),

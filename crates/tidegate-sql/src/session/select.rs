@@ -9,7 +9,7 @@ use crate::{
     cache::Entry,
     clients::Listing,
     errors,
-    exec::{Plan, PlanKind, SelectPlan, bind::Constants, pump},
+    exec::{Plan, PlanKind, SelectPlan, bind::Constants, pump, walk},
     functions,
     store::{
         conn::{Cell, Conn, SqliteError, Stmt, to_server_error},
@@ -35,6 +35,10 @@ impl Core {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
         self.note_reads(&plan, true);
         let result = self.attach(&mut conn, &plan).map_err(QueryError::from).and_then(|()| {
+            if select.walk.is_some() {
+                // It may take several queries; giving the connection back ends their common snapshot.
+                conn.begin().map_err(|error| to_server_error(&error))?;
+            }
             task::while_reading(&pool.schema, None, || {
                 run_select(&mut conn, &mut entry.stmts, &plan, select, constants, sink)
             })
@@ -181,9 +185,13 @@ pub(super) fn run_select(
         stmts.push(conn.prepare(&select.sql).map_err(internal)?);
     }
     let stmt = &mut stmts[0];
-    let mut bound = constants.bind(stmt, &select.binds)?;
     // The file has new definitions, and values that go with them, a moment before the catalogue shows them.
     let begun = || if plan.is_of_the_files() { Ok(()) } else { Err(errors::definition_changed()) };
+    if let Some(walk) = &select.walk {
+        let rows = walk::pump(walk, stmt, select, constants, begun, sink)?;
+        return Ok((rows, rows));
+    }
+    let mut bound = constants.bind(stmt, &select.binds)?;
     let rows = pump(&mut bound, &select.columns, &select.outs, begun, sink)?;
     drop(bound);
     let Some(sql) = &select.found_rows_sql else { return Ok((rows, rows)) };

@@ -47,7 +47,6 @@ impl Core {
         let plan = &entry.plan;
         entry.brief
             && !matches!(plan.kind, PlanKind::Select(_))
-            && !plan.returns()
             && plan.attached.is_empty()
             && plan.home.is_some()
             && self.transaction.is_none()
@@ -136,7 +135,13 @@ impl Core {
             Err(task::Cancelled) => return Err(errors::interrupted().into()),
         }
         self.note_joined(&member, &written);
-        self.finish_write(written, more, sink);
+        match written.returned {
+            None => self.finish_write(written, more, sink),
+            Some(ref rows) => {
+                crate::exec::send_returned(rows, sink)?;
+                self.finish_returned(written, more, sink);
+            }
+        }
         Ok(())
     }
 
@@ -148,7 +153,13 @@ impl Core {
             return Err(error.into());
         }
         self.note_joined(&member, &written);
-        self.finish_write(written, false, sink);
+        match written.returned {
+            None => self.finish_write(written, false, sink),
+            Some(ref rows) => {
+                crate::exec::deliver_returned(rows, sink).await?;
+                self.finish_returned(written, false, sink);
+            }
+        }
         Ok(())
     }
 
@@ -467,15 +478,6 @@ fn writes_once(plan: &Plan) -> bool {
 const BRIEF_ROWS_MAX: usize = 64;
 
 impl Plan {
-    /// Whether a writing statement answers rows.
-    fn returns(&self) -> bool {
-        match &self.kind {
-            PlanKind::Insert(insert) => insert.returning.is_some(),
-            PlanKind::Delete(delete) => delete.returning.is_some(),
-            PlanKind::Select(_) | PlanKind::Update(_) => false,
-        }
-    }
-
     /// Whether a statement is short by its very form.
     pub(crate) fn is_brief(&self) -> bool {
         match &self.kind {

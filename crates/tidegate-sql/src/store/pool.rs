@@ -51,6 +51,12 @@ pub(crate) struct Known {
     pub(crate) private: usize,
 }
 
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("schema", &self.schema.name).finish_non_exhaustive()
+    }
+}
+
 impl Pool {
     /// This thread's pool for `schema`.
     pub(crate) fn of(schema: &Arc<Schema>) -> Rc<Self> {

@@ -4,7 +4,10 @@ use std::{fmt::Write, rc::Rc, sync::Arc};
 
 use tidegate_rows::ServerError;
 
-use super::{Change, Comparison, OnDuplicate, OpenTable, Request, Rows};
+use super::{
+    Answer, Change, Comparison, OnDuplicate, OpenTable, Otherwise, Request, Rows, Strictness,
+    conditions::{Given, Part, condition, meets, verdict},
+};
 use crate::{
     catalog::{Column, Index, Table, same_name},
     engine::Schema,
@@ -12,12 +15,15 @@ use crate::{
     exec::{
         Out, Plan, PlanKind, SelectPlan,
         rules::{Rule, rules_of},
+        walk::Walk,
     },
     parse::KeyKind,
     session::Core,
+    store::pool::Pool,
     translate::{
-        Bind, Session, Source,
+        Bind, Session, Source, conversion_code,
         dml::{Cellish, DeletePlan, Feed, InsertPlan, InsertRow, UpdatePlan, UpdateTarget},
+        returning::Returned,
     },
     value::{Rep, SqlType},
 };
@@ -28,6 +34,8 @@ type Res<T> = Result<T, ServerError>;
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) schema: Arc<Schema>,
+    /// This thread's connections to it.
+    pub(super) pool: Rc<Pool>,
     /// The version of the schema's definitions.
     version: u64,
     pub(super) table: Arc<Table>,
@@ -36,6 +44,9 @@ pub(super) struct Known {
     pub(super) parts: Vec<usize>,
     /// Positions of the open columns.
     columns: Vec<usize>,
+    /// Positions of the columns that filters look at.
+    pub(super) filters: Vec<usize>,
+    strictness: Strictness,
     rules: Arc<[Rule]>,
 }
 
@@ -45,12 +56,12 @@ impl OpenTable {
     /// # Errors
     /// As [`Session::open_table`](crate::Session::open_table).
     pub(super) fn known(&self, core: &Core) -> Res<Rc<Known>> {
-        let schema = core.schema.as_ref().ok_or_else(errors::no_database)?;
-        let current = |known: &&Rc<Known>| Arc::ptr_eq(&known.schema, schema) && known.version == schema.version();
+        let current = |known: &&Rc<Known>| !known.schema.is_closed() && known.version == known.schema.version();
         if let Some(known) = self.known.borrow().as_ref().filter(current) {
             return Ok(Rc::clone(known));
         }
-        let known = Rc::new(self.look_up(core, schema)?);
+        let schema = core.engine.schema(&self.schema)?;
+        let known = Rc::new(self.look_up(core, &schema)?);
         *self.known.borrow_mut() = Some(Rc::clone(&known));
         Ok(known)
     }
@@ -70,10 +81,13 @@ impl OpenTable {
         };
         Ok(Known {
             schema: Arc::clone(schema),
+            pool: Pool::of(schema),
             version,
             parts: parts.ok_or_else(|| errors::internal("an index without its columns"))?,
             index,
             columns: self.columns.iter().map(column).collect::<Res<_>>()?,
+            filters: self.filters.iter().map(column).collect::<Res<_>>()?,
+            strictness: self.strictness,
             rules: rules_of(&Session::new(&core.engine, Some(schema), &core.env), table)?.into(),
             table: Arc::clone(table),
         })
@@ -81,39 +95,67 @@ impl OpenTable {
 }
 
 impl Known {
+    /// Whether both are of the same definitions of a schema.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.schema, &other.schema) && self.version == other.version
+    }
+
     /// Words that stand for all requests which this one's plan serves, in the statement cache.
     pub(super) fn words(&self, request: &Request<'_>) -> String {
         let mut words = format!("\0{} {}", self.table.id, self.index.id);
-        let key = |words: &mut String, rows: &Rows<'_>| {
-            let _ = write!(words, " {:?} ", rows.comparison);
-            words.extend(rows.key.iter().map(|value| if is_null(value) { 'n' } else { 'v' }));
-        };
+        if self.strictness == Strictness::Nearest {
+            words.push('~');
+        }
+        let all = self.columns.len();
         let width = match request {
             Request::Find(rows) => {
-                key(&mut words, rows);
+                self.say_rows(&mut words, rows);
                 words.push_str(" find");
-                self.columns.len()
+                all
             }
             Request::Insert(values, on_duplicate) => {
                 let _ = write!(words, " insert {on_duplicate:?}");
                 values.len()
             }
-            Request::Update(rows, changes) => {
-                key(&mut words, rows);
-                words.push_str(" update ");
-                words.extend(changes.iter().map(|change| if matches!(change, Change::Add(_)) { '+' } else { '=' }));
-                changes.len()
+            Request::Update(rows, changes, answer) => {
+                self.say_rows(&mut words, rows);
+                let _ = write!(words, " update {answer:?} ");
+                words.extend(changes.iter().map(|change| match change {
+                    Change::Keep => '.',
+                    Change::Set(_) => '=',
+                    Change::Add(_) => '+',
+                    Change::Subtract(_) => '-',
+                }));
+                if *answer == Answer::OldRows { all } else { changes.len() }
             }
-            Request::Delete(rows) => {
-                key(&mut words, rows);
-                words.push_str(" delete");
-                0
+            Request::Delete(rows, answer) => {
+                self.say_rows(&mut words, rows);
+                let _ = write!(words, " delete {answer:?}");
+                if *answer == Answer::OldRows { all } else { 0 }
+            }
+            Request::Revise(rows, _) => {
+                self.say_rows(&mut words, rows);
+                words.push_str(" revise");
+                all
             }
         };
         for column in &self.columns[..width.min(self.columns.len())] {
             let _ = write!(words, " {column}");
         }
         words
+    }
+
+    fn say_rows(&self, words: &mut String, rows: &Rows<'_>) {
+        let _ = write!(words, " {:?} ", rows.comparison);
+        words.extend((0..rows.key.len()).map(|part| Given::of(rows, part).letter()));
+        if let Some(each) = &rows.each {
+            let _ = write!(words, "@{}", each.part);
+        }
+        for filter in rows.filters {
+            let null = if is_null(&filter.value) { "NULL" } else { "" };
+            let column = self.filters.get(filter.column);
+            let _ = write!(words, " {:?} {column:?} {:?} {null}", filter.otherwise, filter.test);
+        }
     }
 
     /// The plan of a request.
@@ -124,8 +166,9 @@ impl Known {
         let kind = match request {
             Request::Find(rows) => PlanKind::Select(self.find(rows)?),
             Request::Insert(values, on_duplicate) => PlanKind::Insert(self.insert(values.len(), *on_duplicate)?),
-            Request::Update(rows, changes) => PlanKind::Update(self.update(rows, changes)?),
-            Request::Delete(rows) => PlanKind::Delete(self.delete(rows)?),
+            Request::Update(rows, changes, answer) => PlanKind::Update(self.update(rows, changes, *answer)?),
+            Request::Delete(rows, answer) => PlanKind::Delete(self.delete(rows, *answer)?),
+            Request::Revise(rows, _) => PlanKind::Update(self.revise(rows)?),
         };
         Ok(Plan {
             kind,
@@ -146,27 +189,37 @@ impl Known {
     }
 
     fn find(&self, rows: &Rows<'_>) -> Res<SelectPlan> {
-        let columns = self.columns.iter().map(|&position| &self.table.columns[position]);
-        let names: Vec<String> = columns.clone().map(|column| format!("c{}", column.id)).collect();
-        // A row without columns is a row all the same.
-        let names = if names.is_empty() { "1".to_owned() } else { names.join(", ") };
-        let described = columns.clone().map(|column| {
-            let mut described = column.ty.describe(column.name.as_bytes(), !column.nullable);
-            described.schema = self.schema.name.as_bytes().into();
-            described.table = self.table.name.as_bytes().into();
-            described.org_table = self.table.name.as_bytes().into();
-            described.org_name = column.name.as_bytes().into();
-            described
-        });
+        let Returned { columns, outs } = self.returned();
+        let mut texts = self.texts();
+        if texts.is_empty() {
+            // A row without columns is a row all the same.
+            texts.push("1".to_owned());
+        }
+        let Feed { sql, binds, walk, .. } = self.feed(rows, texts, Vec::new(), Vec::new())?;
         Ok(SelectPlan {
-            sql: format!("SELECT {names}{}", self.tail(rows)?),
-            columns: described.collect(),
-            outs: columns.map(|column| Out::of(&column.ty)).collect(),
-            binds: self.binds(rows).into(),
+            sql,
+            columns,
+            outs,
+            binds: binds.into(),
             locking: None,
             nap: false,
             found_rows_sql: None,
+            walk,
         })
+    }
+
+    /// The open columns as SQLite knows them.
+    fn texts(&self) -> Vec<String> {
+        self.columns.iter().map(|&position| format!("c{}", self.table.columns[position].id)).collect()
+    }
+
+    /// The open columns as a result has them.
+    fn returned(&self) -> Returned {
+        let columns = self.columns.iter().map(|&position| &self.table.columns[position]);
+        Returned {
+            columns: columns.clone().map(|column| described(&self.schema.name, &self.table, column)).collect(),
+            outs: columns.map(|column| Out::of(&column.ty)).collect(),
+        }
     }
 
     fn insert(&self, count: usize, on_duplicate: OnDuplicate) -> Res<InsertPlan> {
@@ -186,50 +239,103 @@ impl Known {
         })
     }
 
-    fn update(&self, rows: &Rows<'_>, changes: &[Change<'_>]) -> Res<UpdatePlan> {
+    fn update(&self, rows: &Rows<'_>, changes: &[Change<'_>], answer: Answer) -> Res<UpdatePlan> {
         self.check_width(changes.len())?;
-        let mut binds = self.binds(rows);
-        let (mut texts, mut outs) = (vec!["rowid".to_owned()], vec![Out::rowid()]);
-        let mut assignments = Vec::new();
+        let (mut texts, mut outs) = (Vec::new(), Vec::new());
+        if answer == Answer::OldRows {
+            (texts, outs) = (self.texts(), self.returned().outs.into_vec());
+        }
+        let first = self.first_number(rows);
+        let (mut binds, mut assignments, mut crosses) = (Vec::new(), Vec::new(), Vec::new());
         for (index, change) in changes.iter().enumerate() {
             let column = self.column(index);
-            texts.push(format!("c{}", column.id));
-            outs.push(Out::of(&column.ty));
             let param = Source::Param(params_of(rows) + index);
-            let (old, value) = (texts.len() - 1, Cellish::Const(param.clone()));
             let value = match change {
-                Change::Set(_) => value,
-                Change::Add(_) => {
-                    if !column.ty.base.is_integer() {
-                        return Err(errors::unsupported("adding to a column that holds no whole numbers"));
-                    }
+                Change::Keep => continue,
+                Change::Set(_) => Cellish::Const(param),
+                Change::Add(_) | Change::Subtract(_) => {
                     binds.push(Bind { source: param, rep: Rep::Int, members: None });
-                    texts.push(format!("tg_add({}, c{}, ?{})", i32::from(column.ty.unsigned), column.id, binds.len()));
+                    let (sum, crossing) = self.sum(column, change, first + binds.len() - 1);
+                    crosses.extend(crossing);
+                    texts.push(sum);
                     outs.push(Out::of(&if column.ty.unsigned { SqlType::ubigint() } else { SqlType::bigint() }));
-                    Cellish::Column(texts.len() - 1)
+                    Cellish::Column(texts.len())
                 }
             };
-            assignments.push((self.columns[index], old, value));
+            texts.push(format!("c{}", column.id));
+            outs.push(Out::of(&column.ty));
+            assignments.push((self.columns[index], texts.len(), value));
         }
-        let sql = format!("SELECT {}{}", texts.join(", "), self.tail(rows)?);
-        let target = UpdateTarget {
+        // A row without its number is left as it is.
+        let rowid = match crosses.join(" OR ") {
+            none if none.is_empty() => "rowid".to_owned(),
+            crosses => format!("CASE WHEN {crosses} THEN NULL ELSE rowid END"),
+        };
+        texts.insert(0, rowid);
+        outs.insert(0, Out::rowid());
+        let returning = (answer == Answer::OldRows).then(|| Arc::new(self.returned()));
+        let feed = self.feed(rows, texts, outs, binds)?;
+        Ok(UpdatePlan { targets: vec![self.target(assignments)], feed, ignore: false, returning, revised: None })
+    }
+
+    fn target(&self, assignments: Vec<(usize, usize, Cellish)>) -> UpdateTarget {
+        UpdateTarget {
             schema: Arc::clone(&self.schema),
             table: Arc::clone(&self.table),
             rowid: 0,
             assignments,
             rules: Arc::clone(&self.rules),
-        };
-        Ok(UpdatePlan { targets: vec![target], feed: Feed { sql, binds, outs }, ignore: false })
+        }
     }
 
-    fn delete(&self, rows: &Rows<'_>) -> Res<DeletePlan> {
-        let sql = format!("SELECT rowid{}", self.tail(rows)?);
+    /// A sum or a difference of a column and parameter `number`; and when a difference has another sign than the column.
+    fn sum(&self, column: &Column, change: &Change<'_>, number: usize) -> (String, Option<String>) {
+        let is_integer = column.ty.base.is_integer();
+        let old = if is_integer {
+            format!("c{}", column.id)
+        } else {
+            let code = conversion_code(column.ty.rep(), Rep::Int);
+            format!("tg_cv_lenient(c{}, {code}, {}, 0, 0)", column.id, column.ty.decimals)
+        };
+        let subtracts = matches!(change, Change::Subtract(_));
+        let is_unsigned = is_integer && column.ty.unsigned;
+        let nearest = self.strictness == Strictness::Nearest;
+        let mode = i32::from(is_unsigned) + 2 * i32::from(nearest) + 4 * i32::from(subtracts);
+        let crosses = subtracts.then(|| format!("tg_crosses({}, {old}, ?{number})", i32::from(is_unsigned)));
+        (format!("tg_add({mode}, {old}, ?{number})"), crosses)
+    }
+
+    fn delete(&self, rows: &Rows<'_>, answer: Answer) -> Res<DeletePlan> {
+        let (mut texts, mut outs) = (vec!["rowid".to_owned()], vec![Out::rowid()]);
+        let returning = (answer == Answer::OldRows).then(|| Arc::new(self.returned()));
+        if let Some(returned) = &returning {
+            texts.extend(self.texts());
+            outs.extend(returned.outs.iter().cloned());
+        }
         Ok(DeletePlan {
             targets: vec![(Arc::clone(&self.schema), Arc::clone(&self.table), 0)],
-            feed: Feed { sql, binds: self.binds(rows), outs: vec![Out::rowid()] },
+            feed: self.feed(rows, texts, outs, Vec::new())?,
             direct: false,
             ignore: false,
+            returning,
+        })
+    }
+
+    fn revise(&self, rows: &Rows<'_>) -> Res<UpdatePlan> {
+        let width = self.columns.len();
+        self.check_width(width)?;
+        let mut texts = vec!["rowid".to_owned()];
+        texts.extend(self.texts());
+        let mut outs = vec![Out::rowid()];
+        outs.extend(self.returned().outs);
+        let assignments =
+            (0..width).map(|index| (self.columns[index], index + 1, Cellish::Const(Source::Param(index))));
+        Ok(UpdatePlan {
+            targets: vec![self.target(assignments.collect())],
+            feed: self.feed(rows, texts, outs, Vec::new())?,
+            ignore: false,
             returning: None,
+            revised: Some(Box::new(self.insert(width, OnDuplicate::Fail)?)),
         })
     }
 
@@ -240,49 +346,98 @@ impl Known {
         Ok(())
     }
 
-    /// The constants of [`tail`](Self::tail): the key, then limit and offset.
-    fn binds(&self, rows: &Rows<'_>) -> Vec<Bind> {
+    /// The number of the first parameter of SQLite's behind those of [`feed`](Self::feed) itself.
+    fn first_number(&self, rows: &Rows<'_>) -> usize {
+        let filters = rows.filters.iter().filter(|filter| !is_null(&filter.value)).count();
+        rows.key.len() + filters + if walks(rows) { 0 } else { 2 } + 1
+    }
+
+    /// The query that finds a request's rows: these texts of them, with these constants behind its own.
+    fn feed(&self, rows: &Rows<'_>, mut texts: Vec<String>, outs: Vec<Out>, more: Vec<Bind>) -> Res<Feed> {
+        let count = rows.key.len();
+        let each_fits = rows.each.as_ref().is_none_or(|each| each.part < count);
+        if count == 0 || count > self.parts.len() || !each_fits {
+            return Err(errors::unsupported("a key with none or more values than its index has columns"));
+        }
         let bind = |index, rep| Bind { source: Source::Param(index), rep, members: None };
         let key = self.parts.iter().zip(rows.key).enumerate();
         let mut binds: Vec<Bind> =
             key.map(|(index, (part, _))| bind(index, bound_as(self.table.columns[*part].ty.rep()))).collect();
-        binds.extend([bind(binds.len(), Rep::Int), bind(binds.len() + 1, Rep::Int)]);
-        binds
+        let parts: Vec<Part<'_>> = self.parts.iter().map(|&part| Part(&self.table.columns[part])).collect();
+        let mut condition = condition(rows, &parts[..count]);
+        let mut filters = Vec::new();
+        for (index, filter) in rows.filters.iter().enumerate() {
+            let position = self.filters.get(filter.column);
+            let position =
+                position.ok_or_else(|| errors::unsupported("a filter on a column that is not opened for it"))?;
+            let column = &self.table.columns[*position];
+            if !is_null(&filter.value) {
+                binds.push(bind(count + 2 + index, bound_as(column.ty.rep())));
+            }
+            filters.push((filter.otherwise, meets(filter, column, binds.len())));
+        }
+        let limit = match (walks(rows), &rows.each) {
+            (true, None) => String::new(),
+            (true, Some(_)) => " LIMIT 1".to_owned(),
+            (false, _) => {
+                filters.drain(..).for_each(|(_, meets)| condition += &format!(" AND {meets}"));
+                binds.extend([bind(count, Rep::Int), bind(count + 1, Rep::Int)]);
+                format!(" LIMIT ?{} OFFSET ?{}", binds.len() - 1, binds.len())
+            }
+        };
+        let walk = walks(rows).then(|| {
+            texts.push(verdict(filters.into_iter()));
+            Walk { each: rows.each.as_ref().map(|each| each.part), limit: count }
+        });
+        debug_assert_eq!(binds.len() + 1, self.first_number(rows));
+        binds.extend(more);
+        let sql = format!(
+            "SELECT {} FROM t{} {} WHERE {condition} ORDER BY {}{limit}",
+            texts.join(", "),
+            self.table.id,
+            self.hint(),
+            self.order(rows, &parts)
+        );
+        Ok(Feed { sql, binds, outs, walk })
     }
 
-    /// FROM, WHERE, ORDER BY and LIMIT.
-    fn tail(&self, rows: &Rows<'_>) -> Res<String> {
-        if rows.key.is_empty() || rows.key.len() > self.parts.len() {
-            return Err(errors::unsupported("a key with none or more values than its index has columns"));
-        }
-        let rowid = self.index.kind == KeyKind::Primary && self.table.rowid_column().is_some();
-        let hint = if rowid {
+    /// What has SQLite use the index.
+    fn hint(&self) -> String {
+        if self.index.kind == KeyKind::Primary && self.table.rowid_column().is_some() {
             "NOT INDEXED".to_owned()
         } else {
             format!("INDEXED BY {}", self.table.physical_index(&self.index))
-        };
-        let parts: Vec<Part<'_>> = self.parts.iter().map(|&part| Part(&self.table.columns[part])).collect();
-        let condition = condition(rows, &parts[..rows.key.len()]);
+        }
+    }
+
+    fn order(&self, rows: &Rows<'_>, parts: &[Part<'_>]) -> String {
         let backwards = matches!(rows.comparison, Comparison::Less | Comparison::AtMost);
         let order = parts
             .iter()
             .zip(&self.index.parts)
             .map(|(part, known)| format!("c{}{}", part.0.id, if backwards != known.descending { " DESC" } else { "" }));
-        let order: Vec<String> = order.collect();
-        let count = rows.key.len();
-        Ok(format!(
-            " FROM t{} {hint} WHERE {condition} ORDER BY {} LIMIT ?{} OFFSET ?{}",
-            self.table.id,
-            order.join(", "),
-            count + 1,
-            count + 2
-        ))
+        order.collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Whether SQLite cannot say alone which rows are wanted.
+fn walks(rows: &Rows<'_>) -> bool {
+    rows.each.is_some() || rows.filters.iter().any(|filter| filter.otherwise == Otherwise::Stop)
+}
+
+/// A column of a table as results describe it.
+pub(super) fn described(schema: &str, table: &Table, column: &Column) -> tidegate_rows::Column {
+    let mut described = column.ty.describe(column.name.as_bytes(), !column.nullable);
+    described.schema = schema.as_bytes().into();
+    described.table = table.name.as_bytes().into();
+    described.org_table = table.name.as_bytes().into();
+    described.org_name = column.name.as_bytes().into();
+    described
 }
 
 /// How many values a request's rows have.
 fn params_of(rows: &Rows<'_>) -> usize {
-    rows.key.len() + 2
+    rows.key.len() + 2 + rows.filters.len()
 }
 
 pub(super) fn is_null(value: &tidegate_rows::Value<'_>) -> bool {
@@ -295,57 +450,5 @@ fn bound_as(rep: Rep) -> Rep {
         Rep::Enum => Rep::Int,
         Rep::Set => Rep::Uint,
         rep => rep,
-    }
-}
-
-/// A column of the index.
-struct Part<'a>(&'a Column);
-
-impl Part<'_> {
-    fn equals(&self, number: usize, null: bool) -> String {
-        if null { format!("c{} IS NULL", self.0.id) } else { format!("c{} = ?{number}", self.0.id) }
-    }
-
-    /// Whether the column stands behind (or in front of) the value in the index, in which NULL comes first.
-    fn beyond(&self, operator: char, number: usize, null: bool) -> String {
-        let id = self.0.id;
-        match (operator, null) {
-            ('>', true) => format!("c{id} IS NOT NULL"),
-            ('<', true) => "0".to_owned(),
-            ('<', false) if self.0.nullable => format!("(c{id} < ?{number} OR c{id} IS NULL)"),
-            _ => format!("c{id} {operator} ?{number}"),
-        }
-    }
-}
-
-/// The condition that rows compare with the key in this way.
-fn condition(rows: &Rows<'_>, parts: &[Part<'_>]) -> String {
-    let keys = || parts.iter().zip(rows.key).enumerate().map(|(at, (part, value))| (part, at + 1, is_null(value)));
-    let (operator, or_equal) = match rows.comparison {
-        Comparison::Equal => {
-            let equal: Vec<String> = keys().map(|(part, number, null)| part.equals(number, null)).collect();
-            return equal.join(" AND ");
-        }
-        Comparison::Greater => ('>', false),
-        Comparison::AtLeast => ('>', true),
-        Comparison::Less => ('<', false),
-        Comparison::AtMost => ('<', true),
-    };
-    let has_nulls = keys().any(|(part, _, null)| null || part.0.nullable);
-    if !has_nulls {
-        let names: Vec<String> = parts.iter().map(|part| format!("c{}", part.0.id)).collect();
-        let values: Vec<String> = (1..=parts.len()).map(|number| format!("?{number}")).collect();
-        return format!("({}) {operator}{} ({})", names.join(", "), if or_equal { "=" } else { "" }, values.join(", "));
-    }
-    // Beyond in the first column, or equal there and beyond in the next, and so on.
-    let mut text = if or_equal { "1".to_owned() } else { "0".to_owned() };
-    for (part, number, null) in keys().collect::<Vec<_>>().into_iter().rev() {
-        let (equal, beyond) = (part.equals(number, null), part.beyond(operator, number, null));
-        text = format!("({beyond} OR {equal} AND {text})");
-    }
-    match (&parts[0], &rows.key[0]) {
-        // What the index can begin with.
-        (part, value) if operator == '>' && !is_null(value) => format!("c{} >= ?1 AND {text}", part.0.id),
-        _ => text,
     }
 }

@@ -2,15 +2,16 @@
 
 use std::rc::Rc;
 
-use tidegate_rows::{Column, Flow, QueryError, ServerError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{QueryError, ServerError, Sink, Value};
 
 use super::{Answers, Change, OpenTable, Request, Rows, Strictness, plans::Known};
 use crate::{
     coerce::Target,
     errors,
-    exec::params::{MadeParam, Params},
+    exec::params::{Made, MadeParam},
     lexer::Normalised,
-    session::{Core, Over, Pending, Session},
+    session::{Core, MadeStatement, Over, Pending, Session},
+    store::conn::Conn,
     task,
     value::Val,
     variables,
@@ -54,6 +55,13 @@ impl Session {
             let mut outcomes = Vec::new();
             let ran = task::run(&env, SHOWN, || {
                 while let Some(((open, request), others)) = rest.split_first() {
+                    if outcomes.is_empty() {
+                        let found = core.find_together(rest, answers);
+                        if found > 0 {
+                            rest = &rest[found..];
+                            continue;
+                        }
+                    }
                     let Some(outcome) = core.next_of_batch(open, request, &outcomes, answers) else { break };
                     rest = others;
                     outcomes.extend(outcome);
@@ -67,10 +75,6 @@ impl Session {
             for outcome in outcomes {
                 let result = match outcome {
                     Outcome::Written(pending) => core.finish(pending, answers).await,
-                    Outcome::Done(summary) => {
-                        answers.end_result(&summary);
-                        Ok(())
-                    }
                     Outcome::Failed(error) => Err(error),
                 };
                 answers.ended(result);
@@ -83,7 +87,6 @@ impl Session {
 enum Outcome {
     /// It waits for its commit.
     Written(Pending),
-    Done(Summary),
     Failed(QueryError),
 }
 
@@ -97,23 +100,62 @@ impl Core {
         outcomes: &[Outcome],
         answers: &mut A,
     ) -> Option<Option<Outcome>> {
-        let reads = matches!(request, Request::Find(_));
         if outcomes.is_empty() {
-            if reads {
-                answers_found(self.run_open(open, request, answers), answers);
-                return Some(None);
-            }
-            let mut summary = Held::default();
-            let result = self.run_open(open, request, &mut summary);
-            return Some(Some(summary.outcome(result)));
+            let result = match self.run_open(open, request, answers) {
+                Ok(Some(pending)) => return Some(Some(Outcome::Written(pending))),
+                done => done.map(drop),
+            };
+            answers.ended(result);
+            return Some(None);
         }
         // It has to see what those before have written; and nothing that waits may run while they hold the write lock.
-        if reads {
+        if matches!(request, Request::Find(_)) {
             return None;
         }
-        let mut summary = Held::default();
-        let result = self.join_open(open, request, &mut summary)?;
-        Some(Some(summary.outcome(result)))
+        let result = self.join_open(open, request)?;
+        Some(Some(result.map_or_else(Outcome::Failed, Outcome::Written)))
+    }
+
+    /// Carries out the requests of the beginning that find rows of one schema, if there are several, in one snapshot. Answers how
+    /// many those were that could be: the next one is to be carried out alone.
+    fn find_together<A: Answers>(&mut self, requests: &[(&OpenTable, Request<'_>)], answers: &mut A) -> usize {
+        let [(open, Request::Find(_)), (_, Request::Find(_)), ..] = requests else { return 0 };
+        let Ok(first) = open.known(self) else { return 0 };
+        if !self.reads_alone() {
+            return 0;
+        }
+        let mut found = 0;
+        let read = self.in_snapshot(&first.pool, |core, conn| {
+            for (open, request) in requests {
+                let Ok(known) = open.known(core) else { break };
+                if !matches!(request, Request::Find(_)) || !known.is_like(&first) {
+                    break;
+                }
+                let result = core.find(conn, open, &known, request, answers);
+                if matches!(&result, Err(QueryError::Server(error)) if error.code == errors::DEFINITION_CHANGED) {
+                    break;
+                }
+                answers.ended(result);
+                found += 1;
+            }
+        });
+        // Whatever is wrong, the request that is carried out alone meets it again.
+        drop(read);
+        found
+    }
+
+    fn find<A: Answers>(
+        &mut self,
+        conn: &mut Conn,
+        open: &OpenTable,
+        known: &Known,
+        request: &Request<'_>,
+        answers: &mut A,
+    ) -> Result<(), QueryError> {
+        let values = self.values_of(known, open.strictness, request)?;
+        let words = Normalised::made(known.words(request), values.len());
+        let made = MadeStatement { words, params: made_of(&values, request), pool: &known.pool };
+        self.find_made(conn, &made, |_| known.plan(request), answers)
     }
 
     fn run_open(
@@ -122,35 +164,33 @@ impl Core {
         request: &Request<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Option<Pending>, QueryError> {
-        self.renew();
         let known = open.known(self)?;
         let values = self.values_of(&known, open.strictness, request)?;
         let words = Normalised::made(known.words(request), values.len());
+        let made = MadeStatement { words, params: made_of(&values, request), pool: &known.pool };
         // Definitions that change meanwhile: the next attempt plans by the newer ones.
         let plan = |core: &Self| open.known(core)?.plan(request);
-        self.as_strict_as(open.strictness, |core| core.run_made(&words, Params::Made(&values), plan, sink))
+        self.as_strict_as(open.strictness, |core| core.run_made(&made, plan, sink))
     }
 
-    fn join_open(
-        &mut self,
-        open: &OpenTable,
-        request: &Request<'_>,
-        sink: &mut dyn Sink,
-    ) -> Option<Result<Option<Pending>, QueryError>> {
+    fn join_open(&mut self, open: &OpenTable, request: &Request<'_>) -> Option<Result<Pending, QueryError>> {
         let known = open.known(self).ok()?;
         let values = self.values_of(&known, open.strictness, request).ok()?;
         let words = Normalised::made(known.words(request), values.len());
-        self.as_strict_as(open.strictness, |core| core.join_made(&words, Params::Made(&values), sink))
+        let made = MadeStatement { words, params: made_of(&values, request), pool: &known.pool };
+        self.as_strict_as(open.strictness, |core| core.join_made(&made))
     }
 
-    /// Runs something with the `sql_mode` that its values are to be converted by.
+    /// Runs something with the `sql_mode` that its values are to be converted by; rows count when they are found.
     fn as_strict_as<T>(&mut self, strictness: Strictness, run: impl FnOnce(&mut Self) -> T) -> T {
         let mode = self.env.sql_mode.get();
+        let counts_found = self.env.found_rows_flag.replace(true);
         if strictness == Strictness::Nearest {
             self.env.sql_mode.set(mode & !(variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES));
         }
         let done = run(self);
         self.env.sql_mode.set(mode);
+        self.env.found_rows_flag.set(counts_found);
         done
     }
 
@@ -158,74 +198,85 @@ impl Core {
     fn values_of<'v>(&self, known: &Known, strictness: Strictness, request: &Request<'v>) -> Res<Vec<MadeParam<'v>>> {
         let mut values = Vec::new();
         match request {
-            Request::Find(rows) | Request::Delete(rows) => self.key_of(known, strictness, rows, &mut values)?,
+            Request::Find(rows) | Request::Delete(rows, _) | Request::Revise(rows, _) => {
+                self.rows_of(known, strictness, rows, &mut values)?;
+            }
             Request::Insert(given, _) => values.extend(given.iter().copied().map(MadeParam::Given)),
-            Request::Update(rows, changes) => {
-                self.key_of(known, strictness, rows, &mut values)?;
+            Request::Update(rows, changes, _) => {
+                self.rows_of(known, strictness, rows, &mut values)?;
                 values.extend(changes.iter().map(|change| match change {
+                    Change::Keep => MadeParam::Given(Value::Null),
                     Change::Set(value) => MadeParam::Given(*value),
-                    Change::Add(number) => MadeParam::Given(Value::Int(*number)),
+                    Change::Add(number) | Change::Subtract(number) => MadeParam::Given(Value::Int(*number)),
                 }));
             }
+        }
+        // Values that stand in another one's place are behind all others.
+        if let Some((rows, each)) = rows_of(request).and_then(|rows| Some((rows, rows.each?))) {
+            let part = known.parts.get(each.part).filter(|_| each.part < rows.key.len());
+            let part = part.ok_or_else(|| errors::unsupported("several values for no part of the key"))?;
+            let stored = each.values.iter().map(|value| self.stored(known, strictness, *part, *value));
+            values.push(MadeParam::Each(stored.collect::<Res<_>>()?));
         }
         Ok(values)
     }
 
-    fn key_of<'v>(
+    /// The key, limit and offset, the filters.
+    fn rows_of<'v>(
         &self,
         known: &Known,
         strictness: Strictness,
         rows: &Rows<'v>,
         values: &mut Vec<MadeParam<'v>>,
     ) -> Res<()> {
-        for (&part, value) in known.parts.iter().zip(rows.key) {
-            let column = &known.table.columns[part];
-            let target = Target {
-                schema: &known.schema.name,
-                table: &known.table.name,
-                column,
-                row: 1,
-                strict: strictness == Strictness::Exact,
-                env: &self.env,
-            };
-            let stored = target.coerce(Val::given(*value))?;
-            values.push(MadeParam::Stored(stored, column.ty.rep()));
+        for (at, (&part, value)) in known.parts.iter().zip(rows.key).enumerate() {
+            let stands_for_others = rows.each.as_ref().is_some_and(|each| each.part == at);
+            values.push(if stands_for_others {
+                MadeParam::Given(Value::Null)
+            } else {
+                self.stored(known, strictness, part, *value)?
+            });
         }
         let at_most = |count: u64| MadeParam::Given(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)));
         values.extend([at_most(rows.limit), at_most(rows.offset)]);
+        for filter in rows.filters {
+            // A column that there is not is an error of the plan.
+            let value = match known.filters.get(filter.column) {
+                Some(&column) => self.stored(known, strictness, column, filter.value)?,
+                None => MadeParam::Given(Value::Null),
+            };
+            values.push(value);
+        }
         Ok(())
     }
+
+    /// A value in the stored form of a column.
+    fn stored<'v>(&self, known: &Known, strictness: Strictness, column: usize, value: Value<'v>) -> Res<MadeParam<'v>> {
+        let column = &known.table.columns[column];
+        let target = Target {
+            schema: &known.schema.name,
+            table: &known.table.name,
+            column,
+            row: 1,
+            strict: strictness == Strictness::Exact,
+            env: &self.env,
+        };
+        Ok(MadeParam::Stored(target.coerce(Val::given(value))?, column.ty.rep()))
+    }
 }
 
-fn answers_found<A: Answers>(result: Result<Option<Pending>, QueryError>, answers: &mut A) {
-    answers.ended(result.map(drop));
+/// What a request's plan is run with.
+fn made_of<'a>(values: &'a [MadeParam<'a>], request: &Request<'a>) -> Made<'a> {
+    let revise = if let Request::Revise(_, revise) = request { Some(*revise) } else { None };
+    Made { values, revise }
 }
 
-/// Keeps the summary of a statement that gives no rows.
-#[derive(Default)]
-struct Held(Summary);
-
-impl Held {
-    fn outcome(self, result: Result<Option<Pending>, QueryError>) -> Outcome {
-        match result {
-            Ok(Some(pending)) => Outcome::Written(pending),
-            Ok(None) => Outcome::Done(self.0),
-            Err(error) => Outcome::Failed(error),
+/// The rows that a request is about; an INSERT is about none.
+fn rows_of<'r, 'a>(request: &'r Request<'a>) -> Option<&'r Rows<'a>> {
+    match request {
+        Request::Find(rows) | Request::Update(rows, ..) | Request::Delete(rows, _) | Request::Revise(rows, _) => {
+            Some(rows)
         }
-    }
-}
-
-impl Sink for Held {
-    fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
-        Flow::More
-    }
-    fn end_result(&mut self, summary: &Summary) {
-        self.0 = summary.clone();
-    }
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
-        std::task::Poll::Ready(Ok(()))
+        Request::Insert(..) => None,
     }
 }

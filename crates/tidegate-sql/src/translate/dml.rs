@@ -22,6 +22,7 @@ use crate::{
     exec::{
         Out,
         rules::{Rule, rules_of},
+        walk::Walk,
     },
     lexer::Item,
     parse::{self, InsertSource, TableName},
@@ -46,6 +47,8 @@ pub(crate) struct Feed {
     pub(crate) sql: String,
     pub(crate) binds: Vec<Bind>,
     pub(crate) outs: Vec<Out>,
+    /// What SQLite cannot say of the rows that are wanted.
+    pub(crate) walk: Option<Walk>,
 }
 
 /// INSERT or REPLACE.
@@ -91,6 +94,10 @@ pub(crate) struct UpdatePlan {
     pub(crate) targets: Vec<UpdateTarget>,
     pub(crate) feed: Feed,
     pub(crate) ignore: bool,
+    /// The rows as they were are answered: what the columns of the feed from the second on are.
+    pub(crate) returning: Option<Arc<Returned>>,
+    /// Somebody else decides about the rows ([`Revise`](crate::exec::revise::Revise)); how one is made if there is none.
+    pub(crate) revised: Option<Box<InsertPlan>>,
 }
 
 /// What an UPDATE assigns: to which sources, and the columns of the feed.
@@ -157,7 +164,7 @@ fn columns_by_alias(source: &Source) -> Vec<(String, String)> {
 
 impl Translator<'_> {
     pub(super) fn feed_of(&mut self, sql: String, outs: Vec<Out>) -> Feed {
-        Feed { sql, binds: std::mem::take(&mut self.binds), outs }
+        Feed { sql, binds: std::mem::take(&mut self.binds), outs, walk: None }
     }
 
     fn base_table(&mut self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
@@ -412,7 +419,7 @@ impl Translator<'_> {
         self.one_home(set.targets.iter().map(|(_, target)| &target.schema))?;
         let feed = self.feed_of(sql, set.feed.outs);
         let targets = set.targets.into_iter().map(|(_, target)| target).collect();
-        Ok(UpdatePlan { targets, feed, ignore: update.ignore })
+        Ok(UpdatePlan { targets, feed, ignore: update.ignore, returning: None, revised: None })
     }
 
     /// What UPDATE assigns.

@@ -1,0 +1,139 @@
+//! Rows whose fate is decided outside of SQL: compare and set, insert or change, in one step that no other writer comes into.
+
+use std::{fmt::Debug, sync::Arc};
+
+use tidegate_rows::{Column, Flow, Param, Sink, SinkClosed, Summary, Value};
+
+use super::{
+    Out,
+    bind::Constants,
+    insert::insert_sql,
+    params::{Made, Params},
+    write::{Res, Writer, Written},
+};
+use crate::{
+    errors,
+    store::conn::Stmt,
+    translate::dml::{InsertPlan, UpdatePlan},
+    value::Datum,
+};
+
+/// What is to become of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Revision {
+    /// It stays as it is, or absent.
+    Keep,
+    /// It gets these values, one for each of the open columns; a row that is not there is inserted.
+    Put(Vec<Param>),
+    /// It is deleted. Nothing for a row that is not there.
+    Delete,
+}
+
+/// Decides about rows with the writer's lock in hand.
+///
+/// It may be asked again about the same row: a statement that meets a row which others have locked is undone, waits for them and
+/// starts anew. What it notes of its decision is good when the request has ended without an error. It must not wait.
+pub trait Revise: Debug {
+    /// Decides about a row, of which it gets the open columns; `None` if the request has found none.
+    fn revise(&self, old: Option<&[Param]>) -> Revision;
+}
+
+impl Writer<'_> {
+    /// Has somebody decide about the rows that an UPDATE finds, or whether to make one.
+    ///
+    /// # Errors
+    /// Those of INSERT, UPDATE and DELETE; 1136 for another number of values than there are columns.
+    pub(super) fn revise(&mut self, plan: &UpdatePlan, insert: &InsertPlan) -> Res<Written> {
+        let (Params::Made(Made { revise: Some(decides), .. }), [target]) = (self.constants.params, &plan.targets[..])
+        else {
+            return Err(errors::internal("nobody decides about the rows"));
+        };
+        let rows = self.collect(&plan.feed)?;
+        let mut written = Written { touched: vec![Arc::clone(&target.table.state)], ..Written::default() };
+        let mut is_absent = true;
+        for cells in rows.iter() {
+            let Datum::Int(rowid) = cells[target.rowid] else { continue };
+            is_absent = false;
+            self.lock_row(&target.table, rowid)?;
+            match decides.revise(Some(&values_of(&plan.feed.outs[1..], &cells[1..]))) {
+                Revision::Keep => continue,
+                Revision::Delete => self.delete_row(&target.schema, &target.table, rowid)?,
+                Revision::Put(values) => {
+                    let mut stmts = std::mem::take(self.stmts);
+                    let changed = self.with(&values, insert, &mut stmts).and_then(|mut writer| {
+                        let changes = writer.changes_of(plan, target, cells, 1)?;
+                        let old = |column: usize| {
+                            let known = target.assignments.iter().find(|(known, ..)| *known == column);
+                            known.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
+                        };
+                        writer.write_changes(&target.table, rowid, changes, old, &target.schema, false, &target.rules)
+                    });
+                    *self.stmts = stmts;
+                    changed?;
+                }
+            }
+            written.affected += 1;
+        }
+        if is_absent && let Revision::Put(values) = decides.revise(None) {
+            return self.insert_revised(insert, &values);
+        }
+        if written.affected == 0 {
+            written.touched.clear();
+        }
+        self.keep_raised_auto(&target.table, target.assignments.iter().map(|(column, ..)| *column))?;
+        Ok(written)
+    }
+
+    fn insert_revised(&mut self, insert: &InsertPlan, values: &[Param]) -> Res<Written> {
+        // An INSERT takes the last of the statements that are kept for its own.
+        let sql = insert_sql(&insert.table);
+        let known = self.stmts.iter().position(|stmt| stmt.sql_is(&sql));
+        let mut stmts: Vec<Stmt> = known.map(|index| self.stmts.remove(index)).into_iter().collect();
+        let result = self.with(values, insert, &mut stmts).and_then(|mut writer| writer.insert(insert));
+        stmts.into_iter().for_each(|stmt| self.keep(stmt));
+        result
+    }
+
+    /// A writer of these values, with prepared statements of its own.
+    fn with<'w>(&'w mut self, values: &'w [Param], insert: &InsertPlan, stmts: &'w mut Vec<Stmt>) -> Res<Writer<'w>> {
+        if values.len() != insert.columns.len() {
+            return Err(errors::wrong_value_count(1));
+        }
+        let constants = Constants { params: Params::Bound(values), ..self.constants };
+        Ok(Writer { conn: self.conn, constants, env: self.env, memory_max: self.memory_max, stmts })
+    }
+}
+
+/// The values of a row as a sink would get them.
+fn values_of(outs: &[Out], cells: &[Datum]) -> Vec<Param> {
+    let (mut values, mut buf) = (Values(Vec::with_capacity(outs.len())), Vec::new());
+    for (index, (out, cell)) in outs.iter().zip(cells).enumerate() {
+        out.emit(index, cell.as_cell(), &mut buf, &mut values);
+    }
+    values.0
+}
+
+/// Keeps the values of a row.
+struct Values(Vec<Param>);
+
+impl Sink for Values {
+    fn columns(&mut self, _: &[Column]) {}
+    fn begin_row(&mut self) {}
+    fn value(&mut self, _: usize, value: Value<'_>) {
+        self.0.push(match value {
+            Value::Null => Param::Null,
+            Value::Int(value) => Param::Int(value),
+            Value::Uint(value) => Param::Uint(value),
+            Value::Float(value) => Param::Double(f64::from(value)),
+            Value::Double(value) => Param::Double(value),
+            Value::Bytes(bytes) => Param::Bytes(bytes.to_vec().into()),
+        });
+    }
+    fn end_row(&mut self) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,129 @@
+//! What SQLite is told of the rows that are wanted.
+
+use super::{Comparison, Filter, Otherwise, Rows, Test, plans::is_null};
+use crate::{catalog::Column, exec::walk::Verdict};
+
+/// A column of the index.
+pub(super) struct Part<'a>(pub(super) &'a Column);
+
+/// What is known of a part of a key when its plan is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given {
+    Null,
+    Value,
+    /// One of several, of which one is NULL.
+    Either,
+}
+
+impl Given {
+    /// A part of a key.
+    pub(super) fn of(rows: &Rows<'_>, part: usize) -> Self {
+        match &rows.each {
+            Some(each) if each.part == part && each.values.iter().any(is_null) => Self::Either,
+            Some(each) if each.part == part => Self::Value,
+            _ if is_null(&rows.key[part]) => Self::Null,
+            _ => Self::Value,
+        }
+    }
+
+    /// A letter of its own.
+    pub(super) fn letter(self) -> char {
+        match self {
+            Self::Null => 'n',
+            Self::Value => 'v',
+            Self::Either => 'e',
+        }
+    }
+}
+
+impl Part<'_> {
+    fn equals(&self, number: usize, given: Given) -> String {
+        let id = self.0.id;
+        match given {
+            Given::Null => format!("c{id} IS NULL"),
+            Given::Value => format!("c{id} = ?{number}"),
+            Given::Either => format!("c{id} IS ?{number}"),
+        }
+    }
+
+    /// Whether the column stands behind (or in front of) the value in the index, in which NULL comes first.
+    fn beyond(&self, operator: char, number: usize, given: Given) -> String {
+        let id = self.0.id;
+        match (operator, given) {
+            ('>', Given::Null) => format!("c{id} IS NOT NULL"),
+            ('<', Given::Null) => "0".to_owned(),
+            ('>', Given::Either) => format!("(c{id} > ?{number} OR ?{number} IS NULL AND c{id} IS NOT NULL)"),
+            ('<', Given::Either) => format!("(c{id} < ?{number} OR c{id} IS NULL AND ?{number} IS NOT NULL)"),
+            ('<', Given::Value) if self.0.nullable => format!("(c{id} < ?{number} OR c{id} IS NULL)"),
+            _ => format!("c{id} {operator} ?{number}"),
+        }
+    }
+}
+
+/// The condition that rows compare with the key in this way.
+pub(super) fn condition(rows: &Rows<'_>, parts: &[Part<'_>]) -> String {
+    let keys = || parts.iter().enumerate().map(|(at, part)| (part, at + 1, Given::of(rows, at)));
+    let (operator, or_equal) = match rows.comparison {
+        Comparison::Equal => {
+            let equal: Vec<String> = keys().map(|(part, number, given)| part.equals(number, given)).collect();
+            return equal.join(" AND ");
+        }
+        Comparison::Greater => ('>', false),
+        Comparison::AtLeast => ('>', true),
+        Comparison::Less => ('<', false),
+        Comparison::AtMost => ('<', true),
+    };
+    let has_nulls = keys().any(|(part, _, given)| given != Given::Value || part.0.nullable);
+    if !has_nulls {
+        let names: Vec<String> = parts.iter().map(|part| format!("c{}", part.0.id)).collect();
+        let values: Vec<String> = (1..=parts.len()).map(|number| format!("?{number}")).collect();
+        return format!("({}) {operator}{} ({})", names.join(", "), if or_equal { "=" } else { "" }, values.join(", "));
+    }
+    // Beyond in the first column, or equal there and beyond in the next, and so on.
+    let mut text = if or_equal { "1".to_owned() } else { "0".to_owned() };
+    for (part, number, given) in keys().collect::<Vec<_>>().into_iter().rev() {
+        let (equal, beyond) = (part.equals(number, given), part.beyond(operator, number, given));
+        text = format!("({beyond} OR {equal} AND {text})");
+    }
+    match (&parts[0], Given::of(rows, 0)) {
+        // What the index can begin with.
+        (part, Given::Value) if operator == '>' => format!("c{} >= ?1 AND {text}", part.0.id),
+        _ => text,
+    }
+}
+
+/// Whether a row meets a filter whose value is parameter `number`: true or false, never NULL.
+pub(super) fn meets(filter: &Filter<'_>, column: &Column, number: usize) -> String {
+    let id = column.id;
+    let (operator, of_null) = match (filter.test, is_null(&filter.value)) {
+        (Test::Differs, true) => return format!("c{id} IS NOT NULL"),
+        (Test::Differs, false) => return format!("c{id} IS NOT ?{number}"),
+        (Test::Compares(Comparison::Equal), true) => return format!("c{id} IS NULL"),
+        (Test::Compares(Comparison::Equal), false) => return format!("c{id} IS ?{number}"),
+        (Test::Compares(Comparison::Greater), true) => return format!("c{id} IS NOT NULL"),
+        (Test::Compares(Comparison::AtLeast), true) => return "1".to_owned(),
+        (Test::Compares(Comparison::Less), true) => return "0".to_owned(),
+        (Test::Compares(Comparison::AtMost), true) => return format!("c{id} IS NULL"),
+        (Test::Compares(Comparison::Greater), false) => (">", 0),
+        (Test::Compares(Comparison::AtLeast), false) => (">=", 0),
+        (Test::Compares(Comparison::Less), false) => ("<", 1),
+        (Test::Compares(Comparison::AtMost), false) => ("<=", 1),
+    };
+    format!("ifnull(c{id} {operator} ?{number}, {of_null})")
+}
+
+/// The verdict on a row by filters that it must meet, the first that it does not deciding.
+pub(super) fn verdict(filters: impl Iterator<Item = (Otherwise, String)>) -> String {
+    let mut text = String::from("CASE");
+    for (otherwise, meets) in filters {
+        let verdict = match otherwise {
+            Otherwise::Skip => Verdict::Skip,
+            Otherwise::Stop => Verdict::Stop,
+        };
+        text += &format!(" WHEN NOT ({meets}) THEN {}", verdict.number());
+    }
+    if text == "CASE" {
+        return Verdict::Counts.number().to_string();
+    }
+    text + &format!(" ELSE {} END", Verdict::Counts.number())
+}
