@@ -12,7 +12,7 @@ use tidegate_rows::ServerError;
 
 use crate::{
     engine::Engine,
-    errors,
+    errors, other_programs,
     store::conn::{Cell, Conn, to_server_error},
     task, translate,
 };
@@ -57,7 +57,8 @@ impl Engine {
         let sql = format!("VACUUM INTO {}", translate::quote(&copy.to_string_lossy()));
         let ran = task::run(session.env(), sql.as_bytes(), || {
             let conn = Conn::open(&source.path).map_err(|error| to_server_error(&error))?;
-            conn.execute(&sql).map_err(|error| to_server_error(&error))
+            conn.execute(&sql).map_err(|error| to_server_error(&error))?;
+            other_programs::show_in_copy(&copy)
         });
         let done = match ran.await {
             Ok(Ok(())) => make_durable(&copy).map_err(errors::storage),

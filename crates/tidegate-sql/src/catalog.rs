@@ -348,7 +348,7 @@ pub(crate) fn initialise(conn: &mut Conn, collation: Collation) -> Result<(), Sq
     }
 }
 
-/// Writes a table's entry and its view anew, inside of the caller's transaction.
+/// Writes a table's entry anew, inside of the caller's transaction.
 ///
 /// # Errors
 /// SQLite's.
@@ -458,16 +458,15 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
             ],
         )?;
     }
-    views::make(conn, table)
+    Ok(())
 }
 
-/// Removes a table's entry and its view, inside of the caller's transaction.
+/// Removes a table's entry, inside of the caller's transaction.
 ///
 /// # Errors
 /// SQLite's.
 pub(crate) fn remove(conn: &Conn, id: i64) -> Result<(), SqliteError> {
     conn.note_redefined(id);
-    views::remove(conn, id)?;
     conn.execute(&format!(
         "DELETE FROM tg_table WHERE id = {id}; DELETE FROM tg_column WHERE table_id = {id}; \
          DELETE FROM tg_index WHERE table_id = {id}; DELETE FROM tg_foreign_key WHERE table_id = {id}; \

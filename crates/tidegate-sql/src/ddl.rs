@@ -171,6 +171,7 @@ pub(super) fn change<T>(
     conn.take_redefined();
     let result = (|| {
         conn.begin_immediate().map_err(internal)?;
+        catalog::views::hide(&conn).map_err(internal)?;
         temporary::sweep(&conn, &catalog, schema)?;
         let value = change(&mut conn, &catalog)?;
         let reserved = schema.commits.reserve(&mut conn)?;

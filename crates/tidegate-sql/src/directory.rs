@@ -330,6 +330,8 @@ pub(crate) struct Schema {
     pub(crate) statistics_wanted: AtomicBool,
     /// That thread has been told of it once: it may have tables without statistics.
     pub(crate) statistics_begun: AtomicBool,
+    /// There are tables that the file does not show to other programs.
+    pub(crate) views_wanted: AtomicBool,
     catalog: Mutex<Option<Arc<Catalog>>>,
     /// Changes with every DDL; part of the statement cache's key.
     version: AtomicU64,
@@ -355,6 +357,7 @@ impl Schema {
             readers: Readers::default(),
             statistics_wanted: AtomicBool::new(false),
             statistics_begun: AtomicBool::new(false),
+            views_wanted: AtomicBool::new(false),
             catalog: Mutex::default(),
             version: AtomicU64::new(1),
             redefinition: Redefinition::default(),
@@ -468,6 +471,8 @@ impl Schema {
                 Catalog::default()
             }
         };
+        let wanted = catalog::views::are_wanted(&conn, loaded.tables.values().map(AsRef::as_ref));
+        self.views_wanted.store(wanted.map_err(|error| to_server_error(&error))?, Ordering::Release);
         let loaded = self.numbered(loaded);
         *catalog = Some(Arc::clone(&loaded));
         Ok(loaded)
@@ -494,6 +499,7 @@ impl Schema {
             None => catalog::load(conn, None)?.unwrap_or_default(),
         };
         *catalog = Some(self.numbered(loaded));
+        self.views_wanted.store(true, Ordering::Release);
         self.version.fetch_add(1, Ordering::AcqRel);
         Ok(changed)
     }

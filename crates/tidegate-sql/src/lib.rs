@@ -40,6 +40,7 @@ mod functions;
 mod lexer;
 mod listening;
 mod locks;
+mod other_programs;
 mod parse;
 mod pcre;
 mod redefinition;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tidegate_core::worker;
 use tidegate_lua::command::{self, Command, Script};
+use tidegate_modules::database;
 use tidegate_net::generations;
 use tidegate_net::log::{self, Destination, ErrorLog, Level, LogFile};
 
@@ -222,7 +223,9 @@ fn run_script(options: Options) -> i32 {
     };
     let Ok::<_, BadConfiguration>(config) = loader.load() else { return 1 };
     command::set(options.command);
-    match generations::run_alone(worker::body(config)) {
+    let ran = generations::run_alone(worker::body(config));
+    database::leave();
+    match ran {
         Ok(()) => 0,
         Err(reason) => {
             eprintln!("tidegate: {reason}");

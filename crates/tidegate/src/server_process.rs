@@ -6,6 +6,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use tidegate_core::conf::Config;
 use tidegate_core::files;
+use tidegate_modules::database;
 use tidegate_net::generations::{Generations, Outcome};
 use tidegate_net::listeners::{Provided, Purpose, Sockets};
 use tidegate_net::log::{self, ErrorLog, Level, SysError, note};
@@ -305,6 +306,7 @@ impl Process<'_> {
     fn finish(self) -> i32 {
         let Self { link, generations, serving, exit, .. } = self;
         drop(generations);
+        database::leave();
         let code = exit.unwrap_or(0);
         if let Link::Alone { pid_file, .. } = link {
             serving.sockets.unlink_removed(&Sockets::default());

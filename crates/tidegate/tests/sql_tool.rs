@@ -201,3 +201,24 @@ fn a_running_server_does_the_work() {
     // The socket that it left behind keeps nobody from the directory.
     place.prints(&["shop", "-e", "select sum(n) as sum from t"], "sum\n10\n");
 }
+
+#[test]
+fn a_server_that_ends_leaves_its_tables_to_other_programs() {
+    use nix::{sys::signal, unistd::Pid};
+    let place = Place::new("left");
+    let port = free_port();
+    let mut server = Server::start(&place, port);
+    eventually("it answers", || support::get(port, "/").ok());
+    place.prints(&["shop", "-e", "create table cats (n int); alter table cats add column age int"], "");
+    // The definition of the view with which `sqlite3 data/shop.db 'select * from cats'` finds the table.
+    let shows_cats = || {
+        ["shop.db", "shop.db-wal"].iter().any(|file| {
+            let bytes = std::fs::read(place.data().join(file)).expect("there");
+            bytes.windows(25).any(|text| text == b"CREATE VIEW \"cats\"(\"n\",\"a")
+        })
+    };
+    assert!(!shows_cats());
+    signal::kill(Pid::from_raw(server.0.id() as i32), signal::Signal::SIGTERM).expect("sent");
+    assert!(server.0.wait().expect("ended").success());
+    assert!(shows_cats());
+}

@@ -504,6 +504,13 @@ impl Sink for Nowhere {
     }
 }
 
+/// Leaves the files of all engines to other programs: the process is about to end, and its workers have.
+pub fn leave() {
+    for (_, engine) in ENGINES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        engine.leave();
+    }
+}
+
 /// The engine of a configuration whose workers have started.
 pub fn open_engine(config: &Config) -> Option<&Engine> {
     config.http_conf(&BLOCK).engine.get()

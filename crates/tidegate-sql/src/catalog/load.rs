@@ -83,9 +83,6 @@ fn upgrade(conn: &Conn) -> Result<(), SqliteError> {
     let upgraded = (|| {
         conn.execute(CHECKS)?;
         conn.execute(views::TABLE)?;
-        for table in load_tables(conn, None)? {
-            views::make(conn, &table)?;
-        }
         conn.execute(&format!("UPDATE tg_meta SET value = {FORMAT_VERSION} WHERE name = 'format'; COMMIT"))
     })();
     if upgraded.is_err() {

@@ -1,11 +1,16 @@
 //! Views that show tables in their file under the names that users know, for programs other than this engine.
 //!
-//! The engine reads `t7(c1, c2)`; a person who opens the file with a program of SQLite's finds `cats(id, name)`. A view is
-//! part of its table's entry in the catalogue: it changes in the same transaction, and it never stands in the file while
-//! SQLite alters its table. Only functions that every SQLite has occur in views, and no collation of the engine's.
+//! The engine reads `t7(c1, c2)`; a person who opens the file with a program of SQLite's finds `cats(id, name)`. Only functions
+//! that every SQLite has occur in views, and no collation of the engine's.
+//!
+//! SQLite reads all definitions of a file again whenever one of them changes, on each connection, and these views are two
+//! thirds of their text. So they stand in files that nobody changes: the first change of a definition removes all of them, in its
+//! transaction ([`hide`]), and they come back when the engine closes, and in copies ([`show`]).
 //!
 //! A view has its table's name. Where the file itself needs the name (`t1`, `tg_meta`, `sqlite_x`), or another table has
 //! it (SQLite does not tell `Cats` from `cats`), the view has an underscore in front; `tg_view` lists the names.
+
+use std::collections::HashSet;
 
 use crate::{
     catalog::{Column, Table},
@@ -26,47 +31,83 @@ const MEMBERS_MAX: usize = 64;
 /// Digits that a double keeps: decimals with more are shown as texts.
 const NUMBER_DIGITS_MAX: u32 = 15;
 
-/// Makes the view of a table that has none.
+/// Removes all views from the file, inside of the caller's transaction.
 ///
 /// # Errors
 /// SQLite's.
-pub(super) fn make(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
-    if table.is_view() || temporary::is_hidden(&table.name) {
+pub(crate) fn hide(conn: &Conn) -> Result<(), SqliteError> {
+    if !are_there(conn)? {
         return Ok(());
     }
-    let names: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
-    let values: Vec<String> = table.columns.iter().map(shown).collect();
-    let rest = format!("({}) AS SELECT {} FROM t{}", names.join(","), values.join(","), table.id);
-    let mut name = if is_reserved(&table.name) { format!("_{}", table.name) } else { table.name.clone() };
-    for _ in 0..UNDERSCORES_MAX {
-        match conn.execute(&format!("CREATE VIEW {}{rest}", quoted(&name))) {
-            Ok(()) => {
-                let mut note = conn.prepare("INSERT INTO tg_view VALUES (?1, ?2)")?;
-                note.bind(1, Cell::Int(table.id))?;
-                note.bind(2, Cell::Text(name.as_bytes()))?;
-                return note.run();
-            }
-            Err(error) if error.message.contains("already") => name.insert(0, '_'),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+    conn.write_definitions(|conn| conn.execute("DELETE FROM sqlite_schema WHERE type = 'view'; DELETE FROM tg_view"))
 }
 
-/// Removes the view of a table, if it has one.
+/// Makes the views of all tables in a file that has none of them, inside of the caller's transaction.
+///
+/// # Errors
+/// SQLite's; the caller rolls back.
+pub(crate) fn show<'t>(conn: &Conn, tables: impl Iterator<Item = &'t Table>) -> Result<(), SqliteError> {
+    if are_there(conn)? {
+        return Ok(());
+    }
+    let mut taken = HashSet::new();
+    conn.write_definitions(|conn| {
+        // A CREATE VIEW would look through all definitions, for each table.
+        let mut define = conn.prepare("INSERT INTO sqlite_schema VALUES ('view', ?1, ?1, 0, ?2)")?;
+        let mut note = conn.prepare("INSERT INTO tg_view VALUES (?1, ?2)")?;
+        for table in tables.filter(|table| is_shown(table)) {
+            let Some(name) = free_name(table, &mut taken) else { continue };
+            let text = text_of(table, &name);
+            // SQLite takes no file with a definition that it cannot read.
+            if conn.prepare(&text).is_err() {
+                continue;
+            }
+            define.bind(1, Cell::Text(name.as_bytes()))?;
+            define.bind(2, Cell::Text(text.as_bytes()))?;
+            define.run()?;
+            note.bind(1, Cell::Int(table.id))?;
+            note.bind(2, Cell::Text(name.as_bytes()))?;
+            note.run()?;
+        }
+        Ok(())
+    })?;
+    // Reads all definitions.
+    are_there(conn).map(drop)
+}
+
+/// Whether tables are to be shown that the file does not show.
 ///
 /// # Errors
 /// SQLite's.
-pub(crate) fn remove(conn: &Conn, table: i64) -> Result<(), SqliteError> {
-    let mut forget = conn.prepare("DELETE FROM tg_view WHERE table_id = ?1 RETURNING name")?;
-    forget.bind(1, Cell::Int(table))?;
-    let mut drop_view = None;
-    while forget.step()? == Step::Row {
-        if let Cell::Text(name) = forget.cell(0) {
-            drop_view = Some(format!("DROP VIEW IF EXISTS {}", quoted(&String::from_utf8_lossy(name))));
+pub(crate) fn are_wanted<'t>(conn: &Conn, mut tables: impl Iterator<Item = &'t Table>) -> Result<bool, SqliteError> {
+    Ok(tables.any(is_shown) && !are_there(conn)?)
+}
+
+fn are_there(conn: &Conn) -> Result<bool, SqliteError> {
+    Ok(conn.prepare("SELECT 1 FROM tg_view LIMIT 1")?.step()? == Step::Row)
+}
+
+fn is_shown(table: &Table) -> bool {
+    !table.is_view() && !temporary::is_hidden(&table.name)
+}
+
+/// The name of a table's view, noted in lower case among those that are `taken`.
+fn free_name(table: &Table, taken: &mut HashSet<String>) -> Option<String> {
+    let mut name = if is_reserved(&table.name) { format!("_{}", table.name) } else { table.name.clone() };
+    for _ in 0..UNDERSCORES_MAX {
+        if taken.insert(name.to_ascii_lowercase()) {
+            return Some(name);
         }
+        name.insert(0, '_');
     }
-    drop_view.map_or(Ok(()), |sql| conn.execute(&sql))
+    None
+}
+
+/// The statement that makes the view of a table.
+fn text_of(table: &Table, name: &str) -> String {
+    let names: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
+    let values: Vec<String> = table.columns.iter().map(shown).collect();
+    format!("CREATE VIEW {}({}) AS SELECT {} FROM t{}", quoted(name), names.join(","), values.join(","), table.id)
 }
 
 /// Whether the file has, or may come to have, something else of this name.

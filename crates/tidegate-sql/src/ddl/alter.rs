@@ -59,7 +59,6 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         rules_of(&session_of(core, &schema), &new)?;
         check_cascades(&new)?;
         let copies = copies(&old, &new);
-        catalog::views::remove(conn, old.id).map_err(internal)?;
         rebuild(core, conn, &schema, &old, &mut new)?;
         let copied = if copies { count_rows(conn, &new)? } else { 0 };
         if core.env.foreign_keys.get() {

@@ -37,6 +37,7 @@ use super::{
 use crate::{
     directory::Directory,
     engine::{Schema, Settings},
+    other_programs,
 };
 
 /// How often the WAL moves into the database file.
@@ -353,6 +354,7 @@ fn checkpoint_loop(
             schema.checkpoint(settings, transactions);
         }
     }
+    other_programs::leave(directory, settings);
     for schema in &mut watched {
         schema.run(ffi::SQLITE_CHECKPOINT_PASSIVE);
     }

@@ -64,7 +64,7 @@ impl Conn {
     /// # Errors
     /// What SQLite says, e.g. when there is no file or it is not a database.
     pub(crate) fn open(path: &Path) -> Result<Box<Self>, SqliteError> {
-        Self::open_with(path, 0, vfs::NAME)
+        Self::open_with(path, 0, vfs::NAME, "WAL")
     }
 
     /// Opens the database at `path` for private changes: they stay in the connection's memory, and end with a rollback.
@@ -73,7 +73,7 @@ impl Conn {
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn open_private(path: &Path) -> Result<Box<Self>, SqliteError> {
-        let mut conn = Self::open_with(path, 0, vfs::PRIVATE_NAME)?;
+        let mut conn = Self::open_with(path, 0, vfs::PRIVATE_NAME, "WAL")?;
         conn.execute("PRAGMA cache_spill = OFF")?;
         // SAFETY: the handle is open; the operations take and give one value each. SQLite gives the file that it has opened
         // with our VFS, and keeps it until the connection is closed.
@@ -90,15 +90,23 @@ impl Conn {
         Ok(conn)
     }
 
+    /// Opens a copy that no other connection has open, and that may be thrown away: a change that is cut short spoils it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_copy(path: &Path) -> Result<Box<Self>, SqliteError> {
+        Self::open_with(path, 0, c"unix", "OFF")
+    }
+
     /// Opens the database at `path`, creating it if it does not exist.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn create(path: &Path) -> Result<Box<Self>, SqliteError> {
-        Self::open_with(path, ffi::SQLITE_OPEN_CREATE, vfs::NAME)
+        Self::open_with(path, ffi::SQLITE_OPEN_CREATE, vfs::NAME, "WAL")
     }
 
-    fn open_with(path: &Path, more: c_int, vfs: &CStr) -> Result<Box<Self>, SqliteError> {
+    fn open_with(path: &Path, more: c_int, vfs: &CStr, journal: &str) -> Result<Box<Self>, SqliteError> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| SqliteError { code: ffi::SQLITE_CANTOPEN, message: "path holds a NUL byte".into() })?;
         let mut db = ptr::null_mut();
@@ -113,7 +121,7 @@ impl Conn {
         if code != ffi::SQLITE_OK {
             return Err(error_of(db, code));
         }
-        raw.configure()?;
+        raw.configure(journal)?;
         functions::register(db)?;
         collation::register(db)?;
         made_rows::register(db)?;
@@ -161,6 +169,42 @@ impl Conn {
             rest = &rest[used..];
         }
         Ok(())
+    }
+
+    /// Has `write` change SQLite's own table of definitions, inside of the caller's transaction; then all connections read it
+    /// again.
+    ///
+    /// # Errors
+    /// SQLite's; the caller rolls back.
+    pub(crate) fn write_definitions(
+        &self,
+        write: impl FnOnce(&Self) -> Result<(), SqliteError>,
+    ) -> Result<(), SqliteError> {
+        self.defend(false);
+        let written = (|| {
+            self.execute("PRAGMA writable_schema = ON")?;
+            let written = write(self);
+            // This connection forgets what it knows, whether that has changed or not. The new version comes behind that: it is
+            // what makes a rollback forget everything again.
+            self.execute("PRAGMA writable_schema = RESET")?;
+            written?;
+            let mut version = self.prepare("PRAGMA schema_version")?;
+            version.step()?;
+            let Cell::Int(number) = version.cell(0) else { return Ok(()) };
+            drop(version);
+            self.execute(&format!("PRAGMA schema_version = {}", number + 1))
+        })();
+        self.defend(true);
+        written
+    }
+
+    /// Whether SQLite's own tables are safe from statements.
+    fn defend(&self, on: bool) {
+        // SAFETY: the handle is open; the operation takes an integer.
+        unsafe {
+            let on = c_int::from(on);
+            ffi::sqlite3_db_config(self.db, ffi::SQLITE_DBCONFIG_DEFENSIVE, on, ptr::null_mut::<c_int>());
+        }
     }
 
     /// Starts a transaction that reads, and writes once its first write gets the lock.
@@ -412,7 +456,7 @@ impl Drop for Conn {
 struct Raw(*mut ffi::sqlite3);
 
 impl Raw {
-    fn configure(&self) -> Result<(), SqliteError> {
+    fn configure(&self, journal: &str) -> Result<(), SqliteError> {
         // SAFETY: the handle is open; the progress callback matches SQLite's signature and takes no state.
         unsafe {
             ffi::sqlite3_limit(self.0, ffi::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
@@ -429,7 +473,7 @@ impl Raw {
         }
         // Nothing in the file refers to a table or column that ALTER TABLE changes: the newer form would read every view to see that.
         let pragmas = format!(
-            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=ON; \
+            "PRAGMA journal_mode={journal}; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=ON; \
              PRAGMA cache_size=-{CACHE_KIB}; PRAGMA analysis_limit={}; PRAGMA temp_store=FILE; PRAGMA journal_size_limit=-1; PRAGMA busy_timeout=0; \
              PRAGMA legacy_alter_table=ON",
             statistics::ROWS_MAX

@@ -106,7 +106,7 @@ impl WriteLock {
     }
 
     /// Takes the lock on a thread that may block, the checkpoint thread; `None` if it is not free in time.
-    pub(super) fn acquire_within(self: &Arc<Self>, time: Duration) -> Option<WriteGuard> {
+    pub(crate) fn acquire_within(self: &Arc<Self>, time: Duration) -> Option<WriteGuard> {
         struct Unpark(std::thread::Thread);
         impl std::task::Wake for Unpark {
             fn wake(self: Arc<Self>) {

@@ -222,6 +222,60 @@ async fn a_file_of_an_older_format_gets_its_names_when_it_is_opened() {
 }
 
 #[tokio::test]
+async fn views_stand_in_files_that_no_engine_has_changed_since() {
+    let mut fixture = Fixture::new("views");
+    let mut session = fixture.session().await;
+    let file = file_of(&fixture);
+    let reopen = |fixture: &mut Fixture| {
+        fixture.engine = None;
+        fixture.engine = Some(Engine::open(EngineOptions::new(&fixture.path)).unwrap());
+        fixture.engine().session("test").unwrap()
+    };
+    run(&mut session, "CREATE TABLE cats (id INT, name VARCHAR(20)); INSERT INTO cats VALUES (1, 'Tom')").await;
+    drop(session);
+    fixture.engine = None;
+    assert_eq!(plainly(&file, "SELECT * FROM cats").unwrap(), "1|Tom");
+
+    // Who only reads and writes leaves them there.
+    let mut session = reopen(&mut fixture);
+    run(&mut session, "INSERT INTO cats VALUES (2, 'Zoë')").await;
+    assert_eq!(after_a_kill(&fixture, "SELECT name FROM cats"), "Tom\nZoë");
+    // A definition that fails takes its change of them back.
+    assert_eq!(code(&mut session, "ALTER TABLE cats DROP COLUMN nosuch").await, 1091);
+    assert_eq!(after_a_kill(&fixture, "SELECT name FROM cats"), "Tom\nZoë");
+    assert_eq!(one(&mut session, "SELECT count(*) FROM cats").await, "2");
+    run(&mut session, "CREATE TABLE dogs (id INT); ALTER TABLE cats ADD COLUMN age INT").await;
+    assert_eq!(after_a_kill(&fixture, VIEWS), "NULL");
+    assert_eq!(after_a_kill(&fixture, "SELECT c2, c3 FROM t1"), "Tom|NULL\nZoë|NULL");
+    drop(session);
+    fixture.engine = None;
+    assert_eq!(plainly(&file, VIEWS).unwrap(), "cats,dogs");
+    assert_eq!(plainly(&file, "SELECT name, age FROM cats WHERE id = 2").unwrap(), "Zoë|NULL");
+
+    // What a process that was killed has left, the next one that ends well puts in order.
+    plainly(&file, "DROP VIEW cats").unwrap();
+    plainly(&file, "DROP VIEW dogs").unwrap();
+    plainly(&file, "DELETE FROM tg_view").unwrap();
+    let mut session = reopen(&mut fixture);
+    assert_eq!(one(&mut session, "SELECT name FROM cats WHERE id = 1").await, "Tom");
+    drop(session);
+    fixture.engine = None;
+    assert_eq!(plainly(&file, VIEWS).unwrap(), "cats,dogs");
+}
+
+/// What a statement answers in the files as the engine's process would leave them if it were killed now.
+fn after_a_kill(fixture: &Fixture, sql: &str) -> String {
+    let left = fixture.path.join("left");
+    std::fs::create_dir_all(&left).unwrap();
+    for file in ["test.db", "test.db-wal"] {
+        std::fs::copy(fixture.path.join(file), left.join(file)).unwrap();
+    }
+    let answer = plainly(&left.join("test.db"), sql).unwrap();
+    std::fs::remove_dir_all(left).unwrap();
+    answer
+}
+
+#[tokio::test]
 async fn another_program_has_the_file_before_or_behind_the_engine() {
     let mut fixture = Fixture::new("alone");
     let mut session = fixture.session().await;

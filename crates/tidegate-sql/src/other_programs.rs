@@ -1,0 +1,68 @@
+//! What other programs find in a schema's file, when the engine leaves it to them.
+
+use std::{path::Path, sync::atomic::Ordering, time::Duration};
+
+use tidegate_rows::ServerError;
+
+use crate::{
+    catalog::{self, views},
+    directory::Directory,
+    engine::{Engine, Schema, Settings},
+    store::conn::{Conn, SqliteError, to_server_error},
+};
+
+/// How long a statement that writes while the process ends is waited for.
+const WRITER_ENDS: Duration = Duration::from_millis(100);
+
+/// Shows the tables of a copy under their names. Nobody else has it open.
+///
+/// # Errors
+/// Storage errors: the copy may be spoilt then.
+pub(crate) fn show_in_copy(path: &Path) -> Result<(), ServerError> {
+    let internal = |error: SqliteError| to_server_error(&error);
+    let mut conn = Conn::open_copy(path).map_err(internal)?;
+    if let Some(catalog) = catalog::load(&conn, None)? {
+        conn.begin_immediate().map_err(internal)?;
+        views::show(&conn, catalog.tables.values().map(AsRef::as_ref)).map_err(internal)?;
+        conn.commit().map_err(internal)?;
+    }
+    Ok(())
+}
+
+/// Leaves the files of a directory, as far as nobody writes to them for long.
+pub(crate) fn leave(directory: &Directory, settings: &Settings) {
+    for schema in directory.schemas() {
+        if let Err(error) = schema.show_tables() {
+            let name = &schema.name;
+            settings.report(&format!("other programs do not find the tables of schema \"{name}\": {}", error.message));
+        }
+    }
+}
+
+impl Schema {
+    /// Shows its tables under their names, if the file does not.
+    ///
+    /// # Errors
+    /// Storage errors: the file is as it was.
+    fn show_tables(&self) -> Result<(), SqliteError> {
+        if !self.views_wanted.load(Ordering::Acquire) || self.is_lost() || self.sync.has_failed() {
+            return Ok(());
+        }
+        let Some(_writer) = self.writer.acquire_within(WRITER_ENDS) else { return Ok(()) };
+        let Ok(catalog) = self.catalog() else { return Ok(()) };
+        let mut conn = Conn::open(&self.path)?;
+        conn.begin_immediate()?;
+        views::show(&conn, catalog.tables.values().map(AsRef::as_ref))?;
+        conn.commit()?;
+        self.views_wanted.store(false, Ordering::Release);
+        conn.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    }
+}
+
+impl Engine {
+    /// Leaves the files to other programs, because the process is about to end: they find tables under their names. The engine
+    /// goes on to work. Dropping the last engine of a directory does the same.
+    pub fn leave(&self) {
+        leave(&self.inner.directory, &self.inner.settings);
+    }
+}
