@@ -52,7 +52,7 @@ const NEEDS: &[Need] = &[
     need(Group::Tests, "memcached", &["memcached"]),
     need(Group::Tests, "redis-server", &["redis-server"]),
     need(Group::Tests, "php-fpm", &["php-fpm"]),
-    // Pebble, an authority for tests, is a Go package that the tests build.
+    // Pebble, an authority, and h2spec, a suite for HTTP/2, are Go packages that the tests build.
     need(Group::Tests, "go", &["golang-go"]),
     need(Group::Tests, "ip", &["iproute2"]),
     need(Group::Tests, "/usr/share/lua/5.1/cjson/util.lua", &["lua-cjson"]),

@@ -40,6 +40,7 @@ pub mod http_core;
 pub mod keepalive;
 mod lifecycle;
 pub mod limit_rate;
+mod lingering;
 pub mod listen;
 pub mod location;
 pub mod main_conf;

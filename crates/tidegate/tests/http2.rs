@@ -10,7 +10,7 @@ use rustls::version::TLS13;
 use support::Site;
 use support::authority::{Authority, ask, secure};
 use support::http2::{Client, NO_WINDOW, head};
-use tidegate_http::http2::{ErrorCode, flag, kind, write_frame, write_window_update};
+use tidegate_http::http2::{ErrorCode, PREFACE, STREAM_MAX, flag, kind, setting, write_frame, write_window_update};
 
 const LOCATIONS: &str = "
     http2 on;
@@ -118,7 +118,7 @@ fn a_handshake_agrees_on_the_protocol() {
     assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
     // Without TLS, a port that wants it does not serve the preface either.
     let mut socket = support::connect(port).expect("the server accepts");
-    std::io::Write::write_all(&mut socket, tidegate_http::http2::PREFACE).expect("sent");
+    std::io::Write::write_all(&mut socket, PREFACE).expect("sent");
     let mut answer = String::new();
     std::io::Read::read_to_string(&mut socket, &mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -183,16 +183,117 @@ fn a_shutdown_lets_requests_end() {
     let mut other = Client::new(site.port);
     other.get(1, "/");
     assert_eq!(other.answer(1).text(), "ok");
+    let mut silent = Client::new(site.port);
+    silent.frame_of(kind::SETTINGS).expect("settings");
     site.signal(Signal::SIGQUIT);
-    assert_eq!(client.goaway(), ErrorCode::NoError as u32);
-    assert_eq!(other.goaway(), ErrorCode::NoError as u32);
-    assert!(other.frame().is_none(), "a connection without requests closes");
-    // A stream that comes now is not taken; the one before it ends as if nothing had happened.
+    // What the client begins before it has heard is served.
+    assert_eq!(client.farewell(), (STREAM_MAX, ErrorCode::NoError as u32));
     client.get(3, "/");
+    assert_eq!(client.answer(3).text(), "ok");
+    let heard = |client: &mut Client<_>| {
+        let ping = client.frame_of(kind::PING).expect("a question");
+        client.send(kind::PING, flag::ACK, 0, &ping.payload);
+    };
+    heard(&mut client);
+    assert_eq!(client.farewell(), (3, ErrorCode::NoError as u32));
+    assert_eq!(other.farewell(), (STREAM_MAX, ErrorCode::NoError as u32));
+    heard(&mut other);
+    assert_eq!(other.farewell(), (1, ErrorCode::NoError as u32));
+    assert!(other.frame().is_none(), "a connection without requests closes");
+    drop(other);
+    // A client that never answers has a moment.
+    assert_eq!(silent.farewell(), (STREAM_MAX, ErrorCode::NoError as u32));
+    assert_eq!(silent.farewell(), (0, ErrorCode::NoError as u32));
+    drop(silent);
+    // A stream that comes now is not taken; the one before it ends as if nothing had happened.
+    client.get(5, "/");
     go(&site);
     assert_eq!(client.answer(1).text(), "at last\n");
     assert!(client.frame().is_none(), "nothing else comes");
     assert_eq!(site.wait().code(), Some(0), "{}", site.log());
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_nobody_up() {
+    let mut site = site();
+    let slow = &mut Client::with_settings(site.port, &[(setting::INITIAL_WINDOW_SIZE, STREAM_MAX)]);
+    let mut out = Vec::new();
+    write_window_update(0, STREAM_MAX - 65_535, &mut out);
+    slow.send_bytes(&out);
+    for number in 0..64 {
+        slow.get(2 * number + 1, "/big");
+    }
+    // Long before these have had their turns, the socket of the first one is full.
+    let mut quick = Client::new(site.port);
+    for number in 0..200 {
+        quick.get(2 * number + 1, "/");
+        assert_eq!(quick.answer(2 * number + 1).text(), "ok");
+    }
+    assert!(slow.answer(127).body == big());
+    site.quit();
+}
+
+#[test]
+fn an_early_answer_lets_the_client_finish() {
+    let mut site = site();
+    let mut client = Client::new(site.port);
+    let ask = |client: &mut Client<_>, stream| {
+        client.send_bytes(&head(stream, "POST", "/", &[("content-length", "100000")], false));
+        assert_eq!(client.answer(stream).text(), "ok");
+    };
+    // The rest of the request is still checked.
+    ask(&mut client, 1);
+    client.send(kind::WINDOW_UPDATE, 0, 1, &[0; 4]);
+    assert_eq!(client.reset(), (1, ErrorCode::ProtocolError as u32));
+    ask(&mut client, 3);
+    client.send(kind::DATA, flag::END_STREAM, 3, b"less than promised");
+    assert_eq!(client.reset(), (3, ErrorCode::ProtocolError as u32));
+    // A window that is used up will not open again.
+    ask(&mut client, 5);
+    for _ in 0..4 {
+        client.send(kind::DATA, 0, 5, &[0; 16_384]);
+    }
+    assert_eq!(client.reset(), (5, ErrorCode::NoError as u32));
+    // What was on its way is no fault.
+    client.send(kind::DATA, flag::END_STREAM, 5, b"late");
+    // Those that linger give way to new ones.
+    for number in 0..129 {
+        client.send_bytes(&head(2 * number + 7, "POST", "/", &[], false));
+        assert_eq!(client.answer(2 * number + 7).text(), "ok");
+    }
+    assert_eq!(client.reset(), (7, ErrorCode::NoError as u32));
+    // One that its client ends is over without a word.
+    client.send(kind::DATA, flag::END_STREAM, 9, b"");
+    client.send(kind::RST_STREAM, 0, 11, &[0; 4]);
+    client.send(kind::PING, 0, 0, b"8 bytes.");
+    assert_eq!(client.frame().expect("a frame").payload, b"8 bytes.");
+    site.quit();
+}
+
+#[test]
+fn what_lingers_ends_by_time_and_bytes() {
+    let mut site = Site::new("", &format!("lingering_timeout 100ms; lingering_time 200ms; {LOCATIONS}"));
+    site.start();
+    let mut client = Client::new(site.port);
+    client.send_bytes(&head(1, "POST", "/", &[], false));
+    assert_eq!(client.answer(1).text(), "ok");
+    assert_eq!(client.reset(), (1, ErrorCode::NoError as u32));
+    // A client that neither closes nor stops.
+    client.send(kind::DATA, 0, 0, b"");
+    assert_eq!(client.goaway(), ErrorCode::ProtocolError as u32);
+    assert!(client.frame().is_none());
+    while client.try_send(b"x") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    site.quit();
+    let mut site = Site::new("", &format!("lingering_timeout 1d; lingering_time 1d; {LOCATIONS}"));
+    site.start();
+    let mut client = Client::new(site.port);
+    client.send(kind::DATA, 0, 0, b"");
+    assert_eq!(client.goaway(), ErrorCode::ProtocolError as u32);
+    while client.try_send(&[0; 65_536]) {}
+    check_unharmed(&site);
+    site.quit();
 }
 
 /// Sends a frame until the server says farewell; answers the code.
@@ -337,7 +438,7 @@ fn windows_that_make_no_sense() {
 #[test]
 fn input_may_come_in_any_pieces_and_end_anywhere() {
     let mut site = site();
-    let mut bytes = tidegate_http::http2::PREFACE.to_vec();
+    let mut bytes = PREFACE.to_vec();
     write_frame(kind::SETTINGS, 0, 0, b"", &mut bytes);
     bytes.extend(head(1, "POST", "/echo", &[("content-length", "4")], false));
     write_frame(kind::DATA, flag::END_STREAM, 1, b"body", &mut bytes);
@@ -346,7 +447,7 @@ fn input_may_come_in_any_pieces_and_end_anywhere() {
         std::io::Write::write_all(&mut socket, &bytes[..end]).expect("sent");
     }
     let mut client = Client::over(support::connect(site.port).expect("the server accepts"), &[]);
-    for byte in &bytes[tidegate_http::http2::PREFACE.len()..] {
+    for byte in &bytes[PREFACE.len()..] {
         client.send_bytes(&[*byte]);
     }
     assert_eq!(client.answer(1).text(), "body");

@@ -9,7 +9,7 @@ use std::{
     task::Poll,
 };
 
-use tidegate_net::session::{End, Wait};
+use tidegate_net::session::End;
 
 use super::{
     handshake::shake_hands,
@@ -20,6 +20,7 @@ use crate::{
     connection::Connection,
     http2,
     lifecycle::{leave, recycle},
+    lingering::read_on,
     log::{Level, SysError},
     output_queue::OutputQueue,
     panics::{panic_text, report_panic},
@@ -179,7 +180,8 @@ async fn end(conn: &Rc<Connection>, req: Rc<Request>) -> Next {
         conn.stream.reset_on_close();
         conn.kept.set(false);
     } else if flushed && conf.lingers(!req.body.is_consumed() || !conn.input.borrow().is_empty()) {
-        linger(conn, &req).await;
+        // Source: nginx, `lingering_close`.
+        read_on(conn, u64::MAX, || req.lingering_pause_ms()).await;
     }
     if !leave(&req) {
         recycle(req);
@@ -261,28 +263,6 @@ fn report_send_error(req: &Request, errno: i32) {
 
 fn send_timeout_ms(req: &Request) -> u64 {
     req.http_conf().send_timeout_ms()
-}
-
-/// Reads what a client still sends after an answer that it did not wait for, so that the answer is not lost to a reset.
-///
-/// Source: nginx, `lingering_close`.
-async fn linger(conn: &Rc<Connection>, req: &Rc<Request>) {
-    conn.stream.shutdown_write();
-    let mut buf = vec![0u8; 4096];
-    loop {
-        clock::update();
-        let Some(pause_ms) = req.lingering_pause_ms() else { return };
-        match conn.readable(pause_ms).await {
-            Ok(Wait::Ready(())) => {}
-            _ => return,
-        }
-        match conn.stream.try_read(&mut buf) {
-            Ok(0) => return,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
-        }
-    }
 }
 
 async fn close(conn: &Rc<Connection>) {

@@ -61,9 +61,25 @@ pub(super) struct Input {
     /// The one that was opened before it: those in between never will be.
     stream_before: u32,
     pub(super) streams_max: usize,
-    /// No more streams are taken.
-    pub(super) going_away: bool,
+    pub(super) farewell: Farewell,
 }
+
+/// How far a connection has come with its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Farewell {
+    /// It goes on.
+    None,
+    /// The client was told to begin no more streams, and to answer when it has heard so: what it began before that is on
+    /// its way and will be served (section 6.8).
+    Announced,
+    /// The client has answered.
+    Heard,
+    /// No more streams are taken.
+    Final,
+}
+
+/// What the client sends back when it has heard that the connection will end.
+pub(super) const FAREWELL_PING: &[u8; 8] = b"farewell";
 
 impl Input {
     pub(super) fn new(mux: Rc<Mux>, conf: &Conf, limits: HeadLimits) -> Self {
@@ -80,7 +96,7 @@ impl Input {
             last_stream: 0,
             stream_before: 0,
             streams_max: conf.streams_max(),
-            going_away: false,
+            farewell: Farewell::None,
         }
     }
 
@@ -159,12 +175,12 @@ impl Input {
             return self.closed(stream.id);
         }
         if stream.input_ended.get() {
-            stream.abort(ErrorCode::StreamClosed);
+            stream.reject(ErrorCode::StreamClosed);
             return Ok(());
         }
         if header.len as i64 > stream.receive_window.get() {
             self.note(format_args!("client violated flow control for stream {}", stream.id));
-            stream.abort(ErrorCode::FlowControlError);
+            stream.reject(ErrorCode::FlowControlError);
             return Ok(());
         }
         stream.receive_window.set(stream.receive_window.get() - header.len as i64);
@@ -178,6 +194,7 @@ impl Input {
             return self.end_input(&stream, content);
         }
         if stream.is_broken() || stream.done.get() {
+            self.mux.cut_if_full(&stream);
             return Ok(());
         }
         stream.input.borrow_mut().extend_from_slice(content);
@@ -196,14 +213,14 @@ impl Input {
         }
         stream.input_ended.set(true);
         stream.wake();
+        self.mux.remove_if_over(stream);
         Ok(())
     }
 
     /// Ends a stream whose request breaks the rules.
     fn malformed(&self, stream: &Rc<Stream>, text: &str) -> Result<(), Fault> {
         self.note(format_args!("{text}"));
-        stream.abort(ErrorCode::ProtocolError);
-        self.mux.remove_if_over(stream);
+        stream.reject(ErrorCode::ProtocolError);
         Ok(())
     }
 
@@ -281,7 +298,7 @@ impl Input {
             return Err(fault(ErrorCode::StreamClosed, "client sent HEADERS frame for a stream that is closed"));
         }
         if stream.input_ended.get() {
-            stream.abort(ErrorCode::StreamClosed);
+            stream.reject(ErrorCode::StreamClosed);
             return Ok(());
         }
         if malformed || !end_stream {
@@ -389,7 +406,11 @@ impl Input {
         if header.stream != 0 {
             return Err(fault(ErrorCode::ProtocolError, "client sent PING frame with incorrect identifier"));
         }
-        if !header.has(flag::ACK) {
+        if header.has(flag::ACK) {
+            if self.farewell == Farewell::Announced && payload == FAREWELL_PING {
+                self.farewell = Farewell::Heard;
+            }
+        } else {
             write_frame(kind::PING, flag::ACK, 0, payload, &mut self.mux.conn.output.borrow_mut().buf);
         }
         Ok(())
@@ -427,8 +448,7 @@ impl Input {
         let window = stream.send_window.get() + more;
         if more == 0 || window > WINDOW_BYTES_MAX {
             self.note(format_args!("client violated flow control for stream {}", stream.id));
-            stream.abort(if more == 0 { ErrorCode::ProtocolError } else { ErrorCode::FlowControlError });
-            self.mux.remove_if_over(&stream);
+            stream.reject(if more == 0 { ErrorCode::ProtocolError } else { ErrorCode::FlowControlError });
             return Ok(());
         }
         stream.send_window.set(window);

@@ -4,6 +4,7 @@
 //! - `input`: what each frame does; `flood`: when it is too much
 //! - `open`: from a header block to a request that runs
 //! - [`stream`]: the client of one request; `mux`: what the streams of a connection share
+//! - `linger`: streams, and at last the connection, that end on our side before they end on the client's
 //!
 //! Requests whose handlers answer at once run within the connection's task; one that waits gets a task of its own. A
 //! stream counts until its request has ended, whatever the client says meanwhile, so that a client cannot have more
@@ -14,6 +15,7 @@
 
 mod flood;
 mod input;
+mod linger;
 mod mux;
 mod open;
 mod serve;

@@ -13,7 +13,10 @@ use tidegate_http::{
     http2::{ErrorCode, FRAME_BYTES_MAX, WINDOW_BYTES, write_goaway, write_reset, write_window_update},
 };
 
-use super::stream::{Stream, Turn};
+use super::{
+    linger::Lingering,
+    stream::{Stream, Turn},
+};
 use crate::{connection::Connection, http2_settings::Conf};
 
 /// Frames that wait for the socket; streams queue no more beyond that. Large enough for one write to be worth its
@@ -22,6 +25,22 @@ const BACKLOG_BYTES: u64 = 64 << 10;
 
 /// Streams that are remembered when they are over.
 const CUT_MAX: usize = 64;
+
+/// Bytes that one connection sends before others have their turn.
+///
+/// Source: nginx, `sendfile_max_chunk`.
+const TURN_BYTES_MAX: u64 = 2 << 20;
+
+/// How far sending came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// All that may be sent has left.
+    All,
+    /// The socket or the disk has to be waited for, which is up to the connection's task.
+    Blocked,
+    /// There is more, but others should have their turn.
+    TurnOver,
+}
 
 /// The streams of a connection.
 pub(crate) struct Mux {
@@ -40,6 +59,8 @@ pub(crate) struct Mux {
     pub(super) frame_bytes_max: Cell<usize>,
     /// Streams that were ended before the client had said all, the last ones.
     cut: RefCell<VecDeque<u32>>,
+    /// Streams of which nothing but the rest of the client's request is to come.
+    pub(super) lingering: RefCell<Lingering>,
     /// A header block was sent.
     has_sent_block: Cell<bool>,
     /// The connection's task.
@@ -59,14 +80,19 @@ impl Mux {
             receive_window: conf.body_preread_bytes(),
             frame_bytes_max: Cell::new(FRAME_BYTES_MAX),
             cut: RefCell::default(),
+            lingering: RefCell::new(Lingering::new(&conn.default_level().core.keepalive)),
             has_sent_block: Cell::new(false),
             task: RefCell::new(None),
             woken: Cell::new(false),
         })
     }
 
-    /// How many streams there are.
+    /// How many streams have a request under way, or a response that is not all queued.
     pub(super) fn count(&self) -> usize {
+        self.streams.borrow().len() - self.lingering.borrow().count()
+    }
+    /// How many streams there are, with those that linger.
+    pub(super) fn count_all(&self) -> usize {
         self.streams.borrow().len()
     }
     pub(super) fn find(&self, id: u32) -> Option<Rc<Stream>> {
@@ -77,16 +103,21 @@ impl Mux {
     pub(super) fn add(&self, stream: Rc<Stream>) {
         self.streams.borrow_mut().push(stream);
     }
-    /// Forgets a stream whose request has ended and whose end is queued.
+    /// Forgets a stream whose request has ended and whose end is queued, or lets it linger where the client has not ended it.
     pub(super) fn remove_if_over(&self, stream: &Stream) {
-        if stream.done.get() && stream.end_queued.get() {
-            if !stream.input_ended.get() && !stream.was_reset.get() {
-                self.note_cut(stream.id);
-            }
-            let mut streams = self.streams.borrow_mut();
-            if let Ok(at) = streams.binary_search_by_key(&stream.id, |other| other.id) {
-                streams.remove(at);
-            }
+        if stream.done.get() && stream.end_queued.get() && !self.linger(stream) {
+            self.forget(stream);
+        }
+    }
+    /// Forgets a stream, whatever has become of it.
+    pub(super) fn forget(&self, stream: &Stream) {
+        if !stream.input_ended.get() && !stream.was_reset.get() {
+            self.note_cut(stream.id);
+        }
+        self.lingering.borrow_mut().remove(stream.id);
+        let mut streams = self.streams.borrow_mut();
+        if let Ok(at) = streams.binary_search_by_key(&stream.id, |other| other.id) {
+            streams.remove(at);
         }
     }
     fn note_cut(&self, id: u32) {
@@ -162,20 +193,22 @@ impl Mux {
             }
         }
     }
-    /// Sends what the socket takes at once.
+    /// Sends what the socket takes at once. Unless that was all, the connection's task goes on: any other caller wakes it.
     ///
     /// # Errors
     /// Those of the socket.
-    pub(super) fn send_now(&self) -> io::Result<()> {
+    pub(super) fn send_now(&self) -> io::Result<Sent> {
+        let turn_end = self.conn.output.borrow().sent() + TURN_BYTES_MAX;
         loop {
             self.fill();
             if self.conn.output.borrow().is_empty() && !self.conn.stream.has_unsent() {
-                return Ok(());
+                return Ok(Sent::All);
             }
             if !self.conn.write_now()? {
-                // The connection's task waits for the socket.
-                self.wake();
-                return Ok(());
+                return Ok(Sent::Blocked);
+            }
+            if self.conn.output.borrow().sent() >= turn_end {
+                return Ok(Sent::TurnOver);
             }
         }
     }
@@ -195,9 +228,8 @@ impl Mux {
         *self.task.borrow_mut() = Some(cx.waker().clone());
         false
     }
-    /// Gives all streams up: the connection has broken.
+    /// Gives all streams up: the connection ends.
     pub(super) fn break_off(&self) {
-        self.conn.mark_broken();
         self.for_each(|stream| {
             stream.break_off();
             self.remove_if_over(stream);

@@ -9,7 +9,7 @@ use std::{
 use tidegate_http::{BadRequest, HeadLimits, HeadOptions, Parsed, http2::ErrorCode, parse_request};
 
 use super::{
-    input::{Fault, Input},
+    input::{Farewell, Fault, Input},
     stream::Stream,
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
 
 /// Opens a stream whose header block has been read into `input.head`.
 pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Worker>) -> Result<(), Fault> {
-    if input.going_away {
+    if input.farewell == Farewell::Final {
         // The client learns from GOAWAY that nothing was done.
         return Ok(());
     }
@@ -34,6 +34,9 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
         input.note(format_args!("concurrent streams exceeded {}", input.streams_max));
         input.mux.queue_reset(id, ErrorCode::RefusedStream);
         return Ok(());
+    }
+    if input.mux.count_all() >= input.streams_max {
+        input.mux.cut_oldest();
     }
     let stream = Stream::new(&input.mux, id, end_stream);
     let conn = &input.mux.conn;
@@ -107,7 +110,7 @@ fn read_head(
 /// `keepalive_requests`, `keepalive_time`: says that this request is the last one.
 fn limit_requests(input: &mut Input, req: &Request) {
     if !req.may_keep_alive(req.keepalive_conf()) {
-        input.going_away = true;
+        input.farewell = Farewell::Final;
         input.mux.queue_goaway(input.last_stream, ErrorCode::NoError);
     }
 }

@@ -3,14 +3,15 @@
 use std::{io, rc::Rc, task::Poll};
 
 use tidegate_http::http2::{
-    ErrorCode, FRAME_BYTES_MAX, HEADER_BYTES, PREFACE, WINDOW_BYTES, WINDOW_BYTES_MAX, kind, setting, write_frame,
-    write_window_update,
+    ErrorCode, FRAME_BYTES_MAX, HEADER_BYTES, PREFACE, STREAM_MAX, WINDOW_BYTES, WINDOW_BYTES_MAX, kind, setting,
+    write_frame, write_window_update,
 };
 use tidegate_net::session::Wait;
 
 use super::{
-    input::{Fault, Input},
-    mux::Mux,
+    input::{FAREWELL_PING, Farewell, Fault, Input},
+    linger::linger,
+    mux::{Mux, Sent},
 };
 use crate::{
     clock,
@@ -24,6 +25,10 @@ use crate::{
 /// Output up to which frames are read. Each frame is answered by a few bytes at most; a client that does not read the
 /// answers has to wait.
 const UNREAD_BYTES_MAX: u64 = 128 << 10;
+
+/// How long a client has to answer that it has heard of the end, in milliseconds. Streams that it begins until then are
+/// served.
+const FAREWELL_MS: u64 = 1000;
 
 /// Whether the client asked for HTTP/2 in its handshake, and got it.
 pub(crate) fn was_agreed(conn: &Connection) -> bool {
@@ -48,25 +53,19 @@ pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) {
     let input = Input::new(mux.clone(), &conf, level.core.http.head_limits());
     announce(conn, &conf, &mux);
     conn.set_nodelay();
-    let mut serving = Serving { input, worker, quiet_since_ms: clock::steady_ms(), moved_ms: clock::steady_ms() };
+    let now_ms = clock::steady_ms();
+    let mut serving = Serving {
+        input,
+        worker,
+        quiet_since_ms: now_ms,
+        moved_ms: now_ms,
+        farewell_until_ms: 0,
+        is_wanted_gone: false,
+    };
     if let Err(end) = serving.run().await {
         serving.end(end);
     }
-    // Their requests end by themselves; the connection counts until then.
-    let mux = &serving.input.mux;
-    let _ = conn.write_now();
-    if mux.count() > 0 {
-        mux.break_off();
-        std::future::poll_fn(|cx| {
-            while mux.count() > 0 {
-                if !mux.take_woken(cx) {
-                    return Poll::Pending;
-                }
-            }
-            Poll::Ready(())
-        })
-        .await;
-    }
+    serving.finish().await;
 }
 
 /// Says what the client may do.
@@ -103,6 +102,10 @@ struct Serving<'a> {
     quiet_since_ms: u64,
     /// When output last moved, or there was none.
     moved_ms: u64,
+    /// Until when the client has time to hear of the end.
+    farewell_until_ms: u64,
+    /// Its place is wanted for others.
+    is_wanted_gone: bool,
 }
 
 impl Serving<'_> {
@@ -110,19 +113,39 @@ impl Serving<'_> {
     async fn run(&mut self) -> Result<(), End> {
         loop {
             self.take_frames().map_err(End::Fault)?;
+            self.look_at_time();
             let before = self.unsent();
-            self.input.mux.send_now().map_err(|_| End::Gone)?;
+            let sent = self.input.mux.send_now().map_err(|_| End::Gone)?;
             let now_ms = clock::steady_ms();
             if self.unsent() < before || before == 0 {
                 self.moved_ms = now_ms;
             }
             if self.input.mux.count() > 0 {
                 self.quiet_since_ms = now_ms;
-            } else if self.input.going_away && self.unsent() == 0 {
+            } else if self.input.farewell == Farewell::Final && self.unsent() == 0 {
                 return Ok(());
             }
-            self.wait().await?;
+            if sent == Sent::TurnOver {
+                tokio::task::yield_now().await;
+            } else {
+                self.wait().await?;
+            }
             clock::update();
+        }
+    }
+
+    /// Does what it is time for.
+    fn look_at_time(&mut self) {
+        let Input { mux, farewell, .. } = &self.input;
+        let now_ms = clock::steady_ms();
+        mux.cut_late(now_ms);
+        let is_over = *farewell == Farewell::Announced && now_ms >= self.farewell_until_ms;
+        if is_over || *farewell == Farewell::Heard {
+            self.go_away();
+        }
+        if self.input.farewell == Farewell::Final && self.input.mux.count() == 0 {
+            // The connection lingers in their place.
+            self.input.mux.cut_late(u64::MAX);
         }
     }
 
@@ -157,10 +180,10 @@ impl Serving<'_> {
     async fn wait(&mut self) -> Result<(), End> {
         let conn = self.input.mux.conn.clone();
         let timeout_ms = self.timeout_ms()?;
-        if self.input.going_away {
-            conn.end_await();
-        } else {
+        if self.input.farewell == Farewell::None {
             conn.await_frames(self.input.mux.count() == 0);
+        } else {
+            conn.end_await();
         }
         let mux = &self.input.mux;
         let waited = conn.wait(timeout_ms, |cx| {
@@ -186,12 +209,17 @@ impl Serving<'_> {
                 }
                 Err(End::Gone)
             }
-            Ok(Wait::Closing) => {
+            Ok(Wait::Closing) if !self.worker.is_quitting() => {
+                self.is_wanted_gone = true;
                 self.go_away();
                 Ok(())
             }
-            Ok(Wait::TimedOut) if self.worker.is_quitting() && !self.input.going_away => {
-                self.go_away();
+            Ok(Wait::Closing) => {
+                self.announce_end();
+                Ok(())
+            }
+            Ok(Wait::TimedOut) if self.worker.is_quitting() && self.input.farewell == Farewell::None => {
+                self.announce_end();
                 Ok(())
             }
             // What the time was for is looked at anew.
@@ -211,32 +239,50 @@ impl Serving<'_> {
 
     /// How long nothing may happen, in milliseconds; 0 for ever.
     fn timeout_ms(&mut self) -> Result<u64, End> {
-        let mux = self.input.mux.clone();
-        let core = &mux.conn.default_level().core;
         let now_ms = clock::steady_ms();
+        let deadline_ms = self.deadline_ms(now_ms);
+        if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now_ms) {
+            return Err(End::TimedOut);
+        }
+        let farewell_ms = (self.input.farewell == Farewell::Announced).then_some(self.farewell_until_ms);
+        let lingering_ms = self.input.mux.lingering.borrow().deadline_ms();
+        let first_ms = [deadline_ms, farewell_ms, lingering_ms].into_iter().flatten().min();
+        Ok(first_ms.map_or(0, |first_ms| first_ms.saturating_sub(now_ms).max(1)))
+    }
+
+    /// When the connection ends if nothing happens.
+    fn deadline_ms(&mut self, now_ms: u64) -> Option<u64> {
+        let mux = &self.input.mux;
+        let core = &mux.conn.default_level().core;
         let (since_ms, limit_ms) = if self.unsent() > 0 {
             (self.moved_ms, core.http.send_timeout_ms())
         } else if mux.count() == 0 && (self.input.is_within_block() || !mux.conn.input.borrow().is_empty()) {
             (self.quiet_since_ms, core.http.client_header_timeout_ms())
         } else if mux.count() == 0 {
             (self.quiet_since_ms, core.keepalive.timeout_ms().max(1))
+        } else if mux.has_leftovers() {
+            (self.moved_ms, core.http.send_timeout_ms())
         } else {
-            self.moved_ms = if mux.has_leftovers() { self.moved_ms } else { now_ms };
-            (self.moved_ms, if mux.has_leftovers() { core.http.send_timeout_ms() } else { 0 })
+            self.moved_ms = now_ms;
+            return None;
         };
-        if limit_ms == 0 {
-            return Ok(0);
-        }
-        match (since_ms + limit_ms).saturating_sub(now_ms) {
-            0 => Err(End::TimedOut),
-            left_ms => Ok(left_ms),
-        }
+        (limit_ms > 0).then(|| since_ms + limit_ms)
     }
 
     /// Takes no more streams; those that are open end as they do.
     fn go_away(&mut self) {
-        if !std::mem::replace(&mut self.input.going_away, true) {
+        if std::mem::replace(&mut self.input.farewell, Farewell::Final) != Farewell::Final {
             self.input.mux.queue_goaway(self.input.last_stream, ErrorCode::NoError);
+        }
+    }
+
+    /// Tells the client to begin no more streams. What it has begun before it hears of that is served.
+    fn announce_end(&mut self) {
+        if self.input.farewell == Farewell::None {
+            self.input.farewell = Farewell::Announced;
+            self.farewell_until_ms = clock::steady_ms() + FAREWELL_MS;
+            self.input.mux.queue_goaway(STREAM_MAX, ErrorCode::NoError);
+            write_frame(kind::PING, 0, 0, FAREWELL_PING, &mut self.input.mux.conn.output.borrow_mut().buf);
         }
     }
 
@@ -261,5 +307,37 @@ impl Serving<'_> {
             }
         };
         self.input.mux.queue_goaway(self.input.last_stream, code);
+    }
+
+    /// Closes: no frame is read any more.
+    async fn finish(self) {
+        let mux = &self.input.mux;
+        let conn = &mux.conn;
+        mux.break_off();
+        // Nothing more is read, and what was read is no use.
+        *conn.input.borrow_mut() = Vec::new();
+        let send_timeout_ms = conn.default_level().core.http.send_timeout_ms();
+        let is_said = !conn.is_broken() && conn.flush(send_timeout_ms).await.is_ok();
+        // A client that was told in time that the end comes is not sending anything that counts.
+        if is_said && !self.is_wanted_gone && self.farewell_until_ms == 0 {
+            linger(conn).await;
+        }
+        if mux.count() == 0 {
+            return;
+        }
+        if is_said {
+            conn.stream.say_farewell();
+        }
+        // The requests end by themselves; the connection counts until then.
+        conn.mark_broken();
+        std::future::poll_fn(|cx| {
+            while mux.count() > 0 {
+                if !mux.take_woken(cx) {
+                    return Poll::Pending;
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
     }
 }

@@ -14,7 +14,7 @@ use tidegate_http::{
     http2::{ErrorCode, FrameHeader, flag, kind, response::encode_fields, write_block},
 };
 
-use super::mux::Mux;
+use super::mux::{Mux, Sent};
 use crate::{clock, connection::Connection, deadline::Deadline, output_queue::OutputQueue};
 
 /// A stream. It lives until its request has ended and all of the response is queued on the connection.
@@ -123,12 +123,27 @@ impl Stream {
         self.ended.set(true);
         self.mux.line_up(self);
     }
-    /// Resets the stream, if its end is not on its way.
+    /// Gives the stream up for a reason of ours. A client that has all of the response learns only that the rest of its
+    /// request is not wanted.
     pub(crate) fn abort(&self, code: ErrorCode) {
-        if !self.end_queued.replace(true) && !self.broken.get() {
+        let has_end = self.end_queued.replace(true);
+        let is_over = has_end && self.input_ended.get();
+        if !is_over && !self.broken.get() {
+            self.mux.queue_reset(self.id, if has_end { ErrorCode::NoError } else { code });
+        }
+        self.break_off();
+    }
+    /// Gives the stream up since the client breaks the rules on it.
+    pub(super) fn reject(&self, code: ErrorCode) {
+        if !self.broken.get() {
             self.mux.queue_reset(self.id, code);
         }
         self.break_off();
+        self.mux.remove_if_over(self);
+    }
+    /// Whether the client has all of the response, and we do not have all of the request.
+    pub(super) fn is_half_closed(&self) -> bool {
+        self.end_queued.get() && !self.input_ended.get() && !self.broken.get()
     }
     /// The request has ended: resets the stream if the response is not whole.
     pub(super) fn note_done(&self) {
@@ -160,7 +175,7 @@ impl Stream {
             write_block(self.id, is_all, &head, &mut out.buf);
             *head = Vec::new();
             if is_all {
-                return self.note_end(out);
+                return self.note_end();
             }
         }
         if !output.is_empty() {
@@ -179,7 +194,7 @@ impl Stream {
             self.mux.send_window.set(self.mux.send_window.get() - len as i64);
             self.wake();
             if is_last {
-                return self.note_end(out);
+                return self.note_end();
             }
             if !output.is_empty() {
                 return Turn::More;
@@ -191,17 +206,13 @@ impl Stream {
             } else {
                 FrameHeader { len: 0, kind: kind::DATA, flags: flag::END_STREAM, stream: self.id }.write(&mut out.buf);
             }
-            return self.note_end(out);
+            return self.note_end();
         }
         Turn::Over
     }
 
-    fn note_end(&self, out: &mut OutputQueue) -> Turn {
+    fn note_end(&self) -> Turn {
         self.end_queued.set(true);
-        if !self.input_ended.get() {
-            // The rest of the request is not wanted (section 8.1).
-            tidegate_http::http2::write_reset(self.id, ErrorCode::NoError, &mut out.buf);
-        }
         self.wake();
         Turn::Over
     }
@@ -221,7 +232,9 @@ impl Stream {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.mux.line_up(self);
-        self.mux.send_now()?;
+        if self.mux.send_now()? != Sent::All {
+            self.mux.wake();
+        }
         Ok(self.output.borrow().is_empty())
     }
 

@@ -22,6 +22,9 @@ pub const WINDOW_BYTES_MAX: i64 = (1 << 31) - 1;
 /// A window that nobody has spoken of (section 6.9.2).
 pub const WINDOW_BYTES: i64 = 65_535;
 
+/// The highest number of a stream (section 5.1.1).
+pub const STREAM_MAX: u32 = (1 << 31) - 1;
+
 /// Kinds of frames (section 6).
 #[allow(missing_docs, reason = "the names are the standard's")]
 pub mod kind {

@@ -161,6 +161,18 @@ impl<S: Read + Write> Client<S> {
             }
         }
     }
+    /// The stream of the next reset, and its code.
+    #[track_caller]
+    pub(crate) fn reset(&mut self) -> (u32, u32) {
+        let frame = self.frame_of(kind::RST_STREAM).expect("a reset");
+        (frame.header.stream, code(&frame.payload))
+    }
+    /// The last stream that the next GOAWAY names, and its code.
+    #[track_caller]
+    pub(crate) fn farewell(&mut self) -> (u32, u32) {
+        let frame = self.frame_of(kind::GOAWAY).expect("a farewell");
+        (code(&frame.payload), code(&frame.payload[4..]))
+    }
     /// Reads to the end; answers the code of the GOAWAY before it.
     #[track_caller]
     pub(crate) fn goaway(&mut self) -> u32 {
