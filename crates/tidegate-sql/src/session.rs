@@ -92,7 +92,7 @@ pub(crate) struct Core {
     /// A statement that has run in a group; its commit is waited for when the coroutine has ended.
     joined: Option<(group::Member, Written)>,
     /// Who has the row locks that the statement has waited for, when it runs outside of a transaction.
-    waits_as: Option<Rc<Owner>>,
+    waits_as: Option<Arc<Owner>>,
     /// In what the next statement was prepared.
     context: Option<Context>,
     /// The schema that is current again when a prepared statement has ended that runs in another.

@@ -100,7 +100,7 @@ impl Transaction {
         };
         self.go_to(index);
         let is_writer = self.place()?.guard.is_some();
-        if is_writer && !self.step_back(env)? {
+        if is_writer && !self.step_back()? {
             return Err(errors::unsupported("temporary tables made or dropped by the only writer of a schema"));
         }
         let place = self.place()?;

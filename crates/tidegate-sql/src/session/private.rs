@@ -3,7 +3,6 @@
 use std::{
     future::Future,
     pin::pin,
-    rc::Rc,
     sync::Arc,
     task::{Context, Waker},
     time::{Duration, Instant},
@@ -13,7 +12,6 @@ use tidegate_rows::ServerError;
 
 use super::{
     Core, Env, Res,
-    stepping_back::Former,
     transaction::{Need, Place, Transaction},
     waiting::{WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_definitions, wait_for_table_locks},
     writes::tables_of,
@@ -27,6 +25,7 @@ use crate::{
     store::{
         conn::{Cell, Conn, SqliteError, Step, Stmt, to_server_error},
         private::{
+            former::Former,
             log::Log,
             watch::{LOCKS_MAX, Purpose, Stop, Watch},
         },
@@ -61,19 +60,24 @@ impl Place {
         self.conn.is_private() && self.log().is_some_and(|log| !log.is_empty())
     }
 
+    /// Whether it has changed more than a private transaction should.
+    pub(super) fn has_long_list(&mut self) -> bool {
+        self.conn.is_private() && self.log().is_some_and(|log| log.is_full())
+    }
+
     fn log(&mut self) -> Option<&mut Log> {
         self.conn.watch().and_then(Watch::log)
     }
 
     /// Who takes locks here for the transaction.
-    pub(super) fn owner(&mut self) -> Rc<Owner> {
+    pub(super) fn owner(&mut self) -> Arc<Owner> {
         let rows = &self.pool.schema.rows;
         let connection = self.connection_id;
-        Rc::clone(self.owner.get_or_insert_with(|| Rc::new(rows.owner(connection))))
+        Arc::clone(self.owner.get_or_insert_with(|| Arc::new(rows.owner(connection))))
     }
 
     /// As [`owner`](Self::owner), about to wait for a row: others may be waiting for its write lock.
-    pub(super) fn owner_that_waits(&mut self) -> Rc<Owner> {
+    pub(super) fn owner_that_waits(&mut self) -> Arc<Owner> {
         let owner = self.owner();
         if self.guard.is_some() {
             owner.keeps_writing();
@@ -299,7 +303,7 @@ impl Core {
             (Stop::Outgrown, None) => Err(errors::internal("a statement alone has outgrown its transaction")),
             (Stop::Blocked(resource, mode), Some(transaction)) => transaction.wait_for(&self.env, resource, mode),
             (Stop::Blocked(resource, mode), None) => {
-                let owner = self.waits_as.get_or_insert_with(|| Rc::new(rows.owner(self.env.connection_id)));
+                let owner = self.waits_as.get_or_insert_with(|| Arc::new(rows.owner(self.env.connection_id)));
                 let blockers = || rows.blockers_of(self.env.connection_id);
                 wait_for(&self.env, Kind::Rows, blockers, owner.wait(resource, mode))?.map_err(|_| errors::deadlock())
             }

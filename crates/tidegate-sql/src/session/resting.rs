@@ -8,7 +8,6 @@ use std::{
 
 use super::{
     Env, Res,
-    stepping_back::Former,
     transaction::{Place, Transaction},
 };
 use crate::{
@@ -16,7 +15,8 @@ use crate::{
     row_locks::Owner,
     store::{
         pool::Pool,
-        transactions::{Ended, Held, Limit, Open},
+        private::former::Former,
+        transactions::{Bulk, Ended, Held, Limit, Open},
     },
 };
 
@@ -72,7 +72,7 @@ pub(super) struct Resting {
 
 struct Kept {
     pool: Rc<Pool>,
-    owner: Option<Rc<Owner>>,
+    owner: Option<Arc<Owner>>,
     former: Option<Former>,
 }
 
@@ -104,9 +104,13 @@ impl Transaction {
         let (transaction, connection_id) = (Arc::downgrade(open), open.client.id);
         let mut kept = kept.drain(..);
         let resumed = open.resume(|held| {
-            let Held { schema: _, conn, guard, defined, reader, owner: _ } = held;
+            let Held { schema: _, conn, guard, defined, reader, owner: _, bulk, left } = held;
             if let Some(Kept { pool, owner, former }) = kept.next() {
                 let transaction = transaction.clone();
+                let former = former.or(bulk.map(|bulk| bulk.former));
+                if let Some(left) = left {
+                    pool.put(left);
+                }
                 self.places.push(Place {
                     conn,
                     pool,
@@ -139,13 +143,21 @@ impl Transaction {
     pub(super) fn rest(&mut self, env: &Env) {
         let writes = self.places.iter_mut().any(|place| place.guard.is_some() || place.has_private_changes());
         let Resting { open: Some(open), kept } = &mut self.resting else { return };
+        let (touched, savepoints) = (&self.touched, &self.savepoints);
         let held = self.places.drain(..).map(|place| {
             let Place { conn, pool, guard, former, defined, turn: _, reader, owner, transaction: _, connection_id: _ } =
                 place;
             let schema = Arc::clone(&pool.schema);
             let owner_id = owner.as_ref().map(|owner| owner.id());
+            let mut former = former;
+            let bulk = match &owner {
+                Some(owner) if guard.is_some() => former
+                    .take_if(|former| former.knows(savepoints))
+                    .map(|former| Bulk { former, tables: touched.clone(), owner: Arc::clone(owner) }),
+                _ => None,
+            };
             kept.push(Kept { pool, owner, former });
-            Held { schema, conn, guard, defined, reader, owner: owner_id }
+            Held { schema, conn, guard, defined, reader, owner: owner_id, bulk, left: None }
         });
         open.rest(env.idle_limits.get().of(writes), self.changed, held);
     }

@@ -6,7 +6,7 @@ use crate::{
     errors,
     store::{
         conn::to_server_error,
-        private::{log::Log, watch::Watch},
+        private::{former::savepoint_name, log::Log, watch::Watch},
     },
 };
 
@@ -72,10 +72,4 @@ impl Transaction {
         let found = self.savepoints.iter().position(|known| known.eq_ignore_ascii_case(name));
         found.ok_or_else(|| errors::unknown_savepoint(name))
     }
-}
-
-/// SQLite's name of a savepoint: letters and digits only.
-pub(super) fn savepoint_name(name: &str) -> String {
-    let plain: String = name.bytes().map(|byte| format!("{:02x}", byte.to_ascii_lowercase())).collect();
-    format!("sp{plain}")
 }

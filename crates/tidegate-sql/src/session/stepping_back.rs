@@ -1,11 +1,10 @@
 //! A transaction that has become the schema's writer because it changes much is a private one again when that was in vain, and
 //! when others of a circle wait for nothing but its write lock.
 
-use std::{rc::Rc, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     Env, Res,
-    savepoints::savepoint_name,
     transaction::{Place, Transaction},
     waiting::{WaitLimit, wait_for},
 };
@@ -14,38 +13,15 @@ use crate::{
     errors,
     row_locks::{Broken, Mode, Resource},
     store::{
-        conn::{Conn, to_server_error},
+        conn::Conn,
         private::{
-            difference::{Room, carry_over},
+            difference::{Listed, list},
             log::Log,
             watch::{Purpose, Watch},
         },
     },
     waits::Kind,
 };
-
-/// The private transaction that the schema's writer was before. It is there as long as nothing but the amount of changes makes
-/// the transaction the writer.
-#[derive(Default)]
-pub(super) struct Former {
-    pub(super) log: Log,
-    /// The writer has changed more than the list has.
-    pub(super) has_written: bool,
-}
-
-impl Former {
-    /// A transaction that has changed nothing.
-    pub(super) fn new(savepoints: &[String]) -> Self {
-        let mut log = Log::default();
-        savepoints.iter().for_each(|name| log.savepoint(&savepoint_name(name)));
-        Self { log, has_written: false }
-    }
-
-    /// A savepoint is made here.
-    pub(super) fn savepoint(&mut self, name: &str) {
-        if self.has_written { self.log.forget_savepoint(name) } else { self.log.savepoint(name) }
-    }
-}
 
 impl Place {
     /// Changes to a private connection, which begins with a list when it is used next. Gives the write lock back.
@@ -56,7 +32,7 @@ impl Place {
         let mut conn = self.pool.take_private()?;
         log.forget_stored_autos();
         let owner = self.owner();
-        conn.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner: Rc::clone(&owner), log }))));
+        conn.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner, log }))));
         self.leave_writer(conn);
         Ok(())
     }
@@ -96,53 +72,21 @@ impl Place {
     ///
     /// # Errors
     /// Storage errors.
-    fn step_back(&mut self, env: &Env, tables: &[Arc<TableState>], savepoints: &[String]) -> Res<bool> {
+    fn step_back(&mut self, tables: &[Arc<TableState>], savepoints: &[String]) -> Res<bool> {
         // What it was at a savepoint of later cannot be found.
-        let knows = |former: &Former| savepoints.iter().all(|name| former.log.has_savepoint(&savepoint_name(name)));
-        let Some(former) = self.former.take_if(|former| knows(former)) else { return Ok(false) };
+        let Some(mut former) = self.former.take_if(|former| former.knows(savepoints)) else { return Ok(false) };
         let mut conn = self.pool.take_private()?;
-        conn.enforce_foreign_keys(false);
-        conn.begin_immediate().map_err(|error| to_server_error(&error))?;
-        former.log.apply(&mut conn)?;
-        let mut log = former.log;
-        log.take_more(true);
         let owner = self.owner();
-        conn.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner, log }))));
-        let carried = self.carry_all(&mut conn, tables)?;
-        conn.enforce_foreign_keys(env.foreign_keys.get());
-        if !carried {
-            self.pool.put(conn);
-            return Ok(false);
-        }
-        if let Some(log) = conn.watch().and_then(Watch::log) {
-            log.take_more(false);
-            log.forget_stored_autos();
-        }
-        self.leave_writer(conn);
-        // It is on the newest commit, but it has no place among the readers of the schema.
-        self.conn.rollback();
-        Ok(true)
-    }
-
-    /// Does on a private connection what the writer's has changed in `tables`. False if that is too much.
-    fn carry_all(&self, conn: &mut Conn, tables: &[Arc<TableState>]) -> Res<bool> {
-        let schema = &self.pool.schema;
-        let catalog = schema.catalog()?;
-        let is_meant = |state: &Arc<TableState>| tables.iter().any(|table| Arc::ptr_eq(table, state));
-        let changed: Vec<_> = catalog.tables.values().filter(|table| is_meant(&table.state)).collect();
-        conn.learn(schema, changed.iter().map(|table| table.id))?;
-        let mut room = Room::default();
-        for table in changed {
-            if !carry_over(&self.conn, conn, table.id, &mut room)? {
-                return Ok(false);
+        match list(&self.pool.schema, &self.conn, &mut conn, &owner, &mut former, tables, &|| true) {
+            Ok(Listed::All) => {
+                self.leave_writer(conn);
+                Ok(true)
             }
-            if let Some(log) = conn.watch().and_then(Watch::log)
-                && table.columns.iter().any(|column| column.auto_increment)
-            {
-                log.keep_auto(table.id, &table.state);
+            other => {
+                self.pool.put(conn);
+                other.map(|_| false)
             }
         }
-        Ok(conn.watch().is_some_and(|watch| watch.stop().is_none()))
     }
 }
 
@@ -167,9 +111,9 @@ impl Transaction {
     ///
     /// # Errors
     /// Storage errors.
-    pub(super) fn step_back(&mut self, env: &Env) -> Res<bool> {
+    pub(super) fn step_back(&mut self) -> Res<bool> {
         let (touched, savepoints) = (self.touched.clone(), self.savepoints.clone());
-        let has_stepped_back = self.place()?.step_back(env, &touched, &savepoints)?;
+        let has_stepped_back = self.place()?.step_back(&touched, &savepoints)?;
         if has_stepped_back {
             self.forget_stored_autos();
         }
@@ -190,7 +134,7 @@ impl Transaction {
             match wait_for(env, Kind::Rows, blockers, owner.wait(resource, mode))? {
                 Ok(()) => return Ok(()),
                 Err(Broken::Deadlock) => return Err(errors::deadlock()),
-                Err(Broken::StepBack) if self.step_back(env)? => {}
+                Err(Broken::StepBack) if self.step_back()? => {}
                 Err(Broken::StepBack) => self.place()?.former = None,
             }
         }

@@ -16,8 +16,6 @@ use super::{
     Core, Env, Isolation,
     isolation::Characteristics,
     resting::Resting,
-    savepoints::savepoint_name,
-    stepping_back::Former,
     waiting::{acquire_for, wait_for_definitions},
     writes::names_of,
 };
@@ -32,7 +30,10 @@ use crate::{
     store::{
         conn::{Conn, Stmt, to_server_error},
         pool::Pool,
-        private::log::ROWS_MAX,
+        private::{
+            former::{Former, savepoint_name},
+            log::ROWS_MAX,
+        },
         readers::Reader,
         settling::settle,
         transactions::Open,
@@ -87,7 +88,7 @@ pub(super) struct Place {
     /// Its place among the readers of the schema, once it has a snapshot.
     pub(super) reader: Option<Arc<Reader>>,
     /// Who has its row locks.
-    pub(super) owner: Option<Rc<Owner>>,
+    pub(super) owner: Option<Arc<Owner>>,
     /// The transaction, as others see it.
     pub(super) transaction: Weak<Open>,
     pub(super) connection_id: u64,
@@ -376,7 +377,12 @@ impl Transaction {
         }
         let is_writer = self.place()?.guard.is_some();
         let tables = names_of(plan);
-        let need = if plan.attached.is_empty() && !env.has_tables() { need } else { Need::Writer };
+        let need = match need {
+            _ if !plan.attached.is_empty() || env.has_tables() => Need::Writer,
+            // It has been the writer already, and would be at once.
+            Need::Private if !is_writer && self.place()?.has_long_list() => Need::Bulk,
+            need => need,
+        };
         if !is_writer && need == Need::Private {
             self.place()?.let_definitions_pass(env, plan)?;
             return self.write_privately(env, &tables, stmts);

@@ -268,7 +268,7 @@ impl Core {
     ) -> Result<Done, QueryError> {
         transaction.open(home, plan.attached.iter(), self.env.connection_id)?;
         if let Some(owner) = &self.waits_as {
-            transaction.place()?.owner = Some(Rc::clone(owner));
+            transaction.place()?.owner = Some(Arc::clone(owner));
         }
         self.attach(transaction.conn()?, plan)?;
         if let PlanKind::Select(select) = &plan.kind {

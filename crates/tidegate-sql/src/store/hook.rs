@@ -9,7 +9,7 @@ use std::{
 use libsqlite3_sys as ffi;
 
 use super::private::watch::Watch;
-use super::stmt::{Cell, cell_of};
+use super::stmt::{Cell, Stmt, cell_of};
 
 /// What happens to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub(crate) enum Kind {
     Delete,
 }
 
-/// A row that is about to change.
+/// A row that is about to change, or has changed.
 pub(crate) struct Change<'a> {
-    db: *mut ffi::sqlite3,
+    rows: Rows<'a>,
     pub(crate) kind: Kind,
     /// The physical name of its table.
     pub(crate) table: &'a [u8],
@@ -29,33 +29,54 @@ pub(crate) struct Change<'a> {
     pub(crate) from: i64,
     /// Its row id afterwards; nothing for one that goes.
     pub(crate) to: i64,
-    during: PhantomData<&'a ()>,
+}
+
+/// Where the values of a row are.
+enum Rows<'a> {
+    /// With SQLite, which calls the hook.
+    Hook(*mut ffi::sqlite3, PhantomData<&'a ()>),
+    /// In the rows of two queries, behind the row id.
+    Queries { before: &'a Stmt, after: &'a Stmt },
 }
 
 impl<'a> Change<'a> {
+    /// What has happened to the row with a row id, of which two queries have the row id and then the columns.
+    pub(super) fn between(kind: Kind, rowid: i64, before: &'a Stmt, after: &'a Stmt) -> Self {
+        Self { rows: Rows::Queries { before, after }, kind, table: b"", from: rowid, to: rowid }
+    }
+
     /// A value of the row before; NULL for a new row.
     pub(crate) fn before(&self, column: usize) -> Cell<'a> {
-        if self.kind == Kind::Insert { Cell::Null } else { self.value(ffi::sqlite3_preupdate_old, column) }
+        match &self.rows {
+            _ if self.kind == Kind::Insert => Cell::Null,
+            Rows::Hook(db, _) => value(*db, ffi::sqlite3_preupdate_old, column),
+            Rows::Queries { before, .. } => before.cell(column + 1),
+        }
     }
 
     /// A value of the row afterwards; NULL for one that goes.
     pub(crate) fn after(&self, column: usize) -> Cell<'a> {
-        if self.kind == Kind::Delete { Cell::Null } else { self.value(ffi::sqlite3_preupdate_new, column) }
+        match &self.rows {
+            _ if self.kind == Kind::Delete => Cell::Null,
+            Rows::Hook(db, _) => value(*db, ffi::sqlite3_preupdate_new, column),
+            Rows::Queries { after, .. } => after.cell(column + 1),
+        }
     }
+}
 
-    fn value(
-        &self,
-        get: unsafe extern "C" fn(*mut ffi::sqlite3, c_int, *mut *mut ffi::sqlite3_value) -> c_int,
-        column: usize,
-    ) -> Cell<'a> {
-        let mut value = ptr::null_mut();
-        // SAFETY: a change exists only while SQLite calls the hook for it; `value` receives the result. SQLite checks the
-        // column's number, and keeps the value until the hook returns.
-        unsafe {
-            match get(self.db, column as c_int, &mut value) {
-                ffi::SQLITE_OK if !value.is_null() => cell_of(value),
-                _ => Cell::Null,
-            }
+/// A value of the row that the hook is called for.
+fn value<'a>(
+    db: *mut ffi::sqlite3,
+    get: unsafe extern "C" fn(*mut ffi::sqlite3, c_int, *mut *mut ffi::sqlite3_value) -> c_int,
+    column: usize,
+) -> Cell<'a> {
+    let mut value = ptr::null_mut();
+    // SAFETY: a change of the hook exists only while SQLite calls that; `value` receives the result. SQLite checks the column's
+    // number, and keeps the value until the hook returns.
+    unsafe {
+        match get(db, column as c_int, &mut value) {
+            ffi::SQLITE_OK if !value.is_null() => cell_of(value),
+            _ => Cell::Null,
         }
     }
 }
@@ -94,7 +115,7 @@ unsafe extern "C" fn before_change(
     };
     // Tables for intermediate results are nobody's concern.
     if schema == c"main" {
-        watch.note(&Change { db, kind, table, from, to, during: PhantomData });
+        watch.note(&Change { rows: Rows::Hook(db, PhantomData), kind, table, from, to });
         if watch.has_outgrown() {
             // More private pages are of no use: SQLite undoes them all, and the list remains.
             // SAFETY: the handle is open while its hook runs.

@@ -17,6 +17,7 @@ mod reserve;
 pub(crate) mod room;
 pub(crate) mod settling;
 pub(crate) mod statistics;
+mod stepping_back;
 mod stmt;
 pub(crate) mod transactions;
 pub(crate) mod vfs;

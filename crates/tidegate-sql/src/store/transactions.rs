@@ -6,24 +6,32 @@
 //!
 //! Invariants:
 //! 1. A transaction that rests has no connection in its session. Other threads roll its connections back and do nothing else with
-//!    them, with the state locked. SQLite lets any thread use a connection, one at a time.
+//!    them, with the state locked; or one thread lists what it has changed ([`super::stepping_back`]), for which the others wait.
+//!    SQLite lets any thread use a connection, one at a time.
 //! 2. What a transaction has left here goes back to its session's thread, also when it has ended here.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicBool},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
-use super::{conn::Conn, readers::Reader, writer::WriteGuard};
+use super::{conn::Conn, private::former::Former, readers::Reader, writer::WriteGuard};
 use crate::{
+    catalog::TableState,
     clients::{Client, Kill},
     engine::Schema,
-    row_locks::{self, RowLocks},
+    row_locks::{self, Owner, RowLocks},
     session::Isolation,
 };
 
-/// A transaction that is its schema's only writer and rests is ended after this time if somebody waits to write.
+/// A transaction that is its schema's only writer by nothing but the amount of its changes, and rests for this time, becomes a
+/// private one if somebody waits to write. Those who load much rest for less between their statements.
+const STEPS_BACK_AFTER: Duration = Duration::from_millis(50);
+/// Any other that is its schema's only writer and rests is ended after this time if somebody waits to write.
 const ONLY_WRITER_RESTS_MAX: Duration = Duration::from_secs(30);
 /// Bytes of a statement's text that are shown, as InnoDB shows.
 const SHOWN_BYTES_MAX: usize = 1024;
@@ -43,25 +51,31 @@ pub(crate) struct Open {
     pub(crate) read_only: AtomicBool,
     list: Arc<Mutex<BTreeMap<u64, Weak<Open>>>>,
     state: Mutex<State>,
+    /// A thread has stopped stepping back.
+    pub(super) stepped: Condvar,
+    /// That thread is to stop at once.
+    pub(super) is_wanted: AtomicBool,
 }
 
-struct State {
-    phase: Phase,
+pub(super) struct State {
+    pub(super) phase: Phase,
     /// When the phase began.
     since: Instant,
     /// How long the transaction may rest.
     limit: Option<Limit>,
     /// Rows that it had changed when it rested last.
     changed: u64,
-    held: Vec<Held>,
+    pub(super) held: Vec<Held>,
     /// The beginning of the statement that runs.
     sql: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Running,
     Resting,
+    /// It rests, and a thread has one of those that it [holds](State::held).
+    SteppingBack,
     Ended,
 }
 
@@ -83,17 +97,31 @@ pub(crate) struct Held {
     pub(crate) reader: Option<Arc<Reader>>,
     /// Whose row locks it has.
     pub(crate) owner: Option<u64>,
+    /// What it needs to be a private transaction again.
+    pub(crate) bulk: Option<Bulk>,
+    /// The connection that it has written with until it became one; nothing is open there.
+    pub(crate) left: Option<Box<Conn>>,
 }
 
-// SAFETY: the state leaves its thread only by invariant 1: other threads call `Conn::rollback_elsewhere` with the state
-// locked, and drop nothing but locks, which are made for that. Connections are dropped where they came from (invariant 2).
+/// A transaction that is the schema's only writer by nothing but the amount of its changes.
+pub(crate) struct Bulk {
+    pub(crate) former: Former,
+    /// Those that it has changed.
+    pub(crate) tables: Vec<Arc<TableState>>,
+    pub(crate) owner: Arc<Owner>,
+}
+
+// SAFETY: the state leaves its thread only by invariant 1. Other threads call `Conn::rollback_elsewhere` with the state
+// locked, and drop nothing but locks, which are made for that; the one that steps back uses the connection as a plain one of
+// SQLite's, and touches neither its cache of plans nor anything else that is shared with others of the session's thread.
+// Connections are dropped where they came from (invariant 2).
 unsafe impl Send for State {}
 
 /// A transaction was ended while it rested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -117,6 +145,8 @@ impl Transactions {
             read_only: AtomicBool::new(false),
             list: Arc::clone(&self.open),
             state: Mutex::new(state),
+            stepped: Condvar::new(),
+            is_wanted: AtomicBool::new(false),
         });
         lock(&self.open).insert(id, Arc::downgrade(&open));
         open
@@ -136,11 +166,14 @@ impl Transactions {
         })
     }
 
-    /// Ends those that have rested for too long; `report` gets a sentence about each.
+    /// Ends those that have rested for too long, and `report` gets a sentence about each; has others step back who stop
+    /// everybody from writing.
     pub(crate) fn look_after(&self, report: impl Fn(&str)) {
         for open in self.all() {
             if let Some(sentence) = open.end_if_forgotten() {
                 report(&sentence);
+            } else {
+                super::stepping_back::begin(open, STEPS_BACK_AFTER);
             }
         }
     }
@@ -169,7 +202,7 @@ impl Open {
     /// # Errors
     /// [`Ended`] if the transaction was ended meanwhile; what it held has been given back all the same.
     pub(crate) fn resume(&self, give: impl FnMut(Held)) -> Result<(), Ended> {
-        let mut state = lock(&self.state);
+        let mut state = self.at_rest();
         state.held.drain(..).for_each(give);
         if state.phase == Phase::Ended {
             return Err(Ended);
@@ -201,7 +234,21 @@ impl Open {
 
     /// Ends the transaction if it rests: all that it holds is free, and the session finds out with its next statement.
     pub(crate) fn end(&self) {
-        lock(&self.state).end();
+        self.at_rest().end();
+    }
+
+    /// The state, which no other thread has anything of: one that steps back stops at its next row.
+    fn at_rest(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        while state.phase == Phase::SteppingBack {
+            self.is_wanted.store(true, Ordering::Relaxed);
+            state = self.stepped.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 
     fn end_if_forgotten(&self) -> Option<String> {
@@ -231,6 +278,13 @@ impl Open {
     }
 }
 
+impl Held {
+    /// Whether others wait for its write lock.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.guard.as_ref().is_some_and(WriteGuard::is_waited_for)
+    }
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
         lock(&self.list).remove(&self.id);
@@ -246,11 +300,13 @@ impl State {
         if let Some(limit) = self.limit.filter(|limit| rested >= limit.time) {
             return Some(limit.variable);
         }
-        let is_waited_for = || {
-            let mut guards = self.held.iter().filter_map(|held| held.guard.as_ref());
-            guards.any(WriteGuard::is_waited_for)
-        };
-        (rested >= ONLY_WRITER_RESTS_MAX && is_waited_for()).then_some("others wait to write")
+        let is_in_the_way = || self.held.iter().any(|held| held.bulk.is_none() && held.is_waited_for());
+        (rested >= ONLY_WRITER_RESTS_MAX && is_in_the_way()).then_some("others wait to write")
+    }
+
+    /// How long it rests.
+    pub(super) fn rested(&self) -> Option<Duration> {
+        (self.phase == Phase::Resting).then(|| self.since.elapsed())
     }
 
     fn end(&mut self) {
@@ -299,7 +355,8 @@ mod tests {
         let (mut private, mut writer) = (engine.session("d").unwrap(), engine.session("d").unwrap());
         run(&mut private, "BEGIN; INSERT INTO t VALUES (1)").await;
         let rows: Vec<String> = (0..1100).map(|id| format!("({id})")).collect();
-        run(&mut writer, &format!("BEGIN; INSERT INTO t VALUES {}", rows.join(","))).await;
+        // It cannot be private again: nobody knows what it was at the savepoint.
+        run(&mut writer, &format!("BEGIN; INSERT INTO t VALUES {}; SAVEPOINT s", rows.join(","))).await;
         assert_eq!(forgotten(&engine, ONLY_WRITER_RESTS_MAX), [None, None], "nobody waits");
         let mut waiting = Box::pin(run(&mut setup, "INSERT INTO u VALUES (1)"));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -141,3 +141,121 @@ fn a_transaction_with_a_savepoint_in_the_middle_of_a_load_keeps_the_lock() {
         assert_eq!(ok(run(&mut a, BIG).await)[0], 0);
     });
 }
+
+/// Has somebody else write, who waits until that is possible.
+async fn another_writes(fixture: &Fixture) {
+    ok(fixture.start(fixture.session(), "UPDATE t SET n = n + 1 WHERE id = 3").end().await.1);
+}
+
+#[test]
+fn a_bulk_load_whose_client_pauses_lets_others_write() {
+    local(async {
+        let fixture = Fixture::new("bulk-pauses", TABLES).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "INSERT INTO big (n, u) VALUES (1, -100), (2, -200)").await);
+        ok(run(&mut a, "BEGIN; UPDATE t SET n = 11 WHERE id = 1; SAVEPOINT s").await);
+        ok(run(&mut a, &many(3, 1203)).await);
+        ok(run(&mut a, "UPDATE big SET u = -300 WHERE id = 1; UPDATE big SET u = -100 WHERE id = 2").await);
+        ok(run(&mut a, "DELETE FROM big WHERE id = 3; UPDATE t SET u = 22 WHERE id = 2").await);
+        another_writes(&fixture).await;
+        // It is as it was, but for the right to write.
+        assert!(others_write(&fixture).await);
+        let mut b = fixture.session();
+        assert_eq!(ok(run(&mut b, "SELECT COUNT(*) FROM big").await), [2]);
+        ok(run(&mut b, "SET innodb_lock_wait_timeout = 0").await);
+        for statement in [
+            "UPDATE t SET n = 0 WHERE id = 1",
+            "UPDATE t SET u = 22 WHERE id = 3",
+            "INSERT INTO big VALUES (7, 7, '', 7)",
+            "INSERT INTO big VALUES (5000, 7, '', 70)",
+            "UPDATE big SET n = 0 WHERE id = 2",
+            "ALTER TABLE big ADD z INT",
+        ] {
+            assert_eq!(run(&mut b, statement).await, Err(1205), "{statement}");
+        }
+        assert_eq!(
+            ok(run(&mut a, "SELECT COUNT(*), SUM(u < 0) FROM big; SELECT n FROM t").await),
+            [1201, 2, 11, 20, 32]
+        );
+        // It goes on as the only writer, and steps back again.
+        ok(run(&mut a, "INSERT INTO big (n) VALUES (-1); DELETE FROM big WHERE id = 4").await);
+        another_writes(&fixture).await;
+        ok(run(&mut a, "COMMIT").await);
+        assert_eq!(ok(run(&mut b, "SELECT n FROM big WHERE n = -1 OR u < 0 ORDER BY id").await), [1, 2, -1]);
+        assert_eq!(ok(run(&mut b, "SELECT COUNT(*) FROM big; SELECT n FROM t").await), [1201, 11, 20, 33]);
+        fixture.engine.as_ref().unwrap().check("test").await.unwrap();
+    });
+}
+
+#[test]
+fn a_bulk_load_that_has_stepped_back_knows_its_savepoints() {
+    local(async {
+        let fixture = Fixture::new("bulk-knows", TABLES).await;
+        let mut a = fixture.session();
+        ok(run(&mut a, "BEGIN; UPDATE t SET n = 11 WHERE id = 1; SAVEPOINT s").await);
+        ok(run(&mut a, &many(1, 1201)).await);
+        another_writes(&fixture).await;
+        // One that is made among so many changes stays, too, when they are only in the list.
+        ok(run(&mut a, "SAVEPOINT later; DELETE FROM big WHERE id < 10; ROLLBACK TO later").await);
+        assert_eq!(ok(run(&mut a, "SELECT COUNT(*) FROM big; SELECT n FROM t").await), [1200, 11, 20, 31]);
+        ok(run(&mut a, "ROLLBACK TO s").await);
+        assert!(others_write(&fixture).await);
+        ok(run(&mut a, "INSERT INTO big (n) VALUES (5); COMMIT").await);
+        assert_eq!(ok(run(&mut a, "SELECT id, n FROM big").await), [1201, 5]);
+    });
+}
+
+#[test]
+fn a_client_may_come_back_while_its_load_steps_back() {
+    local(async {
+        let fixture = Fixture::new("bulk-back", TABLES).await;
+        let (mut committed, mut ids) = (0, 0);
+        for round in 0..24u64 {
+            let mut a = fixture.session();
+            ok(run(&mut a, &format!("BEGIN; {}", many(ids + 1, ids + 1101))).await);
+            let mut other = fixture.start(fixture.session(), "UPDATE t SET n = n + 1 WHERE id = 3");
+            assert!(other.waits().await);
+            // About when the thread that lists the changes begins; whichever comes first, the outcome is the same.
+            tokio::time::sleep(Duration::from_millis(80 + round)).await;
+            match round % 4 {
+                0 => ok(run(&mut a, "COMMIT").await),
+                1 => ok(run(&mut a, "ROLLBACK").await),
+                2 => ok(run(&mut a, "DELETE FROM big WHERE u % 100 = 0; COMMIT").await),
+                _ => {
+                    drop(a);
+                    Vec::new()
+                }
+            };
+            ok(other.end().await.1);
+            ids += 1100;
+            // The tenth of the load that was committed two rounds ago goes as well.
+            committed += [1100, 0, 990 - 110, 0][round as usize % 4];
+        }
+        let mut b = fixture.session();
+        assert_eq!(
+            ok(run(&mut b, "SELECT COUNT(*) FROM big; SELECT n FROM t WHERE id = 3").await),
+            [committed, 30 + 24]
+        );
+        fixture.engine.as_ref().unwrap().check("test").await.unwrap();
+    });
+}
+
+#[test]
+fn a_load_that_has_stepped_back_can_be_ended() {
+    local(async {
+        let fixture = Fixture::new("bulk-ended", TABLES).await;
+        for reset in [false, true] {
+            let mut a = fixture.session();
+            ok(run(&mut a, &format!("BEGIN; {}", many(1, 1201))).await);
+            another_writes(&fixture).await;
+            let mut b = fixture.session();
+            if reset {
+                assert!(a.reset());
+            } else {
+                ok(run(&mut b, &format!("KILL {}", a.id())).await);
+            }
+            ok(run(&mut b, "BEGIN; UPDATE big SET n = 0; ALTER TABLE big COMMENT 'free'").await);
+            assert_eq!(ok(run(&mut b, "SELECT COUNT(*) FROM big").await), [0]);
+        }
+    });
+}

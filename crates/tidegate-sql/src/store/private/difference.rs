@@ -1,94 +1,194 @@
-//! The rows in which two connections differ: what a transaction has changed as the schema's writer is done again on a private
-//! connection, whose watch lists and locks it.
+//! The rows in which two connections differ: what a transaction has changed as the schema's writer is listed, and locked, so that
+//! it can be done again as a private transaction's.
+
+use std::sync::Arc;
 
 use tidegate_rows::ServerError;
 
-use super::{log::Step, shape::Shape};
+use super::{
+    former::Former,
+    log::Step,
+    shape::Shape,
+    watch::{Purpose, Watch},
+};
 use crate::{
+    catalog::TableState,
+    engine::Schema,
     errors,
+    row_locks::Owner,
     store::{
         conn::{Conn, to_server_error},
+        hook::{Change, Kind},
         stmt::{self, Cell, Stmt},
     },
 };
-use std::rc::Rc;
 
 /// What a list may take that was too long for a private transaction.
-pub(crate) struct Room {
+struct Room {
     rows: usize,
     bytes: usize,
 }
 
 impl Default for Room {
-    /// Each row is locked as well, which takes some hundred bytes more.
+    /// Each row and key is locked as well, which takes some hundred bytes more.
     fn default() -> Self {
-        Self { rows: 100_000, bytes: 64 << 20 }
+        Self { rows: 250_000, bytes: 128 << 20 }
     }
 }
 
-/// Has the rows of a table become on `to` what they are on `from`. False if they differ in more than there is room for; then
-/// nothing has changed. It reads all of the table on both.
+/// How listing has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listed {
+    /// All changes are in the list of the private connection.
+    All,
+    /// They are more than there is room for.
+    TooMuch,
+    /// It was told to stop.
+    Interrupted,
+}
+
+/// The two sides of a comparison.
+struct Sides<'a> {
+    schema: &'a Schema,
+    /// The connection of the writer.
+    new: &'a Conn,
+    /// The newest commit, with what was listed before.
+    old: &'a mut Conn,
+    owner: &'a Owner,
+    room: Room,
+    /// False when it is to stop.
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+/// Has a private connection list what a transaction has changed in `tables` as the schema's writer, and its owner lock that: all
+/// of these tables is read on both connections. If there is not [all](Listed::All) in the list, `former` has the one of before
+/// again. `goes_on` is asked between two rows.
 ///
 /// # Errors
 /// Storage errors.
-pub(crate) fn carry_over(from: &Conn, to: &mut Conn, table: i64, room: &mut Room) -> Result<bool, ServerError> {
-    let shape = to.watch().and_then(|watch| watch.shapes.get(table).map(Rc::clone));
-    let shape = shape.ok_or_else(|| errors::internal("a table without a shape"))?;
-    let Some(steps) = differences(from, to, &shape, room)? else { return Ok(false) };
-    steps.iter().try_for_each(|step| step.apply(to))?;
-    Ok(true)
-}
-
-/// Rows that go come before those that come, so that no unique key is there twice in between.
-fn differences(from: &Conn, to: &Conn, shape: &Rc<Shape>, room: &mut Room) -> Result<Option<Vec<Step>>, ServerError> {
-    let sql = format!("SELECT rowid, * FROM t{} ORDER BY rowid", shape.id);
-    let prepare = |conn: &Conn| conn.prepare(&sql).map_err(|error| to_server_error(&error));
-    let (mut new, mut old) = (prepare(from)?, prepare(to)?);
-    let (mut new_row, mut old_row) = (next(&mut new)?, next(&mut old)?);
-    let columns = 1..=shape.columns.len();
-    let (mut gone, mut come) = (Vec::new(), Vec::new());
-    loop {
-        let (has_gone, has_come) = match (old_row, new_row) {
-            (None, None) => break,
-            (Some(a), Some(b)) if a == b => {
-                let differs = columns.clone().any(|column| old.cell(column) != new.cell(column));
-                (differs, differs)
-            }
-            (Some(a), b) if b.is_none_or(|b| a < b) => (true, false),
-            _ => (false, true),
-        };
-        // A row that stands on both sides is left behind on both.
-        let (leaves_old, leaves_new) = match (old_row, new_row) {
-            (Some(a), Some(b)) => (a <= b, b <= a),
-            (a, b) => (a.is_some(), b.is_some()),
-        };
-        if let Some(rowid) = old_row.filter(|_| has_gone) {
-            gone.push(Step::Delete { shape: Rc::clone(shape), rowid });
-        }
-        if let Some(rowid) = new_row.filter(|_| has_come) {
-            let values = columns.clone().map(|column| new.cell(column).to_owned()).collect();
-            let step = Step::Insert { shape: Rc::clone(shape), rowid, values };
-            let bytes = step.bytes().unwrap_or(0);
-            if bytes > room.bytes {
-                return Ok(None);
-            }
-            room.bytes -= bytes;
-            come.push(step);
-        }
-        let rows = usize::from(has_gone || has_come);
-        if rows > room.rows {
-            return Ok(None);
-        }
-        room.rows -= rows;
-        if leaves_old {
-            old_row = next(&mut old)?;
-        }
-        if leaves_new {
-            new_row = next(&mut new)?;
+pub(crate) fn list(
+    schema: &Schema,
+    writer: &Conn,
+    private: &mut Conn,
+    owner: &Arc<Owner>,
+    former: &mut Former,
+    tables: &[Arc<TableState>],
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Listed, ServerError> {
+    private.enforce_foreign_keys(false);
+    private.begin_immediate().map_err(|error| to_server_error(&error))?;
+    former.log.apply(private)?;
+    let log = std::mem::take(&mut former.log);
+    let mark = log.mark();
+    private.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner: Arc::clone(owner), log }))));
+    let sides = Sides { schema, new: writer, old: private, owner, room: Room::default(), goes_on };
+    let listed = sides.compare(tables);
+    private.rollback();
+    if let Some(log) = private.watch().and_then(Watch::log) {
+        if matches!(listed, Ok(Listed::All)) {
+            log.forget_stored_autos();
+        } else {
+            log.truncate(mark);
+            former.log = std::mem::take(log);
         }
     }
-    gone.append(&mut come);
-    Ok(Some(gone))
+    listed
+}
+
+impl Sides<'_> {
+    fn compare(mut self, tables: &[Arc<TableState>]) -> Result<Listed, ServerError> {
+        let catalog = self.schema.catalog()?;
+        let is_meant = |state: &Arc<TableState>| tables.iter().any(|table| Arc::ptr_eq(table, state));
+        let changed: Vec<_> = catalog.tables.values().filter(|table| is_meant(&table.state)).collect();
+        self.old.learn(self.schema, changed.iter().map(|table| table.id))?;
+        for table in changed {
+            let shape = self.old.watch().and_then(|watch| watch.shapes.get(table.id).map(Arc::clone));
+            let shape = shape.ok_or_else(|| errors::internal("a table without a shape"))?;
+            let (listed, steps) = self.differences(&shape)?;
+            if listed != Listed::All {
+                return Ok(listed);
+            }
+            let Some(log) = self.old.watch().and_then(Watch::log) else { continue };
+            log.extend(steps);
+            if table.columns.iter().any(|column| column.auto_increment) {
+                log.keep_auto(table.id, &table.state);
+            }
+        }
+        Ok(Listed::All)
+    }
+
+    /// The differences in a table. Rows that go come before those that come, so that no unique key is there twice in between.
+    fn differences(&mut self, shape: &Arc<Shape>) -> Result<(Listed, Vec<Step>), ServerError> {
+        let sql = format!("SELECT rowid, * FROM t{} ORDER BY rowid", shape.id);
+        let prepare = |conn: &Conn| conn.prepare(&sql).map_err(|error| to_server_error(&error));
+        let (mut new, mut old) = (prepare(self.new)?, prepare(self.old)?);
+        let (mut new_row, mut old_row) = (next(&mut new)?, next(&mut old)?);
+        let columns = 1..=shape.columns.len();
+        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        while let Some(rowid) = first_of(old_row, new_row) {
+            let (on_old, on_new) = (old_row == Some(rowid), new_row == Some(rowid));
+            let kind = match (on_old, on_new) {
+                (true, false) => Some(Kind::Delete),
+                (false, _) => Some(Kind::Insert),
+                (true, true) => {
+                    columns.clone().any(|column| old.cell(column) != new.cell(column)).then_some(Kind::Update)
+                }
+            };
+            if let Some(kind) = kind {
+                if kind != Kind::Insert {
+                    gone.push(Step::Delete { shape: Arc::clone(shape), rowid });
+                }
+                let mut bytes = 0;
+                if kind != Kind::Delete {
+                    let values = columns.clone().map(|column| new.cell(column).to_owned()).collect();
+                    let step = Step::Insert { shape: Arc::clone(shape), rowid, values };
+                    bytes = step.bytes().unwrap_or(0);
+                    come.push(step);
+                }
+                if !self.room.take(bytes) || !self.lock(shape, &Change::between(kind, rowid, &old, &new)) {
+                    return Ok((Listed::TooMuch, Vec::new()));
+                }
+            }
+            if !(self.goes_on)() {
+                return Ok((Listed::Interrupted, Vec::new()));
+            }
+            if on_old {
+                old_row = next(&mut old)?;
+            }
+            if on_new {
+                new_row = next(&mut new)?;
+            }
+        }
+        gone.append(&mut come);
+        Ok((Listed::All, gone))
+    }
+
+    /// Locks what a change must have locked; false if somebody else has, which the writer's own care rules out.
+    fn lock(&self, shape: &Shape, change: &Change<'_>) -> bool {
+        let mut all = true;
+        shape.locks(change, |resource, mode| all &= self.owner.take(resource, mode).is_some());
+        all
+    }
+}
+
+impl Room {
+    /// Takes room for a row; false if there is none.
+    fn take(&mut self, bytes: usize) -> bool {
+        if self.rows == 0 || self.bytes < bytes {
+            return false;
+        }
+        self.rows -= 1;
+        self.bytes -= bytes;
+        true
+    }
+}
+
+/// The smaller of two row ids that may be there.
+fn first_of(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
 }
 
 /// The row id of the next row.

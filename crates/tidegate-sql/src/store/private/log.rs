@@ -1,9 +1,6 @@
 //! What a transaction has changed, row by row, and how that is done again.
 
-use std::{
-    rc::Rc,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use libsqlite3_sys as ffi;
 use tidegate_rows::ServerError;
@@ -27,9 +24,9 @@ pub(crate) const BYTES_MAX: usize = 4 << 20;
 
 /// One step of the list.
 pub(super) enum Step {
-    Insert { shape: Rc<Shape>, rowid: i64, values: Box<[Datum]> },
-    Update { shape: Rc<Shape>, from: i64, values: Box<[(usize, Datum)]>, bytes: usize },
-    Delete { shape: Rc<Shape>, rowid: i64 },
+    Insert { shape: Arc<Shape>, rowid: i64, values: Box<[Datum]> },
+    Update { shape: Arc<Shape>, from: i64, values: Box<[(usize, Datum)]>, bytes: usize },
+    Delete { shape: Arc<Shape>, rowid: i64 },
     Savepoint(String),
 }
 
@@ -37,8 +34,6 @@ pub(super) enum Step {
 #[derive(Default)]
 pub(crate) struct Log {
     steps: Vec<Step>,
-    /// It takes more than a private transaction should change.
-    takes_more: bool,
     rows: usize,
     bytes: usize,
     /// Tables whose next AUTO_INCREMENT value goes into the file with the commit.
@@ -53,17 +48,7 @@ impl Log {
 
     /// Whether the transaction changes too much for a private connection.
     pub(crate) fn is_full(&self) -> bool {
-        !self.takes_more && (self.rows > ROWS_MAX || self.bytes > BYTES_MAX)
-    }
-
-    /// Whether it takes more than a private transaction should change.
-    pub(crate) fn takes_more(&self) -> bool {
-        self.takes_more
-    }
-
-    /// Has it take more from now on, or not any more.
-    pub(crate) fn take_more(&mut self, more: bool) {
-        self.takes_more = more;
+        self.rows > ROWS_MAX || self.bytes > BYTES_MAX
     }
 
     /// Forgets what has happened to a table.
@@ -108,8 +93,8 @@ impl Log {
     }
 
     /// Notes a row before it changes.
-    pub(super) fn add(&mut self, shape: &Rc<Shape>, change: &Change<'_>) {
-        let shape = Rc::clone(shape);
+    pub(super) fn add(&mut self, shape: &Arc<Shape>, change: &Change<'_>) {
+        let shape = Arc::clone(shape);
         let columns = 0..shape.columns.len();
         let step = match change.kind {
             Kind::Insert => {
@@ -127,6 +112,15 @@ impl Log {
         self.rows += 1;
         self.bytes += step.bytes().unwrap_or(0);
         self.steps.push(step);
+    }
+
+    /// Adds steps that have been done.
+    pub(super) fn extend(&mut self, steps: Vec<Step>) {
+        for step in &steps {
+            self.rows += 1;
+            self.bytes += step.bytes().unwrap_or(0);
+        }
+        self.steps.extend(steps);
     }
 
     /// A savepoint is made here; an older one of this name goes.

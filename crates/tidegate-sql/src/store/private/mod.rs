@@ -20,6 +20,7 @@
 //! 5. What is committed was locked until then, so that no list meets a row that is not as the list expects.
 
 pub(crate) mod difference;
+pub(crate) mod former;
 pub(crate) mod log;
 pub(crate) mod shape;
 pub(crate) mod watch;

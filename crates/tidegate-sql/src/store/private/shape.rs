@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
-    rc::Rc,
+    sync::Arc,
 };
 
 use tidegate_rows::ServerError;
@@ -211,7 +211,7 @@ fn hash<'v>(parts: &[Part], value: impl Fn(usize) -> Cell<'v>) -> Option<u64> {
 #[derive(Default)]
 pub(crate) struct Shapes {
     version: u64,
-    known: HashMap<i64, Rc<Shape>>,
+    known: HashMap<i64, Arc<Shape>>,
 }
 
 impl Shapes {
@@ -234,13 +234,13 @@ impl Shapes {
             let Some(table) = catalog.by_id(id).filter(|_| !self.known.contains_key(&id)) else { continue };
             let shape = Shape::of(conn, catalog, table)?;
             wanted.extend(&shape.children);
-            self.known.insert(id, Rc::new(shape));
+            self.known.insert(id, Arc::new(shape));
         }
         Ok(())
     }
 
     /// The shape of a table, if it is known.
-    pub(crate) fn get(&self, table: i64) -> Option<&Rc<Shape>> {
+    pub(crate) fn get(&self, table: i64) -> Option<&Arc<Shape>> {
         self.known.get(&table)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     path::PathBuf,
-    rc::Rc,
     sync::Arc,
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -171,7 +170,7 @@ fn a_writer_on_another_thread_disturbs_no_snapshot() {
 fn what_the_hook_has_noted_can_be_done_elsewhere() {
     let (_file, mut writer) = File::new(TABLE);
     let locks = Arc::new(RowLocks::default());
-    let watch = Watch::new(Purpose::Private { owner: Rc::new(locks.owner(0)), log: Default::default() });
+    let watch = Watch::new(Purpose::Private { owner: Arc::new(locks.owner(0)), log: Default::default() });
     drop(writer.set_watch(Some(Box::new(watch))));
     writer.begin_immediate().unwrap();
     // The table has no shape here: such changes are for the schema's writer.

@@ -1,6 +1,6 @@
 //! The eye on a connection: which rows its statements change, and whether somebody else has locked them.
 
-use std::{rc::Rc, sync::Arc};
+use std::sync::Arc;
 
 use super::{log::Log, shape::Shapes};
 use crate::{
@@ -14,7 +14,7 @@ pub(crate) const LOCKS_MAX: usize = 20_000;
 /// What a connection is watched for.
 pub(crate) enum Purpose {
     /// To change rows privately: it takes locks and lists the changes.
-    Private { owner: Rc<Owner>, log: Log },
+    Private { owner: Arc<Owner>, log: Log },
     /// To write at once: it only must not touch what others have locked. `owner` may.
     Check { locks: Arc<RowLocks>, owner: Option<u64> },
 }
@@ -76,9 +76,9 @@ impl Watch {
             return;
         }
         let free = match &self.purpose {
-            Purpose::Private { owner, log } => {
+            Purpose::Private { owner, .. } => {
                 let count = owner.take(resource, mode);
-                self.outgrown = count.is_some_and(|count| count > LOCKS_MAX) && !log.takes_more();
+                self.outgrown = count.is_some_and(|count| count > LOCKS_MAX);
                 count.is_some()
             }
             Purpose::Check { locks, owner } => locks.admits(*owner, resource, mode),
@@ -112,7 +112,7 @@ impl Watch {
             return;
         }
         let number = std::str::from_utf8(change.table).ok().and_then(|name| name.strip_prefix('t')?.parse().ok());
-        let Some(shape) = number.and_then(|number: i64| self.shapes.get(number)).map(Rc::clone) else {
+        let Some(shape) = number.and_then(|number: i64| self.shapes.get(number)).map(Arc::clone) else {
             // The catalogue: only the writer changes that.
             self.outgrown = matches!(self.purpose, Purpose::Private { .. });
             return;
