@@ -15,7 +15,7 @@ use crate::{
     store::{
         conn::Conn,
         private::{
-            difference::{Listed, list},
+            difference::{Listed, Room, list},
             log::Log,
             watch::{Purpose, Watch},
         },
@@ -77,7 +77,7 @@ impl Place {
         let Some(mut former) = self.former.take_if(|former| former.knows(savepoints)) else { return Ok(false) };
         let mut conn = self.pool.take_private()?;
         let owner = self.owner();
-        match list(&self.pool.schema, &self.conn, &mut conn, &owner, &mut former, tables, &|| true) {
+        match list(&self.pool.schema, &self.conn, &mut conn, &owner, &mut former, tables, Room::default(), &|| true) {
             Ok(Listed::All) => {
                 self.leave_writer(conn);
                 Ok(true)

@@ -11,7 +11,7 @@ use tidegate_rows::ServerError;
 
 use super::{
     conn::Conn,
-    private::difference::{Listed, list},
+    private::difference::{Listed, Room, list},
     transactions::{Bulk, Held, Open, Phase, State},
 };
 
@@ -72,7 +72,7 @@ impl Held {
             Ok(private) => private,
             Err(error) => return Err(super::conn::to_server_error(&error)),
         };
-        match list(&self.schema, &self.conn, &mut private, &owner, &mut former, &tables, goes_on)? {
+        match list(&self.schema, &self.conn, &mut private, &owner, &mut former, &tables, Room::default(), goes_on)? {
             Listed::All => {}
             Listed::TooMuch => return Ok(()),
             Listed::Interrupted => {

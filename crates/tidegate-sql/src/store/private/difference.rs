@@ -24,15 +24,19 @@ use crate::{
 };
 
 /// What a list may take that was too long for a private transaction.
-struct Room {
-    rows: usize,
-    bytes: usize,
+pub(crate) struct Room {
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
 }
 
+/// Rows that may be listed. Each of them and of their keys is locked as well, which takes some hundred bytes more.
+const LISTED_ROWS_MAX: usize = 250_000;
+/// Bytes of these rows.
+const LISTED_BYTES_MAX: usize = 128 << 20;
+
 impl Default for Room {
-    /// Each row and key is locked as well, which takes some hundred bytes more.
     fn default() -> Self {
-        Self { rows: 250_000, bytes: 128 << 20 }
+        Self { rows: LISTED_ROWS_MAX, bytes: LISTED_BYTES_MAX }
     }
 }
 
@@ -73,6 +77,7 @@ pub(crate) fn list(
     owner: &Arc<Owner>,
     former: &mut Former,
     tables: &[Arc<TableState>],
+    room: Room,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Listed, ServerError> {
     private.enforce_foreign_keys(false);
@@ -81,7 +86,7 @@ pub(crate) fn list(
     let log = std::mem::take(&mut former.log);
     let mark = log.mark();
     private.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner: Arc::clone(owner), log }))));
-    let sides = Sides { schema, new: writer, old: private, owner, room: Room::default(), goes_on };
+    let sides = Sides { schema, new: writer, old: private, owner, room, goes_on };
     let listed = sides.compare(tables);
     private.rollback();
     if let Some(log) = private.watch().and_then(Watch::log) {

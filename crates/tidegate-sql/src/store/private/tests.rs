@@ -6,8 +6,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::watch::{Purpose, Watch};
+use super::{
+    difference::{Listed, Room, list},
+    former::Former,
+    watch::{Purpose, Watch},
+};
 use crate::{
+    Engine, EngineOptions,
     row_locks::RowLocks,
     store::{
         conn::{Cell, Conn, Step},
@@ -178,4 +183,62 @@ fn what_the_hook_has_noted_can_be_done_elsewhere() {
     assert!(writer.watch().unwrap().stop().is_some());
     writer.rollback();
     assert_eq!(sum(&writer), 321);
+}
+
+#[tokio::test]
+async fn a_list_has_all_or_is_as_before() {
+    use tidegate_rows::{Execute, Statement, json::Json, json::JsonOptions, sink::Collect};
+
+    let dir = std::env::temp_dir().join(format!("tidegate-sql-list-{}", std::process::id()));
+    let engine = Engine::open(EngineOptions::new(&dir)).unwrap();
+    let mut session = engine.session("").unwrap();
+    let json = JsonOptions::default();
+    let mut sink = Collect { format: Json::batch(&json), out: Vec::new() };
+    let sql = b"CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY, v INT UNIQUE); INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)";
+    session.execute(Statement { sql, params: &[] }, &mut sink).await.unwrap();
+    let schema = engine.inner.schema("d").unwrap();
+    let table = std::sync::Arc::clone(schema.catalog().unwrap().table("t").unwrap());
+    let tables = [Arc::clone(&table.state)];
+    let mut writer = Conn::open(&schema.path).unwrap();
+    writer.begin_immediate().unwrap();
+    let name = table.physical();
+    let change = format!(
+        "DELETE FROM {name} WHERE rowid = 1; UPDATE {name} SET c2 = 1 WHERE rowid = 2; INSERT INTO {name} VALUES (4, 4)"
+    );
+    writer.execute(&change).unwrap();
+    let owner = Arc::new(schema.rows.owner(0));
+    let mut former = Former::new(&["s".to_owned()]);
+    for (rows, bytes, times, expected) in [
+        (2, 1 << 20, usize::MAX, Listed::TooMuch),
+        (3, 40, usize::MAX, Listed::TooMuch),
+        (3, 1 << 20, 0, Listed::Interrupted),
+        (3, 1 << 20, 3, Listed::Interrupted),
+        (3, 1 << 20, 4, Listed::All),
+    ] {
+        let mut private = Conn::open_private(&schema.path).unwrap();
+        let asked = std::cell::Cell::new(0);
+        let goes_on = || asked.replace(asked.get() + 1) < times;
+        let room = Room { rows, bytes };
+        let listed = list(&schema, &writer, &mut private, &owner, &mut former, &tables, room, &goes_on).unwrap();
+        assert_eq!(listed, expected);
+        let list = private.watch().and_then(Watch::log).unwrap();
+        let is_all = expected == Listed::All;
+        assert_eq!((list.is_empty(), former.log.mark()), (!is_all, usize::from(!is_all)), "{expected:?}");
+        if is_all {
+            assert!(list.has_savepoint(&super::former::savepoint_name("s")));
+            private.begin_immediate().unwrap();
+            let mut watch = private.set_watch(None).unwrap();
+            watch.log().unwrap().apply(&mut private).unwrap();
+            let all = |conn: &Conn| {
+                let mut stmt = conn.prepare(&format!("SELECT group_concat(rowid || ':' || c2) FROM {name}")).unwrap();
+                stmt.step().unwrap();
+                stmt.cell(0).to_owned()
+            };
+            assert_eq!(all(&private), all(&writer));
+            private.rollback();
+        }
+    }
+    writer.rollback();
+    drop((former, owner, writer, session, schema, engine));
+    let _ = std::fs::remove_dir_all(&dir);
 }
