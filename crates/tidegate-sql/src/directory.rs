@@ -6,6 +6,8 @@
 //! is *lost*: closed for good, its waiting commits fail. Whoever asks for it later gets an error, or, when a file is back,
 //! a new [`Schema`] that has nothing in common with the lost one but the name.
 
+mod names;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::CString,
@@ -47,10 +49,10 @@ use crate::{
 };
 use tidegate_rows::ServerError;
 
+pub use names::{file_of_schema, file_to_restore, schema_of_file};
+
 /// File whose lock says that a process works in the data directory.
 const LOCK_FILE: &str = "tidegate.lock";
-/// Suffix of a schema's file.
-const SUFFIX: &str = ".db";
 /// Bytes of a schema's name, as in MySQL.
 const NAME_MAX: usize = 64;
 
@@ -478,6 +480,11 @@ impl Schema {
         Ok(loaded)
     }
 
+    /// The catalogue, if anybody has asked for it.
+    pub(crate) fn catalog_in_use(&self) -> Option<Arc<Catalog>> {
+        self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Gives tables that have no version yet the number of the last commit: nobody knows which one has changed them last.
     fn numbered(&self, catalog: Catalog) -> Arc<Catalog> {
         self.commits.begin(catalog.commits_reserved);
@@ -545,55 +552,4 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
 /// Schemas that exist in every server and have no file.
 pub(crate) fn is_virtual(name: &str) -> bool {
     ["information_schema", "mysql", "performance_schema", "sys"].iter().any(|schema| name.eq_ignore_ascii_case(schema))
-}
-
-/// The file name of a schema: letters, digits and `_` stand for themselves, any other byte is `%xx`.
-pub fn file_of_schema(name: &str) -> String {
-    let mut file = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || byte == b'_' {
-            file.push(char::from(byte));
-        } else {
-            file.push_str(&format!("%{byte:02x}"));
-        }
-    }
-    file + SUFFIX
-}
-
-/// Where the copy stands, in the data directory, of which a schema is to be made.
-pub fn file_to_restore(name: &str) -> String {
-    format!("{}-restore{}", file_of_schema(name), backup::SUFFIX)
-}
-
-/// The schema whose file has this name.
-pub fn schema_of_file(file: &str) -> Option<String> {
-    let mut rest = file.strip_suffix(SUFFIX)?.bytes();
-    let mut name = Vec::new();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            name.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
-        } else if byte.is_ascii_alphanumeric() || byte == b'_' {
-            name.push(byte);
-        } else {
-            return None;
-        }
-    }
-    String::from_utf8(name).ok().filter(|name| !name.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn schema_names_are_file_names() {
-        for name in ["test", "a-b", "../x", "é", "a.b", "A_1"] {
-            let file = file_of_schema(name);
-            assert!(!file.contains('/'));
-            assert_eq!(schema_of_file(&file).as_deref(), Some(name));
-        }
-        assert_eq!(schema_of_file("x.db-wal"), None);
-        assert_eq!(schema_of_file(".db"), None);
-    }
 }

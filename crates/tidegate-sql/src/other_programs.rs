@@ -32,7 +32,7 @@ pub(crate) fn show_in_copy(path: &Path) -> Result<(), ServerError> {
 /// Leaves the files of a directory, as far as nobody writes to them for long.
 pub(crate) fn leave(directory: &Directory, settings: &Settings) {
     for schema in directory.schemas() {
-        if let Err(error) = schema.show_tables() {
+        if let Err(error) = schema.leave() {
             let name = &schema.name;
             settings.report(&format!("other programs do not find the tables of schema \"{name}\": {}", error.message));
         }
@@ -40,22 +40,27 @@ pub(crate) fn leave(directory: &Directory, settings: &Settings) {
 }
 
 impl Schema {
-    /// Shows its tables under their names, if the file does not.
+    /// Moves the log into the file and cuts it to nothing, and shows the tables under their names, if the file does not.
     ///
     /// # Errors
-    /// Storage errors: the file is as it was.
-    fn show_tables(&self) -> Result<(), SqliteError> {
-        if !self.views_wanted.load(Ordering::Acquire) || self.is_lost() || self.sync.has_failed() {
+    /// Storage errors: the file has the same tables as before.
+    fn leave(&self) -> Result<(), SqliteError> {
+        let Some(catalog) = self.catalog_in_use().filter(|_| !self.is_lost() && !self.sync.has_failed()) else {
             return Ok(());
-        }
+        };
         let Some(_writer) = self.writer.acquire_within(WRITER_ENDS) else { return Ok(()) };
-        let Ok(catalog) = self.catalog() else { return Ok(()) };
         let mut conn = Conn::open(&self.path)?;
-        conn.begin_immediate()?;
-        views::show(&conn, catalog.tables.values().map(AsRef::as_ref))?;
-        conn.commit()?;
-        self.views_wanted.store(false, Ordering::Release);
-        conn.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        // A log that somebody still reads stays.
+        let empty_log = |conn: &Conn| conn.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+        empty_log(&conn)?;
+        if self.views_wanted.load(Ordering::Acquire) {
+            conn.begin_immediate()?;
+            views::show(&conn, catalog.tables.values().map(AsRef::as_ref))?;
+            conn.commit()?;
+            self.views_wanted.store(false, Ordering::Release);
+            empty_log(&conn)?;
+        }
+        Ok(())
     }
 }
 

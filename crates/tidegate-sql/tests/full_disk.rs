@@ -208,7 +208,11 @@ fn a_full_disk_is_freed_by_deleting() {
             assert!(matches!(code, 1021 | 1030), "error {code}");
             assert!(count > left / 2, "{count} rows after {left}: the room has come back");
             left = count;
+            let size = |file: &str| std::fs::metadata(directory.join(file)).expect("there").len();
+            let (data, log) = (size("test.db"), size("test.db-wal"));
+            assert!(data > 2 * log, "a log that has been moved leaves the disk to the data: {data} and {log} bytes");
             drop((session, engine));
+            assert_eq!(size("test.db-wal"), 0, "a process that ends leaves no log");
             // Also after a restart.
             let engine = Engine::open(EngineOptions::new(&directory)).expect("it opens again");
             let mut session = engine.session("test").expect("the schema is there");

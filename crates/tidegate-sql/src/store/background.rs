@@ -28,7 +28,8 @@ use super::{
     conn::Conn,
     disk::{self, Change},
     identity::Identity,
-    pace, reserve,
+    pace,
+    reserve::{self, Space},
     room::Room,
     statistics,
     transactions::Transactions,
@@ -48,6 +49,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const FRAME_BYTES: u64 = 4096 + 24;
 /// A WAL that has grown to this part of what it may is to start over: writers pause for it. 64 MiB with the default.
 const START_OVER_PART: u64 = 16;
+/// What a log keeps of a scarce disk, at least, and as a part of the disk: whoever wants to delete needs it.
+const KEPT_MIN: u64 = 1 << 20;
+const KEPT_PART: u64 = 16;
 /// How long writers are paused for that at most, the first time: readers that began before must have ended. The larger
 /// the WAL the longer the pause, so that statements that are short but many do not keep it for good.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -265,13 +269,18 @@ struct Log {
     database: CString,
 }
 
+/// The path of a schema's WAL.
+fn log_of(schema: &Schema) -> PathBuf {
+    let mut path = schema.path.as_os_str().to_owned();
+    path.push("-wal");
+    path.into()
+}
+
 impl Log {
     /// Opens the WAL of a schema and makes its directory entry durable.
     fn open(schema: &Arc<Schema>) -> io::Result<Self> {
         let path = &schema.path;
-        let mut wal = path.as_os_str().to_owned();
-        wal.push("-wal");
-        let wal = PathBuf::from(wal);
+        let wal = log_of(schema);
         let file = File::options().read(true).write(true).open(&wal)?;
         let identity = Identity::of(&file)?;
         let database = CString::new(path.as_os_str().as_bytes())?;
@@ -355,9 +364,6 @@ fn checkpoint_loop(
         }
     }
     other_programs::leave(directory, settings);
-    for schema in &mut watched {
-        schema.run(ffi::SQLITE_CHECKPOINT_PASSIVE);
-    }
 }
 
 impl Watched {
@@ -372,16 +378,18 @@ impl Watched {
         self.file = file;
         let Some((pages, moved)) = done else { return };
         let bytes = u64::try_from(pages).unwrap_or(0) * FRAME_BYTES;
-        let start_over = self.start_over_at(settings, refusals);
-        if bytes > start_over {
+        let space = self.file.as_ref().and_then(reserve::space_on_disk);
+        let start_over = self.start_over_at(settings, space, refusals);
+        let kept = self.kept_when_cut(space, refusals);
+        if bytes > start_over || kept.is_some() {
             let times = u32::try_from(bytes / start_over.max(1)).unwrap_or(u32::MAX);
             let pause = PAUSE_MIN.saturating_mul(times).min(PAUSE_MAX);
             let full = bytes > settings.log_bytes_max();
             // Only what was not moved is kept by a reader: a WAL that starts over keeps its size on the disk.
-            let kept = u64::try_from(pages - moved).unwrap_or(0) * FRAME_BYTES;
-            match self.start_over(pause, full.then_some(bytes), settings, transactions) {
+            let unmoved = u64::try_from(pages - moved).unwrap_or(0) * FRAME_BYTES;
+            match self.start_over(pause, full.then_some(bytes), kept, settings, transactions) {
                 Some(true) => (self.commits, self.refusals) = (commits, refusals),
-                None if full && kept > start_over => drop(self.end_reader(bytes, settings)),
+                None if full && unmoved > start_over => drop(self.end_reader(bytes, settings)),
                 _ => {}
             }
         } else if pages == moved {
@@ -391,9 +399,9 @@ impl Watched {
 
     /// How many bytes the WAL may have before it is to begin at its start again: not half of what the disk has left. On a
     /// disk without room it must not grow any more, and whoever wants to delete needs some of what it has already.
-    fn start_over_at(&self, settings: &Settings, refusals: u64) -> u64 {
+    fn start_over_at(&self, settings: &Settings, space: Option<Space>, refusals: u64) -> u64 {
         let at = settings.log_bytes_max() / START_OVER_PART;
-        let left = self.file.as_ref().and_then(reserve::left_on_disk).map_or(at, |left| at.min(left / 2));
+        let left = space.map_or(at, |space| at.min(space.left / 2));
         match &self.room {
             Some(_) if refusals > self.refusals => 0,
             Some(room) => left.max(room.allocated() / 2).min(at),
@@ -401,16 +409,26 @@ impl Watched {
         }
     }
 
+    /// How many bytes the WAL is to keep, if it has to give others back: its file is larger than what the disk has left.
+    fn kept_when_cut(&self, space: Option<Space>, refusals: u64) -> Option<u64> {
+        let (room, space) = (self.room.as_ref()?, space?);
+        let kept = KEPT_MIN.max(space.size / KEPT_PART);
+        let is_scarce = refusals > self.refusals || space.left < room.allocated();
+        // Cutting off little is not worth a pause of all writers.
+        (is_scarce && room.allocated() > kept * 2).then_some(kept)
+    }
+
     /// Has the WAL begin at its start again. A WAL that is written all the time never does so by itself: nobody may
     /// write, and nobody may read from it. While writers pause everything moves into the database file, after which new
     /// readers need no WAL, so that only those that have begun before are waited for. A `full` WAL, of so many bytes, is not waited
-    /// for: those who keep it are ended, one after the other.
+    /// for: those who keep it are ended, one after the other. Its file is cut to the bytes that are to be `kept`, if they are given.
     ///
     /// Answers whether it has begun anew; `None` if the writers did not pause.
     fn start_over(
         &mut self,
         pause: Duration,
         full: Option<u64>,
+        kept: Option<u64>,
         settings: &Settings,
         transactions: &Transactions,
     ) -> Option<bool> {
@@ -424,7 +442,8 @@ impl Watched {
         let paused = Instant::now();
         let mut wait_until = paused + pause / 2;
         let mut has_forgotten = false;
-        while self.run(ffi::SQLITE_CHECKPOINT_RESTART).is_none() {
+        let mode = if kept.is_some() { ffi::SQLITE_CHECKPOINT_TRUNCATE } else { ffi::SQLITE_CHECKPOINT_RESTART };
+        while self.run(mode).is_none() {
             let now = Instant::now();
             if now >= wait_until {
                 wait_until = paused + pause;
@@ -439,8 +458,21 @@ impl Watched {
             }
             std::thread::sleep(PAUSE_STEP);
         }
+        if let Some(kept) = kept {
+            self.refill(kept);
+        }
         self.failed = None;
         Some(true)
+    }
+
+    /// Gives a WAL that has been cut some bytes again, before others take them.
+    fn refill(&self, bytes: u64) {
+        let Some(room) = &self.room else { return };
+        let Ok(database) = CString::new(self.schema.path.as_os_str().as_bytes()) else { return };
+        // A disk that is full gives what it has.
+        if let Ok(log) = File::options().write(true).open(log_of(&self.schema)) {
+            room.refill(&log, &database, bytes);
+        }
     }
 
     /// Ends the statement or transaction that has been reading for the longest time, if that is long; answers whether it is.

@@ -85,14 +85,26 @@ fn allocate(file: &File, from: i64, bytes: i64) -> io::Result<()> {
     }
 }
 
-/// Bytes that the disk of a file has left for this process; `None` if it does not tell.
-pub(super) fn left_on_disk(file: &File) -> Option<u64> {
+/// Bytes of a disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Space {
+    /// All of them.
+    pub(super) size: u64,
+    /// Those that this process may still take.
+    pub(super) left: u64,
+}
+
+/// The disk of a file; `None` if it does not tell.
+pub(super) fn space_on_disk(file: &File) -> Option<Space> {
     let mut about = std::mem::MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the descriptor is open while `file` is borrowed, and the call fills the structure if it succeeds.
     unsafe {
         (libc::fstatvfs(file.as_raw_fd(), about.as_mut_ptr()) == 0).then(|| {
             let about = about.assume_init();
-            about.f_bavail.saturating_mul(about.f_frsize)
+            Space {
+                size: about.f_blocks.saturating_mul(about.f_frsize),
+                left: about.f_bavail.saturating_mul(about.f_frsize),
+            }
         })
     }
 }
@@ -116,7 +128,8 @@ mod tests {
         let blocks = taken.blocks() * 512;
         // Where the file system can do it.
         assert!(blocks >= 100_000 || blocks <= 8192, "{blocks}");
-        assert!(left_on_disk(&File::open(&path).unwrap()).is_some());
+        let space = space_on_disk(&File::open(&path).unwrap()).unwrap();
+        assert!(space.left <= space.size);
         reserve.is_cut(4096);
         assert_eq!(reserve.bytes.load(Ordering::Relaxed), 4096);
         std::fs::remove_file(&path).unwrap();

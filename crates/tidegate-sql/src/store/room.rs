@@ -7,6 +7,7 @@
 //! Invariants:
 //! 1. Zeros go only to bytes from `allocated` on, with the lock held.
 //! 2. SQLite's writes go beyond `allocated` only with the lock held, and raise it.
+//! 3. `allocated` sinks only when the log is cut, while SQLite lets nobody write to it.
 
 use std::{
     ffi::CStr,
@@ -76,8 +77,27 @@ impl Room {
 
     /// The file was opened and has this size.
     pub(super) fn is_at_least(&self, size: i64) {
-        // Never less: somebody may be writing there without the lock.
+        // Not less: somebody may be writing there without the lock.
         self.allocated.fetch_max(size, Ordering::AcqRel);
+    }
+
+    /// Carries out a cut of the log to `size` bytes; SQLite has locked all writers out. `cut` answers whether it has been.
+    pub(super) fn cut(&self, size: i64, cut: impl FnOnce() -> bool) {
+        let _extending = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
+        if cut() {
+            self.allocated.store(size, Ordering::Release);
+            self.end.store(size, Ordering::Release);
+            self.full.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives a log that has been cut `bytes` again, as far as the disk has them.
+    pub(super) fn refill(&self, log: &File, database: &CStr, bytes: u64) {
+        let _extending = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = self.allocated.load(Ordering::Acquire);
+        if let Ok(to) = extend(log, database, from, bytes.cast_signed()) {
+            self.allocated.fetch_max(to, Ordering::AcqRel);
+        }
     }
 
     /// Writes zeros ahead when little room is left; they are on the disk with the next `fdatasync`.

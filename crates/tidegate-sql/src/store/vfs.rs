@@ -485,7 +485,12 @@ unsafe extern "C" fn wal_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_
     let ours = unsafe { &*file.cast::<File>() };
     let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_TRUNCATE };
     let change = Change::Truncate { size: size.unsigned_abs() };
-    disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xTruncate, size))
+    let mut code = ffi::SQLITE_IOERR_TRUNCATE;
+    node.room.cut(size, || {
+        code = disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xTruncate, size));
+        code == ffi::SQLITE_OK
+    });
+    code
 }
 
 unsafe extern "C" fn wal_sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {

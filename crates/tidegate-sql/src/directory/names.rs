@@ -1,0 +1,57 @@
+//! The names of schemas' files.
+
+use crate::backup;
+
+/// Suffix of a schema's file.
+const SUFFIX: &str = ".db";
+
+/// The file name of a schema: letters, digits and `_` stand for themselves, any other byte is `%xx`.
+pub fn file_of_schema(name: &str) -> String {
+    let mut file = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'_' {
+            file.push(char::from(byte));
+        } else {
+            file.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    file + SUFFIX
+}
+
+/// Where the copy stands, in the data directory, of which a schema is to be made.
+pub fn file_to_restore(name: &str) -> String {
+    format!("{}-restore{}", file_of_schema(name), backup::SUFFIX)
+}
+
+/// The schema whose file has this name.
+pub fn schema_of_file(file: &str) -> Option<String> {
+    let mut rest = file.strip_suffix(SUFFIX)?.bytes();
+    let mut name = Vec::new();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            name.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else if byte.is_ascii_alphanumeric() || byte == b'_' {
+            name.push(byte);
+        } else {
+            return None;
+        }
+    }
+    String::from_utf8(name).ok().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_names_are_file_names() {
+        for name in ["test", "a-b", "../x", "é", "a.b", "A_1"] {
+            let file = file_of_schema(name);
+            assert!(!file.contains('/'));
+            assert_eq!(schema_of_file(&file).as_deref(), Some(name));
+        }
+        assert_eq!(schema_of_file("x.db-wal"), None);
+        assert_eq!(schema_of_file(".db"), None);
+    }
+}
