@@ -26,21 +26,22 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     terminal::heading(&format!("kill -9, {} times", options.rounds));
     let rounds = options.rounds.to_string();
     let variable = ("TIDEGATE_CRASH_ROUNDS", rounds.as_str());
-    let survived = test(options, "tidegate-sql", &["--test", "crash"], variable)?;
+    let survived = test(options, &["--test", "crash"], variable)?;
     terminal::heading(&format!("the same through the MySQL port, {} times", options.rounds));
-    let survived = test(options, "tidegate", &["--test", "mysql_port_crash"], variable)? && survived;
+    let survived = test(options, &["--test", "mysql_port_crash"], variable)? && survived;
     println!("{}", if survived { "no acknowledged commit was lost" } else { "see above" });
     terminal::heading(&format!("power cuts and a disk that refuses, {} times each", options.rounds));
-    let survived = test(options, "tidegate-sql", &["--lib", "store::disk"], variable)? && survived;
+    let survived = test(options, &["--lib", "store::disk"], variable)? && survived;
     terminal::heading("the write-ahead log beside readers");
-    let survived = test(options, "tidegate-sql", &["--test", "wal"], variable)? && survived;
+    let survived = test(options, &["--test", "wal"], variable)? && survived;
     terminal::heading("a full disk");
-    Ok(test(options, "tidegate-sql", &["--test", "full_disk"], variable)? && survived)
+    Ok(test(options, &["--test", "full_disk"], variable)? && survived)
 }
 
-fn test(options: &Options, package: &str, tests: &[&str], variable: (&str, &str)) -> Result<bool, String> {
+fn test(options: &Options, tests: &[&str], variable: (&str, &str)) -> Result<bool, String> {
     let mut command = tools::cargo();
-    command.args(["test", "--package", package]).args(tests);
+    // One package alone wants other features of what it depends on than `cargo xtask test`: everything would be compiled again.
+    command.args(["test", "--workspace"]).args(tests);
     if options.release {
         command.arg("--release");
     }
