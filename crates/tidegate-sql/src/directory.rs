@@ -6,8 +6,6 @@
 //! is *lost*: closed for good, its waiting commits fail. Whoever asks for it later gets an error, or, when a file is back,
 //! a new [`Schema`] that has nothing in common with the lost one but the name.
 
-mod names;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::CString,
@@ -33,6 +31,7 @@ use crate::{
     commits::Commits,
     engine::{Durability, OpenError, Settings},
     errors,
+    file_names::{file_of_schema, file_to_restore, schema_of_file},
     redefinition::Redefinition,
     row_locks::RowLocks,
     store::{
@@ -48,8 +47,6 @@ use crate::{
     value::collation::Collation,
 };
 use tidegate_rows::ServerError;
-
-pub use names::{file_of_schema, file_to_restore, schema_of_file};
 
 /// File whose lock says that a process works in the data directory.
 const LOCK_FILE: &str = "tidegate.lock";

@@ -19,7 +19,7 @@ use crate::{
 use tidegate_rows::ServerError;
 
 pub(crate) use crate::directory::{Schema, is_virtual};
-pub use crate::directory::{file_of_schema, file_to_restore, schema_of_file};
+pub use crate::file_names::{file_of_schema, file_to_restore, schema_of_file};
 
 /// The moment at which a commit is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

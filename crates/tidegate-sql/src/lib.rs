@@ -36,6 +36,7 @@ mod dialect;
 mod directory;
 mod errors;
 mod exec;
+mod file_names;
 mod functions;
 mod lexer;
 mod listening;
