@@ -4,9 +4,11 @@
 //! parked by its worker.
 
 use std::{
+    any::Any,
     cell::{Cell, OnceCell, RefCell},
     future::poll_fn,
     io,
+    rc::Rc,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -171,12 +173,16 @@ impl Connection {
         self.config.default_server(self.port)
     }
     /// The level of the server for names that no other has.
-    pub(crate) fn default_level(&self) -> &Level {
+    pub fn default_level(&self) -> &Level {
         &self.config.levels[self.config.servers[self.default_server().0 as usize].level.0 as usize]
     }
     /// Whether the client speaks without TLS at a port that wants it.
     pub(crate) fn lacks_tls(&self) -> bool {
         self.stream.as_tls().is_some() && self.stream.with_tls(|_| ()).is_none()
+    }
+    /// What the module of scripts has kept in the handshake.
+    pub fn handshake_memo(&self) -> Option<&Rc<dyn Any>> {
+        self.tls.get()?.memo.as_ref()
     }
     /// Whether nothing more can be written.
     pub fn is_broken(&self) -> bool {

@@ -100,15 +100,47 @@ impl Request {
     }
 }
 
+/// Calls `use_log` with the log of a connection that has no request yet: that of the default server of its port.
+fn with_log_of_connection<T>(conn: &Connection, use_log: impl FnOnce(&ErrorLog) -> T) -> T {
+    let config = conn.config();
+    let of_server = config.listens.get(conn.port).and_then(|_| conn.default_level().core.http.error_log.as_ref());
+    match of_server.or_else(|| config.main().error_log.as_ref().filter(|log| log.has_file())) {
+        Some(log) => use_log(log),
+        None => use_log(&crate::log::main()),
+    }
+}
+
+/// Whether lines of this level are written for a connection that has no request yet.
+pub fn enabled_for_connection(conn: &Connection, level: Level) -> bool {
+    (level != Level::Debug || crate::log::any_debug()) && with_log_of_connection(conn, |log| log.enabled(level))
+}
+
 /// Writes a line about a connection that has no request yet.
 pub fn write_for_connection(conn: &Connection, level: Level, message: fmt::Arguments<'_>) {
-    let log = crate::log::main();
-    if log.enabled(level) {
-        log.write(level, Some(conn.number), message, |line| {
-            let _ = write!(line, ", client: {}", conn.peer);
-            if let Some(address) = conn.listen_addr() {
-                let _ = write!(line, ", server: {address}");
-            }
-        });
+    with_log_of_connection(conn, |log| {
+        if log.enabled(level) {
+            log.write(level, Some(conn.number), message, |line| append_connection(conn, line));
+        }
+    });
+}
+
+/// As [`write_for_connection`], for a message of bytes (`ngx.log`) in a context that the line names.
+pub fn write_bytes_for_connection(conn: &Connection, level: Level, message: &[u8], context: &str) {
+    with_log_of_connection(conn, |log| {
+        if log.enabled(level) {
+            log.write_bytes(level, Some(conn.number), message, |line| {
+                // `Line` takes everything.
+                let _ = write!(line, ", context: {context}");
+                append_connection(conn, line);
+            });
+        }
+    });
+}
+
+fn append_connection(conn: &Connection, line: &mut Line<'_>) {
+    // `Line` takes everything.
+    let _ = write!(line, ", client: {}", conn.peer);
+    if let Some(address) = conn.listen_addr() {
+        let _ = write!(line, ", server: {address}");
     }
 }

@@ -1,15 +1,16 @@
 //! On whose behalf a script runs: a request, a timer, the start or end of a worker.
 
 use std::any::Any;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::rc::Rc;
 
+use tidegate_core::connection::Connection;
 use tidegate_core::error_log;
 use tidegate_core::request::Request;
 use tidegate_net::log::{self, Level};
 
 use crate::phase::Phase;
-use crate::request_context::LuaContext;
+use crate::request_context::{LuaContext, ScriptTable};
 use crate::socket::OpenSockets;
 
 /// nginx's log levels; the numbers are those of `ngx.ERR` and its kin.
@@ -38,8 +39,13 @@ pub trait Surroundings {
     /// The sockets that were opened here; they are closed when it ends.
     fn open_sockets(&self) -> Rc<OpenSockets>;
 
-    /// The concrete type, for tests.
+    /// The concrete type.
     fn as_any(&self) -> &dyn Any;
+
+    /// `ngx.ctx`, where it outlives a run.
+    fn script_table(&self) -> Option<&ScriptTable> {
+        None
+    }
 }
 
 impl Host {
@@ -82,14 +88,7 @@ impl Host {
     /// The host of a timer that a script creates here.
     pub fn timer_host(&self) -> Host {
         match self {
-            Self::Request(req) => {
-                let tail = format!(", context: ngx.timer, client: {}, server: {}", req.peer(), server_of(req));
-                Host::Other(Rc::new(Detached {
-                    tail,
-                    connection: Some(req.connection().number),
-                    sockets: Rc::default(),
-                }))
-            }
+            Self::Request(req) => timer_host(req.connection(), &req.peer()),
             Self::Other(other) => other.timer_host(),
         }
     }
@@ -104,9 +103,11 @@ fn action(req: &Request) -> Option<&'static str> {
     context.logs_request.get().then_some(" while logging request")
 }
 
-/// The address that the client's connection was accepted on, as the configuration has it.
-fn server_of(req: &Request) -> String {
-    req.connection().listen_addr().map_or_else(String::new, ToString::to_string)
+/// The host of a timer that a script for a client's connection creates.
+pub(crate) fn timer_host(conn: &Connection, peer: &dyn Display) -> Host {
+    let server = conn.listen_addr().map_or_else(String::new, ToString::to_string);
+    let tail = format!(", context: ngx.timer, client: {peer}, server: {server}");
+    Host::Other(Rc::new(Detached { tail, connection: Some(conn.number), sockets: Rc::default() }))
 }
 
 /// Surroundings that write to the error log of the process.

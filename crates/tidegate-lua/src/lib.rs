@@ -14,6 +14,7 @@
 //! | [`phase`], [`host`] | where a script runs and for whom |
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
 //! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `balancer`, `worker` | the nginx modules made of all this |
+//! | `handshake` | scripts in handshakes with clients |
 //! | `pipe` | child processes of `ngx.pipe` |
 //! | `worker_thread`, `portable` | threads of `ngx.run_worker_thread`, and values that go there |
 //! | [`shdict`] | the zones of `lua_shared_dict` |
@@ -52,6 +53,7 @@ mod budget;
 mod bundle;
 mod bytecode;
 mod entries;
+mod handshake;
 mod init_once;
 mod memory;
 mod mysql;

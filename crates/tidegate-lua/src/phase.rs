@@ -55,8 +55,16 @@ phases! {
     Balancer = 0x200, "balancer", "balancer_by_lua*";
     /// A function started by `ngx.timer.*`, and scripts run by `tidegate lua`.
     Timer = 0x80, "timer", "ngx.timer";
+    /// `ssl_client_hello_by_lua*`: in a handshake, before the server is chosen.
+    SslClientHello = 0x4000, "ssl_client_hello", "ssl_client_hello_by_lua*";
+    /// `ssl_session_fetch_by_lua*`: in a handshake whose client wants to resume a session.
+    SslSessionFetch = 0x1000, "ssl_session_fetch", "ssl_session_fetch_by_lua*";
+    /// `ssl_certificate_by_lua*`: in a handshake, before a certificate is shown.
+    SslCertificate = 0x400, "ssl_cert", "ssl_certificate_by_lua*";
+    /// `ssl_session_store_by_lua*`: after a handshake that has made a session.
+    SslSessionStore = 0x800, "ssl_session_store", "ssl_session_store_by_lua*";
     /// A function started by `ngx.run_worker_thread`: neither a request nor an event loop.
-    WorkerThread = 0x4_0000, "worker_thread", "ngx.run_worker_thread";
+    WorkerThread = 0x8_0000, "worker_thread", "ngx.run_worker_thread";
 }
 
 impl Phase {
@@ -72,12 +80,16 @@ impl Phase {
             Self::BodyFilter => "failed to run body_filter_by_lua*",
             Self::Log => "failed to run log_by_lua*",
             Self::Balancer => "failed to run balancer_by_lua*",
+            Self::SslSessionFetch => "failed to run session_fetch_by_lua*",
+            Self::SslSessionStore => "failed to run session_store_by_lua*",
             Self::ServerRewrite
             | Self::Rewrite
             | Self::Access
             | Self::Precontent
             | Self::Content
             | Self::Timer
+            | Self::SslClientHello
+            | Self::SslCertificate
             | Self::WorkerThread => return None,
         })
     }
@@ -102,7 +114,11 @@ impl Phases {
             | Phase::Log as u32
             | Phase::Balancer as u32
             | Phase::Timer as u32
-            | Phase::InitWorker as u32,
+            | Phase::InitWorker as u32
+            | Phase::SslClientHello as u32
+            | Phase::SslSessionFetch as u32
+            | Phase::SslCertificate as u32
+            | Phase::SslSessionStore as u32,
     );
 
     /// All of them: wherever there is what the function needs.

@@ -56,7 +56,7 @@ pub(crate) struct Filtered {
 
 /// A table of a script, freed with this. It stands in the machine's table of such tables ([`crate::api::ctx`]).
 #[derive(Default)]
-pub(crate) struct ScriptTable {
+pub struct ScriptTable {
     number: Cell<c_int>,
     vm: RefCell<Option<Rc<Vm>>>,
 }
@@ -65,6 +65,11 @@ impl ScriptTable {
     /// Its number; 0 for none.
     pub(crate) fn number(&self) -> c_int {
         self.number.get()
+    }
+
+    /// Whether it stands in this machine.
+    pub(crate) fn is_of(&self, vm: &Rc<Vm>) -> bool {
+        self.vm.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, vm))
     }
 
     /// Chooses a number for a table, where the Lua half is to put it; the one before is freed.

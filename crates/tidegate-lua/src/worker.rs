@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
+use tidegate_core::conf::Config;
 use tidegate_core::module::WorkerEnd;
 use tidegate_core::phase::LocalFuture;
 use tidegate_core::request::Request;
@@ -67,14 +68,24 @@ fn uncommon_vm_for(req: &Rc<Request>) -> Result<Rc<Vm>, Failure> {
     if let Some(own) = &*context.vm.borrow() {
         return Ok(own.vm().clone());
     }
-    let conf = req.conf();
+    let own = own_vm_of(req.conf())?;
+    let vm = own.vm().clone();
+    *context.vm.borrow_mut() = Some(own);
+    Ok(vm)
+}
+
+/// Makes a machine for one request, or one handshake.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn own_vm_of(conf: &Config) -> Result<VmUse, Failure> {
     let vm = Vm::new(conf.http_conf(&settings::MODULE).vm_config(conf.prefix.clone()))?;
-    *context.vm.borrow_mut() = Some(VmUse::first(&vm));
+    let own = VmUse::first(&vm);
     if let Some(code) = &conf.http_conf(&directives::MODULE).init {
-        // What is wrong stands in the log, and shows in what the request's code then lacks.
+        // What is wrong stands in the log, and shows in what the script then lacks.
         let _ = run_init(&vm, code);
     }
-    Ok(vm)
+    Ok(own)
 }
 
 /// The machine that a request, or the one that it is a sub-request of, has for itself.

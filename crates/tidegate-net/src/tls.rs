@@ -35,6 +35,9 @@ const HANDSHAKE: u8 = 0x16;
 /// The record of a fatal alert: there is nothing for this name (RFC 6066, section 3).
 const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
 
+/// The record of a fatal alert: the server cannot go on (RFC 8446, section 6.2).
+const INTERNAL_ERROR: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 80];
+
 thread_local! {
     /// Where parts of files are encrypted from.
     static FILE_PART: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -48,6 +51,8 @@ pub struct TlsStream {
     state: RefCell<State>,
     /// Who waits until the socket takes more.
     writer: RefCell<Option<Waker>>,
+    /// The client's first bytes are kept for who wants to read them in full; see [`TlsStream::keep_hello`].
+    heard: RefCell<Option<Vec<u8>>>,
 }
 
 /// Wakes two tasks, or one twice.
@@ -69,6 +74,12 @@ enum State {
     Greeted(Box<Accepted>),
     /// A connection that has its settings.
     Open(Box<Connection>),
+}
+
+impl State {
+    fn is_greeted(&self) -> bool {
+        matches!(self, State::Greeted(_))
+    }
 }
 
 impl std::fmt::Debug for State {
@@ -111,12 +122,12 @@ impl From<io::Error> for HandshakeError {
 impl TlsStream {
     /// The server's side; [`poll_handshake`](Self::poll_handshake) comes next.
     pub(crate) fn accepting(socket: Stream) -> Self {
-        TlsStream { socket, state: RefCell::new(State::Plain), writer: RefCell::default() }
+        TlsStream { socket, state: RefCell::new(State::Plain), writer: RefCell::default(), heard: RefCell::default() }
     }
     /// The client's side; [`poll_connect`](Self::poll_connect) comes next.
     pub(crate) fn connecting(socket: Stream, conn: ClientConnection) -> Self {
         let state = RefCell::new(State::Open(Box::new(Connection::Client(conn))));
-        TlsStream { socket, state, writer: RefCell::default() }
+        TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default() }
     }
     pub(crate) fn socket(&self) -> &Stream {
         &self.socket
@@ -143,7 +154,12 @@ impl TlsStream {
                     _ => return Poll::Ready(Ok(false)),
                 },
                 State::Hello(acceptor) => {
-                    ready!(self.poll_records(cx, prefix, |records| acceptor.read_tls(records)))?;
+                    ready!(self.poll_records(cx, prefix, |records| {
+                        match &mut *self.heard.borrow_mut() {
+                            None => acceptor.read_tls(records),
+                            Some(heard) => acceptor.read_tls(&mut Listener { records, heard }),
+                        }
+                    }))?;
                     match acceptor.accept() {
                         Ok(None) => {}
                         Ok(Some(accepted)) => *state = State::Greeted(Box::new(accepted)),
@@ -164,6 +180,25 @@ impl TlsStream {
         match &*self.state.borrow() {
             State::Greeted(accepted) => Some(read(&accepted.client_hello())),
             _ => None,
+        }
+    }
+
+    /// Keeps the client's first records, for [`take_heard`](Self::take_heard). To be called ahead of
+    /// [`poll_hello`](Self::poll_hello), whose bounds count for them too.
+    pub fn keep_hello(&self) {
+        self.heard.replace(Some(Vec::new()));
+    }
+
+    /// The records that were read until the client's first message was complete: perhaps more than those of that message.
+    pub fn take_heard(&self) -> Vec<u8> {
+        self.heard.take().unwrap_or_default()
+    }
+
+    /// Ends the handshake between [`poll_hello`](Self::poll_hello) and [`answer`](Self::answer): the client is told that the
+    /// fault is the server's own.
+    pub fn refuse(&self) {
+        if self.state.replace(State::Plain).is_greeted() {
+            let _ = Records(&self.socket).write_all(&INTERNAL_ERROR);
         }
     }
 
@@ -458,6 +493,20 @@ impl TlsStream {
             // A socket that takes nothing now has a client that has stopped reading.
             let _ = self.send(conn);
         }
+    }
+}
+
+/// Reads records, and keeps a copy.
+struct Listener<'a> {
+    records: &'a mut dyn Read,
+    heard: &'a mut Vec<u8>,
+}
+
+impl Read for Listener<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.records.read(buf)?;
+        self.heard.extend_from_slice(&buf[..count]);
+        Ok(count)
     }
 }
 

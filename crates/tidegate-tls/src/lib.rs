@@ -8,6 +8,8 @@
 //! - [`client`]: how we speak TLS to servers: one configuration of rustls for each set of options
 //! - [`server`]: certificates of clients; [`tickets`]: what sessions are resumed by; [`describe`]: what certificates say
 //! - [`managed`]: certificates that change while the server runs; [`alpn_challenge`]: proofs that a name is ours
+//! - [`ocsp`]: the status of a certificate
+//! - [`hello`]: a client's first message; [`sessions`]: sessions that somebody else keeps
 //! - [`versions`], [`ciphers`]: what may be spoken
 //! - [`pem`]: certificates and keys as files have them
 //! - `chain`, `crl`, `x509`: certificates that the library does not follow, lists of what is revoked, and what both are made of
@@ -20,9 +22,12 @@ pub mod ciphers;
 pub mod client;
 mod crl;
 pub mod describe;
+pub mod hello;
 pub mod managed;
+pub mod ocsp;
 pub mod pem;
 pub mod server;
+pub mod sessions;
 pub mod tickets;
 pub mod verify;
 pub mod versions;

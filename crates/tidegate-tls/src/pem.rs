@@ -7,6 +7,8 @@ use rustls::pki_types::{
     pem::{self, PemObject},
 };
 
+use crate::x509;
+
 /// Why a text is not what it is for.
 #[derive(Debug, thiserror::Error)]
 pub enum PemError {
@@ -30,6 +32,19 @@ pub enum PemError {
 /// There is none, or something is not PEM.
 pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     all(text, "certificate")
+}
+
+/// Certificates in DER, one after the other; `None` if there is none, or something else.
+pub fn certificates_of_der(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let mut rest = bytes;
+    let mut list = Vec::new();
+    while !rest.is_empty() {
+        let (certificate, behind) = x509::next(rest)?;
+        x509::Parts::of(certificate)?;
+        list.push(CertificateDer::from(certificate.to_vec()));
+        rest = behind;
+    }
+    (!list.is_empty()).then_some(list)
 }
 
 /// The lists of what is revoked in a text.

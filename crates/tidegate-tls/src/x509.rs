@@ -211,7 +211,7 @@ pub(crate) fn seconds_of(tag: u8, text: &[u8]) -> Option<i64> {
 }
 
 /// The first element as a whole, and what follows it.
-fn next(input: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn next(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, _, size) = element(input)?;
     input.split_at_checked(size)
 }

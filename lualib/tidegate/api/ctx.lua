@@ -1,11 +1,12 @@
 -- ngx.ctx: a table that lives as long as the request, through all its phases; an internal redirect begins with an empty
--- one, a subrequest has its own. Timers have one as well. Everywhere but in init_by_lua; never waits.
+-- one, a subrequest has its own. What scripts of the handshake have put into theirs is copied for each request of the
+-- connection. Timers have one as well. Everywhere but in init_by_lua; never waits.
 
 local _, native, base = ...
 
 local raise, fail = base.raise, base.fail
-local number, keep, owner = native.number, native.keep, native.owner
-local type = type
+local number, keep, owner, inherited = native.number, native.keep, native.owner, native.inherited
+local type, pairs = type, pairs
 -- The tables by their numbers; whose table has which number is known natively.
 local tables = native.tables()
 
@@ -16,6 +17,16 @@ local function store(value)
     end
     tables[slot] = value
     return value
+end
+
+local function first()
+    local table, slot = {}, inherited()
+    if slot > 0 then
+        for key, value in pairs(tables[slot]) do
+            table[key] = value
+        end
+    end
+    return store(table)
 end
 
 base.modules["tidegate.ctx"] = function()
@@ -38,7 +49,7 @@ function base.getters.ctx()
     if slot > 0 then
         return tables[slot]
     elseif slot == 0 then
-        return store({})
+        return first()
     end
     return raise()
 end

@@ -74,10 +74,6 @@ end
 -- setclientcert(certificates, key), from ngx.ssl: what the next handshakes show; nothing for nil, nil.
 methods.setclientcert = native.setclientcert
 
-package.preload["tidegate.ssl"] = function()
-    return native
-end
-
 local body_methods, raw_methods = {}, {}
 for _, name in ipairs {
     "receive", "receiveany", "receiveuntil", "settimeout", "settimeouts", "setoption", "getoption", "getfd",

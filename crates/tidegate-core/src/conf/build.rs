@@ -357,6 +357,7 @@ impl<'a> Build<'a> {
             return None;
         }
         Some(Config {
+            has_handshake_scripts: ssl::has_scripts(&servers, &levels),
             levels,
             http,
             servers,

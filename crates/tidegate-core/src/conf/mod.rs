@@ -181,6 +181,8 @@ pub struct Config {
     pub sources: tidegate_conf::SourceMap,
     /// Warnings and notices that came up, in nginx's one-line form.
     pub warnings: Vec<(tidegate_conf::Level, String)>,
+    /// Code runs in handshakes with clients.
+    pub(crate) has_handshake_scripts: bool,
     registry: &'static crate::registry::Registry,
 }
 

@@ -1,21 +1,25 @@
 //! The TLS handshake of a connection, ahead of its first request.
 
-use std::{io, rc::Rc, sync::Arc};
+use std::{future::Future as _, io, pin::pin, rc::Rc, sync::Arc};
 
-use rustls::{ServerConfig, server::ClientHello};
+use rustls::{ProtocolVersion, ServerConfig, server::ClientHello};
 use tidegate_net::{
     session::Wait,
     tls::{HandshakeError, TlsStream},
 };
-use tidegate_tls::alpn_challenge;
+use tidegate_tls::{alpn_challenge, ciphers, sessions::Made, versions::Versions};
 
 use super::head::with_nobodys_request;
 use crate::{
     conf::ServerId,
     connection::Connection,
-    error_log::write_for_connection,
+    error_log::{enabled_for_connection, write_for_connection},
     log::Level,
-    ssl::{ServerTls, client::Facts},
+    ssl::{
+        self, ServerTls,
+        client::Facts,
+        script::{Handshake, Refused, Script},
+    },
     worker::Worker,
 };
 
@@ -27,6 +31,9 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
     let Some(stream) = conn.stream.as_tls() else { return true };
     let _reading = worker.reading();
     let timeout_ms = conn.config().default_http(conn.port).client_header_timeout_ms();
+    if conn.config().has_handshake_scripts {
+        stream.keep_hello();
+    }
     // The outcome of the handshake is one thing, that of the wait another.
     let hello = conn.wait(timeout_ms, |cx| stream.poll_hello(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
     if let Ok(Wait::Ready(Ok(false))) = hello {
@@ -37,31 +44,183 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
         prove_name(conn, stream, timeout_ms).await;
         return give_up(conn);
     }
+    let served = if conn.config().has_handshake_scripts {
+        // Boxed, since most handshakes have no scripts.
+        Box::pin(serve_with_scripts(conn, stream, timeout_ms)).await
+    } else {
+        serve(conn, stream, timeout_ms).await
+    };
+    served.is_some() || give_up(conn)
+}
+
+/// Answers the client's first message and does the rest of the handshake; `None` when there is nothing to be served.
+async fn serve(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Option<()> {
+    let (facts, tls) = match choose(conn, stream) {
+        Some((facts, tls)) => (Some(facts), Some(tls)),
+        None => (None, None),
+    };
+    let config = match (&facts, tls) {
+        (Some(facts), Some(tls)) => {
+            config_of(conn, facts.server, tls).await.map_err(|message| report(conn, &message)).ok()
+        }
+        _ => None,
+    };
+    outcome(conn, Ok(Wait::Ready(stream.answer(config))))?;
+    finish(conn, stream, timeout_ms).await?;
+    remember(conn, facts?);
+    Some(())
+}
+
+/// As [`serve`], with scripts that decide.
+///
+/// Source: lua-nginx-module, `ngx_http_lua_ssl_client_hello_handler` and its like.
+async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Option<()> {
+    let default = &conn.default_level().conf(&ssl::MODULE).scripts;
+    let handshake = Handshake::new(conn.clone(), &stream.take_heard(), Versions::ALL);
+    if enabled_for_connection(conn, Level::Debug) {
+        write_for_connection(conn, Level::Debug, format_args!("reusable connection: 0"));
+    }
+    demand(&handshake, default.client_hello.as_ref(), stream, timeout_ms, "callback failed").await?;
+    let Some((mut facts, tls)) = choose(conn, stream) else {
+        outcome(conn, Ok(Wait::Ready(stream.answer(None))));
+        return None;
+    };
+    handshake.enter(tls);
+    if default.certificate.is_some()
+        && let Some(server) = named_without_script(conn, stream)
+    {
+        let name = &conn.config().servers[server.0 as usize].name;
+        let message = format_args!("no ssl_certificate_by_lua* defined in server {name}");
+        write_for_connection(conn, Level::Alert, message);
+        return refuse(conn, stream, "cert cb error");
+    }
+    if handshake.session_id().is_some()
+        && let Some(script) = &tls.scripts.session_fetch
+    {
+        // A session that is not found costs this handshake some time, and nothing else.
+        let _ = wait_for(&handshake, script, timeout_ms).await?;
+    }
+    demand(&handshake, tls.scripts.certificate.as_ref(), stream, timeout_ms, "cert cb error").await?;
+    let base = config_of(conn, facts.server, tls).await;
+    let settings = match base.and_then(|base| handshake.settings(tls, base)) {
+        Ok(settings) => settings,
+        Err(message) => {
+            report(conn, &message);
+            stream.refuse();
+            return None;
+        }
+    };
+    outcome(conn, Ok(Wait::Ready(stream.answer(Some(settings.config)))))?;
+    finish(conn, stream, timeout_ms).await?;
+    if let (Some(sessions), Some(script)) = (settings.sessions, &tls.scripts.session_store) {
+        store_sessions(&handshake, sessions.take_made(), script, timeout_ms).await?;
+    }
+    facts.rules = handshake.take_rules();
+    facts.memo = handshake.memo();
+    remember(conn, facts);
+    Some(())
+}
+
+/// The server that a client asks for, if that has no script which would choose its certificate.
+fn named_without_script(conn: &Connection, stream: &TlsStream) -> Option<ServerId> {
+    let config = conn.config();
+    let name = stream.server_name()?;
+    let (server, _) = config.listens[conn.port].names.find(name.as_bytes())?;
+    let level = &config.levels[config.servers[server.0 as usize].level.0 as usize];
+    level.conf(&ssl::MODULE).scripts.certificate.is_none().then_some(server)
+}
+
+/// Has a script store the sessions of a handshake. Those of TLS 1.3 are in tickets, which clients keep.
+async fn store_sessions(
+    handshake: &Rc<Handshake>,
+    made: Vec<Made>,
+    script: &Arc<dyn Script>,
+    timeout_ms: u64,
+) -> Option<()> {
+    const TLS13: u16 = 0x0304;
+    if let Some(version) = handshake.version().filter(|version| *version >= TLS13) {
+        let message = format_args!("ssl_session_store_by_lua*: skipped since TLS version >= 1.3 ({version})");
+        if enabled_for_connection(handshake.connection(), Level::Debug) {
+            write_for_connection(handshake.connection(), Level::Debug, message);
+        }
+        return Some(());
+    }
+    for made in made {
+        handshake.set_made(made);
+        // A session that is not kept costs the next handshake some time, this one nothing.
+        let _ = wait_for(handshake, script, timeout_ms).await?;
+    }
+    Some(())
+}
+
+/// Runs a script that can refuse the handshake; `None` when it must not go on, of which the client was told.
+async fn demand(
+    handshake: &Rc<Handshake>,
+    script: Option<&Arc<dyn Script>>,
+    stream: &TlsStream,
+    timeout_ms: u64,
+    failure: &str,
+) -> Option<()> {
+    let Some(script) = script else { return Some(()) };
+    match wait_for(handshake, script, timeout_ms).await? {
+        Ok(()) => Some(()),
+        Err(Refused) => refuse(handshake.connection(), stream, failure),
+    }
+}
+
+fn refuse(conn: &Connection, stream: &TlsStream, failure: &str) -> Option<()> {
+    let message = format_args!("SSL_do_handshake() failed (SSL: {failure}) while SSL handshaking");
+    write_for_connection(conn, Level::Info, message);
+    stream.refuse();
+    None
+}
+
+/// Runs a script to its end; `None` when the connection ends before that.
+async fn wait_for(handshake: &Rc<Handshake>, script: &Arc<dyn Script>, timeout_ms: u64) -> Option<Result<(), Refused>> {
+    let mut decided = pin!(script.run(handshake).wait());
+    let conn = handshake.connection();
+    match conn.wait(timeout_ms, |cx| decided.as_mut().poll(cx).map(Ok)).await {
+        Ok(Wait::Ready(decision)) => Some(decision),
+        Ok(Wait::TimedOut) => outcome(conn, Ok(Wait::TimedOut)),
+        Ok(Wait::Closing) | Err(_) => None,
+    }
+}
+
+/// Does the rest of a handshake that was answered.
+async fn finish(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Option<()> {
+    let done = conn.wait(timeout_ms, |cx| stream.poll_handshake(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
+    outcome(conn, done)?;
+    if enabled_for_connection(conn, Level::Debug) {
+        tell(conn);
+    }
+    Some(())
+}
+
+/// Writes what nginx says at the debug level of a handshake that is done.
+#[cold]
+fn tell(conn: &Connection) {
+    let told = conn.stream.with_tls(|tls| Some((tls.protocol_version()?, tls.negotiated_cipher_suite()?.suite())));
+    if let Some((version, suite)) = told.flatten() {
+        let version = match version {
+            ProtocolVersion::TLSv1_2 => "TLSv1.2",
+            _ => "TLSv1.3",
+        };
+        let message = format_args!("SSL: {version}, cipher: \"{}\"", ciphers::name(suite));
+        write_for_connection(conn, Level::Debug, message);
+    }
+}
+
+fn report(conn: &Connection, message: &str) {
+    write_for_connection(conn, Level::Error, format_args!("{message} while SSL handshaking"));
+}
+
+/// The server that a client gets, and what is remembered of it.
+fn choose<'c>(conn: &'c Connection, stream: &TlsStream) -> Option<(Facts, &'c ServerTls)> {
     let chosen = stream.with_hello(|hello| {
         let (server, tls) = settings_for(conn, hello)?;
         Some((Facts::new(server, hello), tls))
     });
-    let (facts, config) = match chosen.flatten() {
-        None => (None, None),
-        Some((facts, tls)) => match config_of(conn, facts.server, tls).await {
-            Ok(config) => (Some(facts), Some(config)),
-            Err(message) => {
-                write_for_connection(conn, Level::Error, format_args!("{message} while SSL handshaking"));
-                (None, None)
-            }
-        },
-    };
-    if outcome(conn, Ok(Wait::Ready(stream.answer(config)))).is_none() {
-        return give_up(conn);
-    }
-    let done = conn.wait(timeout_ms, |cx| stream.poll_handshake(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
-    if outcome(conn, done).is_none() {
-        return give_up(conn);
-    }
-    if let Some(facts) = facts {
-        remember(conn, facts);
-    }
-    true
+    chosen.flatten()
 }
 
 /// Does the handshake of an authority that wants a name to be proved. Nothing follows it.
@@ -70,8 +229,7 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
 async fn prove_name(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) {
     let config = stream.with_hello(alpn_challenge::find).flatten();
     if outcome(conn, Ok(Wait::Ready(stream.answer(config)))).is_some() {
-        let done = conn.wait(timeout_ms, |cx| stream.poll_handshake(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
-        outcome(conn, done);
+        finish(conn, stream, timeout_ms).await;
     }
 }
 
@@ -118,7 +276,8 @@ fn settings_for<'c>(conn: &'c Connection, hello: &ClientHello<'_>) -> Option<(Se
 /// Verifies what the client has shown, once for all requests of the connection.
 fn remember(conn: &Connection, mut facts: Facts) {
     let tls = conn.config().servers[facts.server.0 as usize].tls.as_ref();
-    if let Some(rules) = tls.and_then(|tls| tls.client.as_ref()) {
+    let rules = facts.rules.as_ref().or_else(|| tls?.client.as_ref());
+    if let Some(rules) = rules {
         facts.verified = conn.stream.with_tls(|tls| Some(rules.verify(tls.peer_certificates()?))).flatten();
     }
     // A connection has one handshake.

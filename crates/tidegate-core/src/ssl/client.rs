@@ -2,16 +2,15 @@
 //!
 //! Source: nginx, `ngx_http_process_request`, `ngx_http_set_virtual_server`.
 
-use std::sync::Arc;
+use std::{any::Any, rc::Rc, sync::Arc};
 
 use rustls::{CipherSuite, NamedGroup, server::ClientHello};
-use tidegate_tls::verify::VerifyError;
+use tidegate_tls::{server::ClientRules, verify::VerifyError};
 
 use super::{MODULE, VerifyClient};
 use crate::{conf::ServerId, log::Level, request::Request};
 
 /// What is remembered of a connection's handshake.
-#[derive(Debug)]
 pub(crate) struct Facts {
     /// The server whose settings were used.
     pub(crate) server: ServerId,
@@ -21,12 +20,29 @@ pub(crate) struct Facts {
     pub(super) groups: Box<[NamedGroup]>,
     /// Whether the client's certificate is accepted; `None` if it has shown none, or was asked for none.
     pub(crate) verified: Option<Result<(), VerifyError>>,
+    /// By what that is decided, where a script has asked for it.
+    pub(crate) rules: Option<ClientRules>,
+    /// What the module of the scripts keeps with the connection.
+    pub(crate) memo: Option<Rc<dyn Any>>,
+}
+
+impl std::fmt::Debug for Facts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Facts").field("server", &self.server).field("verified", &self.verified).finish_non_exhaustive()
+    }
 }
 
 impl Facts {
     pub(crate) fn new(server: ServerId, hello: &ClientHello<'_>) -> Self {
         let groups = hello.named_groups().unwrap_or_default();
-        Self { server, suites: hello.cipher_suites().into(), groups: groups.into(), verified: None }
+        Self {
+            server,
+            suites: hello.cipher_suites().into(),
+            groups: groups.into(),
+            verified: None,
+            rules: None,
+            memo: None,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! TLS for clients: certificates, protocols, what clients have to show, and what a request can tell of its connection.
 //!
 //! The stream itself is [`tidegate_net::tls`]; the handshake is a part of [`crate::http1`]. In reading order: `settings` (from
-//! directives to what a handshake needs), [`files`], `keys`, `dynamic` (certificates with variables), `client` (whether a request is served), `variables`.
+//! directives to what a handshake needs), [`files`], `keys`, `dynamic` (certificates with variables), [`script`] (code that decides in
+//! handshakes), `client` (whether a request is served), `variables`.
 //!
 //! Source: nginx, `ngx_http_ssl_module`.
 
@@ -9,20 +10,26 @@ pub(crate) mod client;
 mod dynamic;
 pub mod files;
 mod keys;
+pub mod script;
 mod settings;
 mod variables;
 
 use std::{sync::Arc, time::Duration};
 
 use bstr::BString;
-use rustls::ServerConfig;
-pub(crate) use settings::load;
+use rustls::{ServerConfig, server::danger::ClientCertVerifier};
+pub(crate) use settings::{has_scripts, load};
 use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
-use tidegate_tls::{managed::Managed, server::ClientRules, versions::Versions};
+use tidegate_tls::{
+    managed::Managed,
+    server::ClientRules,
+    versions::{Version, Versions, WORDS},
+};
 
 use self::{
     dynamic::{CacheRules, Dynamic},
     files::Located,
+    script::Scripts,
 };
 use crate::{
     conf::Build,
@@ -43,6 +50,12 @@ pub struct ServerTls {
     pub(crate) client: Option<ClientRules>,
     /// No handshake is done.
     pub(crate) rejects: bool,
+    /// Versions of TLS.
+    versions: Versions,
+    /// How clients are asked for certificates.
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Code that runs in handshakes.
+    pub(crate) scripts: Scripts,
 }
 
 /// `ssl_verify_client`
@@ -107,6 +120,8 @@ pub struct Conf {
     crl: Option<Located>,
     stapling_file: Option<Located>,
     reject_handshake: Option<bool>,
+    /// Code that runs in handshakes, which other modules have put here.
+    pub scripts: Scripts,
     /// Directives that are here for the sake of packaged configurations, and where they stand.
     ignored: Vec<(BString, Span)>,
 }
@@ -331,6 +346,7 @@ pub static MODULE: Module<Conf> = Module {
         if child.session_ticket_keys.is_empty() {
             child.session_ticket_keys.clone_from(&parent.session_ticket_keys);
         }
+        child.scripts.inherit(&parent.scripts);
         let own: Vec<_> = child.ignored.iter().map(|(name, _)| name.clone()).collect();
         child.ignored.extend(parent.ignored.iter().filter(|(name, _)| !own.contains(name)).cloned());
     },
@@ -388,11 +404,10 @@ fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> 
     let mut versions = Versions::NONE;
     let mut old = None;
     for arg in &directive.args {
-        match &**arg.value {
-            b"TLSv1.2" => versions.tls12 = true,
-            b"TLSv1.3" => versions.tls13 = true,
-            b"SSLv2" | b"SSLv3" | b"TLSv1" | b"TLSv1.1" => old = old.or(Some(arg.span)),
-            _ => return Err(Diagnostic::unknown_value(&arg.value, arg.span, ["TLSv1.2", "TLSv1.3"])),
+        match values::word(bstr::ByteSlice::as_bstr(&**arg.value), WORDS) {
+            Ok(Version::Old) => old = old.or(Some(arg.span)),
+            Ok(version) => versions.add(version),
+            Err(_) => return Err(Diagnostic::unknown_value(&arg.value, arg.span, ["TLSv1.2", "TLSv1.3"])),
         }
     }
     if let (Versions::NONE, Some(span)) = (versions, old) {

@@ -72,6 +72,7 @@ struct Inputs {
     stapling_file: Option<BString>,
     rejects: bool,
     http2: bool,
+    scripts: [usize; 4],
 }
 
 impl Inputs {
@@ -101,8 +102,14 @@ impl Inputs {
             stapling_file: text(&conf.stapling_file),
             rejects: conf.reject_handshake.unwrap_or(false),
             http2,
+            scripts: conf.scripts.addresses(),
         }
     }
+}
+
+/// Whether a server has code that runs in handshakes.
+pub(crate) fn has_scripts(servers: &[Server], levels: &[Level]) -> bool {
+    servers.iter().any(|server| levels[server.level.0 as usize].conf(&MODULE).scripts.is_any())
 }
 
 /// Gives the servers what their certificates and protocols come to. `conf_dir`: where relative names of files start.
@@ -159,14 +166,7 @@ fn build(
         let message = format!("no \"ssl_certificate_key\" is defined for certificate \"{}\"", certificate.located.text);
         return Err(Diagnostic::new(Severity::Emerg, certificate.located.span, message));
     }
-    let mut choice = Choice::default();
-    if let Some(found) = &conf.ciphers {
-        choice.suites = Some(found.suites("ssl_ciphers", diagnostics)?);
-    }
-    if let Some(found) = &conf.ecdh_curve {
-        choice.groups = Some(found.groups("ssl_ecdh_curve", diagnostics)?);
-    }
-    let provider = choice.provider();
+    let provider = choice(conf, diagnostics)?.provider();
     let passwords = match &conf.password_file {
         Some(found) => found.passwords(conf_dir)?,
         None => Vec::new(),
@@ -186,7 +186,7 @@ fn build(
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&inputs.versions.list())
         .map_err(cannot)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(verifier.clone())
         .with_cert_resolver(Arc::new(Certificates::new(pairs, managed)));
     let http2 = inputs.http2.then_some(&b"h2"[..]);
     config.alpn_protocols = http2.into_iter().chain(ALPN).map(<[u8]>::to_vec).collect();
@@ -195,10 +195,32 @@ fn build(
     match if inputs.tickets { tickets(inputs, conf, conf_dir)? } else { None } {
         Some(tickets) => config.ticketer = tickets,
         // Nothing could be resumed.
-        None if inputs.session_cache == SessionCache::Off => config.send_tls13_tickets = 0,
+        None if inputs.session_cache == SessionCache::Off && conf.scripts.session_store.is_none() => {
+            config.send_tls13_tickets = 0;
+        }
         None => {}
     }
-    Ok(ServerTls { config: Arc::new(config), dynamic, client, rejects: inputs.rejects })
+    Ok(ServerTls {
+        config: Arc::new(config),
+        dynamic,
+        client,
+        rejects: inputs.rejects,
+        versions: inputs.versions,
+        verifier,
+        scripts: conf.scripts.clone(),
+    })
+}
+
+/// The suites and groups that are offered.
+fn choice(conf: &Conf, diagnostics: &mut Diagnostics) -> Result<Choice, Diagnostic> {
+    let mut choice = Choice::default();
+    if let Some(found) = &conf.ciphers {
+        choice.suites = Some(found.suites("ssl_ciphers", diagnostics)?);
+    }
+    if let Some(found) = &conf.ecdh_curve {
+        choice.groups = Some(found.groups("ssl_ecdh_curve", diagnostics)?);
+    }
+    Ok(choice)
 }
 
 fn pairs(

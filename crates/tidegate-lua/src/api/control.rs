@@ -20,6 +20,10 @@ const PHASES: Phases = Phases::of(&[
     Phase::Timer,
     Phase::HeaderFilter,
     Phase::Balancer,
+    Phase::SslClientHello,
+    Phase::SslSessionFetch,
+    Phase::SslCertificate,
+    Phase::SslSessionStore,
 ]);
 
 /// nginx's `NGX_AGAIN` and `NGX_DONE`, which make no sense here.

@@ -11,6 +11,7 @@ use super::compiled::ffi_functions;
 use super::{Family, ffi_error, push_registry};
 use crate::error::CResult;
 use crate::function::function;
+use crate::handshake::Memo;
 use crate::host::Host;
 use crate::phase::Phase;
 use crate::request_context::LuaContext;
@@ -25,7 +26,7 @@ pub(crate) static FAMILY: Family = Family {
         keep as "keep": () -> c_int,
         owner as "owner": () -> *const c_void,
     },
-    functions: &[("tables", function(tables))],
+    functions: &[("tables", function(tables)), ("inherited", function(inherited))],
 };
 
 /// Where the registry has the table of tables.
@@ -109,6 +110,16 @@ fn owner() -> *const c_void {
         Host::Other(other) => Rc::as_ptr(other).cast(),
     })
     .unwrap_or(std::ptr::null())
+}
+
+/// `inherited()`: the number of the table that scripts of the connection's handshake have left, or 0.
+fn inherited(lua: &mut Lua) -> CResult {
+    let left = with_run(|run| {
+        let memo = run.request()?.connection().handshake_memo()?.clone().downcast::<Memo>().ok()?;
+        memo.script_table.is_of(run.vm()).then(|| memo.script_table.number())
+    });
+    lua.push_integer(left.flatten().unwrap_or(0).into());
+    Ok(1)
 }
 
 /// The number under which the Lua half is to store a table.

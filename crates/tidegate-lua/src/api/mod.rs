@@ -79,6 +79,7 @@ pub(crate) mod shdict;
 mod sleep;
 mod socket;
 mod sql;
+mod ssl;
 mod stdlib;
 mod thread;
 mod time;
@@ -130,6 +131,7 @@ static FAMILIES: &[&Family] = &[
     &process::FAMILY,
     &pipe::FAMILY,
     &sql::FAMILY,
+    &ssl::FAMILY,
     &upstream::FAMILY,
     &init_once::FAMILY,
     &fault::FAMILY,

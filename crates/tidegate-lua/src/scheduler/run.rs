@@ -199,7 +199,11 @@ impl Run {
 
     /// `ngx.ctx` of a run without a request.
     pub(crate) fn script_table(&self) -> &ScriptTable {
-        &self.rest().script_table
+        let lasting = match &self.host {
+            Host::Other(other) => other.script_table(),
+            Host::Request(_) => None,
+        };
+        lasting.unwrap_or_else(|| &self.rest().script_table)
     }
 
     /// Whether its entry thread is all there is: nobody else could run while that waits.

@@ -1,16 +1,17 @@
 //! Certificates and keys as scripts hold them (`ngx.ssl`), and those that a socket shows to servers (`setclientcert`).
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use tidegate_tls::client::Identity;
+use tidegate_tls::pem;
 
 use super::failure::push_nil_error;
 use super::tcp::{Call, call};
-use crate::error::CResult;
+use crate::error::{CResult, LuaError};
 use crate::stack::Lua;
 use crate::userdata::{Userdata, push_userdata, to_userdata};
 
@@ -36,49 +37,77 @@ fn push_chain(lua: &mut Lua, chain: Vec<CertificateDer<'static>>) -> CResult {
 }
 
 /// `parse_pem_cert(text)`: the certificates in a text, the server's own first; or nil and a message.
-pub(super) fn parse_pem_cert(lua: &mut Lua) -> CResult {
+pub(crate) fn parse_pem_cert(lua: &mut Lua) -> CResult {
     let text = lua.check_bytes(1)?;
     match CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>() {
         Ok(chain) if !chain.is_empty() => push_chain(lua, chain),
-        _ => push_nil_error(lua, "PEM_read_bio_X509_AUX() failed"),
+        other => push_nil_error(lua, bad_pem(text, other.is_err())),
     }
+}
+
+/// Why a text is no chain, in OpenResty's words: its first certificate, or one of those behind, is bad.
+fn bad_pem(text: &[u8], is_bad: bool) -> &'static str {
+    let has_first = CertificateDer::pem_slice_iter(text).next().is_some_and(|first| first.is_ok());
+    if is_bad && has_first { "PEM_read_bio_X509() failed" } else { "PEM_read_bio_X509_AUX() failed" }
 }
 
 /// `parse_der_cert(bytes)`
-pub(super) fn parse_der_cert(lua: &mut Lua) -> CResult {
-    let bytes = lua.check_bytes(1)?.to_vec();
-    if webpki_refuses(&bytes) {
-        return push_nil_error(lua, "d2i_X509_bio() failed");
+pub(crate) fn parse_der_cert(lua: &mut Lua) -> CResult {
+    match of_der(lua.check_bytes(1)?) {
+        Some(chain) => push_chain(lua, chain),
+        None => push_nil_error(lua, "d2i_X509_bio() failed"),
     }
-    push_chain(lua, vec![CertificateDer::from(bytes)])
 }
 
-/// Whether bytes are no certificate.
-fn webpki_refuses(bytes: &[u8]) -> bool {
-    rustls::server::ParsedCertificate::try_from(&CertificateDer::from(bytes)).is_err()
+/// Certificates in DER, one after the other; `None` if there is none, or something else.
+pub(crate) fn of_der(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    pem::certificates_of_der(bytes)
 }
 
-/// `parse_pem_key(text)`: the private key in a text, or nil and a message.
-pub(super) fn parse_pem_key(lua: &mut Lua) -> CResult {
-    match PrivateKeyDer::from_pem_slice(lua.check_bytes(1)?) {
-        Ok(key) => {
+/// The certificates that a script has given as an argument.
+pub(crate) fn chain_at(lua: &Lua, index: c_int) -> Option<Arc<Vec<CertificateDer<'static>>>> {
+    to_userdata::<Chain>(lua, index).map(|chain| chain.0)
+}
+
+/// The key that a script has given as an argument.
+pub(crate) fn key_at(lua: &Lua, index: c_int) -> Option<Arc<PrivateKeyDer<'static>>> {
+    to_userdata::<Key>(lua, index).map(|key| key.0)
+}
+
+/// A key in DER.
+pub(crate) fn key_of_der(bytes: &[u8]) -> Option<Arc<PrivateKeyDer<'static>>> {
+    PrivateKeyDer::try_from(bytes).ok().map(|key| Arc::new(key.clone_key()))
+}
+
+/// `parse_pem_key(text, password?)`: the private key in a text, or nil and a message.
+pub(crate) fn parse_pem_key(lua: &mut Lua) -> CResult {
+    match key_of_text(lua)? {
+        Some(key) => {
             push_userdata(lua, Key(Arc::new(key)));
             Ok(1)
         }
-        Err(_) => push_nil_error(lua, "PEM_read_bio_PrivateKey() failed"),
+        None => push_nil_error(lua, "PEM_read_bio_PrivateKey() failed"),
     }
 }
 
+fn key_of_text(lua: &Lua) -> Result<Option<PrivateKeyDer<'static>>, LuaError> {
+    let password = lua.to_bytes(2).map(<[u8]>::to_vec);
+    Ok(pem::key(lua.check_bytes(1)?, password.as_slice()).ok())
+}
+
 /// `parse_der_key(bytes)`
-pub(super) fn parse_der_key(lua: &mut Lua) -> CResult {
-    let bytes = lua.check_bytes(1)?.to_vec();
-    let key = PrivateKeyDer::try_from(bytes.clone()).unwrap_or(PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(bytes)));
-    push_userdata(lua, Key(Arc::new(key)));
-    Ok(1)
+pub(crate) fn parse_der_key(lua: &mut Lua) -> CResult {
+    match key_of_der(lua.check_bytes(1)?) {
+        Some(key) => {
+            push_userdata(lua, Key(key));
+            Ok(1)
+        }
+        None => push_nil_error(lua, "d2i_PrivateKey_bio() failed"),
+    }
 }
 
 /// `cert_to_der(text)`: the certificates of a text, their bytes one after the other.
-pub(super) fn cert_to_der(lua: &mut Lua) -> CResult {
+pub(crate) fn cert_to_der(lua: &mut Lua) -> CResult {
     let chain = CertificateDer::pem_slice_iter(lua.check_bytes(1)?).collect::<Result<Vec<_>, _>>();
     match chain {
         Ok(chain) if !chain.is_empty() => {
@@ -89,19 +118,19 @@ pub(super) fn cert_to_der(lua: &mut Lua) -> CResult {
     }
 }
 
-/// `key_to_der(text)`
-pub(super) fn key_to_der(lua: &mut Lua) -> CResult {
-    match PrivateKeyDer::from_pem_slice(lua.check_bytes(1)?) {
-        Ok(key) => {
+/// `key_to_der(text, password?)`
+pub(crate) fn key_to_der(lua: &mut Lua) -> CResult {
+    match key_of_text(lua)? {
+        Some(key) => {
             lua.push_bytes(key.secret_der());
             Ok(1)
         }
-        Err(_) => push_nil_error(lua, "PEM_read_bio_PrivateKey() failed"),
+        None => push_nil_error(lua, "PEM_read_bio_PrivateKey() failed"),
     }
 }
 
 /// `set_client_cert(socket, certificates, key)`: what the next handshakes show; nothing for nil and nil.
-pub(super) fn set_client_cert(lua: &mut Lua) -> CResult {
+pub(crate) fn set_client_cert(lua: &mut Lua) -> CResult {
     let Call { tcp, .. } = call(lua)?;
     let identity = match (lua.is_none_or_nil(2), lua.is_none_or_nil(3)) {
         (true, true) => None,

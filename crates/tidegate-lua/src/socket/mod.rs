@@ -31,7 +31,7 @@
 //! * S2: a connection ends with its request at the latest, unless it was given to the pool.
 //! * S3: no `RefCell` is borrowed over a call into Lua that may raise.
 
-mod certificate;
+pub(crate) mod certificate;
 mod conn;
 mod connect;
 mod downstream;
@@ -82,12 +82,6 @@ pub(crate) fn close_pools() {
 pub(crate) static FUNCTIONS: &[(&str, lua_CFunction)] = &[
     ("tcp", function(tcp::new)),
     ("setclientcert", function(certificate::set_client_cert)),
-    ("parse_pem_cert", function(certificate::parse_pem_cert)),
-    ("parse_der_cert", function(certificate::parse_der_cert)),
-    ("parse_pem_key", function(certificate::parse_pem_key)),
-    ("parse_der_key", function(certificate::parse_der_key)),
-    ("cert_to_der", function(certificate::cert_to_der)),
-    ("key_to_der", function(certificate::key_to_der)),
     ("bind", function(tcp::bind)),
     ("connect", function(connect::connect)),
     ("send", function(send::send)),

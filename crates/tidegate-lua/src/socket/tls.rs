@@ -29,7 +29,7 @@ use tidegate_tls::versions::{Versions, WORDS};
 use tidegate_tls::{Shared, ciphers};
 
 use super::conn::Conn;
-use super::failure::push_nil_error;
+use super::failure::{debug, push_nil_error};
 use super::owner::Closing;
 use super::settings::Settings;
 use super::tcp::{Busy, Call, Operation, Tcp, call};
@@ -284,6 +284,9 @@ pub(super) fn handshake(lua: &mut Lua) -> CResult {
         Ok(client) => client,
         Err(message) => return push_nil_error(lua, &message),
     };
+    if let Some(name) = &demand.server_name {
+        debug(&host, || format!("lua ssl server name: \"{}\"", name.as_bstr()));
+    }
     let settings = Settings::of(&host);
     let limit = tcp.connect_timeout.get().unwrap_or(settings.connect_timeout);
     let busy = tcp.occupy(Operation::Connect);
@@ -376,12 +379,7 @@ impl Job {
                 let wants_session = self.wants_session;
                 return Answer::Push(Box::new(move |lua| push_session(lua, wants_session)));
             }
-            Err(_) => {
-                if log_errors {
-                    self.host.log(LogLevel::Error, b"lua ssl handshake timed out");
-                }
-                "timeout".to_owned()
-            }
+            Err(_) => "timeout".to_owned(),
             Ok(Err(error)) => self.explain(&error, log_errors),
         };
         self.tcp.close_now();
@@ -405,7 +403,12 @@ impl Job {
             return "certificate host mismatch".to_owned();
         }
         let Some(verify) = explain(cause) else {
-            log(format!("SSL_do_handshake() failed ({cause})"));
+            match cause {
+                Error::AlertReceived(alert) => {
+                    log(format!("SSL_do_handshake() failed ({cause}: SSL alert number {})", u8::from(*alert)));
+                }
+                _ => log(format!("SSL_do_handshake() failed ({cause})")),
+            }
             return "handshake failed".to_owned();
         };
         log(format!("lua ssl certificate verify error: ({verify})"));
