@@ -65,6 +65,7 @@ impl Seeds {
     }
 
     fn of_protocols(&mut self) {
+        self.add("handlersocket", b"P\t1\thn\tt\tPRIMARY\ta,b\tc\n1\t=\t1\ta\t1\t0\t@\t0\t2\tx\t\x01@\tF\t>=\t0\t5\tU?\ty\t\0\n1\t+\t2\ta\tb\r\n");
         let proxy: [&[u8]; 4] = [
             b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nGET / HTTP/1.0\r\n\r\n",
             b"PROXY TCP6 2001:db8::1 2001:db8::2 56324 443\r\n",

@@ -1,0 +1,48 @@
+//! Lines of HandlerSocket's clients: nothing panics, what is read of them lies in the lists that it was put into, and values are
+//! written as they were read.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidegate_http::handlersocket::{
+    put_value,
+    request::{Command, addend, line},
+    value_of,
+};
+
+type Value<'a> = Option<&'a [u8]>;
+
+fn check_line(line: &mut [u8]) {
+    let Command::OnIndex(request) = Command::of(line) else { return };
+    let (mut values, mut filters): (Vec<Value<'_>>, _) = (vec![None], Vec::new());
+    let Ok(read) = request.read(3, 2, &mut values, &mut filters) else { return };
+    assert!(read.values.len() <= read.count as usize);
+    let within = read.within.map(|(_, part)| part);
+    let change = read.change.map(|change| change.values);
+    for part in [Some(read.values), within, change].into_iter().flatten() {
+        assert!(part.start >= 1 && part.end <= values.len());
+    }
+    for filter in &filters[read.filters] {
+        assert!(filter.column < 2 && filter.value < values.len());
+    }
+    for value in values {
+        let mut token = Vec::new();
+        put_value(value, &mut token);
+        assert!(!token.iter().any(|byte| matches!(byte, b'\t' | b'\n')));
+        // A byte 0 that is no NULL (a value of `@`) is escaped.
+        assert_eq!(value_of(&mut token), value);
+        value.map(addend);
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut input = input.to_vec();
+    let mut rest = &mut input[..];
+    while let Some((_, size)) = line(rest, 0) {
+        let (first, others) = rest.split_at_mut(size);
+        if let Some((line, _)) = line(first, 0) {
+            check_line(line);
+        }
+        rest = others;
+    }
+});
