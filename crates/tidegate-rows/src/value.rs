@@ -22,6 +22,13 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
+impl<'a> From<Option<&'a [u8]>> for Value<'a> {
+    /// Bytes, or NULL.
+    fn from(bytes: Option<&'a [u8]>) -> Self {
+        bytes.map_or(Value::Null, Value::Bytes)
+    }
+}
+
 /// A value bound to a statement's parameter. Never part of the statement's text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Param {

@@ -14,6 +14,7 @@
 //! is given must be right ([`check_user`]).
 
 pub mod control;
+mod handlersocket;
 mod listen;
 mod opening;
 mod port;
@@ -74,6 +75,8 @@ pub struct Conf {
     ssl_certificate: Option<Located>,
     /// `ssl_certificate_key`
     ssl_certificate_key: Option<Located>,
+    /// What is said about `listen … handlersocket`.
+    handlersocket: handlersocket::Settings,
     /// What these two come to.
     tls: Option<Arc<rustls::ServerConfig>>,
     /// Where the first `listen` stands.
@@ -190,8 +193,18 @@ pub static BLOCK: Module<Conf> = Module {
         ),
         Directive::custom("listen", 2, u16::MAX, listen::listen)
             .within(INSIDE)
-            .syntax("address[:port] | port | unix:path mysql [backlog=number] [reuseport] [so_keepalive=on|off|...]")
-            .doc("Serves clients of MySQL and MariaDB at this address; the port is 3306 if none is given."),
+            .syntax("address[:port] | port | unix:path mysql | handlersocket [write] [backlog=number] [reuseport] [so_keepalive=on|off|...]")
+            .doc("Serves clients of this protocol at this address; if no port is given it is 3306 for MySQL and MariaDB, 9998 for HandlerSocket and 9999 for HandlerSocket with write."),
+        Directive::text("handlersocket_plain_secret", |c: &mut Conf| &mut c.handlersocket.handlersocket_plain_secret)
+            .within(INSIDE)
+            .doc("What clients of HandlerSocket's ports for reading have to know; required where other hosts can reach one."),
+        Directive::text("handlersocket_plain_secret_wr", |c: &mut Conf| &mut c.handlersocket.handlersocket_plain_secret_wr)
+            .within(INSIDE)
+            .doc("What clients of HandlerSocket's ports for writing have to know; required where other hosts can reach one."),
+        Directive::time("handlersocket_timeout", |c: &mut Conf| &mut c.handlersocket.handlersocket_timeout)
+            .within(INSIDE)
+            .default("300s")
+            .doc("How long a client of HandlerSocket may send nothing."),
         Directive::custom("ssl_certificate", 1, 1, |c: &mut Conf, directive, _| port::tls::once(&mut c.ssl_certificate, directive))
             .within(INSIDE)
             .syntax("file | data:text")
@@ -214,6 +227,7 @@ pub static BLOCK: Module<Conf> = Module {
     inherit: |child, parent, _| {
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, rollback_on_timeout, statement_memory_max,
             statement_time_max, log_size_max, packet_size_max, tls, users, schemas, upstreams);
+        child.handlersocket.inherit(&parent.handlersocket);
     },
     finish: Some(|conf, build| {
         // Nothing else gives the default directory to the server's user.
@@ -279,6 +293,7 @@ fn schema(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
 /// Finds files of `init=` that are not there, where a schema will have to be made.
 fn check(conf: &Conf, checked: &Checked<'_>, diagnostics: &mut Diagnostics) {
     port::check(conf, diagnostics);
+    handlersocket::check(conf, diagnostics);
     let data = data_directory(conf, checked.config);
     for ((name, file), span) in conf.schemas.iter().flatten().zip(&conf.schema_spans) {
         let is_made = data.join(tidegate_sql::file_of_schema(&name.to_str_lossy())).exists();

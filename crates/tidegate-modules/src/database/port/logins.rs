@@ -60,17 +60,17 @@ fn key(peer: Peer, user: &[u8]) -> Key {
 }
 
 /// Whether somebody has failed too often to try again now.
-pub(super) fn is_blocked(peer: Peer, user: &[u8]) -> bool {
+pub(in crate::database) fn is_blocked(peer: Peer, user: &[u8]) -> bool {
     failed().as_mut().is_some_and(|counted| counted.is_blocked(&key(peer, user), Instant::now()))
 }
 
 /// A login has failed. Answers whether the next one is refused.
-pub(super) fn note_failure(peer: Peer, user: &[u8]) -> bool {
+pub(in crate::database) fn note_failure(peer: Peer, user: &[u8]) -> bool {
     failed().get_or_insert_default().note(key(peer, user), Instant::now())
 }
 
 /// Somebody has logged in.
-pub(super) fn note_success(peer: Peer, user: &[u8]) {
+pub(in crate::database) fn note_success(peer: Peer, user: &[u8]) {
     if let Some(counted) = failed().as_mut() {
         counted.0.remove(&key(peer, user));
     }

@@ -6,8 +6,8 @@
 //! engine.
 
 mod answers;
-mod logins;
-mod socket;
+pub(super) mod logins;
+pub(super) mod socket;
 pub(super) mod tls;
 
 use std::{

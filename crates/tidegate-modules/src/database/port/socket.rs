@@ -19,15 +19,31 @@ use tidegate_sql::Client;
 const WRITE_TIME_MAX_MS: u64 = 60_000;
 
 /// The socket of a connection.
-pub(super) struct Socket<'a> {
+pub(in crate::database) struct Socket<'a> {
     session: &'a Session,
     /// Of the write that waits; made by the first that has to.
     deadline: OnceCell<Rc<Deadline>>,
 }
 
 impl<'a> Socket<'a> {
-    pub(super) fn new(session: &'a Session) -> Self {
+    pub(in crate::database) fn new(session: &'a Session) -> Self {
         Socket { session, deadline: OnceCell::new() }
+    }
+
+    /// Sends all of `bytes` behind the first `sent`, which grows.
+    pub(in crate::database) fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        while *sent < bytes.len() {
+            match ready!(self.poll_write(cx, &bytes[*sent..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => *sent += count,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
