@@ -164,6 +164,16 @@ impl Client {
         }
     }
 
+    /// What was spoken instead of HTTP ends as it should. A connection of HTTP/1 is closed after that.
+    pub(crate) async fn end_tunnel(&self) {
+        if let Some(stream) = &self.stream {
+            stream.end(None);
+            let timeout_ms = self.conn.default_level().core.http.send_timeout_ms();
+            // Whoever does not take it is given up, as at the end of any response.
+            let _ = stream.drain_to(0, timeout_ms).await;
+        }
+    }
+
     /// Takes note that so many bytes of the input were used.
     #[inline]
     pub(crate) fn note_used(&self, bytes: usize) {

@@ -30,6 +30,7 @@ impl Request {
         if self.client.http2_stream().is_none() && !self.choose_framing(conf) {
             return Ok(());
         }
+        self.judge_tunnel();
         let is_made_absolute = self.make_location_absolute(conf);
         let mut response = self.response.borrow_mut();
         let response = &mut *response;
@@ -62,9 +63,15 @@ impl Request {
                 parts.keep_alive_timeout = self.keepalive_conf().header_seconds();
                 self.write_lines(conf, &parts, date)
             }
-            Some(stream) => Ok(stream.send_head(self.level().core.http2.chunk_bytes(), |out| {
-                BLOCK_START.with_borrow_mut(|start| start.encode(&parts, date, out))
-            })),
+            Some(stream) => {
+                if parts.status == 101 {
+                    // Source: RFC 8441, section 5.
+                    parts.status = 200;
+                }
+                Ok(stream.send_head(self.level().core.http2.chunk_bytes(), |out| {
+                    BLOCK_START.with_borrow_mut(|start| start.encode(&parts, date, out))
+                }))
+            }
         };
         response.body_left = body_left;
         if let Some(location) = location {
@@ -74,6 +81,28 @@ impl Request {
         Ok(())
     }
 
+    /// A client that wants to speak another protocol on a stream takes any success for leave to do so.
+    fn judge_tunnel(&self) {
+        if !self.client.http2_stream().is_some_and(|stream| stream.is_tunnel()) {
+            return;
+        }
+        let mut response = self.response.borrow_mut();
+        match response.status {
+            101 => {
+                response.fields.remove_name(b"sec-websocket-accept");
+            }
+            status @ 200..=299 => {
+                response.status = 501;
+                response.status_line.clear();
+                self.log(
+                    Level::Error,
+                    format_args!("a request for another protocol gets {status}, 501 is sent instead"),
+                );
+            }
+            _ => {}
+        }
+    }
+
     /// A response begins whose status says that another will follow. None will, except after 101: what the client takes for
     /// that would be the response to its next request, and over HTTP/2 a fault of the whole connection.
     #[cold]
@@ -81,7 +110,7 @@ impl Request {
         if !matches!(self.sink, Sink::Client) {
             return;
         }
-        if response.status == 101 && self.client.http2_stream().is_none() {
+        if response.status == 101 && self.client.http2_stream().is_none_or(|stream| stream.is_tunnel()) {
             // What follows is no HTTP, even if nobody takes the connection over.
             self.flags().keep_alive.set(false);
         } else {

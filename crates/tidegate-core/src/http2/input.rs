@@ -12,7 +12,7 @@ use tidegate_http::{
     },
 };
 
-use super::{flood::Flood, mux::Mux, open, stream::Stream};
+use super::{flood::Flood, mux::Mux, open, priorities::Early, stream::Stream};
 use crate::{error_log::write_for_connection, http2_settings::Conf, log::Level, worker::Worker};
 
 /// Why a connection cannot go on; the log says what the sentence says.
@@ -23,7 +23,7 @@ pub(super) struct Fault {
 }
 
 /// A fault of the connection.
-const fn fault(code: ErrorCode, text: &'static str) -> Fault {
+pub(super) const fn fault(code: ErrorCode, text: &'static str) -> Fault {
     Fault { code, text }
 }
 
@@ -52,6 +52,7 @@ pub(super) struct Input {
     pub(super) limits: HeadLimits,
     block: Block,
     flood: Flood,
+    pub(super) early: Early,
     /// Bytes of bodies for which the client has got no leave.
     uncredited: u32,
     has_preface: bool,
@@ -90,6 +91,7 @@ impl Input {
             limits,
             block: Block::default(),
             flood: Flood::default(),
+            early: Early::default(),
             uncredited: 0,
             has_preface: false,
             has_settings: false,
@@ -139,6 +141,7 @@ impl Input {
             kind::HEADERS => self.headers(header, payload, worker)?,
             kind::CONTINUATION => self.continuation(header, payload, worker)?,
             kind::PRIORITY => self.priority(header, payload)?,
+            kind::PRIORITY_UPDATE => self.priority_update(header, payload)?,
             kind::RST_STREAM => self.reset(header, payload)?,
             kind::SETTINGS => self.settings(header, payload)?,
             kind::PING => self.ping(header, payload)?,
@@ -366,6 +369,9 @@ impl Input {
         match name {
             setting::ENABLE_PUSH if value > 1 => {
                 Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with incorrect ENABLE_PUSH value"))
+            }
+            setting::NO_RFC7540_PRIORITIES | setting::ENABLE_CONNECT_PROTOCOL if value > 1 => {
+                Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with a value that is neither 0 nor 1"))
             }
             setting::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => {
                 Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with incorrect MAX_FRAME_SIZE value"))

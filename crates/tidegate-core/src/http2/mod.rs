@@ -4,6 +4,8 @@
 //! - `input`: what each frame does; `flood`: when it is too much
 //! - `open`: from a header block to a request that runs
 //! - [`stream`]: the client of one request; `mux`: what the streams of a connection share
+//! - `line`: whose turn it is; `priorities`: what clients say about that
+//! - `tunnel`: another protocol on a stream
 //! - `linger`: streams, and at last the connection, that end on our side before they end on the client's
 //!
 //! Requests whose handlers answer at once run within the connection's task; one that waits gets a task of its own. A
@@ -15,11 +17,14 @@
 
 mod flood;
 mod input;
+mod line;
 mod linger;
 mod mux;
 mod open;
+mod priorities;
 mod serve;
 mod stream;
+mod tunnel;
 
 pub(crate) use self::serve::{is_preface, serve, was_agreed};
 pub use self::stream::Stream;

@@ -10,10 +10,13 @@ use std::{
 
 use tidegate_http::{
     hpack::encode,
-    http2::{ErrorCode, FRAME_BYTES_MAX, WINDOW_BYTES, write_goaway, write_reset, write_window_update},
+    http2::{
+        ErrorCode, FRAME_BYTES_MAX, WINDOW_BYTES, priority::Priority, write_goaway, write_reset, write_window_update,
+    },
 };
 
 use super::{
+    line::Line,
     linger::Lingering,
     stream::{Stream, Turn},
 };
@@ -48,7 +51,7 @@ pub(crate) struct Mux {
     /// In the order of their numbers.
     streams: RefCell<Vec<Rc<Stream>>>,
     /// Those with something to send.
-    line: RefCell<VecDeque<Rc<Stream>>>,
+    line: RefCell<Line<Rc<Stream>>>,
     /// Bytes that the client has leave for on all streams together.
     pub(super) send_window: Cell<i64>,
     /// The same on a new stream.
@@ -168,29 +171,41 @@ impl Mux {
     /// Puts a stream at the end of the line.
     pub(super) fn line_up(&self, stream: &Rc<Stream>) {
         if !stream.in_line.replace(true) {
-            self.line.borrow_mut().push_back(stream.clone());
+            self.line.borrow_mut().push(stream.priority.get(), stream.id, stream.clone());
             self.wake();
         }
     }
-    /// Lets the streams in the line have their turns, each a frame at a time, as long as there is room.
+    /// Changes the priority of a stream.
+    pub(super) fn set_priority(&self, stream: &Rc<Stream>, priority: Priority) {
+        let former = stream.priority.replace(priority);
+        let mut line = self.line.borrow_mut();
+        if let Some(stream) = line.remove(former, stream.id) {
+            line.push(priority, stream.id, stream);
+        }
+    }
+    /// Lets the streams in the line have their turns, each a frame at a time, as long as there is room. A stream without leave of
+    /// the client's leaves the line.
     fn fill(&self) {
+        // Without leave for the connection only heads and ends can go.
+        let mut blocked = Vec::new();
         loop {
             let mut output = self.conn.output.borrow_mut();
             if output.len() >= BACKLOG_BYTES {
-                return;
+                break;
             }
-            let Some(stream) = self.line.borrow_mut().pop_front() else { return };
+            let Some(stream) = self.line.borrow_mut().pop() else { break };
             match stream.take_turn(&mut output) {
-                Turn::More => self.line.borrow_mut().push_back(stream),
-                Turn::Full => {
-                    self.line.borrow_mut().push_front(stream);
-                    return;
-                }
+                Turn::More => self.line.borrow_mut().push(stream.priority.get(), stream.id, stream),
+                Turn::Full => blocked.push(stream),
                 Turn::Over => {
                     stream.in_line.set(false);
+                    drop(output);
                     self.remove_if_over(&stream);
                 }
             }
+        }
+        for stream in blocked.into_iter().rev() {
+            self.line.borrow_mut().put_back(stream.priority.get(), stream.id, stream);
         }
     }
     /// Sends what the socket takes at once. Unless that was all, the connection's task goes on: any other caller wakes it.

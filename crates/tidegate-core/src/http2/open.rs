@@ -6,6 +6,7 @@ use std::{
     rc::Rc,
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tidegate_http::{BadRequest, HeadLimits, HeadOptions, Parsed, http2::ErrorCode, parse_request};
 
 use super::{
@@ -39,6 +40,8 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
         input.mux.cut_oldest();
     }
     let stream = Stream::new(&input.mux, id, end_stream);
+    input.begin_priority(&stream);
+    begin_tunnel(input, &stream);
     let conn = &input.mux.conn;
     let Input { head, limits, .. } = input;
     let text = match head.finish() {
@@ -58,7 +61,8 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
         return Ok(());
     }
     stream.promised.set(length);
-    req.body.begin_stream(length, end_stream);
+    // What comes on a tunnel is no body.
+    req.body.begin_stream(length, end_stream || stream.is_tunnel.get());
     input.mux.add(stream.clone());
     limit_requests(input, &req);
     match verdict {
@@ -73,6 +77,17 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
         input.note_answer();
     }
     Ok(())
+}
+
+/// Takes note that the client wants to speak another protocol on the stream.
+fn begin_tunnel(input: &mut Input, stream: &Stream) {
+    if input.head.is_extended_connect() {
+        stream.is_tunnel.set(true);
+        let mut key = [0; 16];
+        // It is no secret; whatever it is, the server behind takes it.
+        let _ = getrandom::fill(&mut key);
+        input.head.add_websocket_key(BASE64_STANDARD.encode(key).as_bytes());
+    }
 }
 
 /// Makes a request of a head.

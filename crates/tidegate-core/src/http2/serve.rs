@@ -70,10 +70,12 @@ pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) {
 
 /// Says what the client may do.
 fn announce(conn: &Connection, conf: &Conf, mux: &Mux) {
-    let mut settings = Vec::with_capacity(12);
+    let mut settings = Vec::with_capacity(24);
     let values = [
         (setting::MAX_CONCURRENT_STREAMS, conf.streams_max() as u32),
         (setting::INITIAL_WINDOW_SIZE, mux.receive_window as u32),
+        (setting::ENABLE_CONNECT_PROTOCOL, 1),
+        (setting::NO_RFC7540_PRIORITIES, 1),
     ];
     for (name, value) in values {
         settings.extend_from_slice(&name.to_be_bytes());

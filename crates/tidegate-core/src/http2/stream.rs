@@ -11,7 +11,7 @@ use std::{
 use smallvec::SmallVec;
 use tidegate_http::{
     Fields,
-    http2::{ErrorCode, FrameHeader, flag, kind, response::encode_fields, write_block},
+    http2::{ErrorCode, FrameHeader, flag, kind, priority::Priority, response::encode_fields, write_block},
 };
 
 use super::mux::{Mux, Sent};
@@ -35,6 +35,9 @@ pub struct Stream {
     pub(super) end_queued: Cell<bool>,
     /// It stands in the mux's line.
     pub(super) in_line: Cell<bool>,
+    pub(super) priority: Cell<Priority>,
+    /// The client wants to speak another protocol on it (RFC 8441).
+    pub(super) is_tunnel: Cell<bool>,
     /// `http2_chunk_size` where the head was sent.
     chunk_bytes: Cell<usize>,
     /// Bytes that the client has leave for.
@@ -80,6 +83,8 @@ impl Stream {
             ended: Cell::new(false),
             end_queued: Cell::new(false),
             in_line: Cell::new(false),
+            priority: Cell::new(Priority::UNSAID),
+            is_tunnel: Cell::new(false),
             chunk_bytes: Cell::new(usize::MAX),
             send_window: Cell::new(mux.initial_window.get()),
             input: RefCell::default(),
@@ -285,7 +290,7 @@ impl Stream {
         self.used.set(self.used.get().saturating_add(bytes as u32));
     }
     /// Gives leave for as much as was used, when that is worth a frame.
-    fn credit(&self) {
+    pub(super) fn credit(&self) {
         let used = self.used.get();
         let is_worth_it = i64::from(used) * 2 >= self.mux.receive_window || self.receive_window.get() <= 0;
         if used > 0 && is_worth_it && !self.input_ended.get() && !self.broken.get() {
@@ -326,7 +331,7 @@ impl Stream {
         clock::update();
         outcome
     }
-    fn remember(&self, cx: &Context<'_>) {
+    pub(super) fn remember(&self, cx: &Context<'_>) {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());

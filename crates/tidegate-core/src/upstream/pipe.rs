@@ -92,7 +92,9 @@ impl<P: Protocol> Exchange<'_, P> {
         if self.req.send_header().wait().await.is_err() {
             return Step::Close;
         }
-        tunnel::run(self.req, socket, self.selection.attempt.timeouts).await;
+        if tunnel::run(self.req, socket, self.selection.attempt.timeouts).await {
+            self.req.client.end_tunnel().await;
+        }
         self.req.update_try(|last| (last.bytes_sent, last.bytes_received) = (socket.sent, socket.received));
         Step::Close
     }

@@ -1,6 +1,10 @@
 //! After an upgrade (RFC 9110, section 7.8): both sides send what they like until one closes.
 
-use std::{io, rc::Rc, task::Poll};
+use std::{
+    io,
+    rc::Rc,
+    task::{Context, Poll},
+};
 
 use bytes::{Buf as _, BytesMut};
 
@@ -9,6 +13,7 @@ use super::{
     socket::{Socket, Wait, Watch},
 };
 use crate::{
+    http2,
     log::{Level, SysError},
     request::Request,
     stream::Stream,
@@ -16,6 +21,13 @@ use crate::{
 
 /// Bytes on their way in one direction.
 const BUFFER_BYTES: usize = 16 << 10;
+
+/// One side: a socket, or a stream among others.
+#[derive(Clone, Copy)]
+enum Side<'a> {
+    Socket(&'a Stream),
+    Stream(&'a Rc<http2::Stream>),
+}
 
 /// One direction.
 struct Direction {
@@ -30,16 +42,23 @@ enum Failed {
     Peer(io::Error),
 }
 
-/// Copies in both directions until both senders have closed, one side fails, or nothing moves for the time limit.
-pub(super) async fn run(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeouts) {
-    let Some(client) = req.client.socket() else { return };
+/// Copies in both directions until one sender has closed, one side fails, or nothing moves for the time limit; gives whether
+/// the end was a sender's.
+pub(super) async fn run(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeouts) -> bool {
     if req.client.flush(req.http_conf().send_timeout_ms()).await.is_err() {
-        return;
+        return false;
     }
     socket.stream.set_nodelay();
-    client.set_nodelay();
     let mut up = Direction { pending: BytesMut::with_capacity(BUFFER_BYTES), ended: false };
-    up.pending.extend_from_slice(&std::mem::take(&mut *req.client.input().borrow_mut()));
+    let client = match (req.client.http2_stream(), req.client.socket()) {
+        (Some(stream), _) => Side::Stream(stream),
+        (None, Some(socket)) => {
+            socket.set_nodelay();
+            up.pending.extend_from_slice(&std::mem::take(&mut *req.client.input().borrow_mut()));
+            Side::Socket(socket)
+        }
+        (None, None) => return false,
+    };
     let mut down = Direction { pending: std::mem::take(&mut socket.input), ended: false };
     let watch = Watch::new(req, false);
     loop {
@@ -49,31 +68,62 @@ pub(super) async fn run(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeou
                 tokio::task::yield_now().await;
                 continue;
             }
-            Ok(false) if up.is_over() || down.is_over() => return,
+            Ok(false) if up.is_over() || down.is_over() => return true,
             Ok(false) => {}
             Err(Failed::Client(error)) => {
                 let error = SysError(&error);
-                return req.log(Level::Info, format_args!("recv() failed {error} while proxying upgraded connection"));
+                req.log(Level::Info, format_args!("recv() failed {error} while proxying upgraded connection"));
+                return false;
             }
             Err(Failed::Peer(error)) => {
                 let error = SysError(&error);
-                return req.log(Level::Error, format_args!("recv() failed {error} while proxying upgraded connection"));
+                req.log(Level::Error, format_args!("recv() failed {error} while proxying upgraded connection"));
+                return false;
             }
         }
         let wait = socket.wait(timeouts.read_ms, &watch, |peer, cx| {
             let mut ready = false;
-            ready |= up.wants_input() && client.poll_read_ready(cx).is_ready();
+            ready |= up.wants_input() && client.is_readable(cx);
             ready |= down.wants_input() && peer.poll_read_ready(cx).is_ready();
             ready |= !up.pending.is_empty() && peer.poll_write_ready(cx).is_ready();
-            ready |= !down.pending.is_empty() && client.poll_write_ready(cx).is_ready();
+            ready |= !down.pending.is_empty() && client.is_writable(cx);
             if ready { Poll::Ready(Ok(())) } else { Poll::Pending }
         });
         match wait.await {
             Ok(Wait::Ready) => {}
             _ => {
                 let message = "upstream timed out (110: Connection timed out) while proxying upgraded connection";
-                return req.log(Level::Error, format_args!("{message}"));
+                req.log(Level::Error, format_args!("{message}"));
+                return false;
             }
+        }
+    }
+}
+
+impl Side<'_> {
+    /// Appends what is there to `buf`, at most as much as it has room for.
+    fn try_read(self, buf: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            Side::Socket(socket) => socket.try_read_buf(buf),
+            Side::Stream(stream) => stream.try_read(buf, BUFFER_BYTES - buf.len()),
+        }
+    }
+    fn try_write(self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Side::Socket(socket) => socket.try_write(bytes),
+            Side::Stream(stream) => stream.try_write(bytes),
+        }
+    }
+    fn is_readable(self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Side::Socket(socket) => socket.poll_read_ready(cx).is_ready(),
+            Side::Stream(stream) => stream.poll_readable(cx).is_ready(),
+        }
+    }
+    fn is_writable(self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Side::Socket(socket) => socket.poll_write_ready(cx).is_ready(),
+            Side::Stream(stream) => stream.poll_writable(cx).is_ready(),
         }
     }
 }
@@ -86,12 +136,12 @@ impl Direction {
         self.ended && self.pending.is_empty()
     }
     /// Reads what is there; answers how much came.
-    fn read(&mut self, from: &Stream) -> io::Result<usize> {
+    fn read(&mut self, from: Side<'_>) -> io::Result<usize> {
         if !self.wants_input() {
             return Ok(0);
         }
         self.pending.reserve(BUFFER_BYTES - self.pending.len());
-        match from.try_read_buf(&mut self.pending) {
+        match from.try_read(&mut self.pending) {
             Ok(0) => {
                 self.ended = true;
                 Ok(0)
@@ -101,7 +151,7 @@ impl Direction {
         }
     }
     /// Writes what the receiver takes; answers how much.
-    fn write(&mut self, to: &Stream) -> io::Result<usize> {
+    fn write(&mut self, to: Side<'_>) -> io::Result<usize> {
         if self.pending.is_empty() {
             return Ok(0);
         }
@@ -119,14 +169,15 @@ impl Direction {
 /// Moves what can be moved; answers whether anything could.
 fn step(
     req: &Request,
-    client: &Stream,
+    client: Side<'_>,
     socket: &mut Socket,
     up: &mut Direction,
     down: &mut Direction,
 ) -> Result<bool, Failed> {
     let read_up = up.read(client).map_err(Failed::Client)?;
-    let sent_up = up.write(&socket.stream).map_err(Failed::Peer)?;
-    let read_down = down.read(&socket.stream).map_err(Failed::Peer)?;
+    let peer = Side::Socket(&socket.stream);
+    let sent_up = up.write(peer).map_err(Failed::Peer)?;
+    let read_down = down.read(peer).map_err(Failed::Peer)?;
     let sent_down = down.write(client).map_err(Failed::Client)?;
     socket.sent += sent_up as u64;
     socket.received += read_down as u64;

@@ -4,6 +4,7 @@
 //! hosts and paths are judged in one place, and a head that is the one before it is not read again. What HTTP/1 could
 //! misread is refused here, first of all line ends.
 
+use super::priority::Priority;
 use crate::request::HeadLimits;
 
 /// A head that breaks the rules of RFC 9113, section 8: the stream ends with PROTOCOL_ERROR.
@@ -39,6 +40,9 @@ pub struct HeadText {
     cookie: Vec<u8>,
     text: Vec<u8>,
     malformed: Option<Malformed>,
+    priority: Option<Priority>,
+    /// What is to be spoken on the stream (`:protocol`).
+    protocol: Vec<u8>,
     /// Bytes of the text that are worth keeping: the parser refuses a longer one.
     bytes_max: usize,
 }
@@ -50,6 +54,8 @@ struct Seen {
     scheme: bool,
     path: bool,
     authority: bool,
+    protocol: bool,
+    websocket_key: bool,
     host: bool,
     fields: bool,
 }
@@ -57,12 +63,26 @@ struct Seen {
 impl HeadText {
     /// Makes ready for a head that may be so long.
     pub fn begin(&mut self, limits: &HeadLimits) {
-        let HeadText { method, scheme, path, authority, seen, lines, cookie, text, malformed, bytes_max } = self;
-        for buf in [method, scheme, path, authority, lines, cookie, text] {
+        let HeadText {
+            method,
+            scheme,
+            path,
+            authority,
+            seen,
+            lines,
+            cookie,
+            text,
+            malformed,
+            priority,
+            protocol,
+            bytes_max,
+        } = self;
+        for buf in [method, scheme, path, authority, lines, cookie, text, protocol] {
             buf.clear();
         }
         *seen = Seen::default();
         *malformed = None;
+        *priority = None;
         // One byte more than is accepted is enough to be refused.
         *bytes_max = limits.head_bytes_max() + 1;
     }
@@ -99,6 +119,8 @@ impl HeadText {
             // The same host once more.
             b"host" if self.seen.authority && value == self.authority => return Ok(()),
             b"host" => self.seen.host = true,
+            b"priority" => self.priority = Some(Priority::parse(value)),
+            b"sec-websocket-key" => self.seen.websocket_key = true,
             _ => {}
         }
         if self.lines.len() <= self.bytes_max {
@@ -108,12 +130,13 @@ impl HeadText {
     }
 
     fn take_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
-        let Seen { method, scheme, path, authority, .. } = &mut self.seen;
+        let Seen { method, scheme, path, authority, protocol, .. } = &mut self.seen;
         let (seen, text) = match name {
             b"method" => (method, &mut self.method),
             b"scheme" => (scheme, &mut self.scheme),
             b"path" => (path, &mut self.path),
             b"authority" => (authority, &mut self.authority),
+            b"protocol" => (protocol, &mut self.protocol),
             _ => return Err(Malformed::Pseudo),
         };
         if std::mem::replace(seen, true) || self.seen.fields {
@@ -123,7 +146,23 @@ impl HeadText {
         Ok(())
     }
 
-    /// The head as text.
+    /// The priority that the client wants for the response.
+    pub fn priority(&self) -> Option<Priority> {
+        self.priority
+    }
+    /// Whether the client wants to speak another protocol on the stream (RFC 8441).
+    pub fn is_extended_connect(&self) -> bool {
+        self.seen.protocol
+    }
+    /// Gives an extended CONNECT the key that servers of HTTP/1 want for a WebSocket. It is not needed for what it was made:
+    /// the client knows that the server understands it.
+    pub fn add_websocket_key(&mut self, key: &[u8]) {
+        if !self.seen.websocket_key {
+            add_line(&mut self.lines, b"sec-websocket-key", key);
+        }
+    }
+
+    /// The head as text. An extended CONNECT becomes the request of HTTP/1 that means the same: a GET with `Upgrade`.
     ///
     /// # Errors
     /// See [`Malformed`].
@@ -131,7 +170,16 @@ impl HeadText {
         if let Some(malformed) = self.malformed {
             return Err(malformed);
         }
-        let is_connect = self.method == b"CONNECT";
+        let is_extended = self.seen.protocol;
+        let is_connect = self.method == b"CONNECT" && !is_extended;
+        if is_extended {
+            let is_right = self.method == b"CONNECT" && self.seen.authority && !self.protocol.is_empty();
+            if !is_right || !self.protocol.iter().all(|&byte| is_token(byte)) {
+                return Err(Malformed::Pseudo);
+            }
+            self.method.clear();
+            self.method.extend_from_slice(b"GET");
+        }
         let has_all = !self.method.is_empty() && (is_connect || !self.scheme.is_empty() && !self.path.is_empty());
         if !has_all {
             return Err(Malformed::Incomplete);
@@ -151,6 +199,10 @@ impl HeadText {
         }
         if self.seen.authority {
             add_line(text, b"host", &self.authority);
+        }
+        if is_extended {
+            add_line(text, b"connection", b"upgrade");
+            add_line(text, b"upgrade", &self.protocol);
         }
         text.extend_from_slice(&self.lines);
         if !self.cookie.is_empty() {
@@ -224,6 +276,37 @@ mod tests {
         check_more(&[("host", "b")], Ok("GET / HTTP/2.0\r\nhost: a\r\nhost: b\r\n\r\n"));
         check(&[(":method", "OPTIONS"), (":scheme", "http"), (":path", "*")], Ok("OPTIONS * HTTP/2.0\r\n\r\n"));
         check(&[(":method", "CONNECT"), (":authority", "a:1")], Ok("CONNECT a:1 HTTP/2.0\r\nhost: a:1\r\n\r\n"));
+    }
+
+    #[test]
+    fn extended_connect() {
+        let pseudo = |method, protocol| {
+            [(":method", method), (":protocol", protocol), (":scheme", "https"), (":path", "/c"), (":authority", "a")]
+        };
+        check(
+            &[&pseudo("CONNECT", "websocket")[..], &[("sec-websocket-version", "13")]].concat(),
+            Ok("GET /c HTTP/2.0\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                sec-websocket-version: 13\r\n\r\n"),
+        );
+        check(&pseudo("GET", "websocket"), Err(Malformed::Pseudo));
+        check(&pseudo("CONNECT", ""), Err(Malformed::Pseudo));
+        check(&pseudo("CONNECT", "a b"), Err(Malformed::Pseudo));
+        check(&pseudo("CONNECT", "websocket")[..4], Err(Malformed::Pseudo));
+        let [method, protocol, _, path, authority] = pseudo("CONNECT", "websocket");
+        check(&[method, protocol, path, authority], Err(Malformed::Incomplete));
+        for key in [None, Some("theirs")] {
+            let mut head = HeadText::default();
+            head.begin(&HeadLimits::default());
+            for (name, value) in
+                pseudo("CONNECT", "websocket").into_iter().chain(key.map(|key| ("sec-websocket-key", key)))
+            {
+                head.field(name.as_bytes(), value.as_bytes());
+            }
+            assert!(head.is_extended_connect());
+            head.add_websocket_key(b"ours");
+            let text = String::from_utf8(head.finish().expect("a head").to_vec()).expect("text");
+            assert!(text.ends_with(&format!("\r\nsec-websocket-key: {}\r\n\r\n", key.unwrap_or("ours"))), "{text}");
+        }
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //!
 //! - this page: what every frame begins with, and the numbers that stand in them
 //! - [`head`]: from fields to a request's head
+//! - [`priority`]: how urgent a response is
 //! - [`response`]: from a response's head to a header block
 
 pub mod head;
+pub mod priority;
 pub mod response;
 
 /// What a client sends first (section 3.4).
@@ -38,6 +40,8 @@ pub mod kind {
     pub const GOAWAY: u8 = 7;
     pub const WINDOW_UPDATE: u8 = 8;
     pub const CONTINUATION: u8 = 9;
+    /// RFC 9218, section 7.1.
+    pub const PRIORITY_UPDATE: u8 = 16;
 }
 
 /// Flags of frames.
@@ -57,6 +61,10 @@ pub mod setting {
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
     pub const MAX_FRAME_SIZE: u16 = 5;
+    /// RFC 8441, section 3.
+    pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+    /// RFC 9218, section 2.1.
+    pub const NO_RFC7540_PRIORITIES: u16 = 9;
 }
 
 /// Why a stream or a connection ends (section 7).
