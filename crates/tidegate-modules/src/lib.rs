@@ -63,6 +63,7 @@ pub mod set_misc;
 pub mod slice;
 pub mod split_clients;
 pub mod sql_events;
+pub mod sql_versions;
 pub mod srcache;
 pub mod ssi;
 pub mod r#static;
@@ -128,6 +129,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &database::BLOCK,
     &drizzle::MODULE,
     &sql_events::MODULE,
+    &sql_versions::MODULE,
     &rds_json::MODULE,
     &rds_csv::MODULE,
 ];

@@ -47,6 +47,21 @@ impl RowFormat {
         }
     }
 
+    /// Appends all that decides about what is written of a result.
+    pub(crate) fn append_identity(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Json(json) => {
+                out.push(b'j');
+                json.append_identity(out);
+            }
+            Self::Csv(csv) => {
+                out.push(b'c');
+                csv.append_identity(out);
+            }
+            Self::Rds(_) => out.push(b'r'),
+        }
+    }
+
     /// The format of the request's location, with its content type.
     pub(crate) fn of(req: &Request, results: Results) -> (Self, &[u8]) {
         let (json, csv) = (req.module_conf(&rds_json::MODULE), req.module_conf(&rds_csv::MODULE));

@@ -178,6 +178,23 @@ pub(crate) fn parse_named<V: Send + 'static>(
     Ok((name, state))
 }
 
+/// The state of a zone whose size stands alone.
+///
+/// # Errors
+/// What is wrong with the size.
+pub(crate) fn of_size<V: Send + 'static>(
+    kind: &'static str,
+    name: &BString,
+    arg: &ast::Arg,
+) -> Result<Arc<State<V>>, Diagnostic> {
+    let emerg = |message: String| Diagnostic::new(Severity::Emerg, arg.span, message);
+    let size = values::size(arg.value.as_bstr()).map_err(|_| emerg(format!("invalid zone size \"{}\"", arg.value)))?;
+    if size < SIZE_MIN {
+        return Err(emerg(format!("zone \"{name}\" is too small")));
+    }
+    Ok(state(kind, name, &BString::default(), size))
+}
+
 fn state<V: Send + 'static>(kind: &'static str, name: &BString, key_text: &BString, size: u64) -> Arc<State<V>> {
     let mut states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
     let states = states.get_or_insert_default();

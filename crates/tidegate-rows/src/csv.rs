@@ -61,6 +61,12 @@ impl Csv {
         Self { options, is_number: Vec::new(), in_result_set: false }
     }
 
+    /// Appends all that decides about what is written of a result: writers with the same bytes write the same.
+    pub fn append_identity(&self, out: &mut Vec<u8>) {
+        let CsvOptions { terminator, separator, names, escape_formulas } = self.options;
+        out.extend([terminator as u8, separator, u8::from(names), u8::from(escape_formulas)]);
+    }
+
     fn append_field(&self, text: &[u8], out: &mut Vec<u8>) {
         let separator = self.options.separator;
         if memchr::memchr3(b'"', b'\r', b'\n', text).is_none() && memchr::memchr(separator, text).is_none() {

@@ -178,6 +178,20 @@ impl<O: Deref<Target = JsonOptions>> Json<O> {
         self.properties.push(b',');
     }
 
+    /// Appends all that decides about what is written of a result: writers with the same bytes write the same.
+    pub fn append_identity(&self, out: &mut Vec<u8>) {
+        let JsonOptions { shape, root, success, errcode_key, errstr_key, text } = &*self.options;
+        out.extend([*shape as u8, text.invalid as u8, u8::from(text.for_pages), u8::from(self.batch.is_some())]);
+        for key in [root.as_ref(), success.as_ref(), Some(errcode_key), Some(errstr_key)] {
+            // A key is never empty.
+            let key = key.map_or(&[][..], |key| &key.0);
+            out.extend_from_slice(&(key.len() as u64).to_le_bytes());
+            out.extend_from_slice(key);
+        }
+        out.extend_from_slice(&(self.properties.len() as u64).to_le_bytes());
+        out.extend_from_slice(&self.properties);
+    }
+
     /// What [`property`](Self::property) has added, as it will be written.
     pub fn properties(&self) -> &[u8] {
         &self.properties

@@ -135,8 +135,12 @@ pub struct Engine {
     pub(crate) inner: Arc<EngineInner>,
 }
 
+static NEXT_ENGINE: AtomicU64 = AtomicU64::new(1);
+
 /// What sessions share.
 pub(crate) struct EngineInner {
+    /// Unique in the process.
+    id: u64,
     pub(crate) directory: Arc<Directory>,
     pub(crate) server_version: String,
     pub(crate) settings: Arc<Settings>,
@@ -249,6 +253,7 @@ impl Engine {
         let background = background.map_err(|source| OpenError::Io { path: directory.path.clone(), source })?;
         Ok(Self {
             inner: Arc::new(EngineInner {
+                id: NEXT_ENGINE.fetch_add(1, Ordering::Relaxed),
                 directory,
                 server_version: options.server_version,
                 settings,
@@ -270,6 +275,7 @@ impl Engine {
     pub fn configure(&self, options: EngineOptions) -> Result<(), OpenError> {
         let sql_mode = crate::variables::parse_sql_mode(&options.sql_mode).map_err(OpenError::SqlMode)?;
         self.inner.settings.set(&options, sql_mode);
+        self.inner.globals.note_change();
         Ok(())
     }
 
@@ -289,6 +295,19 @@ impl Engine {
     /// not changed says that the table has not; it never comes again, also after a restart.
     pub fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
         self.inner.table_version(schema, table)
+    }
+
+    /// The number of the newest commit of a schema, if there is such a schema.
+    pub fn newest_commit(&self, schema: &str) -> Option<u64> {
+        let schema = self.inner.schema(schema).ok()?;
+        // Only its catalogue gives a schema its first number.
+        schema.catalog().ok()?;
+        Some(schema.commits.last())
+    }
+
+    /// A number that no other engine of the process has had.
+    pub fn id(&self) -> u64 {
+        self.inner.id
     }
 
     /// A line about the engine for people: COM_STATISTICS.
@@ -317,7 +336,10 @@ impl Engine {
 impl EngineInner {
     /// Modes, time and variables as a new session begins with them.
     pub(crate) fn environment(&self, client: &Arc<Client>) -> Env {
-        let env = Env::new(Arc::clone(client), &self.settings, Arc::clone(&self.locks));
+        // Before anything is read: what changes meanwhile makes this too old.
+        let (begun_with, _) = self.globals.version();
+        let mut env = Env::new(Arc::clone(client), &self.settings, Arc::clone(&self.locks));
+        env.begun_with = begun_with;
         self.globals.begin(&env);
         env
     }

@@ -62,4 +62,4 @@ pub use engine::{
     Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,
 };
 pub use listening::{Heard, Listening};
-pub use session::{Context, Description, PooledSession, Session, TableChange, TableRead};
+pub use session::{Context, Description, Freshness, PooledSession, Session, TableChange, TableRead};

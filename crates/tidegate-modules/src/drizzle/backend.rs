@@ -8,6 +8,7 @@ use tidegate_core::{conf::Config, resolver};
 use tidegate_mysql::{Overflow, Pool, PoolMode, PoolOptions, Resolved, Resolver, Sharing, Timeouts};
 use tidegate_net::clock;
 use tidegate_rows::{Execute, QueryError, Sink, Stage, Statement};
+use tidegate_sql::Freshness;
 
 use super::{
     Conf,
@@ -120,6 +121,8 @@ pub(super) struct Run<'a> {
     pub(super) statement: Statement<'a>,
     /// How many statements may share a connection with it, if it may share one at all.
     pub(super) sharing: Option<Sharing<'a>>,
+    /// Whether to tell what the result depends on.
+    pub(super) watches: bool,
 }
 
 /// What happens while a statement is on its way.
@@ -128,6 +131,8 @@ pub(super) enum Event<'a> {
     Began(u32),
     /// A server could not be reached, so another one is tried.
     PassedOver(&'a QueryError),
+    /// It has ended well, and its result depends on nothing else than this.
+    Depends(Freshness),
 }
 
 impl<'a> From<tidegate_mysql::Event<'a>> for Event<'a> {
@@ -142,9 +147,15 @@ impl<'a> From<tidegate_mysql::Event<'a>> for Event<'a> {
 /// What an `upstream` of `drizzle_server`s leads to.
 pub(super) enum Backend {
     /// Servers that speak MySQL's protocol.
-    Mysql(Pool),
+    Mysql { pool: Pool, identity: Box<[u8]> },
     /// The engine inside the process, in this schema.
     Embedded { schema: String, batches: bool },
+}
+
+/// What a back end has in common with the one of the same configuration, before a reload too.
+fn identity(name: &BStr, servers: &[ServerDraft], batches: bool) -> Box<[u8]> {
+    let servers: Vec<String> = servers.iter().map(ServerDraft::identity).collect();
+    format!("{name:?} {servers:?} {batches}").into_bytes().into()
 }
 
 impl Backend {
@@ -173,7 +184,26 @@ impl Backend {
             OverflowWord::Wait => Overflow::Wait { timeout: Some(keepalive.wait), queue_max: usize::MAX },
         };
         options.resolver = Some(look_up_with(names));
-        Arc::new(Backend::Mysql(Pool::new(options)))
+        Arc::new(Backend::Mysql { pool: Pool::new(options), identity: identity(name, servers, batches) })
+    }
+
+    /// Appends what tells its statements from those of other back ends.
+    ///
+    /// # Errors
+    /// Why there is no embedded engine.
+    pub(super) fn append_identity(&self, config: &Config, out: &mut Vec<u8>) -> Result<(), String> {
+        match self {
+            Backend::Mysql { identity, .. } => {
+                out.push(b'm');
+                out.extend_from_slice(identity);
+            }
+            Backend::Embedded { schema, batches } => {
+                out.extend([b'e', u8::from(*batches)]);
+                out.extend_from_slice(&database::reopen(config)?.id().to_le_bytes());
+                out.extend_from_slice(schema.as_bytes());
+            }
+        }
+        Ok(())
     }
 
     /// Runs a statement. `notice` is told when it begins, which may be more than once, and of servers that could not be
@@ -188,7 +218,7 @@ impl Backend {
     ) -> Result<(), QueryError> {
         let statement = run.statement;
         match self {
-            Backend::Mysql(pool) => {
+            Backend::Mysql { pool, .. } => {
                 let notice = |event: tidegate_mysql::Event<'_>| notice(event.into());
                 match run.sharing {
                     // What is prepared belongs to its connection.
@@ -206,15 +236,22 @@ impl Backend {
                 let mut session = engine.pooled_session(schema)?;
                 if let Some(session) = session.get() {
                     session.set_batches(*batches);
+                    if run.watches {
+                        session.watch_tables();
+                    }
                 }
                 notice(Event::Began(u32::try_from(session.id()).unwrap_or(u32::MAX)));
                 let running = session.execute(statement, sink);
                 match conf.drizzle_query_timeout {
-                    None => running.await,
+                    None => running.await?,
                     Some(time) => tokio::time::timeout(time, running)
                         .await
-                        .unwrap_or(Err(QueryError::Timeout { stage: Stage::Query })),
+                        .unwrap_or(Err(QueryError::Timeout { stage: Stage::Query }))?,
                 }
+                if let Some(freshness) = session.get().and_then(|session| session.freshness()) {
+                    notice(Event::Depends(freshness));
+                }
+                Ok(())
             }
         }
     }

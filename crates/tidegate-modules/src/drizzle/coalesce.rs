@@ -92,7 +92,12 @@ struct Place {
 }
 
 /// Answers a request from a flight: one that is under way, or a new one.
-pub(super) async fn run(req: &Rc<Request>, conf: &Arc<Conf>, backend: Arc<Backend>, statements: Statements) -> Step {
+pub(super) async fn run(
+    req: &Rc<Request>,
+    conf: &Arc<Conf>,
+    backend: Arc<Backend>,
+    statements: Rc<Statements>,
+) -> Step {
     let format = prepare_response(req, conf, &statements);
     let key = Key {
         backend: Arc::as_ptr(&backend) as usize,
@@ -148,7 +153,13 @@ fn comparable(param: &Param) -> (u8, Bytes) {
 
 impl Flight {
     /// Starts a statement that others may join.
-    fn begin(key: Key, conf: Arc<Conf>, backend: Arc<Backend>, statements: Statements, format: RowFormat) -> Rc<Self> {
+    fn begin(
+        key: Key,
+        conf: Arc<Conf>,
+        backend: Arc<Backend>,
+        statements: Rc<Statements>,
+        format: RowFormat,
+    ) -> Rc<Self> {
         let flight = Rc::new(Flight { key: key.clone(), state: RefCell::default() });
         FLIGHTS.with_borrow_mut(|flights| flights.insert(key, Rc::downgrade(&flight)));
         let mut pilot = Pilot { flight: flight.clone(), format, out: Vec::new() };

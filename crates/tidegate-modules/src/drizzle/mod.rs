@@ -7,9 +7,10 @@
 //! The rows become what the location asks for while they arrive: JSON (`rds_json`), CSV (`rds_csv`), or RDS.
 //!
 //! Reading order: [`server`] and [`backend`] (what an upstream leads to), [`query`] and [`params`] (what is sent there),
-//! [`pass`] and [`sink`] (the content handler), [`coalesce`], [`status`]; [`check`] finds what could only fail later.
+//! [`pass`] and [`sink`] (the content handler), [`cache`], [`coalesce`], [`status`]; [`check`] finds what could only fail later.
 
 mod backend;
+mod cache;
 mod check;
 mod coalesce;
 mod params;
@@ -39,6 +40,7 @@ use tidegate_core::{
 };
 
 use self::{backend::Backend, params::Bound, query::Queries, server::ServerDraft};
+use crate::zone::Zones;
 
 /// What the directives say at one level.
 #[derive(Default)]
@@ -67,6 +69,12 @@ pub struct Conf {
     pub drizzle_module_header: Option<bool>,
     /// `drizzle_coalesce`
     pub drizzle_coalesce: Option<bool>,
+    /// `drizzle_cache`
+    drizzle_cache: Option<cache::Rule>,
+    /// `drizzle_cache_purge`: conditions of which one must be met.
+    drizzle_cache_purge: Option<Arc<Vec<Template>>>,
+    /// `drizzle_cache_zone`
+    zones: Zones<cache::Memory>,
     /// `drizzle_pipeline`
     pub drizzle_pipeline: Option<backend::Pipeline>,
     /// How quick the statements of this level are: what `drizzle_pipeline auto` goes by.
@@ -138,6 +146,20 @@ pub static MODULE: Module<Conf> = Module {
             .within(PLACES)
             .default("off")
             .doc("Answers requests for the same rows at the same time from one statement."),
+        Directive::custom("drizzle_cache_zone", 2, 2, |conf: &mut Conf, directive, _| cache::define(conf, directive))
+            .within(Context::HTTP)
+            .syntax("name size")
+            .doc("Memory in which all workers keep answers for drizzle_cache."),
+        Directive::custom("drizzle_cache", 1, 3, cache::use_zone)
+            .within(PLACES)
+            .syntax("zone=name [max_age=time] [max_size=size] | off")
+            .doc("Keeps answers of the embedded engine until a commit changes what they were made of, those of other servers for max_age."),
+        Directive::custom("drizzle_cache_purge", 1, u16::MAX, |conf: &mut Conf, directive, build| {
+            tidegate_core::upstream::caching::rules::conditions(&mut conf.drizzle_cache_purge, directive, build)
+        })
+        .within(PLACES)
+        .syntax("string ...")
+        .doc("A request for which one of the strings is neither empty nor 0 removes its answer from the zone: 204, or 404 if there was none."),
         Directive::custom("drizzle_pipeline", 1, 1, |conf: &mut Conf, directive, _| {
             conf.drizzle_pipeline = Some(backend::Pipeline::parse(directive)?);
             Ok(())
@@ -161,16 +183,23 @@ pub static MODULE: Module<Conf> = Module {
             .default("on")
             .doc("RDS responses name their maker in a field."),
     ],
-    variables: &[VariableDef::new("drizzle_thread_id", thread_id, "Number of the database connection on its server.")],
+    variables: &[
+        VariableDef::new("drizzle_thread_id", thread_id, "Number of the database connection on its server."),
+        VariableDef::new("drizzle_cache_status", cache_status, "HIT, MISS, or BYPASS for an answer that is not kept."),
+    ],
     inherit: |child, parent, kind| {
         inherit!(child, parent; drizzle_query, drizzle_param, drizzle_connect_timeout, drizzle_send_query_timeout,
             drizzle_recv_cols_timeout, drizzle_recv_rows_timeout, drizzle_query_timeout, drizzle_buffer_size,
-            drizzle_module_header, drizzle_coalesce, drizzle_pipeline);
+            drizzle_module_header, drizzle_coalesce, drizzle_pipeline, drizzle_cache, drizzle_cache_purge);
+        if child.zones.defined.is_empty() {
+            child.zones.clone_from(&parent.zones);
+        }
         if kind.is_unnamed() {
             inherit!(child, parent; drizzle_pass, pass_span, drizzle_status);
         }
     },
     install,
+    finish: Some(|conf, _| conf.zones.check()),
     check: Some(check::check),
     init_worker: Some(|_| {
         if let Some(config) = tidegate_core::worker::config() {
@@ -257,6 +286,13 @@ fn drizzle_param(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<
 #[derive(Debug, Default)]
 struct Running {
     thread_id: Cell<u32>,
+    cache_status: Cell<Option<cache::Status>>,
+}
+
+fn cache_status(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let status = req.find_context::<Running>().and_then(|running| running.cache_status.get());
+    out.extend_from_slice(status.map_or("", cache::Status::as_str).as_bytes());
+    status.is_some()
 }
 
 fn thread_id(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
@@ -281,7 +317,7 @@ async fn sweep(config: Arc<tidegate_core::conf::Config>) {
     loop {
         tokio::time::sleep(SWEEP_PAUSE).await;
         for backend in backends.iter().filter_map(|conf| conf.backend.get()) {
-            if let Backend::Mysql(pool) = &**backend {
+            if let Backend::Mysql { pool, .. } = &**backend {
                 pool.sweep();
             }
         }
@@ -291,7 +327,7 @@ async fn sweep(config: Arc<tidegate_core::conf::Config>) {
 /// What the pools of all upstreams have done and hold, over all workers: name, `max`, and the rest.
 pub fn pool_stats(config: &tidegate_core::conf::Config) -> Vec<(BString, usize, tidegate_mysql::PoolStats)> {
     let pools = backends(config).filter_map(|(level, conf)| match &**conf.backend(level) {
-        Backend::Mysql(pool) => Some((level.name.clone(), conf.keepalive.unwrap_or_default().max, pool.stats())),
+        Backend::Mysql { pool, .. } => Some((level.name.clone(), conf.keepalive.unwrap_or_default().max, pool.stats())),
         Backend::Embedded { .. } => None,
     });
     pools.collect()
@@ -308,6 +344,16 @@ fn backends(config: &tidegate_core::conf::Config) -> impl Iterator<Item = (&Leve
 }
 
 impl Conf {
+    /// Whether a request is to remove its answer from the cache. A sub-request has the main request's method and fields, and whoever
+    /// made it, `auth_request` for instance, wants another answer.
+    fn purges(&self, req: &Request) -> bool {
+        if req.is_subrequest() {
+            return false;
+        }
+        let mut conditions = self.drizzle_cache_purge.iter().flat_map(|conditions| &**conditions);
+        conditions.any(|condition| !matches!(&*condition.eval_cow(req), b"" | b"0"))
+    }
+
     /// What the `upstream` at `level`, whose configuration this is, leads to; made when first asked for.
     fn backend(&self, level: &Level) -> &Arc<Backend> {
         self.backend.get_or_init(|| {

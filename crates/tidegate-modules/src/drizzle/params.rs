@@ -118,7 +118,7 @@ impl Statements {
             Pipeline::Depth(depth) if depth > 1 && self.traits.only_reads => Some(Sharing::Depth(depth)),
             Pipeline::Auto | Pipeline::Depth(_) => None,
         };
-        Run { statement: Statement { sql: &self.sql, params: &self.params }, sharing }
+        Run { statement: Statement { sql: &self.sql, params: &self.params }, sharing, watches: false }
     }
 }
 

@@ -22,7 +22,8 @@ use tidegate_rows::QueryError;
 
 use super::{
     Conf, MODULE, Running,
-    backend::{Backend, Event},
+    backend::{Backend, Event, Run},
+    cache::{self, Depends, Found, Place, Rule, Status},
     coalesce,
     params::Statements,
     query::{NoQuery, location_of},
@@ -51,12 +52,17 @@ pub(super) fn pass(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
         return Ready::Now(Step::Status(500));
     };
     let statements = match Statements::of(req, conf, query) {
-        Ok(statements) => statements,
+        Ok(statements) => Rc::new(statements),
         Err(message) => {
             req.log(Level::Error, format_args!("{message}"));
             return Ready::Now(Step::Status(500));
         }
     };
+    if let Some(Rule::Zone(_)) = &conf.drizzle_cache
+        && let Some(outcome) = from_cache(req, conf, &backend, &statements)
+    {
+        return outcome;
+    }
     let (req, conf) = (req.clone(), conf.clone());
     if conf.drizzle_coalesce == Some(true) && statements.traits.may_be_shared {
         return Ready::later(
@@ -64,12 +70,41 @@ pub(super) fn pass(req: &Rc<Request>, conf: &Arc<Conf>) -> Outcome {
         );
     }
     Ready::later(async move {
-        if statements.traits.only_reads {
-            unless_client_goes(&req, run(&req, &conf, &backend, &statements)).await
-        } else {
-            run(&req, &conf, &backend, &statements).await
-        }
+        let format = prepare_response(&req, &conf, &statements);
+        let running = run(&req, &conf, &backend, &statements, format, None);
+        if statements.traits.only_reads { unless_client_goes(&req, running).await } else { running.await }
     })
+}
+
+/// Answers from the zone of `drizzle_cache`, or runs the statement and keeps its answer there; `None` if neither is to be.
+fn from_cache(
+    req: &Rc<Request>,
+    conf: &Arc<Conf>,
+    backend: &Arc<Backend>,
+    statements: &Rc<Statements>,
+) -> Option<Outcome> {
+    let format = prepare_response(req, conf, statements);
+    if conf.purges(req) {
+        let purged = cache::purge(req, conf, backend, statements, &format);
+        return Some(Ready::Now(Step::Status(if purged { 204 } else { 404 })));
+    }
+    let place = match cache::find(req, conf, backend, statements, &format) {
+        Found::Bypass => {
+            cache::note(req, Status::Bypass);
+            return None;
+        }
+        Found::Hit(answer) => {
+            cache::note(req, Status::Hit);
+            return Some(answer.send(req));
+        }
+        Found::Miss(place) => place,
+    };
+    cache::note(req, Status::Miss);
+    let (req, conf, backend, statements) = (req.clone(), conf.clone(), backend.clone(), statements.clone());
+    Some(Ready::later(async move {
+        let running = run(&req, &conf, &backend, &statements, format, Some(place));
+        if statements.traits.only_reads { unless_client_goes(&req, running).await } else { running.await }
+    }))
 }
 
 /// The upstream that `drizzle_pass` names.
@@ -123,15 +158,31 @@ fn client_gone(req: &Rc<Request>) -> Step {
     Step::Close
 }
 
-async fn run(req: &Rc<Request>, conf: &Conf, backend: &Backend, statements: &Statements) -> Step {
-    let format = prepare_response(req, conf, statements);
+/// Runs a statement and sends its rows; keeps them in their `place`, if there is one.
+async fn run(
+    req: &Rc<Request>,
+    conf: &Conf,
+    backend: &Backend,
+    statements: &Statements,
+    format: RowFormat,
+    place: Option<Place>,
+) -> Step {
     let mut sink = ResponseSink::new(req.clone(), format);
+    if let Some(place) = &place {
+        sink.keep(place.bytes_max());
+    }
+    let depends = Depends::default();
     let running = req.context::<Running>();
     let notice = |event: Event<'_>| match event {
         Event::Began(id) => running.thread_id.set(id),
         Event::PassedOver(error) => req.log(Level::Error, format_args!("drizzle: {error}, trying the next server")),
+        Event::Depends(freshness) => depends.set(Some(freshness)),
     };
-    let result = backend.execute(req.conf(), conf, statements.run(conf), &mut sink, notice).await;
+    let asked = Run { watches: place.is_some(), ..statements.run(conf) };
+    let result = backend.execute(req.conf(), conf, asked, &mut sink, notice).await;
+    if let (Ok(()), Some(place)) = (&result, place) {
+        cache::note(req, place.keep(req, &mut sink, depends.take()));
+    }
     match result {
         Ok(()) => match sink.finish().await {
             Ok(()) => Step::Ok,

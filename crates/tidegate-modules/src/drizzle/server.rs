@@ -86,6 +86,13 @@ impl ServerDraft {
         })
     }
 
+    /// What decides about the answers of the server: where it is, who asks, and how.
+    pub(super) fn identity(&self) -> String {
+        let Some(options) = &self.options else { return String::new() };
+        let ConnectOptions { address, schema, user, charset, init, .. } = &*options.connect;
+        format!("{address:?} {schema:?} {user:?} {charset:?} {init:?}")
+    }
+
     /// Whether this is the engine inside the process.
     pub(super) fn is_embedded(&self) -> bool {
         self.options.is_none()

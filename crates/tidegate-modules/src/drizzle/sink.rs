@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use tidegate_core::{
     output::{Chunk, Closed},
     phase::{LocalFuture, Ready},
@@ -34,16 +35,59 @@ pub(super) struct ResponseSink<F> {
     req: Rc<Request>,
     format: F,
     out: Vec<u8>,
+    /// The rest of the answer, in place of `out`.
+    last: Option<Bytes>,
     /// Something was sent already: the length of the response is not known beforehand.
     streaming: bool,
     waiting: Option<LocalFuture<Result<(), Closed>>>,
     closed: bool,
+    kept: Option<Kept>,
+}
+
+/// What has been sent, for whoever keeps the answer.
+struct Kept {
+    pieces: Vec<Bytes>,
+    /// How much more there may be.
+    bytes_left: usize,
+}
+
+impl Kept {
+    /// Takes a piece of output; `None` if that is too much.
+    fn and(mut self, piece: &Bytes) -> Option<Self> {
+        self.bytes_left = self.bytes_left.checked_sub(piece.len())?;
+        self.pieces.push(piece.clone());
+        Some(self)
+    }
 }
 
 impl<F: Format> ResponseSink<F> {
     /// A sink for `req`, whose head has been prepared but not sent.
     pub(super) fn new(req: Rc<Request>, format: F) -> Self {
-        ResponseSink { req, format, out: Vec::new(), streaming: false, waiting: None, closed: false }
+        ResponseSink {
+            req,
+            format,
+            out: Vec::new(),
+            last: None,
+            streaming: false,
+            waiting: None,
+            closed: false,
+            kept: None,
+        }
+    }
+
+    /// Keeps what is sent, up to so many bytes.
+    pub(super) fn keep(&mut self, bytes_max: usize) {
+        self.kept = Some(Kept { pieces: Vec::new(), bytes_left: bytes_max });
+    }
+
+    /// The whole answer, if it was to be kept and is not too large; nothing of the result comes any more.
+    pub(super) fn pieces(&mut self) -> Option<Vec<Bytes>> {
+        let kept = self.kept.take()?;
+        self.out.shrink_to_fit();
+        let last = Bytes::from(std::mem::take(&mut self.out));
+        let kept = kept.and(&last);
+        self.last = Some(last);
+        kept.map(|kept| kept.pieces)
     }
 
     /// Sends what is left. A response that fits into one piece has its length announced.
@@ -57,10 +101,11 @@ impl<F: Format> ResponseSink<F> {
         if self.closed {
             return Err(Closed);
         }
+        let last = self.last.unwrap_or_else(|| self.out.into());
         if !self.streaming {
-            self.req.response.borrow_mut().content_length = Some(self.out.len() as u64);
+            self.req.response.borrow_mut().content_length = Some(last.len() as u64);
         }
-        self.req.send(Chunk::bytes(self.out).and_last()).wait().await
+        self.req.send(Chunk::bytes(last).and_last()).wait().await
     }
 
     /// Whether nothing has been sent: an error can still get a status of its own.
@@ -70,7 +115,8 @@ impl<F: Format> ResponseSink<F> {
 
     fn send(&mut self) -> Flow {
         self.streaming = true;
-        let rows = std::mem::replace(&mut self.out, Vec::with_capacity(SEND_BYTES + 4096));
+        let rows = Bytes::from(std::mem::replace(&mut self.out, Vec::with_capacity(SEND_BYTES + 4096)));
+        self.kept = self.kept.take().and_then(|kept| kept.and(&rows));
         match self.req.send(Chunk::bytes(rows)) {
             Ready::Now(Ok(())) if !has_backlog(&self.req) => Flow::More,
             Ready::Now(Ok(())) => {

@@ -46,7 +46,7 @@ pub(super) fn answer(req: &Rc<Request>, detail: Detail) -> Outcome {
         }
         let _ = writeln!(text, "upstream {}", level.name);
         let pool = match &**conf.backend(level) {
-            Backend::Mysql(pool) => pool,
+            Backend::Mysql { pool, .. } => pool,
             Backend::Embedded { schema, .. } => {
                 let _ = writeln!(text, "  embedded: schema {schema}");
                 continue;

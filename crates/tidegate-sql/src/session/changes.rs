@@ -8,7 +8,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tidegate_rows::ServerError;
 
-use super::{Core, Session};
+use super::{Core, Session, freshness::Seen};
 use crate::{
     catalog::{Catalog, TableState},
     commits::Reservation,
@@ -45,6 +45,7 @@ pub struct TableChange {
 pub(super) struct Watched {
     reads: Vec<TableRead>,
     changes: Vec<TableChange>,
+    pub(super) seen: Seen,
     /// The statement that runs has listed what it reads.
     lists: bool,
     /// A statement of the text depends on more than that.
@@ -90,6 +91,7 @@ impl Core {
     pub(super) fn forget_reads(&mut self) {
         if let Some(watched) = &mut self.watched {
             watched.reads.clear();
+            watched.seen.clear();
             watched.reads_more = false;
         }
     }
@@ -124,8 +126,10 @@ impl Core {
             if !watched.reads.iter().any(|read| read.schema == *schema && read.table == *table) {
                 let version = alone.then(|| state.version.load(Ordering::Acquire));
                 watched.reads.push(TableRead { schema: schema.clone(), table: table.clone(), version });
+                watched.seen.note(state, version);
             }
         }
+        watched.seen.note_schemas(plan);
         watched.lists = true;
         // Behind the versions: definitions that are newer than the plan raise them later.
         watched.reads_more |= !alone || plan.reads_more || !plan.is_current();

@@ -48,6 +48,8 @@ pub(crate) struct Env {
     pub(crate) client: Arc<Client>,
     /// The client's number.
     pub(crate) connection_id: u64,
+    /// How often what new sessions begin with had changed when this one began.
+    pub(crate) begun_with: u64,
     pub(crate) sql_mode: Cell<u64>,
     /// The mode under which the prepared statement was made that runs.
     pub(crate) prepared_mode: Cell<Option<u64>>,
@@ -140,6 +142,7 @@ impl Env {
         Self {
             connection_id: client.id,
             client,
+            begun_with: 0,
             sql_mode: Cell::new(settings.sql_mode()),
             prepared_mode: Cell::new(None),
             collation: Cell::new(Collation::DEFAULT),

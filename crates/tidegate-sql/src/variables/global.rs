@@ -1,8 +1,8 @@
 //! SET GLOBAL: values that new sessions begin with. Open sessions keep theirs, as in MariaDB; the values go with the process.
 
 use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use super::{Res, apply, get, list, list::Use, text_value};
@@ -20,6 +20,8 @@ const VALUE_BYTES_MAX: usize = 4096;
 pub(crate) struct Globals {
     /// Whether anything was ever set: if not, a new session asks no further.
     any: AtomicBool,
+    /// Grows when anything changes that new sessions begin with, behind the change.
+    version: Arc<AtomicU64>,
     /// In the order in which they were set: some variables set others.
     values: Mutex<Vec<(&'static str, String)>>,
 }
@@ -39,6 +41,18 @@ impl Globals {
         values.retain(|(known, _)| *known != name);
         values.extend(value.map(|value| (name, value)));
         self.any.store(true, Ordering::Release);
+        drop(values);
+        self.note_change();
+    }
+
+    /// What new sessions begin with has changed.
+    pub(crate) fn note_change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The number of changes so far, and where to look how many there are later.
+    pub(crate) fn version(&self) -> (u64, &Arc<AtomicU64>) {
+        (self.version.load(Ordering::Acquire), &self.version)
     }
 
     /// Gives a new session what was set.
