@@ -20,7 +20,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -331,6 +331,8 @@ pub(crate) struct Schema {
     pub(crate) statistics_begun: AtomicBool,
     /// There are tables that the file does not show to other programs.
     pub(crate) views_wanted: AtomicBool,
+    /// Since the catalogue was read: connections come and go, but the file stays the one that it was read from.
+    anchor: OnceLock<Option<vfs::Anchor>>,
     catalog: Mutex<Option<Arc<Catalog>>>,
     /// Changes with every DDL; part of the statement cache's key.
     version: AtomicU64,
@@ -357,6 +359,7 @@ impl Schema {
             statistics_wanted: AtomicBool::new(false),
             statistics_begun: AtomicBool::new(false),
             views_wanted: AtomicBool::new(false),
+            anchor: OnceLock::new(),
             catalog: Mutex::default(),
             version: AtomicU64::new(1),
             redefinition: Redefinition::default(),
@@ -470,6 +473,7 @@ impl Schema {
                 Catalog::default()
             }
         };
+        self.anchor.get_or_init(|| vfs::anchor(&CString::new(self.path.as_os_str().as_bytes()).ok()?));
         let wanted = catalog::views::are_wanted(&conn, loaded.tables.values().map(AsRef::as_ref));
         self.views_wanted.store(wanted.map_err(|error| to_server_error(&error))?, Ordering::Release);
         let loaded = self.numbered(loaded);

@@ -381,6 +381,17 @@ impl Writer<'_> {
 }
 
 impl UpdateTarget {
+    /// Whether rows may get other keys in an index.
+    pub(crate) fn changes_keys(&self) -> bool {
+        let is_assigned = |id: u32| self.assignments.iter().any(|(column, _, _)| self.table.columns[*column].id == id);
+        let changes_itself = |id: u32| {
+            let column = self.table.position(id).map(|position| &self.table.columns[position]);
+            column.is_some_and(|column| column.generated.is_some() || column.on_update)
+        };
+        let mut parts = self.table.indexes.iter().flat_map(|index| &index.parts);
+        parts.any(|part| is_assigned(part.column) || changes_itself(part.column))
+    }
+
     /// A column of the row as it is after some changes.
     fn value_of(&self, column: usize, changes: &[(usize, Datum)], cells: &[Datum]) -> Datum {
         let old = || self.assignments.iter().find(|(known, ..)| *known == column).map(|(_, old, _)| &cells[*old]);

@@ -427,12 +427,23 @@ fn write_on(
         }
     }
     let mut written = result?;
-    tables_of(plan).into_iter().for_each(|table| table.state.changes.note(written.affected));
+    note_changes(plan, written.affected);
     if written.cascades || (written.affected > 0 && !matches!(plan.kind, PlanKind::Insert(_))) {
         let reached = changes::reached_by_cascades(home, &written.touched)?;
         written.touched.extend(reached);
     }
     Ok(written)
+}
+
+/// Notes what the statistics do not know. They tell of rows and of keys: an UPDATE of other columns leaves them as they are.
+fn note_changes(plan: &Plan, rows: u64) {
+    match &plan.kind {
+        PlanKind::Update(update) => {
+            let moved = update.targets.iter().filter(|target| target.changes_keys());
+            moved.for_each(|target| target.table.state.changes.note(rows));
+        }
+        _ => tables_of(plan).into_iter().for_each(|table| table.state.changes.note(rows)),
+    }
 }
 
 /// Does what a plan says.

@@ -43,6 +43,12 @@ use crate::{
 
 /// How often the WAL moves into the database file.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
+/// A schema to which nobody has written for this long is not watched any more: its files are closed.
+const WATCH_MAX: Duration = Duration::from_secs(60);
+/// With more than that, those are given up that have nothing to do.
+const WATCHED_MAX: usize = 128;
+/// Logs that the sync thread keeps open; opening one again costs a sync of its directory.
+const LOGS_MAX: usize = 256;
 /// How often the files of schemas that nobody writes to are looked after.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a page in the WAL, with its head.
@@ -82,12 +88,13 @@ pub(crate) struct SyncState {
 impl SyncState {
     /// A ticket for a commit that has just been written.
     pub(crate) fn commit(&self) -> u64 {
-        self.committed.fetch_add(1, Ordering::AcqRel) + 1
+        // Whoever gives up to watch looks at this after that, and whoever commits looks whether it is watched after this.
+        self.committed.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Commits so far.
     pub(crate) fn commits(&self) -> u64 {
-        self.committed.load(Ordering::Acquire)
+        self.committed.load(Ordering::SeqCst)
     }
 
     /// Whether a sync has failed: what was committed since may be lost in a crash.
@@ -111,6 +118,17 @@ impl SyncState {
             waiters.push((ticket, cx.waker().clone()));
         }
         Poll::Pending
+    }
+
+    /// Has the schema not watched any more, if it has not more than these commits; answers whether that is so. The next commit
+    /// has it watched again.
+    fn gives_up(&self, commits: u64) -> bool {
+        if self.commits() != commits {
+            return false;
+        }
+        self.watched.store(false, Ordering::SeqCst);
+        // A commit since has found it watched, and so it has to stay; or it has not, and has asked for another one to watch.
+        self.commits() == commits || self.watched.swap(true, Ordering::SeqCst)
     }
 
     /// No commit becomes durable any more.
@@ -212,7 +230,7 @@ impl Requests {
 
     /// As [`Background::watch_once`].
     pub(super) fn watch_once(&self, schema: &Arc<Schema>) {
-        if !schema.sync.watched.load(Ordering::Acquire) && !schema.sync.watched.swap(true, Ordering::AcqRel) {
+        if !schema.sync.watched.load(Ordering::SeqCst) && !schema.sync.watched.swap(true, Ordering::SeqCst) {
             let _ = self.checkpoint.send(Arc::clone(schema));
         }
     }
@@ -231,7 +249,8 @@ impl Drop for Background {
 
 fn sync_loop(requests: &Receiver<Arc<Schema>>) {
     let mut files: HashMap<u64, Log> = HashMap::new();
-    while let Ok(schema) = requests.recv() {
+    for time in 0.. {
+        let Ok(schema) = requests.recv() else { break };
         schema.sync.requested.store(false, Ordering::Release);
         if schema.is_closed() {
             files.retain(|_, log| !log.schema.is_closed());
@@ -243,9 +262,13 @@ fn sync_loop(requests: &Receiver<Arc<Schema>>) {
         let ticket = schema.sync.committed.load(Ordering::Acquire);
         // Behind the ticket: what is acknowledged with it has been listed before.
         let listed = schema.commits.waiting();
+        if files.len() >= LOGS_MAX && !files.contains_key(&schema.id) {
+            let oldest = files.iter().min_by_key(|(_, log)| log.used).map(|(id, _)| *id);
+            oldest.map(|id| files.remove(&id));
+        }
         let synced = match files.entry(schema.id) {
-            Entry::Occupied(log) => log.into_mut().sync(),
-            Entry::Vacant(place) => Log::open(&schema).and_then(|log| place.insert(log).sync()),
+            Entry::Occupied(log) => log.into_mut().sync(time),
+            Entry::Vacant(place) => Log::open(&schema).and_then(|log| place.insert(log).sync(time)),
         };
         if let Some(log) = files.get(&schema.id).filter(|log| synced.is_ok() && !log.is_in_place()) {
             log.schema.lose();
@@ -267,6 +290,8 @@ struct Log {
     /// Which file that is.
     identity: Identity,
     database: CString,
+    /// When it was synced last, by the thread's count.
+    used: u64,
 }
 
 /// The path of a schema's WAL.
@@ -288,7 +313,7 @@ impl Log {
             let sync = || File::open(directory)?.sync_all();
             disk::carry_out(disk::File::Directory(&database), Change::Sync, sync)?;
         }
-        Ok(Self { schema: Arc::clone(schema), file, path: wal, identity, database })
+        Ok(Self { schema: Arc::clone(schema), file, path: wal, identity, database, used: 0 })
     }
 
     /// Whether what has been synced is what the paths lead to.
@@ -297,7 +322,8 @@ impl Log {
     }
 
     /// Has everything written to the disk, and room made for what comes.
-    fn sync(&self) -> io::Result<()> {
+    fn sync(&mut self, time: u64) -> io::Result<()> {
+        self.used = time;
         if let Some(room) = vfs::room(&self.database) {
             room.keep(&self.file, &self.database);
         }
@@ -329,6 +355,8 @@ struct Watched {
     refusals: u64,
     /// When writers were last paused in vain.
     failed: Option<Instant>,
+    /// When there was last something to do.
+    worked: Instant,
 }
 
 fn checkpoint_loop(
@@ -346,7 +374,8 @@ fn checkpoint_loop(
                     let file = File::open(&schema.path).ok();
                     let name = CString::new(schema.path.as_os_str().as_bytes()).ok();
                     let room = name.and_then(|name| vfs::room(&name));
-                    watched.push(Watched { schema, conn, file, commits: 0, room, refusals: 0, failed: None });
+                    let worked = Instant::now();
+                    watched.push(Watched { schema, conn, file, commits: 0, room, refusals: 0, failed: None, worked });
                 }
                 continue;
             }
@@ -358,7 +387,8 @@ fn checkpoint_loop(
             looked = Instant::now();
             directory.look_after_files();
         }
-        watched.retain(|watched| !watched.schema.is_closed());
+        let is_crowded = watched.len() > WATCHED_MAX;
+        watched.retain(|watched| !watched.schema.is_closed() && !watched.is_given_up(is_crowded));
         for schema in &mut watched {
             schema.checkpoint(settings, transactions);
         }
@@ -367,12 +397,18 @@ fn checkpoint_loop(
 }
 
 impl Watched {
+    /// Whether nobody writes to the schema any more. The next commit has it watched again.
+    fn is_given_up(&self, is_crowded: bool) -> bool {
+        (is_crowded || self.worked.elapsed() >= WATCH_MAX) && self.schema.sync.gives_up(self.commits)
+    }
+
     fn checkpoint(&mut self, settings: &Settings, transactions: &Transactions) {
         let commits = self.schema.sync.commits();
         let refusals = self.room.as_ref().map_or(0, |room| room.refusals());
         if commits == self.commits && refusals == self.refusals {
             return;
         }
+        self.worked = Instant::now();
         let file = self.file.take();
         let done = pace::gently(&Arc::clone(&self.schema), file.as_ref(), || self.run(ffi::SQLITE_CHECKPOINT_PASSIVE));
         self.file = file;
@@ -501,5 +537,35 @@ impl Watched {
             ffi::sqlite3_wal_checkpoint_v2(self.conn.handle(), std::ptr::null(), mode, &mut pages, &mut moved)
         };
         (code == ffi::SQLITE_OK).then_some((pages, moved))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_commits_while_a_watch_is_given_up_is_watched() {
+        let sync = SyncState::default();
+        let wants_watch = || !sync.watched.load(Ordering::SeqCst) && !sync.watched.swap(true, Ordering::SeqCst);
+        for _ in 0..2 {
+            let seen = sync.commit();
+            assert!(wants_watch(), "the first commit, and the first one after the watch has ended");
+            assert!(!wants_watch());
+            assert!(!sync.gives_up(seen - 1), "a commit that was not moved");
+            assert!(!wants_watch());
+            assert!(sync.gives_up(seen));
+        }
+        let (mut watches, mut seen) = (0u32, 0);
+        std::thread::scope(|scope| {
+            let commits = scope.spawn(|| (0..20_000).filter(|_| sync.commit() > 0 && wants_watch()).count() as u32);
+            while !commits.is_finished() {
+                seen = sync.commits();
+                watches += u32::from(sync.watched.load(Ordering::SeqCst) && sync.gives_up(seen));
+            }
+            let asked = commits.join().unwrap();
+            assert!(asked == watches || asked == watches + 1, "{asked} watches were wanted, {watches} have ended");
+            assert_eq!(sync.watched.load(Ordering::SeqCst), asked > watches, "the last commit is watched, or was seen");
+        });
     }
 }

@@ -16,11 +16,17 @@ use super::{
 };
 use crate::{cache::StatementCache, engine::Schema, session::Group};
 
-/// Connections kept open and idle per thread and schema.
+/// Connections kept open and idle per thread and schema, of each kind.
 const IDLE_MAX: usize = 32;
+/// Connections that a thread keeps open and idle, to all schemas.
+const IDLE_OF_THREAD_MAX: usize = 128;
 
 thread_local! {
     static POOLS: RefCell<HashMap<u64, Rc<Pool>>> = RefCell::default();
+    /// How many idle connections this thread has.
+    static IDLE: Cell<usize> = const { Cell::new(0) };
+    /// Counts connections that were given back, as a clock.
+    static GIVEN_BACK: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The idle connections of this thread to a schema.
@@ -33,6 +39,8 @@ pub(crate) struct Pool {
     #[allow(clippy::vec_box, reason = "as above")]
     private: RefCell<Vec<Box<Conn>>>,
     opened: Cell<usize>,
+    /// The count of this thread when a connection was last given back.
+    used: Cell<u64>,
     /// The plans that sessions with this current schema have made, for connections that do not know them yet.
     pub(crate) plans: RefCell<StatementCache>,
     /// The statements of this thread that are about to commit together.
@@ -68,6 +76,7 @@ impl Pool {
                     idle: RefCell::default(),
                     private: RefCell::default(),
                     opened: Cell::new(0),
+                    used: Cell::new(0),
                     plans: RefCell::default(),
                     group: RefCell::default(),
                     waiting: RefCell::default(),
@@ -97,6 +106,7 @@ impl Pool {
             return Err(self.schema.why_closed());
         }
         if let Some(conn) = self.idle.borrow_mut().pop() {
+            IDLE.set(IDLE.get() - 1);
             return Ok(conn);
         }
         self.opened.set(self.opened.get() + 1);
@@ -112,6 +122,7 @@ impl Pool {
             return Err(self.schema.why_closed());
         }
         if let Some(conn) = self.private.borrow_mut().pop() {
+            IDLE.set(IDLE.get() - 1);
             return Ok(conn);
         }
         Conn::open_private(&self.schema.path).map_err(|error| self.not_opened(&error))
@@ -162,9 +173,85 @@ impl Pool {
             conn.rollback();
         }
         drop(conn.set_watch(None));
-        let mut idle = if conn.is_private() { self.private.borrow_mut() } else { self.idle.borrow_mut() };
-        if idle.len() < IDLE_MAX && conn.attached.is_empty() && !self.schema.is_closed() {
-            idle.push(conn);
+        let idle = if conn.is_private() { &self.private } else { &self.idle };
+        if idle.borrow().len() >= IDLE_MAX || !conn.attached.is_empty() || self.schema.is_closed() {
+            return;
         }
+        let (count, now) = (IDLE.get() + 1, GIVEN_BACK.get() + 1);
+        IDLE.set(count);
+        GIVEN_BACK.set(now);
+        self.used.set(now);
+        idle.borrow_mut().push(conn);
+        if count > IDLE_OF_THREAD_MAX {
+            close_oldest();
+        }
+    }
+
+    /// Closes an idle connection; answers whether there was one.
+    fn close_one(&self) -> bool {
+        let conn = self.private.borrow_mut().pop().or_else(|| self.idle.borrow_mut().pop());
+        if conn.is_some() {
+            IDLE.set(IDLE.get() - 1);
+        }
+        conn.is_some()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let closed = self.idle.get_mut().len() + self.private.get_mut().len();
+        // A thread that ends counts no more.
+        let _ = IDLE.try_with(|idle| idle.set(idle.get() - closed));
+    }
+}
+
+/// Closes an idle connection of this thread to the schema that it has not used for the longest time.
+#[cold]
+fn close_oldest() {
+    POOLS.with_borrow(|pools| {
+        let mut pools: Vec<&Rc<Pool>> = pools.values().collect();
+        pools.sort_unstable_by_key(|pool| pool.used.get());
+        // The first one, unless all its connections are in use.
+        let _ = pools.into_iter().any(|pool| pool.close_one());
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, EngineOptions, value::collation::Collation};
+
+    #[test]
+    fn a_thread_keeps_some_connections_to_all_schemas() {
+        let path = std::env::temp_dir().join(format!("tidegate-sql-pool-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let engine = Engine::open(EngineOptions::new(&path)).unwrap();
+        let pools: Vec<Rc<Pool>> = (0..6)
+            .map(|number| {
+                let name = format!("s{number}");
+                engine.inner.directory.create_schema(&name, Collation::DEFAULT, false).unwrap();
+                Pool::of(&engine.inner.schema(&name).unwrap())
+            })
+            .collect();
+        let idle = |pool: &Pool| pool.idle.borrow().len() + pool.private.borrow().len();
+        let use_some = |pool: &Pool, count: usize| {
+            let conns: Vec<_> = (0..count).map(|_| pool.take().unwrap()).collect();
+            conns.into_iter().for_each(|conn| pool.put(conn));
+        };
+        // A private connection can be opened where another one is.
+        use_some(&pools[0], 1);
+        pools[0].put(pools[0].take_private().unwrap());
+        for pool in &pools {
+            use_some(pool, IDLE_MAX + 3);
+        }
+        // The one that was used first has given up what it had for the last one, and the next one the rest.
+        let counts: Vec<usize> = pools.iter().map(|pool| idle(pool)).collect();
+        assert_eq!(counts, [0, 0, IDLE_MAX, IDLE_MAX, IDLE_MAX, IDLE_MAX]);
+        assert_eq!(IDLE.get(), IDLE_OF_THREAD_MAX);
+        use_some(&pools[0], 1);
+        assert_eq!((idle(&pools[0]), idle(&pools[2])), (1, IDLE_MAX - 1));
+        drop((pools, engine));
+        assert_eq!(IDLE.get(), 0, "connections that are closed do not count");
+        std::fs::remove_dir_all(&path).unwrap();
     }
 }

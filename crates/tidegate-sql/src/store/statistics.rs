@@ -178,3 +178,48 @@ fn known_tables(conn: &Conn) -> Result<HashSet<String>, SqliteError> {
 fn has_rows(conn: &Conn, table: &Table) -> Result<bool, SqliteError> {
     Ok(conn.prepare(&format!("SELECT 1 FROM {} LIMIT 1", table.physical()))?.step()? == Step::Row)
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_rows::{Execute, Statement, json::Json, json::JsonOptions, sink::Collect};
+
+    use crate::{Engine, EngineOptions};
+
+    #[tokio::test]
+    async fn updates_beside_the_keys_leave_statistics_as_they_are() {
+        let path = std::env::temp_dir().join(format!("tidegate-sql-statistics-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let mut options = EngineOptions::new(&path);
+        options.renews_statistics = false;
+        let engine = Engine::open(options).unwrap();
+        let mut session = engine.session("").unwrap();
+        let set_up = "CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY, k INT, v INT, \
+            g INT GENERATED ALWAYS AS (v % 2) VIRTUAL, KEY (k)); \
+            INSERT INTO t (id, k, v) WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 300) SELECT i, i, i FROM n";
+        let mut run = async |sql: &str| {
+            let statement = Statement { sql: sql.as_bytes(), params: &[] };
+            let json = JsonOptions::default();
+            let mut sink = Collect { format: Json::batch(&json), out: Vec::new() };
+            session.execute(statement, &mut sink).await.unwrap();
+        };
+        run(set_up).await;
+        let schema = engine.inner.schema("d").unwrap();
+        let are_many = || schema.catalog().unwrap().table("t").unwrap().state.changes.are_many();
+        assert!(are_many(), "rows were inserted");
+        for (sql, many) in [
+            ("UPDATE t SET v = v + 1", false),
+            ("UPDATE t SET k = k + 1", true),
+            ("UPDATE t SET id = id + 1000", true),
+            ("INSERT INTO t (id) SELECT -id FROM t", true),
+            ("DELETE FROM t WHERE id > 0", true),
+            ("ALTER TABLE t ADD KEY (g)", true),
+            ("UPDATE t SET v = 7", true),
+        ] {
+            schema.catalog().unwrap().table("t").unwrap().state.changes.renewed(0);
+            run(sql).await;
+            assert_eq!(are_many(), many, "{sql}");
+        }
+        drop((session, schema, engine));
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}

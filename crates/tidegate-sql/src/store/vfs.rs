@@ -198,6 +198,16 @@ pub(crate) fn is_in_place(path: &CStr) -> bool {
     node.is_none_or(|node| !node.is_displaced())
 }
 
+/// What all connections to a database share, kept while none is open: its index of the log, the lock that keeps other programs
+/// out, and which file it is.
+pub(crate) struct Anchor(#[allow(dead_code, reason = "kept")] Arc<Node>);
+
+/// Keeps what the connections to the database at `path` share. One of them is open.
+pub(crate) fn anchor(path: &CStr) -> Option<Anchor> {
+    let nodes = NODES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    nodes.get(path)?.upgrade().map(Anchor)
+}
+
 /// The room in the WAL of the database at `path`, while a connection has it open.
 pub(crate) fn room(path: &CStr) -> Option<Arc<Room>> {
     let nodes = NODES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
