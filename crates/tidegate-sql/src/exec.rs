@@ -12,7 +12,7 @@ mod update;
 pub(crate) mod walk;
 pub(crate) mod write;
 
-use std::{cell::RefCell, future::poll_fn, sync::Arc};
+use std::{cell::RefCell, future::poll_fn, sync::Arc, time::Duration};
 
 use tidegate_rows::{Column, Flow, QueryError, ServerError, Sink, Value};
 
@@ -95,6 +95,8 @@ pub(crate) struct Locking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockWait {
     Wait,
+    /// WAIT n
+    AtMost(Duration),
     /// NOWAIT
     Fail,
     /// SKIP LOCKED

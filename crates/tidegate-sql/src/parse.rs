@@ -26,6 +26,7 @@ mod set;
 mod show;
 pub(crate) mod transaction;
 mod tree;
+pub(crate) mod wait;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
 pub(crate) use tree::{
@@ -58,7 +59,8 @@ fn parse_here(
     literals: Literals,
 ) -> std::result::Result<(Statement, Vec<TokenWithSpan>), ServerError> {
     let Tokens { tokens, rows } = lexer::tokens(sql, from, mode, literals).map_err(|error| near(sql, error.at))?;
-    let tokens = plain_clauses(tokens);
+    let mut tokens = plain_clauses(tokens);
+    let seconds = wait::take(&mut tokens);
     if tokens.iter().filter(|token| is_operator(token)).count() > OPERATORS_MAX {
         return Err(errors::unsupported(format!("more than {OPERATORS_MAX} operators in a statement")));
     }
@@ -80,6 +82,9 @@ fn parse_here(
     let mut statement = statement?;
     if let (Some(rows), Statement::Insert(insert)) = (rows, &mut statement) {
         insert.source = InsertSource::Literals(rows);
+    }
+    if let Some(seconds) = seconds {
+        statement = Statement::Waits { seconds, statement: Box::new(statement) };
     }
     Ok((statement, tokens))
 }

@@ -39,7 +39,7 @@ pub(crate) use group::Group;
 use group::Turn;
 pub(crate) use isolation::Isolation;
 pub(crate) use made::{MadeStatement, Pending};
-pub(crate) use numbers::{CompletionType, Numbers};
+pub(crate) use numbers::{CompletionType, Numbers, TakenAutos};
 pub use pooled::PooledSession;
 pub use prepared::Context;
 pub(crate) use private::{Stopped, acquire_unused};
@@ -344,7 +344,18 @@ impl Core {
 
     /// Begins a statement and tries to run it until it neither meets other definitions than it was planned by nor has to stop
     /// for rows that others have locked.
-    fn attempts(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<(), QueryError>) -> Result<(), QueryError> {
+    fn attempts(&mut self, attempt: impl FnMut(&mut Self) -> Result<(), QueryError>) -> Result<(), QueryError> {
+        let done = self.attempt_often(attempt);
+        // Who gets these locks next writes behind the commit of this statement (`store::private`, invariant 2).
+        self.waits_as = None;
+        self.env.wait_as_usual();
+        done
+    }
+
+    fn attempt_often(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
         self.begin_attempts();
         let begun = self.env.begun();
         self.renew_schema();
@@ -358,17 +369,10 @@ impl Core {
                     attempts += 1;
                 }
                 Err(QueryError::Server(error)) if error.code == errors::STOPPED => {
-                    if let Err(error) = self.wait_to_go_on() {
-                        self.waits_as = None;
-                        return Err(error.into());
-                    }
+                    self.wait_to_go_on()?;
                     self.env.begin_again(begun);
                 }
-                done => {
-                    // Who gets these locks next writes behind the commit of this statement (`store::private`, invariant 2).
-                    self.waits_as = None;
-                    return done;
-                }
+                done => return done,
             }
         }
     }
@@ -376,7 +380,7 @@ impl Core {
     fn begin_attempts(&mut self) {
         self.engine.questions.fetch_add(1, Ordering::Relaxed);
         self.env.begin_statement();
-        self.env.in_transaction.set(self.transaction.is_some());
+        self.env.in_transaction.set(self.in_begun_transaction());
         // Also without a limit: the statement before it in the same text may have had one.
         task::limit(self.env.statement_time.get());
     }

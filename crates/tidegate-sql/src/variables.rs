@@ -203,7 +203,7 @@ fn characteristics(core: &mut Core, level: Option<&str>, read_only: Option<bool>
         let mut all = level.into_iter().chain(access);
         return all.try_for_each(|(name, value)| set_system(core, true, name, Some(&text_value(value))));
     }
-    if scope == IsolationScope::Next && core.in_explicit_transaction() {
+    if scope == IsolationScope::Next && core.in_begun_transaction() {
         return Err(errors::transaction_in_progress());
     }
     let level = level.map(isolation_level).transpose()?;

@@ -29,7 +29,10 @@ impl Writer<'_> {
                 self.env.numbers.set(crate::session::Numbers { insert_id: None, ..numbers });
                 id
             }
-            None => numbers.next_auto(self.next_auto(table, column)?),
+            None => match self.env.autos.get().next(table.id) {
+                Some(taken) => taken,
+                None => numbers.next_auto(self.next_auto(table, column)?),
+            },
         };
         let (_, most) = table.columns[column].ty.int_range();
         if table.rowid_column() == Some(column) && next > i64::MAX as u64 && most > i64::MAX as u64 {
@@ -42,7 +45,9 @@ impl Writer<'_> {
             return Err(errors::auto_increment_range(&table.columns[column].name));
         }
         let next = next.min(most);
-        table.state.next_auto.fetch_max(numbers.auto_behind(next), Ordering::AcqRel);
+        let behind = numbers.auto_behind(next);
+        table.state.next_auto.fetch_max(behind, Ordering::AcqRel);
+        self.env.autos.set(self.env.autos.get().with(table.id, next, behind));
         row[column] = Datum::from_u64(next);
         Ok(Some(next))
     }

@@ -100,6 +100,20 @@ impl Writer<'_> {
         Ok(None)
     }
 
+    /// Locks for reading what keeps a row out: who was told of it finds it, as in InnoDB. Of a primary key that is the row.
+    ///
+    /// # Errors
+    /// [`errors::STOPPED`] if somebody has locked it.
+    pub(super) fn keep_conflict(&mut self, table: &Table, rowid: i64, index: &Index, row: &[Datum]) -> Res<()> {
+        if let Some(watch) = self.conn.watch() {
+            let place = |name: &str| table.position(name.strip_prefix('c')?.parse().ok()?);
+            let value = |name: &str| place(name).map_or(Cell::Null, |position| row[position].as_cell());
+            let index = (index.kind != KeyKind::Primary).then_some(index.id);
+            watch.keep_key((table.id, rowid), index, value);
+        }
+        self.go_on()
+    }
+
     /// As [`child_error`](Self::child_error); [`errors::STOPPED`] if somebody is about to make the parent, or to remove it.
     pub(super) fn refused_child(
         &mut self,
@@ -247,6 +261,7 @@ impl Writer<'_> {
                 && other != rowid
             {
                 self.meet_row(table, other, false)?;
+                self.keep_conflict(table, other, index, &row)?;
                 return Ok(errors::duplicate_entry(entry(table, index, &row), &index.name));
             }
         }

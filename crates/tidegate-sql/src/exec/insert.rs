@@ -284,6 +284,7 @@ impl Writer<'_> {
                 self.update_duplicate(plan, upsert, rowid, &row, selected, run)?;
                 return self.note_returned(plan, rowid, &mut run.written);
             }
+            self.keep_conflict(table, rowid, index, &row)?;
             let error = errors::duplicate_entry(entry(table, index, &row), &index.name);
             if plan.ignore {
                 run.spare = run.spare.or(generated);

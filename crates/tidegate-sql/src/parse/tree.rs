@@ -25,6 +25,11 @@ pub(crate) enum KillTarget {
 #[derive(Debug, Clone)]
 pub(crate) enum Statement {
     Query(Box<Query>),
+    /// A definition, or LOCK TABLES, with `WAIT n`; 0 for `NOWAIT`.
+    Waits {
+        seconds: u64,
+        statement: Box<Statement>,
+    },
     /// SELECT … INTO @a, @b: the query is the text without the part that `cut` names.
     SelectInto {
         cut: Span,

@@ -13,7 +13,7 @@ use std::{
 use chrono::{Offset, TimeZone};
 use tidegate_rows::{Param, ServerError};
 
-use super::{IdleLimits, Isolation, Numbers};
+use super::{IdleLimits, Isolation, Numbers, TakenAutos};
 use crate::{
     clients::Client,
     engine::{Schema, Settings},
@@ -63,10 +63,14 @@ pub(crate) struct Env {
     /// SET TRANSACTION READ ONLY or READ WRITE: of the next transaction.
     pub(crate) next_read_only: Cell<Option<bool>>,
     pub(crate) numbers: Cell<Numbers>,
+    /// The AUTO_INCREMENT values that the statement takes.
+    pub(crate) autos: Cell<TakenAutos>,
     /// `in_transaction`: whether one was open when the statement began.
     pub(crate) in_transaction: Cell<bool>,
     pub(crate) foreign_keys: Cell<bool>,
     pub(crate) lock_wait: Cell<Duration>,
+    /// What that is again when the statement has ended, which has a limit of its own.
+    lock_wait_before: Cell<Option<Duration>>,
     /// Longest result of GROUP_CONCAT, in bytes.
     pub(crate) group_concat_max_len: Cell<usize>,
     /// `max_statement_time`
@@ -152,10 +156,12 @@ impl Env {
             read_only: Cell::default(),
             next_read_only: Cell::default(),
             numbers: Cell::default(),
+            autos: Cell::default(),
             in_transaction: Cell::default(),
             foreign_keys: Cell::new(true),
             group_concat_max_len: Cell::new(1 << 20),
             lock_wait: Cell::new(settings.lock_wait()),
+            lock_wait_before: Cell::default(),
             statement_time: Cell::new(settings.statement_time()),
             idle_limits: Cell::default(),
             last_insert_id: Cell::new(0),
@@ -263,6 +269,7 @@ impl Env {
     pub(crate) fn begin_statement(&self) {
         self.now_known.set(None);
         self.name_failed.set(false);
+        self.autos.set(TakenAutos::default());
         if !self.seeds.borrow().is_empty() {
             self.seeds.borrow_mut().clear();
         }
@@ -273,6 +280,19 @@ impl Env {
             let old = std::mem::take(&mut *self.warnings.borrow_mut());
             *self.shown.borrow_mut() = old;
             self.warning_total.set(0);
+        }
+    }
+
+    /// Has the statement that runs wait for locks for this time at most.
+    pub(crate) fn wait_at_most(&self, time: Duration) {
+        let usual = self.lock_wait.replace(time);
+        self.lock_wait_before.set(self.lock_wait_before.get().or(Some(usual)));
+    }
+
+    /// The statement has ended, with the limit of its own if it had one.
+    pub(crate) fn wait_as_usual(&self) {
+        if let Some(time) = self.lock_wait_before.take() {
+            self.lock_wait.set(time);
         }
     }
 
@@ -290,6 +310,7 @@ impl Env {
         self.warning_total.set(0);
         self.last_insert_id.set(begun.last_insert_id);
         self.numbers.set(Numbers { insert_id: begun.insert_id, ..self.numbers.get() });
+        self.autos.set(self.autos.get().given_back());
         let mut user = self.user.borrow_mut();
         for (name, value) in self.user_before.borrow_mut().drain(..) {
             match value {

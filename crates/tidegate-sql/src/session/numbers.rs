@@ -49,6 +49,44 @@ impl Default for Numbers {
     }
 }
 
+/// AUTO_INCREMENT values that a statement has taken from one table: if it is undone and runs again, it takes the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct TakenAutos {
+    table: i64,
+    /// The first that it has taken this time, and what comes behind the last.
+    taken: Option<(u64, u64)>,
+    /// What is left of those that it had taken when it was undone.
+    left: Option<(u64, u64)>,
+}
+
+impl TakenAutos {
+    /// The next value for a table that the statement has had before.
+    pub(crate) fn next(self, table: i64) -> Option<u64> {
+        let (next, behind) = self.left.filter(|_| self.table == table)?;
+        (next < behind).then_some(next)
+    }
+
+    /// With a value that the statement takes; `behind` comes after it.
+    pub(crate) fn with(self, table: i64, value: u64, behind: u64) -> Self {
+        if self.table != table {
+            return Self { table, taken: Some((value, behind)), left: None };
+        }
+        let left = self.left.map(|(next, last)| (next.max(behind), last));
+        let first = self.taken.map_or(value, |(first, _)| first);
+        Self { table, taken: Some((first, behind)), left }
+    }
+
+    /// The statement is undone.
+    pub(crate) fn given_back(self) -> Self {
+        let (first, behind) = match (self.taken, self.left) {
+            (Some((first, taken)), left) => (first, left.map_or(taken, |(_, last)| last.max(taken))),
+            (None, Some(left)) => left,
+            (None, None) => return self,
+        };
+        Self { taken: None, left: Some((first, behind)), ..self }
+    }
+}
+
 impl Numbers {
     /// The first value from `least` on that an AUTO_INCREMENT column may get.
     pub(crate) fn next_auto(self, least: u64) -> u64 {
@@ -62,5 +100,29 @@ impl Numbers {
         // InnoDB takes an offset beyond the step for none.
         let auto_offset = if self.auto_offset > self.auto_step { 0 } else { self.auto_offset };
         Self { auto_offset, ..self }.next_auto(value.saturating_add(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_is_undone_takes_the_same_numbers_again() {
+        let fresh = TakenAutos::default();
+        assert_eq!((fresh.next(1), fresh.given_back()), (None, fresh));
+        let first = fresh.with(1, 5, 6).with(1, 6, 7);
+        assert_eq!(first.next(1), None, "those are taken");
+        let second = first.given_back();
+        assert_eq!((second.next(1), second.next(2)), (Some(5), None));
+        // It is undone earlier this time, and later the third time.
+        let third = second.with(1, 5, 6).given_back();
+        assert_eq!(third.next(1), Some(5));
+        let third = third.with(1, 5, 6).with(1, 6, 7);
+        assert_eq!(third.next(1), None);
+        assert_eq!(third.with(1, 9, 10).given_back().next(1), Some(5));
+        // Nothing was taken before it was undone again.
+        assert_eq!(second.given_back().next(1), Some(5));
+        assert_eq!(second.with(2, 1, 2).next(1), None, "another table");
     }
 }

@@ -335,6 +335,9 @@ impl Core {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query")) };
         let privately = transaction.is_explicit() && locking.rows.is_some() && !transaction.runs_alone();
         let need = if privately { Need::Private } else { Need::Writer };
+        if let LockWait::AtMost(time) = locking.wait {
+            self.env.wait_at_most(time);
+        }
         let lock_wait = self.env.lock_wait.get();
         if locking.wait == LockWait::Fail {
             self.env.lock_wait.set(lock_wait.min(NOWAIT));

@@ -48,6 +48,8 @@ type Res<T> = Result<T, ServerError>;
 /// An open transaction, explicit or around one statement.
 pub(super) struct Transaction {
     explicit: bool,
+    /// It is open because autocommit is off.
+    implicit: bool,
     isolation: Isolation,
     pub(super) read_only: bool,
     /// One for each schema; few.
@@ -140,6 +142,7 @@ impl Transaction {
     pub(super) fn new(explicit: bool) -> Self {
         Self {
             explicit,
+            implicit: false,
             isolation: Isolation::default(),
             read_only: false,
             places: Vec::new(),
@@ -163,6 +166,11 @@ impl Transaction {
     /// How it has begun.
     pub(super) fn characteristics(&self) -> Characteristics {
         Characteristics { isolation: Some(self.isolation), read_only: Some(self.read_only) }
+    }
+
+    /// Whether it has begun, as SET TRANSACTION understands it: with autocommit off savepoints alone begin none.
+    pub(super) fn has_begun(&self) -> bool {
+        self.explicit && !(self.implicit && self.places.is_empty())
     }
 
     /// Whether it writes to temporary tables only.
@@ -471,16 +479,27 @@ impl Core {
         Transaction::begun(&self.engine, &self.env)
     }
 
-    /// Whether a transaction is open that the user has begun.
-    pub(crate) fn in_explicit_transaction(&self) -> bool {
-        self.transaction.as_ref().is_some_and(Transaction::is_explicit)
+    /// Whether a transaction is open that has begun.
+    pub(crate) fn in_begun_transaction(&self) -> bool {
+        self.transaction.as_ref().is_some_and(Transaction::has_begun)
     }
 
-    /// With autocommit off a statement opens a transaction.
+    /// With autocommit off a statement opens a transaction; one that has nothing but savepoints is as SET TRANSACTION has said since.
     pub(super) fn begin_implicitly(&mut self) {
-        if !self.env.autocommit.get() && self.transaction.is_none() {
-            self.transaction = Some(self.begun_transaction());
+        let is_set = self.env.next_isolation.get().is_some() || self.env.next_read_only.get().is_some();
+        if self.env.autocommit.get() || self.in_begun_transaction() || self.transaction.is_some() && !is_set {
+            return;
         }
+        let before = self.transaction.take();
+        if let Some(before) = &before {
+            let Characteristics { isolation, read_only } = before.characteristics();
+            self.env.next_isolation.set(self.env.next_isolation.get().or(isolation));
+            self.env.next_read_only.set(self.env.next_read_only.get().or(read_only));
+        }
+        let mut transaction = self.begun_transaction();
+        transaction.implicit = true;
+        transaction.savepoints = before.map(|mut before| std::mem::take(&mut before.savepoints)).unwrap_or_default();
+        self.transaction = Some(transaction);
     }
 
     /// Commits the open transaction, if there is one.

@@ -3,7 +3,7 @@
 //! A locking clause is about the tables in FROM of its own SELECT. Queries within it lock what their own clauses say, and the rows of
 //! a derived table are nobody's to lock, as in InnoDB. A query that groups its rows locks all that it reads.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sqlparser::ast::{LockType, NonBlock, Query, Select};
 
@@ -15,6 +15,7 @@ use super::{
 use crate::{
     catalog::same_name,
     exec::{LockWait, LockedRows, Locking},
+    parse::wait::seconds_of,
     row_locks::Mode,
     show::Conditions,
 };
@@ -85,8 +86,16 @@ impl Wanted {
             true => Mode::Exclusive,
             false => Mode::Shared,
         };
-        let names = query.locks.iter().filter_map(|lock| lock.of.as_ref()?.0.last()).map(ToString::to_string);
-        (!query.locks.is_empty()).then(|| Self { names: names.collect(), mode, wait })
+        let mut names: Vec<String> =
+            query.locks.iter().filter_map(|lock| lock.of.as_ref()?.0.last()).map(ToString::to_string).collect();
+        names.retain(|name| match seconds_of(name.trim_matches('`')) {
+            Some(seconds) => {
+                wait = if seconds == 0 { LockWait::Fail } else { LockWait::AtMost(Duration::from_secs(seconds)) };
+                false
+            }
+            None => true,
+        });
+        (!query.locks.is_empty()).then_some(Self { names, mode, wait })
     }
 }
 

@@ -68,6 +68,13 @@ impl Shape {
         self.parents.iter().filter_map(|parent| parent.resource(|column| value(&self.columns[column]))).collect()
     }
 
+    /// The key of an index; `value` gives the row's values by the columns' physical names.
+    pub(super) fn key<'v>(&self, index: i64, value: impl Fn(&str) -> Cell<'v>) -> Option<Resource> {
+        let key = self.keys.iter().find(|key| key.index == index)?;
+        let hash = hash(&key.parts, |column| value(&self.columns[column]))?;
+        Some(Resource::Key { table: self.id, index, hash })
+    }
+
     fn of(conn: &Conn, catalog: &Catalog, table: &Table) -> Result<Self, ServerError> {
         let columns = conn.column_names(&table.physical()).map_err(|error| to_server_error(&error))?;
         let place = |id: u32| columns.iter().position(|name| name.strip_prefix('c') == Some(id.to_string().as_str()));

@@ -99,6 +99,26 @@ impl Watch {
         }
     }
 
+    /// A key keeps a row out: a private transaction locks it, so that it still does when somebody looks for it. `index` is
+    /// `None` for the row id.
+    pub(crate) fn keep_key<'v>(
+        &mut self,
+        (table, rowid): (i64, i64),
+        index: Option<i64>,
+        value: impl Fn(&str) -> Cell<'v>,
+    ) {
+        if !matches!(self.purpose, Purpose::Private { .. }) {
+            return;
+        }
+        let resource = match index {
+            None => Some(Resource::Row { table, rowid }),
+            Some(index) => self.shapes.get(table).and_then(|shape| shape.key(index, value)),
+        };
+        if let Some(resource) = resource {
+            self.lock(resource, Mode::Shared);
+        }
+    }
+
     /// Sees that nobody else is about to change the rows that a row of `table` refers to; SQLite refuses one without
     /// before it tells of the change.
     pub(crate) fn meet_parents<'v>(&mut self, table: i64, value: impl Fn(&str) -> Cell<'v>) {
