@@ -483,6 +483,27 @@ mod tests {
     }
 
     #[test]
+    fn a_circle_goes_through_a_queue_however_long() {
+        let locks = Arc::new(RowLocks::default());
+        let [holder, wants] = std::array::from_fn(|_| locks.owner(0));
+        let crowd: Vec<Owner> = (0..300).map(|_| locks.owner(0)).collect();
+        let last = locks.owner(0);
+        assert!(holder.take(row(1), Mode::Shared).is_some() && last.take(row(2), Mode::Exclusive).is_some());
+        let mut writer = Box::pin(wants.wait(row(1), Mode::Exclusive));
+        assert!(poll(&mut writer).is_pending());
+        let modes = [Mode::Shared, Mode::Exclusive, Mode::Shared];
+        let wait = |(number, owner)| Box::pin(Owner::wait(owner, row(1), modes[number % 3]));
+        let mut waiting: Vec<_> = crowd.iter().enumerate().map(wait).collect();
+        assert!(waiting.iter_mut().all(|wait| poll(wait).is_pending()));
+        let mut reader = Box::pin(last.wait(row(1), Mode::Shared));
+        assert!(poll(&mut reader).is_pending(), "behind those who write");
+        let mut closes = Box::pin(holder.wait(row(2), Mode::Exclusive));
+        assert!(poll(&mut closes).is_pending());
+        assert_eq!(poll(&mut reader), Poll::Ready(Err(Broken::Deadlock)));
+        assert!(waiting.iter_mut().all(|wait| poll(wait).is_pending()) && poll(&mut writer).is_pending());
+    }
+
+    #[test]
     fn the_one_who_keeps_writing_is_waited_for_too() {
         let locks = Arc::new(RowLocks::default());
         let [a, b] = std::array::from_fn(|_| locks.owner(0));

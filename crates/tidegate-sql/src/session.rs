@@ -223,7 +223,7 @@ impl Session {
         self.core.batches = allowed;
     }
 
-    /// Whether affected rows count rows that an UPDATE has found rather than changed (`CLIENT_FOUND_ROWS`).
+    /// Whether affected rows are those that an UPDATE has found rather than changed (`CLIENT_FOUND_ROWS`).
     pub fn set_found_rows(&mut self, found: bool) {
         self.core.env.found_rows_flag.set(found);
     }
@@ -342,8 +342,7 @@ impl Core {
         self.attempts(|core| core.attempt(text, from, scan, constants, more, sink))
     }
 
-    /// Begins a statement and tries to run it until it neither meets other definitions than it was planned by nor has to stop
-    /// for rows that others have locked.
+    /// Begins a statement and tries to run it until it neither meets other definitions than its plan's nor stops for others' rows.
     fn attempts(&mut self, attempt: impl FnMut(&mut Self) -> Result<(), QueryError>) -> Result<(), QueryError> {
         let done = self.attempt_often(attempt);
         // Who gets these locks next writes behind the commit of this statement (`store::private`, invariant 2).
@@ -423,7 +422,7 @@ impl Core {
             }
             _ => {
                 self.reads_more();
-                return self.other(statement, text, from, scan.rest, more, sink);
+                return self.other(self.env.own_wait(statement), text, from, scan.rest, more, sink);
             }
         };
         let (plan, looked, cacheable) = plan;

@@ -1,8 +1,8 @@
 //! Who waits for whom, and what ends a circle of them.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use super::{Broken, RowLocks, State, Wait};
+use super::{Broken, Mode, RowLocks, State, Wait};
 use crate::waits::Blockers;
 
 impl RowLocks {
@@ -49,6 +49,11 @@ impl State {
     /// of the others only because it keeps the write lock and need not. One who commits waits for the writer alone, and the
     /// writer of a circle does not commit, so there is always somebody else.
     pub(super) fn break_circles(&mut self, id: u64) {
+        // Nobody waits for one who has nothing: many who want one row cost nothing to look at.
+        let has_nothing = self.owners.get(&id).is_none_or(|owner| owner.held.is_empty()) && self.writer != Some(id);
+        if has_nothing {
+            return;
+        }
         // Whoever only stands ahead in a queue need not go if the holders alone make a circle.
         while let Some(circle) = self.circle(id, false).or_else(|| self.circle(id, true)) {
             let commits = |id: &u64| self.owners.get(id).is_some_and(|owner| owner.commits);
@@ -73,17 +78,26 @@ impl State {
         }
     }
 
-    /// The owners on a way from an owner back to itself.
+    /// The owners on a way from an owner back to itself. Each queue is looked at once, however many of it wait.
     fn circle(&self, start: u64, queued: bool) -> Option<Vec<u64>> {
         let mut way = vec![(start, self.blockers(start, queued))];
-        let mut seen = vec![start];
+        let mut seen = HashSet::from([start]);
+        // Those who stand in a queue before one who has been looked at: all whom they wait for there are known.
+        let mut covered = HashSet::new();
         while let Some((_, next)) = way.last_mut() {
             match next.pop() {
                 Some(id) if id == start => return Some(way.into_iter().map(|(id, _)| id).collect()),
-                Some(id) if seen.contains(&id) => {}
+                Some(id) if !seen.insert(id) => {}
+                Some(id) if covered.contains(&id) => {}
                 Some(id) => {
-                    seen.push(id);
-                    way.push((id, self.blockers(id, queued)));
+                    let blockers = self.blockers(id, queued);
+                    let waits = |id: u64| self.owners.get(&id).and_then(|owner| owner.waits);
+                    if let wait @ Some(Wait::Lock(_, Mode::Exclusive)) = waits(id) {
+                        covered.extend(blockers.iter().copied().filter(|other| {
+                            matches!((wait, waits(*other)), (Some(Wait::Lock(a, _)), Some(Wait::Lock(b, _))) if a == b)
+                        }));
+                    }
+                    way.push((id, blockers));
                 }
                 None => {
                     way.pop();

@@ -70,7 +70,7 @@ pub(crate) struct Env {
     pub(crate) foreign_keys: Cell<bool>,
     pub(crate) lock_wait: Cell<Duration>,
     /// What that is again when the statement has ended, which has a limit of its own.
-    lock_wait_before: Cell<Option<Duration>>,
+    pub(super) lock_wait_before: Cell<Option<Duration>>,
     /// Longest result of GROUP_CONCAT, in bytes.
     pub(crate) group_concat_max_len: Cell<usize>,
     /// `max_statement_time`
@@ -280,19 +280,6 @@ impl Env {
             let old = std::mem::take(&mut *self.warnings.borrow_mut());
             *self.shown.borrow_mut() = old;
             self.warning_total.set(0);
-        }
-    }
-
-    /// Has the statement that runs wait for locks for this time at most.
-    pub(crate) fn wait_at_most(&self, time: Duration) {
-        let usual = self.lock_wait.replace(time);
-        self.lock_wait_before.set(self.lock_wait_before.get().or(Some(usual)));
-    }
-
-    /// The statement has ended, with the limit of its own if it had one.
-    pub(crate) fn wait_as_usual(&self) {
-        if let Some(time) = self.lock_wait_before.take() {
-            self.lock_wait.set(time);
         }
     }
 

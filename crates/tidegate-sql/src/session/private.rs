@@ -5,7 +5,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Waker},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tidegate_rows::ServerError;
@@ -35,9 +35,6 @@ use crate::{
     task,
     waits::{Blockers, Kind},
 };
-
-/// How long NOWAIT waits for the write lock, which others have while one of their statements runs.
-const NOWAIT: Duration = Duration::from_secs(1);
 
 /// Why the statement that ran last was undone, and where.
 pub(crate) struct Stopped {
@@ -335,13 +332,7 @@ impl Core {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query")) };
         let privately = transaction.is_explicit() && locking.rows.is_some() && !transaction.runs_alone();
         let need = if privately { Need::Private } else { Need::Writer };
-        if let LockWait::AtMost(time) = locking.wait {
-            self.env.wait_at_most(time);
-        }
-        let lock_wait = self.env.lock_wait.get();
-        if locking.wait == LockWait::Fail {
-            self.env.lock_wait.set(lock_wait.min(NOWAIT));
-        }
+        let lock_wait = self.env.limit_for(locking.wait);
         let ready = transaction.write_or_lock(&self.env, plan, &mut entry.stmts, need);
         self.env.lock_wait.set(lock_wait);
         ready?;

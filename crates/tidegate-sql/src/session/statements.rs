@@ -1,7 +1,5 @@
 //! Statements that have no plan: transactions, settings, prepared statements, definitions.
 
-use std::time::Duration;
-
 use tidegate_rows::{QueryError, Sink, Summary};
 
 use super::{
@@ -32,10 +30,6 @@ impl Core {
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
         match statement {
-            Statement::Waits { seconds, statement } => {
-                self.env.wait_at_most(Duration::from_secs(seconds));
-                return self.other(*statement, text, from, to, more, sink);
-            }
             Statement::Nothing => {}
             Statement::Use(name) => self.use_schema(&name)?,
             Statement::Set(items) => variables::set(self, &items, text.sql)?,

@@ -10,11 +10,16 @@ use super::{Env, Res};
 use crate::{
     engine::Schema,
     errors,
+    exec::LockWait,
+    parse::Statement,
     row_locks::Deadlock,
     store::writer::WriteGuard,
     task,
     waits::{Blockers, Kind},
 };
+
+/// How long NOWAIT waits for the write lock, which others have while one of their statements runs.
+const NOWAIT: Duration = Duration::from_secs(1);
 
 /// Waits for the right to write to tables of a schema: until nobody else has them locked, and for the write lock.
 ///
@@ -106,6 +111,44 @@ pub(super) fn wait_for_table_locks(schema: &Schema, env: &Env, tables: &[&str]) 
         Box::new(move || locks.sessions_on(session, &tables))
     };
     wait_for(env, Kind::LockedTable, blockers, locks.wait(session, tables))
+}
+
+impl Env {
+    /// Has the statement that runs wait for locks for this time at most.
+    pub(crate) fn wait_at_most(&self, time: Duration) {
+        let usual = self.lock_wait.replace(time);
+        self.lock_wait_before.set(self.lock_wait_before.get().or(Some(usual)));
+    }
+
+    /// The statement has ended, with the limit of its own if it had one.
+    pub(crate) fn wait_as_usual(&self) {
+        if let Some(time) = self.lock_wait_before.take() {
+            self.lock_wait.set(time);
+        }
+    }
+
+    /// Has a query wait for the write lock as its clause says; answers for how long it waits for rows, which is to be set then.
+    pub(super) fn limit_for(&self, wait: LockWait) -> Duration {
+        if let LockWait::AtMost(time) = wait {
+            self.wait_at_most(time);
+        }
+        let usual = self.lock_wait.get();
+        if wait == LockWait::Fail {
+            self.lock_wait.set(usual.min(NOWAIT));
+        }
+        usual
+    }
+
+    /// A statement without the clause that says how long it waits, which is noted.
+    pub(super) fn own_wait(&self, statement: Statement) -> Statement {
+        match statement {
+            Statement::Waits { seconds, statement } => {
+                self.wait_at_most(Duration::from_secs(seconds));
+                *statement
+            }
+            statement => statement,
+        }
+    }
 }
 
 impl Schema {

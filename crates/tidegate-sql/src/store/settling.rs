@@ -10,6 +10,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::{BTreeMap, btree_map::Entry},
     future::{Future, poll_fn},
     rc::Rc,
     sync::Arc,
@@ -24,7 +25,7 @@ use crate::{engine::Schema, task};
 pub(crate) struct Settling {
     has_listener: Cell<bool>,
     /// Tickets of the sync thread, and whom to wake.
-    others: RefCell<Vec<(u64, Waker)>>,
+    others: RefCell<BTreeMap<u64, Waker>>,
 }
 
 /// A commit that has not asked for its sync.
@@ -43,6 +44,8 @@ impl Drop for Asks<'_> {
 struct Waiting<'a> {
     pool: &'a Pool,
     listens: bool,
+    /// Its ticket, if it is one of the [others](Settling::others).
+    listed: Option<u64>,
 }
 
 /// Waits until the commit with `ticket` is on the disk; answers whether it is.
@@ -56,7 +59,7 @@ pub(crate) fn settle<'a>(
     async move {
         task::next_turn().await;
         drop(asks);
-        let mut waiting = Waiting { pool, listens: false };
+        let mut waiting = Waiting { pool, listens: false, listed: None };
         poll_fn(|cx| waiting.poll(ticket, cx)).await
     }
 }
@@ -71,10 +74,10 @@ impl Waiting<'_> {
                 settling.has_listener.set(true);
                 self.listens = true;
             } else {
-                let mut others = settling.others.borrow_mut();
-                match others.iter_mut().find(|(known, _)| *known == ticket) {
-                    Some((_, waker)) => waker.clone_from(cx.waker()),
-                    None => others.push((ticket, cx.waker().clone())),
+                self.listed = Some(ticket);
+                match settling.others.borrow_mut().entry(ticket) {
+                    Entry::Occupied(mut waker) => waker.get_mut().clone_from(cx.waker()),
+                    Entry::Vacant(place) => drop(place.insert(cx.waker().clone())),
                 }
             }
         }
@@ -88,6 +91,10 @@ impl Drop for Waiting<'_> {
         if self.listens {
             settling.has_listener.set(false);
         }
+        // Who has left would be woken to listen for nobody.
+        if let Some(ticket) = self.listed {
+            settling.others.borrow_mut().remove(&ticket);
+        }
         // It may have been woken to listen, and not have come to it.
         if !settling.has_listener.get() {
             settling.wake(&self.pool.schema);
@@ -98,12 +105,14 @@ impl Drop for Waiting<'_> {
 impl Settling {
     /// Wakes those whose outcome is known, and one more to listen.
     fn wake(&self, schema: &Schema) {
-        let mut needs_listener = true;
-        let goes = |(ticket, _): &mut (u64, Waker)| {
-            schema.sync.poll(*ticket, None).is_ready() || std::mem::take(&mut needs_listener)
-        };
-        let woken: Vec<_> = self.others.borrow_mut().extract_if(.., goes).collect();
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
+        // A sync covers all tickets up to its own: the first that waits on is the one to listen.
+        while let Some((ticket, waker)) = { self.others.borrow_mut().pop_first() } {
+            let is_known = schema.sync.poll(ticket, None).is_ready();
+            waker.wake();
+            if !is_known {
+                return;
+            }
+        }
     }
 }
 
@@ -130,7 +139,8 @@ mod tests {
         let schema = engine.inner.schema("d").unwrap();
         let pool = Pool::of(&schema);
         let tickets: [u64; 3] = std::array::from_fn(|_| schema.sync.commit());
-        let [mut first, mut second, mut third] = std::array::from_fn(|_| Waiting { pool: &pool, listens: false });
+        let [mut first, mut second, mut third] =
+            std::array::from_fn(|_| Waiting { pool: &pool, listens: false, listed: None });
         let woken: [Arc<Woken>; 2] = Default::default();
         let wakers = woken.clone().map(Waker::from);
         let is_woken = || [0, 1].map(|index: usize| woken[index].0.swap(false, Ordering::Relaxed));
@@ -144,9 +154,18 @@ mod tests {
         drop(second);
         assert_eq!(is_woken(), [false, true]);
         assert!(third.poll(tickets[2], &Context::from_waker(&wakers[1])).is_pending() && third.listens);
+        // One that has left without being woken is not told to listen.
+        let [mut fourth, mut fifth] = std::array::from_fn(|_| Waiting { pool: &pool, listens: false, listed: None });
+        let later: [u64; 2] = std::array::from_fn(|_| schema.sync.commit());
+        assert!(fourth.poll(later[0], &Context::from_waker(Waker::noop())).is_pending());
+        assert!(fifth.poll(later[1], &Context::from_waker(&wakers[0])).is_pending());
+        drop(fourth);
+        drop(third);
+        assert_eq!(is_woken(), [true, false]);
+        let mut third = Waiting { pool: &pool, listens: false, listed: None };
         engine.inner.background.request_sync(&schema);
         assert!(poll_fn(|cx| third.poll(tickets[2], cx)).await);
-        drop(third);
+        drop((third, fifth));
         drop((pool, schema, engine));
         let _ = std::fs::remove_dir_all(&dir);
     }
