@@ -84,7 +84,9 @@ fn take_of_tables(tokens: &mut Vec<TokenWithSpan>) -> Option<u64> {
             tokens.drain(at..at + 2);
             return Some(seconds);
         }
-        if is_word(&tokens[at], "NOWAIT") && ends_a_name(&tokens[..at], tokens.get(at + 1)) {
+        if is_word(&tokens[at], "NOWAIT")
+            && ends_a_name(&tokens[..at], tokens.get(at + 1).filter(|next| next.token != Token::EOF))
+        {
             tokens.remove(at);
             return Some(0);
         }
@@ -120,7 +122,8 @@ mod tests {
     fn taken(sql: &str) -> (Option<u64>, String) {
         let mut tokens = lexer::tokens(sql.as_bytes(), 0, LexMode::default(), Literals::Inline).unwrap().tokens;
         let seconds = take(&mut tokens);
-        let words: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
+        let tokens = tokens.iter().filter(|token| token.token != Token::EOF);
+        let words: Vec<String> = tokens.map(|token| token.token.to_string()).collect();
         (seconds, words.join(" "))
     }
 
