@@ -21,6 +21,7 @@ use crate::{
     engine::Schema,
     errors,
     row_locks::Mode,
+    session::reach::Named,
     store::{
         conn::{Cell, Step, Stmt, to_server_error},
         made_rows::MadeRows,
@@ -55,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) made_rows: RefCell<Vec<MadeRows>>,
     /// A query of the statement has FOR UPDATE or FOR SHARE.
     pub(crate) locks_rows: bool,
+    /// What it reaches, by its text.
+    pub(crate) named: Named,
 }
 
 /// The kinds of plans.

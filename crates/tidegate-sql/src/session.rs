@@ -16,6 +16,7 @@ mod plan;
 mod pooled;
 mod prepared;
 mod private;
+pub(crate) mod reach;
 mod resting;
 mod savepoints;
 mod select;
@@ -217,8 +218,7 @@ impl Session {
         self.core.caches = on;
     }
 
-    /// Whether a text may hold several statements, as it may in a new session. Where it may not, nothing of such a text runs: error 1064
-    /// (`CLIENT_MULTI_STATEMENTS`).
+    /// Whether a text may hold several statements (`CLIENT_MULTI_STATEMENTS`), as in a new session; otherwise none of it runs: 1064.
     pub fn set_batches(&mut self, allowed: bool) {
         self.core.batches = allowed;
     }

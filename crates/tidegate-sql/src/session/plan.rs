@@ -5,7 +5,7 @@ use std::rc::Rc;
 use tidegate_rows::QueryError;
 
 use super::explain::{Explained, Names};
-use super::{Core, Res};
+use super::{Core, Res, reach::Named};
 use crate::{
     engine::Schema,
     errors,
@@ -78,6 +78,7 @@ impl Core {
         let cacheable = translator.is_cacheable();
         let reads_more = !cacheable || reads_more(&kind, &translator);
         let plan = Plan {
+            named: Named::of(statement, tokens, &kind, (&translator.read_names, translator.home.as_ref())),
             kind,
             home: translator.home,
             attached: translator.attached,

@@ -12,6 +12,7 @@ use tidegate_rows::ServerError;
 
 use super::{
     Core, Env, Res,
+    reach::Reach,
     transaction::{Need, Place, Transaction},
     waiting::{WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_definitions, wait_for_table_locks},
     writes::tables_of,
@@ -330,7 +331,8 @@ impl Core {
         constants: Constants<'_>,
     ) -> Res<()> {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query")) };
-        let privately = transaction.is_explicit() && locking.rows.is_some() && !transaction.runs_alone();
+        let reach = if transaction.runs_alone() { plan.reach(constants)? } else { Reach::NewRows };
+        let privately = transaction.is_explicit() && locking.rows.is_some() && reach != Reach::Any;
         let need = if privately { Need::Private } else { Need::Writer };
         let lock_wait = self.env.limit_for(locking.wait);
         let ready = transaction.write_or_lock(&self.env, plan, &mut entry.stmts, need);
@@ -340,6 +342,8 @@ impl Core {
             return Err(errors::definition_changed());
         }
         let Some(rows) = &locking.rows else { return Ok(()) };
+        let mode = rows.iter().map(|rows| rows.mode).max().unwrap_or(Mode::Shared);
+        transaction.lock_reach(&self.env, reach, mode)?;
         let owner = transaction.owner_id();
         let place = transaction.place()?;
         if !place.conn.is_private() {

@@ -15,6 +15,7 @@ use tidegate_rows::ServerError;
 use super::{
     Core, Env, Isolation,
     isolation::Characteristics,
+    reach::Reach,
     resting::Resting,
     waiting::{acquire_for, wait_for_definitions},
     writes::names_of,
@@ -321,7 +322,7 @@ impl Transaction {
         self.isolation.reads_committed()
     }
 
-    /// Whether its statements must not run beside those of others that write.
+    /// Whether its statements must not run beside those of others that write, unless all that they [reach](Reach) can be locked.
     pub(super) fn runs_alone(&self) -> bool {
         self.explicit && self.isolation == Isolation::Serializable && !self.read_only
     }
@@ -363,12 +364,13 @@ impl Transaction {
     /// # Errors
     /// 1205 if waiting for the lock takes too long, 1213 if somebody waits for this transaction meanwhile or may do so while it
     /// would wait for their LOCK TABLES, 1792 in a read-only transaction, 1235 if it writes to another schema already.
-    pub(super) fn write(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>) -> Res<()> {
+    pub(super) fn write(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, reach: Reach) -> Res<()> {
         if self.read_only && writes_for_others(plan) {
             return Err(errors::read_only_transaction());
         }
         let many = matches!(&plan.kind, PlanKind::Insert(insert) if insert.rows.len() > ROWS_MAX);
-        let need = match self.explicit && !plan.locks_rows && !self.runs_alone() {
+        let alone = self.runs_alone() && reach == Reach::Any;
+        let need = match self.explicit && !plan.locks_rows && !alone {
             true if many => Need::Bulk,
             true => Need::Private,
             false => Need::Writer,
@@ -378,7 +380,7 @@ impl Transaction {
 
     /// As [`write`](Self::write), also for a query that locks rows.
     pub(super) fn write_or_lock(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, need: Need) -> Res<()> {
-        let (current, explicit) = (self.current, self.explicit);
+        let (current, explicit, alone) = (self.current, self.explicit, self.runs_alone());
         let mut others = self.places.iter_mut().enumerate().filter(|(index, _)| *index != current);
         if others.any(|(_, place)| place.guard.is_some() || place.has_private_changes()) {
             return Err(errors::unsupported("a transaction that writes to several schemas"));
@@ -416,7 +418,8 @@ impl Transaction {
         } else if place.pool.schema.keeps_from(env, &tables) {
             return Err(errors::deadlock());
         }
-        if need == Need::Writer {
+        if need == Need::Writer || alone {
+            // What it reads is locked because nobody else writes.
             place.former = None;
         }
         self.ready(env, Conn::begin_immediate)

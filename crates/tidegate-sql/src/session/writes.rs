@@ -11,6 +11,7 @@ use super::{
     Core, Res, changes,
     group::{Member, Turn},
     private::under_watch,
+    reach::Reach,
     select::run_select,
     transaction::{Need, Place, Transaction},
 };
@@ -25,6 +26,7 @@ use crate::{
         write::{Writer, Written},
     },
     lexer::Normalised,
+    row_locks::Mode,
     store::{
         conn::{Conn, Stmt, to_server_error},
         pool::Pool,
@@ -276,11 +278,13 @@ impl Core {
         }
         let memory_max = self.engine.settings.statement_memory_max();
         self.env.may_write(&plan.kind)?;
-        transaction.write(&self.env, plan, &mut entry.stmts)?;
+        let reach = if transaction.runs_alone() { plan.reach(constants)? } else { Reach::Any };
+        transaction.write(&self.env, plan, &mut entry.stmts, reach)?;
         if !plan.is_current() {
             // Somebody has changed the definition while this statement waited for the lock.
             return Err(errors::definition_changed().into());
         }
+        transaction.lock_reach(&self.env, reach, Mode::Exclusive)?;
         let savepoint = transaction.is_explicit();
         let owner = transaction.owner_id();
         let conn = transaction.conn()?;
@@ -316,10 +320,14 @@ impl Core {
         match &select.locking {
             Some(locking) => self.lock_rows(transaction, plan, locking, home, entry, constants)?,
             None if transaction.runs_alone() => {
-                transaction.write_or_lock(&self.env, plan, &mut entry.stmts, Need::Writer)?;
+                let reach = plan.reach(constants)?;
+                let need = if reach == Reach::Any { Need::Writer } else { Need::Private };
+                transaction.write_or_lock(&self.env, plan, &mut entry.stmts, need)?;
                 if !plan.is_current() {
                     return Err(errors::definition_changed().into());
                 }
+                transaction.lock_reach(&self.env, reach, Mode::Shared)?;
+                transaction.end_turn();
             }
             None => transaction.read(&self.env)?,
         }

@@ -18,7 +18,7 @@ use crate::{
         walk::Walk,
     },
     parse::KeyKind,
-    session::Core,
+    session::{Core, reach::Named},
     store::pool::Pool,
     translate::{
         Bind, Session, Source, conversion_code,
@@ -181,6 +181,7 @@ impl Known {
             reads_more: false,
             made_rows: Vec::new().into(),
             locks_rows: false,
+            named: Named::Any,
         })
     }
 

@@ -173,6 +173,53 @@ fn serializable_transactions_run_one_after_the_other() {
 }
 
 #[test]
+fn serializable_transactions_with_rows_of_their_own_run_side_by_side() {
+    local(async {
+        let fixture = Fixture::new("serializable-rows", TABLES).await;
+        let (mut a, mut b, mut c) = (fixture.session(), fixture.session(), fixture.session());
+        for session in [&mut a, &mut b] {
+            ok(run(session, "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE").await);
+        }
+        ok(run(&mut c, "SET innodb_lock_wait_timeout = 0").await);
+        assert_eq!(
+            ok(run(&mut a, "BEGIN; SELECT v FROM p WHERE id = 1; UPDATE p SET v = 11 WHERE id = 1").await),
+            [10]
+        );
+        assert_eq!(ok(run(&mut b, "BEGIN; SELECT v FROM p WHERE g > 0 AND (2 = p.id)").await), [20]);
+        ok(run(&mut b, "UPDATE p SET v = 21 WHERE id = 2; INSERT INTO q VALUES (9, 900); DELETE FROM q WHERE id = 3")
+            .await);
+        // What was read stays: rows, and that there is none.
+        assert_eq!(ok(run(&mut a, "SELECT w FROM q WHERE id = 1; SELECT w FROM q WHERE id = 7").await), [100]);
+        assert_eq!(ok(run(&mut a, "SELECT v FROM p WHERE id = 3 FOR UPDATE").await), [30]);
+        ok(run(&mut a, "UPDATE p SET v = 0 WHERE id = 8").await);
+        for statement in [
+            "UPDATE q SET w = 0 WHERE id = 1",
+            "INSERT INTO q VALUES (7, 0)",
+            "INSERT INTO p VALUES (8, 0, 0)",
+            "SELECT v FROM p WHERE id = 3 FOR SHARE",
+        ] {
+            assert_eq!(run(&mut c, statement).await, Err(1205), "{statement}");
+        }
+        ok(run(&mut c, "UPDATE p SET v = 41 WHERE id = 4; SELECT w FROM q WHERE id = 1 FOR SHARE").await);
+        // Who looks for rows keeps everybody from writing.
+        assert_eq!(ok(run(&mut b, "SELECT COUNT(*) FROM q").await), [3]);
+        let mut commit = fixture.start(a, "COMMIT");
+        assert!(commit.waits().await);
+        let (mut b, outcome) = fixture.start(b, "COMMIT").end().await;
+        ok(outcome);
+        ok(commit.end().await.1);
+        assert_eq!(ok(run(&mut c, "SELECT v FROM p ORDER BY id").await), [11, 21, 30, 41]);
+        // A view's column is not the table's of that name.
+        ok(run(&mut c, "CREATE VIEW other AS SELECT g AS id, id AS g FROM p").await);
+        for sql in ["SELECT g FROM other WHERE id = 1", "SELECT MAX(v) FROM p WHERE id = 1 OR id = 2"] {
+            ok(run(&mut b, &format!("BEGIN; {sql}")).await);
+            assert_eq!(run(&mut c, "UPDATE p SET g = 1 WHERE id = 4").await, Err(1205), "{sql}");
+            ok(run(&mut b, "ROLLBACK").await);
+        }
+    });
+}
+
+#[test]
 fn read_only_transactions_write_to_temporary_tables_only() {
     local(async {
         let fixture = Fixture::new("read-only", TABLE).await;
