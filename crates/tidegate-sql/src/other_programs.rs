@@ -1,6 +1,10 @@
 //! What other programs find in a schema's file, when the engine leaves it to them.
 
-use std::{path::Path, sync::atomic::Ordering, time::Duration};
+use std::{
+    path::Path,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use tidegate_rows::ServerError;
 
@@ -13,6 +17,8 @@ use crate::{
 
 /// How long a statement that writes while the process ends is waited for.
 const WRITER_ENDS: Duration = Duration::from_millis(100);
+/// How long all files together may take. A supervisor ends a process a second after TERM, and then a log would stay behind anyway.
+const LEAVE_MAX: Duration = Duration::from_millis(500);
 
 /// Shows the tables of a copy under their names. Nobody else has it open.
 ///
@@ -31,7 +37,12 @@ pub(crate) fn show_in_copy(path: &Path) -> Result<(), ServerError> {
 
 /// Leaves the files of a directory, as far as nobody writes to them for long.
 pub(crate) fn leave(directory: &Directory, settings: &Settings) {
+    let begun = Instant::now();
     for schema in directory.schemas() {
+        if begun.elapsed() >= LEAVE_MAX {
+            settings.report("not all files of the database were left to other programs: there was no time");
+            return;
+        }
         if let Err(error) = schema.leave() {
             let name = &schema.name;
             settings.report(&format!("other programs do not find the tables of schema \"{name}\": {}", error.message));
