@@ -41,6 +41,8 @@ enum Command {
     Test(test::Options),
     /// CPU per request beside Debian's nginx, written to bench/results/
     Bench(bench::Options),
+    /// Load for servers that speak in lines, HandlerSocket or memcached: rate, CPU time, memory of idle connections
+    Lines(bench::lines::Options),
     /// The server for production, compiled with a profile of its own benchmarks: target/profiled/tidegate
     Release,
     /// Public Test::Nginx suites against our binary
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Lines(options) => bench::lines::run(&options),
         Command::Release => release::run(),
         Command::Conformance(options) => conformance::run(&options),
         Command::Crash(options) => crash::run(&options),
