@@ -245,6 +245,52 @@ fn a_balancer_leaves_tls_out_and_brings_it_back() {
 }
 
 #[test]
+fn the_name_of_a_client_certificate_has_variables() {
+    let mut pair = Pair::new();
+    let inner = free_port();
+    let identity = "proxy_ssl_certificate $arg_name$suffix; proxy_ssl_certificate_key $arg_name.key;";
+    let shown = "set $suffix .crt; if ($arg_name = '') { set $suffix ''; }";
+    let keep = "proxy_http_version 1.1; proxy_set_header Connection '';";
+    pair.start(
+        &format!(
+            "upstream group {{ server 127.0.0.1:{inner}; keepalive 8; }}\n\
+             server {{ listen 127.0.0.1:{inner} ssl; ssl_certificate back.test.crt; ssl_certificate_key back.test.key;\n\
+             ssl_verify_client optional_no_ca; ssl_trusted_certificate ca.pem;\n\
+             return 200 '$ssl_client_verify $ssl_client_fingerprint $ssl_session_reused $connection_requests'; }}"
+        ),
+        &format!(
+            "{shown} {identity}\n\
+             location /each {{ proxy_pass https://127.0.0.1:{inner}; }}\n\
+             location /cached {{ proxy_pass https://127.0.0.1:{inner}; proxy_ssl_certificate_cache max=1; }}\n\
+             location /kept {{ proxy_pass https://group; {keep} }}"
+        ),
+    );
+    let words = |path: &str, name: &str| {
+        let body = pair.body(&format!("{path}?name={name}"));
+        body.split(' ').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let back = words("/each", "back.test");
+    let other = words("/each", "other.test");
+    assert!(back[0] == "SUCCESS" && other[0] == "SUCCESS" && back[1] != other[1], "{back:?} {other:?}");
+    for path in ["/each", "/cached", "/each", "/cached"] {
+        // A session of the one is not resumed for the other.
+        for expected in [&back, &other, &back] {
+            let name = if expected == &back { "back.test" } else { "other.test" };
+            assert_eq!(words(path, name)[..3], expected[..3], "{path}");
+        }
+    }
+    // Connections serve only requests with the same certificate.
+    assert_eq!(words("/kept", "back.test")[3], "1");
+    assert_eq!(words("/kept", "other.test")[3], "1");
+    assert_eq!(words("/kept", "back.test")[1..], [back[1].clone(), ".".to_owned(), "2".to_owned()]);
+    // No name, no certificate; a name of nothing is the server's own fault.
+    assert_eq!(words("/each", "")[0], "NONE");
+    assert!(pair.get("/each?name=nobody").starts_with("HTTP/1.1 500 "));
+    pair.site.wait_for_log("nobody.crt\": (2: No such file or directory) while SSL handshaking to upstream");
+    pair.site.quit();
+}
+
+#[test]
 fn settings_that_cannot_work_are_told() {
     let pair = Pair::new();
     let check = |location: &str, expected: &str| {
@@ -262,5 +308,7 @@ fn settings_that_cannot_work_are_told() {
     assert!(!check("proxy_ssl_ciphers nonsense;", "no cipher match"));
     assert!(check("proxy_ssl_ciphers HIGH:DHE-RSA-AES128-GCM-SHA256;", "not offered: DHE-RSA-AES128-GCM-SHA256"));
     assert!(!check("proxy_ssl_protocols TLSv1.1;", "names no version that is safe"));
-    assert!(!check("proxy_ssl_certificate $x;", "variables are not supported here"));
+    assert!(!check("proxy_ssl_certificate $x;", "unknown \"x\" variable"));
+    assert!(!check("proxy_ssl_certificate $arg_x;", "no \"proxy_ssl_certificate_key\" is defined"));
+    assert!(!check("proxy_ssl_certificate_cache inactive=3;", "must have the \"max\" parameter"));
 }

@@ -111,6 +111,7 @@ const SECTIONS: &[&str] = &[
     "user_files",
     "listen",
     "url",
+    "scheme",
     "connections",
     "wrk",
     "script",

@@ -121,7 +121,11 @@ pub(super) fn run_wrk(bench: &Bench, site: &Site, time: Duration) -> Result<Load
             .map_err(|e| format!("cannot write wrk.lua: {e}"))?;
         command.arg("-s").arg(script);
     }
-    command.args(&bench.wrk).arg(format!("http://127.0.0.1:{}{}", site.port, bench.url));
+    let origin = match bench.value("scheme") {
+        "https" => site.vars.expand("https://127.0.0.1:$TEST_PORT_3")?,
+        _ => format!("http://127.0.0.1:{}", site.port),
+    };
+    command.args(&bench.wrk).arg(origin + &bench.url);
     let output = command.output().map_err(|e| format!("cannot run wrk: {e}"))?;
     parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
         format!("wrk said: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))

@@ -81,6 +81,7 @@ impl Site {
         let port = free_port();
         let mut vars = vars.clone();
         vars.set("TEST_PORT", port);
+        vars.set("TEST_PORT_3", free_port());
         vars.set("TEST_DIR", scratch.path().display());
         if let Some(backend) = backend {
             vars.set("TEST_PORT_2", backend);

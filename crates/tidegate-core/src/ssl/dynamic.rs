@@ -13,6 +13,7 @@ use std::{
 use bstr::ByteSlice as _;
 use lru::LruCache;
 use rustls::{ServerConfig, crypto::CryptoProvider, sign::CertifiedKey};
+use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_tls::{
     client::certified,
     managed::Managed,
@@ -24,7 +25,7 @@ use crate::{log::SysError, request::Request, template::Template};
 
 /// `ssl_certificate_cache`: how much is kept, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct CacheRules {
+pub struct CacheRules {
     pub(super) max: usize,
     /// Time without use after which a certificate goes.
     pub(super) inactive: Duration,
@@ -32,8 +33,42 @@ pub(super) struct CacheRules {
     pub(super) valid: Duration,
 }
 
+impl CacheRules {
+    /// `…_certificate_cache off | max=N [inactive=time] [valid=time]`; `None` for `off`.
+    ///
+    /// # Errors
+    /// A parameter is bad, or `max` is missing.
+    ///
+    /// Source: nginx, "ssl_certificate_cache".
+    pub(crate) fn of(directive: &ast::Directive) -> Result<Option<Self>, Diagnostic> {
+        let mut rules = CacheRules { max: 0, inactive: Duration::from_secs(10), valid: Duration::from_secs(60) };
+        let mut is_off = false;
+        for arg in &directive.args {
+            let invalid =
+                || Diagnostic::invalid_parameter(&arg.value, arg.span, ["off", "max=", "inactive=", "valid="]);
+            let (name, value) = arg.value.split_once_str(b"=").unwrap_or((&arg.value, b""));
+            let time = || values::time_seconds(value.into()).map_err(|_| invalid());
+            match name {
+                b"off" if value.is_empty() => is_off = true,
+                b"max" => {
+                    let max = values::integer(value.into()).ok().and_then(|max| usize::try_from(max).ok());
+                    rules.max = max.filter(|max| *max > 0).ok_or_else(invalid)?;
+                }
+                b"inactive" => rules.inactive = time()?,
+                b"valid" => rules.valid = time()?,
+                _ => return Err(invalid()),
+            }
+        }
+        if !is_off && rules.max == 0 {
+            let message = format!("\"{}\" must have the \"max\" parameter", directive.name.value);
+            return Err(Diagnostic::new(Severity::Emerg, directive.span, message));
+        }
+        Ok((!is_off).then_some(rules))
+    }
+}
+
 /// What names a certificate and its key: names of files, or texts behind `data:`.
-type Names = (Vec<u8>, Vec<u8>);
+pub(crate) type Names = (Vec<u8>, Vec<u8>);
 
 struct Entry {
     pair: Arc<CertifiedKey>,
@@ -41,16 +76,21 @@ struct Entry {
     used: Instant,
 }
 
-/// The certificates of a server, some of which have variables in their names.
-pub(crate) struct Dynamic {
-    pub(super) names: Vec<(Template, Template)>,
-    pub(super) passwords: Vec<Vec<u8>>,
-    pub(super) conf_dir: PathBuf,
-    pub(super) provider: Arc<CryptoProvider>,
-    /// One more certificate, which comes by itself.
-    managed: Option<Arc<Managed>>,
+/// Certificates with their keys that are read when they are needed, and perhaps kept.
+pub(crate) struct Pairs {
+    passwords: Vec<Vec<u8>>,
+    conf_dir: PathBuf,
+    provider: Arc<CryptoProvider>,
     rules: Option<CacheRules>,
     cache: Mutex<LruCache<Names, Entry>>,
+}
+
+/// The certificates of a server, some of which have variables in their names.
+pub(crate) struct Dynamic {
+    names: Vec<(Template, Template)>,
+    pairs: Arc<Pairs>,
+    /// One more certificate, which comes by itself.
+    managed: Option<Arc<Managed>>,
 }
 
 impl std::fmt::Debug for Dynamic {
@@ -59,22 +99,19 @@ impl std::fmt::Debug for Dynamic {
     }
 }
 
+impl std::fmt::Debug for Pairs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pairs").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
 impl Dynamic {
-    pub(super) fn new(
-        names: Vec<(Template, Template)>,
-        passwords: Vec<Vec<u8>>,
-        conf_dir: PathBuf,
-        provider: Arc<CryptoProvider>,
-        managed: Option<Arc<Managed>>,
-        rules: Option<CacheRules>,
-    ) -> Arc<Self> {
-        // Bounded by `max` where an entry goes in.
-        let cache = Mutex::new(LruCache::unbounded());
-        Arc::new(Self { names, passwords, conf_dir, provider, managed, rules, cache })
+    pub(super) fn new(names: Vec<(Template, Template)>, pairs: Arc<Pairs>, managed: Option<Arc<Managed>>) -> Arc<Self> {
+        Arc::new(Self { names, pairs, managed })
     }
 
     /// The names as they are for a connection, whose request this is.
-    pub(crate) fn names(&self, req: &Request) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn names(&self, req: &Request) -> Vec<Names> {
         self.names.iter().map(|(certificate, key)| (certificate.eval(req), key.eval(req))).collect()
     }
 
@@ -82,21 +119,38 @@ impl Dynamic {
     ///
     /// # Errors
     /// Why a certificate cannot be used, as a sentence for the log.
-    pub(crate) async fn settings(
-        self: &Arc<Self>,
-        base: &ServerConfig,
-        names: Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> Result<Arc<ServerConfig>, String> {
-        let mut pairs = Vec::with_capacity(names.len());
+    pub(crate) async fn settings(&self, base: &ServerConfig, names: Vec<Names>) -> Result<Arc<ServerConfig>, String> {
+        let mut found = Vec::with_capacity(names.len());
         for names in names {
-            pairs.push(match self.kept(&names) {
-                Some(pair) => pair,
-                None => self.read(names).await?,
-            });
+            found.push(self.pairs.get(names).await?);
         }
         let mut config = base.clone();
-        config.cert_resolver = Arc::new(Certificates::new(pairs, self.managed.clone()));
+        config.cert_resolver = Arc::new(Certificates::new(found, self.managed.clone()));
         Ok(Arc::new(config))
+    }
+}
+
+impl Pairs {
+    pub(crate) fn new(
+        passwords: Vec<Vec<u8>>,
+        conf_dir: PathBuf,
+        provider: Arc<CryptoProvider>,
+        rules: Option<CacheRules>,
+    ) -> Arc<Self> {
+        // Bounded by `max` where an entry goes in.
+        let cache = Mutex::new(LruCache::unbounded());
+        Arc::new(Self { passwords, conf_dir, provider, rules, cache })
+    }
+
+    /// The certificate of these names with its key, from the cache or from files, which another thread reads.
+    ///
+    /// # Errors
+    /// Why it cannot be used, as a sentence for the log.
+    pub(crate) async fn get(self: &Arc<Self>, names: Names) -> Result<Arc<CertifiedKey>, String> {
+        match self.kept(&names) {
+            Some(pair) => Ok(pair),
+            None => self.read(names).await,
+        }
     }
 
     fn cache(&self) -> MutexGuard<'_, LruCache<Names, Entry>> {
@@ -117,8 +171,8 @@ impl Dynamic {
     }
 
     async fn read(self: &Arc<Self>, names: Names) -> Result<Arc<CertifiedKey>, String> {
-        let (dynamic, wanted) = (self.clone(), names.clone());
-        let read = tokio::task::spawn_blocking(move || dynamic.load(&wanted)).await;
+        let (pairs, wanted) = (self.clone(), names.clone());
+        let read = tokio::task::spawn_blocking(move || pairs.load(&wanted)).await;
         let pair = read.map_err(|error| error.to_string())??;
         if let Some(rules) = self.rules {
             let mut cache = self.cache();

@@ -7,7 +7,7 @@
 //! Source: nginx, `ngx_http_ssl_module`.
 
 pub(crate) mod client;
-mod dynamic;
+pub(crate) mod dynamic;
 pub mod files;
 mod keys;
 pub mod script;
@@ -80,13 +80,26 @@ enum SessionCache {
 
 /// The name of a file, or a text behind `data:`, perhaps with variables.
 #[derive(Debug, Clone)]
-struct Named {
-    located: Located,
-    template: Template,
+pub struct Named {
+    pub(crate) located: Located,
+    pub(crate) template: Template,
 }
 
 impl Named {
-    fn has_variables(&self) -> bool {
+    /// The first argument of a directive.
+    ///
+    /// # Errors
+    /// It wants a key from elsewhere, or has bad variables.
+    pub fn of(directive: &ast::Directive, build: &mut Build<'_>) -> Result<Self, Diagnostic> {
+        let arg = &directive.args[0];
+        if arg.value.starts_with(b"engine:") || arg.value.starts_with(b"store:") {
+            let message = format!("invalid value \"{}\" in \"{}\" directive", arg.value, directive.name.value);
+            return Err(Diagnostic::new(Severity::Emerg, arg.span, message).with_hint("keys are read from files alone"));
+        }
+        Ok(Named { located: Located::of(directive), template: build.template(arg)? })
+    }
+
+    pub(crate) fn has_variables(&self) -> bool {
         self.template.as_literal().is_none()
     }
 }
@@ -219,7 +232,9 @@ pub static MODULE: Module<Conf> = Module {
             |conf, d, build| file(&mut conf.keys, d, build),
             "PEM file, or a text behind data:, with the key of the ssl_certificate at the same place in the list of those.",
         ),
-        Directive::custom("ssl_certificate_cache", 1, 3, certificate_cache)
+        Directive::custom("ssl_certificate_cache", 1, 3, |conf: &mut Conf, d, _| {
+            once(&mut conf.certificate_cache, CacheRules::of(d)?, d)
+        })
             .within(PLACES)
             .syntax("off | max=N [inactive=time] [valid=time]")
             .default("off")
@@ -365,39 +380,8 @@ fn once<T>(field: &mut Option<T>, value: T, directive: &ast::Directive) -> Resul
 }
 
 fn file(list: &mut Vec<Named>, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let arg = &directive.args[0];
-    if arg.value.starts_with(b"engine:") || arg.value.starts_with(b"store:") {
-        let message = format!("invalid value \"{}\" in \"{}\" directive", arg.value, directive.name.value);
-        return Err(Diagnostic::new(Severity::Emerg, arg.span, message).with_hint("keys are read from files alone"));
-    }
-    list.push(Named { located: Located::of(directive), template: build.template(arg)? });
+    list.push(Named::of(directive, build)?);
     Ok(())
-}
-
-/// Source: nginx, "ssl_certificate_cache".
-fn certificate_cache(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
-    let mut rules = CacheRules { max: 0, inactive: Duration::from_secs(10), valid: Duration::from_secs(60) };
-    let mut is_off = false;
-    for arg in &directive.args {
-        let invalid = || Diagnostic::invalid_parameter(&arg.value, arg.span, ["off", "max=", "inactive=", "valid="]);
-        let (name, value) = bstr::ByteSlice::split_once_str(&**arg.value, b"=").unwrap_or((&arg.value, b""));
-        let time = || values::time_seconds(value.into()).map_err(|_| invalid());
-        match name {
-            b"off" if value.is_empty() => is_off = true,
-            b"max" => {
-                let max = values::integer(value.into()).ok().and_then(|max| usize::try_from(max).ok());
-                rules.max = max.filter(|max| *max > 0).ok_or_else(invalid)?;
-            }
-            b"inactive" => rules.inactive = time()?,
-            b"valid" => rules.valid = time()?,
-            _ => return Err(invalid()),
-        }
-    }
-    if !is_off && rules.max == 0 {
-        let message = "\"ssl_certificate_cache\" must have the \"max\" parameter";
-        return Err(Diagnostic::new(Severity::Emerg, directive.span, message));
-    }
-    once(&mut conf.certificate_cache, (!is_off).then_some(rules), directive)
 }
 
 fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {

@@ -30,7 +30,7 @@ use tidegate_tls::{
 
 use super::{
     Conf, MODULE, Named, ServerTls, SessionCache, VerifyClient,
-    dynamic::{CacheRules, Dynamic},
+    dynamic::{CacheRules, Dynamic, Pairs},
     files::Located,
     keys::Certificates,
 };
@@ -175,9 +175,8 @@ fn build(
     let all = || conf.certificates.iter().zip(&conf.keys);
     let (pairs, dynamic) = if all().any(|(certificate, key)| certificate.has_variables() || key.has_variables()) {
         let names = all().map(|(certificate, key)| (certificate.template.clone(), key.template.clone())).collect();
-        let rules = inputs.certificate_cache;
-        let (conf_dir, managed) = (conf_dir.to_owned(), managed.clone());
-        (Vec::new(), Some(Dynamic::new(names, passwords, conf_dir, provider.clone(), managed, rules)))
+        let pairs = Pairs::new(passwords, conf_dir.to_owned(), provider.clone(), inputs.certificate_cache);
+        (Vec::new(), Some(Dynamic::new(names, pairs, managed.clone())))
     } else {
         (pairs(conf, conf_dir, &passwords, &provider)?, None)
     };

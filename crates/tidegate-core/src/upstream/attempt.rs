@@ -91,6 +91,10 @@ impl<P: Protocol> Exchange<'_, P> {
                 self.report_connect(destination.address, &error);
                 Err(Failure::Error.into())
             }
+            Ok(Err(ConnectError::Certificate(message))) => {
+                self.req.log(Level::Error, format_args!("{message} while {SHAKING_HANDS}"));
+                Err(Stop::End(Step::Status(500)))
+            }
             Ok(Err(ConnectError::Tls(error))) => {
                 self.report_handshake(&error);
                 Err(Failure::Error.into())

@@ -337,11 +337,15 @@ macro_rules! upstream_directives {
     (@ $prefix:literal, $conf:ty, $field:ident, [tls, $($groups:tt)*] [$($done:tt)*]) => {
         $crate::upstream_directives!(@ $prefix, $conf, $field, [$($groups)*] [$($done)*
             $crate::module::Directive::custom(concat!($prefix, "_ssl_certificate"), 1, 1,
-                |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.certificate, d))
-                .syntax("file").doc("PEM file with the certificate that servers are shown when they ask for one."),
+                |c: &mut $conf, d, b| $crate::upstream::tls::named(&mut c.$field.tls.certificate, d, b))
+                .syntax("file").doc("PEM file, or a text behind data:, perhaps with variables, with the certificate that servers are shown when they ask for one."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_certificate_cache"), 1, 3,
+                |c: &mut $conf, d, _| $crate::upstream::tls::certificate_cache(&mut c.$field, d))
+                .syntax("off | max=N [inactive=time] [valid=time]").default("off")
+                .doc("Certificates whose names have variables are kept, instead of being read for each connection."),
             $crate::module::Directive::custom(concat!($prefix, "_ssl_certificate_key"), 1, 1,
-                |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.certificate_key, d))
-                .syntax("file").doc("PEM file with the key of that certificate."),
+                |c: &mut $conf, d, b| $crate::upstream::tls::named(&mut c.$field.tls.certificate_key, d, b))
+                .syntax("file").doc("PEM file, or a text behind data:, perhaps with variables, with the key of that certificate."),
             $crate::module::Directive::custom(concat!($prefix, "_ssl_ciphers"), 1, 1,
                 |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.ciphers, d))
                 .syntax("ciphers").default("DEFAULT")

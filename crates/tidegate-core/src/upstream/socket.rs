@@ -178,6 +178,9 @@ pub enum ConnectError {
     /// The peer cannot be reached.
     #[error("connect() failed")]
     Connect(#[from] io::Error),
+    /// The certificate that the peer was to be shown cannot be used: no peer's fault.
+    #[error("{0}")]
+    Certificate(String),
     /// The peer is reached, but there is no TLS with it.
     #[error(transparent)]
     Tls(#[from] HandshakeError),
@@ -219,7 +222,10 @@ impl Socket {
         }
         let stream = match destination.tls {
             None => stream,
-            Some(tls) => tls.shake_hands(stream).await?,
+            Some(tls) => {
+                let settings = tls.settings().await.map_err(ConnectError::Certificate)?;
+                tls.shake_hands(settings, stream).await?
+            }
         };
         Ok(Socket {
             lines: Lines { destination: Rc::new(destination.to_owned()), deadline: Deadline::new() },

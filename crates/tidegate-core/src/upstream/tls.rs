@@ -11,28 +11,41 @@ use std::{
 use bstr::{BStr, BString, ByteSlice};
 use rustls::{
     ClientConfig, ClientConnection,
+    client::Resumption,
     pki_types::{CertificateDer, ServerName},
+    sign::SingleCertAndKey,
 };
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, ast, values};
 use tidegate_net::tls::HandshakeError;
 use tidegate_tls::{
     Shared, ciphers,
     client::{ClientOptions, Identity, system_roots},
-    pem,
+    pem, provider,
     versions::{Version, Versions, WORDS},
 };
 
 use super::{UpstreamConf, directives::fill};
 use crate::{
-    conf::Config, inherit, log::Level, request::Request, ssl::files::Located, stream::Stream, template::Template,
+    conf::{Build, Config},
+    inherit,
+    log::Level,
+    request::Request,
+    ssl::{
+        Named,
+        dynamic::{CacheRules, Names, Pairs},
+        files::Located,
+    },
+    stream::Stream,
+    template::Template,
 };
 
 /// What the directives say at one level.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "each field is named as its directive, whose table entry documents it")]
 pub struct TlsConf {
-    pub certificate: Option<Located>,
-    pub certificate_key: Option<Located>,
+    pub certificate: Option<Named>,
+    pub certificate_cache: Option<Option<CacheRules>>,
+    pub certificate_key: Option<Named>,
     pub ciphers: Option<Located>,
     pub crl: Option<Located>,
     pub name: Option<Template>,
@@ -45,6 +58,24 @@ pub struct TlsConf {
     pub verify_depth: Option<u64>,
     /// What they come to, once that is known.
     client: Arc<OnceLock<Arc<ClientConfig>>>,
+    /// Where certificates with variables come from.
+    pairs: Arc<OnceLock<Arc<Pairs>>>,
+}
+
+/// `…_ssl_certificate` and its key.
+///
+/// # Errors
+/// It was given before, or has bad variables.
+pub fn named(field: &mut Option<Named>, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    fill(field, Named::of(directive, build)?, directive)
+}
+
+/// `…_ssl_certificate_cache`
+///
+/// # Errors
+/// It was given before, or a parameter is bad.
+pub fn certificate_cache(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
+    fill(&mut conf.tls.certificate_cache, CacheRules::of(directive)?, directive)
 }
 
 /// `…_ssl_protocols TLSv1.2 TLSv1.3;`
@@ -84,13 +115,19 @@ impl TlsConf {
     /// Takes the outer level's value for each field that the inner level left open.
     pub(super) fn inherit(&mut self, parent: &TlsConf) {
         let child = self;
-        inherit!(child, parent; certificate, certificate_key, ciphers, crl, name, password_file, protocols, server_name, session_reuse,
+        inherit!(child, parent; certificate, certificate_cache, certificate_key, ciphers, crl, name, password_file, protocols, server_name, session_reuse,
             trusted_certificate, verify, verify_depth);
     }
 
     /// The settings of a location. They work once [`load`](Self::load) was called.
     pub(super) fn settings(&self) -> TlsSettings {
-        TlsSettings { client: self.client.clone(), name: self.name.clone() }
+        let named = match (&self.certificate, &self.certificate_key) {
+            (Some(certificate), Some(key)) if certificate.has_variables() || key.has_variables() => {
+                Some((certificate.template.clone(), key.template.clone()))
+            }
+            _ => None,
+        };
+        TlsSettings { client: self.client.clone(), name: self.name.clone(), named, pairs: self.pairs.clone() }
     }
 
     /// Reads the files. `prefix` is that of the directives' names. To be called for each level whose requests may need TLS.
@@ -104,7 +141,8 @@ impl TlsConf {
                 // Another level that shares these directives may have come first.
                 Ok(client) => drop(self.client.set(client)),
                 Err(error) => {
-                    let span = [&self.certificate_key, &self.crl].into_iter().flatten().next().map(|found| found.span);
+                    let key = self.certificate_key.as_ref().map(|key| &key.located);
+                    let span = [key, self.crl.as_ref()].into_iter().flatten().next().map(|found| found.span);
                     diagnostics.error(span, format!("cannot speak TLS with servers: {error}"));
                 }
             },
@@ -148,18 +186,25 @@ impl TlsConf {
     }
 
     fn identity(&self, dir: &Path, prefix: &str) -> Result<Option<Shared<Identity>>, Diagnostic> {
-        let Some(certificate) = self.certificate.as_ref().filter(|found| !found.text.is_empty()) else {
+        let Some(certificate) = self.certificate.as_ref().filter(|found| !found.located.text.is_empty()) else {
             return Ok(None);
         };
         let Some(key) = &self.certificate_key else {
-            let message =
-                format!("no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{}\"", certificate.text);
-            return Err(Diagnostic::new(Severity::Emerg, certificate.span, message));
+            let Located { text, span } = &certificate.located;
+            let message = format!("no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{text}\"");
+            return Err(Diagnostic::new(Severity::Emerg, *span, message));
         };
         let passwords = match &self.password_file {
             Some(found) => found.passwords(dir)?,
             None => Vec::new(),
         };
+        if certificate.has_variables() || key.has_variables() {
+            let rules = self.certificate_cache.flatten();
+            // Another level that shares these directives may have come first.
+            let _ = self.pairs.set(Pairs::new(passwords, dir.to_owned(), provider(), rules));
+            return Ok(None);
+        }
+        let (certificate, key) = (&certificate.located, &key.located);
         let chain = certificate.load(dir, "certificate", pem::certificates)?;
         let key = key.load(dir, "certificate key", |text| pem::key(text, &passwords))?;
         Ok(Some(Shared(Arc::new(Identity { chain: Arc::new(chain), key: Arc::new(key) }))))
@@ -171,6 +216,9 @@ impl TlsConf {
 pub struct TlsSettings {
     client: Arc<OnceLock<Arc<ClientConfig>>>,
     name: Option<Template>,
+    /// Names with variables of the client's certificate and its key.
+    named: Option<(Template, Template)>,
+    pairs: Arc<OnceLock<Arc<Pairs>>>,
 }
 
 impl TlsSettings {
@@ -186,7 +234,11 @@ impl TlsSettings {
             None => host.into(),
         };
         let name = shown.to_str().ok().and_then(|name| ServerName::try_from(name.to_owned()).ok());
-        Some(TlsPeer { client: client.clone(), name, shown })
+        let names = self.named.as_ref().map(|(certificate, key)| (certificate.eval(req), key.eval(req)));
+        // Without a name there is no certificate.
+        let names = names.filter(|(certificate, _)| !certificate.is_empty());
+        let identity = names.and_then(|names| Some((self.pairs.get()?.clone(), names)));
+        Some(TlsPeer { client: client.clone(), name, shown, identity })
     }
 }
 
@@ -209,11 +261,16 @@ pub struct TlsPeer {
     /// `None` for a text that no certificate can name.
     name: Option<ServerName<'static>>,
     shown: BString,
+    /// The client's certificate, where its name has variables.
+    identity: Option<(Arc<Pairs>, Names)>,
 }
 
 impl PartialEq for TlsPeer {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.client, &other.client) && self.shown == other.shown
+        let names = |peer: &Self| peer.identity.as_ref().map(|(_, names)| names.clone());
+        Arc::ptr_eq(&self.client, &other.client)
+            && self.shown == other.shown
+            && (self.identity.is_none() && other.identity.is_none() || names(self) == names(other))
     }
 }
 
@@ -225,15 +282,33 @@ impl TlsPeer {
         self.shown.as_bstr()
     }
 
-    /// Makes a connection one of TLS.
+    /// The settings of a handshake: those of the location, with the certificate that variables name.
+    ///
+    /// # Errors
+    /// Why that cannot be used, as a sentence for the log.
+    pub(super) async fn settings(&self) -> Result<Arc<ClientConfig>, String> {
+        let Some((pairs, names)) = &self.identity else { return Ok(self.client.clone()) };
+        let pair = pairs.get(names.clone()).await?;
+        let mut config = ClientConfig::clone(&self.client);
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
+        // A session is that of the certificate which was shown when it began.
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+
+    /// Makes a connection one of TLS, by the [`settings`](Self::settings).
     ///
     /// # Errors
     /// [`HandshakeError`].
-    pub(super) async fn shake_hands(&self, stream: Stream) -> Result<Stream, HandshakeError> {
+    pub(super) async fn shake_hands(
+        &self,
+        settings: Arc<ClientConfig>,
+        stream: Stream,
+    ) -> Result<Stream, HandshakeError> {
         // No certificate is for this address.
         let nobody = || ServerName::from(std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED));
         let name = self.name.clone().unwrap_or_else(nobody);
-        let conn = ClientConnection::new(self.client.clone(), name).map_err(HandshakeError::Tls)?;
+        let conn = ClientConnection::new(settings, name).map_err(HandshakeError::Tls)?;
         let stream = stream.connect_tls(conn);
         match stream.as_tls() {
             Some(tls) => poll_fn(|cx| tls.poll_connect(cx)).await?,

@@ -237,7 +237,7 @@ fn client(options: &ClientOptions) -> Result<Arc<ClientConfig>, String> {
 }
 
 /// `sslhandshake(socket, session?, server_name?, verify?, send_status_req?)`: `1` where the Lua half is to give a session,
-/// `true` where the script wants none.
+/// `true` where the script wants none. Servers are always asked for the status of their certificates.
 pub(super) fn handshake(lua: &mut Lua) -> CResult {
     if !(1..=5).contains(&lua.top()) {
         let text = "ngx.socket sslhandshake: expecting 1 ~ 5 arguments (including the object), but seen";
@@ -247,9 +247,6 @@ pub(super) fn handshake(lua: &mut Lua) -> CResult {
     let wants_session = lua.is_none_or_nil(2) || lua.to_bool(2);
     let server_name = lua.to_bytes(3).map(<[u8]>::to_vec);
     let verify = lua.to_bool(4);
-    if lua.to_bool(5) {
-        return push_nil_error(lua, "no OCSP support");
-    }
     let conn = tcp.conn().filter(|conn| !conn.read_closed() && !conn.write_closed.get());
     let Some(conn) = conn else { return push_nil_error(lua, "closed") };
     let all = &[Operation::Connect, Operation::Read, Operation::Write];
