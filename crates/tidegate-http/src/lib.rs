@@ -34,6 +34,7 @@ pub mod hpack;
 pub mod http2;
 pub mod known;
 pub mod memcached;
+pub mod memcached_server;
 pub mod method;
 pub mod proxy_protocol;
 pub mod range;
