@@ -89,8 +89,15 @@ impl Seeds {
             b"\x02\x05\0--abchello--ab--abc",
             b"\x03\x02\x03--hello--",
         ];
+        let memcached: [&[u8]; 4] = [
+            b"set a 5 100 3 noreply\r\nabc\r\ngats 10 a b\r\ncas a 0 0 1 7\r\nx\r\n",
+            b"ms YQ== 2 b c k O1 F7 T30 MA I C5\r\nab\r\nmg a v f t s h l k N30 R10 q\r\n",
+            b"ma a N0 J5 D2 MD v\r\nmd a I T5 q\r\nmn\r\nme a\r\nstats items\r\n",
+            b"incr a 1\r\ndecr a 2 noreply\r\ntouch a 0\r\ndelete a 0\r\nflush_all 10\r\nverbosity 1\r\nquit\r\n",
+        ];
         for (target, inputs) in [
-            ("proxy_protocol", &proxy[..]),
+            ("memcached_requests", &memcached[..]),
+            ("proxy_protocol", &proxy),
             ("dns_replies", &dns),
             ("control_frames", &frames),
             ("cosocket_patterns", &patterns),

@@ -97,8 +97,8 @@ fn store<'a>(mode: Mode, arguments: &Arguments<'a>, line: &Line<'a>, item_bytes_
         let request = Request::TooLarge { key, removes: mode == Mode::Set, quiet };
         return Parsed::Request { request, bytes: line.bytes, skip: bytes + 2 };
     }
-    match line.value(bytes as usize, quiet) {
-        Err(answer) => answer,
+    match line.value(bytes as usize) {
+        Err(missing) => missing.answer(quiet),
         Ok((value, bytes)) => {
             let exptime = Exptime(exptime);
             let action = Action::Store { mode, flags, exptime, value, invalidates: false, vivify: None };

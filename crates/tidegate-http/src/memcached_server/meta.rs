@@ -204,9 +204,9 @@ fn store<'a>(name: &'a [u8], mut words: Words<'a>, count: usize, line: &Line<'a>
         return Parsed::Request { request, bytes: line.bytes, skip: bytes + 2 };
     }
     // A bad value is told even who wants no answer.
-    let (value, bytes) = match line.value(bytes as usize, false) {
+    let (value, bytes) = match line.value(bytes as usize) {
         Ok(found) => found,
-        Err(answer) => return answer,
+        Err(missing) => return missing.answer(false),
     };
     let action = Action::Store {
         mode,

@@ -305,15 +305,30 @@ impl<'a> Line<'a> {
         Parsed::Request { request: Request::Said(Some(answer)), bytes: self.bytes, skip: value_bytes + 2 }
     }
 
-    /// The value behind the line; `Err` with what is to be answered when it is not there in full, or not followed by CR LF.
-    fn value(&self, bytes: usize, quiet: bool) -> Result<(&'a [u8], usize), Parsed<'a>> {
+    /// The value behind the line, and where it ends.
+    fn value(&self, bytes: usize) -> Result<(&'a [u8], usize), NoValue> {
         let end = self.bytes + bytes + 2;
-        let Some(with_end) = self.input.get(self.bytes..end) else { return Err(Parsed::Partial { bytes: Some(end) }) };
-        with_end.strip_suffix(b"\r\n").map(|value| (value, end)).ok_or(Parsed::Request {
-            request: Request::Said((!quiet).then_some(error::CHUNK)),
-            bytes: end,
-            skip: 0,
-        })
+        let with_end = self.input.get(self.bytes..end).ok_or(NoValue::Partial(end))?;
+        with_end.strip_suffix(b"\r\n").map(|value| (value, end)).ok_or(NoValue::Bad(end))
+    }
+}
+
+/// Why a value cannot be had.
+enum NoValue {
+    /// It is not there in full; the request has so many bytes.
+    Partial(usize),
+    /// CR LF does not follow it; so many bytes are used up.
+    Bad(usize),
+}
+
+impl NoValue {
+    fn answer<'a>(&self, quiet: bool) -> Parsed<'a> {
+        match *self {
+            NoValue::Partial(bytes) => Parsed::Partial { bytes: Some(bytes) },
+            NoValue::Bad(bytes) => {
+                Parsed::Request { request: Request::Said((!quiet).then_some(error::CHUNK)), bytes, skip: 0 }
+            }
+        }
     }
 }
 

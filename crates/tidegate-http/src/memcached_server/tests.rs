@@ -1,4 +1,5 @@
 use super::*;
+use bstr::ByteSlice as _;
 
 const ITEM: usize = 1 << 20;
 
@@ -184,4 +185,44 @@ fn lines_have_an_end() {
     let mut long = many("delete", LINE_BYTES_MAX);
     long.extend_from_slice(b"\r\n");
     assert_eq!(parse(&long, ITEM), Parsed::Hopeless);
+}
+
+/// Requests with bytes changed, left out and doubled: nothing panics, what is found lies in the input, and what follows changes
+/// nothing about it.
+#[test]
+fn damaged_requests() {
+    let requests: &[&[u8]] = &[
+        b"set a 5 100 3 noreply\r\nabc\r\n",
+        b"gats 10 a b\r\n",
+        b"cas a 0 0 1 7\r\nx\r\n",
+        b"ms YQ== 2 b c k O1 F7 T30 MA I C5\r\nab\r\n",
+        b"mg a v f t s h l k N30 R10 q\r\n",
+        b"ma a N0 J5 D2 MD v\r\n",
+        b"md a I T5 q x\r\n",
+        b"delete a 0 noreply\r\n",
+        b"flush_all -10\r\n",
+    ];
+    let mut random = 1u64;
+    let mut next = |bound: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % bound
+    };
+    for _ in 0..20_000 {
+        let mut input = requests[next(requests.len())].to_vec();
+        for _ in 0..=next(3) {
+            let at = next(input.len());
+            match next(3) {
+                0 => input[at] = b" \r\n0129-+a\0\xff"[next(12)],
+                1 => input.truncate(at.max(1)),
+                _ => input.insert(at, input[at]),
+            }
+        }
+        let alone = parse(&input, ITEM);
+        let Parsed::Request { bytes, .. } = alone else { continue };
+        assert!(bytes > 0 && bytes <= input.len());
+        let mut among = input[..bytes].to_vec();
+        assert_eq!(parse(&among, ITEM), alone, "{:?}", input.as_bstr());
+        among.extend_from_slice(b"get b\r\n");
+        assert_eq!(parse(&among, ITEM), alone, "{:?}", input.as_bstr());
+    }
 }

@@ -14,8 +14,10 @@
 //! is given must be right ([`check_user`]).
 
 pub mod control;
+mod guarded;
 mod handlersocket;
 mod listen;
+mod memcached;
 mod opening;
 mod port;
 
@@ -81,6 +83,8 @@ pub struct Conf {
     tls: Option<Arc<rustls::ServerConfig>>,
     /// Where the first `listen` stands.
     listen_span: Option<Span>,
+    /// `listen … memcached`, `memcached_zone`
+    memcached: memcached::Conf,
     /// Schemas that embedded upstreams name.
     pub upstreams: Option<Vec<String>>,
     declared: Option<bool>,
@@ -193,8 +197,8 @@ pub static BLOCK: Module<Conf> = Module {
         ),
         Directive::custom("listen", 2, u16::MAX, listen::listen)
             .within(INSIDE)
-            .syntax("address[:port] | port | unix:path mysql | handlersocket [write] [backlog=number] [reuseport] [so_keepalive=on|off|...]")
-            .doc("Serves clients of this protocol at this address; if no port is given it is 3306 for MySQL and MariaDB, 9998 for HandlerSocket and 9999 for HandlerSocket with write."),
+            .syntax("address[:port] | port | unix:path mysql | handlersocket [write] | memcached zone=name|table=schema.table [auth] [backlog=number] [reuseport] [so_keepalive=on|off|...]")
+            .doc("Serves clients of this protocol at this address; if no port is given it is 3306 for MySQL and MariaDB, 9998 for HandlerSocket, 9999 for HandlerSocket with write and 11211 for memcached."),
         Directive::text("handlersocket_plain_secret", |c: &mut Conf| &mut c.handlersocket.handlersocket_plain_secret)
             .within(INSIDE)
             .doc("What clients of HandlerSocket's ports for reading have to know; required where other hosts can reach one."),
@@ -205,6 +209,14 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("300s")
             .doc("How long a client of HandlerSocket may send nothing."),
+        Directive::custom("memcached_zone", 2, 2, |c: &mut Conf, directive, _| memcached::zone(&mut c.memcached, directive))
+            .within(INSIDE)
+            .syntax("name size")
+            .doc("Memory for listen ... memcached zone=name: what was not used for the longest time makes room."),
+        Directive::size("memcached_item_size_max", |c: &mut Conf| &mut c.memcached.item_size_max)
+            .within(INSIDE)
+            .default("1m")
+            .doc("Largest item that clients of memcached may store, key and 60 bytes of administration included."),
         Directive::custom("ssl_certificate", 1, 1, |c: &mut Conf, directive, _| port::tls::once(&mut c.ssl_certificate, directive))
             .within(INSIDE)
             .syntax("file | data:text")
@@ -225,6 +237,7 @@ pub static BLOCK: Module<Conf> = Module {
             .doc("Makes the schema if there is none, and runs the statements of a file in it then."),
     ],
     inherit: |child, parent, _| {
+        memcached::inherit(&mut child.memcached, &parent.memcached);
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, rollback_on_timeout, statement_memory_max,
             statement_time_max, log_size_max, packet_size_max, tls, users, schemas, upstreams);
         child.handlersocket.inherit(&parent.handlersocket);
@@ -294,6 +307,7 @@ fn schema(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
 fn check(conf: &Conf, checked: &Checked<'_>, diagnostics: &mut Diagnostics) {
     port::check(conf, diagnostics);
     handlersocket::check(conf, diagnostics);
+    memcached::check(conf, diagnostics);
     let data = data_directory(conf, checked.config);
     for ((name, file), span) in conf.schemas.iter().flatten().zip(&conf.schema_spans) {
         let is_made = data.join(tidegate_sql::file_of_schema(&name.to_str_lossy())).exists();
@@ -336,11 +350,13 @@ fn engine_within(config: &Config, handover: Duration) -> Result<Engine, EngineEr
             let changed = engine.configure(options(conf, &path));
             changed.map_err(|error| EngineError::Refused(error.to_string()))?;
             make_schemas(engine, config).map_err(EngineError::Refused)?;
+            memcached::prepare_tables(engine, &conf.memcached).map_err(EngineError::Refused)?;
             engine.clone()
         }
         None => {
             let engine = opening::open(conf, &path, handover)?;
             make_schemas(&engine, config).map_err(EngineError::Refused)?;
+            memcached::prepare_tables(&engine, &conf.memcached).map_err(EngineError::Refused)?;
             if let Err(error) = control::serve(engine.clone(), &path) {
                 // Only `tidegate sql` needs it.
                 let socket = path.join(control::SOCKET);
@@ -458,20 +474,26 @@ fn make_schemas(engine: &Engine, config: &Config) -> Result<(), String> {
         return Ok(());
     }
     let engine = engine.clone();
-    // Statements wait for the disk, and the thread's own event loop cannot turn while its worker starts.
-    let filling = std::thread::spawn(move || {
+    on_a_thread(move || async move {
+        for (name, file) in missing {
+            fill(&engine, &name, file.as_deref()).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs statements while a worker starts: they wait for the disk, and the thread's own event loop cannot turn meanwhile.
+fn on_a_thread<F: Future<Output = Result<(), String>>>(
+    body: impl FnOnce() -> F + Send + 'static,
+) -> Result<(), String> {
+    let running = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| format!("cannot fill schemas: {error}"))?;
-        runtime.block_on(async {
-            for (name, file) in missing {
-                fill(&engine, &name, file.as_deref()).await?;
-            }
-            Ok(())
-        })
+        runtime.block_on(body())
     });
-    filling.join().unwrap_or_else(|_| Err("cannot fill schemas: the engine panicked".to_owned()))
+    running.join().unwrap_or_else(|_| Err("cannot fill schemas: the engine panicked".to_owned()))
 }
 
 async fn fill(engine: &Engine, name: &str, file: Option<&Path>) -> Result<(), String> {
@@ -504,7 +526,7 @@ async fn execute(session: &mut tidegate_sql::Session, sql: &[u8]) -> Result<(), 
 }
 
 /// A sink that drops all results.
-struct Nowhere;
+pub(in crate::database) struct Nowhere;
 
 impl Sink for Nowhere {
     fn columns(&mut self, _: &[Column]) {}

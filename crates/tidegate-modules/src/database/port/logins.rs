@@ -25,7 +25,7 @@ const COUNTED_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 128;
 
 /// The password of a user who may come from there. Somebody without a password may come from this machine alone.
-pub(super) fn password<'a>(users: &'a [User], name: &[u8], peer: Peer) -> Option<&'a [u8]> {
+pub(in crate::database) fn password<'a>(users: &'a [User], name: &[u8], peer: Peer) -> Option<&'a [u8]> {
     let user = users.iter().find(|user| *user.name == *name)?;
     let is_near = match peer {
         Peer::Unix => true,

@@ -13,8 +13,6 @@ pub(super) mod tls;
 use std::{
     cell::Cell,
     io,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
     rc::Rc,
     sync::Arc,
     task::{Poll, ready},
@@ -32,7 +30,7 @@ use tidegate_mysql::{
     server::{Next, Server},
 };
 use tidegate_net::{
-    log::{self, Level},
+    log::Level,
     service::{Conversation, HasSession, Memo, Opening, Service},
     session::{End, Session, Wait},
     worker::Worker,
@@ -40,8 +38,10 @@ use tidegate_net::{
 use tidegate_rows::ServerError;
 
 use self::{answers::Answers, socket::Socket};
-use super::{BLOCK, Conf, listen::add};
+use super::{BLOCK, Conf, guarded, listen::add};
 
+/// The protocol's name in the log.
+const PROTOCOL: &str = "mysql";
 /// The port of an address without one.
 const PORT_DEFAULT: u16 = 3306;
 /// Number of an error that has none of its own.
@@ -142,18 +142,8 @@ impl HasSession for Talk {
 impl Conversation for Talk {
     async fn converse(self: &Rc<Self>, worker: &Rc<Worker>) -> End {
         let Some(mut server) = self.server.take() else { return End::Closed };
-        let end = {
-            let mut talking = pin!(talk(&self.session, &mut server, self.input.take(), worker));
-            std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| talking.as_mut().poll(cx))) {
-                Ok(poll) => poll,
-                Err(panic) => {
-                    let text = tidegate_core::panics::panic_text(&*panic);
-                    note(&self.session, Level::Alert, format_args!("connection handler panicked: {text}"));
-                    Poll::Ready(End::Closed)
-                }
-            })
-            .await
-        };
+        let talking = talk(&self.session, &mut server, self.input.take(), worker);
+        let end = guarded::guarded(&self.session, PROTOCOL, talking).await;
         if end == End::Idle {
             server.release();
             self.server.set(Some(server));
@@ -185,13 +175,7 @@ fn refuse(session: &Session, error: &io::Error) {
 
 /// Writes a line about a connection to the error log.
 fn note(session: &Session, level: Level, message: std::fmt::Arguments<'_>) {
-    let log = log::main();
-    if log.enabled(level) {
-        log.write(level, Some(session.number), format_args!("mysql: {message}"), |line| {
-            use std::fmt::Write as _;
-            let _ = write!(line, ", client: {}", session.peer);
-        });
-    }
+    guarded::note(session, PROTOCOL, level, message);
 }
 
 /// What a wait for the client has come to.
