@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use support::Site;
 use support::http2::{Client, head};
+use tidegate_http::hpack::encode;
 use tidegate_http::http2::{ErrorCode, STREAM_MAX, flag, kind, setting, write_window_update};
 
 /// Length of `/big`, in bytes: ten frames.
@@ -233,6 +234,49 @@ fn a_websocket_whose_client_leaves() {
         server.join().expect("no panic");
         site.quit();
     }
+}
+
+#[test]
+fn a_name_whose_server_speaks_no_http2() {
+    let mut site = Site::new("", "");
+    let other =
+        format!("server {{ listen 127.0.0.1:{}; server_name other; location = / {{ return 200 other; }}", site.port);
+    site.configure("", &format!("http2 on; location = / {{ return 200 ok; }} }} {other}"));
+    site.start();
+    let mut client = Client::new(site.port);
+    let ask = |client: &mut Client<TcpStream>, stream, name: &str| {
+        let mut block = Vec::new();
+        for (name, value) in [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", name)] {
+            encode::field(name.as_bytes(), value.as_bytes(), &mut block);
+        }
+        client.send(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &block);
+        client.answer(stream)
+    };
+    assert_eq!(ask(&mut client, 1, "localhost").text(), "ok");
+    assert!(ask(&mut client, 3, "other").head.starts_with(":status: 421\n"));
+    assert_eq!(ask(&mut client, 5, "localhost").text(), "ok");
+    site.quit();
+}
+
+#[test]
+fn without_keep_alive_there_is_one_request() {
+    let mut site = site("keepalive_timeout 0;");
+    let mut client = Client::new(site.port);
+    client.frame_of(kind::SETTINGS).expect("settings");
+    client.get(1, "/");
+    assert_eq!(client.answer(1).text(), "ok");
+    assert_eq!(client.farewell(), (1, ErrorCode::NoError as u32));
+    assert!(client.frame().is_none());
+    site.quit();
+}
+
+#[test]
+fn connect_is_not_allowed() {
+    let mut site = site("");
+    let mut client = Client::new(site.port);
+    client.send_bytes(&head(1, "CONNECT", "/", &[], true));
+    assert!(client.answer(1).head.starts_with(":status: 405\n"));
+    site.quit();
 }
 
 #[test]

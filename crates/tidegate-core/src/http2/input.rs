@@ -102,9 +102,9 @@ impl Input {
         }
     }
 
-    /// Whether more has to come for what has begun.
-    pub(super) fn is_within_block(&self) -> bool {
-        self.block.stream != 0 || !self.has_settings
+    /// Whether more has to come for what has begun: a frame, a header block, the first request.
+    pub(super) fn awaits_rest(&self) -> bool {
+        self.last_stream == 0 || self.block.stream != 0 || !self.mux.conn.input.borrow().is_empty()
     }
 
     /// Takes the next frame off the front of `bytes`; answers its length, or `None` if it is not all there.

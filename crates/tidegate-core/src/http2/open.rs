@@ -17,6 +17,7 @@ use crate::{
     client::Client,
     clock,
     connection::Connection,
+    http2_settings::is_on,
     lifecycle::{begin, begin_unfinished, leave, note_ignored_lines, recycle, unshared},
     log::Level,
     panics::{catch_panic, report_panic},
@@ -66,6 +67,13 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
     input.mux.add(stream.clone());
     limit_requests(input, &req);
     match verdict {
+        Ok(()) if !is_served(&input.mux.conn, &req) => {
+            req.log(
+                Level::Info,
+                format_args!("client attempted to request a server name for which HTTP/2 is not enabled"),
+            );
+            run(&stream, req, worker, |req| phase::reject(req, 421));
+        }
         Ok(()) => run(&stream, req, worker, phase::run),
         Err(bad) => {
             req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
@@ -77,6 +85,11 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
         input.note_answer();
     }
     Ok(())
+}
+
+/// Whether the server that the client names speaks HTTP/2.
+fn is_served(conn: &Connection, req: &Request) -> bool {
+    is_on(req.level()) || conn.default_level().core.http.listens_http2
 }
 
 /// Takes note that the client wants to speak another protocol on the stream.

@@ -118,6 +118,10 @@ impl Serving<'_> {
             self.look_at_time();
             let before = self.unsent();
             let sent = self.input.mux.send_now().map_err(|_| End::Gone)?;
+            if sent != Sent::All {
+                // That was so much that time has passed.
+                clock::update();
+            }
             let now_ms = clock::steady_ms();
             if self.unsent() < before || before == 0 {
                 self.moved_ms = now_ms;
@@ -258,7 +262,7 @@ impl Serving<'_> {
         let core = &mux.conn.default_level().core;
         let (since_ms, limit_ms) = if self.unsent() > 0 {
             (self.moved_ms, core.http.send_timeout_ms())
-        } else if mux.count() == 0 && (self.input.is_within_block() || !mux.conn.input.borrow().is_empty()) {
+        } else if mux.count() == 0 && self.input.awaits_rest() {
             (self.quiet_since_ms, core.http.client_header_timeout_ms())
         } else if mux.count() == 0 {
             (self.quiet_since_ms, core.keepalive.timeout_ms().max(1))

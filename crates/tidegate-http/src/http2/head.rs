@@ -187,9 +187,9 @@ impl HeadText {
         if !self.method.iter().all(|&byte| is_token(byte)) {
             return Err(Malformed::Pseudo);
         }
-        let target = if is_connect { &self.authority } else { &self.path };
+        let target = if is_connect && self.path.is_empty() { &self.authority } else { &self.path };
         // Anything else would say which server is meant, or be more than a target.
-        let is_whole = is_connect || target.starts_with(b"/") || *target == b"*";
+        let is_whole = (is_connect && self.path.is_empty()) || target.starts_with(b"/") || *target == b"*";
         if !is_whole || target.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
             return Err(Malformed::Pseudo);
         }
