@@ -60,6 +60,8 @@ const NEEDS: &[Need] = &[
     need(Group::Tests, "/usr/share/lua/5.1/socket.lua", &["lua-socket"]),
     need(Group::Bench, "nginx", &["nginx"]),
     need(Group::Bench, "wrk", &["wrk"]),
+    need(Group::Bench, "h2load", &["nghttp2-client"]),
+    need(Group::Bench, "curl", &["curl"]),
     need(Group::Bench, "sysbench", &["sysbench"]),
     need(Group::Bench, "taskset", &["util-linux"]),
     need(Group::Bench, "ngx_http_lua_module.so", &["libnginx-mod-http-lua"]),

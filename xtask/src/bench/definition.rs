@@ -114,6 +114,7 @@ const SECTIONS: &[&str] = &[
     "scheme",
     "connections",
     "wrk",
+    "h2load",
     "script",
     "expect",
     "ratio",

@@ -1,4 +1,4 @@
-//! Load by wrk, and CPU per request meanwhile.
+//! Load by wrk or h2load, and CPU per request meanwhile.
 
 use super::cpu;
 use super::definition::Bench;
@@ -11,7 +11,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-/// What wrk found.
+/// What wrk or h2load found.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Load {
     pub(super) requests: u64,
@@ -83,14 +83,23 @@ pub(super) fn start_backend(bench: &Bench) -> Result<Option<(Site, Running)>, St
 /// The answer is the expected one: a fast error page would win every comparison.
 pub(super) fn check_answer(bench: &Bench, site: &Site) -> Result<(), String> {
     let expected = site.vars.expand(bench.value("expect"))?;
-    let bytes = super::special::fetch(site.port, &bench.url)?;
+    let speaks_http2 = !bench.value("h2load").is_empty();
+    let bytes = if speaks_http2 { fetch_http2(site, bench)? } else { super::special::fetch(site.port, &bench.url)? };
     let pattern = regex::bytes::Regex::new(&format!("(?s){}", expected.trim_end())).map_err(|e| e.to_string())?;
-    let answer = cases::parse_response(&bytes);
+    let answer = if speaks_http2 { Some((200, bytes.clone())) } else { cases::parse_response(&bytes) };
     if !answer.is_some_and(|(status, body)| status == 200 && pattern.is_match(&body)) {
         let shown: String = String::from_utf8_lossy(&bytes).chars().take(300).collect();
         return Err(format!("unexpected answer:\n{shown}\n{}", site.last_words()));
     }
     Ok(())
+}
+
+/// The body of a response over HTTP/2.
+fn fetch_http2(site: &Site, bench: &Bench) -> Result<Vec<u8>, String> {
+    let url = format!("http://127.0.0.1:{}{}", site.port, bench.url);
+    let output = Command::new("curl").args(["-s", "--fail", "-m", "5", "--http2-prior-knowledge", &url]).output();
+    let output = output.map_err(|e| format!("cannot run curl: {e}"))?;
+    if output.status.success() { Ok(output.stdout) } else { Err(format!("curl ended with {}", output.status)) }
 }
 
 /// A machine that others share now and then runs a third slower for a second or two. What such rounds say of two servers
@@ -110,8 +119,11 @@ pub(super) fn lowest_p99(loads: Vec<Load>) -> Load {
     loads.into_iter().min_by(|a, b| a.p99_us.total_cmp(&b.p99_us)).unwrap_or_default()
 }
 
-/// Runs wrk on the load's core.
+/// Runs wrk on the load's core, or h2load where the benchmark has arguments for that.
 pub(super) fn run_wrk(bench: &Bench, site: &Site, time: Duration) -> Result<Load, String> {
+    if !bench.value("h2load").is_empty() {
+        return run_h2load(bench, site, time);
+    }
     let mut command = Command::new("taskset");
     command.args(["-c", LOAD_CORE, "wrk", "-t1", "--latency"]);
     command.arg(format!("-c{}", bench.connections)).arg(format!("-d{}s", time.as_secs().max(1)));
@@ -130,6 +142,32 @@ pub(super) fn run_wrk(bench: &Bench, site: &Site, time: Duration) -> Result<Load
     parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
         format!("wrk said: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     })
+}
+
+/// Runs h2load on the load's core. It tells no p99.
+fn run_h2load(bench: &Bench, site: &Site, time: Duration) -> Result<Load, String> {
+    let mut command = Command::new("taskset");
+    command.args(["-c", LOAD_CORE, "h2load", "-t1"]).args(bench.value("h2load").split_whitespace());
+    command.arg(format!("-c{}", bench.connections)).arg(format!("-D{}", time.as_secs().max(1)));
+    command.arg(format!("http://127.0.0.1:{}{}", site.port, bench.url));
+    let output = command.output().map_err(|e| format!("cannot run h2load: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    parse_h2load(&text).ok_or_else(|| format!("h2load said: {text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn parse_h2load(text: &str) -> Option<Load> {
+    let mut load = Load::default();
+    for line in text.lines().map(str::trim) {
+        let numbers = || line.split([' ', ',']).filter_map(|word| word.parse::<u64>().ok());
+        if line.starts_with("requests: ") {
+            // total, started, done, succeeded, failed, errored, timeout
+            load.requests = numbers().nth(3)?;
+            load.failed = numbers().skip(4).sum();
+        } else if let Some((_, rate)) = line.split_once("s, ").filter(|_| line.starts_with("finished in ")) {
+            load.per_second = rate.split_once(" req/s")?.0.parse().ok()?;
+        }
+    }
+    (load.per_second > 0.0).then_some(load)
 }
 
 fn parse(text: &str) -> Option<Load> {
@@ -165,6 +203,16 @@ fn microseconds(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_h2load_prints() {
+        let text = "finished in 1.00s, 5454.50 req/s, 1.07MB/s\n\
+                    requests: 5460 total, 5520 started, 5458 done, 5455 succeeded, 3 failed, 2 errored, 1 timeout\n\
+                    status codes: 5455 2xx, 0 3xx, 3 4xx, 0 5xx\n";
+        let load = parse_h2load(text).unwrap();
+        assert_eq!(load, Load { requests: 5455, per_second: 5454.5, p99_us: 0.0, failed: 6 });
+        assert_eq!(parse_h2load("unable to connect"), None);
+    }
 
     #[test]
     fn what_wrk_prints() {
