@@ -287,7 +287,7 @@ impl Column {
             Rep::Int | Rep::Datetime | Rep::Timestamp | Rep::Time | Rep::Enum => "INTEGER".into(),
             Rep::Uint | Rep::Set => "ANY".into(),
             Rep::Real => "REAL".into(),
-            Rep::Dec | Rep::Blob | Rep::Null | Rep::Number => "BLOB".into(),
+            Rep::Dec | Rep::Blob | Rep::Fixed(_) | Rep::Null | Rep::Number => "BLOB".into(),
             Rep::Text => format!("TEXT COLLATE {}", self.ty.collation.sqlite_name()),
         }
     }

@@ -3,6 +3,8 @@
 //! In strict mode whatever would change a value is an error; otherwise (and for IGNORE) it is a warning and the nearest value is
 //! stored.
 
+mod fixed;
+
 use std::borrow::Cow;
 
 use crate::{
@@ -48,7 +50,9 @@ impl Target<'_> {
             return Ok(Datum::Null);
         }
         let ty = &self.column.ty;
+        let value = self.assignable(value)?;
         match ty.base {
+            Base::Fixed(kind) => self.fixed(kind, value),
             Base::Tiny | Base::Small | Base::Medium | Base::Int | Base::Big => self.integer(value),
             Base::Decimal => self.decimal(value),
             Base::Float | Base::Double => self.real(value),
@@ -576,6 +580,7 @@ pub(crate) fn implicit_default(ty: &SqlType) -> Datum {
         Rep::Enum => Datum::Int(1),
         Rep::Real | Rep::Number => Datum::Real(0.0),
         Rep::Dec => Datum::Blob(Decimal::ZERO.to_blob()),
+        Rep::Fixed(kind) => Datum::Blob(vec![0; kind.size()].into()),
         Rep::Blob if ty.base == Base::Binary => Datum::Blob(vec![0; ty.length as usize].into()),
         Rep::Blob => Datum::Blob(Box::default()),
         Rep::Text | Rep::Null => Datum::Text(Box::default()),

@@ -262,6 +262,12 @@ errors! {
     incorrect_column_value(kind, value, schema, table, column, row) = 1292 b"22007" "Incorrect {kind} value: '{value}' for column `{schema}`.`{table}`.`{column}` at row {row}";
     /// A value that is none of its type, in an expression.
     incorrect_value(kind, value) = 1292 b"22007" "Incorrect {kind} value: '{value}'";
+    /// An operation that the type of its operand does not have.
+    illegal_type(kind, operation) = 4079 b"HY000" "Illegal parameter data type {kind} for operation '{operation}'";
+    /// An operation that the types of its operands do not have.
+    illegal_types(kinds, operation) = 4078 b"HY000" "Illegal parameter data types {kinds} for operation '{operation}'";
+    /// A value for a column that takes none of its type.
+    cannot_assign(from, to, schema, table, column) = 4078 b"HY000" "Cannot cast '{from}' as '{to}' in assignment of `{schema}`.`{table}`.`{column}`";
     /// A function that is not there.
     unknown_function(schema, name) = 1305 b"42000" "FUNCTION {schema}.{name} does not exist";
     /// A savepoint that is not there.

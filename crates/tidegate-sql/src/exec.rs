@@ -180,6 +180,8 @@ impl Out {
             }
             // More digits than the type shows are kept, and ZEROFILL is not copied, as in MariaDB.
             Val::Dec(value) if strings => Val::Dec(value.rescale(self.ty.decimals.max(value.scale)).unwrap_or(value)),
+            // Columns of bytes take the bytes.
+            value @ Val::Fixed(_) => value,
             Val::Int(position) if numbers && self.rep == Rep::Enum => Val::Int(position),
             Val::Uint(members) if numbers && self.rep == Rep::Set => Val::Uint(members),
             _ if strings || matches!(self.rep, Rep::Enum | Rep::Set) => {

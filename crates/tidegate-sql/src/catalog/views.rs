@@ -17,7 +17,7 @@ use crate::{
     ddl::temporary,
     store::conn::{Cell, Conn, SqliteError, Step},
     translate::quote,
-    value::{Base, Rep},
+    value::{Base, Fixed, Rep},
 };
 
 /// What format 3 added.
@@ -137,6 +137,7 @@ fn shown(column: &Column) -> String {
         Rep::Enum => return member(&c, column),
         Rep::Set => members(&c, column),
         Rep::Dec => decimal(&c, column.ty.length, u32::from(column.ty.decimals)),
+        Rep::Fixed(kind) => fixed(&c, kind),
         _ => return c,
     };
     if column.nullable { format!("CASE WHEN {c} NOTNULL THEN {value} END") } else { value }
@@ -205,6 +206,29 @@ fn members(c: &str, column: &Column) -> String {
 
 fn listed(column: &Column) -> Option<&[Box<str>]> {
     column.ty.members.as_deref().filter(|members| members.len() <= MEMBERS_MAX)
+}
+
+/// A UUID or an address, see [`crate::value::fixed`]. An IPv6 address has all its digits.
+fn fixed(c: &str, kind: Fixed) -> String {
+    let digits = |from: usize, count: usize| format!("substr(hex({c}),{from},{count})");
+    let parts = |parts: &[(usize, usize)], between: &str| {
+        let texts: Vec<String> = parts.iter().map(|(from, count)| digits(*from, *count)).collect();
+        format!("lower({})", texts.join(&format!("||'{between}'||")))
+    };
+    match kind {
+        Fixed::Uuid => format!(
+            "CASE WHEN substr({c},7,1)>=x'80' AND substr({c},9,1)>=x'01' AND substr({c},9,1)<x'60' THEN {} ELSE {} END",
+            parts(&[(25, 8), (21, 4), (17, 4), (13, 4), (1, 12)], "-"),
+            parts(&[(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)], "-")
+        ),
+        Fixed::Inet4 => {
+            let digit = |at: usize| format!("instr('0123456789ABCDEF',{})", digits(at, 1));
+            let bytes: Vec<String> =
+                (0..4).map(|byte| format!("{}*16+{}-17", digit(byte * 2 + 1), digit(byte * 2 + 2))).collect();
+            format!("printf('%d.%d.%d.%d',{})", bytes.join(","))
+        }
+        Fixed::Inet6 => parts(&std::array::from_fn::<_, 8, _>(|group| (group * 4 + 1, 4)), ":"),
+    }
 }
 
 /// A decimal in its stored form, see [`crate::value::decimal`]: a number as far as a double keeps its digits, else a text.

@@ -202,6 +202,7 @@ impl<'a> Constants<'a> {
                 Val::Datetime(value) => Val::Datetime(value),
                 Val::Timestamp(value) => Val::Timestamp(value),
                 Val::Time(value) => Val::Time(value),
+                Val::Fixed(value) => Val::Fixed(value),
             },
             Source::Now { decimals, utc } => Val::Datetime(now(*utc).truncate(*decimals).pack()),
             Source::Today { utc } => Val::Datetime(now(*utc).date_only().pack()),

@@ -139,6 +139,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         RuleKind::Check(_) => translator.truth(&ex),
         _ => translator.text(&ex),
     };
+    translator.check_operations()?;
     let binds = std::mem::take(&mut translator.binds);
     let row: Vec<String> = table
         .columns

@@ -7,7 +7,7 @@ use crate::{
     errors,
     store::conn::Cell,
     translate::{Code, Coercibility, Ex, Res, Translator, scope::Scope},
-    value::{Base, Rep, SqlType, collation::Collation, decimal, latin1},
+    value::{Base, Fixed, Rep, SqlType, collation::Collation, decimal, latin1},
 };
 
 use super::abi::Udf;
@@ -258,6 +258,9 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
                 None => cut,
                 Some(length) => Ex { code: Code::Sql(format!("tg_fill({}, {length})", t.text(&cut))), ..cut },
             }
+        }
+        word if let Some(kind) = Fixed::named(word) => {
+            Ex::sql(t.convert(ex, Rep::Fixed(kind)), SqlType::new(Base::Fixed(kind)))
         }
         "json" => return Err(errors::unsupported("CAST AS JSON")),
         _ => {

@@ -60,10 +60,13 @@ fn coalesce(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
 
 /// The greatest or least: NULL if any is NULL.
 fn extreme(t: &mut Translator<'_>, args: &[Ex], word: &str) -> Res<Ex> {
-    let mut common = t.common_type(args, "greatest")?;
+    let operation = if word == "max" { "greatest" } else { "least" };
+    let mut common = t.common_type(args, operation)?;
     let text = |arg: &Ex| arg.ty.base.is_character() || arg.ty.base.is_binary();
     let known = || args.iter().filter(|arg| arg.ty.rep() != Rep::Null);
-    if known().any(text) && !known().all(text) {
+    if let Base::Fixed(_) = common.ty.base {
+        // Texts beside such a value are read as its type.
+    } else if known().any(text) && !known().all(text) {
         if known().any(|arg| arg.ty.base.is_temporal()) {
             if !known().all(|arg| text(arg) || arg.ty.base.is_temporal()) {
                 return Err(errors::unsupported("GREATEST and LEAST of times, texts and numbers"));

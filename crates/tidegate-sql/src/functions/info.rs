@@ -9,10 +9,12 @@ use crate::{
     errors,
     row_locks::{Mode, Resource},
     session::UserValue,
+    store::conn::Cell,
     task,
     translate::{Code, Coercibility, Ex, Res, Source, Translator, conversion_code, quote, rep_of_code},
     value::{
-        Base, Datum, Rep, SqlType, Val,
+        Base, Datum, Fixed, Rep, SqlType, Val,
+        collation::Collation,
         decimal::{PRECISION_MAX, SCALE_MAX},
     },
     variables::{self, VariableScope},
@@ -148,13 +150,14 @@ static FUNCTIONS: &[Function] = &[
         Ok(())
     }),
     rewrite("BENCHMARK", 2, 2, |_, _| Err(errors::unsupported("BENCHMARK"))),
-    udf_fresh("UUID", "f_uuid", |_| SqlType::varchar(36, crate::value::collation::Collation(33)), |_, out| {
+    udf_fresh("UUID", "f_uuid", |_| SqlType::new(Base::Fixed(Fixed::Uuid)), |_, out| {
         let mut bytes = [0u8; 16];
         getrandom::fill(&mut bytes).map_err(errors::internal)?;
         bytes[6] = bytes[6] & 0x0f | 0x10;
         bytes[8] = bytes[8] & 0x3f | 0x80;
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        out.text(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]));
+        if let Some(value) = Fixed::Uuid.of_bytes(&bytes) {
+            out.cell(Cell::Blob(&value.to_stored()));
+        }
         Ok(())
     }),
 ];
@@ -188,7 +191,7 @@ pub(crate) fn sleep_time(seconds: Option<f64>) -> Res<Duration> {
 
 /// A user with a host, 128 and 255 characters at most.
 fn user(source: Source) -> Ex {
-    let ty = SqlType::varchar(384, crate::value::collation::Collation::DEFAULT);
+    let ty = SqlType::varchar(384, Collation::DEFAULT);
     Ex { coercibility: Coercibility::System, ..Ex::constant(source, ty) }
 }
 
@@ -196,12 +199,12 @@ fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {
     Ok(match (t.session.schema, t.session.inputs.virtual_schema) {
         (Some(schema), _) => Ex::known_text(&schema.name).with_nullable(true),
         (None, Some(name)) => Ex::known_text(name),
-        (None, None) => Ex { ty: SqlType::varchar(64, crate::value::collation::Collation::DEFAULT), ..Ex::null() },
+        (None, None) => Ex { ty: SqlType::varchar(64, Collation::DEFAULT), ..Ex::null() },
     })
 }
 
 /// The type of a variable that holds a text.
-pub(crate) fn variable_text(collation: crate::value::collation::Collation) -> SqlType {
+pub(crate) fn variable_text(collation: Collation) -> SqlType {
     let length = 16_777_215 / collation.char_bytes_max();
     SqlType { collation, length, ..SqlType::new(Base::LongText) }
 }
@@ -277,6 +280,7 @@ pub(super) fn assign(t: &mut Translator<'_>, name: &Expr, value: &Ex) -> Res<Ex>
         Rep::Uint if value.ty.base != Base::Bit => (t.text(value), SqlType::ubigint()),
         Rep::Uint | Rep::Real | Rep::Dec | Rep::Text | Rep::Blob => (t.text(value), value.ty.clone()),
         Rep::Null => ("NULL".to_owned(), SqlType::new(Base::LongText)),
+        Rep::Fixed(kind) => (t.convert(value, Rep::Text), SqlType::varchar(kind.chars_max(), Collation::DEFAULT)),
         _ => (t.convert(value, Rep::Text), SqlType::new(Base::LongText)),
     };
     t.effects.note_write();

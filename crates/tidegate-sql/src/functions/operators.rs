@@ -154,6 +154,10 @@ fn convert(args: &Args<'_>, out: &mut Out) -> Done {
     };
     let width = u32::try_from(args.int(4)).ok().filter(|width| *width > 0);
     let value = args.val(0, from);
+    if let (Val::Fixed(value), Rep::Blob) = (&value, to) {
+        out.cell(crate::store::conn::Cell::Blob(value.bytes()));
+        return Ok(());
+    }
     if matches!(to, Rep::Text | Rep::Blob) {
         let mut text = Vec::with_capacity(32);
         value.write(base, decimals, width, &mut text);
@@ -221,6 +225,13 @@ pub(crate) fn cast_val<'a>(value: Val<'a>, to: Rep) -> Result<Val<'a>, ServerErr
                 Val::Null
             }
         },
+        Rep::Fixed(kind) => match value.to_fixed(kind) {
+            Ok(fixed) => fixed.map_or(Val::Null, Val::Fixed),
+            Err(wrong) => {
+                warn(wrong, &value);
+                Val::Null
+            }
+        },
         Rep::Timestamp => match value.to_datetime() {
             Ok(datetime) => datetime.and_then(crate::session::local_to_timestamp).map_or(Val::Null, Val::Timestamp),
             Err(wrong) => {
@@ -280,7 +291,7 @@ fn warn(wrong: Incorrect, value: &Val<'_>) {
     value.write(natural_base(value.rep()), 0, None, &mut text);
     let text = String::from_utf8_lossy(&text).into_owned();
     let error = match wrong.0 {
-        "datetime" | "time" => errors::incorrect_value(wrong.0, text),
+        "datetime" | "time" | "uuid" | "inet4" | "inet6" => errors::incorrect_value(wrong.0, text),
         kind => errors::truncated_wrong_value(kind, text),
     };
     task::env(|env| env.warn(error));

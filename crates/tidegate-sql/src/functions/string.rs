@@ -468,6 +468,10 @@ fn insert(args: &Args<'_>, out: &mut Out) -> Done {
 
 fn hex(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
     let ty = SqlType::varchar(args[0].ty.length.saturating_mul(8), Collation::DEFAULT);
+    if let Rep::Fixed(_) = args[0].ty.rep() {
+        let sql = t.convert(&args[0], Rep::Blob);
+        return Ok(Ex::sql(format!("f_hex_text({sql})"), ty));
+    }
     if args[0].ty.base.is_number() {
         let sql = t.convert(&args[0], Rep::Uint);
         return Ok(Ex::sql(format!("f_hex_number({sql})"), ty));

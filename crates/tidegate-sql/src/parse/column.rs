@@ -10,7 +10,7 @@ use super::{
 use crate::{
     dialect::{identifier, is_word, skip, take_word, take_words, unexpected},
     errors,
-    value::{Base, SqlType, collation::Collation, decimal, types::NOT_FIXED},
+    value::{Base, Fixed, SqlType, collation::Collation, decimal, types::NOT_FIXED},
 };
 
 pub(super) fn column(p: &mut Parser) -> Result<Refused<ColumnSpec>> {
@@ -69,7 +69,9 @@ pub(super) fn column_rest(p: &mut Parser, name: String) -> Result<Refused<Column
             spec.comment = word_or_string(p)?;
         } else if take_word(p, "COLLATE") {
             spec.collation = Some(word_or_string(p)?);
-        } else if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
+        } else if !matches!(spec.ty.base, Base::Fixed(_))
+            && (take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET"))
+        {
             spec.charset = Some(word_or_string(p)?);
         } else if take_word(p, "REFERENCES") {
             // MySQL reads and ignores it in a column; the table's FOREIGN KEY counts.
@@ -219,7 +221,8 @@ pub(super) fn column_type(p: &mut Parser, name: &str) -> Result<Refused<(SqlType
         "json" => SqlType { collation: Collation::UTF8MB4_BIN, ..SqlType::new(Base::Json) },
         "enum" => SqlType::new(Base::Enum),
         "set" => SqlType::new(Base::Set),
-        "geometry" | "point" | "linestring" | "polygon" | "uuid" | "inet4" | "inet6" | "multipoint" => {
+        word if let Some(kind) = Fixed::named(word) => SqlType::new(Base::Fixed(kind)),
+        "geometry" | "point" | "linestring" | "polygon" | "multipoint" => {
             return Ok(Err(errors::unsupported(format!("type {word}"))));
         }
         _ => {
@@ -292,6 +295,7 @@ pub(super) fn set_length(ty: &mut SqlType, first: u32, second: Option<u32>, colu
             };
             *ty = SqlType::new(base);
         }
+        Base::Fixed(_) => {}
         Base::Date | Base::Json => return Err(errors::syntax("(")),
         _ => ty.length = first,
     }

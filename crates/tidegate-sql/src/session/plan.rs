@@ -75,6 +75,7 @@ impl Core {
             Statement::Delete(delete) => PlanKind::Delete(translator.delete(delete)?),
             _ => return Err(errors::internal("this statement has no plan")),
         };
+        translator.check_operations()?;
         let cacheable = translator.is_cacheable();
         let reads_more = !cacheable || reads_more(&kind, &translator);
         let plan = Plan {

@@ -1,6 +1,6 @@
 //! The numbers under which SQLite's functions know representations.
 
-use crate::value::Rep;
+use crate::value::{Fixed, Rep};
 
 /// The number by which `tg_cv` knows a conversion.
 pub(crate) fn conversion_code(from: Rep, to: Rep) -> i64 {
@@ -22,6 +22,9 @@ fn rep_code(rep: Rep) -> i64 {
         Rep::Enum => 10,
         Rep::Set => 11,
         Rep::Number => 12,
+        Rep::Fixed(Fixed::Uuid) => 13,
+        Rep::Fixed(Fixed::Inet4) => 14,
+        Rep::Fixed(Fixed::Inet6) => 15,
     }
 }
 
@@ -40,6 +43,9 @@ pub(crate) fn rep_of_code(code: i64) -> Rep {
         10 => Rep::Enum,
         11 => Rep::Set,
         12 => Rep::Number,
+        13 => Rep::Fixed(Fixed::Uuid),
+        14 => Rep::Fixed(Fixed::Inet4),
+        15 => Rep::Fixed(Fixed::Inet6),
         _ => Rep::Null,
     }
 }

@@ -3,7 +3,8 @@
 use sqlparser::ast::{BinaryOperator, Expr, Query};
 
 use super::{
-    Code, Ex, Res, Translator, affinity, expr::unnest, meet, scope::Scope, select::Wanted, types::is_constant,
+    Code, Ex, Res, Translator, affinity, expr::unnest, illegal::illegal_types, meet, scope::Scope, select::Wanted,
+    types::is_constant,
 };
 use crate::{
     errors, functions,
@@ -93,8 +94,13 @@ impl Translator<'_> {
     /// What two operands are compared on.
     ///
     /// # Errors
-    /// 1267 for collations that do not meet.
+    /// 1267 for collations that do not meet, 4078 for types that do not.
     pub(crate) fn ground(&self, a: &Ex, b: &Ex) -> Res<Ground> {
+        self.ground_of(a, b, "=")
+    }
+
+    /// What two operands of an operation are compared on.
+    fn ground_of(&self, a: &Ex, b: &Ex, operation: &str) -> Res<Ground> {
         use Rep::*;
         let (x, y) = (a.ty.rep(), b.ty.rep());
         let text = |rep: Rep| matches!(rep, Text | Blob);
@@ -103,6 +109,9 @@ impl Translator<'_> {
         let temporal = |rep: Rep| matches!(rep, Datetime | Timestamp | Time);
         Ok(match (x, y) {
             (Null, _) | (_, Null) => Ground::Native,
+            (Fixed(x), Fixed(y)) if x == y => Ground::Native,
+            (Fixed(kind), other) | (other, Fixed(kind)) if text(other) => Ground::As(Fixed(kind)),
+            (Fixed(_), _) | (_, Fixed(_)) => return Err(illegal_types(operation, &[&a.ty, &b.ty])),
             (x, y) if whole(x) && whole(y) => Ground::Native,
             (x, y) if (text(x) || matches!(x, Enum | Set)) && (text(y) || matches!(y, Enum | Set)) => {
                 let (collation, _) = meet(a, b, "=")?;
@@ -185,7 +194,7 @@ impl Translator<'_> {
         };
         let (plain_a, plain_b) = (plain(a, b), plain(b, a));
         let (a, b) = (plain_a.as_ref().unwrap_or(a), plain_b.as_ref().unwrap_or(b));
-        let mut ground = self.ground(a, b)?;
+        let mut ground = self.ground_of(a, b, if op == "IS" { "<=>" } else { op })?;
         // A quotient and a number in quotes meet as decimals, unless both are constant.
         let quoted =
             |x: &Ex, y: &Ex| x.ty.rep() == Rep::Dec && !is_constant(x) && y.ty.rep() == Rep::Text && y.is_const();

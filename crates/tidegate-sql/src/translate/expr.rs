@@ -5,7 +5,7 @@ use sqlparser::ast::{
 };
 
 use super::{
-    Code, Coercibility, Ex, Res, Source, Translator, meet,
+    Code, Coercibility, Ex, Res, Source, Translator, illegal,
     scope::{Named, Scope},
     select::Wanted,
     types::{
@@ -268,6 +268,7 @@ impl Translator<'_> {
 
     fn operator(&mut self, a: &Ex, op: &BinaryOperator, b: &Ex) -> Res<Ex> {
         use BinaryOperator as Op;
+        illegal::check_operands(op, a, b)?;
         match op {
             Op::Eq => self.compare(a, "=", b),
             Op::NotEq => self.compare(a, "<>", b),
@@ -537,7 +538,7 @@ impl Translator<'_> {
             common.ty.marks.hex = false;
         }
         for ex in known {
-            let (collation, coercibility) = meet(&common, ex, operation)?;
+            let (collation, coercibility) = illegal::meet_as_results(&common, ex, operation)?;
             common.ty = common_of(&common.ty, &ex.ty, collation);
             common.coercibility = coercibility;
         }

@@ -16,12 +16,14 @@ pub(crate) mod effects;
 pub(crate) mod expr;
 mod from;
 mod full_group;
+mod illegal;
 pub(crate) mod inputs;
 pub(crate) mod like;
 mod limit;
 pub(crate) mod list;
 pub(crate) mod literals;
 mod locking;
+mod meet;
 mod names;
 mod param;
 pub(crate) mod returning;
@@ -50,6 +52,7 @@ use crate::{
 
 pub(crate) use codes::{conversion_code, rep_of_code};
 pub(crate) use inputs::{Inputs, Session};
+pub(crate) use meet::meet;
 pub(crate) use param::ParamKind;
 
 pub(crate) type Res<T> = Result<T, ServerError>;
@@ -209,6 +212,8 @@ pub(crate) struct Translator<'a> {
     depth: usize,
     /// Constants that stand in comparisons.
     compared_constants: usize,
+    /// The first operation on a value that has none of this kind.
+    illegal: illegal::Illegal,
 }
 
 /// Views inside of views.
@@ -255,6 +260,7 @@ impl<'a> Translator<'a> {
             views: 0,
             depth: 0,
             compared_constants: 0,
+            illegal: illegal::Illegal::default(),
         }
     }
 
@@ -384,6 +390,9 @@ impl<'a> Translator<'a> {
             }
             return self.bind(&source, to, None);
         }
+        if let (Rep::Fixed(_), Some(operation)) = (from, illegal::operation_of(to)) {
+            return self.refused(operation, &[&ex.ty]);
+        }
         let mut sql = self.text(ex);
         if ex.ty.marks.dated && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec) {
             let number = Ex::sql(format!("tg_dated_number({sql})"), SqlType::decimal(20, 6));
@@ -490,6 +499,7 @@ impl<'a> Translator<'a> {
                 let sql = self.text(ex);
                 format!("({sql} <> 0)")
             }
+            Rep::Fixed(_) => self.refused("<>", &[&ex.ty, &SqlType::bigint()]),
             Rep::Dec | Rep::Text | Rep::Blob => self.convert_early(ex, Rep::Real),
         }
     }
@@ -563,6 +573,7 @@ impl<'a> Translator<'a> {
             views: self.views,
             depth: self.depth,
             compared_constants: self.compared_constants,
+            illegal: take(&mut self.illegal),
         };
         let result = f(&mut inner);
         self.binds = inner.binds;
@@ -577,6 +588,7 @@ impl<'a> Translator<'a> {
         self.aliases = inner.aliases;
         self.locks.found = inner.locks.found;
         self.effects = inner.effects;
+        self.illegal = inner.illegal;
         result
     }
 
@@ -649,48 +661,4 @@ impl Ex {
     pub(crate) fn with_nullable(self, nullable: bool) -> Self {
         Self { nullable, ..self }
     }
-}
-
-/// The collation on which texts meet.
-///
-/// # Errors
-/// 1267 if neither gives way.
-pub(crate) fn meet(a: &Ex, b: &Ex, operation: &str) -> Res<(Collation, Coercibility)> {
-    let is_text = |ex: &Ex| ex.ty.base.is_character() || ex.ty.base.is_binary();
-    match (is_text(a), is_text(b)) {
-        (true, false) => return Ok((a.ty.collation, a.coercibility)),
-        (false, true) => return Ok((b.ty.collation, b.coercibility)),
-        (false, false) => return Ok((Collation::DEFAULT, Coercibility::Number)),
-        (true, true) => {}
-    }
-    if a.ty.collation == b.ty.collation {
-        return Ok((a.ty.collation, a.coercibility.min(b.coercibility)));
-    }
-    if a.coercibility != b.coercibility {
-        let stronger = if a.coercibility < b.coercibility { a } else { b };
-        return Ok((stronger.ty.collation, stronger.coercibility));
-    }
-    let (x, y) = (a.ty.collation, b.ty.collation);
-    if x == Collation::BINARY || y == Collation::BINARY {
-        return Ok((Collation::BINARY, a.coercibility));
-    }
-    if a.coercibility == Coercibility::Explicit {
-        return Err(errors::collation_mix(
-            format!("{},EXPLICIT", x.name()),
-            format!("{},EXPLICIT", y.name()),
-            operation,
-        ));
-    }
-    if x.charset() != y.charset() {
-        let wider = if x.char_bytes_max() > y.char_bytes_max() { x } else { y };
-        return Ok((wider, a.coercibility));
-    }
-    // Within a character set the binary order wins; of two others none does.
-    if !x.is_binary_order() && !y.is_binary_order() {
-        let strength = if a.coercibility == Coercibility::Column { "IMPLICIT" } else { "COERCIBLE" };
-        let side = |collation: Collation| format!("{},{strength}", collation.name());
-        return Err(errors::collation_mix(side(x), side(y), operation));
-    }
-    let binary = if x.is_binary_order() { x } else { y };
-    Ok((binary, Coercibility::Mixed))
 }

@@ -148,6 +148,10 @@ pub(crate) fn common_of(a: &SqlType, b: &SqlType, collation: Collation) -> SqlTy
     if a == b {
         return a.clone();
     }
+    // A text beside a UUID or an address is one.
+    if let Some(fixed) = [a, b].into_iter().find(|ty| matches!(ty.base, Base::Fixed(_))) {
+        return SqlType::new(fixed.base);
+    }
     let unsigned = |ty: &SqlType| ty.unsigned || ty.base == Base::Bit;
     if ints(a) && ints(b) && unsigned(a) == unsigned(b) {
         let wider = if int_digits(a) >= int_digits(b) { a.clone() } else { b.clone() };

@@ -12,9 +12,11 @@
 //! | ENUM | INTEGER, the member's number |
 //! | characters, JSON | TEXT in UTF-8 |
 //! | binary strings | BLOB |
+//! | UUID, INET4, INET6 | BLOB of [`fixed`], in their order |
 
 pub(crate) mod collation;
 pub(crate) mod decimal;
+pub(crate) mod fixed;
 pub(crate) mod json;
 pub(crate) mod latin1;
 pub(crate) mod number;
@@ -26,6 +28,7 @@ mod uca;
 pub(crate) mod val;
 mod weights;
 
+pub(crate) use fixed::Fixed;
 pub(crate) use types::{Base, Rep, SqlType};
 pub(crate) use val::Val;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_rows::{Column, ColumnFlags, ColumnType};
 
-use super::collation::Collation;
+use super::{collation::Collation, fixed::Fixed};
 
 /// The type's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,6 +39,7 @@ pub(crate) enum Base {
     Json,
     Enum,
     Set,
+    Fixed(Fixed),
 }
 
 /// How a value of a type looks to SQLite.
@@ -68,6 +69,8 @@ pub(crate) enum Rep {
     Enum,
     /// As `Uint`, one bit for each member.
     Set,
+    /// BLOB, see [`super::fixed`].
+    Fixed(Fixed),
     /// Parameters only: INTEGER (or `Uint`'s BLOB) for the text of a whole number, REAL for any other.
     Number,
 }
@@ -139,6 +142,7 @@ impl SqlType {
             Base::Text | Base::Blob => (65_535, 0),
             Base::MediumText | Base::MediumBlob => (16_777_215, 0),
             Base::LongText | Base::LongBlob | Base::Json => (u32::MAX, 0),
+            Base::Fixed(kind) => (kind.chars_max(), 0),
             Base::Varchar | Base::Varbinary | Base::Enum | Base::Set | Base::Null => (0, 0),
         };
         let collation = if base.is_character() { Collation::DEFAULT } else { Collation::BINARY };
@@ -248,6 +252,7 @@ impl SqlType {
             Base::Time => Rep::Time,
             Base::Enum => Rep::Enum,
             Base::Set => Rep::Set,
+            Base::Fixed(kind) => Rep::Fixed(kind),
             base if base.is_binary() => Rep::Blob,
             _ => Rep::Text,
         }
@@ -271,7 +276,12 @@ impl SqlType {
         if not_null {
             flags |= ColumnFlags::NOT_NULL;
         }
-        if self.unsigned || self.is_hex() || self.base == Base::Bit || self.base == Base::Timestamp && self.marks.stored
+        let fixed = matches!(self.base, Base::Fixed(_));
+        if self.unsigned
+            || self.is_hex()
+            || self.base == Base::Bit
+            || fixed
+            || self.base == Base::Timestamp && self.marks.stored
         {
             flags |= ColumnFlags::UNSIGNED;
         }
@@ -285,14 +295,15 @@ impl SqlType {
             base if base.is_blob() => flags |= ColumnFlags::BLOB,
             _ => {}
         }
-        if self.collation.is_binary_order() {
+        if self.collation.is_binary_order() && !fixed {
             flags |= ColumnFlags::BINARY;
         }
         let kind = self.column_type();
         let mut column = Column::expression(name, kind);
         column.flags = ColumnFlags(flags);
         column.decimals = self.decimals;
-        column.collation = self.collation.sent().0;
+        // Clients get the text of values that have one of their own.
+        column.collation = if fixed { Collation::DEFAULT.0 } else { self.collation.sent().0 };
         column.length = self.display_length();
         column
     }
@@ -314,7 +325,7 @@ impl SqlType {
             Base::Time => ColumnType::Time,
             Base::Datetime => ColumnType::Datetime,
             Base::Timestamp => ColumnType::Timestamp,
-            Base::Char | Base::Binary | Base::Enum | Base::Set => ColumnType::String,
+            Base::Char | Base::Binary | Base::Enum | Base::Set | Base::Fixed(_) => ColumnType::String,
             Base::Varchar | Base::Varbinary => ColumnType::VarString,
             Base::TinyText | Base::TinyBlob if !self.marks.stored => ColumnType::TinyBlob,
             Base::MediumText | Base::MediumBlob if !self.marks.stored => ColumnType::MediumBlob,
@@ -332,6 +343,7 @@ impl SqlType {
             }
             Base::Datetime | Base::Timestamp => 19 + fraction,
             Base::Time => 10 + fraction,
+            Base::Fixed(_) => self.length * Collation::DEFAULT.char_bytes_max(),
             Base::Char | Base::Varchar => self.length.saturating_mul(self.collation.sent().char_bytes_max()),
             Base::Enum | Base::Set => {
                 let lengths =
@@ -412,6 +424,7 @@ impl SqlType {
             Base::LongBlob => "longblob",
             Base::Enum => "enum",
             Base::Set => "set",
+            Base::Fixed(kind) => kind.name(),
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use super::{
-    Base, Datum, Rep, SqlType,
+    Base, Datum, Fixed, Rep, SqlType,
     decimal::Decimal,
+    fixed::FixedValue,
     number::{self, parse_decimal, parse_f64, parse_int},
     temporal::{self, Datetime, datetime_from_number, parse_datetime, parse_time},
     uint_of,
@@ -27,6 +28,8 @@ pub(crate) enum Val<'a> {
     Timestamp(i64),
     /// Microseconds.
     Time(i64),
+    /// UUID, INET4, INET6.
+    Fixed(FixedValue),
 }
 
 /// What a conversion found wrong with a value.
@@ -44,6 +47,7 @@ impl<'a> Val<'a> {
             (Cell::Int(value), Rep::Uint | Rep::Set) => Val::Uint(value as u64),
             (Cell::Blob(_), Rep::Uint | Rep::Set) => Val::Uint(uint_of(cell)),
             (Cell::Blob(blob), Rep::Dec) => Decimal::decode(blob).map_or(Val::Null, Val::Dec),
+            (Cell::Blob(blob), Rep::Fixed(kind)) => kind.of_stored(blob).map_or(Val::Null, Val::Fixed),
             (Cell::Int(value), _) => Val::Int(value),
             (Cell::Real(value), _) => Val::Real(value),
             (Cell::Text(text), _) => Val::Text(Cow::Borrowed(text)),
@@ -82,6 +86,7 @@ impl<'a> Val<'a> {
             Val::Datetime(_) => Rep::Datetime,
             Val::Timestamp(_) => Rep::Timestamp,
             Val::Time(_) => Rep::Time,
+            Val::Fixed(value) => Rep::Fixed(value.kind()),
         }
     }
 
@@ -95,6 +100,7 @@ impl<'a> Val<'a> {
             Val::Dec(value) => Datum::Blob(value.to_blob()),
             Val::Text(text) => Datum::Text(text.into_owned().into()),
             Val::Blob(blob) => Datum::Blob(blob.into_owned().into()),
+            Val::Fixed(value) => Datum::Blob(value.to_stored()),
         }
     }
 
@@ -113,6 +119,7 @@ impl<'a> Val<'a> {
                 }
                 parsed.value
             }
+            Val::Fixed(_) => return Err((0.0, Incorrect("DOUBLE"))),
             Val::Datetime(_) | Val::Time(_) | Val::Timestamp(_) => match self.to_decimal() {
                 Ok(value) | Err((value, _)) => value.to_f64(),
             },
@@ -138,6 +145,7 @@ impl<'a> Val<'a> {
                 let value = Datetime::unpack(*packed);
                 with_micros(value.to_number(), value.micros)
             }
+            Val::Fixed(_) => return Err((Decimal::ZERO, Incorrect("DECIMAL"))),
             Val::Timestamp(_) => return self.clone().local().to_decimal(),
             Val::Time(time) => with_micros(temporal::time_to_number(*time), time % 1_000_000),
         })
@@ -165,6 +173,7 @@ impl<'a> Val<'a> {
                 }
                 parsed.value
             }
+            Val::Fixed(_) => return Err((0, Incorrect("INTEGER"))),
             Val::Datetime(_) | Val::Time(_) | Val::Timestamp(_) => match self.to_decimal() {
                 // A fraction of a second is cut: rounding could give a second that no minute has.
                 Ok(value) | Err((value, _)) => value.truncate(0).mantissa,
@@ -185,6 +194,7 @@ impl<'a> Val<'a> {
                 return Datetime::from_total_micros(total).map(Some).ok_or(wrong);
             }
             Val::Text(text) | Val::Blob(text) => parse_datetime(text).ok_or(wrong)?.value,
+            Val::Fixed(_) => return Err(wrong),
             Val::Int(value) => datetime_from_number(*value).ok_or(wrong)?,
             Val::Uint(value) => i64::try_from(*value).ok().and_then(datetime_from_number).ok_or(wrong)?,
             Val::Real(_) | Val::Dec(_) => {
@@ -210,6 +220,7 @@ impl<'a> Val<'a> {
             Val::Datetime(packed) => Datetime::unpack(*packed).time_micros(),
             Val::Timestamp(_) => return self.clone().local().to_time(),
             Val::Text(text) | Val::Blob(text) => parse_time(text).ok_or(wrong)?.0,
+            Val::Fixed(_) => return Err(wrong),
             Val::Int(value) => temporal::time_from_number(*value).ok_or(wrong)?,
             Val::Uint(value) => temporal::time_from_number(i64::try_from(*value).unwrap_or(i64::MAX)).ok_or(wrong)?,
             Val::Real(_) | Val::Dec(_) => {
@@ -220,6 +231,22 @@ impl<'a> Val<'a> {
                 time + number.sub(whole).and_then(|rest| rest.rescale(6)).map_or(0, |rest| rest.mantissa as i64)
             }
         }))
+    }
+
+    /// The value in a type of a fixed number of bytes.
+    ///
+    /// # Errors
+    /// A text or bytes that are no such value, and values of all other types.
+    pub(crate) fn to_fixed(&self, kind: Fixed) -> Result<Option<FixedValue>, Incorrect> {
+        let found = match self {
+            Val::Null => return Ok(None),
+            Val::Text(text) => kind.parse(text),
+            Val::Blob(bytes) => kind.of_bytes(bytes),
+            // The text decides, as for all other values: an INET4 is no INET6.
+            Val::Fixed(value) if value.kind() == kind => Some(*value),
+            _ => None,
+        };
+        found.map(Some).ok_or(Incorrect(kind.name()))
     }
 
     /// A TIMESTAMP as date and time in the session's time zone; anything else as it is.
@@ -282,6 +309,7 @@ impl<'a> Val<'a> {
             }
             Val::Timestamp(_) => self.clone().local().write(Base::Datetime, decimals, width, out),
             Val::Time(time) => temporal::write_time(*time, decimals, out),
+            Val::Fixed(value) => value.write(out),
         }
     }
 }

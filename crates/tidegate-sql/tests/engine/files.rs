@@ -109,6 +109,21 @@ fn file_of(fixture: &Fixture) -> PathBuf {
 }
 
 #[tokio::test]
+async fn uuids_and_addresses_are_texts_in_the_file() {
+    let fixture = Fixture::new("fixed");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE hosts (id INT PRIMARY KEY, u UUID, a INET4 NOT NULL, b INET6)").await;
+    let rows = "(1, '123e4567-e89b-12d3-a456-4266554400ff', '10.0.255.1', '::1'), \
+                (2, '123e4567-e89b-72d3-a456-4266554400ff', '0.0.0.0', NULL)";
+    run(&mut session, &format!("INSERT INTO hosts VALUES {rows}")).await;
+    assert_eq!(
+        in_copy(&fixture, "SELECT * FROM hosts ORDER BY id").await,
+        "1|123e4567-e89b-12d3-a456-4266554400ff|10.0.255.1|0000:0000:0000:0000:0000:0000:0000:0001\n\
+         2|123e4567-e89b-72d3-a456-4266554400ff|0.0.0.0|NULL"
+    );
+}
+
+#[tokio::test]
 async fn tables_have_their_names_in_the_file_after_each_change() {
     let fixture = Fixture::new("names");
     let mut session = fixture.session().await;
