@@ -2,7 +2,7 @@
 //!
 //! Source: MySQL internals, "Generic Response Packets" and "Column Definition".
 
-use tidegate_rows::{Column, ColumnFlags, ColumnType, ServerError, Summary};
+use tidegate_rows::{Column, ColumnFlags, ColumnType, ServerError, SessionChange, Summary};
 
 use crate::wire::{Malformed, Reader, put_lenenc, put_lenenc_bytes};
 
@@ -14,6 +14,8 @@ pub mod status {
     pub const AUTOCOMMIT: u16 = 2;
     /// Another result of the batch follows.
     pub const MORE_RESULTS: u16 = 8;
+    /// Something of the session has changed, and the OK packet says what.
+    pub const SESSION_STATE_CHANGED: u16 = 1 << 14;
 }
 
 /// First byte of an OK packet.
@@ -56,6 +58,7 @@ pub fn ok(packet: &[u8]) -> Result<Summary, Malformed> {
         status,
         info: info.into(),
         more_results: status & self::status::MORE_RESULTS != 0,
+        changes: Box::default(),
     })
 }
 
@@ -133,11 +136,41 @@ pub fn put_ok(out: &mut Vec<u8>, first: u8, summary: &Summary) {
     out.push(first);
     put_lenenc(out, summary.affected_rows);
     put_lenenc(out, summary.insert_id);
-    out.extend_from_slice(&status_of(summary).to_le_bytes());
+    let changed = if summary.changes.is_empty() { 0 } else { status::SESSION_STATE_CHANGED };
+    out.extend_from_slice(&(status_of(summary) | changed).to_le_bytes());
     out.extend_from_slice(&summary.warnings.to_le_bytes());
-    if !summary.info.is_empty() {
+    if !summary.info.is_empty() || changed != 0 {
         put_lenenc_bytes(out, &summary.info);
     }
+    if changed != 0 {
+        let mut changes = Vec::new();
+        summary.changes.iter().for_each(|change| put_change(&mut changes, change));
+        put_lenenc_bytes(out, &changes);
+    }
+}
+
+/// Appends a change of the session: its kind, and a string with what belongs to it.
+///
+/// Source: MySQL internals, "Session State Information".
+fn put_change(out: &mut Vec<u8>, change: &SessionChange) {
+    let mut data = Vec::new();
+    let kind = match change {
+        SessionChange::Variable(name, value) => {
+            put_lenenc_bytes(&mut data, name.as_bytes());
+            put_lenenc_bytes(&mut data, value.as_bytes());
+            0
+        }
+        SessionChange::Schema(name) => {
+            put_lenenc_bytes(&mut data, name.as_bytes());
+            1
+        }
+        SessionChange::State => {
+            put_lenenc_bytes(&mut data, b"1");
+            2
+        }
+    };
+    out.push(kind);
+    put_lenenc_bytes(out, &data);
 }
 
 /// Appends the payload of the packet behind the rows, or, for a client that does not know better, behind the columns.
@@ -158,11 +191,16 @@ fn status_of(summary: &Summary) -> u16 {
 
 /// Appends the payload of an ERR packet.
 pub fn put_error(out: &mut Vec<u8>, error: &ServerError) {
+    put_error_of(out, error, error.message.as_bytes());
+}
+
+/// Appends the payload of an ERR packet whose message is in the client's character set.
+pub fn put_error_of(out: &mut Vec<u8>, error: &ServerError, message: &[u8]) {
     out.push(ERR);
     out.extend_from_slice(&error.code.to_le_bytes());
     out.push(b'#');
     out.extend_from_slice(&error.sqlstate);
-    out.extend_from_slice(error.message.as_bytes());
+    out.extend_from_slice(message);
 }
 
 /// Appends the payload of a column definition.
@@ -193,6 +231,15 @@ mod tests {
         let summary = ok(b"\0\0\0\x02\0\0\0hello").unwrap();
         assert_eq!(&*summary.info, b"hello");
         assert!(ok(b"\0\0\0\x02").is_err());
+    }
+
+    #[test]
+    fn changes_of_the_session() {
+        let changes = [SessionChange::Variable("autocommit", "OFF".into()), SessionChange::Schema("shop".into())];
+        let mut out = Vec::new();
+        put_ok(&mut out, OK, &Summary { changes: changes.into(), ..Summary::default() });
+        assert_eq!(&out[..8], b"\0\0\0\0\x40\0\0\0");
+        assert_eq!(&out[8..], b"\x18\0\x0f\x0aautocommit\x03OFF\x01\x05\x04shop");
     }
 
     #[test]
@@ -235,6 +282,7 @@ mod tests {
             status: status::AUTOCOMMIT | status::MORE_RESULTS,
             info: (*b"hi").into(),
             more_results: true,
+            changes: Box::default(),
         };
         let mut out = Vec::new();
         put_ok(&mut out, OK, &summary);

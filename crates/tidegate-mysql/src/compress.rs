@@ -20,9 +20,16 @@ const COMPRESS_SIZE_MIN: usize = 50;
 /// Read at once.
 const READ_SIZE: usize = 16 * 1024;
 
-/// Both directions of a compressed connection.
-#[derive(Debug)]
+/// Both directions of a client's compressed connection.
+#[derive(Debug, Default)]
 pub struct Compressed {
+    inflater: Inflater,
+    deflater: Deflater,
+}
+
+/// Frames that arrive, and the packets in them.
+#[derive(Debug)]
+pub struct Inflater {
     /// Bytes as they arrived: those before `start` are used, those behind `end` are room.
     raw: Vec<u8>,
     start: usize,
@@ -31,10 +38,23 @@ pub struct Compressed {
     plain: Vec<u8>,
     plain_start: usize,
     inflate: Decompress,
+    /// Number of the frame that was inflated last.
+    sequence: u8,
+}
+
+/// Makes frames of packets.
+#[derive(Debug)]
+pub struct Deflater {
     deflate: Compress,
 }
 
-impl Default for Compressed {
+impl Default for Deflater {
+    fn default() -> Self {
+        Self { deflate: Compress::new(Compression::fast(), true) }
+    }
+}
+
+impl Default for Inflater {
     fn default() -> Self {
         Self {
             raw: vec![0; READ_SIZE],
@@ -43,12 +63,47 @@ impl Default for Compressed {
             plain: Vec::new(),
             plain_start: 0,
             inflate: Decompress::new(true),
-            deflate: Compress::new(Compression::fast(), true),
+            sequence: 0,
         }
     }
 }
 
 impl Compressed {
+    /// As [`Inflater::is_empty`].
+    pub fn is_empty(&self) -> bool {
+        self.inflater.is_empty()
+    }
+
+    /// As [`Inflater::take`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn take(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        self.inflater.take(space)
+    }
+
+    /// As [`Inflater::space`].
+    pub fn space(&mut self) -> &mut [u8] {
+        self.inflater.space()
+    }
+
+    /// As [`Inflater::arrived`].
+    pub fn arrived(&mut self, count: usize) {
+        self.inflater.arrived(count);
+    }
+
+    /// Turns the packets of one command into frames.
+    pub fn compress(&mut self, packets: &[u8], out: &mut Vec<u8>) {
+        self.deflater.compress(packets, &mut 0, out);
+    }
+}
+
+impl Inflater {
+    /// Number of the frame that was inflated last; an answer's frames count on from there.
+    pub fn sequence(&self) -> u8 {
+        self.sequence
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.start == self.end && self.plain_start == self.plain.len()
@@ -99,6 +154,7 @@ impl Compressed {
         let Some(frame) = held.get(HEAD_SIZE..HEAD_SIZE + len) else { return Ok(false) };
         self.plain.clear();
         self.plain_start = 0;
+        self.sequence = held[3];
         if plain_len == 0 {
             self.plain.extend_from_slice(frame);
         } else {
@@ -114,10 +170,11 @@ impl Compressed {
         self.start += HEAD_SIZE + len;
         Ok(true)
     }
+}
 
-    /// Turns the packets of one command into frames.
-    pub fn compress(&mut self, packets: &[u8], out: &mut Vec<u8>) {
-        let mut sequence = 0u8;
+impl Deflater {
+    /// Turns packets into frames; `sequence` is the number of the first, and then of the next.
+    pub fn compress(&mut self, packets: &[u8], sequence: &mut u8, out: &mut Vec<u8>) {
         for chunk in packets.chunks(FRAME_MAX) {
             let head = out.len();
             out.extend_from_slice(&[0; HEAD_SIZE]);
@@ -139,9 +196,9 @@ impl Compressed {
             }
             let len = (out.len() - head - HEAD_SIZE) as u32;
             out[head..head + 3].copy_from_slice(&len.to_le_bytes()[..3]);
-            out[head + 3] = sequence;
+            out[head + 3] = *sequence;
             out[head + 4..head + 7].copy_from_slice(&(plain_len as u32).to_le_bytes()[..3]);
-            sequence = sequence.wrapping_add(1);
+            *sequence = sequence.wrapping_add(1);
         }
     }
 }

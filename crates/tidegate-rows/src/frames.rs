@@ -252,6 +252,7 @@ impl<'a> Payload<'a> {
             status: u16::from_le_bytes(self.array()?),
             more_results: self.array()? != [0],
             info: self.text()?.into(),
+            changes: Box::default(),
         })
     }
 

@@ -34,6 +34,19 @@ pub struct Summary {
     pub info: Box<[u8]>,
     /// Another result of the same batch follows.
     pub more_results: bool,
+    /// What the statement has changed of the session, where the session tells.
+    pub changes: Box<[SessionChange]>,
+}
+
+/// Something of a session that is another thing from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChange {
+    /// The current schema.
+    Schema(String),
+    /// A system variable, with the value that it has now.
+    Variable(&'static str, String),
+    /// Anything.
+    State,
 }
 
 /// Receives the results of a statement, in this order for each result:

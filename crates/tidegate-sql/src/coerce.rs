@@ -3,8 +3,6 @@
 //! In strict mode whatever would change a value is an error; otherwise (and for IGNORE) it is a warning and the nearest value is
 //! stored.
 
-mod fixed;
-
 use std::borrow::Cow;
 
 use crate::{
@@ -70,7 +68,7 @@ impl Target<'_> {
     }
 
     /// An error in strict mode, a warning otherwise.
-    fn complain(&self, error: ServerError) -> Res<()> {
+    pub(crate) fn complain(&self, error: ServerError) -> Res<()> {
         if self.strict {
             return Err(error);
         }
@@ -80,11 +78,11 @@ impl Target<'_> {
         Ok(())
     }
 
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.column.name
     }
 
-    fn shown(value: &Val<'_>) -> String {
+    pub(crate) fn shown(value: &Val<'_>) -> String {
         let mut text = Vec::new();
         value.write(Base::Null, 0, None, &mut text);
         String::from_utf8_lossy(&text).into_owned()

@@ -31,7 +31,7 @@ use crate::{
         Bind,
         dml::{DeletePlan, InsertPlan, UpdatePlan},
     },
-    value::{Base, Rep, SqlType, Val, decimal::Decimal, temporal::Datetime, types::NOT_FIXED, uint_of},
+    value::{Base, Rep, SqlType, Val, decimal::Decimal, latin1, temporal::Datetime, types::NOT_FIXED, uint_of},
 };
 
 /// A translated statement.
@@ -168,6 +168,9 @@ impl Out {
         let year = column.base == Base::Year;
         let numbers = matches!(column.rep(), Rep::Int | Rep::Uint | Rep::Real | Rep::Dec);
         match Val::of(cell, self.rep) {
+            Val::Text(text) if self.ty.collation.is_latin1() && column.rep() == Rep::Blob => {
+                Val::Blob(latin1::encode(&text).into())
+            }
             value @ (Val::Null | Val::Text(_) | Val::Blob(_)) => value,
             Val::Datetime(packed) if self.ty.base == Base::Date && numbers && !strings && !year => {
                 Val::Int(Datetime::unpack(packed).to_number() / 1_000_000)

@@ -30,6 +30,7 @@ mod cache;
 mod catalog;
 mod clients;
 mod coerce;
+mod coerce_fixed;
 mod commits;
 mod ddl;
 mod dialect;
@@ -62,4 +63,4 @@ pub use engine::{
     Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,
 };
 pub use listening::{Heard, Listening};
-pub use session::{Context, Description, Freshness, PooledSession, Session, TableChange, TableRead};
+pub use session::{Charset, Context, Description, Freshness, PooledSession, Session, TableChange, TableRead, Texts};

@@ -23,6 +23,8 @@ mod select;
 mod statements;
 mod stepping_back;
 mod tables;
+mod texts;
+mod told;
 mod transaction;
 mod waiting;
 mod writes;
@@ -45,6 +47,7 @@ pub use pooled::PooledSession;
 pub use prepared::Context;
 pub(crate) use private::{Stopped, acquire_unused};
 pub(crate) use resting::IdleLimits;
+pub use texts::{Charset, Texts};
 use transaction::{Transaction, writes_for_others};
 
 use crate::{
@@ -216,16 +219,6 @@ impl Session {
     #[doc(hidden)]
     pub fn set_statement_cache(&mut self, on: bool) {
         self.core.caches = on;
-    }
-
-    /// Whether a text may hold several statements (`CLIENT_MULTI_STATEMENTS`), as in a new session; otherwise none of it runs: 1064.
-    pub fn set_batches(&mut self, allowed: bool) {
-        self.core.batches = allowed;
-    }
-
-    /// Whether affected rows are those that an UPDATE has found rather than changed (`CLIENT_FOUND_ROWS`).
-    pub fn set_found_rows(&mut self, found: bool) {
-        self.core.env.found_rows_flag.set(found);
     }
 }
 

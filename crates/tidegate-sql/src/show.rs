@@ -408,6 +408,7 @@ impl Core {
             warnings: self.env.warning_count(),
             more_results: more,
             status: self.status_bits(),
+            changes: self.env.take_changes(),
             ..Summary::default()
         });
     }

@@ -14,7 +14,7 @@ use crate::{
     engine::EngineInner,
     errors,
     parse::{IsolationScope, SetItem, SetValue},
-    session::{CompletionType, Core, Env, Isolation, Numbers, UserValue, Zone},
+    session::{Charset, CompletionType, Core, Env, Isolation, Numbers, UserValue, Zone},
     value::{Datum, SqlType, collation::Collation},
 };
 use list::Use;
@@ -120,6 +120,12 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
     })
 }
 
+/// The value of a session's variable as SHOW VARIABLES shows it; `None` if there is none of this name.
+pub(crate) fn value_of(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
+    let (name, ..) = list::find(name)?;
+    get(engine, env, name).map(|value| shown(name, value))
+}
+
 /// A variable's value as SHOW VARIABLES shows it: switches are ON and OFF.
 fn shown(name: &str, value: String) -> String {
     let switch = list::is_switch(name);
@@ -165,33 +171,55 @@ pub(crate) fn set(core: &mut Core, items: &[SetItem], sql: &[u8]) -> Res<()> {
 fn names_of(core: &mut Core, charset: Option<&str>, collation: Option<&str>) -> Res<()> {
     let charset = charset.unwrap_or("utf8mb4");
     let by_charset = Collation::of_charset(charset).ok_or_else(|| errors::unknown_charset(charset))?;
-    if !matches!(by_charset.charset(), "utf8mb4" | "utf8mb3" | "ascii" | "binary") {
+    if !can_connect(&core.env, by_charset) {
         return Err(errors::unsupported(format!("the character set {charset} for connections")));
     }
     let chosen = match collation {
         None => by_charset,
         Some(name) => Collation::by_name(name).ok_or_else(|| errors::unknown_collation(name))?,
     };
-    // Texts are UTF-8 whatever the client calls it: utf8mb3 is a part of it.
-    core.env.collation.set(chosen);
-    let mut system = core.env.system.borrow_mut();
-    for name in ["character_set_client", "character_set_results"] {
-        system.insert(name, by_charset.charset().to_owned());
-    }
+    set_texts(&core.env, by_charset, chosen);
+    let names = ["character_set_client", "character_set_connection", "character_set_results", "collation_connection"];
+    core.env.note_variables(&core.engine, &names);
     Ok(())
+}
+
+/// Whether the session's client may use a character set. utf8mb3 and ascii are parts of UTF-8. Literals are in latin1 only where
+/// statements are, too: they would lose what latin1 lacks.
+fn can_connect(env: &Env, collation: Collation) -> bool {
+    matches!(collation.charset(), "utf8mb4" | "utf8mb3" | "ascii" | "binary")
+        || collation.is_latin1() && env.transcodes.get()
+}
+
+/// Sets all three character sets of a connection.
+fn set_texts(env: &Env, charset: Collation, collation: Collation) {
+    env.collation.set(collation);
+    for name in ["character_set_client", "character_set_results"] {
+        set_charset(env, name, charset);
+    }
+}
+
+/// Sets `character_set_client` or `character_set_results`.
+fn set_charset(env: &Env, name: &'static str, collation: Collation) {
+    let (mut texts, charset) = (env.texts.get(), Charset::named(collation.charset()));
+    if name == "character_set_client" {
+        texts.client = charset
+    } else {
+        texts.results = charset
+    }
+    env.texts.set(texts);
+    if texts.client == Charset::Utf8 && env.collation.get().is_latin1() {
+        env.collation.set(Collation::DEFAULT);
+    }
+    env.system.borrow_mut().insert(name, collation.charset().to_owned());
 }
 
 /// Character set and collation of texts that come and go, by the number of the collation; one that is not known, or that
 /// connections cannot have, changes nothing.
 pub(crate) fn set_connection(env: &Env, number: u16) {
     let Some(chosen) = Collation::all().find(|collation| collation.0 == number) else { return };
-    if !matches!(chosen.charset(), "utf8mb4" | "utf8mb3" | "ascii" | "binary") {
-        return;
-    }
-    env.collation.set(chosen);
-    let mut system = env.system.borrow_mut();
-    for name in ["character_set_client", "character_set_results"] {
-        system.insert(name, chosen.charset().to_owned());
+    if can_connect(env, chosen) {
+        set_texts(env, chosen, chosen);
     }
 }
 
@@ -246,7 +274,9 @@ fn set_system(core: &mut Core, global: bool, name: &str, value: Option<&UserValu
     if *name == "autocommit" && !core.env.autocommit.get() && switch_text(&text(&value)) == "1" {
         core.commit_open()?;
     }
-    apply(&core.env, name, *usage, &value)
+    apply(&core.env, name, *usage, &value)?;
+    core.env.note_variables(&core.engine, &[name]);
+    Ok(())
 }
 
 /// Gives a session's variable a value.
@@ -315,7 +345,8 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
                 return Ok(());
             }
             let collation = Collation::of_charset(&given).ok_or_else(|| errors::unknown_charset(&given))?;
-            if collation.is_latin1() {
+            let alone = name == "character_set_connection" && env.texts.get().client != Charset::Latin1;
+            if !can_connect(env, collation) || alone && collation.is_latin1() {
                 return Err(errors::unsupported(format!("the character set {given} for connections")));
             }
             let name = match name {
@@ -326,11 +357,11 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
                 "character_set_client" => "character_set_client",
                 _ => "character_set_results",
             };
-            env.system.borrow_mut().insert(name, collation.charset().to_owned());
+            set_charset(env, name, collation);
         }
         "collation_connection" => {
             let collation = Collation::by_name(&given).ok_or_else(|| errors::unknown_collation(&given))?;
-            if collation.is_latin1() {
+            if collation.is_latin1() && env.texts.get().client != Charset::Latin1 {
                 return Err(errors::unsupported(format!("the collation {given} for connections")));
             }
             env.collation.set(collation);

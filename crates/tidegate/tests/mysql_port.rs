@@ -260,6 +260,89 @@ fn prepared_statements_give_the_values_that_texts_give() {
 }
 
 #[test]
+fn packets_are_compressed_for_those_who_want_it() {
+    let (site, port) = started("");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut conn = connect(&runtime, port, |options| options.compress = true);
+    assert_eq!(run(&runtime, &mut conn, "SELECT 1", &[]).expect("a row"), "1");
+    run(&runtime, &mut conn, "CREATE TABLE texts (id INT AUTO_INCREMENT PRIMARY KEY, t LONGTEXT)", &[]).expect("made");
+    // More than a frame holds, both ways, and what does not get shorter.
+    let long = "abcdefghij".repeat(1_900_000);
+    run(&runtime, &mut conn, "INSERT INTO texts (t) VALUES (?)", &[Param::Bytes(long.clone().into())]).expect("a row");
+    assert!(run(&runtime, &mut conn, "SELECT t FROM texts", &[]).expect("a row") == long);
+    let numbers = "SELECT COUNT(*), MAX(LENGTH(h)) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+                   WHERE i < 20000) SELECT SHA1(i) AS h FROM n) AS d";
+    assert_eq!(run(&runtime, &mut conn, numbers, &[]).expect("a row"), "20000,40");
+    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT SHA1(i) FROM n";
+    assert_eq!(run(&runtime, &mut conn, rows, &[]).expect("rows").lines().count(), 20_000);
+    let error = run(&runtime, &mut conn, "SELECT * FROM nothing", &[]).expect_err("no table");
+    assert!(matches!(&error, QueryError::Server(error) if error.code == 1146), "{error}");
+    drop(conn);
+    // Frames that do not inflate end the connection, whatever they claim to be.
+    for frame in [&b"\x04\0\0\0\x10\0\0junk"[..], b"\0\0\0\0\x10\0\0", b"\x05\0\0\0\0\0\0\x01\0\0\0"] {
+        let mut client = Client::connect(port);
+        let mut response = client.response("app", "secret", "shop");
+        response[0] |= capability::COMPRESS as u8;
+        client.send(&response);
+        assert_eq!(client.outcome(), Ok(0));
+        client.stream.write_all(frame).expect("sent");
+        client.stream.shutdown(Shutdown::Write).expect("shut down");
+        let mut rest = Vec::new();
+        let _ = client.stream.read_to_end(&mut rest);
+    }
+    assert_eq!(app(port).query("SELECT 1"), Ok("1".into()));
+    finish(site);
+}
+
+#[test]
+fn the_version_is_the_configured_one() {
+    let (site, port) = started("server_version 8.4.0-shop;");
+    let mut client = app(port);
+    assert_eq!(&*client.greeting.version, b"8.4.0-shop");
+    assert_eq!(client.query("SELECT VERSION(), @@version"), Ok("8.4.0-shop|8.4.0-shop".into()));
+    finish(site);
+}
+
+/// The session's changes that the OK packet of a statement tells of: what stands behind the text.
+fn changes(client: &mut Client, sql: &str) -> Vec<u8> {
+    client.command(3, sql.as_bytes());
+    let packet = client.read().expect("an answer");
+    assert_eq!(packet[0], answer::OK, "{}", answer::error(&packet));
+    let status = u16::from_le_bytes([packet[3], packet[4]]);
+    assert_eq!(status & answer::status::SESSION_STATE_CHANGED != 0, packet.len() > 7);
+    packet[7..].to_vec()
+}
+
+#[test]
+fn changes_of_the_session_are_told_to_those_who_listen() {
+    let (site, port) = started("");
+    let mut client = Client::connect(port);
+    let mut response = client.response("app", "secret", "shop");
+    response[2] |= (capability::SESSION_TRACK >> 16) as u8;
+    client.send(&response);
+    let logged_in = client.read().expect("an answer");
+    assert!(logged_in.ends_with(b"\x01\x05\x04shop"), "{}", logged_in.escape_ascii());
+    assert_eq!(changes(&mut client, "SET autocommit = 0"), b"\0\x11\0\x0f\x0aautocommit\x03OFF");
+    assert_eq!(changes(&mut client, "SET @a = 1, sql_mode = ''"), b"", "a variable that is not tracked");
+    let names = changes(&mut client, "SET NAMES utf8mb4");
+    for name in ["character_set_client", "character_set_connection", "character_set_results"] {
+        assert!(names.windows(name.len()).any(|found| found == name.as_bytes()), "{name}");
+    }
+    assert_eq!(changes(&mut client, "USE shop"), b"\0\x07\x01\x05\x04shop");
+    assert_eq!(changes(&mut client, "DO 1"), b"");
+    client.command(2, b"information_schema");
+    assert!(client.read().expect("an answer").ends_with(b"\x12information_schema"));
+    changes(&mut client, "SET session_track_schema = OFF");
+    assert_eq!(changes(&mut client, "USE shop"), b"");
+    changes(&mut client, "SET session_track_system_variables = 'sql_mode'");
+    assert_eq!(changes(&mut client, "SET sql_mode = ''"), b"\0\x0c\0\x0a\x08sql_mode\0");
+    drop(client);
+    // Others are told nothing.
+    assert_eq!(changes(&mut app(port), "SET autocommit = 0"), b"");
+    finish(site);
+}
+
+#[test]
 fn found_rows_are_counted_where_the_client_wants_it() {
     let (site, port) = started("");
     app(port).query("CREATE TABLE t (n INT); INSERT INTO t VALUES (1), (1), (2)").expect("made");
@@ -563,6 +646,7 @@ fn configurations_that_are_refused() {
         ("user a password=b; listen 127.0.0.1:3306 mysql backlog=x;", "invalid parameter \"backlog=x\""),
         ("user a password=b; listen 127.0.0.1:x mysql;", "invalid port in \"127.0.0.1:x\" of the \"listen\" directive"),
         ("user a password=b; listen 127.0.0.1;", "invalid number of arguments in \"listen\" directive"),
+        ("server_version eight;", "invalid version \"eight\""),
         ("user a password=b; ssl_certificate x.pem;", "no \"ssl_certificate_key\" is defined for \"x.pem\""),
         ("ssl_certificate x.pem; ssl_certificate_key y.pem;", "cannot load certificate"),
         ("user a password=b; listen 3307 mysql; listen *:3307 mysql;", "a duplicate listen 0.0.0.0:3307"),
@@ -640,15 +724,81 @@ fn tls_for_those_who_ask() {
 #[test]
 fn character_sets_of_logins() {
     let (site, port) = started("");
-    for (collation, expected) in
-        [(45u8, Ok(0)), (33, Ok(0)), (255, Ok(0)), (63, Ok(0)), (8, Err(1235)), (28, Err(1235))]
-    {
+    for (collation, expected) in [(45u8, Ok(0)), (33, Ok(0)), (255, Ok(0)), (63, Ok(0)), (8, Ok(0)), (28, Err(1235))] {
         let mut client = Client::connect(port);
         let mut response = client.response("app", "secret", "shop");
         response[8] = collation;
         client.send(&response);
         assert_eq!(client.outcome(), expected, "{collation}");
     }
+    finish(site);
+}
+
+/// The answer to a text of bytes: the column of a result with one column and one row, and its value.
+fn only_value(client: &mut Client, sql: &[u8]) -> (tidegate_rows::Column, Vec<u8>) {
+    client.command(3, sql);
+    let count = client.read().expect("a result");
+    assert_eq!(count, [1], "{}", answer::error(&count));
+    let column = answer::column(&client.read().expect("a column")).expect("a column");
+    let row = client.read().expect("a row");
+    assert!(answer::ends_rows(&client.read().expect("the end")));
+    (column, row[1..].to_vec())
+}
+
+#[test]
+fn texts_of_latin1_both_ways() {
+    let (site, port) = started("");
+    let mut utf8 = app(port);
+    utf8.query("CREATE TABLE t (s VARCHAR(20), b VARBINARY(20)); INSERT INTO t VALUES ('日 é €', x'e9')")
+        .expect("made");
+    let mut client = Client::connect(port);
+    let mut response = client.response("app", "secret", "shop");
+    response[8] = 8;
+    client.send(&response);
+    assert_eq!(client.outcome(), Ok(0));
+    let (column, value) = only_value(&mut client, b"SELECT s AS n\xe9e FROM t");
+    assert_eq!((&*column.name, column.collation, column.length), (&b"n\xe9e"[..], 8, 20));
+    assert_eq!(value, b"? \xe9 \x80");
+    assert_eq!(only_value(&mut client, b"SELECT b FROM t").1, b"\xe9", "bytes stay as they are");
+    assert_eq!(only_value(&mut client, b"SELECT HEX(CONVERT('\xe9' USING utf8mb4))").1, b"C3A9");
+    assert_eq!(only_value(&mut client, b"SELECT COUNT(*) FROM t WHERE s LIKE '%\xe9%'").1, b"1");
+    assert_eq!(only_value(&mut client, b"SELECT @@character_set_client").1, b"latin1");
+    client.command(3, b"SELECT * FROM n\xe9e");
+    let error = client.read().expect("an error");
+    assert!(error.ends_with(b"Table 'shop.n\xe9e' doesn't exist"), "{}", error.escape_ascii());
+    // The parameters and rows of prepared statements: a text of latin1, and bytes.
+    client.command(0x16, b"SELECT HEX(?), HEX(?), '\xe9'");
+    for _ in 0..1 + 2 + 3 {
+        client.read().expect("what was prepared");
+    }
+    client.command(0x17, b"\x01\0\0\0\0\x01\0\0\0\0\x01\xfd\0\xfc\0\x01\xe9\x01\xe9");
+    for _ in 0..1 + 3 {
+        client.read().expect("a description");
+    }
+    assert_eq!(client.read().expect("a row"), b"\0\0\x02E9\x02E9\x01\xe9");
+    client.read().expect("the end");
+    // Columns of bytes get those of latin1, from texts and from parameters.
+    client.command(0x16, b"INSERT INTO t (b) VALUES ('\xe9'), (?), (?)");
+    for _ in 0..1 + 2 {
+        client.read().expect("what was prepared");
+    }
+    client.command(0x17, b"\x02\0\0\0\0\x01\0\0\0\0\x01\xfd\0\xfc\0\x01\xe9\x01\xe9");
+    assert_eq!(client.outcome(), Ok(3));
+    assert_eq!(client.query("SELECT DISTINCT HEX(b) FROM t"), Ok("E9".into()));
+    client.query("INSERT INTO t (b) SELECT CONVERT(s USING latin1) FROM t WHERE s IS NOT NULL").expect("a row");
+    assert_eq!(client.query("SELECT HEX(b) FROM t WHERE LENGTH(b) > 1"), Ok("3F20E92080".into()));
+    // Each session by itself, and as it wants it now.
+    assert_eq!(utf8.query("SELECT s FROM t WHERE s <> ''"), Ok("日 é €".into()));
+    client.query("SET NAMES utf8mb4").expect("set");
+    assert_eq!(client.query("SELECT s FROM t WHERE s <> ''"), Ok("日 é €".into()));
+    client.query("SET NAMES latin1").expect("set");
+    assert_eq!(only_value(&mut client, b"SELECT '\xe9'").1, b"\xe9");
+    client.command(0x1f, b"");
+    assert_eq!(client.outcome(), Ok(0));
+    assert_eq!(
+        client.query("SELECT s, @@collation_connection FROM t WHERE s <> ''"),
+        Ok("日 é €|utf8mb4_general_ci".into())
+    );
     finish(site);
 }
 

@@ -71,6 +71,8 @@ pub struct Conf {
     pub schemas: Option<Vec<(BString, Option<PathBuf>)>>,
     /// Where the files of `schemas` are named, in their order.
     schema_spans: Vec<Span>,
+    /// `server_version`
+    server_version: Option<String>,
     /// `packet_size_max`
     packet_size_max: Option<usize>,
     /// `ssl_certificate`
@@ -231,6 +233,10 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("64m")
             .doc("Largest statement that a client of listen may send (max_allowed_packet)."),
+        Directive::custom("server_version", 1, 1, server_version)
+            .within(INSIDE)
+            .syntax("version")
+            .doc("The version that clients are told, in the greeting and as @@version; it begins with three numbers."),
         Directive::custom("schema", 1, 2, schema)
             .within(INSIDE)
             .syntax("name [init=file]")
@@ -239,7 +245,7 @@ pub static BLOCK: Module<Conf> = Module {
     inherit: |child, parent, _| {
         memcached::inherit(&mut child.memcached, &parent.memcached);
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, rollback_on_timeout, statement_memory_max,
-            statement_time_max, log_size_max, packet_size_max, tls, users, schemas, upstreams);
+            statement_time_max, log_size_max, server_version, packet_size_max, tls, users, schemas, upstreams);
         child.handlersocket.inherit(&parent.handlersocket);
     },
     finish: Some(|conf, build| {
@@ -267,6 +273,25 @@ fn user(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Resul
         return Err(Diagnostic::new(Severity::Emerg, name.span, message));
     }
     users.push(User { name: name.value.clone(), password: password.into() });
+    Ok(())
+}
+
+/// `server_version`. Clients compute with the numbers, and leave the rest to people.
+fn server_version(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    /// Characters of a version: those that all clients have room for.
+    const VERSION_CHARS_MAX: usize = 60;
+    let arg = &directive.args[0];
+    let printable = arg.value.iter().all(|byte| matches!(byte, b'!'..=b'~'));
+    let text = arg.value.to_str_lossy();
+    let numbers: Vec<&str> = text.split('-').next().unwrap_or_default().split('.').collect();
+    let is_number = |part: &&str| matches!(part.len(), 1..=3) && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !printable || text.len() > VERSION_CHARS_MAX || numbers.len() != 3 || !numbers.iter().all(is_number) {
+        let message = format!("invalid version \"{}\"", arg.value);
+        return Err(Diagnostic::new(Severity::Emerg, arg.span, message).with_hint("write it as 10.11.19-MariaDB"));
+    }
+    if conf.server_version.replace(text.into_owned()).is_some() {
+        return Err(duplicate(directive));
+    }
     Ok(())
 }
 
@@ -440,6 +465,9 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     let mut options = EngineOptions::new(path);
     if conf.durability == Some(1) {
         options.durability = Durability::Normal;
+    }
+    if let Some(version) = &conf.server_version {
+        options.server_version = version.clone();
     }
     if let Some(mode) = &conf.sql_mode {
         options.sql_mode = mode.to_string();

@@ -16,7 +16,6 @@ use crate::{
     answer,
     binary_results::BinaryResults,
     handshake::capability,
-    packet::PacketBuffer,
     text_results::TextResults,
     wire::{Malformed, NULL},
 };
@@ -30,7 +29,7 @@ impl<B: Backend> Server<B> {
         sequence: u8,
     ) -> io::Result<Result<Next, Malformed>> {
         // The statement that runs borrows its packet; what comes meanwhile is kept apart.
-        let Some(mut input) = self.input.take() else { return Ok(Ok(Next::Read)) };
+        let Some(input) = self.input.take() else { return Ok(Ok(Next::Read)) };
         let command = match Command::read(input.payload(taken)) {
             Ok(Command::Quit) => return Ok(Ok(Next::Close)),
             Ok(Command::ChangeUser(packet)) => {
@@ -47,8 +46,8 @@ impl<B: Backend> Server<B> {
         };
         let mut ahead = Vec::new();
         self.answer_command(io, &mut ahead, command, sequence).await?;
-        append(&mut input, &ahead);
         self.input = Some(input);
+        self.give(&ahead);
         Ok(Ok(Next::Again))
     }
 
@@ -62,21 +61,30 @@ impl<B: Backend> Server<B> {
         match command {
             Command::Query(sql) => {
                 let results = self.text_results(sequence);
+                let sql = &*self.backend.decoded(sql);
                 self.run(io, ahead, Statement { sql, params: &[] }, results).await?;
             }
-            Command::Execute { id, rest } => match self.statements.execution(id, rest) {
-                Ok(Execution { sql, params, context }) => {
-                    self.backend.prepared_in(context);
-                    self.execute(io, ahead, &sql, &params, sequence).await?;
+            Command::Execute { id, rest } => {
+                match self.statements.execution(id, rest, |text| self.backend.decoded(text)) {
+                    Ok(Execution { sql, params, context }) => {
+                        self.backend.prepared_in(context);
+                        self.execute(io, ahead, &sql, &params, sequence).await?;
+                    }
+                    Err(error) => self.put_result(Err(error), sequence),
                 }
-                Err(error) => self.put_result(Err(error), sequence),
-            },
+            }
             Command::ProcessInfo => {
                 let results = self.text_results(sequence);
                 self.run(io, ahead, Statement { sql: b"SHOW PROCESSLIST", params: &[] }, results).await?;
             }
-            Command::Prepare(sql) => self.prepare(sql, sequence).await,
-            Command::FieldList { table, pattern } => self.list_fields(table, pattern, sequence).await,
+            Command::Prepare(sql) => {
+                let sql = self.backend.decoded(sql);
+                self.prepare(&sql, sequence).await
+            }
+            Command::FieldList { table, pattern } => {
+                let (table, pattern) = (self.backend.decoded(table), self.backend.decoded(pattern));
+                self.list_fields(&table, &pattern, sequence).await
+            }
             Command::Statistics => {
                 let text = self.backend.statistics();
                 put(&self.line, &mut sequence, |out| out.extend_from_slice(text.as_bytes()));
@@ -87,9 +95,12 @@ impl<B: Backend> Server<B> {
     }
 
     /// Answers a command that needs nobody's time.
-    fn simple_command(&mut self, command: Command<'_>, mut sequence: u8) {
+    fn simple_command(&mut self, command: Command<'_>, sequence: u8) {
         let result = match command {
-            Command::InitDb(name) => self.backend.change_schema(name),
+            Command::InitDb(name) => {
+                let name = self.backend.decoded(name);
+                self.backend.change_schema(&name)
+            }
             Command::ProcessKill(id) => self.backend.kill(u64::from(id)),
             Command::Ping => Ok(()),
             Command::ResetConnection => {
@@ -116,10 +127,7 @@ impl<B: Backend> Server<B> {
             }),
             _ => Err(ServerError::new(1047, b"08S01", "Unknown command")),
         };
-        match result {
-            Ok(()) => self.put_ok(sequence),
-            Err(error) => put(&self.line, &mut sequence, |out| answer::put_error(out, &error)),
-        }
+        self.put_result(result, sequence);
     }
 
     fn put_eof(&self, mut sequence: u8) {
@@ -181,7 +189,7 @@ impl<B: Backend> Server<B> {
             Err(error) => ServerError::new(1105, b"HY000", error.to_string()),
         };
         let mut sequence = results.format.next_number();
-        put(line, &mut sequence, |out| answer::put_error(out, &error));
+        self.put_error(&error, &mut sequence);
         Ok(())
     }
 
@@ -255,17 +263,6 @@ impl<B: Backend> Server<B> {
             });
         }
         self.put_eof(sequence);
-    }
-}
-
-/// Adds bytes that have come to those in a buffer.
-fn append(input: &mut PacketBuffer, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        let space = input.space();
-        let count = space.len().min(bytes.len());
-        space[..count].copy_from_slice(&bytes[..count]);
-        input.arrived(count);
-        bytes = &bytes[count..];
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 use tidegate_rows::{Column, Flow, Format, Sink, SinkClosed, Summary, Value};
 
 use super::Transport;
+use crate::compress::Deflater;
 
 /// Bytes on their way to a client before the statement waits.
 const BACKLOG_BYTES: usize = 256 << 10;
@@ -26,6 +27,19 @@ pub(super) struct Line {
     due: Cell<bool>,
     /// The statement that waits for room.
     waiter: Cell<Option<Waker>>,
+    /// Where packets travel in frames: those frames.
+    packed: RefCell<Option<Box<Packed>>>,
+}
+
+/// Frames on their way to a client.
+#[derive(Default)]
+struct Packed {
+    /// Made when there is something to compress.
+    deflater: Option<Deflater>,
+    out: Vec<u8>,
+    sent: usize,
+    /// Number of the next frame.
+    sequence: u8,
 }
 
 impl Line {
@@ -34,8 +48,22 @@ impl Line {
         write(&mut self.out.borrow_mut());
     }
 
+    /// What is added from now on travels in frames.
+    pub(super) fn compress(&self) {
+        let packed = Packed { out: self.out.take(), sent: self.sent.replace(0), ..Packed::default() };
+        self.packed.replace(Some(Box::new(packed)));
+    }
+
+    /// The number of the next frame.
+    pub(super) fn count_from(&self, sequence: u8) {
+        if let Some(packed) = &mut *self.packed.borrow_mut() {
+            packed.sequence = sequence;
+        }
+    }
+
     fn waiting(&self) -> usize {
-        self.out.borrow().len() - self.sent.get()
+        let framed = self.packed.borrow().as_ref().map_or(0, |packed| packed.out.len() - packed.sent);
+        framed + self.out.borrow().len() - self.sent.get()
     }
 
     /// Whether there is anything to send.
@@ -57,34 +85,37 @@ impl Line {
     /// # Errors
     /// The socket's.
     pub(super) fn poll_send(&self, io: &impl Transport, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut out = self.out.borrow_mut();
-        let result = loop {
-            let sent = self.sent.get();
-            if sent == out.len() {
-                self.due.set(false);
-                break Poll::Ready(Ok(()));
-            }
-            match io.poll_write(cx, &out[sent..]) {
-                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(count)) => self.sent.set(sent + count),
-                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                Poll::Pending => break Poll::Pending,
+        let result = match &mut *self.packed.borrow_mut() {
+            Some(packed) => self.poll_send_packed(packed, io, cx),
+            None => {
+                let mut sent = self.sent.get();
+                let result = poll_send_all(&mut self.out.borrow_mut(), &mut sent, io, cx);
+                self.sent.set(sent);
+                result
             }
         };
-        if result.is_ready() {
-            out.clear();
-            self.sent.set(0);
-            if out.capacity() > KEPT_BYTES {
-                *out = Vec::new();
-            }
+        if matches!(result, Poll::Ready(Ok(()))) {
+            self.due.set(false);
         }
-        drop(out);
         if !self.is_full()
             && let Some(waker) = self.waiter.take()
         {
             waker.wake();
         }
         result
+    }
+
+    fn poll_send_packed(&self, packed: &mut Packed, io: &impl Transport, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(poll_send_all(&mut packed.out, &mut packed.sent, io, cx))?;
+            let mut out = self.out.borrow_mut();
+            if out.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let Packed { deflater, out: frames, sequence, .. } = packed;
+            deflater.get_or_insert_default().compress(&out, sequence, frames);
+            out.clear();
+        }
     }
 
     /// Whether a statement waits for room that there is by now; it is to be polled again.
@@ -100,8 +131,36 @@ impl Line {
         if self.is_empty() {
             self.out.take();
             self.sent.set(0);
+            if let Some(packed) = &mut *self.packed.borrow_mut() {
+                **packed = Packed { sequence: packed.sequence, ..Packed::default() };
+            }
         }
     }
+}
+
+/// Sends all that `out` has from `sent` on, and empties it then.
+fn poll_send_all(
+    out: &mut Vec<u8>,
+    sent: &mut usize,
+    io: &impl Transport,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let result = loop {
+        if *sent == out.len() {
+            break Ok(());
+        }
+        match ready!(io.poll_write(cx, &out[*sent..])) {
+            Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => *sent += count,
+            Err(error) => break Err(error),
+        }
+    };
+    out.clear();
+    *sent = 0;
+    if out.capacity() > KEPT_BYTES {
+        *out = Vec::new();
+    }
+    Poll::Ready(result)
 }
 
 /// Where the results of a statement go: in the packets of a protocol to the line.

@@ -15,6 +15,7 @@ const CAPABILITIES: u32 = capability::LONG_PASSWORD
     | capability::FOUND_ROWS
     | capability::LONG_FLAG
     | capability::CONNECT_WITH_DB
+    | capability::COMPRESS
     | capability::PROTOCOL_41
     | capability::INTERACTIVE
     | capability::TRANSACTIONS
@@ -25,6 +26,7 @@ const CAPABILITIES: u32 = capability::LONG_PASSWORD
     | capability::PLUGIN_AUTH
     | capability::CONNECT_ATTRS
     | capability::PLUGIN_AUTH_LENENC_CLIENT_DATA
+    | capability::SESSION_TRACK
     | capability::DEPRECATE_EOF;
 
 /// The plugin that a client is asked for first.

@@ -13,12 +13,13 @@ pub mod login;
 pub mod statements;
 
 use std::{
+    borrow::Cow,
     future::poll_fn,
     io,
     task::{Context, Poll},
 };
 
-use tidegate_rows::{Column, Execute, QueryError, ServerError, Summary};
+use tidegate_rows::{Column, Execute, QueryError, ServerError, SessionChange, Summary};
 
 use self::{
     line::Line,
@@ -27,6 +28,7 @@ use self::{
 };
 use crate::{
     answer,
+    compress::Inflater,
     handshake::capability,
     packet::{FrameError, PacketBuffer, put_packet},
     text_results::TextResults,
@@ -75,6 +77,14 @@ pub struct PreparedIn {
 pub trait Backend: Execute {
     /// The version in the greeting.
     fn version(&self) -> String;
+    /// A text that the client has sent, as UTF-8.
+    fn decoded<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        Cow::Borrowed(text)
+    }
+    /// A text of UTF-8 in the client's character set.
+    fn encoded<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        Cow::Borrowed(text)
+    }
     /// Number of the connection.
     fn id(&self) -> u64;
     /// Bytes of the largest packet that a client may send.
@@ -113,6 +123,10 @@ pub trait Backend: Execute {
     fn statistics(&self) -> String;
     /// The status bits of the session.
     fn status(&self) -> u16;
+    /// What has changed of the session since it was told last.
+    fn changes(&self) -> Box<[SessionChange]> {
+        Box::default()
+    }
     /// Whether somebody has ended the connection.
     fn is_gone(&self) -> bool;
 }
@@ -151,7 +165,20 @@ pub struct Server<B> {
     statements: Statements,
     /// What has come; `None` while nothing has.
     input: Option<PacketBuffer>,
+    frames: Frames,
     line: Line,
+}
+
+/// What the packets of a client come in.
+#[derive(Default)]
+enum Frames {
+    /// Nothing else.
+    #[default]
+    None,
+    /// The frames of the compressed protocol; `None` while none has come.
+    Compressed(Option<Box<Inflater>>),
+    /// Frames that do not inflate have come: nothing more is read.
+    Broken,
 }
 
 impl<B: Backend> Server<B> {
@@ -172,6 +199,7 @@ impl<B: Backend> Server<B> {
             has_tls: false,
             statements: Statements::default(),
             input: None,
+            frames: Frames::None,
             line,
         };
         server.buffer().sequence = 1;
@@ -200,13 +228,20 @@ impl<B: Backend> Server<B> {
 
     /// Whether no part of a packet waits.
     pub fn is_empty(&self) -> bool {
-        self.input.as_ref().is_none_or(PacketBuffer::is_empty)
+        let whole = match &self.frames {
+            Frames::Compressed(Some(inflater)) => inflater.is_empty(),
+            _ => true,
+        };
+        whole && self.input.as_ref().is_none_or(PacketBuffer::is_empty)
     }
 
     /// Gives back the memory that an idle connection has no use for.
     pub fn release(&mut self) {
         if self.is_empty() {
             self.input = None;
+            if let Frames::Compressed(inflater) = &mut self.frames {
+                *inflater = None;
+            }
         }
         self.line.release();
     }
@@ -221,12 +256,49 @@ impl<B: Backend> Server<B> {
 
     /// Room for bytes to arrive.
     pub fn space(&mut self) -> &mut [u8] {
-        self.buffer().space()
+        if !matches!(self.frames, Frames::Compressed(_)) {
+            return self.buffer().space();
+        }
+        match &mut self.frames {
+            Frames::Compressed(inflater) => inflater.get_or_insert_default().space(),
+            _ => &mut [],
+        }
     }
 
     /// Notes that `count` bytes arrived in [`space`](Self::space).
     pub fn arrived(&mut self, count: usize) {
-        self.buffer().arrived(count);
+        let Frames::Compressed(Some(inflater)) = &mut self.frames else { return self.buffer().arrived(count) };
+        inflater.arrived(count);
+        let mut inflater = std::mem::take(inflater);
+        let inflated = loop {
+            let buffer = self.buffer();
+            match inflater.take(buffer.space()) {
+                Ok(0) => break true,
+                Ok(count) => buffer.arrived(count),
+                Err(_) => break false,
+            }
+        };
+        self.line.count_from(inflater.sequence().wrapping_add(1));
+        self.frames = if inflated { Frames::Compressed(Some(inflater)) } else { Frames::Broken };
+    }
+
+    /// Takes bytes that have come, wherever they were kept.
+    pub fn give(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = self.space();
+            let count = space.len().min(bytes.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            self.arrived(count);
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// From now on packets travel in frames, in both directions; what has come behind the login was such a frame.
+    fn begin_frames(&mut self) {
+        let ahead = self.take_input();
+        self.frames = Frames::Compressed(None);
+        self.line.compress();
+        self.give(&ahead);
     }
 
     /// Sends all that waits.
@@ -263,6 +335,10 @@ impl<B: Backend> Server<B> {
     /// # Errors
     /// The socket's: the client has left.
     pub async fn answer(&mut self, io: &impl Transport) -> io::Result<Next> {
+        if matches!(self.frames, Frames::Broken) {
+            let error = ServerError::new(1157, b"08S01", "Couldn't uncompress communication packet");
+            return self.break_off(io, &error).await;
+        }
         let Some(input) = &mut self.input else { return Ok(Next::Read) };
         if self.phase == Phase::Commands {
             input.sequence = 0;
@@ -365,6 +441,9 @@ impl<B: Backend> Server<B> {
             put(&self.line, &mut sequence, |out| out.extend_from_slice(&[answer::MORE_DATA, 3]));
         }
         self.put_ok(sequence);
+        if !changes && self.has(capability::COMPRESS) {
+            self.begin_frames();
+        }
         Next::Again
     }
 
@@ -379,15 +458,21 @@ impl<B: Backend> Server<B> {
     }
 
     fn put_ok(&self, mut sequence: u8) {
-        let summary = Summary { status: self.backend.status(), ..Summary::default() };
+        let changes = self.backend.changes();
+        let summary = Summary { status: self.backend.status(), changes, ..Summary::default() };
         put(&self.line, &mut sequence, |out| answer::put_ok(out, answer::OK, &summary));
     }
 
     fn put_result(&self, result: Result<(), ServerError>, mut sequence: u8) {
         match result {
             Ok(()) => self.put_ok(sequence),
-            Err(error) => put(&self.line, &mut sequence, |out| answer::put_error(out, &error)),
+            Err(error) => self.put_error(&error, &mut sequence),
         }
+    }
+
+    fn put_error(&self, error: &ServerError, sequence: &mut u8) {
+        let message = self.backend.encoded(error.message.as_bytes());
+        put(&self.line, sequence, |out| answer::put_error_of(out, error, &message));
     }
 }
 

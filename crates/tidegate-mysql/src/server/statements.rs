@@ -2,7 +2,7 @@
 //!
 //! Source: MySQL internals, "COM_STMT_EXECUTE" and "COM_STMT_SEND_LONG_DATA".
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use bytes::Bytes;
 use tidegate_rows::{ColumnType, Param, ServerError};
@@ -156,7 +156,8 @@ impl Statements {
         Ok(())
     }
 
-    /// A statement that is to run, with the values for its parameters as a packet behind number, flags and count has them.
+    /// A statement that is to run, with the values for its parameters as a packet behind number, flags and count has them. `decoded`
+    /// makes UTF-8 of texts.
     ///
     /// ```text
     /// bits of NULL | 1 u8 if types follow | types u16 … | values …
@@ -164,14 +165,19 @@ impl Statements {
     ///
     /// # Errors
     /// 1243 if there is no such statement, 1210 for a packet that does not fit it; why long data was refused.
-    pub fn execution(&mut self, id: u32, packet: &[u8]) -> Result<Execution, ServerError> {
+    pub fn execution(
+        &mut self,
+        id: u32,
+        packet: &[u8],
+        decoded: impl Fn(&[u8]) -> Cow<'_, [u8]>,
+    ) -> Result<Execution, ServerError> {
         let id = self.number(id);
         let statement = self.all.get_mut(&id).ok_or_else(|| unknown(id, "mysqld_stmt_execute"))?;
         let refused = statement.long_error.take();
         let values = refused.map_or_else(
             || {
                 statement
-                    .bind(packet)
+                    .bind(packet, decoded)
                     .map_err(|_| ServerError::new(1210, b"HY000", "Incorrect arguments to mysqld_stmt_execute"))
             },
             Err,
@@ -188,7 +194,7 @@ pub fn unknown(id: u32, function: &str) -> ServerError {
 }
 
 impl Statement {
-    fn bind(&mut self, packet: &[u8]) -> Result<Vec<Param>, Malformed> {
+    fn bind(&mut self, packet: &[u8], decoded: impl Fn(&[u8]) -> Cow<'_, [u8]>) -> Result<Vec<Param>, Malformed> {
         if self.params == 0 {
             return Ok(Vec::new());
         }
@@ -207,15 +213,29 @@ impl Statement {
         let mut values = Vec::with_capacity(self.params);
         for (index, (kind, flags)) in self.types.iter().enumerate() {
             if let Some(long) = u16::try_from(index).ok().and_then(|index| self.long.get_mut(&index)) {
-                values.push(Param::Bytes(Bytes::copy_from_slice(long)));
+                let is_text = is_text(*kind);
+                values.push(Param::Bytes(Bytes::copy_from_slice(&if is_text {
+                    decoded(long)
+                } else {
+                    Cow::Borrowed(&**long)
+                })));
             } else if nulls[index / 8] & (1 << (index % 8)) != 0 {
                 values.push(Param::Null);
+            } else if is_text(*kind) {
+                values.push(Param::Bytes(Bytes::copy_from_slice(&decoded(reader.lenenc_bytes()?))));
             } else {
                 values.push(param(&mut reader, *kind, flags & UNSIGNED != 0)?);
             }
         }
         if reader.is_empty() { Ok(values) } else { Err(Malformed("more values than parameters")) }
     }
+}
+
+/// Whether values of a type are strings. Bytes count as texts in the client's character set, too: nobody can tell them apart where
+/// a client names no type of its own, and as bytes they are the same again.
+fn is_text(kind: ColumnType) -> bool {
+    use ColumnType::*;
+    matches!(kind, Varchar | VarString | String | Enum | Set | Json | TinyBlob | MediumBlob | LongBlob | Blob)
 }
 
 /// Reads the value of a parameter.
@@ -237,7 +257,7 @@ fn param(reader: &mut Reader<'_>, kind: ColumnType, is_unsigned: bool) -> Result
             Param::Typed(kind, Bytes::from(rows::temporal_text(kind, reader.lenenc_bytes()?)?))
         }
         Decimal | NewDecimal => Param::Typed(kind, Bytes::copy_from_slice(reader.lenenc_bytes()?)),
-        Varchar | Bit | Json | Enum | Set | TinyBlob | MediumBlob | LongBlob | Blob | VarString | String | Geometry
+        Bit | Varchar | Json | Enum | Set | TinyBlob | MediumBlob | LongBlob | Blob | VarString | String | Geometry
         | Vector => Param::Bytes(Bytes::copy_from_slice(reader.lenenc_bytes()?)),
     })
 }
@@ -246,6 +266,10 @@ fn param(reader: &mut Reader<'_>, kind: ColumnType, is_unsigned: bool) -> Result
 mod tests {
     use super::*;
     use crate::statements::put_execute;
+
+    fn as_is(text: &[u8]) -> Cow<'_, [u8]> {
+        Cow::Borrowed(text)
+    }
 
     /// What stands behind number, flags and count of the packet that a client of ours sends.
     fn packet(params: &[Param]) -> Vec<u8> {
@@ -266,23 +290,23 @@ mod tests {
             [Param::Int(-1), Param::Null, Param::Uint(2), Param::Double(1.5), Param::Bytes(Bytes::from_static(b"x'"))];
         let packet = packet(&params);
         let mut statements = with_params(params.len());
-        assert_eq!(statements.execution(1, &packet).unwrap().params, params);
+        assert_eq!(statements.execution(1, &packet, as_is).unwrap().params, params);
         for cut in 0..packet.len() {
-            assert_eq!(statements.execution(1, &packet[..cut]).unwrap_err().code, 1210, "{cut}");
+            assert_eq!(statements.execution(1, &packet[..cut], as_is).unwrap_err().code, 1210, "{cut}");
         }
-        assert_eq!(statements.execution(1, &[&packet[..], b"x"].concat()).unwrap_err().code, 1210);
+        assert_eq!(statements.execution(1, &[&packet[..], b"x"].concat(), as_is).unwrap_err().code, 1210);
         // Types are remembered.
         let mut again = vec![packet[0], 0];
         again.extend_from_slice(&packet[2 + 10..]);
-        assert_eq!(statements.execution(1, &again).unwrap().params, params);
-        assert_eq!(statements.execution(2, &packet).unwrap_err().code, 1243);
+        assert_eq!(statements.execution(1, &again, as_is).unwrap().params, params);
+        assert_eq!(statements.execution(2, &packet, as_is).unwrap_err().code, 1243);
     }
 
     #[test]
     fn values_of_all_types() {
         let value = |kind: u8, flags: u8, value: &[u8]| {
             let packet = [&[0, 1, kind, flags], value].concat();
-            with_params(1).execution(1, &packet).map(|mut execution| execution.params.remove(0))
+            with_params(1).execution(1, &packet, as_is).map(|mut execution| execution.params.remove(0))
         };
         let typed = |kind, text: &'static str| Ok(Param::Typed(kind, Bytes::from_static(text.as_bytes())));
         assert_eq!(value(1, 0, b"\xff"), Ok(Param::Int(-1)));
@@ -310,10 +334,10 @@ mod tests {
     fn the_last_statement_needs_no_number() {
         let mut statements = with_params(0);
         assert_eq!(statements.insert(Bytes::from_static(b"second"), 0, PreparedIn::default()), Ok(2));
-        assert_eq!(statements.execution(LAST_PREPARED, b"").unwrap().sql, "second");
+        assert_eq!(statements.execution(LAST_PREPARED, b"", as_is).unwrap().sql, "second");
         statements.note_failure();
-        assert_eq!(statements.execution(LAST_PREPARED, b"").unwrap_err().code, 1243);
-        assert_eq!(statements.execution(2, b"").unwrap().sql, "second");
+        assert_eq!(statements.execution(LAST_PREPARED, b"", as_is).unwrap_err().code, 1243);
+        assert_eq!(statements.execution(2, b"", as_is).unwrap().sql, "second");
     }
 
     #[test]
@@ -323,17 +347,17 @@ mod tests {
         statements.add_long_data(1, 0, b"ab", 5);
         statements.add_long_data(1, 0, b"cd", 5);
         let expected = vec![Param::Bytes(Bytes::from_static(b"abcd")), Param::Int(7)];
-        assert_eq!(statements.execution(1, packet).unwrap().params, expected);
+        assert_eq!(statements.execution(1, packet, as_is).unwrap().params, expected);
         // It serves once.
-        assert!(statements.execution(1, packet).is_err());
+        assert!(statements.execution(1, packet, as_is).is_err());
         statements.add_long_data(1, 0, b"too long", 5);
-        assert_eq!(statements.execution(1, packet).unwrap_err().code, 1301);
+        assert_eq!(statements.execution(1, packet, as_is).unwrap_err().code, 1301);
         statements.add_long_data(1, 2, b"x", 5);
-        assert_eq!(statements.execution(1, packet).unwrap_err().code, 1210);
+        assert_eq!(statements.execution(1, packet, as_is).unwrap_err().code, 1210);
         statements.add_long_data(1, 0, b"abcde", 5);
         statements.reset(1).unwrap();
         statements.add_long_data(1, 0, b"abcde", 5);
-        assert!(statements.execution(1, packet).is_ok());
+        assert!(statements.execution(1, packet, as_is).is_ok());
         statements.add_long_data(1, 0, b"abcde", 5);
         statements.remove(1);
         assert_eq!((statements.len(), statements.long_bytes), (0, 0));

@@ -18,6 +18,7 @@ use crate::{
     value::{
         Base, Datum, Rep, SqlType, Val,
         decimal::Decimal,
+        latin1,
         number::{bit_bytes, hex_bytes, parse_f64},
         temporal::{Datetime, truncate_micros, write_time},
     },
@@ -122,6 +123,11 @@ impl<'a> Constants<'a> {
             _ => self.value(source)?,
         };
         Ok(match column.rep() {
+            // Bytes are those of the connection's character set.
+            Rep::Blob if self.env.collation.get().is_latin1() => match self.shown(source, value) {
+                Val::Text(text) => Val::Blob(latin1::encode(&text).into()),
+                value => value,
+            },
             Rep::Text | Rep::Blob | Rep::Enum | Rep::Set => self.shown(source, value),
             Rep::Int | Rep::Uint | Rep::Real | Rep::Dec if column.base != Base::Year => match (source, value) {
                 (Source::Today { .. }, Val::Datetime(day)) => Val::Int(Datetime::unpack(day).to_number() / 1_000_000),

@@ -259,9 +259,7 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
                 Some(length) => Ex { code: Code::Sql(format!("tg_fill({}, {length})", t.text(&cut))), ..cut },
             }
         }
-        word if let Some(kind) = Fixed::named(word) => {
-            Ex::sql(t.convert(ex, Rep::Fixed(kind)), SqlType::new(Base::Fixed(kind)))
-        }
+        word if let Some(kind) = Fixed::named(word) => fixed(t, ex, kind),
         "json" => return Err(errors::unsupported("CAST AS JSON")),
         _ => {
             let words: Vec<&str> = ty.split(' ').collect();
@@ -281,6 +279,10 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
             limited(t, ex, Rep::Text, first, collation)
         }
     })
+}
+
+fn fixed(t: &mut Translator<'_>, ex: &Ex, kind: Fixed) -> Ex {
+    Ex::sql(t.convert(ex, Rep::Fixed(kind)), SqlType::new(Base::Fixed(kind)))
 }
 
 /// The case of ISO 8859-1: letters whose other case stands elsewhere stay.

@@ -218,34 +218,13 @@ pub(crate) fn cast_val<'a>(value: Val<'a>, to: Rep) -> Result<Val<'a>, ServerErr
                 number.min(i128::from(u64::MAX)) as u64
             })
         }
-        Rep::Datetime => match value.to_datetime() {
-            Ok(datetime) => datetime.map_or(Val::Null, |datetime| Val::Datetime(datetime.pack())),
-            Err(wrong) => {
-                warn(wrong, &value);
-                Val::Null
-            }
-        },
-        Rep::Fixed(kind) => match value.to_fixed(kind) {
-            Ok(fixed) => fixed.map_or(Val::Null, Val::Fixed),
-            Err(wrong) => {
-                warn(wrong, &value);
-                Val::Null
-            }
-        },
-        Rep::Timestamp => match value.to_datetime() {
-            Ok(datetime) => datetime.and_then(crate::session::local_to_timestamp).map_or(Val::Null, Val::Timestamp),
-            Err(wrong) => {
-                warn(wrong, &value);
-                Val::Null
-            }
-        },
-        Rep::Time => match value.to_time() {
-            Ok(time) => time.map_or(Val::Null, |time| Val::Time(clamp_time(time))),
-            Err(wrong) => {
-                warn(wrong, &value);
-                Val::Null
-            }
-        },
+        Rep::Datetime => or_warn(value.to_datetime(), &value).map_or(Val::Null, |moment| Val::Datetime(moment.pack())),
+        Rep::Fixed(kind) => or_warn(value.to_fixed(kind), &value).map_or(Val::Null, Val::Fixed),
+        Rep::Timestamp => {
+            let moment = or_warn(value.to_datetime(), &value);
+            moment.and_then(crate::session::local_to_timestamp).map_or(Val::Null, Val::Timestamp)
+        }
+        Rep::Time => or_warn(value.to_time(), &value).map_or(Val::Null, |time| Val::Time(clamp_time(time))),
         Rep::Text | Rep::Blob => {
             let mut text = Vec::new();
             let base = if value.rep() == Rep::Dec { Base::Null } else { natural_base(value.rep()) };
@@ -286,6 +265,14 @@ fn keep<T>(result: Result<T, (T, Incorrect)>, value: &Val<'_>) -> T {
 }
 
 #[cold]
+/// What a value is in another type; NULL and a warning for one that is none.
+fn or_warn<T>(converted: Result<Option<T>, Incorrect>, value: &Val<'_>) -> Option<T> {
+    converted.unwrap_or_else(|wrong| {
+        warn(wrong, value);
+        None
+    })
+}
+
 fn warn(wrong: Incorrect, value: &Val<'_>) {
     let mut text = Vec::new();
     value.write(natural_base(value.rep()), 0, None, &mut text);

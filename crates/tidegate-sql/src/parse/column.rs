@@ -69,9 +69,7 @@ pub(super) fn column_rest(p: &mut Parser, name: String) -> Result<Refused<Column
             spec.comment = word_or_string(p)?;
         } else if take_word(p, "COLLATE") {
             spec.collation = Some(word_or_string(p)?);
-        } else if !matches!(spec.ty.base, Base::Fixed(_))
-            && (take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET"))
-        {
+        } else if takes_charset(p, &spec.ty) {
             spec.charset = Some(word_or_string(p)?);
         } else if take_word(p, "REFERENCES") {
             // MySQL reads and ignores it in a column; the table's FOREIGN KEY counts.
@@ -94,6 +92,11 @@ pub(super) fn column_rest(p: &mut Parser, name: String) -> Result<Refused<Column
             return Ok(Ok(spec));
         }
     }
+}
+
+/// Takes the words before a character set, where the type may have one.
+fn takes_charset(p: &mut Parser, ty: &SqlType) -> bool {
+    !matches!(ty.base, Base::Fixed(_)) && (take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET"))
 }
 
 /// An expression in parentheses, for its place in the text.

@@ -58,6 +58,16 @@ impl Session {
         variables::set_connection(&self.core.env, number);
     }
 
+    /// Whether a text may hold several statements (`CLIENT_MULTI_STATEMENTS`), as in a new session; otherwise none of it runs: 1064.
+    pub fn set_batches(&mut self, allowed: bool) {
+        self.core.batches = allowed;
+    }
+
+    /// Whether affected rows are those that an UPDATE has found rather than changed (`CLIENT_FOUND_ROWS`).
+    pub fn set_found_rows(&mut self, found: bool) {
+        self.core.env.found_rows_flag.set(found);
+    }
+
     /// What `@@name` shows for the session of a variable whose value the session's owner decides.
     pub fn show_variable(&self, name: &'static str, value: String) {
         self.core.env.system.borrow_mut().insert(name, value);

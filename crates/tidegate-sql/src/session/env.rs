@@ -13,7 +13,7 @@ use std::{
 use chrono::{Offset, TimeZone};
 use tidegate_rows::{Param, ServerError};
 
-use super::{IdleLimits, Isolation, Numbers, TakenAutos};
+use super::{IdleLimits, Isolation, Numbers, TakenAutos, Texts, told::Told};
 use crate::{
     clients::Client,
     engine::{Schema, Settings},
@@ -54,6 +54,11 @@ pub(crate) struct Env {
     /// The mode under which the prepared statement was made that runs.
     pub(crate) prepared_mode: Cell<Option<u64>>,
     pub(crate) collation: Cell<Collation>,
+    pub(crate) texts: Cell<Texts>,
+    /// What has changed that a client hears of.
+    pub(crate) told: Told,
+    /// Whether somebody converts texts from and into these.
+    pub(crate) transcodes: Cell<bool>,
     pub(crate) autocommit: Cell<bool>,
     pub(crate) isolation: Cell<Isolation>,
     /// SET TRANSACTION ISOLATION LEVEL: of the next transaction.
@@ -150,6 +155,9 @@ impl Env {
             sql_mode: Cell::new(settings.sql_mode()),
             prepared_mode: Cell::new(None),
             collation: Cell::new(Collation::DEFAULT),
+            texts: Cell::default(),
+            transcodes: Cell::default(),
+            told: Told::default(),
             autocommit: Cell::new(true),
             isolation: Cell::default(),
             next_isolation: Cell::default(),

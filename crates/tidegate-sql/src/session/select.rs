@@ -146,6 +146,7 @@ impl Core {
             status: self.status(),
             warnings: self.env.warning_count(),
             more_results: more,
+            changes: self.env.take_changes(),
             ..Summary::default()
         });
     }

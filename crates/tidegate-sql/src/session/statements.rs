@@ -192,11 +192,13 @@ impl Core {
             self.env.client.set_schema(name);
             self.schema = None;
             self.pool = None;
+            self.env.note_schema(name);
             return Ok(());
         }
         let schema = self.engine.schema(name)?;
         self.env.set_virtual_schema(None);
         self.env.client.set_schema(&schema.name);
+        self.env.note_schema(&schema.name);
         self.pool = Some(Pool::of(&schema));
         self.schema = Some(schema);
         Ok(())
@@ -233,6 +235,7 @@ impl Core {
             status: self.status(),
             info: info.as_bytes().into(),
             more_results: more,
+            changes: self.env.take_changes(),
             ..Summary::default()
         });
     }

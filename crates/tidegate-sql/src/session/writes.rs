@@ -364,6 +364,7 @@ impl Core {
             warnings: self.env.warning_count(),
             status: self.status(),
             more_results: more,
+            changes: self.env.take_changes(),
             ..Summary::default()
         });
     }
@@ -381,6 +382,7 @@ impl Core {
             status: self.status(),
             info: written.info.into_bytes().into(),
             more_results: more,
+            changes: self.env.take_changes(),
         });
     }
 }

@@ -13,17 +13,21 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Illegal(Option<ServerError>);
 
-/// The name under which a conversion to a representation is refused; `None` where it is not.
-pub(super) fn operation_of(to: Rep) -> Option<&'static str> {
-    Some(match to {
+/// The name under which MariaDB refuses a conversion.
+fn conversion_name(to: Rep) -> &'static str {
+    match to {
         Rep::Int | Rep::Enum => "cast_as_signed",
         Rep::Uint | Rep::Set => "cast_as_unsigned",
-        Rep::Real | Rep::Number => "double_typecast",
         Rep::Dec => "decimal_typecast",
         Rep::Datetime | Rep::Timestamp => "cast_as_datetime",
         Rep::Time => "cast_as_time",
-        Rep::Null | Rep::Text | Rep::Blob | Rep::Fixed(_) => return None,
-    })
+        Rep::Real | Rep::Number | Rep::Null | Rep::Text | Rep::Blob | Rep::Fixed(_) => "double_typecast",
+    }
+}
+
+/// Whether there is a conversion from one representation to another.
+pub(super) fn is_legal(from: Rep, to: Rep) -> bool {
+    !matches!(from, Rep::Fixed(_)) || matches!(to, Rep::Null | Rep::Text | Rep::Blob | Rep::Fixed(_))
 }
 
 /// The error of an operation on one or two types.
@@ -80,6 +84,11 @@ impl Translator<'_> {
     pub(super) fn refused(&mut self, operation: &str, types: &[&SqlType]) -> String {
         self.illegal.0.get_or_insert_with(|| illegal_types(operation, types));
         "NULL".to_owned()
+    }
+
+    /// Notes a conversion that there is none of.
+    pub(super) fn refused_conversion(&mut self, ex: &Ex, to: Rep) -> String {
+        self.refused(conversion_name(to), &[&ex.ty])
     }
 
     /// Fails where an operation was noted that its operands do not have.

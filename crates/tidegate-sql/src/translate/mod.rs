@@ -152,10 +152,11 @@ pub(crate) struct Origin {
 }
 
 /// Whether the value of a constant alone does not tell what a conversion makes of it: a date looks like its midnight, and only the
-/// type has the number of digits of a second that are shown.
+/// type has the number of digits of a second that are shown. The bytes of a text are those of its character set.
 fn is_dated(ex: &Ex, to: Rep) -> bool {
     match to {
         Rep::Int | Rep::Uint | Rep::Real | Rep::Dec => ex.ty.base == Base::Date,
+        Rep::Blob if ex.ty.rep() == Rep::Text => ex.ty.collation.is_latin1(),
         Rep::Text | Rep::Blob => ex.ty.base.is_temporal(),
         _ => false,
     }
@@ -390,10 +391,7 @@ impl<'a> Translator<'a> {
             }
             return self.bind(&source, to, None);
         }
-        if let (Rep::Fixed(_), Some(operation)) = (from, illegal::operation_of(to)) {
-            return self.refused(operation, &[&ex.ty]);
-        }
-        let mut sql = self.text(ex);
+        let mut sql = if illegal::is_legal(from, to) { self.text(ex) } else { self.refused_conversion(ex, to) };
         if ex.ty.marks.dated && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec) {
             let number = Ex::sql(format!("tg_dated_number({sql})"), SqlType::decimal(20, 6));
             return self.convert(&number, to);

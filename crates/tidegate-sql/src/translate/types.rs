@@ -148,7 +148,6 @@ pub(crate) fn common_of(a: &SqlType, b: &SqlType, collation: Collation) -> SqlTy
     if a == b {
         return a.clone();
     }
-    // A text beside a UUID or an address is one.
     if let Some(fixed) = [a, b].into_iter().find(|ty| matches!(ty.base, Base::Fixed(_))) {
         return SqlType::new(fixed.base);
     }

@@ -1,6 +1,6 @@
 //! What answers a client of the port: a session of the embedded engine.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, sync::Arc, time::Duration};
 
 use bstr::ByteSlice;
 use tidegate_core::conf::Config;
@@ -13,10 +13,13 @@ use tidegate_net::{
     Peer,
     log::{self, Level},
 };
-use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement};
-use tidegate_sql::{Client, Engine, Kill, Session};
+use tidegate_rows::{Execute, QueryError, ServerError, SessionChange, Sink, Statement};
+use tidegate_sql::{Charset, Client, Engine, Kill, Session};
 
-use super::logins;
+use super::{
+    logins,
+    transcoding::{Transcoded, described},
+};
 use crate::database::{BLOCK, reopen};
 
 /// Bytes of the largest packet that a client may send, where `packet_size_max` says nothing.
@@ -24,9 +27,9 @@ const PACKET_BYTES_MAX: usize = 64 << 20;
 /// The host of all accounts.
 const ANY_HOST: &str = "%";
 
-/// Whether texts of a character set are UTF-8, or are taken as they are.
-fn is_utf8(charset: &str) -> bool {
-    matches!(charset, "utf8" | "utf8mb3" | "utf8mb4" | "ascii" | "binary")
+/// Whether clients may use a character set: parts of UTF-8, and what is converted from and to it.
+fn is_known(charset: &str) -> bool {
+    matches!(charset, "utf8" | "utf8mb3" | "utf8mb4" | "ascii" | "binary" | "latin1")
 }
 
 /// A session for a client of the port.
@@ -37,6 +40,8 @@ pub(super) struct Answers {
     peer: Peer,
     /// What the client wants to be counted.
     found_rows: bool,
+    /// Whether the client wants to hear of changes of the session.
+    hears_of_changes: bool,
 }
 
 impl Answers {
@@ -47,7 +52,7 @@ impl Answers {
     pub(super) fn begin(config: &Arc<Config>, peer: Peer) -> io::Result<Self> {
         let engine = reopen(config).map_err(io::Error::other)?;
         let session = engine.session("").map_err(io::Error::other)?;
-        Ok(Answers { session, engine, config: config.clone(), peer, found_rows: false })
+        Ok(Answers { session, engine, config: config.clone(), peer, found_rows: false, hears_of_changes: false })
     }
 
     /// Who talks.
@@ -98,6 +103,10 @@ impl Answers {
     /// A session as the client's capabilities want it.
     fn apply_capabilities(&mut self) {
         self.session.set_found_rows(self.found_rows);
+        self.session.set_transcoding();
+        if self.hears_of_changes {
+            self.session.tell_changes();
+        }
         self.session.show_variable("max_allowed_packet", self.packet_bytes_max().to_string());
     }
 }
@@ -105,6 +114,12 @@ impl Answers {
 impl Backend for Answers {
     fn version(&self) -> String {
         self.engine.server_version().to_owned()
+    }
+    fn decoded<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        self.session.texts().client.decode(text)
+    }
+    fn encoded<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        self.session.texts().results.encode(text)
     }
     fn id(&self) -> u64 {
         self.session.id()
@@ -132,13 +147,14 @@ impl Backend for Answers {
             return Err(self.blocked(login));
         }
         logins::note_success(self.peer, &login.user);
-        if let Some(charset) = charset::of_collation(login.collation).filter(|charset| !is_utf8(charset)) {
+        if let Some(charset) = charset::of_collation(login.collation).filter(|charset| !is_known(charset)) {
             let message =
                 format!("the character set {charset} for connections is not supported yet; log in with utf8mb4");
             return Err(ServerError::new(1235, b"42000", message));
         }
         self.session.reset();
         self.found_rows = login.capabilities & capability::FOUND_ROWS != 0;
+        self.hears_of_changes = login.capabilities & capability::SESSION_TRACK != 0;
         self.apply_capabilities();
         self.session.set_collation(u16::from(login.collation));
         self.session.connect(&login.user.to_str_lossy(), &self.host(), ANY_HOST);
@@ -152,7 +168,11 @@ impl Backend for Answers {
         self.session.change_schema(&name.to_str_lossy())
     }
     async fn describe(&mut self, sql: &[u8]) -> Result<Description, QueryError> {
-        let tidegate_sql::Description { params, columns, context } = self.session.describe(sql).await?;
+        let tidegate_sql::Description { params, mut columns, context } = self.session.describe(sql).await?;
+        let charset = self.session.texts().results;
+        if charset != Charset::Utf8 {
+            columns.iter_mut().for_each(|column| *column = described(column, charset));
+        }
         let context = PreparedIn { schema: context.schema, sql_mode: context.sql_mode };
         Ok(Description { params, columns, context })
     }
@@ -175,6 +195,9 @@ impl Backend for Answers {
     fn status(&self) -> u16 {
         self.session.status()
     }
+    fn changes(&self) -> Box<[SessionChange]> {
+        self.session.changes_to_tell()
+    }
     fn is_gone(&self) -> bool {
         self.session.client().is_gone()
     }
@@ -182,6 +205,9 @@ impl Backend for Answers {
 
 impl Execute for Answers {
     async fn execute<S: Sink>(&mut self, statement: Statement<'_>, sink: &mut S) -> Result<(), QueryError> {
-        self.session.execute(statement, sink).await
+        match self.session.texts().results {
+            Charset::Utf8 => self.session.execute(statement, sink).await,
+            charset => self.session.execute(statement, &mut Transcoded::new(sink, charset)).await,
+        }
     }
 }

@@ -9,6 +9,7 @@ mod answers;
 pub(super) mod logins;
 pub(super) mod socket;
 pub(super) mod tls;
+mod transcoding;
 
 use std::{
     cell::Cell,
@@ -188,7 +189,7 @@ enum Came {
 /// Talks until the connection ends, or nothing has happened on it for a while.
 async fn talk(session: &Session, server: &mut Server<Answers>, input: Vec<u8>, worker: &Rc<Worker>) -> End {
     let socket = Socket::new(session);
-    give(server, &input);
+    server.give(&input);
     drop(input);
     if server.send(&socket).await.is_err() {
         return End::Closed;
@@ -268,15 +269,4 @@ async fn wait(session: &Session, server: &mut Server<Answers>, worker: &Worker) 
         }
     });
     came.await
-}
-
-/// Gives the server bytes that have come before.
-fn give(server: &mut Server<Answers>, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        let space = server.space();
-        let count = space.len().min(bytes.len());
-        space[..count].copy_from_slice(&bytes[..count]);
-        server.arrived(count);
-        bytes = &bytes[count..];
-    }
 }

@@ -67,7 +67,7 @@ pub(super) async fn shake_hands(session: &Session, server: &mut Server<Answers>)
         // A client that goes on in plain text has asked for nothing of the kind.
         Ok(Wait::Ready(Ok(()))) if session.stream.with_tls(|_| ()).is_some() => {
             server.set_tls();
-            super::give(server, &input);
+            server.give(&input);
             true
         }
         Ok(Wait::Ready(Err(error))) => {

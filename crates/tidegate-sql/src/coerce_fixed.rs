@@ -1,14 +1,18 @@
 //! Values on their way into and out of columns of UUID, INET4 and INET6.
 
-use super::{Res, Target};
+use tidegate_rows::ServerError;
+
 use crate::{
+    coerce::Target,
     errors,
     value::{Base, Datum, Fixed, Rep, SqlType, Val},
 };
 
+type Res<T> = Result<T, ServerError>;
+
 impl Target<'_> {
     /// The stored form of a value for a column of such a type.
-    pub(super) fn fixed(&self, kind: Fixed, value: Val<'_>) -> Res<Datum> {
+    pub(crate) fn fixed(&self, kind: Fixed, value: Val<'_>) -> Res<Datum> {
         match value.to_fixed(kind) {
             Ok(value) => Ok(value.map_or(Datum::Null, |value| Datum::Blob(value.to_stored()))),
             Err(_) => {
@@ -26,7 +30,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// 4078 for a value between whose type and the column's there is no way.
-    pub(super) fn assignable<'v>(&self, value: Val<'v>) -> Res<Val<'v>> {
+    pub(crate) fn assignable<'v>(&self, value: Val<'v>) -> Res<Val<'v>> {
         let (ty, given) = (&self.column.ty, value.rep());
         let from = match (&value, ty.base) {
             (Val::Fixed(value), Base::Fixed(kind)) if value.kind() == kind => return Ok(Val::Fixed(*value)),

@@ -1,0 +1,66 @@
+//! Results for a client whose character set is not UTF-8.
+
+use std::task::{Context, Poll};
+
+use tidegate_rows::{Column, Flow, Sink, SinkClosed, Summary, Value};
+use tidegate_sql::Charset;
+
+/// Bytes of the longest character of UTF-8: what descriptions of columns count with.
+const UTF8_BYTES_MAX: u32 = 4;
+/// Number of `latin1_swedish_ci`.
+const LATIN1_COLLATION: u16 = 8;
+
+/// Converts the texts of results on their way to a sink; bytes and numbers pass as they are.
+pub(super) struct Transcoded<'a, S> {
+    sink: &'a mut S,
+    charset: Charset,
+    /// For each column of the result whether it has texts.
+    texts: Vec<bool>,
+}
+
+impl<'a, S: Sink> Transcoded<'a, S> {
+    pub(super) fn new(sink: &'a mut S, charset: Charset) -> Self {
+        Self { sink, charset, texts: Vec::new() }
+    }
+}
+
+/// The description of a column in a character set.
+pub(super) fn described(column: &Column, charset: Charset) -> Column {
+    let mut column = column.clone();
+    for name in [&mut column.schema, &mut column.table, &mut column.org_table, &mut column.name, &mut column.org_name] {
+        *name = charset.encode(name).into();
+    }
+    if column.collation != Column::COLLATION_BINARY && charset == Charset::Latin1 {
+        column.collation = LATIN1_COLLATION;
+        column.length /= UTF8_BYTES_MAX;
+    }
+    column
+}
+
+impl<S: Sink> Sink for Transcoded<'_, S> {
+    fn columns(&mut self, columns: &[Column]) {
+        self.texts = columns.iter().map(|column| column.collation != Column::COLLATION_BINARY).collect();
+        let columns: Vec<Column> = columns.iter().map(|column| described(column, self.charset)).collect();
+        self.sink.columns(&columns);
+    }
+    fn begin_row(&mut self) {
+        self.sink.begin_row();
+    }
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        match value {
+            Value::Bytes(text) if self.texts.get(index) == Some(&true) => {
+                self.sink.value(index, Value::Bytes(&self.charset.encode(text)));
+            }
+            value => self.sink.value(index, value),
+        }
+    }
+    fn end_row(&mut self) -> Flow {
+        self.sink.end_row()
+    }
+    fn end_result(&mut self, summary: &Summary) {
+        self.sink.end_result(summary);
+    }
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
+        self.sink.poll_ready(cx)
+    }
+}
