@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::process::{Child, Stdio};
 
 use support::{binary, connect, eventually, free_port};
@@ -39,6 +39,16 @@ impl Demo {
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).expect("read");
         String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// The lines of an event stream, from where it begins to tell of commits.
+    fn events(&self, path: &str) -> impl Iterator<Item = std::io::Result<String>> {
+        let mut socket = connect(self.port).expect("the demo listens");
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("a time limit");
+        write!(socket, "GET {path} HTTP/1.0\r\nHost: demo\r\n\r\n").expect("sent");
+        let mut lines = std::io::BufReader::new(socket).lines();
+        while !lines.next().expect("the connection stays").expect("read").starts_with("id: ") {}
+        lines
     }
 
     #[track_caller]
@@ -96,7 +106,13 @@ fn every_example_answers() {
     demo.check("/transfer?amount=300", "Ann has not enough, so nothing was moved");
     demo.check("/transfer?amount=0", "Bob has 50");
     demo.check("/sleepers", "100 statements slept a second each");
+    let mut events = demo.events("/signed");
     demo.check("/sign?name=a&message=b%27%22%5Cc", "signed");
+    let heard = eventually("the other browser hears of it", || {
+        let line = events.next().expect("the connection stays").expect("read");
+        line.starts_with("data: ").then_some(line)
+    });
+    assert!(heard.contains(r#""tables":["guestbook"]"#), "{heard}");
     for (target, why) in [
         ("/sign?name=a&message=", "a_message_is_needed"),
         ("/sign?message=b", "'name' cannot be null"),
