@@ -20,11 +20,11 @@ mod listen;
 mod memcached;
 mod opening;
 mod port;
+mod schemas;
 
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    task::{Context as TaskContext, Poll},
     time::{Duration, Instant},
 };
 
@@ -38,7 +38,7 @@ use tidegate_core::{
     ssl::files::Located,
 };
 use tidegate_net::log::{self, Level, SysError};
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::QueryError;
 use tidegate_sql::{Durability, Engine, EngineOptions, Report, Session};
 
 /// The data directory of a configuration that names none.
@@ -374,13 +374,13 @@ fn engine_within(config: &Config, handover: Duration) -> Result<Engine, EngineEr
         Some((_, engine)) => {
             let changed = engine.configure(options(conf, &path));
             changed.map_err(|error| EngineError::Refused(error.to_string()))?;
-            make_schemas(engine, config).map_err(EngineError::Refused)?;
+            schemas::make(engine, config).map_err(EngineError::Refused)?;
             memcached::prepare_tables(engine, &conf.memcached).map_err(EngineError::Refused)?;
             engine.clone()
         }
         None => {
             let engine = opening::open(conf, &path, handover)?;
-            make_schemas(&engine, config).map_err(EngineError::Refused)?;
+            schemas::make(&engine, config).map_err(EngineError::Refused)?;
             memcached::prepare_tables(&engine, &conf.memcached).map_err(EngineError::Refused)?;
             if let Err(error) = control::serve(engine.clone(), &path) {
                 // Only `tidegate sql` needs it.
@@ -489,86 +489,6 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     options
 }
 
-/// Makes schemas that are missing and fills them: those of the block, or, without one, of the upstreams.
-fn make_schemas(engine: &Engine, config: &Config) -> Result<(), String> {
-    let conf = config.http_conf(&BLOCK);
-    let declared = conf.schemas.iter().flatten().map(|(name, file)| (name.to_string(), file.clone()));
-    let named = conf.upstreams.iter().flatten().filter(|name| !is_declared(config) && !name.is_empty());
-    let mut missing: Vec<_> = declared.chain(named.map(|name| (name.clone(), None))).collect();
-    missing.sort();
-    missing.dedup();
-    missing.retain(|(name, _)| engine.session(name).is_err());
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let engine = engine.clone();
-    on_a_thread(move || async move {
-        for (name, file) in missing {
-            fill(&engine, &name, file.as_deref()).await?;
-        }
-        Ok(())
-    })
-}
-
-/// Runs statements while a worker starts: they wait for the disk, and the thread's own event loop cannot turn meanwhile.
-fn on_a_thread<F: Future<Output = Result<(), String>>>(
-    body: impl FnOnce() -> F + Send + 'static,
-) -> Result<(), String> {
-    let running = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| format!("cannot fill schemas: {error}"))?;
-        runtime.block_on(body())
-    });
-    running.join().unwrap_or_else(|_| Err("cannot fill schemas: the engine panicked".to_owned()))
-}
-
-async fn fill(engine: &Engine, name: &str, file: Option<&Path>) -> Result<(), String> {
-    let script = match file {
-        None => Vec::new(),
-        Some(file) => std::fs::read(file).map_err(|error| format!("cannot read \"{}\": {error}", file.display()))?,
-    };
-    let mut session = engine.session("").map_err(|error| error.to_string())?;
-    let quoted = name.replace('`', "``");
-    let create = format!("CREATE DATABASE `{quoted}`");
-    execute(&mut session, create.as_bytes()).await.map_err(|error| format!("schema \"{name}\": {error}"))?;
-    if script.is_empty() {
-        return Ok(());
-    }
-    let use_ = format!("USE `{quoted}`");
-    execute(&mut session, use_.as_bytes()).await.map_err(|error| format!("schema \"{name}\": {error}"))?;
-    if let Err(error) = execute(&mut session, &script).await {
-        // A schema that is half full would be taken for a good one at the next start.
-        let drop = format!("DROP DATABASE `{quoted}`");
-        let _ = execute(&mut session, drop.as_bytes()).await;
-        let file = file.map(|file| file.display().to_string()).unwrap_or_default();
-        return Err(format!("schema \"{name}\", \"{file}\": {error}"));
-    }
-    log::note(Level::Notice, format_args!("database: schema \"{name}\" was made"));
-    Ok(())
-}
-
-async fn execute(session: &mut tidegate_sql::Session, sql: &[u8]) -> Result<(), tidegate_rows::QueryError> {
-    session.execute(Statement { sql, params: &[] }, &mut Nowhere).await
-}
-
-/// A sink that drops all results.
-pub(in crate::database) struct Nowhere;
-
-impl Sink for Nowhere {
-    fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
-        Flow::More
-    }
-    fn end_result(&mut self, _: &Summary) {}
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), SinkClosed>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
 /// Leaves the files of all engines to other programs: the process is about to end, and its workers have.
 pub fn leave() {
     for (_, engine) in ENGINES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -600,6 +520,6 @@ pub async fn session(config: &Config, engine: &Engine, schema: &str) -> Result<S
         session => return Ok(session?),
     }
     let create = format!("CREATE DATABASE IF NOT EXISTS `{}`", schema.replace('`', "``"));
-    execute(&mut engine.session("")?, create.as_bytes()).await?;
+    schemas::execute(&mut engine.session("")?, create.as_bytes()).await?;
     Ok(engine.session(schema)?)
 }

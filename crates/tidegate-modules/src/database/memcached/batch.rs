@@ -198,7 +198,9 @@ async fn decide(
     let step = Step::new(What::Op(op), opened, clock::now_ms(), item_bytes_max);
     let key = [Value::Bytes(&op.key.bytes)];
     let rows = Rows { limit: 1, ..Rows::with_key(&key) };
-    match session.run_request(&opened.table, &table::Request::Revise(rows, &step), &mut crate::database::Nowhere).await
+    match session
+        .run_request(&opened.table, &table::Request::Revise(rows, &step), &mut crate::database::schemas::Nowhere)
+        .await
     {
         Ok(()) => step.finish(counters, out),
         Err(error) => write_error(&error.to_string(), out),

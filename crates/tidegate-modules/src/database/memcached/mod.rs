@@ -28,7 +28,7 @@ use self::{
     table::Place,
     zone::{ZONE_BYTES_MIN, Zone},
 };
-use super::{listen::add, on_a_thread};
+use super::{listen::add, schemas::on_a_thread};
 
 /// The port of an address without one.
 const PORT_DEFAULT: u16 = 11211;

@@ -35,7 +35,7 @@ use super::{
     rows::{Columns, Row, create_table, next_cas},
     stats::Counters,
 };
-use crate::database::{execute, reopen};
+use crate::database::{reopen, schemas::execute};
 
 /// Time between two searches for rows that have expired.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);

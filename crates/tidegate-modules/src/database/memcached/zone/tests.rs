@@ -133,6 +133,7 @@ fn one_client_is_told_to_make_an_item_anew() {
     );
 }
 
+/// The size of `memcached_zone` is never exceeded.
 #[test]
 fn what_was_not_used_for_longest_goes() {
     let zone = Zone::new(1 << 20, 1 << 20);
