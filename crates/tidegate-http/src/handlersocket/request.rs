@@ -1,6 +1,6 @@
 //! What a client asks: lines to be read by a server.
 //!
-//! [`line`] finds the next line of an input and [`Command::of`] what it is. How many values a request for rows has depends on the
+//! [`line()`] finds the next line of an input and [`Command::of`] what it is. How many values a request for rows has depends on the
 //! index that it names, so that [`OnIndex::read`] is told about that.
 
 use super::{END, Tokens, number_of, value_of};

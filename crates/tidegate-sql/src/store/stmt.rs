@@ -141,6 +141,13 @@ impl Stmt {
         Bound(self)
     }
 
+    /// How often the statement was compiled anew since it was prepared.
+    #[cfg(test)]
+    pub(crate) fn compilations(&self) -> c_int {
+        // SAFETY: the statement is valid.
+        unsafe { ffi::sqlite3_stmt_status(self.raw, ffi::SQLITE_STMTSTATUS_REPREPARE, 0) }
+    }
+
     /// Forgets bound values, which may point to memory that goes away.
     #[inline]
     pub(crate) fn clear_bindings(&mut self) {

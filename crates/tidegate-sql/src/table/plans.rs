@@ -383,8 +383,7 @@ impl Known {
             (false, _) => {
                 filters.drain(..).for_each(|(_, meets)| condition += &format!(" AND {meets}"));
                 binds.extend([bind(count, Rep::Int), bind(count + 1, Rep::Int)]);
-                // Of a parameter alone SQLite wants to know the value, and compiles the statement anew for each execution.
-                format!(" LIMIT +?{} OFFSET ?{}", binds.len() - 1, binds.len())
+                format!(" LIMIT ?{} OFFSET ?{}", binds.len() - 1, binds.len())
             }
         };
         let walk = walks(rows).then(|| {

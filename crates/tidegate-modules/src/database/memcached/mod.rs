@@ -1,6 +1,6 @@
 //! `listen … memcached`: items in memory or rows of a table for clients of memcached.
 //!
-//! The protocol is [`tidegate_http::memcached_server`]'s, what requests do to items [`item`]'s. Items are kept in a [`zone`] or are the
+//! The protocol is [`tidegate_http::memcached_server`]'s, what requests do to items [`item`]'s. Items are kept in a [`mod@zone`] or are the
 //! [`rows`] of a [`table`], to which requests go in a [`batch`]. [`port`] is the connection: what has come is answered together, and a
 //! connection on which nothing happens is parked.
 
