@@ -15,15 +15,15 @@ use crate::vm::VmConfig;
 
 /// Objects of each native type: `objects.name`. Those of the embedded engine need one, and have cases of their own.
 const OBJECTS: &str = "
-    local mysql, socket, pipe, fault = classic.mysql, classic.socket, classic.pipe, classic.fault
+    local mysql, socket, pipe, fault, ssl = classic.mysql, classic.socket, classic.pipe, classic.fault, classic.ssl
     local pem = io.open(CERTIFICATE):read('*a')
     local objects = {
         semaphore = require('ngx.semaphore').new(1).sem,
         tcp = ngx.socket.tcp()[1],
         udp = ngx.socket.udp()[1],
         pattern = socket.receiveuntil(ngx.socket.tcp(), 'x'),
-        certificates = socket.parse_pem_cert(pem),
-        key = socket.parse_der_key('x'),
+        certificates = ssl.parse_pem_cert(pem),
+        key = ssl.parse_pem_key(io.open(KEY):read('*a')),
         mysql = mysql.new(),
         process = pipe.spawn({ '/bin/true' }, nil, false, 4096),
         file = io.tmpfile(),
@@ -124,8 +124,11 @@ fn attack(code: &str) {
             api::push_everything(lua);
             lua.raw_set_field(ffi::LUA_GLOBALSINDEX, b"compiled");
             lua.raw_set_field(ffi::LUA_GLOBALSINDEX, b"classic");
-            lua.push_bytes(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/mariadb-cert.pem").as_bytes());
-            lua.raw_set_field(ffi::LUA_GLOBALSINDEX, b"CERTIFICATE");
+            for (name, file) in [("CERTIFICATE", "mariadb-cert.pem"), ("KEY", "mariadb-key.pem")] {
+                let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/");
+                lua.push_bytes(format!("{fixtures}{file}").as_bytes());
+                lua.raw_set_field(ffi::LUA_GLOBALSINDEX, name.as_bytes());
+            }
             Ok(())
         })
         .expect("globals");

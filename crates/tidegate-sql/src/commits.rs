@@ -3,9 +3,10 @@
 //! A commit that has changed tables of others gets the next number of its schema while its session still has the write lock, so
 //! that numbers grow as commits do; it becomes the version of each table that the commit has changed. Nothing is written for
 //! that: the file holds a number behind which none has been given ([`Commits::reserve`]), renewed once in [`RESERVED`] commits.
-//! After a restart numbers go on behind that one, or at a number of the time of day if that is higher. So they never come
-//! twice: not after a power cut that the reservation itself did not survive, nor in a schema that was dropped and made anew, nor
-//! in a file that an older copy has replaced. From one number to the next is often one, but nobody may rely on that.
+//! After a restart numbers go on behind that one, or at a number of the time of day if that is higher, and leave out some by
+//! chance. So they do not come twice: not after a power cut that the reservation itself did not survive, nor in a schema that
+//! was dropped and made anew, nor in a file that an older copy has replaced. From one number to the next is often one, but
+//! nobody may rely on that.
 //!
 //! Once somebody listens ([`Listening`](crate::listening::Listening)) commits are listed. A commit that is to be durable before it is acknowledged
 //! waits in the list for the sync thread, which shows it to listeners before it lets the acknowledgement go. Listeners share the
@@ -103,7 +104,7 @@ impl Commits {
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let by_clock = now.saturating_sub(FIRST_SECOND) * PER_SECOND;
-        let first = by_clock.max(reserved).max(GIVEN.load(Ordering::Acquire)) + 1;
+        let first = by_clock.max(reserved).max(GIVEN.load(Ordering::Acquire)) + 1 + skipped();
         self.last.store(first, Ordering::SeqCst);
     }
 
@@ -181,6 +182,17 @@ impl Commits {
             std::mem::take(&mut list.wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// How many numbers a process leaves out, by chance: two that go on from copies of one file must not give the same numbers to
+/// different commits, be they one behind the other or beside each other.
+fn skipped() -> u64 {
+    let mut bytes = [0; 4];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u64::from(u32::from_le_bytes(bytes)) % RESERVED,
+        // Then the clock alone tells them apart.
+        Err(_) => 0,
     }
 }
 

@@ -59,10 +59,18 @@ async fn every_change_of_a_table_raises_its_version() {
     for file in ["test.db", "test.db-wal"] {
         fs::copy(fixture.path.join(file), left.join(file)).unwrap();
     }
-    let after_kill = Fixture { engine: None, path: left };
-    let mut after_kill = after_kill;
+    let mut after_kill = Fixture { engine: None, path: left };
+    let mut copy = Fixture { engine: None, path: fixture.path.with_extension("copy") };
+    let _ = fs::remove_dir_all(&copy.path);
+    fs::create_dir(&copy.path).unwrap();
+    for file in ["test.db", "test.db-wal"] {
+        fs::copy(after_kill.path.join(file), copy.path.join(file)).unwrap();
+    }
     after_kill.open_again(|_| {});
-    assert!(after_kill.engine().table_version("test", "a").unwrap() > known);
+    let gone_on = after_kill.engine().table_version("test", "a").unwrap();
+    assert!(gone_on > known);
+    copy.open_again(|_| {});
+    assert_ne!(copy.engine().table_version("test", "a").unwrap(), gone_on, "processes with copies of one file");
     drop(session);
     for _ in 0..3 {
         fixture.open_again(|_| {});
