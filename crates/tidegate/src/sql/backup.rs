@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
@@ -62,6 +62,9 @@ fn restore_one(client: &mut Client, schema: &str, copy: &Path, data: &Path) -> R
     let ready = data.join(tidegate_sql::file_to_restore(schema));
     let _ = fs::remove_file(&ready);
     let copied = File::options().write(true).create_new(true).mode(0o600).open(&ready).and_then(|mut to| {
+        // The server makes the schema, and it runs as another user than who restores.
+        let owner = fs::metadata(data)?;
+        fchown(&to, Some(owner.uid()), Some(owner.gid()))?;
         io::copy(&mut File::open(copy)?, &mut to)?;
         to.sync_all()
     });
