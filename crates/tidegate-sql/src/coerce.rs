@@ -48,7 +48,9 @@ impl Target<'_> {
             return Ok(Datum::Null);
         }
         let ty = &self.column.ty;
-        let value = self.assignable(value)?;
+        let is_fixed = matches!(value, Val::Fixed(_)) || matches!(ty.base, Base::Fixed(_));
+        // Values are large to move, and most are of other types.
+        let value = if is_fixed { self.assignable(value)? } else { value };
         match ty.base {
             Base::Fixed(kind) => self.fixed(kind, value),
             Base::Tiny | Base::Small | Base::Medium | Base::Int | Base::Big => self.integer(value),

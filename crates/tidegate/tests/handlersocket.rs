@@ -296,6 +296,11 @@ fn secrets() {
         assert_eq!(client.ask(&format!("A|1|{secret}")), "3|1|unauth");
     }
     site.wait_for_log("handlersocket: wrong secret; it may not try again for a minute, client: unix:");
+    // Strangers cannot have the server keep much.
+    let mut client = Client::reader(&site);
+    let _ = client.0.write_all(&vec![b'x'; 5 << 10]);
+    assert_eq!(client.hear(), None);
+    site.wait_for_log("handlersocket: a line is longer than those of clients that have not told the secret may be");
     finish(site);
 }
 

@@ -56,6 +56,8 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(300);
 const READ_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes of the longest line, where `packet_size_max` says nothing.
 const LINE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the longest line of a client that has not told the secret yet.
+const LOGIN_LINE_BYTES_MAX: usize = 4 << 10;
 /// Bytes that are read before the lines in them are carried out together.
 const ARRIVAL_BYTES_MAX: usize = 64 << 10;
 /// Least room for bytes of a client.
@@ -320,8 +322,11 @@ async fn exchange(
         }
         seen = input.len();
         let is_idle = input.is_empty();
-        if seen > port.line_bytes_max() {
-            note(session, Level::Warn, format_args!("a line is longer than packet_size_max"));
+        let may_ask = client.may_ask(port.secret());
+        if seen > if may_ask { port.line_bytes_max() } else { LOGIN_LINE_BYTES_MAX } {
+            let bound =
+                if may_ask { "packet_size_max" } else { "those of clients that have not told the secret may be" };
+            note(session, Level::Warn, format_args!("a line is longer than {bound}"));
             return End::Closed;
         }
         if is_idle {
