@@ -22,6 +22,8 @@ pub(crate) enum Fixed {
 }
 
 /// A value of such a type.
+// Aligned as the largest other value is: at odd places it would have all values copied in odd pieces.
+#[repr(align(16))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FixedValue {
     kind: Fixed,
