@@ -13,8 +13,6 @@ mod replies;
 
 use std::{
     cell::{Cell, RefCell},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
     rc::Rc,
     sync::Arc,
     task::{Poll, ready},
@@ -30,7 +28,7 @@ use tidegate_http::handlersocket::request;
 use tidegate_net::{
     buffers,
     listeners::ListenAddr,
-    log::{self, Level},
+    log::Level,
     service::{Conversation, HasSession, Memo, Opening, Service},
     session::{End, Session, Wait},
     worker::Worker,
@@ -40,7 +38,7 @@ use self::{
     indexes::{Client, Shared},
     replies::Outbox,
 };
-use super::{BLOCK, Conf, listen::add, reopen};
+use super::{BLOCK, Conf, guarded, listen::add, reopen};
 
 /// The port of an address without one, for reading and for writing.
 ///
@@ -248,18 +246,7 @@ impl HasSession for Talk {
 impl Conversation for Talk {
     async fn converse(self: &Rc<Self>, worker: &Rc<Worker>) -> End {
         let mut client = self.client.take();
-        let end = {
-            let mut talking = pin!(talk(self, &mut client, worker));
-            std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| talking.as_mut().poll(cx))) {
-                Ok(poll) => poll,
-                Err(panic) => {
-                    let text = tidegate_core::panics::panic_text(&*panic);
-                    note(&self.session, Level::Alert, format_args!("connection handler panicked: {text}"));
-                    Poll::Ready(End::Closed)
-                }
-            })
-            .await
-        };
+        let end = guarded::guarded(&self.session, PROTOCOL, talk(self, &mut client, worker)).await;
         self.client.set(client);
         end
     }
@@ -272,15 +259,12 @@ impl Conversation for Talk {
     }
 }
 
+/// The protocol's name in the error log.
+const PROTOCOL: &str = "handlersocket";
+
 /// Writes a line about a connection to the error log.
 fn note(session: &Session, level: Level, message: std::fmt::Arguments<'_>) {
-    let log = log::main();
-    if log.enabled(level) {
-        log.write(level, Some(session.number), format_args!("handlersocket: {message}"), |line| {
-            use std::fmt::Write as _;
-            let _ = write!(line, ", client: {}", session.peer);
-        });
-    }
+    guarded::note(session, PROTOCOL, level, message);
 }
 
 /// Talks until the connection ends, or nothing has happened on it for a while.
