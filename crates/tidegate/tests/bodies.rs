@@ -54,10 +54,7 @@ fn files_that_are_kept_outlive_restarts_and_do_not_stand_in_the_way() {
     site.quit();
     site.start();
     assert_eq!(echo(site.port, b"second"), b"second");
-    let pid = site.pid();
-    site.signal(Signal::SIGKILL);
-    eventually("it is gone", || (!support::is_running(pid)).then_some(()));
-    site.wait();
+    site.kill();
     site.start();
     assert_eq!(echo(site.port, b"third"), b"third");
     let mut kept: Vec<_> = files(&site).iter().map(|path| std::fs::read(path).expect("readable")).collect();

@@ -299,8 +299,7 @@ fn what_is_purged_does_not_come_back_with_the_server() {
     assert!(purge(site.port, "/tags", Some("page")).contains("204"));
     eventually("the file is removed", || files(false).is_empty().then_some(()));
     // The server dies before it has removed the file.
-    site.signal(Signal::SIGKILL);
-    site.wait();
+    site.kill();
     std::fs::remove_file(site.dir.join("logs/nginx.pid")).expect("left behind by the kill");
     drop((slow, held));
     assert_eq!((entry.len(), files(true).len()), (1, 1));

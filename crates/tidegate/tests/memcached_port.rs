@@ -299,10 +299,7 @@ fn many_clients_change_one_row_and_what_was_acknowledged_stays() {
             });
         }
     });
-    let pid = site.pid();
-    site.signal(Signal::SIGKILL);
-    eventually("it is gone", || (!support::is_running(pid)).then_some(()));
-    site.wait();
+    site.kill();
     site.start();
     let mut app = Client::log_in(sql, "app", "secret", "shop");
     assert_eq!(app.query("SELECT value FROM kv WHERE name = 'n'"), Ok("160".into()));

@@ -128,8 +128,7 @@ fn no_acknowledged_commit_of_the_port_is_lost() {
         site.wait();
         site.start();
         check(&mut Client::log_in(port, "app", "secret", "shop"), round, &acknowledged.lock().expect("no panic"));
-        site.signal(Signal::SIGKILL);
-        site.wait();
+        site.kill();
     }
     total += acknowledged.lock().expect("no panic").len();
     assert!(total > 0, "no round got as far as a commit");

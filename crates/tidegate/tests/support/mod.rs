@@ -160,6 +160,18 @@ impl Site {
         status
     }
 
+    /// Kills the supervisor and the process under it, which would otherwise serve on to its graceful end.
+    #[track_caller]
+    pub(crate) fn kill(&mut self) {
+        let mut processes = vec![self.pid()];
+        processes.extend(children(processes[0]));
+        for pid in &processes {
+            let _ = kill(*pid, Signal::SIGKILL);
+        }
+        self.wait();
+        eventually("all are gone", || (!processes.iter().any(|pid| is_running(*pid))).then_some(()));
+    }
+
     /// Ends the server gracefully and checks that it leaves nothing behind.
     #[track_caller]
     pub(crate) fn quit(&mut self) {
