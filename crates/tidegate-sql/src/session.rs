@@ -174,47 +174,6 @@ impl Session {
         &self.core.env
     }
 
-    /// Makes the session as good as new, but for its number; answers whether it can serve another user.
-    pub fn reset(&mut self) -> bool {
-        self.core.come_back();
-        // The locks of GET_LOCK and LOCK TABLES go with the environment, after what was done under them.
-        self.core.leave_temporary();
-        let Core {
-            engine,
-            schema,
-            pool: _,
-            env,
-            transaction,
-            prepared,
-            last_query,
-            watched,
-            napping,
-            joined,
-            waits_as,
-            context,
-            away_from: _,
-            caches,
-            batches,
-        } = &mut self.core;
-        *context = None;
-        if let Some(mut transaction) = transaction.take() {
-            transaction.rollback();
-        }
-        prepared.clear();
-        *last_query = None;
-        *watched = None;
-        *napping = None;
-        *joined = None;
-        *waits_as = None;
-        (*caches, *batches) = (true, true);
-        let fresh = engine.environment(&env.client);
-        match Rc::get_mut(env) {
-            Some(env) => *env = fresh,
-            None => *env = Rc::new(fresh),
-        }
-        !env.client.is_gone() && schema.as_ref().is_none_or(|schema| !schema.is_closed())
-    }
-
     /// Whether the session uses plans again: results must not depend on it, and tests compare them.
     #[doc(hidden)]
     pub fn set_statement_cache(&mut self, on: bool) {

@@ -165,6 +165,27 @@ async fn a_used_session_answers_as_a_new_one() {
 }
 
 #[tokio::test]
+async fn an_idle_session_begins_with_what_was_set_meanwhile() {
+    let (engine, path) = engine("global").await;
+    let idle: Vec<_> = (0..2).map(|_| engine.pooled_session("test").unwrap()).collect();
+    let numbers: Vec<_> = idle.iter().map(PooledSession::id).collect();
+    drop(idle);
+    let mut other = engine.session("test").unwrap();
+    for (set, expected) in [("'+03:00'", "+03:00|"), ("'-01:00'", "-01:00|"), ("DEFAULT", "SYSTEM|")] {
+        let set = format!("SET GLOBAL time_zone = {set}");
+        other.execute(Statement { sql: set.as_bytes(), params: &[] }, &mut Rows::default()).await.unwrap();
+        // Each of the idle ones.
+        let mut used: Vec<_> = (0..2).map(|_| engine.pooled_session("test").unwrap()).collect();
+        for session in &mut used {
+            assert!(numbers.contains(&session.id()), "the session was not used again");
+            assert!(run(session, "SELECT @@time_zone").await.starts_with(expected), "{set}");
+        }
+    }
+    drop((engine, other));
+    let _ = std::fs::remove_dir_all(path);
+}
+
+#[tokio::test]
 async fn a_session_whose_statement_was_abandoned_serves_nobody() {
     let (engine, path) = engine("abandoned").await;
     for sql in ["SELECT SLEEP(600)", "SELECT SLEEP(600) FROM v FOR UPDATE", "INSERT INTO v SELECT SLEEP(600) FROM v"] {

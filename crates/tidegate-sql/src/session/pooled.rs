@@ -1,10 +1,10 @@
 //! Sessions that wait for their next user: making one anew costs as much as a point lookup.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement};
 
-use super::Session;
+use super::{Core, Session};
 use crate::engine::{Engine, EngineInner};
 
 /// Idle sessions that a thread keeps for each schema.
@@ -40,11 +40,68 @@ impl Engine {
             let shelf = shelves.iter_mut().find(|shelf| shelf.is(&self.inner, schema))?;
             shelf.sessions.pop()
         });
-        let session = match idle {
-            Some(session) if !session.core.schema.as_ref().is_some_and(|schema| schema.is_closed()) => session,
-            _ => self.session(schema)?,
+        // `SET GLOBAL` may have been acknowledged after the session was reset.
+        let session = match idle.filter(Session::is_open).and_then(Session::up_to_date) {
+            Some(session) => session,
+            None => self.session(schema)?,
         };
         Ok(PooledSession { session: Some(session), running: false })
+    }
+}
+
+impl Session {
+    /// Makes the session as good as new, but for its number; answers whether it can serve another user.
+    pub fn reset(&mut self) -> bool {
+        self.core.come_back();
+        // The locks of GET_LOCK and LOCK TABLES go with the environment, after what was done under them.
+        self.core.leave_temporary();
+        let Core {
+            engine,
+            schema: _,
+            pool: _,
+            env,
+            transaction,
+            prepared,
+            last_query,
+            watched,
+            napping,
+            joined,
+            waits_as,
+            context,
+            away_from: _,
+            caches,
+            batches,
+        } = &mut self.core;
+        *context = None;
+        if let Some(mut transaction) = transaction.take() {
+            transaction.rollback();
+        }
+        prepared.clear();
+        *last_query = None;
+        *watched = None;
+        *napping = None;
+        *joined = None;
+        *waits_as = None;
+        (*caches, *batches) = (true, true);
+        let fresh = engine.environment(&env.client);
+        match Rc::get_mut(env) {
+            Some(env) => *env = fresh,
+            None => *env = Rc::new(fresh),
+        }
+        !env.client.is_gone() && self.is_open()
+    }
+
+    /// Whether its schema is still there.
+    pub(crate) fn is_open(&self) -> bool {
+        self.core.schema.as_ref().is_none_or(|schema| !schema.is_closed())
+    }
+
+    /// The session for its next user. If new ones begin with other settings by now (`SET GLOBAL`), it is made as good as new; `None`
+    /// if it cannot go on. For those who keep sessions between two users.
+    #[inline]
+    pub fn up_to_date(mut self) -> Option<Self> {
+        let (settings, _) = self.core.engine.globals.version();
+        (self.core.env.begun_with == settings || self.reset()).then_some(self)
     }
 }
 

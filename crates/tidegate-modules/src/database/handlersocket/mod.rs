@@ -184,7 +184,8 @@ impl Port {
     /// # Errors
     /// Why there is none.
     fn take_session(&self) -> Result<tidegate_sql::Session, String> {
-        match self.sessions.borrow_mut().pop() {
+        let kept = self.sessions.borrow_mut().pop();
+        match kept.and_then(tidegate_sql::Session::up_to_date) {
             Some(session) => Ok(session),
             None => reopen(&self.config)?.session("").map_err(|error| error.to_string()),
         }
