@@ -136,7 +136,7 @@ impl Out {
 
     /// Hands a value to the sink; `buf` holds text that has to be made.
     #[inline]
-    fn emit(&self, index: usize, cell: Cell<'_>, buf: &mut Vec<u8>, sink: &mut dyn Sink) {
+    pub(crate) fn emit(&self, index: usize, cell: Cell<'_>, buf: &mut Vec<u8>, sink: &mut dyn Sink) {
         match (cell, self.rep) {
             (Cell::Null, _) => sink.value(index, Value::Null),
             (Cell::Int(value), Rep::Int) if !self.ty.zerofill => sink.value(index, Value::Int(value)),

@@ -353,6 +353,107 @@ fn tables_of_other_shapes() {
     assert!(refused.log().contains("its primary key must be one column"), "{}", refused.log());
 }
 
+/// A key that its column cannot hold is one of no row: the other keys of a `get` are found, and nothing is rounded to another row.
+#[test]
+fn keys_that_no_row_can_have() {
+    let (site, items, sql) = with_table("kv", "");
+    let mut app = Client::log_in(sql, "app", "secret", "shop");
+    let more = "value LONGBLOB NOT NULL, flags INT UNSIGNED NOT NULL DEFAULT 0, expires BIGINT NOT NULL DEFAULT 0, \
+                cas BIGINT UNSIGNED NOT NULL DEFAULT 0, state BIGINT UNSIGNED NOT NULL DEFAULT 0";
+    let wrong: [(&str, &str, &[&str]); 5] = [
+        ("VARBINARY(5)", "abcde", &["abcdef"]),
+        ("VARCHAR(5) COLLATE utf8mb4_bin", "äöüäö", &["äöüäöü"]),
+        ("INT", "1", &["1.4", "0.6", "1e0", "01", "+1", "x", "1x", "2147483648"]),
+        ("DECIMAL(5,2)", "1.50", &["1.504", "1.5", "1000.00"]),
+        ("DATETIME", "", &["2026-01-02", "20260102030405", "never"]),
+    ];
+    for (column, right, wrong) in wrong {
+        app.query("DROP TABLE kv").expect("dropped");
+        app.query(&format!("CREATE TABLE kv (k {column} PRIMARY KEY, {more})")).expect("made");
+        let mut client = connect(items);
+        // The port hears of the other definition with the first request that does not fit.
+        ask(&mut client, "get x\r\n");
+        if !right.is_empty() {
+            assert_eq!(ask(&mut client, &format!("set {right} 0 0 1\r\n7\r\n")), "STORED\r\n", "{column}");
+        }
+        for wrong in wrong {
+            let mut check = |request: &str, expected: &str| {
+                let request = request.replace('|', "\r\n").replace('K', wrong);
+                assert_eq!(ask(&mut client, &request).replace("\r\n", "|"), expected, "{column}: {request}");
+            };
+            check("set K 0 0 1|9|add K 0 0 1|9|replace K 0 0 1|9|append K 0 0 1|9|", &"NOT_STORED|".repeat(4));
+            check("cas K 0 0 1 5|9|delete K|incr K 1|touch K 5|", &"NOT_FOUND|".repeat(4));
+            check("get K|gets K K|gat 0 K|set K 0 0 1 noreply|9|", "END|END|END|");
+            check("mg K v|mg K v q|mg K N30 v|mg K N30 v q|ms K 1|9|ma K|ma K N0 J5|md K|", "EN|EN|NS|NF|NS|NF|");
+            if !right.is_empty() {
+                let found = format!("VALUE {right} 0 1\r\n7\r\nEND\r\n");
+                assert_eq!(ask(&mut client, &format!("get {wrong} {right} {wrong}\r\n")), found, "{column}");
+            }
+        }
+        let rows = if right.is_empty() { "0" } else { "1" };
+        assert_eq!(app.query("SELECT COUNT(*) FROM kv"), Ok(rows.into()), "{column}");
+        assert_eq!(ask(&mut client, "flush_all\r\n"), "OK\r\n");
+        assert_eq!(app.query("SELECT COUNT(*) FROM kv"), Ok("0".into()), "{column}");
+    }
+    end(site);
+}
+
+/// Whatever SQL does to a row, a number that was read before is good no more; not even if the content is the same again.
+#[test]
+fn numbers_of_before_a_statement() {
+    let (site, items, sql) = with_table("kv", "");
+    let mut client = connect(items);
+    let mut app = Client::log_in(sql, "app", "secret", "shop");
+    app.query("INSERT INTO kv (name, value) VALUES ('by_sql', 'A')").expect("inserted");
+    ask(&mut client, "set ours 0 100 1\r\nA\r\nset other 0 0 1\r\nA\r\n");
+    let cas_of = |client: &mut TcpStream, key: &str| {
+        let got = ask(client, &format!("gets {key}\r\n"));
+        got.lines().next().and_then(|line| line.rsplit(' ').next()).expect("a number").to_owned()
+    };
+    let other = cas_of(&mut client, "other");
+    for key in ["by_sql", "ours"] {
+        let changes: [&[&str]; 4] = [
+            &["UPDATE kv SET value = 'B' WHERE name = ?", "UPDATE kv SET value = 'A' WHERE name = ?"],
+            &["UPDATE kv SET expires = 0 WHERE name = ?", "UPDATE kv SET expires = 4000000000 WHERE name = ?"],
+            &["DELETE FROM kv WHERE name = ?", "INSERT INTO kv (name, value) VALUES (?, 'A')"],
+            &["REPLACE INTO kv (name, value) VALUES (?, 'A')"],
+        ];
+        for change in changes {
+            let before = cas_of(&mut client, key);
+            for statement in change {
+                app.query(&statement.replace('?', &format!("'{key}'"))).expect("changed");
+            }
+            assert_eq!(ask(&mut client, &format!("cas {key} 0 0 1 {before}\r\nx\r\n")), "EXISTS\r\n", "{change:?}");
+            let after = cas_of(&mut client, key);
+            assert_eq!(ask(&mut client, &format!("cas {key} 0 0 1 {after}\r\nA\r\n")), "STORED\r\n", "{change:?}");
+        }
+    }
+    assert_eq!(ask(&mut client, &format!("cas other 0 0 1 {other}\r\nB\r\n")), "STORED\r\n", "others stay as they are");
+    end(site);
+}
+
+/// A table whose columns cannot hold items keeps the server from starting.
+#[test]
+fn columns_that_hold_something_else() {
+    let refused = |columns: &str, expected: &str| {
+        let site = Site::new("", "");
+        let script = site.dir.join("shop.sql");
+        std::fs::write(&script, format!("CREATE TABLE kv (k VARBINARY(9) PRIMARY KEY, {columns});")).expect("written");
+        let (port, script) = (free_port(), script.display());
+        let main =
+            format!("database {{ schema shop init={script}; listen 127.0.0.1:{port} memcached table=shop.kv; }}");
+        site.configure(&main, "location / { echo ok; }");
+        let output = support::output(site.command().args(["-g", "daemon off;"]));
+        assert!(!output.status.success(), "{columns}");
+        assert!(site.log().contains(expected), "{columns}: {}", site.log());
+    };
+    refused("value INT", "its column \"value\" must be a VARCHAR, VARBINARY, TEXT or BLOB");
+    refused("value CHAR(5)", "its column \"value\" must be");
+    refused("value BLOB, expires DATETIME", "its column \"expires\" must be a BIGINT, seconds since 1970");
+    refused("value BLOB, flags BIGINT", "its column \"flags\" must be an INT UNSIGNED");
+    refused("value BLOB, cas BIGINT UNSIGNED, state BIGINT", "its column \"state\" must be a BIGINT UNSIGNED");
+}
+
 /// What is wrong in a configuration is said with its place.
 #[test]
 fn configurations_that_make_no_sense() {

@@ -30,8 +30,10 @@
 //!
 //! **Values** are converted as [`Strictness`] says. With [`Strictness::Nearest`] a key that its column cannot hold is the nearest
 //! value that it can, as for DeNA's HandlerSocket; with [`Strictness::Exact`] it is an error, because there is no such row.
+//! [`Session::holds_key`] tells beforehand.
 
 mod conditions;
+mod keys;
 mod plans;
 mod run;
 mod shape;

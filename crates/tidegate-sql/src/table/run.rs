@@ -251,7 +251,13 @@ impl Core {
     }
 
     /// A value in the stored form of a column.
-    fn stored<'v>(&self, known: &Known, strictness: Strictness, column: usize, value: Value<'v>) -> Res<MadeParam<'v>> {
+    pub(super) fn stored<'v>(
+        &self,
+        known: &Known,
+        strictness: Strictness,
+        column: usize,
+        value: Value<'v>,
+    ) -> Res<MadeParam<'v>> {
         let column = &known.table.columns[column];
         let target = Target {
             schema: &known.schema.name,

@@ -47,9 +47,31 @@ enum Part<'a> {
     Said(&'a [u8]),
     /// A column that is needed is not there.
     Lacks(&'static str),
+    /// What is asked of a key that no row can have.
+    Missed(Box<Part<'a>>),
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// The key of the row that is asked for.
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Part::Get { key, .. } | Part::TooLarge { key, .. } => Some(key),
+            Part::Peek(op) => Some(&op.key.bytes),
+            Part::Step(step) => Some(step.key()),
+            Part::Flush { .. } | Part::GetEnd | Part::Said(_) | Part::Lacks(_) | Part::Missed(_) => None,
+        }
+    }
+
+    /// The part, unless no row can have its key.
+    fn or_missed(self, session: &mut Session, opened: &Opened) -> Part<'a> {
+        let holds = self.key().map(|key| session.holds_key(&opened.table, &[key]));
+        match holds {
+            Some(Ok(false)) => Part::Missed(Box::new(self)),
+            // Whatever is wrong with the table, the request meets it again.
+            _ => self,
+        }
+    }
+
     fn writes(&self) -> bool {
         matches!(self, Part::Step(_) | Part::TooLarge { .. } | Part::Flush { .. })
     }
@@ -130,6 +152,7 @@ pub(super) async fn answer(
         if together.is_empty() {
             break;
         }
+        let together: Vec<_> = together.into_iter().map(|part| part.or_missed(&mut session, &opened)).collect();
         let mut replies = Replies::new(&together, &opened, socket, out, &mut counters);
         run(&mut session, &opened, &together, &mut replies).await;
         let Replies { again, is_closed, failed, .. } = replies;
@@ -156,15 +179,8 @@ pub(super) async fn answer(
 
 /// Runs parts that go to the table together.
 async fn run<'a>(session: &mut Session, opened: &Opened, parts: &[Part<'a>], replies: &mut Replies<'_, 'a>) {
-    let keys: Vec<[Value<'_>; 1]> = parts
-        .iter()
-        .map(|part| match part {
-            Part::Get { key, .. } | Part::TooLarge { key, .. } => [Value::Bytes(key)],
-            Part::Peek(op) => [Value::Bytes(&op.key.bytes)],
-            Part::Step(step) => [Value::Bytes(step.key())],
-            _ => [Value::Bytes(b"")],
-        })
-        .collect();
+    // Those of all rows are at least NULL.
+    let keys: Vec<[Value<'_>; 1]> = parts.iter().map(|part| [part.key().map_or(Value::Null, Value::Bytes)]).collect();
     let requests: Vec<_> = parts
         .iter()
         .zip(&keys)
@@ -177,7 +193,7 @@ async fn run<'a>(session: &mut Session, opened: &Opened, parts: &[Part<'a>], rep
                 Part::Flush { .. } => {
                     table::Request::Delete(Rows::new(Comparison::AtLeast, key), table::Answer::Number)
                 }
-                Part::GetEnd | Part::Said(_) | Part::Lacks(_) => return None,
+                Part::GetEnd | Part::Said(_) | Part::Lacks(_) | Part::Missed(_) => return None,
             };
             Some((&opened.table, request))
         })
@@ -273,9 +289,20 @@ impl<'r, 'a> Replies<'r, 'a> {
                 },
                 Part::Said(text) => write_line(text, self.out),
                 Part::Lacks(column) => write_error(&format!("the table has no column \"{column}\""), self.out),
+                Part::Missed(part) => self.missed(part),
                 _ => return,
             }
             self.parts = rest;
+        }
+    }
+
+    fn missed(&mut self, part: &Part<'a>) {
+        match part {
+            Part::Get { .. } => self.counters.got(false),
+            Part::Peek(op) => self.peeked(op),
+            Part::Step(step) => step.miss(self.counters, self.out),
+            Part::TooLarge { quiet: false, .. } => write_line(error::TOO_LARGE, self.out),
+            _ => {}
         }
     }
 
@@ -368,7 +395,7 @@ impl Answers for Replies<'_, '_> {
                     write_line(b"OK", self.out);
                 }
             }
-            (Part::GetEnd | Part::Said(_) | Part::Lacks(_), Ok(())) => {}
+            (Part::GetEnd | Part::Said(_) | Part::Lacks(_) | Part::Missed(_), Ok(())) => {}
         }
         self.has_row = false;
         self.say();

@@ -109,6 +109,26 @@ pub(super) fn apply<'x>(op: &Op<'x>, item: Option<Item<'x>>, moment: &mut Moment
     }
 }
 
+/// Answers a request for a key that no item can have: there is none, and nothing is stored.
+pub(super) fn miss(op: &Op<'_>, moment: Moment<'_>, out: &mut Vec<u8>) {
+    let start = out.len();
+    let Moment { now_s, next_cas, value_bytes_max, counters } = moment;
+    let mut happened = Counters::default();
+    let effect = apply(op, None, &mut Moment { now_s, next_cas, value_bytes_max, counters: &mut happened }, out);
+    if !matches!(effect, Effect::Put(..)) {
+        return counters.add(&happened);
+    }
+    out.truncate(start);
+    match (op.action, op.form) {
+        (Action::Read { .. }, Form::Flags { quiet: true, .. }) => counters.got(false),
+        (Action::Read { .. }, _) => {
+            counters.got(false);
+            answer(op, Answer(b"", b"EN", false), out);
+        }
+        _ => answer(op, Answer::NOT_STORED, out),
+    }
+}
+
 fn touch<'x>(item: Option<Item<'_>>, exptime: Exptime, moment: &Moment<'_>) -> Effect<'x> {
     let Some(Item { attributes, .. }) = item else { return Effect::Nothing };
     Effect::Alter { attributes: Attributes { expires_s: exptime.at(moment.now_s), ..attributes }, bumps: true }

@@ -2,7 +2,8 @@
 //!
 //! The number for compare-and-set must change with the content, whoever changes that. A statement of SQL knows nothing of the
 //! columns `cas` and `state`, so `state` has a sum of the content beside the marks: where the two do not agree, or there are no such
-//! columns, the number is made of the content itself.
+//! columns, the number is made of the content itself. SQL sets `changed` to the time, where there is this column, and clients set it to
+//! NULL: then the number of a row that SQL has touched is made of that time too, and does not come again when the content does.
 
 use std::{
     hash::{DefaultHasher, Hasher as _},
@@ -11,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use tidegate_http::memcached_server::{Action, Op};
-use tidegate_rows::{Param, Value};
+use tidegate_rows::{Column, ColumnFlags, ColumnType, Param, Value};
 use tidegate_sql::table::TableShape;
 
 use super::item::{Attributes, Content, Item, Marks};
@@ -24,6 +25,7 @@ const DEFINITION: &str = "\
     `expires` BIGINT NOT NULL DEFAULT 0, \
     `cas` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
     `state` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
+    `changed` DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6), \
     KEY `expires` (`expires`)";
 
 /// Marks a number that is made of a content; those that are given away are smaller.
@@ -47,6 +49,8 @@ pub(super) struct Columns {
     expires: Option<usize>,
     /// `cas` and `state`, which are of use together.
     numbers: Option<(usize, usize)>,
+    /// When SQL has changed the row; NULL if a client was the last to do so.
+    changed: Option<usize>,
     /// The index by which rows that have expired are found.
     pub(super) expires_index: Option<String>,
 }
@@ -79,12 +83,22 @@ impl Columns {
         let (flags, expires) = (open("flags"), open("expires"));
         let both = position_of("cas").is_some() && position_of("state").is_some();
         let numbers = if both { open("cas").zip(open("state")) } else { None };
+        let is_of_time = |position: usize| tells_time(&shape.columns[position]);
+        let changed = if position_of("changed").is_some_and(is_of_time) { open("changed") } else { None };
+        let parts = [(Some(value), Use::Value), (flags.map(|(position, _)| position), Use::Flags)];
+        let parts = parts.into_iter().chain([(expires.map(|(position, _)| position), Use::Expires)]);
+        let numbered = numbers.into_iter().flat_map(|((cas, _), (state, _))| [cas, state]);
+        let parts = parts.chain(numbered.map(|position| (Some(position), Use::Number)));
+        for (position, usage) in parts {
+            position.map_or(Ok(()), |position| usage.check(&shape.columns[position]))?;
+        }
         let of_expires = expires
             .and_then(|(position, _)| shape.indexes.iter().find(|index| index.columns.first() == Some(&position)));
         Ok(Columns {
             flags: flags.map(|(_, open)| open),
             expires: expires.map(|(_, open)| open),
             numbers: numbers.map(|((_, cas), (_, state))| (cas, state)),
+            changed: changed.map(|(_, open)| open),
             expires_index: of_expires.map(|index| index.name.clone()),
             names,
         })
@@ -145,12 +159,61 @@ impl Columns {
     }
 }
 
+/// What a column is there for.
+#[derive(Clone, Copy)]
+enum Use {
+    Value,
+    Flags,
+    Expires,
+    Number,
+}
+
+impl Use {
+    /// Whether a column holds everything that belongs there, and nothing else.
+    ///
+    /// # Errors
+    /// What it should be.
+    fn check(self, column: &Column) -> Result<(), String> {
+        use ColumnType::{Blob, Int24, Json, Long, LongBlob, LongLong, MediumBlob, Short, Tiny, TinyBlob, VarString};
+        let is_unsigned = column.flags.is_unsigned();
+        let (fits, wanted) = match self {
+            // CHAR loses blanks, BINARY gets zeros, numbers are rounded.
+            Use::Value => (
+                matches!(column.kind, VarString | TinyBlob | Blob | MediumBlob | LongBlob | Json),
+                "a VARCHAR, VARBINARY, TEXT or BLOB",
+            ),
+            Use::Flags => (is_unsigned && matches!(column.kind, Tiny | Short | Int24 | Long), "an INT UNSIGNED"),
+            Use::Expires => (matches!(column.kind, Long | LongLong), "a BIGINT, seconds since 1970"),
+            Use::Number => (is_unsigned && column.kind == LongLong, "a BIGINT UNSIGNED"),
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(format!("its column \"{}\" must be {wanted}", String::from_utf8_lossy(&column.name)))
+    }
+}
+
+/// Whether a column can tell when SQL has changed a row, and that a client has.
+fn tells_time(column: &Column) -> bool {
+    matches!(column.kind, ColumnType::Datetime | ColumnType::Timestamp)
+        && column.decimals == 6
+        && column.flags.0 & ColumnFlags::NOT_NULL == 0
+}
+
 /// A sum of a content, of 62 bits. It is kept in tables: it must never change.
 fn sum(value: &[u8], flags: u32) -> u64 {
     // SipHash 1-3 with the key 0.
     let mut hasher = DefaultHasher::new();
     hasher.write(value);
     hasher.write(&flags.to_le_bytes());
+    hasher.finish() >> MARK_BITS
+}
+
+/// A sum of a content and the time at which SQL has changed it, of 62 bits.
+fn sum_at(content: u64, changed: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u64(content);
+    hasher.write(changed);
     hasher.finish() >> MARK_BITS
 }
 
@@ -181,6 +244,8 @@ pub(super) struct Row {
     cas: u64,
     state: u64,
     is_numbered: bool,
+    /// When SQL has changed it, as text; empty if a client was the last.
+    changed: Vec<u8>,
 }
 
 impl Row {
@@ -195,8 +260,9 @@ impl Row {
 
     /// Forgets the row before.
     pub(super) fn clear(&mut self) {
-        let Row { value, flags, expires_s, cas, state, is_numbered } = self;
+        let Row { value, flags, expires_s, cas, state, is_numbered, changed } = self;
         value.clear();
+        changed.clear();
         (*flags, *expires_s, *cas, *state, *is_numbered) = (0, 0, 0, 0, false);
     }
 
@@ -212,6 +278,11 @@ impl Row {
                 Value::Float(number) => self.value.extend_from_slice(number.to_string().as_bytes()),
                 Value::Double(number) => self.value.extend_from_slice(number.to_string().as_bytes()),
             },
+            _ if columns.changed == Some(index) => {
+                if let Value::Bytes(time) = value {
+                    self.changed.extend_from_slice(time);
+                }
+            }
             _ => {
                 let number = match value {
                     Value::Uint(number) => number,
@@ -254,9 +325,14 @@ impl Row {
 
     fn attributes(&self) -> Attributes {
         let sum = sum(&self.value, self.flags);
-        let is_known = self.is_numbered && self.cas != 0 && self.state >> MARK_BITS == sum;
+        let is_ours = self.changed.is_empty();
+        let is_known = is_ours && self.is_numbered && self.cas != 0 && self.state >> MARK_BITS == sum;
         let marks = Marks { is_stale: is_known && self.state & STALE != 0, is_won: is_known && self.state & WON != 0 };
-        let cas = if is_known { self.cas } else { sum | MADE_OF_CONTENT };
+        let cas = match () {
+            () if is_known => self.cas,
+            () if is_ours => sum | MADE_OF_CONTENT,
+            () => sum_at(sum, &self.changed) | MADE_OF_CONTENT,
+        };
         Attributes { flags: self.flags, expires_s: self.expires_s, cas, marks }
     }
 }
@@ -267,7 +343,7 @@ mod tests {
 
     fn columns(flags: Option<usize>, expires: Option<usize>, numbers: Option<(usize, usize)>) -> Columns {
         let names = ["name", "value", "flags", "expires", "cas", "state"].map(str::to_owned).to_vec();
-        Columns { names, flags, expires, numbers, expires_index: None }
+        Columns { names, flags, expires, numbers, changed: None, expires_index: None }
     }
 
     fn full() -> Columns {
@@ -304,6 +380,47 @@ mod tests {
         let plain = columns(None, None, None);
         let row = Row::of(&[Param::Bytes("key".into()), Param::Bytes("abc".into())], &plain);
         assert_eq!(row.attributes().cas, made);
+    }
+
+    #[test]
+    fn a_content_that_comes_back_has_another_number() {
+        let mut columns = full();
+        columns.names.push("changed".to_owned());
+        columns.changed = Some(6);
+        let attributes = Attributes { cas: 5, ..Attributes::default() };
+        let mut values = columns.values(b"key", &attributes, Content::Parts(b"abc", b""));
+        let mut cas_at = |time: Option<&'static str>| {
+            values[6] = time.map_or(Param::Null, |time| Param::Bytes(time.into()));
+            Row::of(&values, &columns).attributes().cas
+        };
+        assert_eq!(cas_at(None), 5);
+        let (first, second) = (cas_at(Some("2026-11-23 20:00:00.000001")), cas_at(Some("2026-11-23 20:00:00.000002")));
+        assert!(first > MADE_OF_CONTENT && second > MADE_OF_CONTENT && first != second);
+        assert_ne!(first, sum(b"abc", 0) | MADE_OF_CONTENT);
+        // Reused rows know nothing of the one before.
+        let mut row = Row::of(&values, &columns);
+        row.clear();
+        assert!(row.changed.is_empty());
+    }
+
+    fn column(kind: ColumnType, flags: u16) -> Column {
+        Column { flags: ColumnFlags(flags), ..Column::expression(&b"x"[..], kind) }
+    }
+
+    #[test]
+    fn columns_hold_what_belongs_there() {
+        let is_fit = |usage: Use, kind, flags| usage.check(&column(kind, flags)).is_ok();
+        assert!(is_fit(Use::Value, ColumnType::VarString, 0) && is_fit(Use::Value, ColumnType::LongBlob, 0));
+        assert!(!is_fit(Use::Value, ColumnType::String, 0) && !is_fit(Use::Value, ColumnType::Long, 0));
+        assert!(
+            is_fit(Use::Flags, ColumnType::Long, ColumnFlags::UNSIGNED) && !is_fit(Use::Flags, ColumnType::Long, 0)
+        );
+        assert!(!is_fit(Use::Flags, ColumnType::LongLong, ColumnFlags::UNSIGNED));
+        assert!(is_fit(Use::Expires, ColumnType::LongLong, 0) && !is_fit(Use::Expires, ColumnType::Datetime, 0));
+        assert!(is_fit(Use::Number, ColumnType::LongLong, ColumnFlags::UNSIGNED));
+        assert!(!is_fit(Use::Number, ColumnType::LongLong, 0));
+        let error = Use::Expires.check(&column(ColumnType::Datetime, 0)).unwrap_err();
+        assert_eq!(error, "its column \"x\" must be a BIGINT, seconds since 1970");
     }
 
     #[test]

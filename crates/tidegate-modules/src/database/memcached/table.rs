@@ -31,7 +31,7 @@ use tidegate_sql::{
 };
 
 use super::{
-    item::{Content, Effect, Moment, apply},
+    item::{self, Content, Effect, Moment, apply},
     rows::{Columns, Row, create_table, next_cas},
     stats::Counters,
 };
@@ -128,7 +128,7 @@ impl Table {
     pub(super) fn open(&self) -> Result<(Session, Rc<Opened>), String> {
         let engine = reopen(&self.config)?;
         let kept = self.sessions.borrow_mut().pop();
-        let mut session = match kept {
+        let mut session = match kept.and_then(Session::up_to_date) {
             Some(session) => session,
             None => engine.session(&self.place.schema).map_err(|error| error.message)?,
         };
@@ -203,6 +203,22 @@ impl<'a> Step<'a> {
         match &self.what {
             What::Op(op) => &op.key.bytes,
             What::Touch { key, .. } => key,
+        }
+    }
+
+    /// Appends the answer for a key that no row can have, and counts.
+    pub(super) fn miss(&self, counters: &mut Counters, out: &mut Vec<u8>) {
+        let Step { what, now_ms, value_bytes_max, .. } = self;
+        match what {
+            What::Op(op) => {
+                let (now_s, value_bytes_max) = (now_ms / 1000, *value_bytes_max);
+                let next_cas = || next_cas(*now_ms);
+                item::miss(op, Moment { now_s, next_cas: &next_cas, value_bytes_max, counters }, out);
+            }
+            What::Touch { .. } => {
+                counters.got(false);
+                counters.touched(false);
+            }
         }
     }
 
